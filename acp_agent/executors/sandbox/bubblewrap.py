@@ -33,7 +33,7 @@ from acp_agent.executors.sandbox.landlock import DEVICE, READ, WRITE, Rule, abi,
 from acp_agent.executors.sandbox.pids import door, find_groups, make_group, remove_group
 from acp_agent.executors.sandbox.seccomp import write_filter
 from acp_agent.executors.sandbox.syscalls import ARCHES, Arch
-from acp_agent.executors.sandbox.system import MASKED_PROC, READ_ONLY_PROC
+from acp_agent.executors.sandbox.system import MASKED_PROC, READ_ONLY_PROC, own_python
 from acp_agent.executors.sandbox.visible_paths import ROOT, Spot, View, is_below, plan
 
 USUAL = Path("/usr/bin/bwrap")
@@ -82,7 +82,8 @@ class Bubblewrap(Struct, frozen=True):
                 (policy.scratch / name).mkdir(mode=0o700, exist_ok=True)
         if not self.copies or policy.copies is None or not policy.copies.files:
             policy = replace(policy, copies=None)
-        view = plan(policy, scratch=policy.scratch)
+        more = () if policy.other_user else own_python()
+        view = plan(policy, scratch=policy.scratch, more=more)
         if not view.sees(invocation.cwd):
             raise ExecutorError(
                 f"commands cannot be run in {invocation.cwd}: it is outside the session's folders, which is all the "

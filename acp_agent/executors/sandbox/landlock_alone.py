@@ -25,7 +25,7 @@ from acp_agent.executors.sandbox.landlock import DEVICE, READ, READ_DIR, WRITE, 
 from acp_agent.executors.sandbox.pids import door, end_group, find_groups, make_group, remove_group
 from acp_agent.executors.sandbox.seccomp import write_filter
 from acp_agent.executors.sandbox.syscalls import ARCHES, Arch
-from acp_agent.executors.sandbox.system import READABLE, link_targets, now, secrets
+from acp_agent.executors.sandbox.system import READABLE, link_targets, now, own_python, secrets
 
 LEAST = 3
 """Older ones let a command empty any file of this user's."""
@@ -76,7 +76,7 @@ class LandlockAlone(Struct, frozen=True):
 
 def _rules(policy: SandboxPolicy, scratch: Path) -> Iterator[Rule]:
     hidden = (*secrets(), *policy.hidden)
-    system = (*map(Path, READABLE), *link_targets())
+    system = (*map(Path, READABLE), *link_targets(), *own_python())
     inside = tuple(place for place in hidden if any(place.is_relative_to(path) for path in system))
     yield from _system_rules(system, inside, now())
     for path in (*policy.readable, *policy.writable):

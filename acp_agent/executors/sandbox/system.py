@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import glob
 import os
+import sys
 import time
 from functools import lru_cache
 from pathlib import Path
@@ -53,6 +54,13 @@ def readable() -> tuple[tuple[Path, bool], ...]:
     """Those of `READABLE` that exist, and whether each is a link; and every link at the top, so that what is known by
     two names keeps both."""
     return _readable(now())
+
+
+def own_python() -> tuple[Path, ...]:
+    """The installation of this process's Python, if it can be read: virtual environments, and language servers in them,
+    need it."""
+    path = Path(sys.base_prefix).resolve()
+    return (path,) if os.access(path, os.R_OK | os.X_OK) else ()
 
 
 def now() -> int:
