@@ -89,6 +89,7 @@ def build_parts(
     relevance = Relevance()
     outputs = build_outputs(session, store, redaction, memory, relevance, turn, environ)
     shell, inherited = build_shell(session, turn, journal, outputs, environ, spawn)
+    memory.instructions.limits = shell.confinement.for_prompt
     languages = Languages(outbox, settings.lsp, session.roots, shell.confinement, inherited, session.published, spawn)
     registry = SessionRegistry(tools)
     guard = Guard(

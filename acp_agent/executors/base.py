@@ -60,6 +60,8 @@ class Process(Protocol):
 
     view: TerminalView | None
     """The terminal that the client shows live itself; `None` if output must be reported to it."""
+    remark: str
+    """Once it has ended: what the sandbox did not take over of its changes; empty if there is nothing to say."""
 
     def output(self) -> AsyncIterator[OutputChunk]:
         """Chunks in the order of arrival, ending with the command. Only one task may iterate at a time; iterating again

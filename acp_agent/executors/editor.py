@@ -291,7 +291,7 @@ class EditorProcess:
         self._confined = confined
         self._kill_timeout = kill_timeout
         self._status: ExitStatus | None = None
-        self.stdout = self.stderr = ""
+        self.stdout = self.stderr = self.remark = ""
         self.truncated = False
         self._killed = False
         self._released = False
@@ -313,7 +313,12 @@ class EditorProcess:
             self._status = await self._collect() or status
             if self._status == ExitStatus():
                 self._status = status
+            self._close_confined()
         return self._status
+
+    def _close_confined(self) -> None:
+        if self._confined is not None:
+            self.remark = self._confined.close() or self.remark
 
     async def _poll(self) -> ExitStatus:
         while True:
@@ -369,8 +374,7 @@ class EditorProcess:
             except (AgentError, TimeoutError):
                 pass  # The client is gone or has forgotten the terminal: there is nothing left to release.
         self._script.unlink(missing_ok=True)
-        if self._confined is not None:
-            self._confined.close()
+        self._close_confined()
 
     @property
     def combined(self) -> str:

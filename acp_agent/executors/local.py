@@ -240,6 +240,7 @@ class LocalProcess:
     """A running `bash -c`. Iterate `output()` or await `wait()`; both read the pipes."""
 
     view: contract.TerminalView | None = None
+    remark = ""
 
     def __init__(
         self,
@@ -326,13 +327,16 @@ class LocalProcess:
                 if not self._ended:
                     await self.kill()
         finally:
-            if self._confined is not None:
-                self._confined.close()
+            self._close_confined()
         self._selector.close()
         os.close(self._exit_fd)
         for stream in (self._popen.stdout, self._popen.stderr):
             assert stream is not None
             stream.close()
+
+    def _close_confined(self) -> None:
+        if self._confined is not None:
+            self.remark = self._confined.close() or self.remark
 
     @property
     def stdout(self) -> str:
@@ -372,8 +376,7 @@ class LocalProcess:
             self._popen.wait()  # It has ended: this only reaps it.
             self._drain()
             self._ended = True
-            if self._confined is not None:
-                self._confined.close()
+            self._close_confined()
             for buffer in (*self._buffers.values(), self._both):
                 if buffer is not None:
                     buffer.close()

@@ -40,7 +40,7 @@ class Launch(Struct, frozen=True):
     pass_fds: tuple[int, ...] = ()
     started: Callable[[], None] = lambda: None
     """Call once the process has started, or could not."""
-    close: Callable[[], None] = lambda: None
+    close: Callable[[], object] = lambda: None
     """Call once it has ended, or could not be started."""
 
 

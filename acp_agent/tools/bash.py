@@ -201,6 +201,8 @@ def _result(
             notes.append(f"[{limits}]")
     elif not printed.combined.strip():
         notes.append(NO_OUTPUT)
+    if process.remark:
+        notes.append(f"[{process.remark}]")
     return ToolResult(
         text="\n".join(notes),
         command=printed,

@@ -468,3 +468,19 @@ async def test_odd_repositories_are_told_plainly(tmp_path, head, told):
         await r.editor.prompt("hi")
         assert told in system(r)
         assert len(system(r)) < 4800, "about 1,200 tokens"
+
+
+@pytest.mark.parametrize("protect", [True, False])
+async def test_the_prompt_says_what_the_sandbox_forbids_and_nothing_where_there_is_none(tmp_path, protect):
+    config = "[tools.sandbox]\nallow_network = false\n" + ("" if protect else "protect = []\n")
+    async with rig(tmp_path, ["one"], config=config, sandbox=True) as r:
+        await r.editor.prompt("hi")
+        (told,) = [line for line in system(r).splitlines() if "Commands run in a sandbox" in line]
+        sentence = told[told.index("Commands run in a sandbox") : told.index("Date:")]
+        assert "they change only files in the session's folders" in sentence
+        assert ("(.git/hooks, .git/config, .acp-coder, …)" in sentence) is protect
+        assert "There is no network." in sentence
+        assert len(sentence) < 240, "about 60 tokens"
+    async with rig(tmp_path, ["one"], config=config) as r:
+        await r.editor.prompt("hi")
+        assert "sandbox" not in system(r)

@@ -9,7 +9,7 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Mapping
 from pathlib import Path
-from typing import Literal, Protocol
+from typing import ClassVar, Literal, Protocol
 
 from msgspec import Struct, field
 
@@ -22,6 +22,20 @@ SANDBOXES: dict[SandboxKind, str] = {
 }
 """The backends, in the order they are tried: functions that create one from the configuration or raise ExecutorError
 with the reason why it is unavailable. Loaded when tried."""
+
+
+class Copies(Struct, frozen=True):
+    """Copies of protected files, for a command to change instead; only bubblewrap has them, elsewhere the files are
+    just protected.
+
+    In place of each file is a link to its copy: a file that something is mounted on cannot be replaced, and programs
+    replace what a link leads to."""
+
+    folder: Path
+    """What the command sees as `THERE`, and may write."""
+    files: Mapping[Path, str]
+    """The file -> its folder in `folder`, which has a `link` to the copy beside it."""
+    THERE: ClassVar[Path] = Path("/run/acp-coder-copies")
 
 
 class SandboxPolicy(Struct, frozen=True):
@@ -39,6 +53,11 @@ class SandboxPolicy(Struct, frozen=True):
     protected: tuple[Path, ...] = ()
     """Below `writable` but read-only, including those that do not exist yet. Not resolved: the backend has to know if
     one is a link."""
+    copies: Copies | None = None
+    """Of some that are `protected`."""
+    stand_ins: Mapping[Path, Path] = field(default_factory=dict)
+    """A folder that may be missing and has `protected` paths in it -> a private folder, which the command may write, in
+    its place if it is missing."""
     network: bool = True
     unix_sockets: bool = False
     """Whether AF_UNIX sockets may be created (pairs always may)."""
@@ -49,8 +68,12 @@ class SandboxPolicy(Struct, frozen=True):
     """The user's home; `None`: there is none."""
     max_processes: int = 2048
     """Maximum processes of one command at a time; 0: no limit."""
-    other_user: bool = False
-    """Whether the command runs as another user than this process."""
+    runs_as: tuple[int, int] | None = None
+    """User and group that the command runs as, if not those of this process."""
+
+    @property
+    def other_user(self) -> bool:
+        return self.runs_as is not None
 
 
 class Invocation(Struct, frozen=True):
@@ -78,7 +101,7 @@ class Confined(Struct, frozen=True):
     """Place in `argv` -> the descriptor in `files` whose number is there."""
     killed_at_once: bool = False
     """Whether SIGKILL to the started process ends everything it started."""
-    cleanup: Callable[[], None] | None = None
+    cleanup: Callable[[], str | None] | None = None
 
     def argv_with(self, numbers: Mapping[int, int]) -> tuple[str, ...]:
         """`argv` where the descriptors of `files` got other numbers: declared number -> the real one."""
@@ -101,11 +124,10 @@ class Confined(Struct, frozen=True):
             raise
         return opened
 
-    def close(self) -> None:
+    def close(self) -> str:
         """Kills what is still running if that can be done reliably, and removes what was created for this run
-        (placeholders, control groups)."""
-        if self.cleanup is not None:
-            self.cleanup()
+        (placeholders, control groups). Returns what user and model should know of it, once."""
+        return (self.cleanup() or "") if self.cleanup is not None else ""
 
 
 class Sandbox(Protocol):

@@ -10,6 +10,7 @@ import contextlib
 import os
 import platform
 import re
+import resource
 import shutil
 import stat
 import subprocess
@@ -23,21 +24,23 @@ from msgspec.structs import replace
 
 from acp_agent.config.safety_settings import SandboxConfig
 from acp_agent.errors import ExecutorError
-from acp_agent.executors.sandbox.base import Confined, Invocation, SandboxKind, SandboxPolicy
+from acp_agent.executors.sandbox.bare_program import placed
+from acp_agent.executors.sandbox.base import Confined, Copies, Invocation, SandboxKind, SandboxPolicy
 from acp_agent.executors.sandbox.ending import end_namespace
 from acp_agent.executors.sandbox.holders import hold, release
-from acp_agent.executors.sandbox.landlock import DEVICE, INSIDE, READ, WRITE, Rule, abi, inside_words, interpreter
-from acp_agent.executors.sandbox.pids import ENTER, door, find_groups, make_group, remove_group
+from acp_agent.executors.sandbox.inside import Inside
+from acp_agent.executors.sandbox.landlock import DEVICE, READ, WRITE, Rule, abi, kind_of_rule
+from acp_agent.executors.sandbox.pids import door, find_groups, make_group, remove_group
 from acp_agent.executors.sandbox.seccomp import write_filter
 from acp_agent.executors.sandbox.syscalls import ARCHES, Arch
-from acp_agent.executors.sandbox.system import MASKED_PROC, READ_ONLY_PROC
-from acp_agent.executors.sandbox.visible_paths import Spot, View, plan
+from acp_agent.executors.sandbox.system import MASKED_PROC, READ_ONLY_PROC, own_python
+from acp_agent.executors.sandbox.visible_paths import ROOT, Spot, View, is_below, plan
 
 USUAL = Path("/usr/bin/bwrap")
 OLDEST = (0, 8)
 VERSION_SECONDS = 3.0
-INSIDE_THERE = "/run/acp-coder-inside.py"
-INFO_FD, FILTER_FD, ARGS_FD = 7, 8, 9
+INSIDE_THERE = "/run/acp-coder-inside"
+INFO_FD, FILTER_FD, ARGS_FD, INSIDE_FD = 7, 8, 9, 6
 LEAST_LANDLOCK = 2
 """Version 1 does not allow moving files to another folder."""
 
@@ -47,8 +50,11 @@ ALWAYS = (
 )
 """The user namespace also for root: without it, its mounts would be the machine's."""
 
-LIMIT = '(ulimit -u {n}) 2>/dev/null && ulimit -u {n} || ulimit -p {n} 2>/dev/null; exec "$@"'
-"""For shells with either name of the option."""
+TO_MOUNT = (
+    *("--uid", "0", "--gid", "0", "--cap-add", "CAP_SYS_ADMIN"),
+    *("--cap-add", "CAP_SYS_RESOURCE", "--cap-add", "CAP_SETFCAP"),
+)
+"""Lets `inside` mount links to copies, forbid further namespaces and enter one, in which it has nothing of this."""
 
 
 class Bubblewrap(Struct, frozen=True):
@@ -59,6 +65,8 @@ class Bubblewrap(Struct, frozen=True):
     """Version of Landlock used inside; 0: none."""
     groups: Path | None
     """Where control groups can be created."""
+    copies: bool = True
+    """Whether links to copies can be mounted here."""
 
     kind: SandboxKind = "bubblewrap"
 
@@ -67,14 +75,14 @@ class Bubblewrap(Struct, frozen=True):
         return f"bubblewrap {self.version} with seccomp{inside}"
 
     def confine(self, invocation: Invocation, policy: SandboxPolicy, folder: Path) -> Confined:
-        if any(self.program.is_relative_to(path) for path in policy.writable if path != Path("/")):
+        if any(is_below(self.program, path) for path in policy.writable if path != ROOT):
             raise ExecutorError(f"{self.program} is in a folder that commands can write, so it cannot confine them")
-        if policy.other_user and self.landlock and not str(interpreter()[1]).startswith("/usr"):
-            return replace(self, landlock=0).confine(invocation, policy, folder)  # Others need not see our Python.
         if policy.scratch is not None:
             for name in ("tmp", "home"):
                 (policy.scratch / name).mkdir(mode=0o700, exist_ok=True)
-        more = (interpreter()[1],) if self.landlock else ()
+        if not self.copies or policy.copies is None or not policy.copies.files:
+            policy = replace(policy, copies=None)
+        more = () if policy.other_user else own_python()
         view = plan(policy, scratch=policy.scratch, more=more)
         if not view.sees(invocation.cwd):
             raise ExecutorError(
@@ -85,83 +93,111 @@ class Bubblewrap(Struct, frozen=True):
             run = uuid.uuid4().hex
             held = hold(view.missing)
             stack.callback(release, held)
-            spots = [spot for each in view.spots if (spot := _found(each, held)) is not None]
-            arguments = folder / f"bwrap-{run}.args"
-            stack.callback(arguments.unlink, missing_ok=True)
-            own_thread = threading.current_thread() is threading.main_thread()
-            dies = invocation.by_script or own_thread
-            with open(os.open(arguments, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "wb") as file:
-                file.write(b"".join(os.fsencode(word) + b"\0" for word in self._arguments(spots, policy, dies)))
-                file.write(b"--chdir\0" + os.fsencode(invocation.cwd) + b"\0")
+            spots = [spot for each in view.spots if (spot := _found(each, view, held)) is not None]
+            dies = invocation.by_script or threading.current_thread() is threading.main_thread()
             filter_file = write_filter(folder, self.arch, unix_sockets=policy.unix_sockets)
+            words = [*self._arguments(spots, policy, dies), "--chdir", str(invocation.cwd), ""]
+            arguments = os.fsencode("\0".join(words))
+            files = {
+                "--args": (ARGS_FD, _private(folder / f"bwrap-{run}.args", arguments)),
+                "--info-fd": (INFO_FD, _private(folder / f"bwrap-{run}.info", b"")),
+            }
+            there: tuple[str, ...] = ()
+            if (program := self._inside(invocation, spots, policy, filter_file)) is not None:
+                files["--ro-bind-data"] = (INSIDE_FD, _private(folder / f"bwrap-{run}.inside", program))
+                there = (INSIDE_THERE,)
+            for _, path in files.values():
+                stack.callback(path.unlink, missing_ok=True)
+            if policy.copies is None:
+                files["--seccomp"] = (FILTER_FD, filter_file)
             start: list[str] = []
-            limited = self._limited(invocation.argv, policy)
+            enter: Inside | None = None
             if policy.max_processes and self.groups is not None and not policy.other_user:
                 group = make_group(self.groups, policy.max_processes + 3)  # bubblewrap's own are in it
                 if group is not None:
                     stack.callback(remove_group, group)
-                    start = ["/bin/sh", "-c", ENTER, "sh", str(door(group))]
-            info = folder / f"bwrap-{run}.info"
-            stack.callback(info.unlink, missing_ok=True)
-            os.close(os.open(info, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600))
-            stack.callback(end_namespace, info)  # Before everything else: what is above is taken away afterwards.
-            own = {"--info-fd": INFO_FD, "--seccomp": FILTER_FD, "--args": ARGS_FD}
+                    enter = Inside(self.arch)
+                    start = ["", *enter.enter_group(door(group))]
+            stack.callback(end_namespace, files["--info-fd"][1])  # First: what is above is taken away afterwards.
             start.append(str(self.program))
             slots = {}
-            for option, number in own.items():
+            for option, (number, _) in files.items():
+                if option == "--ro-bind-data":
+                    start += ["--perms", "0555"]
                 start += [option, str(number)]
                 slots[len(start) - 1] = number
-            start.append("--")
+                if option == "--ro-bind-data":
+                    start.append(INSIDE_THERE)
+            argv = (*start, "--", *there, *invocation.argv)
+            if enter is not None:
+                program = enter.become(argv[2:], {})
+                argv = (str(placed(program, folder / f"bwrap-{run}.enter", stack)), *argv[1:])
             return Confined(
-                (*start, *self._inside(spots), *limited),
+                argv,
                 Path("/"),
                 _environment(invocation, view),
-                {INFO_FD: info, FILTER_FD: filter_file, ARGS_FD: arguments},
+                dict(files.values()),
                 frozenset({INFO_FD}),
                 slots,
                 killed_at_once=dies,
                 cleanup=stack.pop_all().close,
             )
 
-    def _limited(self, argv: tuple[str, ...], policy: SandboxPolicy) -> tuple[str, ...]:
-        """Only a control group limits root."""
-        root_or_group = self.groups is not None or os.geteuid() == 0
-        if not policy.max_processes or (root_or_group and not policy.other_user):
-            return argv
-        return ("/bin/sh", "-c", LIMIT.format(n=policy.max_processes), "sh", *argv)
-
-    def _inside(self, spots: Iterable[Spot]) -> list[str]:
-        if not self.landlock:
-            return []
-        rules: list[Rule] = [(READ, Path("/")), (DEVICE, Path("/dev")), (WRITE, Path("/dev/shm"))]
-        rules.append((DEVICE, Path("/proc")))
-        rules += [(WRITE, spot.path) for spot in spots if spot.treatment in ("write", "stand-in", "empty")]
-        return [str(interpreter()[0]), "-I", "-S", INSIDE_THERE, *inside_words(self.landlock, rules), "--"]
+    def _inside(
+        self, invocation: Invocation, spots: Iterable[Spot], policy: SandboxPolicy, filter_file: Path
+    ) -> bytes | None:
+        """The program that runs last; `None` where nothing is left for it to do."""
+        # Only a control group limits root.
+        by_group = (self.groups is not None or os.geteuid() == 0) and not policy.other_user
+        limited = policy.max_processes > 0 and not by_group
+        if not (self.landlock or limited or policy.copies is not None):
+            return None
+        inside = Inside(self.arch)
+        if policy.copies is not None:
+            names = policy.copies.files.items()
+            inside.mount_links((Copies.THERE / name / "link", file) for file, name in names)
+            inside.bound_namespaces()
+            hidden = [("/dev/null", str(spot.path)) for spot in spots if _is_hidden_file(spot)]
+            inside.mount_read_only([*_kernels_own(), *hidden])
+            inside.leave_namespace(*(policy.runs_as or (os.geteuid(), os.getegid())))
+        if limited:
+            inside.limit_processes(policy.max_processes, resource.getrlimit(resource.RLIMIT_NPROC)[1])
+        if policy.copies is not None:
+            inside.drop_capabilities(is_root=(policy.runs_as or (os.geteuid(),))[0] == 0)
+        if self.landlock:
+            rules: list[Rule] = [(READ, Path("/")), (DEVICE, Path("/dev")), (WRITE, Path("/dev/shm"))]
+            rules.append((DEVICE, Path("/proc")))
+            rules += [(WRITE, spot.path) for spot in spots if spot.treatment in ("stand-in", "empty")]
+            rules += [kind_of_rule(WRITE, spot.path) for spot in spots if spot.treatment == "write"]
+            rules += [(WRITE, Copies.THERE)] if policy.copies is not None else []
+            inside.restrict_files(self.landlock, rules)
+        if policy.copies is not None:
+            inside.filter_calls(filter_file.read_bytes())
+        inside.close_files()
+        return inside.become(invocation.argv, invocation.env)
 
     def _arguments(self, spots: list[Spot], policy: SandboxPolicy, dies: bool) -> Iterable[str]:
         yield from ALWAYS
-        if not os.statvfs("/proc/sys/user").f_flag & os.ST_RDONLY:
+        if policy.copies is not None:
+            yield from TO_MOUNT
+        elif not os.statvfs("/proc/sys/user").f_flag & os.ST_RDONLY:
             yield "--disable-userns"  # A kernel setting does this; otherwise only the filter does.
         if dies:
             yield "--die-with-parent"
         if not policy.network:
             yield "--unshare-net"
-        whole = any(spot.path == Path("/") for spot in spots)
+        whole = spots[0].path == ROOT
         if whole:
             yield from _mount(spots[0])
         yield from ("--dev", "/dev", "--perms", "1777", "--tmpfs", "/dev/shm", "--proc", "/proc")
-        is_root = os.geteuid() == 0
-        for name in READ_ONLY_PROC if is_root else READ_ONLY_PROC[:1]:
-            if os.path.exists(name):
-                yield from ("--ro-bind", name, name)
-        for name in MASKED_PROC if is_root else ():
-            if os.path.exists(name):
-                yield from ("--ro-bind", "/dev/null", name)
+        if policy.copies is None:
+            for source, name in _kernels_own():
+                yield from ("--ro-bind", source, name)
         for spot in spots[1:] if whole else spots:
-            if not (whole and spot.treatment == "link"):
+            if not (whole and spot.treatment == "link") and not (policy.copies is not None and _is_hidden_file(spot)):
                 yield from _mount(spot)
-        if self.landlock:
-            yield from ("--ro-bind", str(INSIDE), INSIDE_THERE)
+        if policy.copies is not None:
+            yield from ("--bind", str(policy.copies.folder), str(Copies.THERE))
         for spot in spots:
             if spot.treatment == "hide" and spot.path.is_dir():
                 yield from ("--remount-ro", str(spot.path))
@@ -170,11 +206,29 @@ class Bubblewrap(Struct, frozen=True):
             yield from ("--remount-ro", "/")
 
 
-def _found(spot: Spot, held: list[Path]) -> Spot | None:
+def _private(path: Path, content: bytes) -> Path:
+    with open(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "wb") as file:
+        file.write(content)
+    return path
+
+
+def _found(spot: Spot, view: View, held: list[Path]) -> Spot | None:
     """Paths that needed no placeholder: something is there by now and is protected, or nothing can be there."""
-    if spot.treatment != "absent" or spot.path in held:
+    if spot.path not in view.missing or spot.path in held:
         return spot
     return Spot(spot.path, "protect") if os.path.lexists(spot.path) else None
+
+
+def _kernels_own() -> list[tuple[str, str]]:
+    """What takes the place of files of the kernel's, read-only."""
+    is_root = os.geteuid() == 0
+    kept = [(name, name) for name in (READ_ONLY_PROC if is_root else READ_ONLY_PROC[:1])]
+    masked = [("/dev/null", name) for name in (MASKED_PROC if is_root else ())]
+    return [pair for pair in (*kept, *masked) if os.path.exists(pair[1])]
+
+
+def _is_hidden_file(spot: Spot) -> bool:
+    return spot.treatment == "hide" and not spot.path.is_dir()
 
 
 def _mount(spot: Spot) -> Iterable[str]:

@@ -1,7 +1,8 @@
-"""Keeps a repository from being redirected to another one's configuration while a command runs.
+"""Keeps a repository from being redirected to another configuration while a command runs.
 
-A file `commondir` in a repository's folder names the folder whose configuration applies. If there is none, one that
-names the folder itself is created: git works as before, and the file can be mounted read-only. It is removed with the
+A file `commondir` in a repository's folder names the folder whose configuration applies; where the configuration says
+`extensions.worktreeConfig`, a file `config.worktree` adds to it. If there is none, a file is created that changes
+nothing (the folder itself; nothing): git works as before, and the file can be mounted read-only. It is removed with the
 last command that needs it; one left by a crash is harmless and removed with the next.
 """
 
@@ -15,23 +16,34 @@ from pathlib import Path
 
 log = logging.getLogger(__name__)
 
-NAME = "commondir"
-ITSELF = b".\n"
+HARMLESS = {"commondir": b".\n", "config.worktree": b""}
+EXTENSION = b"worktreeconfig"
+MAX_CONFIG = 200_000
 
 _held: Counter[Path] = Counter()
 """Of all sessions of this process."""
 
 
 def hold(folders: Iterable[Path]) -> list[Path]:
-    """The files that have to be protected, one for each repository's folder that had none; to be released."""
+    """The files that have to be protected, for each repository's folder that had none; to be released."""
     held = []
     for folder in folders:
-        path = folder / NAME
-        if not _held[path] and not _make(path) and not _is_ours(path):
-            continue
-        _held[path] += 1
-        held.append(path)
+        for name in HARMLESS if _reads_more(folder) else ("commondir",):
+            path = folder / name
+            if not _held[path] and not _make(path) and not _is_ours(path):
+                continue
+            _held[path] += 1
+            held.append(path)
     return held
+
+
+def _reads_more(folder: Path) -> bool:
+    """Whether git may read `config.worktree` in this folder of a repository or of one of its worktrees."""
+    for config in (folder / "config", folder.parent.parent / "config"):
+        text = _read(config, MAX_CONFIG)
+        if text is not None:
+            return EXTENSION in text.lower()
+    return False
 
 
 def release(held: Iterable[Path]) -> None:
@@ -51,19 +63,23 @@ def _make(path: Path) -> bool:
         descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC, 0o444)
     except OSError:
         return False
-    os.write(descriptor, ITSELF)
+    os.write(descriptor, HARMLESS[path.name])
     os.close(descriptor)
     return True
 
 
 def _is_ours(path: Path) -> bool:
+    return _read(path, 16) == HARMLESS[path.name]
+
+
+def _read(path: Path, limit: int) -> bytes | None:
     try:
         descriptor = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
     except OSError:
-        return False
+        return None
     try:
-        return os.read(descriptor, 16) == ITSELF
+        return os.read(descriptor, limit)
     except OSError:
-        return False
+        return None
     finally:
         os.close(descriptor)

@@ -1,4 +1,4 @@
-"""Landlock, by which a process restricts its own file access: versions, and arguments for `inside`.
+"""Landlock, by which a process restricts its own file access: versions and rights.
 
 Its rules only allow, each for a path and everything below it. Querying the kernel restricts nothing here.
 """
@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import ctypes
 import sys
-from collections.abc import Iterable
 from pathlib import Path
 from typing import Final
 
@@ -23,10 +22,8 @@ READ: Final = EXECUTE | READ_FILE | READ_DIR
 WRITE: Final = WRITE_FILE | MAKE_AND_REMOVE | REFER | TRUNCATE
 DEVICE: Final = READ_FILE | READ_DIR | WRITE_FILE | TRUNCATE | IOCTL_DEV
 
-SCOPED: Final = 0b11
-"""Abstract unix sockets and signals: only among those of the same domain (ABI 6)."""
-
-INSIDE: Final = Path(__file__).with_name("inside.py")
+FILE_RIGHTS: Final = EXECUTE | WRITE_FILE | READ_FILE | TRUNCATE | IOCTL_DEV
+"""What a rule on a file may hold."""
 
 Rule = tuple[int, Path]
 
@@ -51,18 +48,6 @@ def handled(version: int) -> int:
     return rights
 
 
-def inside_words(version: int, rules: Iterable[Rule]) -> list[str]:
-    """Keys and values that make `inside` restrict itself to `rules`."""
-    words = ["handled", str(handled(version))]
-    if version >= 6:
-        words += ["scoped", str(SCOPED)]
-    for rights, path in rules:
-        words += ["allow", f"{rights}:{path}"]
-    return words
-
-
-def interpreter() -> tuple[Path, Path]:
-    """The Python that runs `inside`, and the folder it needs: the installation's, not that of a virtual environment,
-    whose packages a command need not see."""
-    program = Path(getattr(sys, "_base_executable", None) or sys.executable).resolve()
-    return program, Path(sys.base_prefix).resolve()
+def kind_of_rule(rights: int, path: Path) -> Rule:
+    """The rule for `path`, which may be a file."""
+    return (rights, path) if path.is_dir() else (rights & FILE_RIGHTS, path)

@@ -11,28 +11,21 @@ import os
 import platform
 import uuid
 from collections.abc import Iterator
+from functools import lru_cache
 from pathlib import Path
 
 from msgspec import Struct
 
 from acp_agent.config.safety_settings import SandboxConfig
 from acp_agent.errors import ExecutorError
+from acp_agent.executors.sandbox.bare_program import placed
 from acp_agent.executors.sandbox.base import Confined, Invocation, SandboxKind, SandboxPolicy
-from acp_agent.executors.sandbox.landlock import (
-    DEVICE,
-    INSIDE,
-    READ,
-    READ_DIR,
-    WRITE,
-    Rule,
-    abi,
-    inside_words,
-    interpreter,
-)
-from acp_agent.executors.sandbox.pids import ENTER, door, end_group, find_groups, make_group, remove_group
+from acp_agent.executors.sandbox.inside import Inside
+from acp_agent.executors.sandbox.landlock import DEVICE, READ, READ_DIR, WRITE, Rule, abi, kind_of_rule
+from acp_agent.executors.sandbox.pids import door, end_group, find_groups, make_group, remove_group
 from acp_agent.executors.sandbox.seccomp import write_filter
 from acp_agent.executors.sandbox.syscalls import ARCHES, Arch
-from acp_agent.executors.sandbox.system import READABLE, link_targets, secrets
+from acp_agent.executors.sandbox.system import READABLE, link_targets, now, own_python, secrets
 
 LEAST = 3
 """Older ones let a command empty any file of this user's."""
@@ -60,46 +53,54 @@ class LandlockAlone(Struct, frozen=True):
                 place.mkdir(mode=0o700, exist_ok=True)
             if policy.scratch is None:
                 stack.callback(_remove_tree, scratch)
-            spec = folder / f"landlock-{name}.spec"
-            stack.callback(spec.unlink, missing_ok=True)
-            words = inside_words(self.version, _rules(policy, scratch))
-            with open(os.open(spec, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "wb") as file:
-                file.write(b"".join(os.fsencode(word) + b"\0" for word in words))
-            bpf = write_filter(folder, self.arch, unix_sockets=policy.unix_sockets, network=policy.network)
-            start: list[str] = []
+            inside = Inside(self.arch)
+            entered: tuple[str, ...] = ()
             if policy.max_processes and self.groups is not None:
                 group = make_group(self.groups, policy.max_processes)
                 if group is not None:
                     stack.callback(remove_group, group)
                     stack.callback(end_group, group)  # There is no namespace that would end.
-                    start = ["/bin/sh", "-c", ENTER, "sh", str(door(group))]
-            start += [str(interpreter()[0]), "-I", "-S", str(INSIDE)]
-            start += ["spec", str(spec), "filter", str(bpf), "caps", "drop", "--"]
+                    entered = inside.enter_group(door(group))
+            inside.drop_capabilities(is_root=os.geteuid() == 0 and not policy.other_user)
+            inside.restrict_files(self.version, _rules(policy, scratch))
+            bpf = write_filter(folder, self.arch, unix_sockets=policy.unix_sockets, network=policy.network)
+            inside.filter_calls(bpf.read_bytes())
             env = {**invocation.env, "TMPDIR": str(scratch / "tmp")}
             if policy.home is not None and not any(policy.home.is_relative_to(path) for path in policy.writable):
                 env["HOME"] = str(scratch / "home")
-            return Confined((*start, *invocation.argv), invocation.cwd, env, cleanup=stack.pop_all().close)
+            program = placed(inside.become(invocation.argv, env), folder / f"landlock-{name}", stack)
+            return Confined(
+                (str(program), *entered, *invocation.argv), invocation.cwd, env, cleanup=stack.pop_all().close
+            )
 
 
 def _rules(policy: SandboxPolicy, scratch: Path) -> Iterator[Rule]:
-    hidden = [*secrets(), *policy.hidden]
-    readable = [*map(Path, READABLE), *link_targets(), interpreter()[1], *policy.readable, *policy.writable]
-    for path in readable:
+    hidden = (*secrets(), *policy.hidden)
+    system = (*map(Path, READABLE), *link_targets(), *own_python())
+    inside = tuple(place for place in hidden if any(place.is_relative_to(path) for path in system))
+    yield from _system_rules(system, inside, now())
+    for path in (*policy.readable, *policy.writable):
         yield from _reading(path, [place for place in hidden if place.is_relative_to(path)])
     for path in policy.writable:
         if path not in hidden:
-            yield (WRITE, path)
+            yield kind_of_rule(WRITE, path)
     for path in (scratch / "tmp", scratch / "home", Path("/dev/shm")):
         yield (READ | WRITE, path)
     yield (READ, Path("/proc"))
     for path in DEVICES:
-        yield (DEVICE, path)
+        yield kind_of_rule(DEVICE, path)
+
+
+@lru_cache(maxsize=4)
+def _system_rules(system: tuple[Path, ...], hidden: tuple[Path, ...], now: int) -> tuple[Rule, ...]:
+    """Kept for a while: what is allowed is what was there, so nothing new gets visible."""
+    return tuple(rule for path in system for rule in _reading(path, [p for p in hidden if p.is_relative_to(path)]))
 
 
 def _reading(path: Path, hidden: list[Path]) -> Iterator[Rule]:
     """Rules only allow: around what is hidden, everything else is allowed by name. Names can be listed all the same."""
     if not hidden:
-        yield (READ, path)
+        yield kind_of_rule(READ, path)
         return
     if path in hidden:
         return

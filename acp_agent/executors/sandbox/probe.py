@@ -19,7 +19,15 @@ from msgspec import Struct
 
 from acp_agent.config.safety_settings import SandboxConfig
 from acp_agent.errors import ExecutorError
-from acp_agent.executors.sandbox.base import SANDBOXES, Confined, Invocation, Sandbox, SandboxKind, SandboxPolicy
+from acp_agent.executors.sandbox.base import (
+    SANDBOXES,
+    Confined,
+    Copies,
+    Invocation,
+    Sandbox,
+    SandboxKind,
+    SandboxPolicy,
+)
 from acp_agent.executors.sandbox.noop import Noop
 from acp_agent.lazy import load
 
@@ -75,8 +83,7 @@ def _find(config: SandboxConfig) -> Found:
     trouble: list[str] = []
     for kind, tried in _candidates(config):
         try:
-            sandbox: Sandbox = load(SANDBOXES[kind])(tried)
-            try_out(sandbox, tried)
+            sandbox = _working(load(SANDBOXES[kind])(tried), tried)
         except (ExecutorError, OSError, ImportError) as error:
             sentence = f"{kind}: {error}"
             if sentence not in trouble:
@@ -85,6 +92,19 @@ def _find(config: SandboxConfig) -> Found:
         network = "network allowed" if config.allow_network else "network blocked"
         return Found(sandbox, f"{sandbox.words()}; {network}", tuple(trouble))
     return Found(noop := Noop(config.strict, tuple(trouble)), noop.words(), tuple(trouble))
+
+
+def _working(sandbox: Sandbox, config: SandboxConfig) -> Sandbox:
+    """The sandbox as it works here. Raises as `try_out`."""
+    try:
+        try_out(sandbox, config)
+    except ExecutorError:
+        if not isinstance(sandbox, msgspec.Struct) or not getattr(sandbox, "copies", False):
+            raise
+        # Some systems let bubblewrap mount what it likes, but not what it starts.
+        sandbox = msgspec.structs.replace(sandbox, copies=False)
+        try_out(sandbox, config)
+    return sandbox
 
 
 def _candidates(config: SandboxConfig) -> list[tuple[SandboxKind, SandboxConfig]]:
@@ -106,6 +126,9 @@ def try_out(sandbox: Sandbox, config: SandboxConfig) -> None:
             folder.mkdir(mode=0o700)
         for name in ("readable", "outside"):
             (folders[name] / "file").write_text(f"{name}: {TEXT}\n", encoding="utf-8")
+        (kept := folders["writable"] / "kept").touch()
+        (folders["files"] / "0").mkdir()
+        (folders["files"] / "0/link").symlink_to(Copies.THERE / "0/config")
         with closing(socket.create_server(("127.0.0.1", 0))) as server:
             env = {
                 "PATH": os.environ.get("PATH", os.defpath),
@@ -116,6 +139,8 @@ def try_out(sandbox: Sandbox, config: SandboxConfig) -> None:
             policy = SandboxPolicy(
                 writable=(folders["writable"],),
                 readable=(folders["readable"],),
+                protected=(kept,),
+                copies=Copies(folders["files"], {kept: "0"}),
                 network=config.allow_network,
                 unix_sockets=config.allow_unix_sockets,
                 max_processes=config.max_processes,

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import glob
 import os
+import sys
 import time
 from functools import lru_cache
 from pathlib import Path
@@ -41,21 +42,29 @@ RESOLVERS = ("/etc/resolv.conf", "/etc/localtime", "/etc/hosts", "/etc/mtab", "/
 
 def secrets() -> tuple[Path, ...]:
     """Those of `SECRETS` that exist and this user could read."""
-    return _secrets(_now())
+    return _secrets(now())
 
 
 def link_targets() -> tuple[Path, ...]:
     """Targets of links in /etc, outside the folders that are visible anyway."""
-    return _link_targets(_now())
+    return _link_targets(now())
 
 
 def readable() -> tuple[tuple[Path, bool], ...]:
     """Those of `READABLE` that exist, and whether each is a link; and every link at the top, so that what is known by
     two names keeps both."""
-    return _readable(_now())
+    return _readable(now())
 
 
-def _now() -> int:
+def own_python() -> tuple[Path, ...]:
+    """The installation of this process's Python, if it can be read: virtual environments, and language servers in them,
+    need it."""
+    path = Path(sys.base_prefix).resolve()
+    return (path,) if os.access(path, os.R_OK | os.X_OK) else ()
+
+
+def now() -> int:
+    """The time, for what is kept for `SECONDS`."""
     return int(time.monotonic() / SECONDS)
 
 

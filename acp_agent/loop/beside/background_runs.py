@@ -188,7 +188,8 @@ class SessionRuns:
             redact = self._outputs.redactor.redact
             output = ShellOutput(redact(process.stdout), redact(process.stderr), run.ended.exit_code, process.truncated)
             printed = CommandOutput(run.command.script, output, process.combined, lost=process.lost)
-            done = self._outputs.treat_now(run.call.name, ToolResult("", command=printed))
+            remark = f"[{process.remark}]" if process.remark else ""
+            done = self._outputs.treat_now(run.call.name, ToolResult(remark, command=printed))
             run.ended.told_text = done.text
             text = self._outputs.clean(process.combined)
             run.ended.text = bounded(text, limit)
@@ -201,6 +202,8 @@ class SessionRuns:
                 await process.close()
             finally:
                 run.over.set()
+        if remark:
+            self._journal.warn(remark[1:-1])
         if by_itself:
             self._journal.run_ended(f"Background command finished: {_quoted(run.command.script)} ({_ending(run)}).")
         self._forget_old()

@@ -18,9 +18,9 @@ HEAD = re.compile(r"ref: refs/heads/([\w./@+-]{1,100})\s*")
 HEAD_BYTES = 400
 
 
-def facts_of(roots: Roots) -> str:
-    """A few lines: the date, the git branch, the names in the working directory."""
-    facts = [f"Date: {date.today().isoformat()}."]
+def facts_of(roots: Roots, limits: str = "") -> str:
+    """A few lines: what commands cannot do, the date, the git branch, the names in the working directory."""
+    facts = [*filter(None, [limits]), f"Date: {date.today().isoformat()}."]
     branch = _branch(roots.cwd)
     facts.append("No git repository." if branch is None else f"Git branch at the start: {branch}.")
     if listed := _listed(roots):

@@ -12,7 +12,7 @@ import hashlib
 import logging
 import os
 import time
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from functools import cached_property
 from pathlib import Path
 
@@ -42,6 +42,8 @@ class Instructions:
         self._told: set[Path] = set()
         self.text = self._of_roots()
         """For the system prompt; empty if there are none."""
+        self.limits: Callable[[], str] = str
+        """What commands cannot do, in a sentence or two; empty if they are not confined."""
 
     @cached_property
     def mark(self) -> str:
@@ -52,8 +54,8 @@ class Instructions:
 
     @cached_property
     def facts(self) -> str:
-        """About the project, as it was at the first prompt."""
-        return facts_of(self._roots)
+        """About the project and how commands run in it, as it was at the first prompt."""
+        return facts_of(self._roots, self.limits())
 
     def _of_roots(self) -> str:
         if not self._enabled:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import logging
 import os
+import platform
 from collections.abc import Callable, Coroutine, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -24,6 +25,7 @@ from acp_agent.executors.sandbox.common_dirs import hold, release
 from acp_agent.executors.sandbox.holders import is_held
 from acp_agent.lazy import load
 from acp_agent.loop.journal import Journal
+from acp_agent.loop.shell.git_copies import GitCopies
 from acp_agent.loop.shell.private_folder import CLOSED_PARTS, PARTS, PrivateFolder
 from acp_agent.lsp.base import Launch, LspError
 from acp_agent.safety.folders.paths import Roots, real_path
@@ -55,6 +57,9 @@ NOT_CONFINED = (
     "No language server was started: some of them run code from the project, and there is no sandbox to confine them. "
     "`lsp.unconfined = true` starts them anyway."
 )
+
+MOST_PROTECTED = 3
+"""Names of protected paths in the system prompt."""
 
 START_FILES = (".bash", ".profile", ".zsh", ".zprofile", ".zlogin", ".config/fish")
 
@@ -176,6 +181,20 @@ class Confinement:
             lines.append("Strict: without a sandbox no command runs.")
         return lines
 
+    def for_prompt(self) -> str:
+        """What commands cannot do, for the system prompt. Does not wait until it is known what confines them."""
+        config, kind = self._config.sandbox, self.kind if self.found is not None else ""
+        if config.disabled or kind == "none" or platform.system() not in ("Linux", "Darwin"):
+            return ""
+        where = "" if kind else " if this machine has one"
+        names = ", ".join([*config.protect[:MOST_PROTECTED], *(["…"] if len(config.protect) > MOST_PROTECTED else [])])
+        but = f", not what programs trust ({names})" if names and kind != "landlock" else ""
+        network = "" if config.allow_network else f" {NO_NETWORK}"
+        return (
+            f"Commands run in a sandbox{where}: they change only files in the session's folders{but}, and see "
+            f"nothing else of the home folder.{network}"
+        )
+
     def limits(self) -> str:
         """For the model, when a command may have failed because of the sandbox; empty without one."""
         config = self._config.sandbox
@@ -190,7 +209,8 @@ class Confinement:
         )
         return (
             "The command ran in a sandbox: it can change only what is in the session's folders, except files that "
-            f"other programs trust (.git/hooks, .git/config, …), and cannot see files elsewhere.{network} {ask}"
+            "other programs trust (.git/hooks, .vscode, …; while a command runs, empty folders take the place of "
+            f"missing ones), and cannot see files elsewhere.{network} {ask}"
         )
 
     def user(self) -> User | None:
@@ -211,23 +231,33 @@ class Confinement:
         if not command.confined:
             return Confined(invocation.argv, invocation.cwd, invocation.env)
         held = hold(self._git_folders()) if self._protects_git else []
+        copies: GitCopies | None = None
         try:
             policy = self.policy()
             policy = replace(policy, protected=(*policy.protected, *held))
+            if self._protects_git and self.found.sandbox.kind == "bubblewrap":
+                copies = self._copies(policy)
+                policy = replace(policy, copies=copies.copies, stand_ins=copies.stand_ins)
             confined = self.found.sandbox.confine(invocation, policy, self._folder.path / "sandbox")
         except BaseException:
             release(held)
+            if copies is not None:
+                copies.take_over()
             raise
 
         closed = False
 
-        def close() -> None:
+        def close() -> str:
             nonlocal closed
             confined.close()
-            if not closed:
-                closed = True
-                release(held)
-                self._ended()
+            if closed:
+                return ""
+            closed = True
+            release(held)
+            told = copies.take_over() if copies is not None else ""
+            self._known.update(copies.made if copies is not None else ())  # They name no program.
+            self._ended()
+            return told
 
         return replace(confined, cleanup=close)
 
@@ -274,11 +304,21 @@ class Confinement:
                 os.close(numbers.popitem()[1])
 
         argv = confined.argv_with(numbers)
-        return Launch(argv, confined.cwd, confined.env, tuple(numbers.values()), started, confined.close)
+        return Launch(
+            argv, confined.cwd, confined.env, tuple(numbers.values()), started, lambda: (confined.close(), None)[1]
+        )
 
     @property
     def _protects_git(self) -> bool:
         return any(name in self._config.sandbox.protect for name in (".git/config", ".git/hooks"))
+
+    def _copies(self, policy: SandboxPolicy) -> GitCopies:
+        """Copies of what is protected of git, which the command may change."""
+        linked = [place for root in self._roots.real for place in git_places(root)[0]]
+        missing = [git for folder in self._roots.real if not (git := folder / ".git").exists() or is_held(git)]
+        repositories = dict.fromkeys([*self._git_folders(), *linked])
+        protected = [git for git in repositories if git / "config" in policy.protected]
+        return GitCopies(self._folder.path / "sandbox", protected, missing, policy.runs_as)
 
     def _git_folders(self) -> list[Path]:
         """Of the repositories that are in the session's folders; a place holder is none."""
@@ -314,7 +354,7 @@ class Confinement:
             scratch=self._folder.path / "scratch",
             home=self._home if self._other is None else self._other.home,
             max_processes=config.max_processes,
-            other_user=self._other is not None,
+            runs_as=None if self._other is None else (self._other.uid, self._other.gid),
         )
 
     def _protected(self, folder: Path) -> list[Path]:

@@ -72,8 +72,9 @@ def survey(roots: Roots) -> Survey:
                 break
             base = Path(here)
             if ".git" in folders:
-                for folder in _with_inner(base / ".git"):
-                    repositories[folder] = None
+                git = base / ".git"
+                if not git.is_symlink() or roots.contains(git := real_path(git)):
+                    repositories |= dict.fromkeys(_with_inner(git))
             elif ".git" in files and not (base / ".git").is_symlink():
                 pointers.append(base / ".git")
             if rules.hides_any:
@@ -103,8 +104,6 @@ def _named(git: Path) -> Iterator[Path]:
 
 def _with_inner(git: Path) -> Iterator[Path]:
     """A repository's folder, and those of its submodules and worktrees in it."""
-    if git.is_symlink():
-        return
     yield git
     pending = [git / "modules", git / "worktrees"]
     while pending:

@@ -46,6 +46,10 @@ class _Harmless(Struct, frozen=True, forbid_unknown_fields=True):
     """Keys that run nothing, whatever their value; `*` stands for a subsection."""
     values: dict[str, str]
     """Keys that run nothing if the value matches an expression."""
+    not_settings: frozenset[str]
+    """Keys and sections of these that nevertheless weaken something, or change what else is read."""
+    settings: dict[str, str]
+    """Keys that run nothing with such a value whatever git does, in addition or instead."""
 
 
 @cache
@@ -133,6 +137,17 @@ def _has_submodules(git: Path) -> bool:
             if SUBMODULE in index.read_bytes():
                 return True
     return False
+
+
+def is_plain_setting(name: str, value: str) -> bool:
+    """Whether a command may set the key `section.key` or `section.*.key` in a repository's configuration: it runs
+    nothing whatever git does."""
+    known = harmless()
+    if (pattern := known.settings.get(name)) is not None:
+        return re.fullmatch(pattern, value) is not None
+    if name in known.not_settings or name.partition(".")[0] in known.not_settings:
+        return False
+    return _is_allowed(name, value)
 
 
 def _is_allowed(name: str, value: str) -> bool:

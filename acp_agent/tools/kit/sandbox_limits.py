@@ -15,6 +15,10 @@ LOOKED_AT = 4_000
 """Characters searched at the end of the output."""
 
 READ_ONLY = re.compile(r"read-only file ?system|EROFS|resource busy|EBUSY", re.IGNORECASE)
+NOT_EMPTY = re.compile(
+    r"not (?:an )?empty (?:directory|folder)|(?:directory|folder) .{0,200}\bis not empty", re.IGNORECASE
+)
+"""Said of the folder itself, this is because of the place holders."""
 NETWORK = re.compile(
     r"could not resolve host|name resolution|name or service not known|network is unreachable"
     r"|ENETUNREACH|EAI_AGAIN|ENOTFOUND",
@@ -38,7 +42,7 @@ def was_forbidden(output: str, limits: str, cwd: Path, roots: Roots) -> bool:
 
 
 def _is_forbidden(line: str, limits: str, cwd: Path, roots: Roots) -> bool:
-    if READ_ONLY.search(line) is not None:
+    if READ_ONLY.search(line) is not None or NOT_EMPTY.search(line) is not None:
         return True
     if NETWORK.search(line) is not None:
         return NO_NETWORK in limits

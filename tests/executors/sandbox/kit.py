@@ -20,6 +20,8 @@ ORDINARY = 61_234
 """A user that nothing belongs to."""
 TREE = Path(__file__).resolve().parents[3]
 BUBBLEWRAP = ("bubblewrap", "bubblewrap alone")
+WITH_COPIES = ("bubblewrap with copies", "bubblewrap alone with copies")
+"""Where git's configuration is a link to a copy."""
 ALL = (*BUBBLEWRAP, "landlock")
 
 USERS = {"root": 0, "ordinary": ORDINARY} if os.geteuid() == 0 else {"ordinary": os.geteuid()}
@@ -60,6 +62,8 @@ class Done:
     out: str
     err: str
     left: list[str]
+    config: str
+    """Git's configuration in the folder, as it is afterwards."""
 
 
 class Runner:

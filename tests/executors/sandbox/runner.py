@@ -19,20 +19,22 @@ from typing import Any
 from acp_agent.config.safety_settings import SandboxConfig
 from acp_agent.errors import ExecutorError
 from acp_agent.executors.sandbox import bubblewrap, landlock_alone
-from acp_agent.executors.sandbox.base import Confined, Invocation, Sandbox, SandboxPolicy
+from acp_agent.executors.sandbox.base import Confined, Copies, Invocation, Sandbox, SandboxPolicy
 
 SECONDS = 15.0
 SECRET = "s3cret-outside"
 PYTHON = "/usr/bin/python3"
+COPIES = " with copies"
 
 
 def sandboxes() -> dict[str, Sandbox]:
     config = SandboxConfig()
-    return {
+    both: dict[str, Sandbox] = {
         "bubblewrap": bubblewrap.find(config),
         "bubblewrap alone": bubblewrap.find(SandboxConfig(landlock=False)),
-        "landlock": landlock_alone.find(config),
     }
+    copies = {f"{name}{COPIES}": sandbox for name, sandbox in both.items()}
+    return {**both, **copies, "landlock": landlock_alone.find(config)}
 
 
 class Place:
@@ -73,6 +75,13 @@ class Place:
             "PORT": str(self._tcp.getsockname()[1]),
             "PY": PYTHON,
         }
+
+    def copies(self) -> Copies:
+        """A copy of git's configuration."""
+        (place := self.files / "copies/0").mkdir(parents=True)
+        (place / "config").write_text("[core]\n")
+        (place / "link").symlink_to(Copies.THERE / "0/config")
+        return Copies(place.parent, {self.root / ".git/config": "0"})
 
     def policy(self, **rest: Any) -> SandboxPolicy:
         names = (".git/hooks", ".git/config", ".vscode", ".mcp.json", ".config/fish")
@@ -123,7 +132,9 @@ def serve(request: dict[str, Any], found: dict[str, Sandbox]) -> dict[str, Any]:
         if request["sandbox"] is None:
             confined = Confined(invocation.argv, invocation.cwd, invocation.env)
         else:
-            confined = found[request["sandbox"]].confine(invocation, place.policy(**request["policy"]), place.files)
+            copies = place.copies() if request["sandbox"].endswith(COPIES) else None
+            policy = place.policy(copies=copies, **request["policy"])
+            confined = found[request["sandbox"]].confine(invocation, policy, place.files)
         try:
             process = start(confined, leak=request["sandbox"] is None)
             timer = threading.Timer(SECONDS, process.kill)
@@ -133,9 +144,10 @@ def serve(request: dict[str, Any], found: dict[str, Sandbox]) -> dict[str, Any]:
         finally:
             confined.close()
         left = sorted(path.name for path in place.root.iterdir())
-        return {"code": process.returncode, "out": out, "err": err, "left": left}
+        config = (place.root / ".git/config").read_text() if (place.root / ".git/config").is_file() else ""
+        return {"code": process.returncode, "out": out, "err": err, "left": left, "config": config}
     except ExecutorError as error:
-        return {"code": -1, "out": "", "err": str(error), "left": []}
+        return {"code": -1, "out": "", "err": str(error), "left": [], "config": ""}
     finally:
         place.close()
 
@@ -147,10 +159,6 @@ def main() -> None:
         os.setgid(uid)
         os.setuid(uid)
     os.umask(0o022)
-    if not os.access(sys._base_executable, os.X_OK):  # type: ignore[attr-defined]
-        # The tests' Python lies in a folder of root's: a user would have one of the system's.
-        for module in (bubblewrap, landlock_alone):
-            module.interpreter = lambda: (Path(PYTHON), Path("/usr"))  # type: ignore[attr-defined]
     found = sandboxes()
     print(json.dumps("ready"), flush=True)  # noqa: T201 - this is how it answers
     for line in sys.stdin:

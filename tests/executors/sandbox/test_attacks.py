@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from tests.executors.sandbox.kit import ALL, BUBBLEWRAP, USERS, Runner
+from tests.executors.sandbox.kit import ALL, BUBBLEWRAP, USERS, WITH_COPIES, Runner
 
 CALL = "import ctypes,errno,os,sys\nprint('started',flush=True)\nL=ctypes.CDLL(None,use_errno=True)\nS=L.syscall\n"
 ARM = platform.machine() in ("aarch64", "arm64")
@@ -195,3 +195,62 @@ def test_the_sandbox_holds_where_the_attack_hits_without_it(attack: Attack, run_
         assert "HIT" not in done.out, f"{sandbox}: {done}"
         assert "reached the end" in done.out, f"{sandbox} did not run it: {done}"
         assert ("started" in done.out) == ("started" in control.out), f"{sandbox} did not let it try: {done}"
+
+
+COPY_IS_WRITTEN = ("git's configuration is written", "git's configuration is linked and written")
+"""What is no attack on a copy."""
+
+
+@pytest.mark.parametrize(("attack", "run_as"), CASES, indirect=["run_as"])
+def test_it_holds_as_well_where_a_link_to_a_copy_was_mounted(attack: Attack, run_as: Runner) -> None:
+    """Then bubblewrap leaves the last steps to our own program, with the powers for them."""
+    for sandbox in WITH_COPIES:
+        if sandbox.removesuffix(" with copies") in attack.held_by:
+            done = run_as.run(attack.script + "\necho 'reached the end'", sandbox, **attack.policy)
+            assert "HIT" not in done.out or attack.name in COPY_IS_WRITTEN, f"{sandbox}: {done}"
+            assert "reached the end" in done.out, f"{sandbox} did not run it: {done}"
+            assert done.config == "[core]\n"
+
+
+CONFIG = "cat .git/config >/dev/null && echo mounted"
+ON_THE_COPY = {
+    "it is changed": "echo x >>.git/config; git config user.name x",
+    "it is taken away": f"rm -f .git/config; umount .git/config; umount -l .git/config; {CONFIG}",
+    "another file takes its place": "echo x >c; mv -f c .git/config; ln -f c .git/config",
+    "it is exchanged": python(
+        f"S({276 if ARM else 316},-100,b'src/x',-100,b'.git/config',2)\nos.rename('.git/config', 'c')"
+    ),
+    "what is below it is mounted elsewhere": "mount --move .git/config src; mount --bind .git src",
+    "the mounts are changed in a namespace of one's own": "unshare -Urm umount .git/config; "
+    "unshare -m umount .git/config",
+    "its namespace is entered": "nsenter -t 1 -U -m --preserve-credentials umount .git/config; nsenter -t 1 -m true",
+    "the root folder of the first process is used": "cd /proc/1/root$ROOT/.git && echo x >>config; rm config",
+    "the memory of the first process is written": ": >>/proc/1/mem && echo x >>/proc/1/mem; : >>/proc/$PPID/mem",
+    "the identities of the namespace are changed": "echo 0 1 1 >/proc/self/uid_map; echo 0 1 1 >/proc/1/uid_map",
+    "the bound of namespaces is lifted": "echo 9 >/proc/sys/user/max_user_namespaces",
+    "the link leads to the file": "ln -sf $ROOT/.git/config /run/acp-coder-copies/0/config; echo x >>.git/config",
+    "the folder of the copies is moved": "mv /run/acp-coder-copies /run/c; mkdir -p /run/acp-coder-copies/0; "
+    "ln -s $ROOT/.git/config /run/acp-coder-copies/0/config; echo x >>.git/config",
+}
+
+
+@pytest.mark.parametrize("run_as", USERS, indirect=True)
+@pytest.mark.parametrize("name", ON_THE_COPY)
+def test_whatever_is_done_with_the_copy_the_file_stays_as_it_was(name: str, run_as: Runner) -> None:
+    for sandbox in WITH_COPIES:
+        done = run_as.run(f"{{ {ON_THE_COPY[name]}\n}} 2>/dev/null\nreadlink .git/config; echo end", sandbox)
+        assert "end" in done.out, f"{sandbox} did not run it: {done}"
+        assert done.config == "[core]\n", f"{sandbox}: {done}"
+        assert "/run/acp-coder-copies/0/config" in done.out, f"{sandbox}: the link is not there: {done}"
+
+
+@pytest.mark.parametrize("run_as", USERS, indirect=True)
+def test_nothing_is_left_of_the_powers_that_mounted_the_link(run_as: Runner) -> None:
+    script = (
+        "grep -E 'Cap(Inh|Prm|Eff|Bnd|Amb):' /proc/self/status | grep -v 0000000000000000; "
+        "cat /proc/self/uid_map | tr -s ' '; id -u; grep -E 'NoNewPrivs|Seccomp:' /proc/self/status; ls /proc/self/fd"
+    )
+    for sandbox in WITH_COPIES:
+        uid = run_as.run("id -u", None).out.strip()
+        done = run_as.run(script, sandbox)
+        assert done.out.split() == [uid, "0", "1", uid, "NoNewPrivs:", "1", "Seccomp:", "2", "0", "1", "2", "3"], done

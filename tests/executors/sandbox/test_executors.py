@@ -81,6 +81,17 @@ async def test_what_the_person_allowed_outside_is_not(backend: str, tmp_path: Pa
 
 
 @pytest.mark.parametrize("backend", BACKENDS)
+async def test_place_holders_are_gone_when_the_command_has_ended_however_long_it_is_shown(
+    backend: str, tmp_path: Path
+) -> None:
+    async with confined_stage(backend, tmp_path) as on:
+        process = await on.executor.run(Command("ls -A", on.folder))
+        assert (await process.wait()).exit_code == 0
+        assert list(on.folder.iterdir()) == []
+        await process.close()
+
+
+@pytest.mark.parametrize("backend", BACKENDS)
 async def test_the_shells_state_is_carried_on(backend: str, tmp_path: Path) -> None:
     async with confined_stage(backend, tmp_path) as on:
         (on.folder / "sub").mkdir()

@@ -1,0 +1,336 @@
+"""What a command may do to git's configuration: it gets copies, and what is harmless in them is taken over afterwards.
+
+`git remote add`, `push -u`, `switch` and many more write `.git/config`, where a single line makes git run a program.
+The file itself stays read-only as long as anything of the command runs: a prompt or an editor may run git at any
+moment. In its place the command sees a copy (`sandbox.base.Copies`). When it has ended, git itself lists the keys of
+the copy before and after; keys that are known to run nothing are set in the file, the others are dropped and named.
+
+A folder that is no repository has a private one in the place of `.git`, so `git init` works. It becomes `.git` with the
+configuration judged likewise, and without hooks.
+
+The folders of a command are written by it, so nothing in them is trusted: files are read once, only if they are
+regular, and git reads what was read, not what is there. The file is written in place: replacing it would remove what
+other commands have mounted on it.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import re
+import shutil
+import stat
+import subprocess
+import time
+import uuid
+from collections.abc import Iterable, Iterator
+from pathlib import Path
+
+from acp_agent.executors.sandbox.base import Copies
+from acp_agent.executors.sandbox.holders import MODE, is_held
+from acp_agent.lazy import load
+from acp_agent.safety.folders.paths import read_regular
+
+IS_PLAIN = "acp_agent.safety.lines.git_folder:is_plain_setting"
+
+MAX_BYTES = 200_000
+MOST = 20
+"""Repositories whose configuration is copied; that of the others is just protected."""
+GIT_PATH = (
+    "/usr/local/bin:/usr/bin:/bin:/opt/homebrew/bin:/home/linuxbrew/.linuxbrew/bin:/run/current-system/sw/bin:"
+    "/nix/var/nix/profiles/default/bin"
+)
+"""Where git is looked for: not in folders that a command may write. Where there is none, nothing is copied."""
+GIT_SECONDS = 5.0
+MOST_CHANGES = 100
+"""Keys and values that one command may change: git is started for each."""
+LOCK_ROUNDS, LOCK_PAUSE = 10, 0.05
+MOST_NAMED = 10
+
+NOT_TAKEN = ("config", "config.lock", "config.worktree", "commondir", "gitdir")
+"""What of a new repository names programs, or another repository that does."""
+NEW_TOO = ("extensions.objectformat", "extensions.refstorage")
+"""Keys that only a new repository may have: they say how the rest of it is to be read."""
+ABOVE = re.compile(r"(\.\./)+(?!\.\.?(/|$))[^-./][^/]*(/[^./][^/]*)*")
+"""Where a submodule in `.git/modules` has its files."""
+
+Settings = dict[str, list[str]]
+"""Key -> its values, in their order."""
+
+
+class Unreadable(Exception):
+    """Git could not read a configuration, or set a key in it."""
+
+
+FAILURES = (Unreadable, OSError, subprocess.SubprocessError)
+
+
+class GitCopies:
+    """Of one command."""
+
+    def __init__(
+        self, folder: Path, repositories: Iterable[Path], missing: Iterable[Path], owner: tuple[int, int] | None = None
+    ) -> None:
+        """`folder`: private; gets a folder for this command. `repositories`: git's folders. `missing`: `.git` folders
+        that there are not. `owner`: the user and group the command runs as, if not ours."""
+        self._folder = folder / f"copies-{uuid.uuid4().hex}"
+        self._folder.mkdir(mode=0o700)
+        self._owner = owner
+        self._give(self._folder)
+        self._before: dict[Path, bytes] = {}
+        files: dict[Path, str] = {}
+        self.stand_ins: dict[Path, Path] = {}
+        self.made: list[Path] = []
+        """The repositories that were taken over."""
+        self.copies: Copies | None = None
+        self._git_program = shutil.which("git", path=GIT_PATH)
+        if self._git_program is None:
+            return
+        for number, git in enumerate(repositories):
+            if number < MOST and (before := _read(config := git / "config")) is not None:
+                place = self._make(f"copies/{number}")
+                (place / "config").write_bytes(before)
+                (place / "link").symlink_to(Copies.THERE / str(number) / "config")
+                self._give(place / "config")
+                self._before[config] = before
+                files[config] = str(number)
+        for number, git in enumerate(missing):
+            self.stand_ins[git] = self._make(f"new/{number}")
+        if files:
+            self.copies = Copies(self._folder / "copies", files)
+
+    def _make(self, name: str) -> Path:
+        place = self._folder / name
+        place.mkdir(mode=0o700, parents=True)
+        for each in (place.parent, place):
+            self._give(each)
+        return place
+
+    def _give(self, path: Path) -> None:
+        if self._owner is not None:
+            os.chown(path, *self._owner, follow_symlinks=False)
+
+    def take_over(self) -> str:
+        """Once nothing of the command runs any more; returns what user and model should know, also what failed."""
+        told = []
+        try:
+            for config, before in self._before.items():
+                assert self.copies is not None
+                copy = self.copies.folder / self.copies.files[config] / "config"
+                if (now := _read(copy)) != before:
+                    told.append(self._judge(config, before, now))
+            for git, place in self.stand_ins.items():
+                if _read(place / "HEAD") and (place / "objects").is_dir() and (place / "refs").is_dir():
+                    told.append(self._publish(place, git))
+        finally:
+            shutil.rmtree(self._folder, ignore_errors=True)
+        return "\n".join(words for words in told if words)
+
+    # --- a configuration that there was ------------------------------------------------------------------------
+
+    def _judge(self, config: Path, before: bytes, now: bytes | None) -> str:
+        try:
+            if now is None:
+                raise Unreadable("it is no plain file any more")
+            old, new = self._listed(before), self._listed(now)
+            changed = {key: new.get(key, []) for key in {**old, **new} if old.get(key) != new.get(key)}
+            kept = {key: values for key, values in changed.items() if _is_plain(key, [*values, *old.get(key, [])])}
+            if kept:
+                self._set(config, kept)
+        except FAILURES as error:
+            return f"Changes of {config} were not taken over: {error}."
+        return _refused(config, [key for key in changed if key not in kept])
+
+    def _set(self, config: Path, settings: Settings) -> None:
+        with _locked(config):
+            content = _read(config)
+            if content is None:
+                raise Unreadable("it is no plain file")
+            content = self._with(content, settings)
+            descriptor = os.open(config, os.O_WRONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
+            try:
+                os.pwrite(descriptor, content, 0)
+                os.ftruncate(descriptor, len(content))
+            finally:
+                os.close(descriptor)
+
+    # --- a repository that there was not -----------------------------------------------------------------------
+
+    def _publish(self, place: Path, git: Path) -> str:
+        """Makes the new repository at `place` the one at `git`, which is missing or a place holder of others."""
+        held = is_held(git)
+        try:
+            if not held:
+                git.mkdir()
+            git.chmod(0o755)
+        except OSError as error:
+            return f"The new git repository {git} was not taken over: {error}."
+        try:
+            left = [words for inner in [place, *_inner(place / "modules")] for words in self._disarm(inner)]
+            # Without HEAD there is no repository.
+            for name in sorted(_names(place), key=lambda name: name == "HEAD"):
+                shutil.move(place / name, git / name)
+        except FAILURES as error:
+            for name in _names(git):
+                _remove(git / name)
+            git.chmod(MODE)
+            if not held:
+                git.rmdir()
+            return f"The new git repository {git} was not taken over: {error}."
+        self.made.append(git)
+        return _refused(git / "config", left)
+
+    def _disarm(self, git: Path) -> list[str]:
+        """Leaves nothing in the new repository that git would run; returns what was left out."""
+        settings = self._listed(_read(git / "config") or b"")
+        kept = {key: found for key, found in settings.items() if _is_plain(key, found) or _is_new(key, found)}
+        for name in NOT_TAKEN:
+            _remove(git / name)
+        (git / "config").write_bytes(self._with(b"", kept))
+        samples = _samples(git / "hooks")
+        hooks = _names(git / "hooks") - samples.keys()
+        _remove(git / "hooks")
+        (git / "hooks").mkdir()
+        for name, content in samples.items():
+            (git / "hooks" / name).write_bytes(content)
+        return [*(key for key in settings if key not in kept), *(f"hooks/{name}" for name in sorted(hooks))]
+
+    # --- git's own reading and writing -------------------------------------------------------------------------
+
+    def _listed(self, content: bytes) -> Settings:
+        settings: Settings = {}
+        for entry in self._git(content, "--list", "-z")[0].split(b"\0")[:-1]:
+            key, _, value = entry.decode("utf-8", "surrogateescape").partition("\n")
+            settings.setdefault(key, []).append(value)
+        return settings
+
+    def _with(self, content: bytes, settings: Settings) -> bytes:
+        if sum(1 + len(values) for values in settings.values()) > MOST_CHANGES:
+            raise Unreadable("it is too much at once")
+        there = self._listed(content)
+        for key, values in settings.items():
+            if key in there:
+                content = self._git(content, "--unset-all", "--", key)[1]
+            for value in values:
+                content = self._git(content, "--add", "--", key, value)[1]
+        return content
+
+    def _git(self, content: bytes, *arguments: str) -> tuple[bytes, bytes]:
+        """What `git config` prints for this content, and the content afterwards. It follows no includes and runs
+        nothing."""
+        assert self._git_program is not None
+        with _beside(self._folder) as file:
+            file.write_bytes(content)
+            done = subprocess.run(
+                [self._git_program, "config", "--file", str(file), *arguments],
+                cwd="/",
+                env={"HOME": "/", "GIT_CONFIG_NOSYSTEM": "1", "GIT_CONFIG_GLOBAL": "/dev/null", "LC_ALL": "C"},
+                stdin=subprocess.DEVNULL,
+                capture_output=True,
+                timeout=GIT_SECONDS,
+                check=False,
+            )
+            if done.returncode:
+                raise Unreadable(f"git cannot read it ({done.stderr.decode('utf-8', 'replace').strip()[:200]})")
+            return done.stdout, file.read_bytes()
+
+
+def _is_plain(key: str, values: Iterable[str]) -> bool:
+    """Whether a key runs nothing with any of these values."""
+    section, _, rest = key.partition(".")
+    middle, dot, name = rest.rpartition(".")
+    known = f"{section}.*.{name}" if dot else f"{section}.{name}"
+    odd = any(char < " " or "\udc80" <= char <= "\udcff" for char in key)
+    is_plain = load(IS_PLAIN)
+    return not odd and all(is_plain(known, value) for value in values) and not middle.startswith("-")
+
+
+def _is_new(key: str, values: list[str]) -> bool:
+    return key in NEW_TOO or (key == "core.worktree" and all(ABOVE.fullmatch(value) for value in values))
+
+
+def _inner(modules: Path) -> Iterator[Path]:
+    """The submodules' repositories."""
+    if modules.is_symlink():
+        modules.unlink()
+    for here, folders, files in os.walk(modules):
+        if "HEAD" in files:
+            yield Path(here)
+            folders[:] = ["modules"] if "modules" in folders else []
+
+
+def _refused(config: Path, keys: list[str]) -> str:
+    if not keys:
+        return ""
+    shown = ", ".join(f"`{key[:80]}`" for key in keys[:MOST_NAMED])
+    more = f" and {len(keys) - MOST_NAMED} more" if len(keys) > MOST_NAMED else ""
+    return (
+        f"Not taken over into {config}, since it can make git run programs, or is not known not to: {shown}{more}. "
+        "Ask the user to set it if it is needed."
+    )
+
+
+def _remove(path: Path) -> None:
+    if path.is_dir() and not path.is_symlink():
+        shutil.rmtree(path)
+    else:
+        path.unlink(missing_ok=True)
+
+
+def _samples(hooks: Path) -> dict[str, bytes]:
+    found = {}
+    for name in _names(hooks):
+        if name.endswith(".sample") and (content := _read(hooks / name)) is not None:
+            found[name] = content
+    return found
+
+
+def _names(folder: Path) -> set[str]:
+    """What is in a folder; nothing in what is none, or a link to one."""
+    try:
+        descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC)
+    except OSError:
+        return set()
+    try:
+        return set(os.listdir(descriptor))
+    finally:
+        os.close(descriptor)
+
+
+def _read(path: Path) -> bytes | None:
+    try:
+        return read_regular(path, MAX_BYTES)
+    except OSError:
+        return None
+
+
+@contextlib.contextmanager
+def _locked(config: Path) -> Iterator[None]:
+    """As git locks it. Raises Unreadable."""
+    lock = config.with_name(f"{config.name}.lock")
+    for _ in range(LOCK_ROUNDS):
+        try:
+            descriptor = os.open(lock, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
+            break
+        except FileExistsError:
+            time.sleep(LOCK_PAUSE)
+    else:
+        raise Unreadable(f"another git has it locked ({lock})")
+    try:
+        yield
+    finally:
+        made = os.fstat(descriptor)
+        os.close(descriptor)
+        with contextlib.suppress(OSError):
+            there = lock.lstat()
+            if stat.S_ISREG(there.st_mode) and there.st_ino == made.st_ino:
+                lock.unlink()
+
+
+@contextlib.contextmanager
+def _beside(folder: Path) -> Iterator[Path]:
+    file = folder / f"read-{uuid.uuid4().hex}"
+    try:
+        yield file
+    finally:
+        file.unlink(missing_ok=True)

@@ -1,0 +1,334 @@
+"""Everyday git in the sandbox, and what a command cannot leave in a repository's configuration."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import threading
+from pathlib import Path
+from typing import Any
+
+import anyio
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from acp_agent.loop.shell import confinement
+from acp_agent.loop.shell.git_copies import GitCopies
+
+from .kit import rig
+from .test_safety import audit, bash, git, repository, results, rounds
+
+QUIET = "export GIT_CONFIG_COUNT=1 GIT_CONFIG_KEY_0=protocol.file.allow GIT_CONFIG_VALUE_0=always; set -e\n"
+
+EVERYDAY = {
+    "config": ("git config user.name me; git config core.autocrlf input", "user.name=me"),
+    "remote add": ("git remote add other ../up.git", "remote.other.url=../up.git"),
+    "remote rename": ("git remote rename origin up", "remote.up.url=../up.git"),
+    "fetch and switch": ("git fetch -q; git switch -q dev", "branch.dev.remote=origin"),
+    "checkout with tracking": ("git checkout -q -b mine --track origin/dev", "branch.mine.merge=refs/heads/dev"),
+    "push -u": ("git switch -q -c new; git push -q -u origin new", "branch.new.remote=origin"),
+    "rename the branch": ("git branch -m renamed; git rev-parse HEAD", ""),
+    "commit": ("echo b > b; git add b; git commit -qm two; git log --oneline | grep two", ""),
+    "stash": ("echo c >> file; git stash -q; git stash pop -q; grep c file", ""),
+    "rebase": ("git switch -q -c r; git commit -q --allow-empty -m r; git rebase -q origin/dev", ""),
+    "worktree": ("git worktree add -q -b w tree origin/dev; git -C tree config user.email w@w", "user.email=w@w"),
+    "submodule": (
+        "git submodule --quiet add ../up.git sub; git submodule --quiet update --init",
+        "submodule.sub.active=true",
+    ),
+    "clone": ("git clone -q ../up.git copied; git -C copied config user.name c; git -C copied log | grep x", ""),
+    "init inside": (
+        "git init -q inner; git -C inner remote add o ../x; git -C inner config user.name a",
+        "",
+    ),
+}
+
+
+def prepared(project: Path, up: Path) -> None:
+    """A repository with a remote beside the file, both in the session's folder."""
+    repository(project)
+    git(project, "config", "user.name", "a")
+    git(project, "config", "user.email", "a@b")
+    git(project, "init", "-q", "-b", "main", "--bare", str(up))
+    git(project, "remote", "add", "origin", "../up.git")
+    git(project, "push", "-q", "origin", "HEAD:main", "HEAD:dev")
+    git(project, "fetch", "-q")
+
+
+def config_of(project: Path) -> list[str]:
+    return git(project, "config", "--local", "--list").splitlines()
+
+
+@pytest.mark.parametrize("name", EVERYDAY)
+async def test_everyday_git_works(tmp_path: Path, name: str) -> None:
+    command, kept = EVERYDAY[name]
+    config = f'[tools.sandbox]\nallow_write = ["{tmp_path}/up.git"]\n'
+    script = rounds(bash(QUIET + command + "\necho all went well"))
+    async with rig(tmp_path, script, mode="auto", sandbox=True, terminal=False, config=config) as r:
+        prepared(r.project, tmp_path / "up.git")
+        await r.editor.prompt("go")
+        (told,) = results(r, 2)
+        assert "all went well" in told
+        assert "Not taken over" not in told
+        assert kept in ["", *config_of(r.project)]
+        assert git(r.project, "status", "--porcelain", "--branch").startswith("## ")
+        assert not (r.project / ".git/commondir").exists()
+        assert not (r.project / ".git/config").is_symlink()
+    assert not [line for line in audit(tmp_path) if "made the git repository" in line.get("reason", "")]
+
+
+@pytest.mark.parametrize("terminal", [False, True])
+async def test_a_new_repository_is_there_after_the_command_and_names_no_program(tmp_path: Path, terminal: bool) -> None:
+    make = (
+        "git init -q && git config user.name n && git config user.email n@n && git config core.fsmonitor false\n"
+        "git config core.pager evil; echo evil > .git/hooks/pre-commit; chmod 755 .git/hooks/pre-commit\n"
+        "touch f && git add f && git commit -q --no-verify -m first; git log --oneline | cat"
+    )
+    script = rounds(bash(make), bash("git log --oneline; git switch -q -c b; git config branch.b.remote origin"))
+    async with rig(tmp_path, script, mode="auto", sandbox=True, terminal=terminal) as r:
+        await r.editor.prompt("go")
+        first, second = results(r, 3)
+        assert "first" in first
+        assert "`core.pager`" in first
+        assert "`hooks/pre-commit`" in first
+        assert "first" in second
+        assert "Not taken over" not in second
+        found = config_of(r.project)
+        assert {"user.name=n", "branch.b.remote=origin"} <= set(found)
+        assert not [line for line in found if "fsmonitor" in line or "pager" in line]
+        assert all(hook.suffix == ".sample" for hook in (r.project / ".git/hooks").iterdir())
+        assert "first" in git(r.project, "log", "--oneline")
+
+
+async def test_a_folder_that_does_not_look_empty_is_explained(tmp_path: Path) -> None:
+    script = rounds(bash("git init -q --bare /tmp/b; git clone -q /tmp/b ."))
+    async with rig(tmp_path, script, mode="auto", sandbox=True, terminal=False) as r:
+        await r.editor.prompt("go")
+        (told,) = results(r, 2)
+        assert "not an empty directory" in told
+        assert "empty folders take the place of missing ones" in told
+        assert list(r.project.iterdir()) == []
+
+
+async def test_what_names_a_program_is_taken_back_and_told_and_the_rest_kept(tmp_path: Path) -> None:
+    change = "git config core.hooksPath x; git config user.name new; git config alias.st '!evil'; git config user.name"
+    script = rounds(bash(change), bash("git config --list --local"))
+    async with rig(tmp_path, script, mode="auto", sandbox=True, terminal=False) as r:
+        repository(r.project)
+        await r.editor.prompt("go")
+        first, second = results(r, 3)
+        assert first.startswith("new\n")
+        assert "`core.hookspath`, `alias.st`" in first
+        assert "hookspath" not in second
+        assert "user.name=new" in config_of(r.project)
+        assert not {"core.hookspath=x", "alias.st=!evil"} & set(config_of(r.project))
+
+
+async def test_the_real_configuration_names_no_program_even_for_a_moment(tmp_path: Path) -> None:
+    """Read over and over while commands write it, in the foreground and in the background at once."""
+    write = "for i in {1..30}; do git config core.fsmonitor 'touch x'; git config user.name n$i; done"
+    new = "mkdir -p new && cd new && git init -q . && git config core.fsmonitor 'touch x'"
+    script = rounds(bash(f"{write}; sleep 0.3", background=True), bash(write), bash("sleep 0.5"), bash(new))
+    async with rig(tmp_path, script, mode="auto", sandbox=True, terminal=False) as r:
+        repository(r.project)
+        seen, over = set[str](), threading.Event()
+
+        def watch() -> None:
+            while not over.is_set():
+                seen.add((r.project / ".git/config").read_text())
+
+        watching = threading.Thread(target=watch)
+        watching.start()
+        try:
+            await r.editor.prompt("go")
+        finally:
+            over.set()
+            watching.join()
+        assert not [text for text in seen if "fsmonitor" in text]
+        assert "user.name=n30" in config_of(r.project)
+
+
+async def test_a_command_in_the_background_has_its_changes_taken_over_when_it_ends(tmp_path: Path) -> None:
+    script = rounds(bash("git config core.pager x; git config user.name late", background=True))
+    async with rig(tmp_path, script, mode="auto", sandbox=True, terminal=False) as r:
+        repository(r.project)
+        await r.editor.prompt("go")
+        with anyio.fail_after(20):
+            while "user.name=late" not in config_of(r.project):
+                await anyio.sleep(0.01)
+            while "`core.pager`" not in r.editor.text():
+                await anyio.sleep(0.01)
+        assert "core.pager=x" not in config_of(r.project)
+
+
+HOSTILE = {
+    "a link to a secret": "rm config; ln -s {secret} config",
+    "a pipe": "rm config; mkfifo config",
+    "a folder": "rm config; mkdir config",
+    "nothing": "rm config",
+    "too large": "yes '# x' | head -c 300000 >> config",
+    "no configuration": "printf '[core\\n' > config",
+    "an odd character": "printf '[core]\\n\\tpa\\0ger = x\\n' > config",
+    "an include": "printf '[include]\\n\\tpath = evil\\n' >> config",
+    "a program with an unusual name": "printf '[CORE]PAGER=x\\n[core]\\n\\tfsm\\\\\\nonitor = x' >> config",
+    "too many keys": "for i in {{1..5000}}; do printf '[user]\\n\\tkey%s = x\\n' $i; done >> config",
+    "the folder moved": "cd /run/acp-coder-copies; mv 0 1; mkdir 0; printf '[core]\\n pager=x\\n' > 0/config",
+}
+
+
+@pytest.mark.parametrize("name", HOSTILE)
+async def test_whatever_takes_the_place_of_the_copy_the_configuration_stays_as_it_was(
+    tmp_path: Path, name: str
+) -> None:
+    spoil = "cd $(dirname $(readlink .git/config))\n" + HOSTILE[name].format(secret=tmp_path / "secret")
+    async with rig(tmp_path, rounds(bash(spoil)), mode="auto", sandbox=True, terminal=False) as r:
+        (tmp_path / "secret").write_text("[user]\n\tname = secret\n")
+        repository(r.project)
+        before = (r.project / ".git/config").read_text()
+        with anyio.fail_after(20):
+            await r.editor.prompt("go")
+        after = (r.project / ".git/config").read_text()
+        assert after == before or (name == "the folder moved" and "pager" not in after)
+        assert "ot taken over" in results(r, 2)[0]
+
+
+PUBLISHED = {
+    "hooks that are a link": "rm -r .git/hooks; mkdir evil; echo x > evil/pre-commit; ln -s ../evil .git/hooks",
+    "another repository's configuration": "git init -q e; git -C e config core.pager x; echo ../e/.git >.git/commondir",
+    "a configuration of the worktree": "git config extensions.worktreeConfig true; git config --worktree core.pager x",
+    "a submodule": "git init -q .git/modules/s; mv .git/modules/s/.git/* .git/modules/s; "
+    "git -C .git/modules/s config core.pager x; echo x > .git/modules/s/hooks/pre-commit",
+    "a configuration that is a link": "printf '[core]\\n pager=x\\n' > c; rm .git/config; ln -s ../c .git/config",
+}
+
+
+@pytest.mark.parametrize("name", PUBLISHED)
+async def test_a_new_repository_leads_to_no_program(tmp_path: Path, name: str) -> None:
+    script = rounds(bash(f"git init -q .; {PUBLISHED[name]}; ls -A .git"))
+    async with rig(tmp_path, script, mode="auto", sandbox=True, terminal=False) as r:
+        await r.editor.prompt("go")
+        found = r.project / ".git"
+        assert (found / "HEAD").is_file()
+        assert not (found / "hooks").is_symlink()
+        assert not (found / "config").is_symlink()
+        for configuration in found.rglob("config*"):
+            assert "pager" not in configuration.read_text()
+        assert not list(found.rglob("pre-commit"))
+        assert git(r.project, "config", "core.pager") == ""
+
+
+async def test_what_the_person_sets_in_a_new_repository_is_no_alarm(tmp_path: Path, monkeypatch: Any) -> None:
+    monkeypatch.setattr(confinement, "LOOK_AFTER", -5.0)
+    evil = "mkdir evil; git -C evil init -q; git -C evil config core.pager x"
+    script = [*rounds(bash("git init -q .")), *rounds(bash(evil))]
+    async with rig(tmp_path, script, mode="auto", sandbox=True, terminal=False) as r:
+        await r.editor.prompt("go")
+        git(r.project, "config", "core.pager", "less")
+        await r.editor.prompt("go on")
+        with anyio.fail_after(20):
+            while not (told := [line for line in audit(tmp_path) if "made the git" in line.get("reason", "")]):
+                await anyio.sleep(0.01)
+        assert [str(r.project / "evil") in line["reason"] for line in told] == [True]
+
+
+async def test_a_repository_made_by_somebody_else_meanwhile_stays_theirs(tmp_path: Path) -> None:
+    script = rounds(
+        bash("git init -q .; git config user.name mine; touch ready; while [ ! -e on ]; do sleep 0.01; done")
+    )
+    async with rig(tmp_path, script, mode="auto", sandbox=True, terminal=False) as r:
+        turn = r.editor.begin("go")
+        with anyio.fail_after(20):
+            while not (r.project / "ready").exists():
+                await anyio.sleep(0.01)
+            (r.project / ".git").chmod(0o755)
+            git(r.project, "init", "-q")
+            git(r.project, "config", "user.name", "theirs")
+            (r.project / "on").touch()
+            await turn.response()
+        assert "user.name=theirs" in config_of(r.project)
+        assert "was not taken over" in results(r, 2)[0]
+
+
+async def test_a_protected_repository_whose_git_folder_is_a_link_is_protected(tmp_path: Path) -> None:
+    script = rounds(bash("git -C sub config core.pager x; echo x > sub/.git/hooks/pre-commit; ls sub/.git/hooks; true"))
+    async with rig(tmp_path, script, mode="auto", sandbox=True, terminal=False) as r:
+        repository(r.project / "sub")
+        (r.project / "sub/.git").rename(r.project / "elsewhere")
+        (r.project / "sub/.git").symlink_to(r.project / "elsewhere")
+        await r.editor.prompt("go")
+        assert "pager" not in (r.project / "elsewhere/config").read_text()
+        assert not (r.project / "elsewhere/hooks/pre-commit").exists()
+
+
+@pytest.mark.parametrize("linked", [False, True])
+async def test_the_configuration_of_a_worktree_that_is_not_there_is_not_made(tmp_path: Path, linked: bool) -> None:
+    place = ".git/worktrees/tree" if linked else ".git"
+    script = rounds(bash(f"ls {place}; echo '[core]' >> {place}/config.worktree; git status"))
+    async with rig(tmp_path, script, mode="auto", sandbox=True, terminal=False) as r:
+        repository(r.project)
+        git(r.project, "config", "extensions.worktreeConfig", "true")
+        git(r.project, "worktree", "add", "-q", "-b", "tree", "tree")
+        await r.editor.prompt("go")
+        (told,) = results(r, 2)
+        assert f"{place}/config.worktree: Permission denied" in told
+        assert "On branch" in told
+        assert not list((r.project / ".git").rglob("config.worktree"))
+
+
+async def test_the_person_hears_of_a_link_that_leads_to_another_repository(tmp_path: Path) -> None:
+    """A link cannot be protected itself."""
+    make = "git init -q evil; git -C evil config core.pager x; rm sub/.git; ln -s ../evil/.git sub/.git"
+    async with rig(tmp_path, rounds(bash(make)), mode="auto", sandbox=True, terminal=False) as r:
+        repository(r.project / "sub")
+        (r.project / "sub/.git").rename(r.project / "elsewhere")
+        (r.project / "sub/.git").symlink_to(r.project / "elsewhere")
+        await r.editor.prompt("go")
+        with anyio.fail_after(20):
+            while not any(str(r.project / "evil") in line.get("reason", "") for line in audit(tmp_path)):
+                await anyio.sleep(0.01)
+
+
+PROGRAMS = (
+    "core.hooksPath core.fsmonitor core.sshCommand core.editor core.pager core.askPass core.gitProxy core.worktree "
+    "core.alternateRefsCommand core.attributesFile core.excludesFile alias.x filter.x.clean filter.x.process "
+    "diff.external diff.x.command diff.x.textconv merge.x.driver credential.helper credential.x.helper include.path "
+    "includeIf.x.path gpg.program gpg.ssh.program remote.x.uploadpack remote.x.receivepack remote.x.vcs "
+    "remote.x.proxy submodule.x.update url.x.insteadOf url.x.pushInsteadOf protocol.ext.allow protocol.allow "
+    "sequence.editor interactive.diffFilter difftool.x.cmd mergetool.x.cmd browser.x.cmd man.x.cmd pager.log "
+    "uploadpack.packObjectsHook receive.procReceiveRefs trailer.x.command trailer.x.cmd sendemail.smtpserver "
+    "extensions.worktreeConfig extensions.partialClone http.proxy http.sslVerify http.cookieFile init.templateDir "
+    "commit.template blame.ignoreRevsFile gc.recentObjectsHook safe.directory uploadarchive.allowUnreachable "
+    "tar.x.command web.browser instaweb.httpd guitool.x.cmd fetch.recurseSubmodules push.gpgSign notes.displayRef "
+    "remote.x.mirror remote.x.push"
+).split()
+VALUES = ["-e", "--global", "!touch x", "touch x; false", "ext::sh -c x", "/tmp/evil", "-x", "true", "../evil", "x"]
+PLAIN = ["user.name", "user.email", "branch.x.merge", "core.autocrlf", "pull.rebase"]
+ADDRESSES = ["remote.x.url", "remote.x.pushurl", "submodule.x.url", "branch.x.remote", "remote.pushDefault"]
+
+
+@settings(max_examples=15, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(st.lists(st.tuples(st.sampled_from([*PROGRAMS, *PLAIN, *ADDRESSES]), st.sampled_from(VALUES)), max_size=4))
+def test_never_does_a_key_that_names_a_program_get_into_the_configuration(
+    tmp_path: Path, changes: list[tuple[str, str]]
+) -> None:
+    folder = Path(os.path.realpath(tmp_path)) / f"r{len(list(tmp_path.iterdir()))}"
+    (repo := folder / ".git").mkdir(parents=True)
+    (repo / "config").write_text("[user]\n\tname = old\n")
+    copies = GitCopies(folder, [repo], [])
+    assert copies.copies is not None
+    copy = copies.copies.folder / "0/config"
+    for key, value in changes:
+        subprocess.run(["git", "config", "--file", copy, key, value], check=True, cwd="/")
+    told = copies.take_over()
+    listed = subprocess.run(["git", "config", "--file", repo / "config", "--list"], capture_output=True, text=True)
+    found = dict(line.split("=", 1) for line in listed.stdout.splitlines())
+    programs = {key.lower() for key in PROGRAMS}
+    assert not programs & {key.lower() for key in found}
+    addresses = [value for key, value in found.items() if key in map(str.lower, ADDRESSES)]
+    assert not [value for value in addresses if value.startswith("-") or "::" in value]
+    for key, value in dict(changes).items():
+        if key in PLAIN:
+            assert found[key.lower()] == value
+        if key in PROGRAMS:
+            assert f"`{key.partition('.')[0].lower()}" in told.lower()
