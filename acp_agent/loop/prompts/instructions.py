@@ -128,7 +128,7 @@ def read_text(file: Path, roots: Roots, limit: int) -> str | None:
 
 
 def _key(folder: Path | None) -> str:
-    """The key in the agent's own folder; where it cannot be kept, one of this process."""
+    """The key in the agent's own folder; where there is none, one of this process."""
     fresh = os.urandom(KEY_BYTES).hex()
     if folder is None:
         return fresh
@@ -139,7 +139,6 @@ def _key(folder: Path | None) -> str:
     except (OSError, UnicodeDecodeError):
         pass
     try:
-        folder.mkdir(parents=True, exist_ok=True)
         descriptor = os.open(new, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_NOFOLLOW, 0o600)
         with os.fdopen(descriptor, "w") as out:
             out.write(fresh)
