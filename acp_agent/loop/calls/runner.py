@@ -43,6 +43,7 @@ from acp_agent.loop.calls.reports import CANCELLED, Parent, Reports, locations_o
 from acp_agent.loop.calls.result_cache import Looks, ResultCache
 from acp_agent.loop.calls.this_call import ThisCall
 from acp_agent.loop.memory.memory import Memory
+from acp_agent.loop.prompts.instructions import neutral
 from acp_agent.loop.shell.session_shell import Shell
 from acp_agent.loop.toolbox.offer import THOUGHTS
 from acp_agent.loop.toolbox.toolbox import Toolbox
@@ -389,6 +390,7 @@ class Calls:
             if (printed := result.command) is not None and ready.entry.kind == "execute":
                 call.outcome.ran = Ran(str(folder), printed.streams.exit_code, printed.timed_out)
             result = await self.outputs.treat(call.name, result)
+            result = replace(result, text=neutral(result.text))
             paths = [access.path for access in accesses if isinstance(access, PathAccess)]
             if told := self.outputs.redactor.redact(self.memory.instructions.for_paths(paths)):
                 shown = result.content

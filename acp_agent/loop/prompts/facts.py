@@ -8,6 +8,7 @@ from datetime import date
 from itertools import islice
 from pathlib import Path
 
+from acp_agent.loop.prompts.git_index import changed_files
 from acp_agent.safety.folders.paths import Roots
 
 MOST_NAMES = 40
@@ -19,17 +20,17 @@ HEAD_BYTES = 400
 
 
 def facts_of(roots: Roots, limits: str = "") -> str:
-    """A few lines: what commands cannot do, the date, the git branch, the names in the working directory."""
+    """A few lines: what commands cannot do, the date, git's branch and changes, the names in the working directory."""
     facts = [*filter(None, [limits]), f"Date: {date.today().isoformat()}."]
-    branch = _branch(roots.cwd)
-    facts.append("No git repository." if branch is None else f"Git branch at the start: {branch}.")
+    facts.append(_git(roots.cwd))
     if listed := _listed(roots):
         facts.append(f"In the working directory: {listed}.")
     return " ".join(facts)
 
 
-def _branch(folder: Path) -> str | None:
-    """From the files, without git, which would run what a repository's configuration names. `None`: no repository."""
+def _git(folder: Path) -> str:
+    """The branch and the count of changed files. From git's files, without git, which would run what a repository's
+    configuration names."""
     for above in (folder, *folder.parents):
         git = above / ".git"
         try:
@@ -39,10 +40,13 @@ def _branch(folder: Path) -> str | None:
             if (git / "HEAD").is_file():
                 with (git / "HEAD").open(encoding="utf-8", errors="replace") as file:
                     match = HEAD.fullmatch(file.read(HEAD_BYTES))
-                return match[1] if match else "none (detached)"
+                branch = f"Git branch at the start: {match[1] if match else 'none (detached)'}"
+                if (count := changed_files(git, above)) is not None:
+                    branch += f", {count or 'no'} changed file{'' if count == 1 else 's'} not staged"
+                return f"{branch}."
         except (OSError, ValueError):
-            return None
-    return None
+            break
+    return "No git repository."
 
 
 def _listed(roots: Roots) -> str:

@@ -11,6 +11,7 @@ import copy
 import hashlib
 import logging
 import os
+import re
 import time
 from collections.abc import Callable, Iterable
 from functools import cached_property
@@ -23,11 +24,17 @@ from acp_agent.loop.prompts.project_rules import instruction_file
 from acp_agent.safety.folders.paths import Roots, real_path
 
 MARK_CHARS = 12
+LOOKALIKE = re.compile(r"\[(?=(?:end of )?instructions \w{12}\b)", re.IGNORECASE)
 KEY_SECONDS = 24 * 3600
 """Age at which the key is replaced."""
 KEY_BYTES = 16
 
 log = logging.getLogger(__name__)
+
+
+def neutral(text: str) -> str:
+    """`text` without the form of instructions, whatever its mark: also one that a file has come to know."""
+    return LOOKALIKE.sub("[not ", text) if "instructions " in text.lower() else text
 
 
 class Instructions:

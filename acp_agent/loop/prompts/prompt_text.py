@@ -14,6 +14,7 @@ from urllib.parse import unquote, urlsplit
 from acp_agent.errors import InvalidParams
 from acp_agent.llm.base import AudioPart, ImagePart, Part, TextPart
 from acp_agent.loop.modes import Mode
+from acp_agent.loop.prompts.instructions import neutral
 from acp_agent.safety.folders.paths import Roots
 from acp_agent.schema.acp import (
     AudioContent,
@@ -95,7 +96,7 @@ def _resource(resource: TextResourceContents | BlobResourceContents, where: str,
         text = resource.text
     if len(text) > max_bytes:
         text = text[:max_bytes] + f"\n[... {len(text) - max_bytes} characters omitted ...]"
-    return TextPart(f'<resource uri="{name}">\n{text}\n</resource>')
+    return TextPart(f'<resource uri="{name}">\n{neutral(text)}\n</resource>')
 
 
 def leading_text(blocks: Sequence[ContentBlock]) -> str:

@@ -1,0 +1,105 @@
+"""How many tracked files differ from git's index, without git, which would run what a repository's configuration names.
+
+Format: gitformat-index(5), versions 2 and 3.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import stat
+import struct
+from collections.abc import Iterator
+from pathlib import Path
+
+from msgspec import Struct
+
+MOST_BYTES = 400_000
+"""Of an index that is read: some thousand files."""
+MOST_HASHED = 50
+"""Files whose time alone differs, so that their content is compared."""
+LONGEST_HASHED = 1_000_000
+
+HEADER = struct.Struct(">4sII")
+ENTRY = struct.Struct(">10I20sH")
+LINK, FILE = 0o120000, 0o100000
+ASSUMED_VALID, EXTENDED = 0x8000, 0x4000
+SKIPPED = 0x4000 | 0x2000
+"""`skip-worktree` and `intent-to-add`, of the extended flags."""
+HASH_BYTES = 20
+
+
+class Entry(Struct, frozen=True):
+    path: bytes
+    mode: int
+    seconds: int
+    nanoseconds: int
+    size: int
+    """Modulo 2**32."""
+    blob: bytes
+
+
+def changed_files(git: Path, folder: Path) -> int | None:
+    """How many files of the work tree `folder` differ from the index in `git`; `None` where that is not found out
+    quickly: no index, a large one, another format. Untracked files and what is staged do not count."""
+    try:
+        if (git / "index").stat().st_size > MOST_BYTES:
+            return None
+        data = (git / "index").read_bytes()
+        entries = list(_entries(data))
+    except (OSError, ValueError, struct.error):
+        return None
+    hashed = changed = 0
+    root = os.fsencode(folder)
+    for entry in entries:
+        try:
+            found = os.lstat(root + b"/" + entry.path)
+        except OSError:
+            changed += 1
+            continue
+        if stat.S_IFMT(found.st_mode) != stat.S_IFMT(entry.mode) or found.st_size & 0xFFFFFFFF != entry.size:
+            changed += 1
+            continue
+        seconds, nanoseconds = divmod(found.st_mtime_ns, 1_000_000_000)
+        if seconds == entry.seconds and entry.nanoseconds in (0, nanoseconds):
+            continue
+        hashed += 1
+        if hashed > MOST_HASHED:
+            return None
+        changed += not _has_blob(root + b"/" + entry.path, found, entry.blob)
+    return changed
+
+
+def _entries(data: bytes) -> Iterator[Entry]:
+    """Files and links. Raises ValueError, struct.error."""
+    mark, version, count = HEADER.unpack_from(data)
+    end, checksum = data[:-HASH_BYTES], data[-HASH_BYTES:]
+    if mark != b"DIRC" or version not in (2, 3) or checksum not in (hashlib.sha1(end).digest(), bytes(HASH_BYTES)):
+        raise ValueError("another format")
+    at = HEADER.size
+    for _ in range(count):
+        fields = ENTRY.unpack_from(data, at)
+        flags, name = fields[11], at + ENTRY.size
+        more = 0
+        if flags & EXTENDED:
+            (more,) = struct.unpack_from(">H", data, name)
+            name += 2
+        path = data[name : data.index(b"\0", name)]
+        at += (name - at + len(path) + 8) & ~7
+        mode = fields[6]
+        if stat.S_IFMT(mode) in (LINK, FILE) and not flags & ASSUMED_VALID and not more & SKIPPED:
+            yield Entry(path, mode, fields[2], fields[3], fields[9], fields[10])
+
+
+def _has_blob(path: bytes, found: os.stat_result, blob: bytes) -> bool:
+    if found.st_size > LONGEST_HASHED:
+        return False
+    try:
+        if stat.S_ISLNK(found.st_mode):
+            content = os.readlink(path)
+        else:
+            with open(path, "rb") as file:
+                content = file.read(LONGEST_HASHED + 1)
+    except OSError:
+        return False
+    return hashlib.sha1(b"blob %d\0" % len(content) + content).digest() == blob
