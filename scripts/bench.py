@@ -587,7 +587,7 @@ class Bench:
     def definitions(self) -> None:
         """The definitions sent with each request: read from the generated file, and encoded again."""
         registry = builtin_registry()
-        choices: Any = SimpleNamespace(mode=lambda: MODES["code"])
+        choices: Any = SimpleNamespace(mode=lambda: MODES["code"], model="")
         always: Any = SimpleNamespace(why=lambda tool: None, hides=lambda tool: None)
         code = "import time; from acp_agent.tools.kit.registry import builtin_registry; s = time.perf_counter(); "
         code += "[e.definition for e in builtin_registry().entries()]; print((time.perf_counter() - s) * 1000)"
@@ -599,6 +599,18 @@ class Bench:
         )
         self.add("tool definitions, first build", "", cold, note=note)
         self.add("tool definitions, each request", "", warm)
+
+    def request_tokens(self) -> None:
+        """The first request of a session, by a real server's count."""
+        if not (ROOT / "tests" / ".editors" / "bin" / "llama-server").exists():
+            sys.stderr.write("request_tokens: llama.cpp is not installed, see scripts/install_model_server.sh\n")
+            return
+        command = [sys.executable, "-m", "scripts.bench_tokens"]
+        printed = subprocess.run(command, cwd=ROOT, check=True, stdout=subprocess.PIPE).stdout
+        for name, most in (("default", "4,500"), ("small", "2,500")):
+            found = json.loads(printed.splitlines()[-1])[name]
+            words = f"tools {found['tools']}, system prompt {found['system']}"
+            self.add(f"tokens of a request, {name} window", most, [sum(found.values())], unit="", note=words)
 
     def search(self) -> None:
         """`grep` and `find_path` over 50,000 files, against `grep -r` and `find`."""
@@ -730,6 +742,7 @@ BENCHES: dict[str, Callable[[Bench], None]] = {
     "cancel_command": Bench.cancel_command,
     "end": Bench.end,
     "definitions": Bench.definitions,
+    "request_tokens": Bench.request_tokens,
     "search": Bench.search,
     "filter_log": Bench.filter_log,
     "redaction": Bench.redaction,
