@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from importlib import import_module
 
 TYPE_CHECKING = False
@@ -13,3 +14,19 @@ def load(row: str) -> Any:
     """Returns the object a `"module:name"` row names. Raises ImportError or AttributeError if the row is wrong."""
     module, _, name = row.partition(":")
     return getattr(import_module(module), name)
+
+
+def pattern(text: str, flags: int = 0) -> re.Pattern[str]:
+    """A pattern of ours, compiled when it is first used: most are not needed before the first answer, if ever."""
+    return _AtFirstUse(text, flags)  # type: ignore[return-value]
+
+
+class _AtFirstUse:
+    def __init__(self, text: str, flags: int) -> None:
+        self.pattern, self.flags = text, flags
+
+    def __getattr__(self, name: str) -> Any:
+        """Returns a method of the compiled pattern and caches it here."""
+        found = getattr(re.compile(self.pattern, self.flags), name)
+        setattr(self, name, found)
+        return found

@@ -12,6 +12,9 @@ from typing import Literal, Protocol
 
 from msgspec import Struct, field
 
+NO_NETWORK = "There is no network."
+"""A sentence of a sandbox's limits."""
+
 StreamName = Literal["stdout", "stderr"]
 EntryKind = Literal["file", "dir", "symlink", "other"]
 

@@ -22,6 +22,7 @@ from typing import Any, Literal
 import msgspec
 
 from acp_agent.errors import ProviderError
+from acp_agent.lazy import pattern
 from acp_agent.llm import base as llm
 from acp_agent.llm.streamed_text import clean
 from acp_agent.llm.written_calls import WrittenCalls
@@ -32,8 +33,8 @@ ToolCalling = Literal["auto", "native", "fenced"]
 
 BASH = "bash"
 SCRAPE = "web_scrape"
-OPENING = re.compile(r" {0,3}(`{3,}+)[ \t]*+([\w+-]*+)[ \t]*+\Z")
-MAYBE_OPENING = re.compile(r" {0,3}`{0,2}\Z| {0,3}`{3,}[ \t]*[\w+-]*[ \t]*\Z")
+OPENING = pattern(r" {0,3}(`{3,}+)[ \t]*+([\w+-]*+)[ \t]*+\Z")
+MAYBE_OPENING = pattern(r" {0,3}`{0,2}\Z| {0,3}`{3,}[ \t]*[\w+-]*[ \t]*\Z")
 CHARS_PER_TOKEN = 12
 """More characters of tool definitions than any model's token has: JSON has three to four."""
 WINDOWS = tuple(1024 * 2**power for power in range(6))
@@ -45,14 +46,14 @@ LONGEST_OPENING = 80
 AFTER_RESULT = "If the task is done, answer the user in plain text. Otherwise make the next call."
 """Without it small models ask for the result once more."""
 
-NO_TOOLS = re.compile(r"\b(tools?|functions?|tool[_ ]choice|function[_ ]call\w*)\b", re.IGNORECASE)
-REFUSES = re.compile(
+NO_TOOLS = pattern(r"\b(tools?|functions?|tool[_ ]choice|function[_ ]call\w*)\b", re.IGNORECASE)
+REFUSES = pattern(
     r"not support|unsupported|does ?n[o']t support|not enabled|not available|no endpoints? found|not allowed|requires",
     re.IGNORECASE,
 )
 """How servers say that a model does not support tool calls."""
 
-ONE_TOOL = re.compile(r"schema|parameter|argument|properties|\btools?\[\d", re.IGNORECASE)
+ONE_TOOL = pattern(r"schema|parameter|argument|properties|\btools?\[\d", re.IGNORECASE)
 """Refusals of a single tool: no reason to give up on all of them."""
 
 

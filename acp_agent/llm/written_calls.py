@@ -21,6 +21,7 @@ import uuid
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
+from acp_agent.lazy import pattern
 from acp_agent.llm import base as llm
 from acp_agent.llm.streamed_text import clean
 
@@ -34,12 +35,12 @@ LONGEST_OPENING = 40
 LONGEST = 64_000
 """Characters that are held back because they may be a call."""
 
-FENCE = re.compile(r" {0,3}(`{3,}|~{3,})[ \t]*([^`\r\n]*?)[ \t]*\r?\n")
-INDENT = re.compile(r" {0,3}(?=\S)|\Z")
-FIRST_KEY = re.compile(r'[\s\[]*\{\s*"(name|tool|tool_name|function|arguments|parameters|type|id|tool_calls)"')
-PARAMETER = re.compile(r"<parameter=([\w-]+)>\n?(.*?)\n?</parameter>", re.DOTALL)
-FUNCTION = re.compile(r"\s*<function=([\w-]+)>(.*?)</function>", re.DOTALL)
-EXAMPLE = re.compile(
+FENCE = pattern(r" {0,3}(`{3,}|~{3,})[ \t]*([^`\r\n]*?)[ \t]*\r?\n")
+INDENT = pattern(r" {0,3}(?=\S)|\Z")
+FIRST_KEY = pattern(r'[\s\[]*\{\s*"(name|tool|tool_name|function|arguments|parameters|type|id|tool_calls)"')
+PARAMETER = pattern(r"<parameter=([\w-]+)>\n?(.*?)\n?</parameter>", re.DOTALL)
+FUNCTION = pattern(r"\s*<function=([\w-]+)>(.*?)</function>", re.DOTALL)
+EXAMPLE = pattern(
     r"\bexamples?\b|\bfor instance|\bsuch as\b|\blooks? like|\be\.g\.|\bcontains?\b|\bsays?\b|\bholds?\b", re.IGNORECASE
 )
 """In the line before: what follows is shown, not made."""

@@ -10,10 +10,10 @@ import pytest
 
 from acp_agent.config.model import BashConfig
 from acp_agent.errors import ExecutorError, ToolError
-from acp_agent.executors.base import OutputChunk
+from acp_agent.executors.base import NO_NETWORK, OutputChunk
 from acp_agent.safety.access import ExecuteAccess
 from acp_agent.safety.folders.paths import Roots
-from acp_agent.tools.kit.sandbox_limits import NO_NETWORK, was_forbidden
+from acp_agent.tools.kit.sandbox_limits import was_forbidden
 from tests.tools.kit import REGISTRY, bench
 
 pytestmark = pytest.mark.anyio

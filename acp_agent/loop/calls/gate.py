@@ -15,8 +15,8 @@ from msgspec import Struct
 
 from acp_agent.credentials.redactor import Redactor
 from acp_agent.errors import AgentError, ConnectionClosed
+from acp_agent.lazy import load
 from acp_agent.loop.calls.guard import Guard
-from acp_agent.loop.calls.rule_words import rule_words
 from acp_agent.loop.choices import Choices
 from acp_agent.loop.modes import Mode
 from acp_agent.protocol.client import Client
@@ -57,6 +57,8 @@ WRITTEN_CALL = (
 REJECTED_BY_PERSON = Refused(REJECTED, "confirmation_required")
 
 ID_CHARS = 8
+
+RULE_WORDS = "acp_agent.loop.calls.rule_words:rule_words"
 
 
 class TurnCancelledByClient(Struct, frozen=True):
@@ -200,7 +202,7 @@ class Gate:
 def _explained(call: acp.ToolCallUpdate, ask: Ask) -> acp.ToolCallUpdate:
     """The call with the reason for the question, the risk and the rule that asks."""
     lines = [f"Asked because {ask.reason}.", *ask.notes]
-    lines += [rule_words(ask.rule)] if ask.rule else []
+    lines += [load(RULE_WORDS)(ask.rule)] if ask.rule else []
     text = acp.Content(content=acp.TextContent(text="\n\n".join(lines)))
     shown = call.content if isinstance(call.content, list) else []
     meta = call.meta if isinstance(call.meta, dict) else {}

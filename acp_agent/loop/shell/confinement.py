@@ -19,28 +19,28 @@ from msgspec.structs import replace
 
 from acp_agent.config.model import ToolsConfig
 from acp_agent.errors import ExecutorError
-from acp_agent.executors.base import Command
+from acp_agent.executors.base import NO_NETWORK, Command
 from acp_agent.executors.sandbox.base import Confined, Invocation, SandboxPolicy
 from acp_agent.executors.sandbox.common_dirs import hold, release
 from acp_agent.executors.sandbox.holders import is_held
 from acp_agent.lazy import load
 from acp_agent.loop.journal import Journal
-from acp_agent.loop.shell.git_copies import GitCopies
 from acp_agent.loop.shell.private_folder import CLOSED_PARTS, PARTS, PrivateFolder
 from acp_agent.lsp.base import Launch, LspError
 from acp_agent.safety.folders.paths import Roots, real_path
 from acp_agent.safety.folders.protect import git_places
 from acp_agent.safety.folders.survey import Survey, survey
-from acp_agent.tools.kit.sandbox_limits import NO_NETWORK
 
 if TYPE_CHECKING:
     from acp_agent.executors.sandbox.probe import Found
     from acp_agent.executors.users import User
+    from acp_agent.loop.shell.git_copies import GitCopies
 
 
 log = logging.getLogger(__name__)
 
 FIND_USER = "acp_agent.executors.users:find_user"
+GIT_COPIES = "acp_agent.loop.shell.git_copies:GitCopies"
 FIND_SANDBOX = "acp_agent.executors.sandbox.probe:find_sandbox"
 NAMES_PROGRAMS = "acp_agent.safety.lines.git_folder:names_programs"
 TOOLCHAINS = "acp_agent.executors.sandbox.toolchains:toolchains"
@@ -318,7 +318,8 @@ class Confinement:
         missing = [git for folder in self._roots.real if not (git := folder / ".git").exists() or is_held(git)]
         repositories = dict.fromkeys([*self._git_folders(), *linked])
         protected = [git for git in repositories if git / "config" in policy.protected]
-        return GitCopies(self._folder.path / "sandbox", protected, missing, policy.runs_as)
+        made: GitCopies = load(GIT_COPIES)(self._folder.path / "sandbox", protected, missing, policy.runs_as)
+        return made
 
     def _git_folders(self) -> list[Path]:
         """Of the repositories that are in the session's folders; a place holder is none."""

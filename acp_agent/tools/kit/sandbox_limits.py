@@ -6,9 +6,9 @@ import re
 from collections.abc import Iterator
 from pathlib import Path
 
+from acp_agent.executors.base import NO_NETWORK
 from acp_agent.safety.folders.paths import Roots, real_path
 
-NO_NETWORK = "There is no network."
 """A sentence of the sandbox's limits."""
 
 LOOKED_AT = 4_000
