@@ -10,6 +10,7 @@ import os
 import shutil
 from collections.abc import Mapping, Sequence
 from functools import cache
+from itertools import islice
 from pathlib import Path
 from typing import Any
 
@@ -37,6 +38,10 @@ class ServerRow(Struct, frozen=True, forbid_unknown_fields=True):
     options: Mapping[str, Any] = field(default_factory=dict)
     enabled: bool = True
 
+
+MOST_LOOKED_AT = 1_000
+NOT_OWN = frozenset(("node_modules", "target", "venv", "__pycache__"))
+"""Folders with other people's files."""
 
 PYTHON_TYPES = "python types"
 
@@ -100,11 +105,30 @@ def _stands(folder: Path, marker: str) -> bool:
         return False
 
 
+def serving(known: Sequence[ServerRow], folders: Sequence[Path]) -> list[ServerRow]:
+    """The servers for files that are in the folders, as far as a short look shows: the topmost `MOST_LOOKED_AT`
+    entries."""
+    names, queue, left = set[str](), list(folders), MOST_LOOKED_AT
+    while queue and left > 0:
+        try:
+            with os.scandir(queue.pop(0)) as entries:
+                for entry in islice(entries, left):
+                    left -= 1
+                    if entry.is_dir(follow_symlinks=False):
+                        queue += [] if entry.name.startswith(".") or entry.name in NOT_OWN else [Path(entry.path)]
+                    else:
+                        names |= {entry.name, f".{entry.name.lower().rpartition('.')[2]}"}
+        except OSError:
+            continue
+    return [row for row in known if not names.isdisjoint(row.languages)]
+
+
 def any_installed(known: Sequence[ServerRow], folders: Sequence[Path], environ: Mapping[str, str]) -> bool:
-    """Whether one of the servers seems to be installed, judging by the names in program folders."""
+    """Whether one of the servers for the folders' files seems to be installed, judging by the names in program
+    folders."""
     places = [str(folder / place) for folder in folders for place in OWN_PROGRAMS]
     places += [place for place in environ.get("PATH", os.defpath).split(os.pathsep) if os.path.isabs(place)]
-    wanted = {row.command[0] for row in known}
+    wanted = {row.command[0] for row in serving(known, folders)}
     return any(os.path.exists(os.path.join(place, name)) for place in dict.fromkeys(places) for name in wanted) or any(
         os.sep in name and os.path.exists(name) for name in wanted
     )

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from acp_agent.config.language_settings import LanguageServerConfig, LspConfig
-from acp_agent.lsp.known_servers import known, language_of, rows, where, which
+from acp_agent.lsp.known_servers import MOST_LOOKED_AT, any_installed, known, language_of, rows, serving, where, which
 
 
 @pytest.mark.parametrize(
@@ -106,3 +106,35 @@ def test_the_projects_own_program_comes_before_that_on_the_path(tmp_path: Path):
 def test_the_documents_name_every_server_that_is_known():
     text = (Path(__file__).parents[2] / "docs" / "language-servers.md").read_text(encoding="utf-8")
     assert [name for name, row in known().items() if f"`{row.command[0]}`" not in text] == []
+
+
+def test_only_servers_for_files_that_are_there_count(tmp_path: Path) -> None:
+    def names() -> set[str]:
+        return {row.name for row in serving(list(known().values()), [tmp_path])}
+
+    assert names() == set()
+    (tmp_path / "node_modules" / "x").mkdir(parents=True)
+    (tmp_path / "node_modules" / "x" / "a.ts").touch()
+    (tmp_path / ".hidden").mkdir()
+    (tmp_path / ".hidden" / "a.lua").touch()
+    assert names() == set(), "other people's files"
+    (tmp_path / "src" / "deep").mkdir(parents=True)
+    (tmp_path / "src" / "deep" / "Main.PY").touch()
+    assert {"basedpyright", "ruff"} <= names() and "typescript" not in names()
+    (tmp_path / "Gemfile").touch()
+    assert "ruby-lsp" in names()
+    program = tmp_path / "node_modules" / ".bin" / "typescript-language-server"
+    program.parent.mkdir()
+    program.touch()
+    environ = {"PATH": "/nonexistent"}
+    assert not any_installed(list(known().values()), [tmp_path], environ)
+    (tmp_path / "index.d.ts").touch()
+    assert any_installed(list(known().values()), [tmp_path], environ)
+
+
+def test_the_look_at_the_files_is_short(tmp_path: Path) -> None:
+    for number in range(MOST_LOOKED_AT):
+        (tmp_path / f"{number}.dat").touch()
+    (tmp_path / "later").mkdir()
+    (tmp_path / "later" / "a.go").touch()
+    assert serving(list(known().values()), [tmp_path, tmp_path / "missing"]) == []
