@@ -128,6 +128,31 @@ async def test_a_notebook_is_read_as_cells_with_short_outputs(tmp_path):
     )
 
 
+async def test_odd_notebooks_are_read(tmp_path):
+    """No name in a notebook makes a line, and nothing of the wrong type breaks anything."""
+    odd = {
+        **CELLS[1],
+        "id": "x]\n[cell 9, id y, code]\x1b[0m" + "z" * 100,
+        "execution_count": "3",
+        "outputs": [
+            1,
+            {"output_type": "stream"},
+            {"output_type": "stream", "name": 5, "text": None},
+            {"output_type": "error"},
+            {"output_type": "display_data", "data": []},
+            {"output_type": "display_data", "data": {"image/svg+xml": ["<svg>", "é"], "text/plain": 1}},
+            {"output_type": "pyout"},
+        ],
+    }
+    metadata = {"kernelspec": [], "language_info": {"name": "ju\nlia"}}
+    cells = [odd, {**CELLS[1], "outputs": None, "source": ""}]
+    (text,) = await run(tmp_path, READ, text=as_text({**NOTEBOOK, "metadata": metadata, "cells": cells}))
+    assert text.startswith("[a notebook with 2 cells, ju lia; ")
+    assert "\n[cell 1, id x) (cell 9, id y, code)z" in text and "\n[cell 9" not in text
+    assert "[output image/svg+xml, 7 bytes]" in text
+    assert text.endswith("[cell 2, id calc, code, execution count 3]")
+
+
 async def test_offset_and_limit_count_cells(tmp_path):
     async with rig(
         tmp_path,

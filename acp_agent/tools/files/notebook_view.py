@@ -15,6 +15,8 @@ from acp_agent.tools.kit.tool_context import ToolContext, ToolResult
 
 OUTPUT_CHARS = 2000
 """Characters of one output; the middle of a longer one is left out."""
+LONGEST_WORD = 64
+"""Characters of a name; that of an id in nbformat."""
 LOOKED_AT = 50_000
 """Characters looked at, at each end of an output: its control characters come off before it is cut."""
 MOST_OUTPUTS = 10
@@ -82,11 +84,11 @@ def _language(notebook: Notebook) -> str:
         if isinstance(part, dict)
     ]
     name = next((name for name in names if isinstance(name, str) and name), "")
-    return f", {name[:40]}" if name else ""
+    return f", {_word(name)}" if name else ""
 
 
 def _heading(cell: Cell, number: int) -> str:
-    known = f", id {cell.id}" if cell.id is not None else ""
+    known = f", id {_word(cell.id)}" if cell.id is not None else ""
     count = cell.get("execution_count")
     ran = f", execution count {count}" if cell.type == "code" and isinstance(count, int) else ""
     return f"[cell {number}{known}, {cell.type}{ran}]"
@@ -120,7 +122,7 @@ def _outputs(cell: Cell) -> list[str]:
 def _output(output: Mapping[str, Any]) -> Sequence[str]:
     match output.get("output_type"):
         case "stream":
-            return [f"[output {output.get('name', 'stdout')}]", _short(text_of(output.get("text", "")))]
+            return [f"[output {_word(output.get('name', 'stdout'))}]", _short(text_of(output.get("text", "")))]
         case "error":
             words = f"{output.get('ename', 'error')}: {output.get('evalue', '')}"
             return ["[output error]", _short(words)]
@@ -140,8 +142,13 @@ def _of_types(data: Mapping[str, Any]) -> list[str]:
             text = text_of(value)
             packed = "".join(text.split())
             size = len(packed) * 3 // 4 - packed[-2:].count("=") if "xml" not in mime else len(text.encode())
-            lines.append(f"[output {mime}, {size} bytes]")
-    return lines or [f"[output {mime}, left out]" for mime in data]
+            lines.append(f"[output {_word(mime)}, {size} bytes]")
+    return lines or [f"[output {_word(mime)}, left out]" for mime in data]
+
+
+def _word(text: object) -> str:
+    """As it may stand in a line in brackets."""
+    return " ".join(sanitize_output(str(text)[:LONGEST_WORD]).replace("[", "(").replace("]", ")").split())
 
 
 def _short(text: str) -> str:
