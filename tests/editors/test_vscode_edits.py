@@ -16,6 +16,24 @@ pytestmark = pytest.mark.anyio
 
 TEXT = "alpha\nbeta\ngamma\n"
 CHANGE = Call("edit", {"path": "a.txt", "old_string": "beta", "new_string": "BETA"})
+NOTEBOOK = """{
+ "cells": [
+  {
+   "cell_type": "code",
+   "execution_count": null,
+   "id": "a1",
+   "metadata": {},
+   "outputs": [],
+   "source": [
+    "before"
+   ]
+  }
+ ],
+ "metadata": {},
+ "nbformat": 4,
+ "nbformat_minor": 5
+}
+"""
 # All lines stay in view when CodeLenses come and go above them.
 STEADY = {"editor.scrollBeyondLastLine": False}
 OPTIONS = ["Allow once", "Always allow edits in this project", "Reject", "Never allow edits in this project"]
@@ -194,3 +212,30 @@ async def test_what_the_person_types_while_they_are_asked_is_not_overwritten(cod
         assert "changed" in tool_results(model)[0]
         assert await window.editor_text() == "alpha!\nbeta\ngamma\n"
         assert file.read_text() == TEXT
+
+
+async def test_a_notebook_that_is_open_shows_an_edit_and_its_unsaved_changes_are_not_written_over(code, tmp_path):
+    read = Call("read", {"path": "n.ipynb"})
+    edits = [Call("edit_notebook", {"path": "n.ipynb", "cell": 1, "new_source": text}) for text in ("first", "second")]
+    script = [item for edit in edits for item in (Answer(tool_calls=(read,)), Answer(tool_calls=(edit,)), "Done.")]
+    async with working(code, tmp_path, script, files={"n.ipynb": NOTEBOOK}, ACP_CODER_MODE="auto") as (window, model):
+        file = tmp_path / "project" / "n.ipynb"
+        cells = window.page.locator(".notebookOverlay")
+        chat = Chat(window)
+        await window.page.keyboard.press("Control+P")
+        await window.answer(str(file), enter=False)
+        await window.choose("n.ipynb")
+        await cells.get_by_text("before").first.wait_for()
+        await chat.open()
+        await chat.send("Change it")
+        await is_done(window, chat)
+        assert file.read_text() == NOTEBOOK.replace("before", "first")
+        await cells.get_by_text("first").first.wait_for()
+        assert not await window.is_dirty("n.ipynb")
+        await window.tab("n.ipynb").click()
+        await window.command("Notebook: Insert Code Cell Below")
+        await window.eventually(lambda: window.is_dirty("n.ipynb"), bool)
+        await chat.send("Again")
+        await window.eventually(chat.answers, lambda texts: texts == ["Done.", "Done."])
+        assert "n.ipynb has unsaved changes in the notebook editor" in tool_results(model)[-1]
+        assert file.read_text() == NOTEBOOK.replace("before", "first")

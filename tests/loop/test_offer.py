@@ -233,6 +233,7 @@ WANTED = {
     "browser": ("open a page in a browser", "take a screenshot of a page", "click a button on a web page"),
     "http_request": ("send a POST request", "call a REST API", "HTTP request with headers"),
     "web_scrape": ("extract elements with a CSS selector", "scrape a table from a web page"),
+    "edit_notebook": ("edit a Jupyter notebook", "insert a cell into a notebook", "change a cell of an ipynb file"),
     "time": ("what time is it", "the current date"),
 }
 
@@ -258,6 +259,16 @@ async def test_what_runs_by_its_name_is_sent_from_then_on_and_last():
     made.succeeded("time")
     made.succeeded("copy_path")
     assert sent(made) == [*before, "time", "copy_path"]
+
+
+async def test_a_tool_that_is_brought_is_sent_once_and_last_if_it_is_offered():
+    made = made_of(builtin_registry(), ToolsConfig())
+    before = sent(made)
+    assert made.bring("edit_notebook") and made.bring("edit_notebook") and made.bring("read")
+    assert sent(made) == [*before, "edit_notebook"]
+    for other in (made_of(builtin_registry(), ToolsConfig(), "ask"), made.only(frozenset({"read"}))):
+        assert not other.bring("edit_notebook")
+        assert "edit_notebook" not in sent(other)
 
 
 async def test_without_the_filter_everything_is_sent_and_nothing_searched():

@@ -30,6 +30,7 @@ SOME: dict[str, dict[str, Any]] = {
     "read_overflow": {"id": "overflow:00000000-0000-4000-8000-000000000000"},
     "edit": {"path": "f", "old_string": "a", "new_string": "b"},
     "write": {"path": "f", "content": "x"},
+    "edit_notebook": {"path": "f", "cell": 1, "new_source": "x"},
     "find_path": {"pattern": "*"},
     "grep": {"pattern": "x"},
     "list_directory": {"path": "."},
@@ -108,7 +109,7 @@ def test_the_definition_is_what_the_class_says(entry: ToolEntry) -> None:
         entry.reads_only,
     )
     # Demanded only where the user wants it; taken, but not told.
-    hidden = {"bash": set(RISK_METADATA), "grep": {"limit", "only_files"}}.get(entry.name, set())
+    hidden = {"bash": set(RISK_METADATA), "edit": {"cell"}, "grep": {"limit", "only_files"}}.get(entry.name, set())
     assert [name for name in tool.Params.model_fields if name not in hidden] == list(entry.parameters["properties"])
 
 

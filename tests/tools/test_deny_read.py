@@ -60,6 +60,7 @@ CALLS: list[tuple[str, dict[str, Any]]] = [
     ("edit", {"path": "alias", "old_string": SECRET, "new_string": "x"}),
     ("write", {"path": ".env", "content": "x"}),
     ("write", {"path": "keys/new", "content": "x"}),
+    ("edit_notebook", {"path": ".env", "cell": 1, "new_source": "x"}),
     ("grep", {"pattern": "words", "path": ".env"}),
     ("grep", {"pattern": "words", "path": "keys"}),
     ("grep", {"pattern": "words", "path": "keys-alias"}),

@@ -26,9 +26,10 @@ from acp_agent.tools.kit.registry import TOOLS, ToolEntry, Tools
 
 STEP_AWAY = frozenset(
     "create_directory delete_path move_path copy_path diagnostics memory_store memory_recall memory_forget "
-    "schedule_add schedule_list schedule_remove browser http_request web_scrape time".split()
+    "schedule_add schedule_list schedule_remove browser http_request web_scrape time "
+    "edit_notebook".split()
 )
-"""Tools that few tasks need: found and added by `tools`."""
+"""Tools that few tasks need: found and added by `tools`, or by what the model sees (`bring`)."""
 
 FIND_MORE = "tools"
 
@@ -75,7 +76,7 @@ class Offer:
         self._succeeded: dict[str, None] = {}
         """In the order of their first success."""
         self._added: list[str] = []
-        """By `find_more`, oldest first."""
+        """By `find_more` and `bring`, oldest first."""
         self._chosen: frozenset[str] | None = None
         self._weighed: set[str] = set()
         """Tools that the choice was made from."""
@@ -207,6 +208,14 @@ class Offer:
         found = [entry for score, name, entry in ranked if name or score >= LEAST_SIMILAR][:MOST_FOUND]
         self._added += [entry.name for entry in found]
         return found
+
+    def bring(self, name: str) -> bool:
+        """Adds a tool, which what the model has just seen calls for, to what is sent. Whether it is offered."""
+        if self.find(name) is None:
+            return False
+        if name not in self._added and name not in {entry.name for entry in self.sent()}:
+            self._added.append(name)
+        return True
 
     def left_out(self) -> list[ToolEntry]:
         """What is offered, but not sent."""

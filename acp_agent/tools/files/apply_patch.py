@@ -18,11 +18,12 @@ from acp_agent.safety.folders.paths import Roots
 from acp_agent.schema.acp import ToolCallContent
 from acp_agent.tools.files.edit import Planned, need_unchanged, read_for_edit, watch
 from acp_agent.tools.files.entries import delete_access, need_entry, need_saved, not_a_root
+from acp_agent.tools.files.notebook import joined, notebook_at, parted, with_sources
+from acp_agent.tools.files.notebook_view import around_edit, keep_cell_credentials
 from acp_agent.tools.files.patch_text import FilePatch, parse_patch, patched
 from acp_agent.tools.kit.base import Params, Tool
 from acp_agent.tools.kit.positions import errors_of_change
 from acp_agent.tools.kit.text import (
-    around_change,
     diff_of,
     disk_digest,
     first_changed_line,
@@ -134,14 +135,22 @@ async def _planned(file: FilePatch, ctx: ToolContext, seen: set[Path]) -> _Chang
         return _Change(file.path, Planned(target, None, file.content, None))
     old, disk = await read_for_edit(ctx, source, file.path)
     try:
-        new = patched(old, file.hunks)
+        notebook = notebook_at(source, old, file.path)
+        if notebook is None:
+            new = patched(old, file.hunks)
+        else:  # Its cells are what the model has read.
+            sources = notebook.sources
+            new = with_sources(notebook, parted(patched(joined(sources), file.hunks), sources))
     except ValueError as error:
         raise ToolError(f"{file.path}: {error}. Nothing was written.") from error
     if new == old and not file.move_to:
         raise ToolError(f"{file.path}: the patch changes nothing.", "invalid_parameters")
     need_expressible(ctx, source, file.path, new)
     watch(ctx, source, old)
-    keep_credentials(ctx, file.path, old, new)
+    if notebook is None:
+        keep_credentials(ctx, file.path, old, new)
+    else:
+        keep_cell_credentials(ctx, file.path, notebook, new)
     gone = None
     if file.move_to:
         gone = not_a_root(ctx.roots, file.path)
@@ -194,5 +203,5 @@ async def _make(
     content.append(diff_of(plan.path, plan.old, now))
     written.append((None if plan.old is None else Document(plan.path, plan.old), Document(plan.path, now)))
     if plan.old is not None and now != plan.old and (lines := ctx.config.files.edit_context):
-        text = f"{text}\n{around_change(plan.old, now, lines)}".rstrip("\n")
+        text = f"{text}\n{around_edit(plan.path, plan.old, now, lines)}".rstrip("\n")
     return text

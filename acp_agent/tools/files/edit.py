@@ -3,19 +3,29 @@
 from __future__ import annotations
 
 import difflib
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
 from msgspec import Struct
 from pydantic import Field, model_validator
+from pydantic.json_schema import SkipJsonSchema
 
 from acp_agent.errors import ToolError
 from acp_agent.lsp.base import Document
+from acp_agent.tools.files.notebook import (
+    Notebook,
+    find_cell,
+    joined,
+    lines_of_cells,
+    notebook_at,
+    parted,
+    with_sources,
+)
+from acp_agent.tools.files.notebook_view import around_edit, keep_cell_credentials
 from acp_agent.tools.kit.base import Params, PathTool
 from acp_agent.tools.kit.positions import errors_of_change
 from acp_agent.tools.kit.text import (
     MARK,
-    around_change,
     diff_of,
     disk_digest,
     first_changed_line,
@@ -45,6 +55,8 @@ class EditParams(Params):
     edits: list[Replacement] = Field(
         default=[], description="Several replacements, made one after the other, all or none; instead of `old_string`."
     )
+    cell: SkipJsonSchema[int | str] = ""
+    """The only cell of a notebook to change, by id or number: the model is told where it reads one."""
 
     @model_validator(mode="after")
     def _one_form(self) -> EditParams:
@@ -82,18 +94,25 @@ class Edit(PathTool[EditParams]):
     async def preview(self, params: EditParams, ctx: ToolContext) -> Preview:
         path = ctx.roots.resolve(params.path)
         old, disk = await read_for_edit(ctx, path, params.path)
-        hidden = any(MARK in edit.old_string and edit.old_string not in old for edit in params.all_edits)
-        if hidden and ctx.redactor.redact(old) != old:
+        notebook = notebook_at(path, old, params.path)
+        if params.cell != "" and notebook is None:
+            raise ToolError(f"{params.path} is no notebook, so it has no `cell`.", "invalid_parameters")
+        text = old if notebook is None else joined(notebook.sources)
+        hidden = any(MARK in edit.old_string and edit.old_string not in text for edit in params.all_edits)
+        if hidden and ctx.redactor.redact(text) != text:
             raise ToolError(
                 f"`old_string` contains `{MARK}...]`, a credential in {params.path} that you cannot see; "
                 "nothing was written.",
                 "invalid_parameters",
                 suggestion="Give an `old_string` without that line.",
             )
-        new = _all_replaced(params, old)
+        new = _all_replaced(params, old) if notebook is None else _in_cells(params, notebook)
         need_expressible(ctx, path, params.path, new)
         watch(ctx, path, old)
-        keep_credentials(ctx, params.path, old, new)
+        if notebook is None:
+            keep_credentials(ctx, params.path, old, new)
+        else:
+            keep_cell_credentials(ctx, params.path, notebook, new)
         return Preview(
             (diff_of(path, old, new),), Planned(path, old, new, disk), locations=first_changed_line(path, old, new)
         )
@@ -132,22 +151,29 @@ async def need_unchanged(planned: Planned, shown: str, ctx: ToolContext) -> None
         raise ToolError(f"{shown} was changed by someone else in the meantime, so nothing was written. Read it again.")
 
 
-async def apply(planned: Planned, shown: str, ctx: ToolContext, preview: Preview, *, context: int = 0) -> ToolResult:
-    """Writes the previewed change once, if the file is still what the preview was based on; reports new errors, and
-    `context` lines around the change."""
+async def apply(
+    planned: Planned,
+    shown: str,
+    ctx: ToolContext,
+    preview: Preview,
+    *,
+    context: int = 0,
+    note: str = "",
+) -> ToolResult:
+    """Writes the previewed change once, if the file is still what the preview was based on; reports new errors, a note,
+    and `context` lines around the change."""
     await need_unchanged(planned, shown, ctx)
     now = await ctx.executor.write_text(planned.path, planned.new)
     ctx.memory.ledger.saw(planned.path, now, await disk_digest(ctx, planned.path))
     text = f"{shown} was {'created' if planned.old is None else 'changed'}."
-    if remark := ctx.executor.remark(planned.path):
-        text += f" {remark}"
+    text += "".join(f" {words}" for words in (note, ctx.executor.remark(planned.path)) if words)
     content = preview.content
     if now != planned.new:
         text += " The editor reformatted it on saving: read it again before the next edit."
         content = (diff_of(planned.path, planned.old, now),)
         ctx.memory.ledger.forget(planned.path)
     if context and planned.old is not None:
-        text = f"{text}\n{around_change(planned.old, now, context)}".rstrip("\n")
+        text = f"{text}\n{around_edit(planned.path, planned.old, now, context)}".rstrip("\n")
     before = None if planned.old is None else Document(planned.path, planned.old)
     errors, shown_errors = await errors_of_change([(before, Document(planned.path, now))], ctx)
     return ToolResult(
@@ -157,12 +183,33 @@ async def apply(planned: Planned, shown: str, ctx: ToolContext, preview: Preview
     )
 
 
-def _all_replaced(params: EditParams, old: str) -> str:
+def _lines(numbers: Sequence[int], text: str) -> str:
+    return f"line{'s' if len(numbers) > 1 else ''} {', '.join(map(str, numbers))}"
+
+
+Places = Callable[[Sequence[int], str], str]
+"""Words for lines of a text."""
+
+
+def _in_cells(params: EditParams, notebook: Notebook) -> str:
+    """The text of the notebook after all edits of the sources of its cells."""
+    sources, only = notebook.sources, None
+    try:
+        if params.cell != "":
+            only = find_cell(notebook, params.cell)
+        seen = [source if only in (None, index) else "" for index, source in enumerate(sources)]
+        new = parted(_all_replaced(params, joined(seen), lines_of_cells), seen)
+    except ValueError as error:
+        raise ToolError(f"In {params.path} {error}. Nothing was written.", "invalid_parameters") from error
+    return with_sources(notebook, [new[at] if only in (None, at) else source for at, source in enumerate(sources)])
+
+
+def _all_replaced(params: EditParams, old: str, places: Places = _lines) -> str:
     """The new text after all edits. Raises ToolError, which names the edit if there are several."""
     new = old
     for number, edit in enumerate(params.all_edits, 1):
         try:
-            new = _replaced(edit, params.path, new)
+            new = _replaced(edit, params.path, new, places)
         except ToolError as error:
             if len(params.edits) < 2:
                 raise
@@ -171,7 +218,7 @@ def _all_replaced(params: EditParams, old: str) -> str:
     return new
 
 
-def _replaced(params: Replacement, path: str, old: str) -> str:
+def _replaced(params: Replacement, path: str, old: str, places: Places) -> str:
     """The new text. Raises ToolError that helps to find the right `old_string`."""
     if not params.old_string:
         raise ToolError(
@@ -186,13 +233,13 @@ def _replaced(params: Replacement, path: str, old: str) -> str:
     if target == replacement:
         raise ToolError("`old_string` and `new_string` are the same; there is nothing to change.", "invalid_parameters")
     count = old.count(target)
+    choice = "" if places is _lines else "name its `cell`, "
     if count == 0:
-        raise ToolError(f"`old_string` is not in {path}.{_nearest(target, old)}")
+        raise ToolError(f"`old_string` is not in {path}.{_nearest(target, old, places)}")
     if count > 1 and not params.replace_all:
-        lines = _lines_of(target, old)
         raise ToolError(
-            f"`old_string` occurs {count} times in {path} (lines {', '.join(map(str, lines))}). Give more of "
-            "the text around the one you mean, or set `replace_all`."
+            f"`old_string` occurs {count} times in {path} ({places(_lines_of(target, old), old)}). Give more of "
+            f"the text around the one you mean, {choice}or set `replace_all`."
         )
     return old.replace(target, replacement)
 
@@ -218,18 +265,19 @@ def _lines_of(target: str, text: str) -> list[int]:
     return lines
 
 
-def _nearest(target: str, text: str) -> str:
+def _nearest(target: str, text: str, places: Places) -> str:
     """Returns the lines of the file most similar to the target's first line."""
     wanted = next((line for line in target.splitlines() if line.strip()), "")
     lines = text.splitlines()[:LONGEST_SEARCH]
     for number, line in enumerate(lines, 1):
         if line.strip() == wanted.strip():
-            return f" Its first line is at line {number}, but the following text or the white space differs:\n{line}"
+            where = places([number], text)
+            return f" Its first line is at {where}, but the following text or the white space differs:\n{line}"
     compared = _comparable(lines) if len(wanted) <= LONGEST_COMPARED else {}
     near = difflib.get_close_matches(wanted, compared, n=1, cutoff=0.6)
     if not near:
         return " Read the file again: it contains nothing similar."
-    return f" The most similar line is {compared[near[0]]}:\n{near[0]}"
+    return f" The most similar line is {places([compared[near[0]]], text).removeprefix('line ')}:\n{near[0]}"
 
 
 def _comparable(lines: list[str]) -> dict[str, int]:

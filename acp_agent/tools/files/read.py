@@ -12,6 +12,8 @@ from acp_agent.llm.base import ImagePart
 from acp_agent.output.profile import result_chars
 from acp_agent.safety.folders.paths import Roots
 from acp_agent.schema.acp import Content, ImageContent
+from acp_agent.tools.files.notebook import SUFFIX, notebook_at, why_not
+from acp_agent.tools.files.notebook_view import shown_notebook
 from acp_agent.tools.kit.base import Params, PathTool
 from acp_agent.tools.kit.text import disk_digest, need_file, numbered, read_file
 from acp_agent.tools.kit.tool_context import Description, Location, Preview, ToolContext, ToolResult
@@ -43,11 +45,13 @@ class Read(PathTool[ReadParams]):
 
     def describe(self, params: ReadParams, roots: Roots) -> Description:
         path = roots.named(params.path)
-        lines = ""
+        lines, cells = "", path.suffix.lower() == SUFFIX
         if params.offset or params.limit:
             first = params.offset or 1
-            lines = f" from line {first}" if params.limit is None else f" lines {first} to {first + params.limit - 1}"
-        return Description(f"Read {params.path}{lines}", (Location(path, params.offset),))
+            kind = "cell" if cells else "line"
+            last = "" if params.limit is None else f"s {first} to {first + params.limit - 1}"
+            lines = f" {kind}{last}" if last else f" from {kind} {first}"
+        return Description(f"Read {params.path}{lines}", (Location(path, None if cells else params.offset),))
 
     async def run(self, params: ReadParams, ctx: ToolContext, preview: Preview) -> ToolResult:
         path = ctx.roots.resolve(params.path)
@@ -56,8 +60,14 @@ class Read(PathTool[ReadParams]):
         text = await read_file(ctx, path, params.path)
         if text is None:
             raise ToolError(await _missing(params.path, path, ctx))
+        notebook = notebook_at(path, text, params.path)
         ctx.memory.ledger.saw(path, text, await disk_digest(ctx, path))
-        return _numbered(params, text, ctx, ctx.executor.remark(path))
+        remark = ctx.executor.remark(path)
+        if notebook is not None:
+            return shown_notebook(notebook, params.path, ctx, offset=params.offset, limit=params.limit, remark=remark)
+        if text and (why := why_not(path, text)):
+            remark = f"{remark} This is shown as plain text, since it {why}.".lstrip()
+        return _numbered(params, text, ctx, remark)
 
 
 async def _image(shown: str, path: Path, ctx: ToolContext) -> ToolResult | None:

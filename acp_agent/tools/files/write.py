@@ -6,6 +6,8 @@ from pydantic import Field
 
 from acp_agent.errors import ToolError
 from acp_agent.tools.files.edit import Planned, apply, watch
+from acp_agent.tools.files.notebook import SUFFIX, NotANotebook, lacks, parse, why_not
+from acp_agent.tools.files.notebook_view import keep_cell_credentials
 from acp_agent.tools.kit.base import Params, PathTool
 from acp_agent.tools.kit.text import (
     diff_of,
@@ -45,6 +47,8 @@ class Write(PathTool[WriteParams]):
             if old == new:
                 raise ToolError(f"{params.path} already contains exactly this text.")
             keep_credentials(ctx, params.path, old, new)
+            if not why_not(path, old) and path.suffix.lower() == SUFFIX:
+                keep_cell_credentials(ctx, params.path, parse(old), new)
         watch(ctx, path, old)
         return Preview(
             (diff_of(path, old, new),), Planned(path, old, new, disk), locations=first_changed_line(path, old, new)
@@ -52,4 +56,15 @@ class Write(PathTool[WriteParams]):
 
     async def run(self, params: WriteParams, ctx: ToolContext, preview: Preview) -> ToolResult:
         planned: Planned = preview.state
-        return await apply(planned, params.path, ctx, preview)
+        return await apply(planned, params.path, ctx, preview, note=_note(planned))
+
+
+def _note(planned: Planned) -> str:
+    """What is wrong with a notebook."""
+    if planned.path.suffix.lower() != SUFFIX:
+        return ""
+    try:
+        lacking = lacks(parse(planned.new))
+    except NotANotebook as error:
+        return f"But Jupyter cannot open it as a notebook: it {error}."
+    return f"But as a notebook it is not valid: {lacking}." if lacking else ""

@@ -33,6 +33,7 @@ TOOLS: dict[str, str] = {
     "edit": "acp_agent.tools.files.edit:Edit",
     "apply_patch": "acp_agent.tools.files.apply_patch:ApplyPatch",
     "write": "acp_agent.tools.files.write:Write",
+    "edit_notebook": "acp_agent.tools.files.edit_notebook:EditNotebook",
     "find_path": "acp_agent.tools.files.find_path:FindPath",
     "grep": "acp_agent.tools.files.grep:Grep",
     "list_directory": "acp_agent.tools.files.list_directory:ListDirectory",

@@ -13,7 +13,8 @@ from typing import Any
 from acp_agent.tools.kit.registry import plain_name
 
 SYNONYMS: dict[str, tuple[str, ...]] = {
-    "path": ("file_path", "filepath", "filename", "file", "target_file", "directory", "dir", "folder"),
+    "path": ("file_path", "filepath", "filename", "file", "target_file", "notebook_path", "directory", "dir", "folder"),
+    "cell": ("cell_id",),
     "old_string": ("old_str", "old_text", "old", "search"),
     "new_string": ("new_str", "new_text", "new", "replacement", "replace"),
     "content": ("contents", "text", "file_text", "data"),

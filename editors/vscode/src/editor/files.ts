@@ -18,6 +18,7 @@ export class Files {
 
   async read({ path, line, limit }: acp.ReadTextFileRequest): Promise<acp.ReadTextFileResponse> {
     const uri = uriOf(path);
+    await needSavedNotebook(uri);
     const document = await openDocument(uri);
     // A document without changes may lag behind the disk: a command of the agent may just have written the file.
     const text = document?.isDirty === true ? document.getText() : await fromDisk(uri);
@@ -74,6 +75,19 @@ async function openDocument(uri: vscode.Uri): Promise<vscode.TextDocument | unde
   return undefined;
 }
 
+/**
+ * Throws an Error for a notebook that is open with unsaved changes. What the user sees of it is no text, and a file
+ * written below it would leave them the choice between their changes and the agent's.
+ */
+async function needSavedNotebook(uri: vscode.Uri): Promise<void> {
+  for (const notebook of vscode.workspace.notebookDocuments) {
+    const { fsPath, scheme } = notebook.uri;
+    if (notebook.isDirty && scheme === "file" && (fsPath === uri.fsPath || (await real(fsPath)) === (await real(uri.fsPath)))) {
+      throw new Error(`${uri.fsPath} has unsaved changes in the notebook editor: save it there first`);
+    }
+  }
+}
+
 async function real(path: string): Promise<string> {
   try {
     return await realpath(path);
@@ -126,6 +140,7 @@ async function holdsReplacement(uri: vscode.Uri): Promise<boolean> {
 }
 
 async function put(uri: vscode.Uri, content: string): Promise<void> {
+  await needSavedNotebook(uri);
   const open = await openDocument(uri);
   if (open?.isDirty !== true && !(await exists(uri))) {
     await create(uri, content, open);
