@@ -42,6 +42,16 @@ DENY_SUDO = '[[tools.permissions.bash]]\npattern = "*sudo*"\naction = "deny"\n'
 ASK_LS = '[[tools.permissions.bash]]\npattern = "ls *"\naction = "ask"\n'
 
 
+async def test_an_unrelated_rule_does_not_answer_the_question_about_what_a_command_reads(tmp_path):
+    (tmp_path / "other").mkdir()
+    (tmp_path / "other" / "secret").write_text("tangerine")
+    calls = rounds(bash("cat < ../other/secret"), bash("cat < /dev/tcp/127.0.0.1/9"))
+    async with rig(tmp_path, calls, config=DENY_SUDO, permissions=[reject_once, reject_once], mode="code") as r:
+        await r.editor.prompt("go")
+        assert len(r.editor.permission_requests) == 2
+        assert "tangerine" not in str(r.messages(3))
+
+
 async def test_the_line_of_a_call_is_parsed_once(tmp_path, monkeypatch):
     """By whoever looks at it: the access, the rules, hints, the choice of a filter, the observation for the model."""
     texts: list[str] = []

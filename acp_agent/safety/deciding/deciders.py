@@ -228,7 +228,7 @@ class Deciders(Struct, frozen=True):
             used[str(rule)] = None
             return rule.pattern
 
-        if isinstance(verdict, Ask) and examined.permitted_by(allowed):
+        if isinstance(verdict, Ask) and examined.permitted_by(allowed) and used:  # Only an allow rule answers.
             return Allow("; ".join(used))
         return verdict
 

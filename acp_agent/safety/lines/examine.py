@@ -62,6 +62,8 @@ KNOWN = frozenset(
     '[ ] [[ ]] " < > >> &> &>> >& <& >| \n'.split(" ")
 )
 """Nodes of which only the contents need to be examined."""
+NETWORK = ("/dev/tcp/", "/dev/udp/")
+"""bash connects to these."""
 NOWHERE = frozenset(("/dev/null", "/dev/stdout", "/dev/stderr"))
 NET = frozenset("curl wget fetch aria2c nc ncat netcat lynx http https base64 xxd openssl ssh gunzip zcat".split())
 FETCHES = re.compile(r"\b(?:curl|wget|fetch|nc|ncat|base64|xxd)\b")
@@ -442,7 +444,8 @@ class _Walk:
             dangers += [f"{NAMED}{name}" for name in protected_names(words[1:], roots, places)]
         if looks and writes:
             dangers.append(">")  # Its output is all it produces.
-        if writes or any(redirect.target is None for redirect in redirects):
+        landing = all(_lands(item, roots, places) for item in redirects)
+        if writes or not landing:  # Also what it reads from: another folder, the network.
             looks = False
         if words is None and not judged_looks:
             found.troubled(EXPANDS)
@@ -453,7 +456,7 @@ class _Walk:
             given = [word.partition("=")[0] for word in words[1 : len(words) - len(inners[0].words)] if "=" in word]
             neutral = all(map(is_safe_assignment, given))
             dangers.extend(f"{name}=" for name in given if not is_safe_assignment(name))
-        contained = words is not None and bool(folders) and all(_lands(item, roots, places) for item in redirects)
+        contained = words is not None and bool(folders) and landing
         contained = contained and (looks or neutral or paths_inside((words or ())[1:], roots, folders or frozenset()))
         scopes = by_words.scopes if by_words is not None and by_words.after is not None and closed else None
         shown = list(_shown(words, assigned, redirects)) if words and closed else []
@@ -523,7 +526,7 @@ def _targets(redirect: Node) -> list[Node]:
 
 def _lands(redirect: Redirect, roots: Roots, places: tuple[Path, ...]) -> bool:
     """Whether a redirection stays within the folders, away from protected and hidden files."""
-    if redirect.target is None:
+    if redirect.target is None or redirect.target.startswith(NETWORK):
         return False
     harmless = redirect.target in NOWHERE or (redirect.operator in (">&", "<&") and not redirect.writes)
     return harmless or lands(redirect.target, roots, places, writes=redirect.writes)
