@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from acp_agent.client.permissions import reject_once
-from acp_agent.schema.acp import Diff
+from acp_agent.schema.acp import Content, Diff
 from acp_agent.testing.fake_model import Answer, Call
 
 from .kit import rig
@@ -52,6 +52,8 @@ async def test_one_patch_changes_moves_adds_and_deletes_after_one_question(tmp_p
             "new.txt",
             "added.txt",
         ]
+        texts = [content.content.text for content in asked.tool_call.content if isinstance(content, Content)]
+        assert texts[:2] == ["`old.txt` moves to `sub/new.txt`.", "`gone.txt` is deleted."], "no diff says it"
         (call,) = r.editor.tool_calls().values()
         call.assert_finished("completed")
         assert call.title == "Patch a.py, old.txt, sub/added.txt and 1 more"
