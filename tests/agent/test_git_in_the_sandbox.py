@@ -307,12 +307,16 @@ async def test_a_protected_repository_whose_git_folder_is_a_link_is_protected(tm
 
 
 @pytest.mark.parametrize("linked", [False, True])
-async def test_the_configuration_of_a_worktree_that_is_not_there_is_not_made(tmp_path: Path, linked: bool) -> None:
+@pytest.mark.parametrize("read", [False, True])
+async def test_the_configuration_of_a_worktree_that_is_not_there_is_not_made(
+    tmp_path: Path, linked: bool, read: bool
+) -> None:
+    """Also where git does not read it (yet): `git sparse-checkout` makes it do so."""
     place = ".git/worktrees/tree" if linked else ".git"
     script = rounds(bash(f"ls {place}; echo '[core]' >> {place}/config.worktree; git status"))
     async with rig(tmp_path, script, mode="auto", sandbox=True, terminal=False) as r:
         repository(r.project)
-        git(r.project, "config", "extensions.worktreeConfig", "true")
+        git(r.project, "config", "extensions.worktreeConfig", str(read))
         git(r.project, "worktree", "add", "-q", "-b", "tree", "tree")
         await r.editor.prompt("go")
         (told,) = results(r, 2)
