@@ -13,7 +13,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from acp_agent.loop.shell import confinement
+from acp_agent.loop.shell import confinement, git_copies
 from acp_agent.loop.shell.git_copies import GitCopies
 
 from .kit import rig
@@ -193,6 +193,15 @@ async def test_whatever_takes_the_place_of_the_copy_the_configuration_stays_as_i
         assert "ot taken over" in results(r, 2)[0]
 
 
+async def test_a_key_without_a_value_stays_true(tmp_path: Path) -> None:
+    script = rounds(bash("printf '[commit]\\n\\tgpgSign\\n[core]\\n\\tbare\\n' >> $(readlink .git/config)"))
+    async with rig(tmp_path, script, mode="auto", sandbox=True, terminal=False) as r:
+        repository(r.project)
+        await r.editor.prompt("go")
+        assert "`core.bare`" in results(r, 2)[0]
+        assert git(r.project, "config", "--type=bool", "commit.gpgsign").strip() == "true"
+
+
 LEADING = {
     "a folder": "git config remote.origin.url ./evil.git",
     "a folder as a URL": "git config remote.origin.pushurl file://$PWD/evil.git",
@@ -336,6 +345,19 @@ async def test_the_person_hears_of_a_link_that_leads_to_another_repository(tmp_p
         with anyio.fail_after(20):
             while not any(str(r.project / "evil") in line.get("reason", "") for line in audit(tmp_path)):
                 await anyio.sleep(0.01)
+
+
+async def test_the_time_of_taking_over_is_bounded_for_all_repositories_together(
+    tmp_path: Path, monkeypatch: Any
+) -> None:
+    monkeypatch.setattr(git_copies, "SECONDS", 0.0)
+    script = rounds(bash("git config user.name new; git -C sub config user.name new"))
+    async with rig(tmp_path, script, mode="auto", sandbox=True, terminal=False) as r:
+        repository(r.project)
+        repository(r.project / "sub")
+        await r.editor.prompt("go")
+        assert results(r, 2)[0].count("were not taken over: it takes too long") == 2
+        assert "user.name=new" not in [*config_of(r.project), *config_of(r.project / "sub")]
 
 
 def test_on_a_full_disk_the_configuration_stays_as_it_was(tmp_path: Path, monkeypatch: Any) -> None:

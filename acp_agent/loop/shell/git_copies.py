@@ -41,7 +41,8 @@ GIT_PATH = (
     "/nix/var/nix/profiles/default/bin"
 )
 """Where git is looked for: not in folders that a command may write. Where there is none, nothing is copied."""
-GIT_SECONDS = 5.0
+SECONDS = 5.0
+"""For all of a command's changes together: the agent waits for them."""
 MOST_CHANGES = 100
 """Keys and values that one command may change: git is started for each."""
 LOCK_ROUNDS, LOCK_PAUSE = 10, 0.05
@@ -88,6 +89,7 @@ class GitCopies:
         self.made: list[Path] = []
         """The repositories that were taken over."""
         self.copies: Copies | None = None
+        self._until = 0.0
         self._git_program = shutil.which("git", path=GIT_PATH)
         if self._git_program is None:
             return
@@ -118,6 +120,7 @@ class GitCopies:
     def take_over(self) -> str:
         """Once nothing of the command runs any more; returns what user and model should know, also what failed."""
         told = []
+        self._until = time.monotonic() + SECONDS
         try:
             for config, before in self._before.items():
                 assert self.copies is not None
@@ -147,7 +150,7 @@ class GitCopies:
 
     def _set(self, config: Path, settings: Settings) -> Settings:
         """Returns what was set."""
-        with _locked(config):
+        with _locked(config, self._until):
             old = _read(config)
             if old is None:
                 raise Unreadable("it is no plain file")
@@ -213,8 +216,8 @@ class GitCopies:
     def _listed(self, content: bytes) -> Settings:
         settings: Settings = {}
         for entry in self._git(content, "--list", "-z")[0].split(b"\0")[:-1]:
-            key, _, value = entry.decode("utf-8", "surrogateescape").partition("\n")
-            settings.setdefault(key, []).append(value)
+            key, given, value = entry.decode("utf-8", "surrogateescape").partition("\n")
+            settings.setdefault(key, []).append(value if given else "true")  # As git takes a key without a value.
         return settings
 
     def _with(self, content: bytes, settings: Settings) -> bytes:
@@ -232,6 +235,8 @@ class GitCopies:
         """What `git config` prints for this content, and the content afterwards. It follows no includes and runs
         nothing."""
         assert self._git_program is not None
+        if (left := self._until - time.monotonic()) <= 0:
+            raise Unreadable("it takes too long")
         with _beside(self._folder) as file:
             file.write_bytes(content)
             done = subprocess.run(
@@ -240,7 +245,7 @@ class GitCopies:
                 env={"HOME": "/", "GIT_CONFIG_NOSYSTEM": "1", "GIT_CONFIG_GLOBAL": "/dev/null", "LC_ALL": "C"},
                 stdin=subprocess.DEVNULL,
                 capture_output=True,
-                timeout=GIT_SECONDS,
+                timeout=left,
                 check=False,
             )
             if done.returncode:
@@ -353,15 +358,15 @@ def _read(path: Path) -> bytes | None:
 
 
 @contextlib.contextmanager
-def _locked(config: Path) -> Iterator[None]:
-    """As git locks it. Raises Unreadable."""
+def _locked(config: Path, until: float) -> Iterator[None]:
+    """As git locks it; waits a little, and not after `until`. Raises Unreadable."""
     lock = config.with_name(f"{config.name}.lock")
     for _ in range(LOCK_ROUNDS):
         try:
             descriptor = os.open(lock, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
             break
         except FileExistsError:
-            time.sleep(LOCK_PAUSE)
+            time.sleep(max(0.0, min(LOCK_PAUSE, until - time.monotonic())))
     else:
         raise Unreadable(f"another git has it locked ({lock})")
     try:
