@@ -78,6 +78,37 @@ async def test_nothing_is_changed_where_one_part_does_not_fit_or_the_user_says_n
         assert {path.name: path.read_text() for path in r.project.iterdir()} == before
 
 
+FORBIDDEN = {
+    "an edit": '[[tools.permissions.edit]]\npattern = "a.py"\naction = "deny"',
+    "a new file": '[[tools.permissions.write]]\npattern = "sub/*"\naction = "deny"',
+    "a deletion": '[[tools.permissions.delete_path]]\npattern = "*"\naction = "deny"',
+    "by the policy": '[tools.policy]\nrules = [{ effect = "deny", tool = "edit", paths = ["*/a.py"] }]',
+    "by a limit": '[tools.scoped]\nenabled = true\ndenied_tools = ["write"]',
+}
+
+
+@pytest.mark.parametrize("name", FORBIDDEN)
+async def test_what_rules_forbid_other_tools_a_patch_does_not_do(tmp_path, name):
+    script = [Answer(tool_calls=(Call("apply_patch", {"input": ALL}),)), "done"]
+    async with rig(tmp_path, script, mode="auto", config=FORBIDDEN[name]) as r:
+        put(r.project)
+        await r.editor.prompt("go")
+        assert (r.project / "a.py").read_text() == A and (r.project / "gone.txt").exists()
+
+
+async def test_what_a_rule_asks_about_for_edits_is_asked_about_unless_one_allows_the_patch(tmp_path):
+    ask = '[[tools.permissions.edit]]\npattern = "a.py"\naction = "ask"\n'
+    allow = '[[tools.permissions.apply_patch]]\npattern = "*"\naction = "allow"\n'
+    for number, (config, asked) in enumerate(((ask, 1), (ask + allow, 0))):
+        (folder := tmp_path / str(number)).mkdir()
+        script = [Answer(tool_calls=(Call("apply_patch", {"input": ALL}),)), "done"]
+        async with rig(folder, script, mode="auto", config=config) as r:
+            put(r.project)
+            await r.editor.prompt("go")
+            assert len(r.editor.permission_requests) == asked
+            assert not (r.project / "gone.txt").exists()
+
+
 async def test_a_patch_without_json_around_it_and_a_protected_file(tmp_path):
     """The rules of every path hold, whatever else is in the patch."""
     text = ALL.replace("sub/added.txt", ".git/hooks/pre-commit")
