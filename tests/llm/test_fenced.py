@@ -296,7 +296,7 @@ async def test_closing_the_stream_closes_the_inner_one():
 
 @pytest.mark.parametrize("mode", ["auto", "fenced"])
 @pytest.mark.parametrize("held", ['{"name": "read", "argu', "```bash\nls\n```", "The end of\n``", "```tool\n{"])
-async def test_what_was_held_back_when_the_stream_broke_is_said_and_not_run(mode: str, held: str) -> None:
+async def test_what_was_held_back_when_the_stream_broke_is_said_and_not_run(mode, held):
     async with connected("chat", [Answer(text=("I look.\n", held, "never sent"), drop_after=2)]) as (inner, _):
         said = []
         with pytest.raises(ProviderError):
