@@ -315,6 +315,21 @@ async def test_a_protected_repository_whose_git_folder_is_a_link_is_protected(tm
         assert not (r.project / "elsewhere/hooks/pre-commit").exists()
 
 
+@pytest.mark.parametrize("where", [".", "sub/bare.git"])
+async def test_a_bare_repository_is_protected_like_others(tmp_path: Path, where: str) -> None:
+    script = rounds(
+        bash(f"cd {where}; git config core.pager x; git config user.name n; echo x > hooks/pre-receive; git branch -a")
+    )
+    async with rig(tmp_path, script, mode="auto", sandbox=True, terminal=False) as r:
+        git(r.project, "init", "-q", "--bare", where)
+        await r.editor.prompt("go")
+        assert "`core.pager`" in results(r, 2)[0]
+        config = (r.project / where / "config").read_text()
+        assert "name = n" in config
+        assert "pager" not in config
+        assert not (r.project / where / "hooks/pre-receive").exists()
+
+
 @pytest.mark.parametrize("linked", [False, True])
 @pytest.mark.parametrize("read", [False, True])
 async def test_the_configuration_of_a_worktree_that_is_not_there_is_not_made(
