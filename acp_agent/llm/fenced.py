@@ -150,22 +150,26 @@ class FencedProvider:
         asked = msgspec.structs.replace(settings, system=f"{settings.system.rstrip()}\n\n{catalogue(tools)}".strip())
         written = WrittenCalls(tools, settings.unsent() if tools else ())
         stream = self._inner.stream(fenced_messages(messages), (), asked if tools else settings)
-        async with aclosing(stream) as events:
-            async for event in events:
-                out: list[llm.ModelEvent] = [event]
-                match event:
-                    case llm.TextDelta(text):
-                        out = _unwritten(reader.feed(text), written)
-                    case llm.Finished(reason, opaque):
-                        out = _unwritten(reader.end(complete=reason != "length"), written)
-                        out += [*written.end(), llm.Finished(reason, opaque)]
-                for one in out:
-                    yield one
-                    if (
-                        isinstance(one, llm.ToolUse) and one is not event
-                    ):  # Before it invents the result, or commands made of it.
-                        yield llm.Finished("tool_calls")
-                        return
+        try:
+            async with aclosing(stream) as events:
+                async for event in events:
+                    out: list[llm.ModelEvent] = [event]
+                    match event:
+                        case llm.TextDelta(text):
+                            out = _unwritten(reader.feed(text), written)
+                        case llm.Finished(reason, opaque):
+                            out = _unwritten(reader.end(complete=reason != "length"), written)
+                            out += [*written.end(), llm.Finished(reason, opaque)]
+                    for one in out:
+                        yield one
+                        # Before it invents the result, or commands made of it.
+                        if isinstance(one, llm.ToolUse) and one is not event:
+                            yield llm.Finished("tool_calls")
+                            return
+        except ProviderError:
+            for left in _text(written.rest() + reader.rest()):
+                yield left
+            raise
 
 
 class _NoTools(Exception):
@@ -317,6 +321,12 @@ class FenceReader:
                 out.append(llm.TextDelta(self._opening + body))
             self._tag = ""
         return _joined(out)
+
+    def rest(self) -> str:
+        """What is held back, as it is: the stream broke."""
+        held = self._opening + "".join(self._body) if self._tag else ""
+        self._tag = ""
+        return held + self._line()
 
     def _line(self) -> str:
         line = "".join(self._held)

@@ -38,7 +38,7 @@ LONGEST = 64_000
 FENCE = pattern(r" {0,3}(`{3,}|~{3,})[ \t]*([^`\r\n]*?)[ \t]*\r?\n")
 INDENT = pattern(r" {0,3}(?=\S)|\Z")
 FIRST_KEY = pattern(r'[\s\[]*\{\s*"(name|tool|tool_name|function|arguments|parameters|type|id|tool_calls)"')
-PARAMETER = pattern(r"<parameter=([\w-]+)>\n?(.*?)\n?</parameter>", re.DOTALL)
+PARAMETER = pattern(r"<parameter=([\w-]+)>\n?")
 FUNCTION = pattern(r"\s*<function=([\w-]+)>(.*?)</function>", re.DOTALL)
 EXAMPLE = pattern(
     r"\bexamples?\b|\bfor instance|\bsuch as\b|\blooks? like|\be\.g\.|\bcontains?\b|\bsays?\b|\bholds?\b", re.IGNORECASE
@@ -200,7 +200,7 @@ class WrittenCalls:
         if body.strip().startswith("{"):
             return self._named(name, _loads(body.strip()))
         properties = _dict(self._tools.get(name, {}).get("properties"))
-        given = {key: _as_typed(value, _dict(properties.get(key))) for key, value in PARAMETER.findall(body)}
+        given = {key: _as_typed(value, _dict(properties.get(key))) for key, value in _parameters(body)}
         return self._named(name, given)
 
     def _mistral(self, text: str) -> list[tuple[str, str]] | None:
@@ -277,6 +277,14 @@ class WrittenCalls:
             return [(name, clean(json.dumps(given, ensure_ascii=False, allow_nan=False)))]
         except (TypeError, ValueError, RecursionError):
             return []
+
+
+def _parameters(body: str) -> Iterator[tuple[str, str]]:
+    """One pass: an expression for the whole looks for the end again for each beginning."""
+    at = 0
+    while (begin := PARAMETER.search(body, at)) and (end := body.find("</parameter>", begin.end())) >= 0:
+        yield begin[1], body[begin.end() : end].removesuffix("\n")
+        at = end
 
 
 def _dict(value: object) -> dict[str, Any]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from acp_agent.client.permissions import reject_once
-from acp_agent.schema.acp import Diff
+from acp_agent.schema.acp import Content, Diff
 from acp_agent.testing.fake_model import Answer, Call
 
 from .kit import rig
@@ -52,6 +52,8 @@ async def test_one_patch_changes_moves_adds_and_deletes_after_one_question(tmp_p
             "new.txt",
             "added.txt",
         ]
+        texts = [content.content.text for content in asked.tool_call.content if isinstance(content, Content)]
+        assert texts[:2] == ["`old.txt` moves to `sub/new.txt`.", "`gone.txt` is deleted."], "no diff says it"
         (call,) = r.editor.tool_calls().values()
         call.assert_finished("completed")
         assert call.title == "Patch a.py, old.txt, sub/added.txt and 1 more"
@@ -74,6 +76,37 @@ async def test_nothing_is_changed_where_one_part_does_not_fit_or_the_user_says_n
         assert "old.txt: The patch does not fit: these lines are not in the file" in said(r)
         assert len(r.editor.permission_requests) == 1, "what cannot work is not asked about"
         assert {path.name: path.read_text() for path in r.project.iterdir()} == before
+
+
+FORBIDDEN = {
+    "an edit": '[[tools.permissions.edit]]\npattern = "a.py"\naction = "deny"',
+    "a new file": '[[tools.permissions.write]]\npattern = "sub/*"\naction = "deny"',
+    "a deletion": '[[tools.permissions.delete_path]]\npattern = "*"\naction = "deny"',
+    "by the policy": '[tools.policy]\nrules = [{ effect = "deny", tool = "edit", paths = ["*/a.py"] }]',
+    "by a limit": '[tools.scoped]\nenabled = true\ndenied_tools = ["write"]',
+}
+
+
+@pytest.mark.parametrize("name", FORBIDDEN)
+async def test_what_rules_forbid_other_tools_a_patch_does_not_do(tmp_path, name):
+    script = [Answer(tool_calls=(Call("apply_patch", {"input": ALL}),)), "done"]
+    async with rig(tmp_path, script, mode="auto", config=FORBIDDEN[name]) as r:
+        put(r.project)
+        await r.editor.prompt("go")
+        assert (r.project / "a.py").read_text() == A and (r.project / "gone.txt").exists()
+
+
+async def test_what_a_rule_asks_about_for_edits_is_asked_about_unless_one_allows_the_patch(tmp_path):
+    ask = '[[tools.permissions.edit]]\npattern = "a.py"\naction = "ask"\n'
+    allow = '[[tools.permissions.apply_patch]]\npattern = "*"\naction = "allow"\n'
+    for number, (config, asked) in enumerate(((ask, 1), (ask + allow, 0))):
+        (folder := tmp_path / str(number)).mkdir()
+        script = [Answer(tool_calls=(Call("apply_patch", {"input": ALL}),)), "done"]
+        async with rig(folder, script, mode="auto", config=config) as r:
+            put(r.project)
+            await r.editor.prompt("go")
+            assert len(r.editor.permission_requests) == asked
+            assert not (r.project / "gone.txt").exists()
 
 
 async def test_a_patch_without_json_around_it_and_a_protected_file(tmp_path):

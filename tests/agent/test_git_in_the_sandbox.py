@@ -13,7 +13,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from acp_agent.loop.shell import confinement
+from acp_agent.loop.shell import confinement, git_copies
 from acp_agent.loop.shell.git_copies import GitCopies
 
 from .kit import rig
@@ -85,7 +85,7 @@ async def test_a_new_repository_is_there_after_the_command_and_names_no_program(
         "git config core.pager evil; echo evil > .git/hooks/pre-commit; chmod 755 .git/hooks/pre-commit\n"
         "touch f && git add f && git commit -q --no-verify -m first; git log --oneline | cat"
     )
-    script = rounds(bash(make), bash("git log --oneline; git switch -q -c b; git config branch.b.remote origin"))
+    script = rounds(bash(make), bash("git log --oneline; git switch -q -c b; git config branch.b.rebase true"))
     async with rig(tmp_path, script, mode="auto", sandbox=True, terminal=terminal) as r:
         await r.editor.prompt("go")
         first, second = results(r, 3)
@@ -95,7 +95,7 @@ async def test_a_new_repository_is_there_after_the_command_and_names_no_program(
         assert "first" in second
         assert "Not taken over" not in second
         found = config_of(r.project)
-        assert {"user.name=n", "branch.b.remote=origin"} <= set(found)
+        assert {"user.name=n", "branch.b.rebase=true"} <= set(found)
         assert not [line for line in found if "fsmonitor" in line or "pager" in line]
         assert all(hook.suffix == ".sample" for hook in (r.project / ".git/hooks").iterdir())
         assert "first" in git(r.project, "log", "--oneline")
@@ -193,12 +193,65 @@ async def test_whatever_takes_the_place_of_the_copy_the_configuration_stays_as_i
         assert "ot taken over" in results(r, 2)[0]
 
 
+async def test_a_key_without_a_value_stays_true(tmp_path: Path) -> None:
+    script = rounds(bash("printf '[commit]\\n\\tgpgSign\\n[core]\\n\\tbare\\n' >> $(readlink .git/config)"))
+    async with rig(tmp_path, script, mode="auto", sandbox=True, terminal=False) as r:
+        repository(r.project)
+        await r.editor.prompt("go")
+        assert "`core.bare`" in results(r, 2)[0]
+        assert git(r.project, "config", "--type=bool", "commit.gpgsign").strip() == "true"
+
+
+LEADING = {
+    "a folder": "git config remote.origin.url ./evil.git",
+    "a folder as a URL": "git config remote.origin.pushurl file://$PWD/evil.git",
+    "a folder that a branch names": "git config branch.main.remote evil.git",
+    "a folder that all branches name": "git config remote.pushDefault evil.git",
+    "a folder with the name of a remote": "git config branch.main.remote origin; git init -q --bare origin; "
+    "git config --unset remote.origin.url",
+    "a program for an unknown protocol": "git config remote.origin.url codecommit://x",
+    "steps of a rebase": "git config rebase.instructionFormat '%s%nexec touch x'",
+    "another branch": "git config push.default upstream",
+}
+
+
+@pytest.mark.parametrize("name", LEADING)
+async def test_no_push_and_no_rebase_runs_what_a_command_made(tmp_path: Path, name: str) -> None:
+    async with rig(tmp_path, rounds(bash(LEADING[name])), mode="auto", sandbox=True, terminal=False) as r:
+        repository(r.project)
+        git(r.project, "remote", "add", "origin", "https://example.org/x")
+        before = set(config_of(r.project))
+        await r.editor.prompt("go")
+        assert "Not taken over" in results(r, 2)[0]
+        assert set(config_of(r.project)) - {"branch.main.remote=origin"} == before
+
+
+async def test_two_commands_together_name_no_remote_without_an_address(tmp_path: Path) -> None:
+    take = "while [ ! -e on ]; do sleep 0.01; done; git config --unset remote.origin.url"
+    script = rounds(bash(take, background=True), bash("git config branch.main.remote origin; touch ready"))
+    async with rig(tmp_path, script, mode="auto", sandbox=True, terminal=False) as r:
+        repository(r.project)
+        git(r.project, "remote", "add", "origin", "https://example.org/x")
+        await r.editor.prompt("go")
+        assert "branch.main.remote=origin" in config_of(r.project)
+        (r.project / "on").touch()
+        with anyio.fail_after(20):
+            while "`remote.origin.url`" not in r.editor.text():
+                await anyio.sleep(0.01)
+        assert "remote.origin.url=https://example.org/x" in config_of(r.project)
+
+
 PUBLISHED = {
     "hooks that are a link": "rm -r .git/hooks; mkdir evil; echo x > evil/pre-commit; ln -s ../evil .git/hooks",
     "another repository's configuration": "git init -q e; git -C e config core.pager x; echo ../e/.git >.git/commondir",
     "a configuration of the worktree": "git config extensions.worktreeConfig true; git config --worktree core.pager x",
     "a submodule": "git init -q .git/modules/s; mv .git/modules/s/.git/* .git/modules/s; "
     "git -C .git/modules/s config core.pager x; echo x > .git/modules/s/hooks/pre-commit",
+    "a submodule below something": "mkdir -p .git/modules; cp .git/HEAD .git/modules/; git init -q .git/modules/s; "
+    "mv .git/modules/s/.git/* .git/modules/s; git -C .git/modules/s config core.pager x",
+    "files that are elsewhere": "git config core.worktree ../../elsewhere; git config alias.pager x",
+    "a submodule whose files are hooks": "git init -q .git/modules/s; mv .git/modules/s/.git/* .git/modules/s; "
+    "git config -f .git/modules/s/config core.worktree ../../hooks; git config alias.pager x",
     "a configuration that is a link": "printf '[core]\\n pager=x\\n' > c; rm .git/config; ln -s ../c .git/config",
 }
 
@@ -214,6 +267,7 @@ async def test_a_new_repository_leads_to_no_program(tmp_path: Path, name: str) -
         assert not (found / "config").is_symlink()
         for configuration in found.rglob("config*"):
             assert "pager" not in configuration.read_text()
+            assert "worktree" not in configuration.read_text()
         assert not list(found.rglob("pre-commit"))
         assert git(r.project, "config", "core.pager") == ""
 
@@ -261,13 +315,32 @@ async def test_a_protected_repository_whose_git_folder_is_a_link_is_protected(tm
         assert not (r.project / "elsewhere/hooks/pre-commit").exists()
 
 
+@pytest.mark.parametrize("where", [".", "sub/bare.git"])
+async def test_a_bare_repository_is_protected_like_others(tmp_path: Path, where: str) -> None:
+    script = rounds(
+        bash(f"cd {where}; git config core.pager x; git config user.name n; echo x > hooks/pre-receive; git branch -a")
+    )
+    async with rig(tmp_path, script, mode="auto", sandbox=True, terminal=False) as r:
+        git(r.project, "init", "-q", "--bare", where)
+        await r.editor.prompt("go")
+        assert "`core.pager`" in results(r, 2)[0]
+        config = (r.project / where / "config").read_text()
+        assert "name = n" in config
+        assert "pager" not in config
+        assert not (r.project / where / "hooks/pre-receive").exists()
+
+
 @pytest.mark.parametrize("linked", [False, True])
-async def test_the_configuration_of_a_worktree_that_is_not_there_is_not_made(tmp_path: Path, linked: bool) -> None:
+@pytest.mark.parametrize("read", [False, True])
+async def test_the_configuration_of_a_worktree_that_is_not_there_is_not_made(
+    tmp_path: Path, linked: bool, read: bool
+) -> None:
+    """Also where git does not read it (yet): `git sparse-checkout` makes it do so."""
     place = ".git/worktrees/tree" if linked else ".git"
     script = rounds(bash(f"ls {place}; echo '[core]' >> {place}/config.worktree; git status"))
     async with rig(tmp_path, script, mode="auto", sandbox=True, terminal=False) as r:
         repository(r.project)
-        git(r.project, "config", "extensions.worktreeConfig", "true")
+        git(r.project, "config", "extensions.worktreeConfig", str(read))
         git(r.project, "worktree", "add", "-q", "-b", "tree", "tree")
         await r.editor.prompt("go")
         (told,) = results(r, 2)
@@ -289,6 +362,33 @@ async def test_the_person_hears_of_a_link_that_leads_to_another_repository(tmp_p
                 await anyio.sleep(0.01)
 
 
+async def test_the_time_of_taking_over_is_bounded_for_all_repositories_together(
+    tmp_path: Path, monkeypatch: Any
+) -> None:
+    monkeypatch.setattr(git_copies, "SECONDS", 0.0)
+    script = rounds(bash("git config user.name new; git -C sub config user.name new"))
+    async with rig(tmp_path, script, mode="auto", sandbox=True, terminal=False) as r:
+        repository(r.project)
+        repository(r.project / "sub")
+        await r.editor.prompt("go")
+        assert results(r, 2)[0].count("were not taken over: it takes too long") == 2
+        assert "user.name=new" not in [*config_of(r.project), *config_of(r.project / "sub")]
+
+
+def test_on_a_full_disk_the_configuration_stays_as_it_was(tmp_path: Path, monkeypatch: Any) -> None:
+    (repo := tmp_path / ".git").mkdir()
+    (repo / "config").write_text(before := "[core]\n\tfilemode = true\n[user]\n\tname = old\n# mine\n")
+    copies = GitCopies(Path(os.path.realpath(tmp_path)), [repo], [])
+    assert copies.copies is not None
+    copy = copies.copies.folder / "0/config"
+    for key, value in {"user.name": "new", "user.email": "a@b"}.items():
+        subprocess.run(["git", "config", "--file", copy, key, value], check=True, cwd="/")
+    pwrite = os.pwrite
+    monkeypatch.setattr(os, "pwrite", lambda fd, data, at: pwrite(fd, data[: len(before)], at))
+    assert "not taken over: the disk is full" in copies.take_over()
+    assert (repo / "config").read_text() == before
+
+
 PROGRAMS = (
     "core.hooksPath core.fsmonitor core.sshCommand core.editor core.pager core.askPass core.gitProxy core.worktree "
     "core.alternateRefsCommand core.attributesFile core.excludesFile alias.x filter.x.clean filter.x.process "
@@ -300,7 +400,7 @@ PROGRAMS = (
     "extensions.worktreeConfig extensions.partialClone http.proxy http.sslVerify http.cookieFile init.templateDir "
     "commit.template blame.ignoreRevsFile gc.recentObjectsHook safe.directory uploadarchive.allowUnreachable "
     "tar.x.command web.browser instaweb.httpd guitool.x.cmd fetch.recurseSubmodules push.gpgSign notes.displayRef "
-    "remote.x.mirror remote.x.push"
+    "remote.x.mirror remote.x.push rebase.instructionFormat pull.twohead"
 ).split()
 VALUES = ["-e", "--global", "!touch x", "touch x; false", "ext::sh -c x", "/tmp/evil", "-x", "true", "../evil", "x"]
 PLAIN = ["user.name", "user.email", "branch.x.merge", "core.autocrlf", "pull.rebase"]
@@ -325,8 +425,9 @@ def test_never_does_a_key_that_names_a_program_get_into_the_configuration(
     found = dict(line.split("=", 1) for line in listed.stdout.splitlines())
     programs = {key.lower() for key in PROGRAMS}
     assert not programs & {key.lower() for key in found}
-    addresses = [value for key, value in found.items() if key in map(str.lower, ADDRESSES)]
-    assert not [value for value in addresses if value.startswith("-") or "::" in value]
+    addresses = {key: value for key, value in found.items() if key in map(str.lower, ADDRESSES)}
+    assert not [value for value in addresses.values() if value.startswith("-") or "::" in value]
+    assert not addresses.keys() - {"submodule.x.url"}  # Each of the values is a folder, or a program.
     for key, value in dict(changes).items():
         if key in PLAIN:
             assert found[key.lower()] == value

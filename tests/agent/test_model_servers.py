@@ -172,6 +172,15 @@ async def test_a_written_call_that_changes_something_is_asked_about_even_in_auto
         assert (r.project / "two").exists() and (r.project / "three").exists()
 
 
+async def test_a_written_sub_agent_is_asked_about_in_auto_since_its_calls_are_not(tmp_path):
+    script = [json.dumps({"name": "delegate", "arguments": {"prompt": "Delete all."}}), "not done"]
+    async with rig(tmp_path, script, mode="auto", permissions=[reject_once]) as r:
+        await r.editor.prompt("go")
+        (asked,) = r.editor.permission_requests
+        assert "it may only be showing it" in str(asked.tool_call.content)
+        assert r.editor.text() == "not done"
+
+
 # --- waiting -----------------------------------------------------------------------------------------------------
 
 LOADING = Failure(503, error("Loading model", code=503, type="unavailable_error"))

@@ -134,8 +134,15 @@ async def test_a_new_session_of_a_project_begins_with_the_same_words_for_a_day(t
     assert mark not in await words(tmp_path / "other")
     (key,) = (tmp_path / "home").rglob("instructions.key")
     assert key.stat().st_mode & 0o777 == 0o600
+    assert key.parent.stat().st_mode & 0o777 == 0o700
+    key.chmod(0o644)
+    assert mark not in (second := await words(tmp_path / "project")), "others could read it"
+    assert await words(tmp_path / "project") == second
     os.utime(key, (1, 1))
-    assert mark not in await words(tmp_path / "project")
+    third = await words(tmp_path / "project")
+    assert third not in (first, second)
+    key.symlink_to(key.rename(tmp_path / "known"))
+    assert await words(tmp_path / "project") not in (first, second, third), "a link is not followed"
 
 
 def git(folder: Path, *words: str) -> None:

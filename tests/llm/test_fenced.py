@@ -292,3 +292,15 @@ async def test_closing_the_stream_closes_the_inner_one():
             assert await anext(stream) == TextDelta("a")
             await stream.aclose()
             await model.answer_closed(1)
+
+
+@pytest.mark.parametrize("mode", ["auto", "fenced"])
+@pytest.mark.parametrize("held", ['{"name": "read", "argu', "```bash\nls\n```", "The end of\n``", "```tool\n{"])
+async def test_what_was_held_back_when_the_stream_broke_is_said_and_not_run(mode, held):
+    async with connected("chat", [Answer(text=("I look.\n", held, "never sent"), drop_after=2)]) as (inner, _):
+        said = []
+        with pytest.raises(ProviderError):
+            async for event in FencedProvider(inner, mode).stream([USER], TOOLS, SETTINGS):
+                said.append(event)
+        assert not any(isinstance(event, ToolUse) for event in said)
+        assert "".join(event.text for event in said if isinstance(event, TextDelta)) == "I look.\n" + held

@@ -179,6 +179,12 @@ def test_a_long_call_costs_no_square_of_its_length():
     assert len(json.loads(out[-1].arguments)["content"]) == 50_000
 
 
+def test_parameters_without_an_end_cost_no_square_of_their_number():
+    text = f"<function=bash>{'<parameter=a>' * 200_000}</function>\n"
+    reader = WrittenCalls(TOOLS)
+    assert "".join(one.text for one in [*reader.feed(text), *reader.end()]) == text
+
+
 SETTINGS = ModelSettings(model="m", system="You are.")
 
 

@@ -77,6 +77,8 @@ def test_what_models_get_wrong_is_forgiven_and_lines_that_stay_are_kept_as_they_
     assert of("a  \n\tb\n", " a\n-b\n+B") == "a  \nB\n", "white space"
     assert of("say “hi” – now\nb\n", ' say "hi" - now\n-b\n+c') == "say “hi” – now\nc\n", "quotes and dashes"
     assert of("a\r\nb\r\n", " a\n-b\n+c") == "a\r\nc\r\n", "line ends"
+    assert of("a\r\nb", " b\n+c") == "a\r\nb\r\nc", "line ends, none at the end"
+    assert of("a\r\nb", "-b") == "a"
 
 
 @pytest.mark.parametrize(

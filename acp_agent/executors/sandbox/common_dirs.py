@@ -1,9 +1,9 @@
 """Keeps a repository from being redirected to another configuration while a command runs.
 
-A file `commondir` in a repository's folder names the folder whose configuration applies; where the configuration says
-`extensions.worktreeConfig`, a file `config.worktree` adds to it. If there is none, a file is created that changes
-nothing (the folder itself; nothing): git works as before, and the file can be mounted read-only. It is removed with the
-last command that needs it; one left by a crash is harmless and removed with the next.
+A file `commondir` in a repository's folder names the folder whose configuration applies; once the configuration says
+`extensions.worktreeConfig` (`git sparse-checkout` sets it), a file `config.worktree` adds to it. If there is none, a
+file is created that changes nothing (the folder itself; nothing): git works as before, and the file can be mounted
+read-only. It is removed with the last command that needs it; one left by a crash is harmless and removed with the next.
 """
 
 from __future__ import annotations
@@ -17,8 +17,6 @@ from pathlib import Path
 log = logging.getLogger(__name__)
 
 HARMLESS = {"commondir": b".\n", "config.worktree": b""}
-EXTENSION = b"worktreeconfig"
-MAX_CONFIG = 200_000
 
 _held: Counter[Path] = Counter()
 """Of all sessions of this process."""
@@ -28,22 +26,13 @@ def hold(folders: Iterable[Path]) -> list[Path]:
     """The files that have to be protected, for each repository's folder that had none; to be released."""
     held = []
     for folder in folders:
-        for name in HARMLESS if _reads_more(folder) else ("commondir",):
+        for name in HARMLESS:
             path = folder / name
             if not _held[path] and not _make(path) and not _is_ours(path):
                 continue
             _held[path] += 1
             held.append(path)
     return held
-
-
-def _reads_more(folder: Path) -> bool:
-    """Whether git may read `config.worktree` in this folder of a repository or of one of its worktrees."""
-    for config in (folder / "config", folder.parent.parent / "config"):
-        text = _read(config, MAX_CONFIG)
-        if text is not None:
-            return EXTENSION in text.lower()
-    return False
 
 
 def release(held: Iterable[Path]) -> None:

@@ -54,6 +54,9 @@ WRITTEN_CALL = (
     "calls are treated like others in this session."
 )
 
+LEADS_ON = frozenset(("delegate",))
+"""Tools that touch nothing themselves, but make a model call others."""
+
 REJECTED_BY_PERSON = Refused(REJECTED, "confirmation_required")
 
 ID_CHARS = 8
@@ -88,6 +91,9 @@ class Gate:
         verdict: Verdict = decision.verdict
         if isinstance(verdict, Ask):
             verdict = self._remembered(verdict, mode, written=facts.written)
+        elif isinstance(verdict, Allow) and facts.tool in LEADS_ON and self._is_new(facts, mode):
+            reason = "it starts a sub-agent, whose calls are not asked about in this mode"
+            verdict = Ask(reason, (), "", changes=False, every_time=True, notes=(WRITTEN_CALL,))
         match verdict:
             case Allow(rule):
                 return self._written(Permit(), facts, decision, "allow", rule)
@@ -99,6 +105,10 @@ class Gate:
                 return self._written(Refused(reason), facts, decision, "deny", rule, verdict.reason)
             case Ask():
                 return await self._asked(verdict, facts, decision, call)
+
+    def _is_new(self, facts: CallFacts, mode: Mode) -> bool:
+        """Whether the model may only be showing the call."""
+        return facts.written and not mode.asks and not self._writes_calls
 
     async def _asked(
         self, ask: Ask, facts: CallFacts, decision: Judgement, call: acp.ToolCallUpdate

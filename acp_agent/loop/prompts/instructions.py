@@ -21,7 +21,7 @@ from acp_agent.errors import ExecutorError
 from acp_agent.executors import files
 from acp_agent.loop.prompts.facts import facts_of
 from acp_agent.loop.prompts.project_rules import instruction_file
-from acp_agent.safety.folders.paths import Roots, real_path
+from acp_agent.safety.folders.paths import Roots, read_regular, real_path
 
 MARK_CHARS = 12
 LOOKALIKE = re.compile(r"\[(?=(?:end of )?instructions \w{12}\b)", re.IGNORECASE)
@@ -141,8 +141,14 @@ def _key(folder: Path | None) -> str:
         return fresh
     file, new = folder / "instructions.key", folder / f"instructions.key.{os.getpid()}"
     try:
-        if 0 <= time.time() - file.stat().st_mtime < KEY_SECONDS and len(known := file.read_text()) == 2 * KEY_BYTES:
-            return known
+        found = file.lstat()
+        is_young = 0 <= time.time() - found.st_mtime < KEY_SECONDS
+        if (
+            is_young
+            and not found.st_mode & 0o077
+            and len(known := read_regular(file, 2 * KEY_BYTES) or b"") == 2 * KEY_BYTES
+        ):
+            return known.decode()
     except (OSError, UnicodeDecodeError):
         pass
     try:

@@ -41,7 +41,8 @@ GIT_PATH = (
     "/nix/var/nix/profiles/default/bin"
 )
 """Where git is looked for: not in folders that a command may write. Where there is none, nothing is copied."""
-GIT_SECONDS = 5.0
+SECONDS = 5.0
+"""For all of a command's changes together: the agent waits for them."""
 MOST_CHANGES = 100
 """Keys and values that one command may change: git is started for each."""
 LOCK_ROUNDS, LOCK_PAUSE = 10, 0.05
@@ -53,6 +54,11 @@ NEW_TOO = ("extensions.objectformat", "extensions.refstorage")
 """Keys that only a new repository may have: they say how the rest of it is to be read."""
 ABOVE = re.compile(r"(\.\./)+(?!\.\.?(/|$))[^-./][^/]*(/[^./][^/]*)*")
 """Where a submodule in `.git/modules` has its files."""
+
+ADDRESS = re.compile(r"remote\..*\.(url|pushurl)", re.DOTALL)
+URL = "remote.x.url"
+CHOICE = re.compile(r"branch\..*\.(remote|pushremote)|remote\.pushdefault", re.DOTALL)
+"""Keys whose value names a remote."""
 
 Settings = dict[str, list[str]]
 """Key -> its values, in their order."""
@@ -83,6 +89,7 @@ class GitCopies:
         self.made: list[Path] = []
         """The repositories that were taken over."""
         self.copies: Copies | None = None
+        self._until = 0.0
         self._git_program = shutil.which("git", path=GIT_PATH)
         if self._git_program is None:
             return
@@ -113,6 +120,7 @@ class GitCopies:
     def take_over(self) -> str:
         """Once nothing of the command runs any more; returns what user and model should know, also what failed."""
         told = []
+        self._until = time.monotonic() + SECONDS
         try:
             for config, before in self._before.items():
                 assert self.copies is not None
@@ -134,25 +142,30 @@ class GitCopies:
                 raise Unreadable("it is no plain file any more")
             old, new = self._listed(before), self._listed(now)
             changed = {key: new.get(key, []) for key in {**old, **new} if old.get(key) != new.get(key)}
-            kept = {key: values for key, values in changed.items() if _is_plain(key, [*values, *old.get(key, [])])}
-            if kept:
-                self._set(config, kept)
+            if kept := _plain(old, changed):
+                kept = self._set(config, kept)
         except FAILURES as error:
             return f"Changes of {config} were not taken over: {error}."
         return _refused(config, [key for key in changed if key not in kept])
 
-    def _set(self, config: Path, settings: Settings) -> None:
-        with _locked(config):
-            content = _read(config)
-            if content is None:
+    def _set(self, config: Path, settings: Settings) -> Settings:
+        """Returns what was set."""
+        with _locked(config, self._until):
+            old = _read(config)
+            if old is None:
                 raise Unreadable("it is no plain file")
-            content = self._with(content, settings)
+            settings = _with_addresses(self._listed(old), settings)
+            content = self._with(old, settings)
             descriptor = os.open(config, os.O_WRONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
             try:
-                os.pwrite(descriptor, content, 0)
+                if os.pwrite(descriptor, content, 0) < len(content):  # What was there has its place.
+                    os.pwrite(descriptor, old, 0)
+                    os.ftruncate(descriptor, len(old))
+                    raise Unreadable("the disk is full")
                 os.ftruncate(descriptor, len(content))
             finally:
                 os.close(descriptor)
+        return settings
 
     # --- a repository that there was not -----------------------------------------------------------------------
 
@@ -166,7 +179,8 @@ class GitCopies:
         except OSError as error:
             return f"The new git repository {git} was not taken over: {error}."
         try:
-            left = [words for inner in [place, *_inner(place / "modules")] for words in self._disarm(inner)]
+            inner = [place, *_inner(place / "modules")]
+            left = [words for each in inner for words in self._disarm(each, git / each.relative_to(place), git)]
             # Without HEAD there is no repository.
             for name in sorted(_names(place), key=lambda name: name == "HEAD"):
                 shutil.move(place / name, git / name)
@@ -180,10 +194,12 @@ class GitCopies:
         self.made.append(git)
         return _refused(git / "config", left)
 
-    def _disarm(self, git: Path) -> list[str]:
-        """Leaves nothing in the new repository that git would run; returns what was left out."""
+    def _disarm(self, git: Path, there: Path, top: Path) -> list[str]:
+        """Leaves nothing in the new repository that git would run; returns what was left out. `there`: where it will
+        be, in the new repository `top`."""
         settings = self._listed(_read(git / "config") or b"")
-        kept = {key: found for key, found in settings.items() if _is_plain(key, found) or _is_new(key, found)}
+        new = {key: found for key, found in settings.items() if _is_new(key, found, there, top)}
+        kept = {**_with_addresses({}, _plain({}, settings)), **new}
         for name in NOT_TAKEN:
             _remove(git / name)
         (git / "config").write_bytes(self._with(b"", kept))
@@ -200,8 +216,8 @@ class GitCopies:
     def _listed(self, content: bytes) -> Settings:
         settings: Settings = {}
         for entry in self._git(content, "--list", "-z")[0].split(b"\0")[:-1]:
-            key, _, value = entry.decode("utf-8", "surrogateescape").partition("\n")
-            settings.setdefault(key, []).append(value)
+            key, given, value = entry.decode("utf-8", "surrogateescape").partition("\n")
+            settings.setdefault(key, []).append(value if given else "true")  # As git takes a key without a value.
         return settings
 
     def _with(self, content: bytes, settings: Settings) -> bytes:
@@ -219,6 +235,8 @@ class GitCopies:
         """What `git config` prints for this content, and the content afterwards. It follows no includes and runs
         nothing."""
         assert self._git_program is not None
+        if (left := self._until - time.monotonic()) <= 0:
+            raise Unreadable("it takes too long")
         with _beside(self._folder) as file:
             file.write_bytes(content)
             done = subprocess.run(
@@ -227,7 +245,7 @@ class GitCopies:
                 env={"HOME": "/", "GIT_CONFIG_NOSYSTEM": "1", "GIT_CONFIG_GLOBAL": "/dev/null", "LC_ALL": "C"},
                 stdin=subprocess.DEVNULL,
                 capture_output=True,
-                timeout=GIT_SECONDS,
+                timeout=left,
                 check=False,
             )
             if done.returncode:
@@ -245,8 +263,44 @@ def _is_plain(key: str, values: Iterable[str]) -> bool:
     return not odd and all(is_plain(known, value) for value in values) and not middle.startswith("-")
 
 
-def _is_new(key: str, values: list[str]) -> bool:
-    return key in NEW_TOO or (key == "core.worktree" and all(ABOVE.fullmatch(value) for value in values))
+def _plain(old: Settings, changed: Settings) -> Settings:
+    """The changes that run nothing and lead to no folder where no address did."""
+    known = {value for key, values in old.items() if ADDRESS.fullmatch(key) for value in values}
+    kept = {}
+    for key, values in changed.items():
+        judged = {*values, *old.get(key, [])}
+        if _is_plain(key, judged - known if ADDRESS.fullmatch(key) else judged):
+            kept[key] = values
+    return kept
+
+
+def _with_addresses(there: Settings, changed: Settings) -> Settings:
+    """The changes after which each remote that is named has an address, if it has one now."""
+    while lost := _nameless({**there, **changed}) - _nameless(there):
+        changed = {key: values for key, values in changed.items() if not _leads_to(key, values, lost)}
+    return changed
+
+
+def _nameless(settings: Settings) -> set[str]:
+    """Remotes that are named but have no address: git takes such a name for a folder, and runs its hooks."""
+    named = {value for key, values in settings.items() if CHOICE.fullmatch(key) for value in values}
+    known = {name for name in named if settings.get(f"remote.{name}.url") or _is_plain(URL, [name])}
+    return named - known - {"."}
+
+
+def _leads_to(key: str, values: list[str], remotes: set[str]) -> bool:
+    """Whether it is because of this change that one of these remotes is named or has no address."""
+    return bool(CHOICE.fullmatch(key) and remotes & {*values}) or key in {f"remote.{name}.url" for name in remotes}
+
+
+def _is_new(key: str, values: list[str], git: Path, top: Path) -> bool:
+    if key in NEW_TOO:
+        return True
+    if key != "core.worktree" or git == top:
+        return False
+    places = [Path(os.path.normpath(git / value)) for value in values if ABOVE.fullmatch(value)]
+    inside = [place for place in places if top.parent in place.parents and top not in (place, *place.parents)]
+    return len(inside) == len(values)
 
 
 def _inner(modules: Path) -> Iterator[Path]:
@@ -254,9 +308,8 @@ def _inner(modules: Path) -> Iterator[Path]:
     if modules.is_symlink():
         modules.unlink()
     for here, folders, files in os.walk(modules):
-        if "HEAD" in files:
+        if "HEAD" in files and "objects" in folders:
             yield Path(here)
-            folders[:] = ["modules"] if "modules" in folders else []
 
 
 def _refused(config: Path, keys: list[str]) -> str:
@@ -305,15 +358,15 @@ def _read(path: Path) -> bytes | None:
 
 
 @contextlib.contextmanager
-def _locked(config: Path) -> Iterator[None]:
-    """As git locks it. Raises Unreadable."""
+def _locked(config: Path, until: float) -> Iterator[None]:
+    """As git locks it; waits a little, and not after `until`. Raises Unreadable."""
     lock = config.with_name(f"{config.name}.lock")
     for _ in range(LOCK_ROUNDS):
         try:
             descriptor = os.open(lock, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
             break
         except FileExistsError:
-            time.sleep(LOCK_PAUSE)
+            time.sleep(max(0.0, min(LOCK_PAUSE, until - time.monotonic())))
     else:
         raise Unreadable(f"another git has it locked ({lock})")
     try:

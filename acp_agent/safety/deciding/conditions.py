@@ -104,7 +104,8 @@ class Tools(Struct, frozen=True):
         return ("all but " if self.only else "") + ", ".join(self.patterns)
 
     def found(self, subject: Subject) -> str:
-        return f"`{subject.tool}` is not among the allowed tools." if self.covers(subject.tool) else ""
+        tools = (subject.tool,) if self.only else subject.call.tools
+        return f"`{subject.tool}` is not among the allowed tools." if any(map(self.covers, tools)) else ""
 
     def covers(self, tool: str) -> bool:
         return matches_any(self.patterns, tool) is not self.only

@@ -36,7 +36,7 @@ from acp_agent.safety.deciding.blocks import Blocks
 from acp_agent.safety.deciding.conditions import because
 from acp_agent.safety.deciding.decide import combine, judge_access
 from acp_agent.safety.deciding.rule_list import BASH, Origin, Rule, RuleList
-from acp_agent.safety.deciding.subjects import EXAMINE, CallFacts, Subject
+from acp_agent.safety.deciding.subjects import EXAMINE, STANDS_FOR, CallFacts, Subject
 from acp_agent.safety.folders.paths import Roots
 
 if TYPE_CHECKING:
@@ -128,7 +128,7 @@ class Deciders(Struct, frozen=True):
         return self._by_rule(subject.call, access, verdict)
 
     def _by_rule(self, call: CallFacts, access: Access, verdict: Verdict) -> Verdict:
-        rule = self.rules.permission(call.tool, self._texts(call, access))
+        rule = self._rule(call, access)
         if rule is None or isinstance(verdict, Deny):
             return verdict
         if rule.effect == "deny":
@@ -141,6 +141,17 @@ class Deciders(Struct, frozen=True):
         if isinstance(verdict, Ask) and self._special_unnamed(access, rule):
             return verdict
         return Allow(str(rule))
+
+    def _rule(self, call: CallFacts, access: Access) -> Rule | None:
+        """The user's rule for an access: one for the tool, or one that denies or asks for a tool it stands for."""
+        texts = self._texts(call, access)
+        own = self.rules.permission(call.tool, texts)
+        if not isinstance(access, PathAccess) or (own is not None and own.tool == call.tool):
+            return own
+        names = STANDS_FOR.get((call.tool, access.mode), ())
+        found = [rule for name in names if (rule := self.rules.permission(name, texts)) is not None]
+        stricter = {rule.effect: rule for rule in found if rule.effect != "allow"}
+        return stricter.get("deny") or stricter.get("ask") or own
 
     def _special_unnamed(self, access: Access, rule: Rule) -> bool:
         """Whether other programs trust the accessed files and the allow rule does not name them."""

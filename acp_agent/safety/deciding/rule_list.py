@@ -139,7 +139,8 @@ class RuleList:
         """The first rule of a section that applies to a call, with its condition's description. `approved`: labels of
         rules to skip."""
         for rule in self.of(section):
-            asked = matches(rule.tool, subject.tool) and rule.label not in approved
+            tools = subject.call.tools if rule.effect == "deny" else (subject.tool,)
+            asked = any(matches(rule.tool, tool) for tool in tools) and rule.label not in approved
             if asked and (found := rule.condition.found(subject)):
                 return rule, found
         return None

@@ -33,6 +33,13 @@ MAX_WORDS = 200
 WORD = re.compile(r"[^\s\"'`;|&()<>{}\[\],]+")
 
 
+STANDS_FOR: Mapping[tuple[str, str], Sequence[str]] = {
+    ("apply_patch", "write"): ("edit", "write"),
+    ("apply_patch", "delete"): ("delete_path", "move_path"),
+}
+"""Tool and access -> the tools that do the same: what rules forbid these, they forbid it."""
+
+
 class Step(msgspec.Struct, frozen=True):
     """One call, in the form that is compared with others."""
 
@@ -50,6 +57,12 @@ class CallFacts(Struct, frozen=True):
     call_id: str = ""
     written: bool = False
     """Whether it stood in the text of the model's answer."""
+
+    @property
+    def tools(self) -> tuple[str, ...]:
+        """The tool, and those that it stands for in this call."""
+        modes = dict.fromkeys(access.mode for access in self.accesses if isinstance(access, PathAccess))
+        return (self.tool, *(name for mode in modes for name in STANDS_FOR.get((self.tool, mode), ())))
 
     @property
     def acts(self) -> bool:

@@ -37,7 +37,7 @@ class Survey(Struct, frozen=True):
     hidden: tuple[Path, ...] = ()
     """Files and folders that must not be read; a folder stands for everything below it."""
     repositories: tuple[Path, ...] = ()
-    """Git's folders (`.git`, those of submodules and worktrees) below the session's folders."""
+    """Git's folders (`.git`, those of submodules and worktrees, bare repositories) in the session's folders."""
     pointers: tuple[Path, ...] = ()
     """Files named `.git`, which point to a worktree's or submodule's repository."""
     named: tuple[Path, ...] = ()
@@ -75,6 +75,8 @@ def survey(roots: Roots) -> Survey:
                 git = base / ".git"
                 if not git.is_symlink() or roots.contains(git := real_path(git)):
                     repositories |= dict.fromkeys(_with_inner(git))
+            elif "HEAD" in files and {"objects", "refs"} <= {*folders}:  # A bare one.
+                repositories |= dict.fromkeys(_with_inner(base))
             elif ".git" in files and not (base / ".git").is_symlink():
                 pointers.append(base / ".git")
             if rules.hides_any:

@@ -15,7 +15,7 @@ from acp_agent.errors import AgentError, ToolError
 from acp_agent.lsp.base import Document
 from acp_agent.safety.access import Access, PathAccess
 from acp_agent.safety.folders.paths import Roots
-from acp_agent.schema.acp import ToolCallContent
+from acp_agent.schema.acp import Content, TextContent, ToolCallContent
 from acp_agent.tools.files.edit import Planned, need_unchanged, read_for_edit, watch
 from acp_agent.tools.files.entries import delete_access, need_entry, need_saved, not_a_root
 from acp_agent.tools.files.notebook import joined, notebook_at, parted, with_sources
@@ -88,6 +88,10 @@ class ApplyPatch(Tool[ApplyPatchParams]):
         content: list[ToolCallContent] = []
         places: list[Location] = []
         for change in changes:
+            if change.gone is not None:
+                left = ctx.roots.display(change.gone)
+                words = f"`{left}` is deleted." if change.planned is None else f"`{left}` moves to `{change.shown}`."
+                content.append(Content(content=TextContent(text=words)))
             if (plan := change.planned) is not None:
                 content.append(diff_of(plan.path, plan.old, plan.new))
                 places += first_changed_line(plan.path, plan.old, plan.new)

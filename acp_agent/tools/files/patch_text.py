@@ -147,6 +147,8 @@ def patched(text: str, hunks: Sequence[Hunk]) -> str:
     ends = text.endswith("\n") or not text
     lines = text.removesuffix("\n").split("\n") if text else []
     carriage = "\r" if "\r\n" in text else ""
+    if not ends:
+        lines[-1] += carriage  # Lines may come after it.
     out: list[str] = []
     done = 0
     """Lines of the file that are in `out`."""
@@ -163,7 +165,7 @@ def patched(text: str, hunks: Sequence[Hunk]) -> str:
                 at += 1
         done = at
     out += lines[done:]
-    return "\n".join(out) + ("\n" if ends and out else "")
+    return "\n".join(out) + "\n" if ends and out else "\n".join(out).removesuffix(carriage)
 
 
 def _after_headers(lines: Sequence[str], start: int, headers: Sequence[str], which: str) -> int:
