@@ -155,9 +155,9 @@ class RiskConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     block_high_risk_commands: Annotated[bool, key("Refuse dangerous commands instead of asking.")] = False
     ask_medium_risk: Annotated[bool, key("Ask about commands that change something, if the mode asks.")] = True
     allowed_commands: Annotated[list[str], key("The only programs a command line may call. Empty: all.")] = []
-    forbidden_paths: Annotated[list[PathText], key("Paths that no command line may mention.")] = msgspec.field(
-        default_factory=FORBIDDEN.copy
-    )
+    forbidden_paths: Annotated[
+        list[PathText], key("Paths that no command line may mention, and that no tool and no command may touch.")
+    ] = msgspec.field(default_factory=FORBIDDEN.copy)
     max_actions_per_hour: Annotated[
         int, key("Maximum calls of a session per hour that change something; 0: no limit.", ge=0)
     ] = 0

@@ -193,7 +193,8 @@ class LocalExecutor:
 
     def _need_shown(self, path: Path) -> None:
         if self._hides is not None and self._hides(path):
-            raise ExecutorError(f"{path} is hidden and must not be read or changed (`tools.files.deny_read`)")
+            words = "must not be read or changed (`tools.files.deny_read`, `tools.risk.forbidden_paths`)"
+            raise ExecutorError(f"{path} is hidden and {words}")
 
     async def stat(self, path: Path) -> contract.FileStat | None:
         return await _in_thread(path, lambda: files.look_at(path))

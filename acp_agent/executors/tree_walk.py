@@ -170,7 +170,8 @@ class Walk:
 
     def _need_shown(self, shown: str) -> None:
         if self._hides is not None and self._hides(Path(shown)):
-            raise ExecutorError(f"{shown} is hidden (`tools.files.deny_read`), so it cannot be copied or moved")
+            words = "(`tools.files.deny_read`, `tools.risk.forbidden_paths`), so it cannot be copied or moved"
+            raise ExecutorError(f"{shown} is hidden {words}")
 
     def survey(
         self, parent: int, name: str, shown: str, depth: int = 0, *, plain: bool = False, device: int | None = None

@@ -17,7 +17,7 @@ from acp_agent.loop.shell import confinement
 from acp_agent.safety.lines import line
 from acp_agent.testing.fake_model import Answer, Call
 
-from .kit import rig
+from .kit import agent_rig, rig
 
 
 def bash(command: str, **more: object) -> Call:
@@ -40,6 +40,40 @@ def audit(tmp_path: Path) -> list[dict]:
 ALLOW_TOUCH = '[[tools.permissions.bash]]\npattern = "touch *"\naction = "allow"\n'
 DENY_SUDO = '[[tools.permissions.bash]]\npattern = "*sudo*"\naction = "deny"\n'
 ASK_LS = '[[tools.permissions.bash]]\npattern = "ls *"\naction = "ask"\n'
+
+
+@pytest.mark.parametrize("mode", ["code", "auto"])
+async def test_forbidden_paths_hold_for_file_tools_and_mentions_as_for_commands(tmp_path, mode):
+    """With the home folder as the project, keys are in it."""
+    home = tmp_path / "home"
+    (home / ".ssh").mkdir(parents=True)
+    (home / ".ssh" / "id_rsa").write_text("tangerine")
+    (home / "link").symlink_to(".ssh")
+    calls = [
+        Call("read", {"path": ".ssh/id_rsa"}),
+        Call("read", {"path": "link/id_rsa"}),
+        Call("grep", {"pattern": "tan", "path": "."}),
+        Call("list_directory", {"path": ".ssh"}),
+        Call("copy_path", {"source": ".ssh/id_rsa", "destination": "a"}),
+        Call("copy_path", {"source": ".ssh", "destination": "b"}),
+        Call("move_path", {"source": ".ssh", "destination": "c"}),
+        Call("write", {"path": ".ssh/authorized_keys", "content": "x"}),
+        Call("delete_path", {"path": ".ssh"}),
+    ]
+    async with agent_rig(tmp_path, rounds(*calls)) as r:
+        await r.editor.new_session(home)
+        await r.editor.client.set_session_mode(r.editor.session_id, mode)
+        await r.editor.prompt("go @.ssh/id_rsa")
+        assert "tangerine" not in str([request.body for request in r.model.requests])
+        assert not r.editor.permission_requests
+        said = results(r, len(calls) + 1)
+        assert sum("tools.risk.forbidden_paths" in text for text in said) >= 7, said
+        assert sorted(path.name for path in (home / ".ssh").iterdir()) == ["id_rsa"]
+        assert not any((home / name).exists() for name in "abc")
+    async with agent_rig(tmp_path, rounds(Call("read", {"path": "id_rsa"}))) as r:
+        await r.editor.new_session(home / ".ssh")  # Opened on purpose.
+        await r.editor.prompt("go")
+        assert "tangerine" in results(r, 2)[0]
 
 
 async def test_an_unrelated_rule_does_not_answer_the_question_about_what_a_command_reads(tmp_path):

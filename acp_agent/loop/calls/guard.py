@@ -71,7 +71,18 @@ def session_rules(config: Config, roots: Roots, environ: Mapping[str, str], home
         home,
         own=dict.fromkeys(real_path(path) for path in own),
         absolute=hidden,
+        forbidden=_forbidden(tools.risk.forbidden_paths, roots, home),
     )
+
+
+def _forbidden(texts: Sequence[str], roots: Roots, home: Path | None) -> dict[Path, None]:
+    """Those in the session's folders, resolved. A session whose folder is in one was opened there on purpose."""
+    found: dict[Path, None] = {}
+    for text in texts:
+        path = home / text[2:] if text.startswith("~/") and home is not None else Path(text)
+        if path.is_absolute():
+            found |= {place: None for place in (path, real_path(path)) if roots.contains(place)}
+    return {place: None for place in found if not roots.holds_root(place)}
 
 
 def home_of(environ: Mapping[str, str]) -> Path | None:

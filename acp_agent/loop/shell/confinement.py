@@ -339,7 +339,11 @@ class Confinement:
             protected += special
         if self._protects_git:
             protected += self._survey.special()
-        own = [*self._roots.rules.own, *(self._folder.path / part for part in CLOSED_PARTS)]
+        own = [
+            *self._roots.rules.own,
+            *self._roots.rules.forbidden,
+            *(self._folder.path / part for part in CLOSED_PARTS),
+        ]
         protected += [path for path in self._roots.rules.own if not path.exists()]
         if self._readable is None:
             other = self._other  # Another user may not be able to see what is installed in our home.

@@ -30,10 +30,14 @@ class PathRules:
         home: Path | None = None,
         own: Iterable[Path] = (),
         absolute: Sequence[str] = (),
+        forbidden: Iterable[Path] = (),
     ) -> None:
-        """`own`: the agent's own files and folders, resolved: neither read nor changed. `absolute`: globs of whole
-        paths that must not be read."""
+        """`own`: the agent's own files and folders, resolved: neither read nor changed. `forbidden`: the same by
+        `tools.risk.forbidden_paths`. `absolute`: globs of whole paths that must not be read."""
         self.own = tuple(own)
+        self.forbidden = tuple(forbidden)
+        self._forbidden_names = frozenset(map(str, self.forbidden))
+        self._forbidden_tops = tuple(f"{place}/" for place in self.forbidden)
         self._absolute = covering(absolute) if absolute else None
         self._own_names = frozenset(map(str, self.own))
         self._own_tops = tuple(f"{place}/" for place in self.own)
@@ -59,7 +63,7 @@ class PathRules:
 
     def hides(self, path: Path) -> bool:
         """Whether a resolved path must not be read."""
-        if self._is_own(path) or self._by_policy(path):
+        if self._is_own(path) or self._is_forbidden(path) or self._by_policy(path):
             return True
         return bool(self._deny) and self._deny.matches(path) and not self._allow.matches(path)
 
@@ -67,11 +71,17 @@ class PathRules:
         """The rule that hides `path`, in a few words."""
         if self._is_own(path):
             return "it belongs to the agent"
+        if self._is_forbidden(path):
+            return "`tools.risk.forbidden_paths`"
         return "`tools.policy`" if self._by_policy(path) else "`tools.files.deny_read`"
 
     def _is_own(self, path: Path) -> bool:
         text = str(path)
         return text in self._own_names or text.startswith(self._own_tops)
+
+    def _is_forbidden(self, path: Path) -> bool:
+        text = str(path)
+        return text in self._forbidden_names or text.startswith(self._forbidden_tops)
 
     def _by_policy(self, path: Path) -> bool:
         return self._absolute is not None and self._absolute.match(str(path)) is not None
