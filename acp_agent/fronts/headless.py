@@ -21,7 +21,8 @@ from acp_agent.client.permissions import allow_once, cancelled, reject_once
 from acp_agent.client.spawn import AgentProcess, spawn_agent
 from acp_agent.client.terminals import Terminals
 from acp_agent.errors import AgentError, ConnectionClosed, PeerError, ResourceNotFound, UsageError
-from acp_agent.fronts.view import View, command_of, plain
+from acp_agent.fronts.view import View, command_of
+from acp_agent.legible import legible
 from acp_agent.protocol.transports import Transport
 from acp_agent.schema import acp
 
@@ -209,17 +210,17 @@ def _question(request: acp.RequestPermissionRequest) -> Iterator[str]:
     What is asked about is above the rest, so that its end is the last thing read before the question.
     """
     call = request.tool_call
-    title = plain(call.title) if isinstance(call.title, str) else "A tool"
+    title = legible(call.title) if isinstance(call.title, str) else "A tool"
     letters = {id(option): f" ({word})" for word, option in _keys(request).items() if word in ("y", "n")}
-    command = plain(command_of(call.raw_input)).strip()
+    command = legible(command_of(call.raw_input)).strip()
     about = [title, *([command] if command not in title else [])]
     yield from (f"  {line}" if letters else line for text in about for line in text.split("\n"))
     for item in call.content if isinstance(call.content, list) else ():
         if isinstance(item, acp.Content) and isinstance(item.content, acp.TextContent):
-            text = plain(item.content.text.strip("`\n"))
+            text = legible(item.content.text.strip("`\n"))
             if text.strip() not in "\n".join(about):
                 yield from (f"  {line}" for line in text.split("\n") if line.strip())
     if letters:
         yield QUESTIONS.get(call.kind if isinstance(call.kind, str) else "", "Allow this?")
     for number, option in enumerate(request.options, 1):
-        yield f"  {number}. {plain(option.name)}{letters.get(id(option), '')}"
+        yield f"  {number}. {legible(option.name)}{letters.get(id(option), '')}"

@@ -13,6 +13,7 @@ import anyio
 import msgspec
 from msgspec import UNSET, Struct
 
+from acp_agent.legible import legible
 from acp_agent.loop.options import AUTO_MODEL
 from acp_agent.output.sanitize import sanitize_output
 from acp_agent.schema import acp
@@ -42,16 +43,6 @@ NO_WRAP, WRAP = "\x1b[?7l", "\x1b[?7h"
 
 Tail = Callable[[str], str]
 """The end of the output of the terminal with this id."""
-
-CONTROLS = {code: f"\\x{code:02x}" for code in (*range(9), *range(11, 32), *range(127, 160))}
-HIDDEN = (0x61C, 0x200B, 0x200E, 0x200F, *range(0x2028, 0x202F), *range(0x2060, 0x206A), 0xFEFF)
-CONTROLS |= {code: f"\\u{code:04x}" for code in HIDDEN}
-"""Replaces characters that could move the cursor, hide text or reverse it by their numbers: a title must not lie."""
-
-
-def plain(text: str) -> str:
-    """`text` from the model or a program, safe for a terminal."""
-    return text.replace("\r\n", "\n").translate(CONTROLS)
 
 
 def command_of(raw_input: Any) -> str:
@@ -143,19 +134,19 @@ class PlainView:
     def update(self, session_id: str, update: acp.SessionUpdate) -> None:
         match update:
             case acp.AgentMessageChunk(content=acp.TextContent(text=text)):
-                self._say(plain(text), "message")
+                self._say(legible(text), "message")
             case acp.AgentThoughtChunk(content=acp.TextContent(text=text)):
-                self._say(self._paint(DIM, plain(text)), "thought")
+                self._say(self._paint(DIM, legible(text)), "thought")
             case acp.ToolCall():
                 content = [] if update.content is UNSET else update.content
-                tool = _Tool(plain(update.title), time.monotonic(), list(content))
+                tool = _Tool(legible(update.title), time.monotonic(), list(content))
                 self._tools[update.tool_call_id] = tool
                 self._began(tool)
             case acp.ToolCallProgress():
                 self._progress(update)
             case acp.Plan(entries=entries):
                 marks = {"pending": " ", "in_progress": "~", "completed": "x"}
-                self._lines(f"  [{marks[entry.status]}] {plain(entry.content)}" for entry in entries)
+                self._lines(f"  [{marks[entry.status]}] {legible(entry.content)}" for entry in entries)
             case _:
                 pass
 
@@ -195,7 +186,7 @@ class PlainView:
         if tool is None:
             return
         if isinstance(update.title, str):
-            tool.title = plain(update.title)
+            tool.title = legible(update.title)
         if update.content is not UNSET and update.content is not None:
             tool.content = list(update.content)
         if update.raw_output is not UNSET:
@@ -230,7 +221,7 @@ class PlainView:
                     yield from self._some("".join(str(tool.raw_output.get(k) or "") for k in ("stdout", "stderr")))
 
     def _some(self, text: str) -> Iterator[str]:
-        lines = plain(sanitize_output(text).rstrip()).split("\n")
+        lines = legible(sanitize_output(text).rstrip()).split("\n")
         if len(lines) > OUTPUT_LINES:
             more = "more than " if OMITTED in text else ""
             yield self._paint(DIM, f"  | ... {more}{len(lines) - OUTPUT_LINES} lines before")
@@ -238,9 +229,9 @@ class PlainView:
             yield self._paint(DIM, f"  | {line}")
 
     def _diff(self, diff: acp.Diff, most: int | None = DIFF_LINES) -> Iterator[str]:
-        yield f"  {plain(diff.path)}"
-        old = plain(diff.old_text or "").splitlines()
-        lines = list(difflib.unified_diff(old, plain(diff.new_text).splitlines(), lineterm="", n=1))[2:]
+        yield f"  {legible(diff.path)}"
+        old = legible(diff.old_text or "").splitlines()
+        lines = list(difflib.unified_diff(old, legible(diff.new_text).splitlines(), lineterm="", n=1))[2:]
         for line in lines[:most]:
             colour = {"+": GREEN, "-": RED, "@": CYAN}.get(line[:1], DIM)
             yield f"  {self._paint(colour, line)}"
@@ -294,7 +285,7 @@ class TerminalView(PlainView):
         for option in options:
             if option.id == "model":
                 name = str(option.current_value).partition(":")[2]
-                self._model = "" if name == AUTO_MODEL else plain(name)
+                self._model = "" if name == AUTO_MODEL else legible(name)
 
     def update(self, session_id: str, update: acp.SessionUpdate) -> None:
         match update:
@@ -371,7 +362,7 @@ class TerminalView(PlainView):
                     text = self._tail(terminal_id)
                 case acp.Content(content=acp.TextContent(text=text)):
                     pass
-        return plain(sanitize_output(text[-LIVE_CHARS:]).strip("\n"))
+        return legible(sanitize_output(text[-LIVE_CHARS:]).strip("\n"))
 
     def _clear(self) -> None:
         """Takes away what was drawn."""

@@ -273,3 +273,18 @@ async def test_a_folder_that_becomes_a_link_while_the_person_thinks_is_not_follo
         await r.editor.prompt("go")
         r.editor.tool_call().assert_finished("failed")
         assert list(outside.iterdir()) == []
+
+
+async def test_a_question_cannot_be_made_to_look_like_another_by_characters_that_nobody_sees(tmp_path):
+    reversing, erasing = "a\u202egnp.sh", "ls \x1b[2K\rrm -rf x"
+    calls = (Call("write", {"path": reversing, "content": "x"}), Call("bash", {"command": erasing}))
+    async with rig(tmp_path, [Answer(tool_calls=calls), "done"]) as r:
+        await r.editor.prompt("go")
+        titles = [call.title for call in r.editor.tool_calls().values()]
+        assert titles == ["Write a\\u202egnp.sh", "ls \\x1b[2K\\x0drm -rf x"]
+        write, run = r.editor.permission_requests
+        assert [write.tool_call.title, run.tool_call.title] == titles
+        shown = str([(request.options, request.tool_call.content[-1]) for request in (write, run)])
+        assert "\u202e" not in shown and "\x1b" not in shown
+        assert run.tool_call.raw_input == {"command": erasing}, "programs get what runs"
+        assert (r.project / reversing).exists()

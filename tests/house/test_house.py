@@ -36,6 +36,7 @@ FLOORS: dict[str, int] = {
     "schema": 1,
     "errors": 1,
     "lazy": 1,
+    "legible": 1,
     "linear": 1,
     "toml_table": 1,
     "": 0,

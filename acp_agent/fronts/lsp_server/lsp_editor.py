@@ -13,7 +13,7 @@ from pygls.lsp.server import LanguageServer
 from acp_agent.errors import PeerError
 from acp_agent.fronts.lsp_server.editor_documents import Document
 from acp_agent.fronts.lsp_server.wire import Wire
-from acp_agent.fronts.view import plain
+from acp_agent.legible import legible
 
 log = logging.getLogger(__name__)
 
@@ -78,7 +78,7 @@ class Editor:
 
     def say(self, text: str, kind: Kind = Kind.Info) -> None:
         self._wire.notify(
-            types.WINDOW_SHOW_MESSAGE, types.ShowMessageParams(type=kind, message=plain(text)[:SHOWN_LENGTH])
+            types.WINDOW_SHOW_MESSAGE, types.ShowMessageParams(type=kind, message=legible(text)[:SHOWN_LENGTH])
         )
 
     def notify(self, method: str, params: object) -> None:
@@ -132,7 +132,7 @@ class Editor:
         Raises PeerError if the editor cannot ask.
         """
         actions = [types.MessageActionItem(title=choice) for choice in choices]
-        params = types.ShowMessageRequestParams(type=kind, message=plain(message)[:ASKED_LENGTH], actions=actions)
+        params = types.ShowMessageRequestParams(type=kind, message=legible(message)[:ASKED_LENGTH], actions=actions)
         answer = await self._wire.ask(types.WINDOW_SHOW_MESSAGE_REQUEST, params)
         title = getattr(answer, "title", None)
         return title if title in choices else None

@@ -22,7 +22,8 @@ from acp_agent.errors import PeerError
 from acp_agent.fronts.lsp_server.lsp_editor import Editor, Kind
 from acp_agent.fronts.lsp_server.status import Board, Call, one_line
 from acp_agent.fronts.lsp_server.transcript import ASKED_LINES, Transcript, details_of, diff_text
-from acp_agent.fronts.view import command_of, plain
+from acp_agent.fronts.view import command_of
+from acp_agent.legible import legible
 from acp_agent.schema import acp
 
 log = logging.getLogger(__name__)
@@ -165,7 +166,7 @@ class Questions:
         """Asks fields with choices one after the other. Declines a form that needs text, and tells the
         user."""
         if not isinstance(request, acp.ElicitationFormMode):
-            self._editor.say(f"Not answered: {one_line(request.message)} ({plain(request.url)})", Kind.Warning)
+            self._editor.say(f"Not answered: {one_line(request.message)} ({legible(request.url)})", Kind.Warning)
             return acp.CreateElicitationResponse(action="decline")
         required = set(request.requested_schema.required or ())
         asked = {name: _choices(field) for name, field in request.requested_schema.properties.items()}
@@ -217,13 +218,13 @@ def question_text(call: Call, most: int = SHOWN_LINES, *, explained: bool = Fals
     head = one_line(call.title, TITLE_LENGTH)
     texts = [*call.content]
     why = [one_line(line, TITLE_LENGTH) for line in _lines(texts.pop(), head, most)] if explained and texts else []
-    command = plain(command_of(call.raw_input)).strip()
-    known = {head, command, plain(call.title).strip()} - {""}
+    command = legible(command_of(call.raw_input)).strip()
+    known = {head, command, legible(call.title).strip()} - {""}
     about = [line for item in texts for line in _lines(item, head, most) if not _says(item, known)]
     if command not in head:  # Unchanged: a title is a single line of limited length.
         about[:0] = [f"$ {line}" for line in command.split("\n")]
     elif head.endswith("…") and not about:
-        about = plain(call.title).split("\n")
+        about = legible(call.title).split("\n")
     about = [piece for line in about if line.strip() for piece in _pieces(line.rstrip())]
     room = max(2, most - 1 - len(why))
     if len(about) <= room:
@@ -244,7 +245,7 @@ def _lines(item: Any, head: str, most: int) -> list[str]:
                 changed = [line for line in changed if line[:1] in ("+", "-")]
             return [one_line(item.path), *changed]
         case acp.Content(content=acp.TextContent(text=text)):
-            shown = [line for line in plain(text).strip().split("\n") if one_line(line, TITLE_LENGTH) != head]
+            shown = [line for line in legible(text).strip().split("\n") if one_line(line, TITLE_LENGTH) != head]
             if any(line.strip() and not line.startswith("```") for line in shown):  # More than an empty fence.
                 return [line for line in shown if line.strip()]
     return []
@@ -253,7 +254,7 @@ def _lines(item: Any, head: str, most: int) -> list[str]:
 def _says(item: Any, known: set[str]) -> bool:
     """Whether a content only repeats what is shown already, in a block of code."""
     text = item.content.text if isinstance(item, acp.Content) and isinstance(item.content, acp.TextContent) else ""
-    return plain(re.sub(r"^```\w*\n|\n```\n?$", "", text)).strip() in known
+    return legible(re.sub(r"^```\w*\n|\n```\n?$", "", text)).strip() in known
 
 
 def _pieces(line: str) -> list[str]:

@@ -10,7 +10,7 @@ from lsprotocol.types import Range
 from msgspec import UNSET, Struct
 
 from acp_agent.fronts.lsp_server.text_positions import split_lines
-from acp_agent.fronts.view import plain
+from acp_agent.legible import legible
 from acp_agent.schema import acp
 
 MARKS = 200
@@ -27,7 +27,7 @@ SIGNS: dict[Shown, str] = {"waiting": "?", "running": "⏳", "done": "✓", "fai
 
 def one_line(text: str, length: int = TITLE_LENGTH) -> str:
     """The model's `text` as one line that cannot pretend to be something else."""
-    line = " ".join(plain(text).split())
+    line = " ".join(legible(text).split())
     return line if len(line) <= length else line[: length - 1] + "…"
 
 

@@ -18,7 +18,8 @@ from pathlib import Path
 from typing import Any
 
 from acp_agent.fronts.lsp_server.status import Call, one_line
-from acp_agent.fronts.view import command_of, plain
+from acp_agent.fronts.view import command_of
+from acp_agent.legible import legible
 from acp_agent.output.sanitize import sanitize_output
 from acp_agent.schema import acp
 
@@ -199,7 +200,7 @@ class Transcript:
     def end(self, words: str) -> None:
         """Ends the turn; `words` describe any unusual end."""
         if words:
-            self._block(f"*{_quiet(plain(words))}*\n")
+            self._block(f"*{_quiet(legible(words))}*\n")
         self._section("")
         self._write(f"{YOU}{BLANK}")
         self._in_turn = self._stray = False
@@ -224,7 +225,7 @@ class Transcript:
                 cut = start
         ready, self._partial = self._partial[:cut], self._partial[cut:]
         if ready:
-            self._put(_quiet(plain(ready)))
+            self._put(_quiet(legible(ready)))
 
     def _section(self, kind: str) -> None:
         """Closes the current section."""
@@ -309,8 +310,8 @@ def _details(call: Call, most: int) -> Iterator[str]:
 
 def diff_text(diff: acp.Diff, most: int = DETAIL_LINES) -> str:
     """A unified diff without its two headers."""
-    old = plain(diff.old_text or "").splitlines()
-    lines = list(difflib.unified_diff(old, plain(diff.new_text).splitlines(), lineterm="", n=2))[2:]
+    old = legible(diff.old_text or "").splitlines()
+    lines = list(difflib.unified_diff(old, legible(diff.new_text).splitlines(), lineterm="", n=2))[2:]
     return _bounded("\n".join(lines), most)
 
 
@@ -323,7 +324,7 @@ def _output(raw: Any) -> str:
 
 
 def _bounded(text: str, most: int) -> str:
-    lines = plain(text).rstrip("\n").split("\n")
+    lines = legible(text).rstrip("\n").split("\n")
     if len(lines) <= most:
         return "\n".join(lines)
     half = most // 2

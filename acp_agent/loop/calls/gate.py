@@ -16,6 +16,7 @@ from msgspec import Struct
 from acp_agent.credentials.redactor import Redactor
 from acp_agent.errors import AgentError, ConnectionClosed
 from acp_agent.lazy import load
+from acp_agent.legible import legible
 from acp_agent.loop.calls.guard import Guard
 from acp_agent.loop.choices import Choices
 from acp_agent.loop.modes import Mode
@@ -164,13 +165,12 @@ class Gate:
         return Allow(f"mode {mode.id}")
 
     async def _ask(self, ask: Ask, call: acp.ToolCallUpdate) -> Permit | Refused | TurnCancelledByClient:
+        scope = legible(ask.scope_words)
         options = [
             acp.PermissionOption(option_id="allow_once", name="Allow once", kind="allow_once"),
-            acp.PermissionOption(option_id="allow_always", name=f"Always allow {ask.scope_words}", kind="allow_always"),
+            acp.PermissionOption(option_id="allow_always", name=f"Always allow {scope}", kind="allow_always"),
             acp.PermissionOption(option_id="reject_once", name="Reject", kind="reject_once"),
-            acp.PermissionOption(
-                option_id="reject_always", name=f"Never allow {ask.scope_words}", kind="reject_always"
-            ),
+            acp.PermissionOption(option_id="reject_always", name=f"Never allow {scope}", kind="reject_always"),
         ]
         if self._only_once(ask):
             options = [option for option in options if option.kind in ("allow_once", "reject_once")]
@@ -213,7 +213,7 @@ def _explained(call: acp.ToolCallUpdate, ask: Ask) -> acp.ToolCallUpdate:
     """The call with the reason for the question, the risk and the rule that asks."""
     lines = [f"Asked because {ask.reason}.", *ask.notes]
     lines += [load(RULE_WORDS)(ask.rule)] if ask.rule else []
-    text = acp.Content(content=acp.TextContent(text="\n\n".join(lines)))
+    text = acp.Content(content=acp.TextContent(text=legible("\n\n".join(lines))))
     shown = call.content if isinstance(call.content, list) else []
     meta = call.meta if isinstance(call.meta, dict) else {}
     asked = {"reason": ask.reason, "rule": ask.rule}

@@ -13,6 +13,7 @@ from msgspec import UNSET, Struct, UnsetType
 
 from acp_agent.errors import ToolError
 from acp_agent.executors.base import ExitStatus, Process
+from acp_agent.legible import legible
 from acp_agent.llm.base import TextPart, ToolMessage
 from acp_agent.loop.calls.call import Call, Ready
 from acp_agent.loop.calls.live import ContentFeed, Feed, TerminalFeed, terminal_info
@@ -116,7 +117,7 @@ class Reports:
         self._outbox.emit(
             acp.ToolCall(
                 tool_call_id=call.id,
-                title=description.title,
+                title=legible(description.title),
                 name=call.name,
                 kind=entry.kind if entry is not None else "other",
                 status="pending",
@@ -127,13 +128,13 @@ class Reports:
             )
         )
         if self._parent is not None:
-            self._parent.began(description.title)
+            self._parent.began(legible(description.title))
 
     def question(self, call: Call, ready: Ready, preview: Preview) -> acp.ToolCallUpdate:
         """The call as a permission request shows it; one of a sub-agent says whose it is."""
         description = ready.description
-        content = list(preview.content) or [acp.Content(content=acp.TextContent(text=f"```\n{description.title}\n```"))]
-        title = description.title
+        title = legible(description.title)
+        content = list(preview.content) or [acp.Content(content=acp.TextContent(text=f"```\n{title}\n```"))]
         meta: dict[str, Any] | UnsetType = UNSET
         if self._parent is not None:
             title, meta = f"{title} (sub-agent: {self._parent.title})", self._meta(call)
