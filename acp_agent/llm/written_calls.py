@@ -41,7 +41,9 @@ FIRST_KEY = pattern(r'[\s\[]*\{\s*"(name|tool|tool_name|function|arguments|param
 PARAMETER = pattern(r"<parameter=([\w-]+)>\n?")
 FUNCTION = pattern(r"\s*<function=([\w-]+)>(.*?)</function>", re.DOTALL)
 EXAMPLE = pattern(
-    r"\bexamples?\b|\bfor instance|\bsuch as\b|\blooks? like|\be\.g\.|\bcontains?\b|\bsays?\b|\bholds?\b", re.IGNORECASE
+    r"\bexamples?\b|\bfor instance|\bsuch as\b|\blooks? like|\be\.g\.|\bcontains?\b|\bsays?\b|\bholds?\b"
+    r"|\b(?:you|one|we) (?:would|could|can|should|may)\b|\b(?:results?|outputs?|responses?) (?:is|are|was|would be)\b",
+    re.IGNORECASE,
 )
 """In the line before: what follows is shown, not made."""
 MORE_KEYS = frozenset(("id", "type", "tool_call_id"))

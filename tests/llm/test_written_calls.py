@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import random
+from pathlib import Path
 
 import pytest
 
@@ -11,6 +12,7 @@ from acp_agent.llm.base import ModelSettings, TextDelta, ToolDefinition, ToolUse
 from acp_agent.llm.fenced import FencedProvider
 from acp_agent.llm.written_calls import WrittenCalls
 from acp_agent.testing.fake_model import Answer, Call
+from acp_agent.tools.kit.registry import builtin_registry
 
 from .kit import USER, connected
 
@@ -210,3 +212,26 @@ async def test_a_model_that_makes_real_calls_may_write_about_them():
         assert any(isinstance(event, ToolUse) for event in first)
         second = [event async for event in provider.stream([USER], TOOLS, SETTINGS)]
         assert "".join(event.text for event in second if isinstance(event, TextDelta)) == shown
+
+
+REAL = json.loads(Path(__file__).with_name("real_answers.json").read_text(encoding="utf-8"))["answers"]
+"""What a real coding model answered to our request with the tools of `OFFERED`, whole (`tests/models/ten_tasks.py` has
+the tasks). It was asked to document a call of `bash` and wrote one and nothing else: that is one for whoever reads it,
+and why written calls are asked about."""
+
+OFFERED = ("bash", "read", "edit", "write", "grep", "list_directory")
+
+
+@pytest.mark.parametrize("row", REAL, ids=[row["prompt"][:40] for row in REAL])
+@pytest.mark.parametrize("size", [1, 3, 10_000])
+def test_what_a_real_model_wrote_is_a_call_where_it_means_one(row, size):
+    known = {entry.name: entry.definition for entry in builtin_registry().entries()}
+    reader = WrittenCalls([known[name] for name in OFFERED])
+    events = []
+    for at in range(0, len(row["answer"]), size):
+        if not reader.called:
+            events += reader.feed(row["answer"][at : at + size])
+    events += reader.end() if not reader.called else []
+    assert [event.name for event in events if isinstance(event, ToolUse)] == row["calls"]
+    if not row["calls"]:
+        assert "".join(event.text for event in events if isinstance(event, TextDelta)) == row["answer"]

@@ -205,6 +205,8 @@ async def test_models_that_know_patches_are_offered_them_in_place_of_edit():
         assert made.find("edit") is not None and made.find("apply_patch") is not None, "both run"
         found = await made.find_more("change a file with a patch or an edit")
         assert not {"edit", "apply_patch"} & {entry.name for entry in found}
+    neither = made_of(builtin_registry(), ToolsConfig(disabled=["edit"]), model="default:gpt-5")
+    assert not {"edit", "apply_patch"} & set(neither.names()), "who forbids edits forbids patches"
     without = made_of(builtin_registry(), ToolsConfig(disabled=["apply_patch"]), model="default:gpt-5")
     await without.aim("x")
     assert "edit" in sent(without)

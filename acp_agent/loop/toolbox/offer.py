@@ -102,12 +102,14 @@ class Offer:
         if not _in_mode(entry, mode):
             reads = "" if mode.changes else ", which is read-only"
             return f"`{entry.name}` is not available in the mode `{mode.id}`{reads}."
-        if any(matches_any(self._config.disabled, name) for name in (entry.name, *entry.aliases)):
+        names = (entry.name, *entry.aliases, EDIT) if entry.name == PATCH else (entry.name, *entry.aliases)
+        if any(matches_any(self._config.disabled, name) for name in names):
             return f"`{entry.name}` is disabled in the configuration (`tools.disabled`)."
         if entry.name == FIND_MORE and not self._config.schema_filter.enabled:
             return "All tools are sent to the model already (`tools.schema_filter.enabled`)."
-        if (denied := self._deciders.hides(entry.name)) is not None:
-            return denied
+        for name in (EDIT, PATCH) if entry.name == PATCH else (entry.name,):  # Who forbids edits forbids patches.
+            if (denied := self._deciders.hides(name)) is not None:
+                return denied
         if (why := self._absent.why(entry.name)) is not None:
             return why
         needed = self._unmet(entry)
