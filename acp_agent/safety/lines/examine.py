@@ -64,6 +64,11 @@ KNOWN = frozenset(
 """Nodes of which only the contents need to be examined."""
 NETWORK = ("/dev/tcp/", "/dev/udp/")
 """bash connects to these."""
+SENDING = frozenset(
+    "dig drill host nslookup getent resolvectl ping ping6 traceroute curl wget nc ncat telnet ftp sftp http "
+    "https".split()
+)
+"""Programs whose arguments reach other hosts, if only as a name to look up."""
 NOWHERE = frozenset(("/dev/null", "/dev/stdout", "/dev/stderr"))
 NET = frozenset("curl wget fetch aria2c nc ncat netcat lynx http https base64 xxd openssl ssh gunzip zcat".split())
 FETCHES = re.compile(r"\b(?:curl|wget|fetch|nc|ncat|base64|xxd)\b")
@@ -516,6 +521,9 @@ def _disguises(simple: Simple, unsafe: Sequence[str]) -> Iterator[Risk]:
     """The risk of a command in disguise."""
     if simple.words and base(simple.words[0]) in INTERPRETERS and FETCHES.search(simple.text) and not simple.literal:
         yield Risk("high", True, reasons=("it runs code from the network",))
+    asks = simple.words and base(simple.words[0]) in SENDING and not simple.literal
+    if asks and ("$(" in simple.text or "`" in simple.text):
+        yield Risk("high", True, reasons=("it sends the output of a command to the network",))
     if any(name == "PATH=" or name.startswith(("LD_", "DYLD_", "BASH_ENV")) for name in unsafe):
         yield Risk("high", True, reasons=("it changes which programs run",))
 

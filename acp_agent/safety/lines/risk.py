@@ -64,6 +64,13 @@ def understated(claimed: str, mutation: bool, privesc: bool, own: Risk) -> str |
 # --- one simple command ---------------------------------------------------------------------------------------------
 
 
+SQL_CLIENTS = frozenset("psql mysql mariadb sqlite sqlite3 duckdb clickhouse-client sqlcmd".split())
+DELETES_DATA = re.compile(
+    r"\b(?:drop|truncate)\s+\w|\bdelete\s+from\s+[\w.\"`\[\]]+\s*(?:;|\Z)|\balter\s+table\b[^;]*\bdrop\b",
+    re.IGNORECASE,
+)
+
+
 def risk_of(command: Sequence[str], roots: Roots, folders: Iterable[Path], *, looks: bool = False) -> Risk:
     """The risk of one simple command's words; `looks`: it is known to be read-only."""
     if not command:
@@ -82,6 +89,8 @@ def risk_of(command: Sequence[str], roots: Roots, folders: Iterable[Path], *, lo
     for row in tables().high_with:
         if program in row.programs and row.holds(arguments, operands):
             return Risk("high", True, row.privesc, (row.reason,))
+    if program in SQL_CLIENTS and any(DELETES_DATA.search(argument) for argument in arguments):
+        return Risk("high", True, reasons=("it deletes data of a database",))
     if program in DELETES and (reason := _deletes_much(arguments, operands, roots, places)):
         return Risk("high", True, reasons=(reason,))
     if program in WRITERS and (reason := _writes_beyond(_targets(program, operands), roots, places)):
