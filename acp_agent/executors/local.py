@@ -215,16 +215,33 @@ class LocalExecutor:
     async def make_directory(self, path: Path) -> int:
         return await _in_thread(path, lambda: tree.make_directory(path))
 
-    async def remove(self, path: Path, *, max_entries: int) -> contract.Tally:
-        return await _in_thread(path, lambda: tree.remove(path, max_entries, anyio.from_thread.check_cancelled))
+    async def remove(self, path: Path, *, max_entries: int, judged: contract.Judged | None = None) -> contract.Tally:
+        check = anyio.from_thread.check_cancelled
+        return await _in_thread(path, lambda: tree.remove(path, max_entries, check, judged))
 
-    async def move(self, source: Path, destination: Path, *, overwrite: bool, max_entries: int) -> contract.Tally:
-        check, hides = anyio.from_thread.check_cancelled, self._hides
-        return await _in_thread(source, lambda: tree.move(source, destination, overwrite, max_entries, check, hides))
+    async def move(
+        self,
+        source: Path,
+        destination: Path,
+        *,
+        overwrite: bool,
+        max_entries: int,
+        judged: contract.Judged | None = None,
+    ) -> contract.Tally:
+        bounds = max_entries, anyio.from_thread.check_cancelled, self._hides, judged
+        return await _in_thread(source, lambda: tree.move(source, destination, overwrite, *bounds))
 
-    async def copy(self, source: Path, destination: Path, *, overwrite: bool, max_entries: int) -> contract.Tally:
-        check, hides = anyio.from_thread.check_cancelled, self._hides
-        return await _in_thread(source, lambda: tree.copy(source, destination, overwrite, max_entries, check, hides))
+    async def copy(
+        self,
+        source: Path,
+        destination: Path,
+        *,
+        overwrite: bool,
+        max_entries: int,
+        judged: contract.Judged | None = None,
+    ) -> contract.Tally:
+        bounds = max_entries, anyio.from_thread.check_cancelled, self._hides, judged
+        return await _in_thread(source, lambda: tree.copy(source, destination, overwrite, *bounds))
 
 
 async def _in_thread(path: Path, work: Callable[[], T]) -> T:

@@ -69,7 +69,7 @@ def session_rules(config: Config, roots: Roots, environ: Mapping[str, str], home
         tools.files.allow_read,
         roots.real,
         home,
-        own=dict.fromkeys(real_path(path) for path in own),
+        own=dict.fromkeys(path.absolute() for path in own),
         absolute=hidden,
     )
 
