@@ -13,11 +13,10 @@ from __future__ import annotations
 
 import os
 import selectors
-import shutil
 import signal
 import subprocess
 import uuid
-from collections.abc import AsyncIterator, Callable, Mapping
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from pathlib import Path
 from typing import TypeVar
 
@@ -36,6 +35,7 @@ from acp_agent.executors.shell_state import repair_state, with_state
 from acp_agent.executors.start import Confine, start, start_confined
 from acp_agent.executors.tree_walk import Hides
 from acp_agent.executors.users import User
+from acp_agent.own_programs import find_bash, find_program, with_search_path
 
 T = TypeVar("T")
 
@@ -67,8 +67,10 @@ QUIET = {
 
 
 def shell_environment(environ: Mapping[str, str], hidden: frozenset[str] = frozenset()) -> dict[str, str]:
-    """The environment commands get: ours without `hidden` (the agent's own keys), with pagers and prompts off."""
-    return {**{name: value for name, value in environ.items() if name not in hidden}, **QUIET}
+    """The environment commands get: ours without `hidden` (the agent's own keys) and without relative entries of PATH,
+    with pagers and prompts off."""
+    inherited = {name: value for name, value in environ.items() if name not in hidden}
+    return {**with_search_path(inherited), **QUIET}
 
 
 class LocalExecutor:
@@ -84,15 +86,19 @@ class LocalExecutor:
         confine: Confine | None = None,
         hides: Hides | None = None,
         user: Callable[[], User | None] = lambda: None,
+        folders: Sequence[Path] = (),
     ) -> None:
-        """`user`: the user that commands run as, `None` for this process's own. It may raise ExecutorError."""
+        """`user`: the user that commands run as, `None` for this process's own. It may raise ExecutorError. `folders`:
+        the session's, in which no program of ours is looked for."""
+        self._inherited = environ
+        self._folders = tuple(folders)
         self._user = user
         self._hides = hides
         self._grace = terminate_grace
         self._confine = confine
         self._mark = uuid.uuid4().hex
         self._environ = {**shell_environment(environ, hidden), MARK: self._mark}
-        self._bash = shutil.which("bash") or "/bin/bash"
+        self._bash = find_bash(environ, folders)
         self._started = False
         self._remarks: dict[Path, str] = {}
         self._encodings: dict[Path, Encoding] = {}
@@ -210,7 +216,7 @@ class LocalExecutor:
 
     async def grep(self, query: contract.GrepQuery) -> contract.Found:
         self._need_shown(query.root)
-        return await search.grep(query, self._hides)
+        return await search.grep(query, self._hides, find_program("rg", self._inherited, self._folders))
 
     async def make_directory(self, path: Path) -> int:
         return await _in_thread(path, lambda: tree.make_directory(path))

@@ -32,6 +32,7 @@ FLOORS: dict[str, int] = {
     "testing": 3,
     "protocol": 2,
     "child": 2,
+    "own_programs": 1,
     "config": 2,
     "schema": 1,
     "errors": 1,

@@ -167,6 +167,12 @@ class Guard:
         outside = any(isinstance(access, ExecuteAccess) and not access.confined for access in call.accesses)
         return "none" if outside else self._confinement.kind
 
+    def lacks_sandbox(self, call: CallFacts) -> bool:
+        """Whether it runs a command that should be confined, but no sandbox was found to work."""
+        found = self._confinement.found
+        runs = any(isinstance(access, ExecuteAccess) and access.confined for access in call.accesses)
+        return runs and found is not None and found.sandbox.kind == "none" and not found.disabled
+
     def began(self, call: CallFacts) -> None:
         """The call may run and does."""
         self.blocks.began(call)
