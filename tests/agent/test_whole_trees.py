@@ -266,3 +266,18 @@ async def test_ordinary_trees_are_not_asked_about(tmp_path):
         assert [text.split(" (")[0] for text in results(r)] == [
             *("src was copied to x", "x was moved to y", "src was copied to y", "y was deleted")
         ]
+
+
+async def test_a_command_that_could_replace_a_link_to_the_agents_own_files_is_asked_about(tmp_path):
+    home = tmp_path / "home"
+    write(home / "dots/conf/other")
+    (home / ".config").symlink_to("dots/conf")
+    command = "rm .config; mkdir -p .config/acp-coder; echo > .config/acp-coder/config.toml"
+    calls = [Call("bash", {"command": command}), Call("bash", {"command": "ls"})]
+    async with rig(tmp_path, rounds(*calls), terminal=False, sandbox=True, otherwise=reject_once) as r:
+        await in_home(r, "auto")
+        await r.editor.prompt("go")
+        (request,) = r.editor.permission_requests
+        assert f"it could replace the link {home}/.config" in request.tool_call.content[-1].content.text
+        assert [option.kind for option in request.options] == ["allow_once", "reject_once"]
+        assert (home / ".config").is_symlink()

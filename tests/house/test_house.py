@@ -191,6 +191,13 @@ def test_no_import_stands_in_a_function():
     assert not wrong, "\n".join(wrong)
 
 
+def test_programs_of_ours_are_looked_for_through_one_door():
+    """`lsp/known_servers.py` looks for the project's own, which are confined."""
+    doors = {"acp_agent/own_programs.py", "acp_agent/lsp/known_servers.py"}
+    calls = [place for file, place in modules() if "shutil.which(" in file.read_text(encoding="utf-8")]
+    assert {str(place) for place in calls} == {name.removesuffix(".py").replace("/", ".") for name in doors}
+
+
 def test_tools_see_contracts_not_backends():
     wrong = [
         f"{item.where}: {item.imported}"

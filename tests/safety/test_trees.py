@@ -39,7 +39,8 @@ def plant(top: Path, wanted: list[tuple[str, str]]) -> None:
 
 
 def all_of(top: Path) -> Iterator[tuple[Path, os.stat_result]]:
-    for path in (top, *sorted(top.rglob("*"))):
+    below = [] if top.is_symlink() else sorted(top.rglob("*"))
+    for path in (top, *below):
         if os.path.lexists(path):
             yield path.relative_to(top), path.lstat()
 

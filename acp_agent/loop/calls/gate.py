@@ -100,6 +100,11 @@ class Gate:
             if isinstance(verdict, Allow) and ask.changes and self._needs_word(facts):
                 reason = f"{ask.reason}; {UNCONFINED}"
                 verdict = msgspec.structs.replace(ask, reason=reason, every_time=True, notes=(*ask.notes, ONCE))
+            elif isinstance(verdict, Allow) and ask.changes and (link := self.guard.exposed_link(facts)) is not None:
+                reason = (
+                    f"{ask.reason}; it could replace the link {link}, through which the agent's own files are found"
+                )
+                verdict = msgspec.structs.replace(ask, reason=reason, every_time=True)
         match verdict:
             case Allow(rule):
                 return self._written(Permit(), facts, decision, "allow", rule)

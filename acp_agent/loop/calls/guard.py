@@ -173,6 +173,16 @@ class Guard:
         runs = any(isinstance(access, ExecuteAccess) and access.confined for access in call.accesses)
         return runs and found is not None and found.sandbox.kind == "none" and not found.disabled
 
+    def exposed_link(self, call: CallFacts) -> Path | None:
+        """A link on the way to the agent's own files that the call's command could replace: no sandbox can keep it from
+        that."""
+        runs = any(isinstance(access, ExecuteAccess) and access.confined for access in call.accesses)
+        found = self._confinement.found
+        if not runs or found is None or found.disabled:
+            return None
+        roots = self.deciders.roots
+        return next((link for link in roots.rules.links if roots.contains(link)), None)
+
     def began(self, call: CallFacts) -> None:
         """The call may run and does."""
         self.blocks.began(call)

@@ -44,7 +44,10 @@ class PathRules:
         self._own_names = frozenset(_folded(place) for place in self.own)
         self._own_tops = tuple(f"{place}/" for place in self._own_names)
         ways = [(path, Path(os.path.realpath(path))) for path in named]
-        links = [(_folded(link), place) for path, place in ways for link in links_to(path)]
+        linked = [(link, place) for path, place in ways for link in links_to(path)]
+        self.links = tuple(dict.fromkeys(link for link, _ in linked))
+        """The links on the way to the agent's own files: who replaces one replaces these."""
+        links = [(_folded(link), place) for link, place in linked]
         self._leading = tuple(dict.fromkeys([*((_folded(place), place) for place in self.own), *links]))
         # On a case-insensitive disk, `.GIT/hooks` is what git trusts.
         names = dict.fromkeys(name.casefold() for name in (*ALWAYS, *protect))
