@@ -28,7 +28,8 @@ class StdioServer(Child):
         """Raises McpError if it cannot be started."""
         try:
             env = with_search_path({**environ, **spec.env}, (cwd,))
-            command = find_program(spec.command, env) if os.sep not in spec.command else spec.command
+            plain = os.sep not in spec.command and "\0" not in spec.command
+            command = find_program(spec.command, env) if plain else spec.command
             if command is None:
                 raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT), spec.command)
             return cls.start(spec.name, [command, *spec.args], cwd=cwd, env=env)
