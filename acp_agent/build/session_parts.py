@@ -97,12 +97,12 @@ def build_parts(
     )
     menu = Menu(outbox, session.queue, memory.skills)
     servers = build_servers(session, registry, menu, environ)
-    absent = Absent(settings.tools, memory.skills, shell.runs, languages)
+    absent = Absent(settings.tools, memory.skills, shell.runs, languages, session.roots.all)
     offer = Offer(registry, settings.tools, session.choices, absent, relevance, guard.deciders)
     extensions = Extensions(session.roots.cwd, registry, store, packages=settings.tools.entry_points)
     toolbox = Toolbox(registry, offer, extensions, servers, relevance)
     scheduler = Scheduler(session, store.schedules)
-    web = WebAccess(settings.tools, environ)
+    web = WebAccess(settings.tools, environ, session.roots.all)
     gate = Gate(session.client, store, session.choices, guard, redaction.redactor)
     reports = build_reports(session, shell, redaction)
     calls = Calls(session, toolbox, gate, shell, memory, languages, web, scheduler, reports, outputs)
@@ -183,7 +183,7 @@ def build_shell(
     )
     executor = Late(partial(build_executor, session, inherited, folder, confinement, offer))
     hooks_run_with: Late[LocalExecutor] = Late(
-        lambda: load(LOCAL)(environ=environ, hidden=hidden, terminate_grace=bash.terminate_grace)
+        lambda: load(LOCAL)(environ=environ, hidden=hidden, terminate_grace=bash.terminate_grace, folders=roots.all)
     )
     hooks = Hooks(settings.hooks, hooks_run_with, roots.cwd, session.outbox, turn)
     return Shell(roots, turn, folder, offer, executor, confinement, hooks, runs), inherited
@@ -213,6 +213,7 @@ def build_executor(
         environ=environ,
         terminate_grace=bash.terminate_grace,
         confine=confinement.confine,
+        folders=session.roots.all,
         user=confinement.user,
         hides=session.roots.rules.hides,
     )

@@ -16,9 +16,10 @@ from pathlib import Path
 
 from acp_agent.commands.one_prompt import view_for
 from acp_agent.fronts.headless import Headless, run_headless
+from acp_agent.own_programs import find_program
 
 PROMPT = "The tests of this project fail. Find out why and fix it."
-TESTS = ("python3", "-m", "unittest", "-q")
+TESTS = ("-m", "unittest", "-q")
 TEST_SECONDS = 60
 
 
@@ -56,7 +57,8 @@ def _job(project: Path, demo: Path, folder: Path, environ: Mapping[str, str]) ->
 
 
 def _green(project: Path, environ: Mapping[str, str]) -> bool:
-    done = subprocess.run(TESTS, cwd=project, env=dict(environ), capture_output=True, timeout=TEST_SECONDS, check=False)
+    argv = (find_program("python3", environ, (project,)) or sys.executable, *TESTS)
+    done = subprocess.run(argv, cwd=project, env=dict(environ), capture_output=True, timeout=TEST_SECONDS, check=False)
     return done.returncode == 0
 
 

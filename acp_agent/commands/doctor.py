@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import platform
-import shutil
 import sys
 from argparse import Namespace
 from collections.abc import Iterator, Mapping, Sequence
@@ -38,6 +37,7 @@ from acp_agent.llm.fenced import refuses_tools
 from acp_agent.loop.calls.guard import audit_path, home_of, roots_of
 from acp_agent.loop.options import AUTO_MODEL
 from acp_agent.opening import known_models, open_store
+from acp_agent.own_programs import find_program
 from acp_agent.safety.deciding.audit import AuditLog
 from acp_agent.safety.deciding.rule_list import RuleList
 from acp_agent.safety.folders.paths import real_path
@@ -136,7 +136,7 @@ def _checks(options: Namespace, environ: Mapping[str, str]) -> Iterator[Line]:
     yield anyio.run(_shell, environ)
     yield from _confinement(config, environ)
     yield _audit(config, environ)
-    rg = shutil.which("rg")
+    rg = find_program("rg", environ, (Path.cwd(),))
     yield OK if rg else NOTE, "ripgrep", rg or "not found; `grep` uses a slower built-in search"
     missing = load(MISSING_BROWSER)(config.settings.tools.browser)
     yield OK if missing is None else NOTE, "browser", missing or "found"
@@ -203,7 +203,7 @@ def _mcp(config: Config, environ: Mapping[str, str]) -> Iterator[Line]:
         if not server.enabled:
             yield NOTE, f"MCP {name}", "not enabled"
         elif server.command:
-            found = shutil.which(server.command, path=environ.get("PATH"))
+            found = find_program(server.command, environ, (Path.cwd(),))
             yield OK if found else BAD, f"MCP {name}", found or f"the program {server.command!r} was not found"
         else:
             yield OK if server.url else BAD, f"MCP {name}", server.url or "neither `command` nor `url` is set"
@@ -320,7 +320,7 @@ def _store(config: Config, environ: Mapping[str, str]) -> Line:
 
 
 async def _shell(environ: Mapping[str, str]) -> Line:
-    executor = LocalExecutor(environ=environ)
+    executor = LocalExecutor(environ=environ, folders=(Path.cwd(),))
     with anyio.move_on_after(SHELL_SECONDS):
         process = await executor.run(Command('printf "%s\\n%s" "$BASH_VERSION" "$PATH"', Path.cwd()))
         try:

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import shutil
 import sys
 from argparse import Namespace
 from collections.abc import Mapping
 from pathlib import Path
 
 from acp_agent.errors import UsageError
+from acp_agent.own_programs import find_program
 from acp_agent.setup.change import Change, is_set_up, planned, undone, write
 from acp_agent.setup.editor_table import Editor, config_path, editor, editors
 
@@ -42,7 +42,7 @@ def own_command() -> str:
     beside = Path(sys.executable).with_name("acp-coder.exe" if sys.platform == "win32" else "acp-coder")
     if beside.exists():
         return str(beside)
-    found = shutil.which("acp-coder")
+    found = find_program("acp-coder")
     if found is None:
         raise UsageError("the program acp-coder was not found; give its path with --program")
     return str(Path(found).absolute())

@@ -6,7 +6,7 @@ with the ACP client's terminals and buffers).
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import AsyncIterator, Callable, Mapping
 from pathlib import Path
 from typing import Literal, Protocol
 
@@ -17,6 +17,9 @@ NO_NETWORK = "There is no network."
 
 StreamName = Literal["stdout", "stderr"]
 EntryKind = Literal["file", "dir", "symlink", "other"]
+Doing = Literal["read", "write", "delete"]
+Judged = Callable[[Doing, Path, int], None]
+"""Raises ExecutorError if that must not happen to an entry of a tree; the last is its mode, as from `stat`."""
 
 
 class Command(Struct, frozen=True):
@@ -225,22 +228,27 @@ class Executor(Protocol):
         """Creates a folder and its parents; returns how many were created (0: it existed)."""
         ...
 
-    async def remove(self, path: Path, *, max_entries: int) -> Tally:
+    async def remove(self, path: Path, *, max_entries: int, judged: Judged | None = None) -> Tally:
         """Deletes a file, a link (not its target), or a folder with everything in it.
 
         As with `move` and `copy`: `path` is resolved except for its last name; nothing is done if there are more than
         `max_entries` entries; no link is followed, not even one that appears in the meantime; and it can be cancelled
-        between two entries.
+        between two entries. `judged` is asked about each entry right before it is touched, at each place where it goes
+        or appears; if it raises, nothing is done, or what was done is undone as far as possible.
         """
         ...
 
-    async def move(self, source: Path, destination: Path, *, overwrite: bool, max_entries: int) -> Tally:
+    async def move(
+        self, source: Path, destination: Path, *, overwrite: bool, max_entries: int, judged: Judged | None = None
+    ) -> Tally:
         """Renames it, creating parents; copies to another file system, and nothing is lost if that fails.
 
         With `overwrite` a file replaces a file and a folder a whole folder; never one the other.
         """
         ...
 
-    async def copy(self, source: Path, destination: Path, *, overwrite: bool, max_entries: int) -> Tally:
+    async def copy(
+        self, source: Path, destination: Path, *, overwrite: bool, max_entries: int, judged: Judged | None = None
+    ) -> Tally:
         """Copies with modes and times, links as links; all or nothing. `overwrite` as with `move`."""
         ...

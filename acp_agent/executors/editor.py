@@ -16,11 +16,12 @@ from __future__ import annotations
 import itertools
 import os
 import uuid
-from collections.abc import AsyncIterator, Callable, Iterable, Mapping
+from collections.abc import AsyncIterator, Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 from threading import Thread
 
 import anyio
+from msgspec.structs import replace
 
 from acp_agent.errors import AgentError, ConnectionClosed, ExecutorError, PeerError
 from acp_agent.executors.base import Command, ExitStatus, OutputChunk, Process, TerminalView
@@ -75,7 +76,9 @@ class EditorTerminals:
         self._kill_timeout = kill_timeout
         self._numbers = itertools.count(1)
 
-    async def run(self, command: Command, environ: Mapping[str, str], state_file: Path | None) -> EditorProcess:
+    async def run(
+        self, command: Command, environ: Mapping[str, str], state_file: Path | None, bash: str
+    ) -> EditorProcess:
         """`environ`: the complete environment of a confined command. Raises NotStarted if the editor refused before
         anything ran."""
         script = self._scripts / f"command-{next(self._numbers)}.sh"
@@ -85,7 +88,7 @@ class EditorTerminals:
         text = f"exec </dev/null; {line}\n"
         confined: Confined | None = None
         if self._confine is not None and command.confined:
-            argv = ("bash", "-c", text.rstrip("\n"))
+            argv = (bash, "-c", text.rstrip("\n"))
             confined = self._confine(Invocation(argv, command.cwd, {**environ, MARK: mark}, by_script=True), command)
             text = confined_script(confined)
         else:
@@ -93,7 +96,7 @@ class EditorTerminals:
         try:
             script.write_text(text, encoding="utf-8")
             terminal_id = await self._client.create_terminal(
-                "bash",
+                bash,
                 [str(script)],
                 cwd=command.cwd,
                 env=env,
@@ -135,19 +138,31 @@ class EditorExecutor(LocalExecutor):
         confine: Confine | None = None,
         hides: Hides | None = None,
         user: Callable[[], User | None] = lambda: None,
+        folders: Sequence[Path] = (),
     ) -> None:
         """The others are those of `LocalExecutor`."""
-        super().__init__(environ=environ, terminate_grace=terminate_grace, confine=confine, hides=hides, user=user)
+        super().__init__(
+            environ=environ, terminate_grace=terminate_grace, confine=confine, hides=hides, user=user, folders=folders
+        )
         self.offer = offer
         self._client = client
         self._terminals = terminals
         self._unread: dict[Path, Exception] = {}
         """Files whose text the client did not return when it was last asked."""
 
+    def _with_own_path(self, command: Command) -> Command:
+        """With our PATH in the place of the editor's, if ours had relative entries: the editor's has them, too."""
+        path = self._environ.get("PATH", "")
+        if path == self._inherited.get("PATH", ""):
+            return command
+        return replace(command, env={"PATH": path, **command.env})
+
     async def run(self, command: Command) -> Process:
         if route("run", self.offer) == "editor":
             try:
-                return await self._terminals.run(command, self.environment(command), self.state_file(command))
+                command = self._with_own_path(command)
+                environ, state = self.environment(command), self.state_file(command)
+                return await self._terminals.run(command, environ, state, self._bash)
             except NotStarted:
                 pass
         return await super().run(command)

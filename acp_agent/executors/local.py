@@ -13,11 +13,10 @@ from __future__ import annotations
 
 import os
 import selectors
-import shutil
 import signal
 import subprocess
 import uuid
-from collections.abc import AsyncIterator, Callable, Mapping
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from pathlib import Path
 from typing import TypeVar
 
@@ -36,6 +35,7 @@ from acp_agent.executors.shell_state import repair_state, with_state
 from acp_agent.executors.start import Confine, start, start_confined
 from acp_agent.executors.tree_walk import Hides
 from acp_agent.executors.users import User
+from acp_agent.own_programs import find_bash, find_program, with_search_path
 
 T = TypeVar("T")
 
@@ -67,8 +67,10 @@ QUIET = {
 
 
 def shell_environment(environ: Mapping[str, str], hidden: frozenset[str] = frozenset()) -> dict[str, str]:
-    """The environment commands get: ours without `hidden` (the agent's own keys), with pagers and prompts off."""
-    return {**{name: value for name, value in environ.items() if name not in hidden}, **QUIET}
+    """The environment commands get: ours without `hidden` (the agent's own keys) and without relative entries of PATH,
+    with pagers and prompts off."""
+    inherited = {name: value for name, value in environ.items() if name not in hidden}
+    return {**with_search_path(inherited), **QUIET}
 
 
 class LocalExecutor:
@@ -84,15 +86,19 @@ class LocalExecutor:
         confine: Confine | None = None,
         hides: Hides | None = None,
         user: Callable[[], User | None] = lambda: None,
+        folders: Sequence[Path] = (),
     ) -> None:
-        """`user`: the user that commands run as, `None` for this process's own. It may raise ExecutorError."""
+        """`user`: the user that commands run as, `None` for this process's own. It may raise ExecutorError. `folders`:
+        the session's, in which no program of ours is looked for."""
+        self._inherited = environ
+        self._folders = tuple(folders)
         self._user = user
         self._hides = hides
         self._grace = terminate_grace
         self._confine = confine
         self._mark = uuid.uuid4().hex
         self._environ = {**shell_environment(environ, hidden), MARK: self._mark}
-        self._bash = shutil.which("bash") or "/bin/bash"
+        self._bash = find_bash(environ, folders)
         self._started = False
         self._remarks: dict[Path, str] = {}
         self._encodings: dict[Path, Encoding] = {}
@@ -211,21 +217,38 @@ class LocalExecutor:
 
     async def grep(self, query: contract.GrepQuery) -> contract.Found:
         self._need_shown(query.root)
-        return await search.grep(query, self._hides)
+        return await search.grep(query, self._hides, find_program("rg", self._inherited, self._folders))
 
     async def make_directory(self, path: Path) -> int:
         return await _in_thread(path, lambda: tree.make_directory(path))
 
-    async def remove(self, path: Path, *, max_entries: int) -> contract.Tally:
-        return await _in_thread(path, lambda: tree.remove(path, max_entries, anyio.from_thread.check_cancelled))
+    async def remove(self, path: Path, *, max_entries: int, judged: contract.Judged | None = None) -> contract.Tally:
+        check = anyio.from_thread.check_cancelled
+        return await _in_thread(path, lambda: tree.remove(path, max_entries, check, judged))
 
-    async def move(self, source: Path, destination: Path, *, overwrite: bool, max_entries: int) -> contract.Tally:
-        check, hides = anyio.from_thread.check_cancelled, self._hides
-        return await _in_thread(source, lambda: tree.move(source, destination, overwrite, max_entries, check, hides))
+    async def move(
+        self,
+        source: Path,
+        destination: Path,
+        *,
+        overwrite: bool,
+        max_entries: int,
+        judged: contract.Judged | None = None,
+    ) -> contract.Tally:
+        bounds = max_entries, anyio.from_thread.check_cancelled, self._hides, judged
+        return await _in_thread(source, lambda: tree.move(source, destination, overwrite, *bounds))
 
-    async def copy(self, source: Path, destination: Path, *, overwrite: bool, max_entries: int) -> contract.Tally:
-        check, hides = anyio.from_thread.check_cancelled, self._hides
-        return await _in_thread(source, lambda: tree.copy(source, destination, overwrite, max_entries, check, hides))
+    async def copy(
+        self,
+        source: Path,
+        destination: Path,
+        *,
+        overwrite: bool,
+        max_entries: int,
+        judged: contract.Judged | None = None,
+    ) -> contract.Tally:
+        bounds = max_entries, anyio.from_thread.check_cancelled, self._hides, judged
+        return await _in_thread(source, lambda: tree.copy(source, destination, overwrite, *bounds))
 
 
 async def _in_thread(path: Path, work: Callable[[], T]) -> T:

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import json
 import re
-import shutil
 import subprocess
 import sys
 from collections.abc import AsyncIterator, Callable, Mapping
@@ -60,9 +59,10 @@ async def find(query: FindQuery, hides: Hides | None = None) -> Found:
     return await _run_worker(arguments, _shown(_found_path, hides), query.max_results, query.timeout)
 
 
-async def grep(query: GrepQuery, hides: Hides | None = None) -> Found:
-    """The matching lines below `query.root` (or in it, when it is a file). Raises ExecutorError for a bad pattern."""
-    if (ripgrep := shutil.which("rg")) is not None and (query.glob is None or NAME_GLOB.fullmatch(query.glob)):
+async def grep(query: GrepQuery, hides: Hides | None = None, ripgrep: str | None = None) -> Found:
+    """The matching lines below `query.root` (or in it, when it is a file). Raises ExecutorError for a bad pattern.
+    `ripgrep`: the program, if it is installed."""
+    if ripgrep is not None and (query.glob is None or NAME_GLOB.fullmatch(query.glob)):
         run = await _run(_ripgrep(ripgrep, query), _shown(_RipgrepLines(), hides), query.max_results, query.timeout)
         if run.status != BAD_PATTERN or run.results:
             return await _confirmed(run)

@@ -22,8 +22,8 @@ import uuid
 from pathlib import Path
 
 from acp_agent.errors import ExecutorError
-from acp_agent.executors.base import Tally
-from acp_agent.executors.tree_walk import Check, Hides, Walk, identity, look, names, reach
+from acp_agent.executors.base import Doing, Judged, Tally
+from acp_agent.executors.tree_walk import Check, Hides, Look, Walk, identity, look, names, reach
 
 NO_HARD_LINKS = frozenset({errno.EPERM, errno.EOPNOTSUPP, errno.ENOTSUP, errno.ENOSYS, errno.EMLINK})
 
@@ -34,30 +34,86 @@ def make_directory(path: Path) -> int:
         return handle.made
 
 
-def remove(path: Path, max_entries: int, check: Check) -> Tally:
-    work = Walk(max_entries, check)
+def remove(path: Path, max_entries: int, check: Check, judged: Judged | None = None) -> Tally:
+    """`judged`: asked about each entry before it is touched. The same for `move` and `copy`."""
+    work = Walk(max_entries, check, look=_looks(judged, ("delete", path, path)))
     with reach(path.parent) as parent, work.words():
-        work.survey(parent.fd, path.name, str(path))
+        found = work.survey(parent.fd, path.name, str(path))
         removed = work.fresh()
-        with removed.words("deleted before that"):
-            removed.remove(parent.fd, path.name, str(path))
+        name = path.name
+        if judged is not None and stat.S_ISDIR(found.st_mode):
+            name = _aside(work.fresh(), parent.fd, path)
+        try:
+            with removed.words("deleted before that"):
+                removed.remove(parent.fd, name, str(path))
+        except BaseException:
+            if name != path.name:
+                _back(parent.fd, name, parent.fd, path.name)
+            raise
     return removed.tally()
 
 
+def _aside(work: Walk, parent: int, path: Path) -> str:
+    """Renames the folder, so that nothing more appears in it by its name, and surveys it again; the new name."""
+    aside = beside(path.name)
+    os.rename(path.name, aside, src_dir_fd=parent, dst_dir_fd=parent)
+    try:
+        work.survey(parent, aside, str(path))
+    except BaseException:
+        _back(parent, aside, parent, path.name)
+        raise
+    return aside
+
+
+def _back(here: int, name: str, there: int, to_name: str) -> None:
+    """Renames back what is left, unless something has taken its place or nothing is left."""
+    with contextlib.suppress(OSError):
+        if look(there, to_name) is None:
+            os.rename(name, to_name, src_dir_fd=here, dst_dir_fd=there)
+
+
 def move(
-    source: Path, destination: Path, overwrite: bool, max_entries: int, check: Check, hides: Hides | None = None
+    source: Path,
+    destination: Path,
+    overwrite: bool,
+    max_entries: int,
+    check: Check,
+    hides: Hides | None = None,
+    judged: Judged | None = None,
 ) -> Tally:
     """`hides`: paths that must not be read; nothing is moved if it is or contains one. The same for `copy`."""
-    return _transfer(source, destination, overwrite, Walk(max_entries, check, hides), moves=True)
+    look = _looks(judged, ("delete", source, source), ("write", source, destination))
+    return _transfer(source, destination, overwrite, Walk(max_entries, check, hides, look), judged, moves=True)
 
 
 def copy(
-    source: Path, destination: Path, overwrite: bool, max_entries: int, check: Check, hides: Hides | None = None
+    source: Path,
+    destination: Path,
+    overwrite: bool,
+    max_entries: int,
+    check: Check,
+    hides: Hides | None = None,
+    judged: Judged | None = None,
 ) -> Tally:
-    return _transfer(source, destination, overwrite, Walk(max_entries, check, hides), moves=False)
+    look = _looks(judged, ("read", source, source), ("write", source, destination))
+    return _transfer(source, destination, overwrite, Walk(max_entries, check, hides, look), judged, moves=False)
 
 
-def _transfer(source: Path, destination: Path, overwrite: bool, work: Walk, moves: bool) -> Tally:
+def _looks(judged: Judged | None, *places: tuple[Doing, Path, Path]) -> Look | None:
+    """What a walk tells about each entry: what happens to it, below which folder it is shown, and where it happens."""
+    if judged is None:
+        return None
+
+    def look(shown: str, mode: int) -> None:
+        for doing, base, place in places:
+            judged(doing, place / shown[len(str(base)) :].lstrip("/"), mode)
+
+    return look
+
+
+def _transfer(
+    source: Path, destination: Path, overwrite: bool, work: Walk, judged: Judged | None, moves: bool
+) -> Tally:
     if source == destination:
         raise ExecutorError(f"{source} is both source and destination")
     if destination in source.parents:
@@ -69,7 +125,8 @@ def _transfer(source: Path, destination: Path, overwrite: bool, work: Walk, move
         with reach(destination.parent, make=True) as there:
             if identity(found) in there.above:
                 raise ExecutorError(f"{destination} is inside {source}")
-            step = _Step(work, here.fd, source, there.fd, destination, stat.S_ISDIR(found.st_mode))
+            replaced = _looks(judged, ("delete", destination, destination))
+            step = _Step(work, here.fd, source, there.fd, destination, stat.S_ISDIR(found.st_mode), replaced)
             step.check_free(found, overwrite, moves)
             if moves:
                 step.move(found, overwrite)
@@ -84,7 +141,11 @@ def _transfer(source: Path, destination: Path, overwrite: bool, work: Walk, move
 class _Step:
     """From a name in an open folder to a name in another."""
 
-    def __init__(self, work: Walk, here: int, source: Path, there: int, destination: Path, folder: bool) -> None:
+    def __init__(
+        self, work: Walk, here: int, source: Path, there: int, destination: Path, folder: bool, replaced: Look | None
+    ) -> None:
+        """`replaced`: told about each entry that is replaced."""
+        self._replaced = replaced
         self._work = work
         self._here = here
         self._source = source
@@ -110,7 +171,11 @@ class _Step:
         if stat.S_ISDIR(taken.st_mode) != self._folder:
             what, other = ("a file", "a folder") if self._folder else ("a folder", "a file")
             raise ExecutorError(f"{self._destination} is {what}, which is not replaced with {other}")
-        self._work.fresh(sees_all=True).survey(self._there, self._destination.name, str(self._destination))
+        if self._folder:
+            self._survey_replaced(self._destination.name)
+
+    def _survey_replaced(self, name: str) -> None:
+        self._work.at(self._replaced).survey(self._there, name, str(self._destination))
 
     def _exists(self) -> ExecutorError:
         return ExecutorError(f"{self._destination} exists already")
@@ -160,11 +225,28 @@ class _Step:
         return fresh.copied
 
     def _put(self, here: int, name: str, overwrite: bool) -> None:
-        """Renames to the destination; replaces what exists only with `overwrite`."""
+        """Renames to the destination; replaces what exists only with `overwrite`. What was put there is judged again in
+        its new place; if it must not be there, it goes back."""
         there, to_name = self._there, self._destination.name
         if self._folder:
             self._put_folder(here, name, overwrite)
-        elif overwrite:
+            return
+        self._need_file(here, name)
+        self._put_file(here, name, overwrite)
+        try:
+            self._need_file(there, to_name)
+        except BaseException:
+            _back(there, to_name, here, name)
+            raise
+
+    def _need_file(self, parent: int, name: str) -> None:
+        found = self._work.fresh().survey(parent, name, str(self._source))
+        if stat.S_ISDIR(found.st_mode):
+            raise ExecutorError(f"{self._source} was replaced in the meantime")
+
+    def _put_file(self, here: int, name: str, overwrite: bool) -> None:
+        there, to_name = self._there, self._destination.name
+        if overwrite:
             os.rename(name, to_name, src_dir_fd=here, dst_dir_fd=there)
         else:
             try:
@@ -187,20 +269,32 @@ class _Step:
     def _put_folder(self, here: int, name: str, overwrite: bool) -> None:
         there, to_name = self._there, self._destination.name
         if look(there, to_name) is None:
-            os.rename(name, to_name, src_dir_fd=here, dst_dir_fd=there)
+            self._rename_folder(here, name)
             return
         if not overwrite:
             raise self._exists()
         aside = beside(to_name)
         os.rename(to_name, aside, src_dir_fd=there, dst_dir_fd=there)
         try:
-            os.rename(name, to_name, src_dir_fd=here, dst_dir_fd=there)
+            self._survey_replaced(aside)
+            self._rename_folder(here, name)
         except BaseException:
             os.rename(aside, to_name, src_dir_fd=there, dst_dir_fd=there)
             raise
         old = Walk(sys.maxsize, lambda: None)
         with old.words(f"{self._destination} was replaced; its old contents are in {aside}; deleted from there"):
             old.remove(there, aside, str(self._destination.with_name(aside)))
+
+    def _rename_folder(self, here: int, name: str) -> None:
+        """What has appeared in the folder since it was surveyed is judged in its new place. If it must not be there,
+        the folder goes back."""
+        there, to_name = self._there, self._destination.name
+        os.rename(name, to_name, src_dir_fd=here, dst_dir_fd=there)
+        try:
+            self._work.fresh().survey(there, to_name, str(self._source))
+        except BaseException:
+            _back(there, to_name, here, name)
+            raise
 
 
 def beside(name: str) -> str:

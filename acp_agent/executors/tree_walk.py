@@ -18,6 +18,8 @@ from acp_agent.executors.base import Tally
 Check = Callable[[], None]
 Hides = Callable[[Path], bool]
 """Whether a path must not be read."""
+Look = Callable[[str, int], None]
+"""Told about each entry, as shown and with its mode, before it is touched. Raises if it must not be."""
 
 MAX_DEPTH = 100
 """Folders in folders; each level holds a descriptor or two."""
@@ -113,9 +115,10 @@ def identity(found: os.stat_result) -> tuple[int, int]:
 class Walk:
     """One walk over a tree, and what it has counted."""
 
-    def __init__(self, max_entries: int, check: Check, hides: Hides | None = None) -> None:
+    def __init__(self, max_entries: int, check: Check, hides: Hides | None = None, look: Look | None = None) -> None:
         self._most = max_entries
         self._hides = hides
+        self._look = look
         self._check = check
         self._at = ""
         self.files = self.folders = self.links = self.bytes = 0
@@ -124,9 +127,13 @@ class Walk:
         self.left = ""
         """Something that was not removed because it is not what was copied."""
 
-    def fresh(self, *, sees_all: bool = False) -> Walk:
-        """A fresh walk with the same bounds. `sees_all`: nothing is hidden from it."""
-        return Walk(self._most, self._check, None if sees_all else self._hides)
+    def fresh(self) -> Walk:
+        """A fresh walk with the same bounds."""
+        return Walk(self._most, self._check, self._hides, self._look)
+
+    def at(self, look: Look | None) -> Walk:
+        """A fresh walk over another tree with the same bounds, in which nothing is hidden."""
+        return Walk(self._most, self._check, None, look)
 
     def tally(self) -> Tally:
         return Tally(self.files, self.folders, self.links, self.bytes)
@@ -150,6 +157,10 @@ class Walk:
 
     def _so_far(self, done: str) -> str:
         return f" ({done}: {self.tally()})" if done else ""
+
+    def _need_judged(self, shown: str, found: os.stat_result) -> None:
+        if self._look is not None:
+            self._look(shown, found.st_mode)
 
     def _count(self, found: os.stat_result) -> None:
         if stat.S_ISDIR(found.st_mode):
@@ -183,6 +194,7 @@ class Walk:
         found = os.stat(name, dir_fd=parent, follow_symlinks=False)
         if plain:
             _need_plain(found, shown)
+        self._need_judged(shown, found)
         self._count(found)
         if stat.S_ISDIR(found.st_mode):
             if not plain and device not in (None, found.st_dev):
@@ -203,6 +215,7 @@ class Walk:
             if depth == 0:
                 raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT), shown)
             return  # another process was faster
+        self._need_judged(shown, found)
         if stat.S_ISDIR(found.st_mode):
             fd = enter(parent, name, shown)
             try:
@@ -230,6 +243,7 @@ class Walk:
         self._need_shown(shown)
         found = os.stat(name, dir_fd=parent, follow_symlinks=False)
         _need_plain(found, shown)
+        self._need_judged(shown, found)
         self._count(found)
         if stat.S_ISLNK(found.st_mode):
             os.symlink(os.readlink(name, dir_fd=parent), as_name, dir_fd=into)

@@ -19,6 +19,7 @@ from msgspec import Struct, field, json
 from msgspec.structs import replace
 
 from acp_agent.config.language_settings import LspConfig
+from acp_agent.own_programs import search_path
 
 TABLE = Path(__file__).with_suffix(".json")
 OWN_PROGRAMS = (".venv/bin", "venv/bin", "node_modules/.bin")
@@ -145,8 +146,7 @@ def which(program: str, near: Path, top: Path, environ: Mapping[str, str]) -> st
         for place in OWN_PROGRAMS:
             if found := shutil.which(program, path=str(folder / place)):
                 return found
-    path = os.pathsep.join(part for part in environ.get("PATH", os.defpath).split(os.pathsep) if os.path.isabs(part))
-    return shutil.which(program, path=path)
+    return shutil.which(program, path=search_path(environ.get("PATH", os.defpath)))
 
 
 def interpreter(folder: Path, top: Path) -> str | None:

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import errno
 import logging
+import os
 from collections.abc import AsyncGenerator, Mapping
 from pathlib import Path
 
 from acp_agent.child import Child, one_line
 from acp_agent.mcp.base import McpError, ServerSpec
+from acp_agent.own_programs import find_program, with_search_path
 
 log = logging.getLogger(__name__)
 
@@ -24,7 +27,12 @@ class StdioServer(Child):
     def of(cls, spec: ServerSpec, environ: Mapping[str, str], cwd: Path) -> StdioServer:
         """Raises McpError if it cannot be started."""
         try:
-            return cls.start(spec.name, [spec.command, *spec.args], cwd=cwd, env={**environ, **spec.env})
+            env = with_search_path({**environ, **spec.env}, (cwd,))
+            plain = os.sep not in spec.command and "\0" not in spec.command
+            command = find_program(spec.command, env) if plain else spec.command
+            if command is None:
+                raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT), spec.command)
+            return cls.start(spec.name, [command, *spec.args], cwd=cwd, env=env)
         except (OSError, ValueError) as error:
             raise _not_started(spec, cwd, error) from error
 

@@ -14,6 +14,8 @@ class PathAccess(Struct, frozen=True):
     mode: Literal["read", "write", "delete"]
     """`delete`: it no longer exists afterwards, nor anything in it."""
     path: Path
+    in_tree: bool = False
+    """Touched with a whole tree, which may be another one next time: no remembered answer covers it."""
 
 
 RISK_METADATA: dict[str, dict[str, object]] = {

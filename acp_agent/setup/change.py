@@ -10,7 +10,6 @@ import difflib
 import json
 import os
 import re
-import shutil
 import tempfile
 import tomllib
 from collections.abc import Mapping
@@ -21,6 +20,7 @@ from msgspec import Struct
 
 from acp_agent.config.xdg import state_dir
 from acp_agent.errors import UsageError
+from acp_agent.own_programs import find_program
 from acp_agent.setup.editor_table import Editor, folder
 from acp_agent.setup.helix import add, ask_helix, remove
 from acp_agent.setup.json_text import get_member, remove_member, set_member
@@ -63,7 +63,7 @@ def planned(row: Editor, path: Path, command: str, environ: Mapping[str, str]) -
         case "json":
             after = set_member(text, row.at, json.loads(filled), str(path))
         case "helix":
-            program = shutil.which("hx", path=environ.get("PATH")) or shutil.which("helix", path=environ.get("PATH"))
+            program = find_program("hx", environ, (Path.cwd(),)) or find_program("helix", environ, (Path.cwd(),))
             servers = ask_helix(program or "hx")
             after = add(text, tomllib.loads(filled), servers, str(path))
         case "block":

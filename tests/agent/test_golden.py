@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 
 from acp_agent.errors import PeerError
+from acp_agent.own_programs import find_bash
 from acp_agent.testing.fake_model import Answer, Call, Usage
 
 from .kit import connect, environ_for, rig
@@ -44,6 +45,7 @@ SCRIPT = [
 def normal(message: dict[str, Any], project: Path) -> Any:
     text = json.dumps(message, ensure_ascii=False, sort_keys=True)
     text = SCRIPT_FILE.sub("<script>", text)
+    text = text.replace(f'"{find_bash()}"', '"<bash>"')
     text = text.replace(str(project), "<project>").replace(str(project.parent), "<folder>")
     found = json.loads(TIME.sub("<time>", UUID.sub("<id>", text)))
     if "id" in found:

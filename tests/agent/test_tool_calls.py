@@ -11,6 +11,7 @@ import pytest
 from msgspec import UNSET
 
 from acp_agent.client.permissions import reject_once
+from acp_agent.own_programs import find_bash
 from acp_agent.schema.acp import (
     Content,
     Diff,
@@ -181,7 +182,7 @@ async def test_the_terminal_runs_a_program_with_one_script_as_its_only_argument(
     async with rig(tmp_path, calls(bash("printf '%s|' \"a  b\" $HOME; pwd; exit 7"))) as r:
         await r.editor.prompt("go")
         create = next(line for line in r.editor.lines("from_agent") if line.get("method") == "terminal/create")
-        assert create["params"]["command"] == "bash"
+        assert create["params"]["command"] == find_bash()
         assert len(create["params"]["args"]) == 1
         assert " " not in create["params"]["args"][0]
         assert create["params"]["cwd"] == str(r.project)

@@ -456,3 +456,56 @@ def test_no_descriptor_is_left_open(tmp_path: Path) -> None:
             tree.copy(wrong, tmp_path / "g", False, MOST, no_check)
     tree.remove(tmp_path / "f", MOST, no_check)
     assert len(os.listdir("/proc/self/fd")) == before
+
+
+# --- what was judged ------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("operation", ["remove", "move", "copy", "replaced"])
+def test_what_was_not_judged_stays_and_nothing_is_half_done(operation: str, tmp_path: Path) -> None:
+    """It appears when the walk is at the last entry of the tree."""
+    source, to = plant(tmp_path / "d"), tmp_path / "e"
+    if operation == "replaced":
+        plant(to)
+    target = to if operation == "replaced" else source
+    planted: list[Path] = []
+    names: list[str] = []
+
+    def judged(doing: str, path: Path, mode: int) -> None:
+        if path.name == "special":
+            raise ExecutorError(f"{doing} {path}")
+        names.append(path.name)
+        if not planted and len(names) >= len(list(target.rglob("*"))) and target.is_dir():
+            planted.append(target / "sub" / "special")
+            planted[0].write_text("s")
+
+    before = picture(tmp_path)
+    with pytest.raises(ExecutorError, match="special"):
+        if operation == "remove":
+            tree.remove(source, MOST, no_check, judged)
+        elif operation == "copy":
+            tree.copy(source, to, False, MOST, no_check, None, judged)
+        else:
+            tree.move(source, to, operation == "replaced", MOST, no_check, None, judged)
+    after = picture(tmp_path)
+    assert planted
+    assert after.pop(str(planted[0].relative_to(tmp_path)))
+    assert after == before
+
+
+@pytest.mark.parametrize("kind", ["link", "folder"])
+@pytest.mark.parametrize("overwrite", [False, True])
+def test_a_file_that_becomes_something_else_is_not_moved(kind: str, overwrite: bool, tmp_path: Path) -> None:
+    (tmp_path / "f").write_text("x")
+    (tmp_path / "elsewhere").mkdir()
+
+    def judged(doing: str, path: Path, mode: int) -> None:
+        if doing == "write" and stat.S_ISLNK(mode):
+            raise ExecutorError("a link")
+        if (tmp_path / "f").is_file():
+            (tmp_path / "f").unlink()
+            (tmp_path / "f").symlink_to("elsewhere") if kind == "link" else (tmp_path / "f").mkdir()
+
+    with pytest.raises(ExecutorError, match="a link|replaced"):
+        tree.move(tmp_path / "f", tmp_path / "g", overwrite, MOST, no_check, None, judged)
+    assert not os.path.lexists(tmp_path / "g")

@@ -32,6 +32,7 @@ FLOORS: dict[str, int] = {
     "testing": 3,
     "protocol": 2,
     "child": 2,
+    "own_programs": 1,
     "config": 2,
     "schema": 1,
     "errors": 1,
@@ -189,6 +190,13 @@ def test_there_are_no_import_cycles():
 def test_no_import_stands_in_a_function():
     wrong = [item.where for item in imports() if item.inside]
     assert not wrong, "\n".join(wrong)
+
+
+def test_programs_of_ours_are_looked_for_through_one_door():
+    """`lsp/known_servers.py` looks for the project's own, which are confined."""
+    doors = {"acp_agent/own_programs.py", "acp_agent/lsp/known_servers.py"}
+    calls = [place for file, place in modules() if "shutil.which(" in file.read_text(encoding="utf-8")]
+    assert {str(place) for place in calls} == {name.removesuffix(".py").replace("/", ".") for name in doors}
 
 
 def test_tools_see_contracts_not_backends():

@@ -11,7 +11,6 @@ import os
 import platform
 import re
 import resource
-import shutil
 import stat
 import subprocess
 import threading
@@ -261,14 +260,15 @@ def _environment(invocation: Invocation, view: View) -> dict[str, str]:
     return env
 
 
-def find(config: SandboxConfig) -> Bubblewrap:
-    """Raises ExecutorError with the reason if none is usable. May take a while: run it in a thread."""
+def find(config: SandboxConfig, other: str | None = None) -> Bubblewrap:
+    """`other`: the program on PATH. Raises ExecutorError with the reason if none is usable. May take a while: run it in
+    a thread."""
     if platform.system() != "Linux":
         raise ExecutorError("bubblewrap runs only on Linux")
     arch = ARCHES.get(platform.machine())
     if arch is None:
         raise ExecutorError(f"there is no seccomp filter for this architecture ({platform.machine()})")
-    program = _program()
+    program = _program(other)
     version = _version(program)
     landlock = abi() if config.landlock else 0
     return Bubblewrap(
@@ -280,10 +280,9 @@ def find(config: SandboxConfig) -> Bubblewrap:
     )
 
 
-def _program() -> Path:
+def _program(other: str | None) -> Path:
     candidates = [USUAL]
     own = [Path.cwd(), Path.home()]
-    other = shutil.which("bwrap")
     if other is not None:
         path = Path(other).resolve()
         if not any(path.is_relative_to(folder) for folder in own):

@@ -9,7 +9,7 @@ import socket
 import subprocess
 import tempfile
 import threading
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from contextlib import closing
 from pathlib import Path
 
@@ -30,6 +30,7 @@ from acp_agent.executors.sandbox.base import (
 )
 from acp_agent.executors.sandbox.noop import Noop
 from acp_agent.lazy import load
+from acp_agent.own_programs import BASH, find_bash, find_program, search_path
 
 SECONDS = 5.0
 TEXT = "only outside"
@@ -60,30 +61,42 @@ class Found(Struct, frozen=True):
     """Switched off by the configuration."""
 
 
-_found: dict[tuple[bool, ...], Found] = {}
+class Programs(Struct, frozen=True):
+    """The programs that the test of a sandbox starts."""
+
+    bash: str
+    bwrap: str | None
+
+
+_found: dict[tuple[object, ...], Found] = {}
 _asking = threading.Lock()
 
 
-async def find_sandbox(config: SandboxConfig) -> Found:
-    """The best sandbox that works here with this configuration. Tested once per process. Never raises."""
+async def find_sandbox(config: SandboxConfig, folders: Sequence[Path] = ()) -> Found:
+    """The best sandbox that works here with this configuration. Tested once per process. Never raises.
+    `folders`: the session's, whose programs must not take part in it."""
     if config.disabled:
         return Found(Noop(), "no sandbox: turned off by tools.sandbox.disabled", disabled=True)
-    key = (config.strict, config.allow_network, config.landlock, config.allow_unix_sockets, config.max_processes > 0)
+    programs = Programs(find_bash(outside=folders), find_program("bwrap", outside=folders))
+    flags = (config.strict, config.allow_network, config.landlock, config.allow_unix_sockets, config.max_processes > 0)
+    key = (programs, *flags)
 
     def once() -> Found:
         with _asking:
             if key not in _found:
-                _found[key] = _find(config)
+                _found[key] = _find(config, programs)
             return _found[key]
 
     return await anyio.to_thread.run_sync(once)
 
 
-def _find(config: SandboxConfig) -> Found:
+def _find(config: SandboxConfig, programs: Programs) -> Found:
     trouble: list[str] = []
     for kind, tried in _candidates(config):
         try:
-            sandbox = _working(load(SANDBOXES[kind])(tried), tried)
+            more = (programs.bwrap,) if kind == "bubblewrap" else ()
+            made = load(SANDBOXES[kind])(tried, *more)
+            sandbox = _working(made, tried, programs.bash)
         except (ExecutorError, OSError, ImportError) as error:
             sentence = f"{kind}: {error}"
             if sentence not in trouble:
@@ -94,16 +107,16 @@ def _find(config: SandboxConfig) -> Found:
     return Found(noop := Noop(config.strict, tuple(trouble)), noop.words(), tuple(trouble))
 
 
-def _working(sandbox: Sandbox, config: SandboxConfig) -> Sandbox:
+def _working(sandbox: Sandbox, config: SandboxConfig, bash: str) -> Sandbox:
     """The sandbox as it works here. Raises as `try_out`."""
     try:
-        try_out(sandbox, config)
+        try_out(sandbox, config, bash)
     except ExecutorError:
         if not isinstance(sandbox, msgspec.Struct) or not getattr(sandbox, "copies", False):
             raise
         # Some systems let bubblewrap mount what it likes, but not what it starts.
         sandbox = msgspec.structs.replace(sandbox, copies=False)
-        try_out(sandbox, config)
+        try_out(sandbox, config, bash)
     return sandbox
 
 
@@ -117,7 +130,7 @@ def _candidates(config: SandboxConfig) -> list[tuple[SandboxKind, SandboxConfig]
     return [("bubblewrap", config), *without, ("landlock", config)]
 
 
-def try_out(sandbox: Sandbox, config: SandboxConfig) -> None:
+def try_out(sandbox: Sandbox, config: SandboxConfig, bash: str = BASH) -> None:
     """Runs a command that tries what is allowed and what is not. Raises ExecutorError if either goes wrong."""
     base = Path(os.path.realpath(tempfile.mkdtemp(prefix="acp-coder-probe-")))
     try:
@@ -131,11 +144,10 @@ def try_out(sandbox: Sandbox, config: SandboxConfig) -> None:
         (folders["files"] / "0/link").symlink_to(Copies.THERE / "0/config")
         with closing(socket.create_server(("127.0.0.1", 0))) as server:
             env = {
-                "PATH": os.environ.get("PATH", os.defpath),
+                "PATH": search_path(os.environ.get("PATH", os.defpath)),
                 "PORT": str(server.getsockname()[1]),
                 **{name.upper(): str(folder) for name, folder in folders.items()},
             }
-            bash = shutil.which("bash") or "/bin/bash"
             policy = SandboxPolicy(
                 writable=(folders["writable"],),
                 readable=(folders["readable"],),

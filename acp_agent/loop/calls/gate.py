@@ -60,6 +60,9 @@ LEADS_ON = frozenset(("delegate",))
 
 REJECTED_BY_PERSON = Refused(REJECTED, "confirmation_required")
 
+UNCONFINED = "no sandbox works here, so nothing confines the command"
+ONCE = "If you allow it, commands that need no other question run without a sandbox in this session."
+
 ID_CHARS = 8
 
 RULE_WORDS = "acp_agent.loop.calls.rule_words:rule_words"
@@ -84,6 +87,12 @@ class Gate:
         self._project = guard.project
         self._writes_calls = False
         """Whether the user has allowed a call that the model wrote as text: it calls tools in that way."""
+        self._runs_unconfined = False
+        """Whether the user has allowed a command although no sandbox works."""
+
+    def _needs_word(self, facts: CallFacts) -> bool:
+        """Whether the user has to know first that the command runs without a sandbox."""
+        return not self._runs_unconfined and self.guard.lacks_sandbox(facts)
 
     async def permit(self, facts: CallFacts, call: acp.ToolCallUpdate) -> Permit | Refused | TurnCancelledByClient:
         """Whether a call may run; `call` is shown with the question, if there is one. Always logged."""
@@ -91,7 +100,15 @@ class Gate:
         decision = self.guard.decide(facts, mode)
         verdict: Verdict = decision.verdict
         if isinstance(verdict, Ask):
-            verdict = self._remembered(verdict, mode, written=facts.written)
+            ask, verdict = verdict, self._remembered(verdict, mode, written=facts.written)
+            if isinstance(verdict, Allow) and ask.changes and self._needs_word(facts):
+                reason = f"{ask.reason}; {UNCONFINED}"
+                verdict = msgspec.structs.replace(ask, reason=reason, every_time=True, notes=(*ask.notes, ONCE))
+            elif isinstance(verdict, Allow) and ask.changes and (link := self.guard.exposed_link(facts)) is not None:
+                reason = (
+                    f"{ask.reason}; it could replace the link {link}, through which the agent's own files are found"
+                )
+                verdict = msgspec.structs.replace(ask, reason=reason, every_time=True)
         elif isinstance(verdict, Allow) and facts.tool in LEADS_ON and self._is_new(facts, mode):
             reason = "it starts a sub-agent, whose calls are not asked about in this mode"
             verdict = Ask(reason, (), "", changes=False, every_time=True, notes=(WRITTEN_CALL,))
@@ -122,6 +139,7 @@ class Gate:
         if not ask.every_time and (allowed or answer == REJECTED_BY_PERSON):
             self.guard.answered(facts.tool, ask.scopes, allowed=allowed)
         self._writes_calls = self._writes_calls or (allowed and facts.written)
+        self._runs_unconfined = self._runs_unconfined or (allowed and UNCONFINED in ask.reason)
         if allowed and ask.changes and not self._choices.mode().changes:
             # The user decided otherwise: the mode they chose in the meantime is read-only.
             answer = Refused(f"The mode is now `{self._choices.mode().id}`, which is read-only. It was not run.")

@@ -69,7 +69,7 @@ def session_rules(config: Config, roots: Roots, environ: Mapping[str, str], home
         tools.files.allow_read,
         roots.real,
         home,
-        own=dict.fromkeys(real_path(path) for path in own),
+        own=dict.fromkeys(path.absolute() for path in own),
         absolute=hidden,
         forbidden=_forbidden(tools.risk.forbidden_paths, roots, home),
     )
@@ -177,6 +177,22 @@ class Guard:
     def _sandbox_of(self, call: CallFacts) -> str:
         outside = any(isinstance(access, ExecuteAccess) and not access.confined for access in call.accesses)
         return "none" if outside else self._confinement.kind
+
+    def lacks_sandbox(self, call: CallFacts) -> bool:
+        """Whether it runs a command that should be confined, but no sandbox was found to work."""
+        found = self._confinement.found
+        runs = any(isinstance(access, ExecuteAccess) and access.confined for access in call.accesses)
+        return runs and found is not None and found.sandbox.kind == "none" and not found.disabled
+
+    def exposed_link(self, call: CallFacts) -> Path | None:
+        """A link on the way to the agent's own files that the call's command could replace: no sandbox can keep it from
+        that."""
+        runs = any(isinstance(access, ExecuteAccess) and access.confined for access in call.accesses)
+        found = self._confinement.found
+        if not runs or found is None or found.disabled:
+            return None
+        roots = self.deciders.roots
+        return next((link for link in roots.rules.links if roots.contains(link)), None)
 
     def began(self, call: CallFacts) -> None:
         """The call may run and does."""

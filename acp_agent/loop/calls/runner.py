@@ -352,7 +352,7 @@ class Calls:
                 raise ToolError(reason, "policy_blocked")
             accesses = tool.access(params, ctx.roots, self.shell.cwd(), self.config)
             preview = await tool.preview(params, ctx)
-            accesses = [*accesses, *preview.accesses]
+            accesses = list(dict.fromkeys((*accesses, *preview.accesses)))
             if any(isinstance(access, ExecuteAccess) for access in accesses):
                 await self.shell.confinement.ready()
             call.facts = CallFacts(call.name, ready.arguments, accesses, call.id, call.use.written)

@@ -109,7 +109,7 @@ class Confinement:
         """Waits until it is known what confines commands."""
         async with self._finding:
             if self.found is None:
-                self.found = await load(FIND_SANDBOX)(self._config.sandbox)
+                self.found = await load(FIND_SANDBOX)(self._config.sandbox, self._roots.all)
                 if self._journal is not None:
                     self._journal.sandbox_found(self.found)
             await self._look()

@@ -29,6 +29,7 @@ from pathlib import Path
 from acp_agent.executors.sandbox.base import Copies
 from acp_agent.executors.sandbox.holders import MODE, is_held
 from acp_agent.lazy import load
+from acp_agent.own_programs import find_program
 from acp_agent.safety.folders.paths import read_regular
 
 IS_PLAIN = "acp_agent.safety.lines.git_folder:is_plain_setting"
@@ -90,7 +91,7 @@ class GitCopies:
         """The repositories that were taken over."""
         self.copies: Copies | None = None
         self._until = 0.0
-        self._git_program = shutil.which("git", path=GIT_PATH)
+        self._git_program = find_program("git", {"PATH": GIT_PATH})
         if self._git_program is None:
             return
         for number, git in enumerate(repositories):

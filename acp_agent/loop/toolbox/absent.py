@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from functools import cached_property
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 from acp_agent.config.model import ToolsConfig
@@ -23,7 +25,16 @@ NO_RUNS = (
 
 
 class Absent:
-    def __init__(self, config: ToolsConfig, skills: Skills, runs: SessionRuns, languages: Languages) -> None:
+    def __init__(
+        self,
+        config: ToolsConfig,
+        skills: Skills,
+        runs: SessionRuns,
+        languages: Languages,
+        folders: Sequence[Path] = (),
+    ) -> None:
+        """`folders`: the session's."""
+        self._folders = folders
         self._config = config
         self._skills = skills
         self._runs = runs
@@ -31,7 +42,7 @@ class Absent:
 
     @cached_property
     def _browser(self) -> str | None:
-        return missing_browser(self._config.browser)
+        return missing_browser(self._config.browser, self._folders)
 
     def why(self, tool: str) -> str | None:
         """Why a tool is unavailable, as a sentence; `None` if it is available."""

@@ -95,7 +95,8 @@ def judge_access(access: Access, roots: Roots, mode: str, may_change: bool) -> V
                 reason = "it changes a file" if writes else "it deletes files"
                 return Ask(reason, (scope,), f"{what}s in this project", rule=f"{what}s ask")
             reason = f"it {'changes a file that' if writes else 'deletes what'} other programs trust"
-            return _special(roots, path, Ask(reason, (scope.replace("*", f"= {path}"),), f"{what}s of {path}"))
+            ask = Ask(reason, (scope.replace("*", f"= {path}"),), f"{what}s of {path}", every_time=access.in_tree)
+            return _special(roots, path, ask)
         case NetworkAccess(host, what, sends):
             if sends and not may_change:
                 return Deny(f"The mode `{mode}` is read-only; {what} was not sent.", f"mode {mode}")

@@ -5,7 +5,8 @@ Both apply to tools (through `Roots`) and to commands (through the sandbox's mou
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+import os
+from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 
 from acp_agent.config.safety_settings import PROTECTED
@@ -15,6 +16,9 @@ ALWAYS = (".git",)
 """Regardless of the configuration: everything inside `.git`, for tools (git commands may work there)."""
 
 MAX_POINTER = 4096
+
+MOST_LINKS = 40
+"""Links followed on the way to one file, as in the kernel."""
 
 
 class PathRules:
@@ -32,15 +36,24 @@ class PathRules:
         absolute: Sequence[str] = (),
         forbidden: Iterable[Path] = (),
     ) -> None:
-        """`own`: the agent's own files and folders, resolved: neither read nor changed. `forbidden`: the same by
-        `tools.risk.forbidden_paths`. `absolute`: globs of whole paths that must not be read."""
-        self.own = tuple(own)
+        """`own`: the agent's own files and folders: neither read nor changed, nor are links on the way to them.
+        `forbidden`: paths that nothing may touch, by `tools.risk.forbidden_paths`. `absolute`: globs of whole paths
+        that must not be read."""
+        named = tuple(own)
+        self.own = tuple(dict.fromkeys(Path(os.path.realpath(path)) for path in named))
         self.forbidden = tuple(forbidden)
-        self._forbidden_names = frozenset(map(str, self.forbidden))
-        self._forbidden_tops = tuple(f"{place}/" for place in self.forbidden)
+        self._forbidden_names = frozenset(map(_folded, self.forbidden))
+        self._forbidden_tops = tuple(f"{place}/" for place in self._forbidden_names)
         self._absolute = covering(absolute) if absolute else None
-        self._own_names = frozenset(map(str, self.own))
-        self._own_tops = tuple(f"{place}/" for place in self.own)
+        # In any spelling: on a case-insensitive disk, `.CONFIG` is `.config`.
+        self._own_names = frozenset(_folded(place) for place in self.own)
+        self._own_tops = tuple(f"{place}/" for place in self._own_names)
+        ways = [(path, Path(os.path.realpath(path))) for path in named]
+        linked = [(link, place) for path, place in ways for link in links_to(path)]
+        self.links = tuple(dict.fromkeys(link for link, _ in linked))
+        """The links on the way to the agent's own files: who replaces one replaces these."""
+        links = [(_folded(link), place) for link, place in linked]
+        self._leading = tuple(dict.fromkeys([*((_folded(place), place) for place in self.own), *links]))
         # On a case-insensitive disk, `.GIT/hooks` is what git trusts.
         names = dict.fromkeys(name.casefold() for name in (*ALWAYS, *protect))
         self._protected = [parts for name in names if (parts := Path(name.strip("/")).parts)]
@@ -56,10 +69,22 @@ class PathRules:
                 return "/".join(wanted)
         return None
 
-    @property
-    def heads(self) -> frozenset[str]:
-        """Names of files and folders that are protected or contain protected ones, in lower case."""
-        return frozenset(parts[0] for parts in self._protected)
+    def trusted_below(self, path: Path) -> list[Path]:
+        """The protected paths whose beginning a path is: `.config/fish` for `.config`, whether or not they exist."""
+        parts = tuple(part.casefold() for part in path.parts)
+        return [
+            path.joinpath(*wanted[length:])
+            for wanted in self._protected
+            for length in range(1, len(wanted))
+            if parts[-length:] == wanted[:length]
+        ]
+
+    def own_below(self, path: Path) -> list[Path]:
+        """The agent's own files that are below a path, whether or not they exist, or reached through a link that is the
+        path or below it."""
+        here = _folded(path)
+        top = f"{here.rstrip('/')}/"
+        return list(dict.fromkeys(own for way, own in self._leading if way == here or way.startswith(top)))
 
     def hides(self, path: Path) -> bool:
         """Whether a resolved path must not be read."""
@@ -76,11 +101,11 @@ class PathRules:
         return "`tools.policy`" if self._by_policy(path) else "`tools.files.deny_read`"
 
     def _is_own(self, path: Path) -> bool:
-        text = str(path)
+        text = _folded(path)
         return text in self._own_names or text.startswith(self._own_tops)
 
     def _is_forbidden(self, path: Path) -> bool:
-        text = str(path)
+        text = _folded(path)
         return text in self._forbidden_names or text.startswith(self._forbidden_tops)
 
     def _by_policy(self, path: Path) -> bool:
@@ -95,6 +120,30 @@ class PathRules:
     def hidden_globs(self) -> tuple[str, ...]:
         """Absolute globs of `deny_read`."""
         return self._deny.absolute
+
+
+def _folded(path: Path) -> str:
+    return str(path).casefold()
+
+
+def links_to(path: Path) -> Iterator[Path]:
+    """The links that are followed on the way to an absolute path, each where it really is."""
+    here, todo = Path(path.anchor), list(reversed(path.parts[1:]))
+    left = MOST_LINKS
+    while todo and left:
+        name = todo.pop()
+        if name == "..":
+            here = here.parent
+            continue
+        try:
+            target = Path(os.readlink(here / name))
+        except OSError:
+            here = here / name
+            continue
+        yield here / name
+        left -= 1
+        here = Path(target.anchor) if target.is_absolute() else here
+        todo += reversed(target.parts[1:] if target.is_absolute() else target.parts)
 
 
 def configured_folders(texts: Sequence[str]) -> list[Path]:

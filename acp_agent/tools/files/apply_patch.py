@@ -15,9 +15,10 @@ from acp_agent.errors import AgentError, ToolError
 from acp_agent.lsp.base import Document
 from acp_agent.safety.access import Access, PathAccess
 from acp_agent.safety.folders.paths import Roots
+from acp_agent.safety.folders.trees import Judged
 from acp_agent.schema.acp import Content, TextContent, ToolCallContent
 from acp_agent.tools.files.edit import Planned, need_unchanged, read_for_edit, watch
-from acp_agent.tools.files.entries import delete_access, need_entry, need_saved, not_a_root
+from acp_agent.tools.files.entries import delete_access, need_entry, need_saved, not_a_root, transfer_access
 from acp_agent.tools.files.notebook import joined, notebook_at, parted, with_sources
 from acp_agent.tools.files.notebook_view import around_edit, keep_cell_credentials
 from acp_agent.tools.files.patch_text import FilePatch, parse_patch, patched
@@ -76,10 +77,13 @@ class ApplyPatch(Tool[ApplyPatchParams]):
     def access(self, params: ApplyPatchParams, roots: Roots, cwd: Path, config: ToolsConfig) -> list[Access]:
         accesses: list[Access] = []
         for file in params.files:
-            if file.kind == "delete" or file.move_to:
+            if file.move_to:
+                gone, target = not_a_root(roots, file.path), roots.resolve(file.move_to)
+                accesses += transfer_access(gone, target, False, True, roots, config)
+            elif file.kind == "delete":
                 accesses += delete_access(not_a_root(roots, file.path), roots, config)
-            if file.kind != "delete":
-                accesses.append(PathAccess("write", roots.resolve(file.move_to or file.path)))
+            else:
+                accesses.append(PathAccess("write", roots.resolve(file.path)))
         return accesses
 
     async def preview(self, params: ApplyPatchParams, ctx: ToolContext) -> Preview:
@@ -95,10 +99,13 @@ class ApplyPatch(Tool[ApplyPatchParams]):
             if (plan := change.planned) is not None:
                 content.append(diff_of(plan.path, plan.old, plan.new))
                 places += first_changed_line(plan.path, plan.old, plan.new)
-        return Preview(tuple(content), tuple(changes), locations=tuple(places))
+        accesses = self.access(params, ctx.roots, ctx.shell.cwd(), ctx.config)
+        state = tuple(changes), Judged(accesses, ctx.roots.rules)
+        return Preview(tuple(content), state, tuple(places), tuple(accesses))
 
     async def run(self, params: ApplyPatchParams, ctx: ToolContext, preview: Preview) -> ToolResult:
-        changes: Sequence[_Change] = preview.state
+        changes: Sequence[_Change]
+        changes, judged = preview.state
         for change in changes:
             await _need_unchanged(change, ctx)
         lines: list[str] = []
@@ -106,7 +113,7 @@ class ApplyPatch(Tool[ApplyPatchParams]):
         written: list[tuple[Document | None, Document]] = []
         for change in changes:
             try:
-                text = await _make(change, ctx, content, written)
+                text = await _make(change, judged, ctx, content, written)
             except (AgentError, OSError) as error:
                 done = f"Before it, this was done: {' '.join(lines)}" if lines else "Nothing was changed."
                 raise ToolError(f"{change.shown}: {error} {done}") from error
@@ -179,6 +186,7 @@ async def _need_unchanged(change: _Change, ctx: ToolContext) -> None:
 
 async def _make(
     change: _Change,
+    judged: Judged,
     ctx: ToolContext,
     content: list[ToolCallContent],
     written: list[tuple[Document | None, Document]],
@@ -187,11 +195,11 @@ async def _make(
     plan, most = change.planned, ctx.config.files.max_tree_entries
     if plan is None:
         if change.gone is not None:
-            await ctx.executor.remove(change.gone, max_entries=most)
+            await ctx.executor.remove(change.gone, max_entries=most, judged=judged)
             ctx.memory.ledger.forget_below(change.gone)
         return f"{change.shown} was deleted."
     if change.gone is not None:
-        await ctx.executor.move(change.gone, plan.path, overwrite=False, max_entries=most)
+        await ctx.executor.move(change.gone, plan.path, overwrite=False, max_entries=most, judged=judged)
         ctx.memory.ledger.forget_below(change.gone)
     now = plan.new
     if change.gone is None or plan.new != plan.old:

@@ -9,7 +9,8 @@ from pydantic import Field
 from acp_agent.config.model import ToolsConfig
 from acp_agent.safety.access import Access
 from acp_agent.safety.folders.paths import Roots
-from acp_agent.tools.files.entries import delete_access, need_entry, need_saved, not_a_root, told
+from acp_agent.safety.folders.trees import Judged
+from acp_agent.tools.files.entries import delete_access, need_allowed, need_entry, need_saved, not_a_root, told
 from acp_agent.tools.kit.base import Params, PathTool
 from acp_agent.tools.kit.tool_context import Preview, ToolContext, ToolResult
 
@@ -30,13 +31,15 @@ class DeletePath(PathTool[DeletePathParams]):
     async def preview(self, params: DeletePathParams, ctx: ToolContext) -> Preview:
         path = not_a_root(ctx.roots, params.path)
         await need_saved(ctx, path, await need_entry(ctx, path, params.path))
-        return Preview(state=path)
+        accesses = delete_access(path, ctx.roots, ctx.config)
+        need_allowed(accesses, ctx)
+        return Preview(state=(path, Judged(accesses, ctx.roots.rules)), accesses=tuple(accesses))
 
     async def run(self, params: DeletePathParams, ctx: ToolContext, preview: Preview) -> ToolResult:
-        path = preview.state
+        path, judged = preview.state
         await need_saved(ctx, path, await need_entry(ctx, path, params.path))
         try:
-            tally = await ctx.executor.remove(path, max_entries=ctx.config.files.max_tree_entries)
+            tally = await ctx.executor.remove(path, max_entries=ctx.config.files.max_tree_entries, judged=judged)
         finally:
             ctx.memory.ledger.forget_below(path)
         return told(f"{params.path} was deleted", tally)

@@ -6,7 +6,6 @@ A path names the entry itself: a link is deleted, moved or copied as a link, wha
 
 from __future__ import annotations
 
-import os
 import stat
 from abc import abstractmethod
 from collections.abc import Iterable
@@ -18,13 +17,12 @@ from pydantic import Field
 from acp_agent.config.model import ToolsConfig
 from acp_agent.errors import ToolError
 from acp_agent.executors.base import FileStat, Tally
-from acp_agent.safety.access import Access, PathAccess
+from acp_agent.safety.access import Access, Deny, PathAccess
+from acp_agent.safety.deciding.decide import judge_access
 from acp_agent.safety.folders.paths import Roots
+from acp_agent.safety.folders.trees import Judged, Mode, TooMany, special_in
 from acp_agent.tools.kit.base import Params, Tool
 from acp_agent.tools.kit.tool_context import Description, Location, Preview, ToolContext, ToolResult
-
-HISTORY = frozenset((".git",))
-"""Names whose deletion is asked about separately, anywhere below a folder."""
 
 
 class TransferParams(Params):
@@ -48,20 +46,32 @@ def not_a_root(roots: Roots, text: str) -> Path:
 
 
 def delete_access(path: Path, roots: Roots, config: ToolsConfig) -> list[Access]:
-    below = (path / relative for relative in _below(path, HISTORY, roots, config))
-    return [PathAccess("delete", path), *(PathAccess("delete", inner) for inner in below)]
+    """What is deleted there, with everything special that is in it or that it stands for."""
+    return [PathAccess("delete", path), *_special(path, [("delete", path)], roots, config)]
 
 
-def write_access(source: Path, destination: Path, overwrite: bool, roots: Roots, config: ToolsConfig) -> list[Access]:
-    """Returns what will be written at `destination`, with each part of it that other programs trust, and what will be
-    deleted there."""
-    accesses: list[Access] = [PathAccess("write", destination)]
-    accesses += [
-        PathAccess("write", destination / relative) for relative in _below(source, roots.rules.heads, roots, config)
-    ]
+def transfer_access(
+    source: Path, destination: Path, overwrite: bool, moves: bool, roots: Roots, config: ToolsConfig
+) -> list[Access]:
+    """What is read or deleted at the source, written at `destination`, and deleted there, with everything special in
+    each."""
+    leaves: Mode = "delete" if moves else "read"
+    accesses: list[Access] = [PathAccess(leaves, source), PathAccess("write", destination)]
+    accesses += _special(source, [(leaves, source), ("write", destination)], roots, config)
     if overwrite and _is_folder(destination):
         accesses += delete_access(destination, roots, config)
     return accesses
+
+
+def _special(path: Path, places: list[tuple[Mode, Path]], roots: Roots, config: ToolsConfig) -> list[PathAccess]:
+    most = config.files.max_tree_entries
+    try:
+        return special_in(path, places, roots.rules, most)
+    except TooMany:
+        raise ToolError(
+            f"{roots.display(path)} contains more than {most} entries, too many to handle at once. "
+            "Take its folders one by one, or use `bash`."
+        ) from None
 
 
 def _is_folder(path: Path) -> bool:
@@ -71,44 +81,16 @@ def _is_folder(path: Path) -> bool:
         return False
 
 
-def _below(folder: Path, names: Iterable[str], roots: Roots, config: ToolsConfig) -> list[str]:
-    """The topmost entries with these names in a folder, relative to it. Raises ToolError if too much would be read."""
-    if not _is_folder(folder):
-        return []
-    most, seen, found = config.files.max_tree_entries, 0, []
-    for here, folders, files in os.walk(folder):
-        seen += len(folders) + len(files)
-        if seen > most:
+def need_allowed(accesses: Iterable[Access], ctx: ToolContext) -> None:
+    """Raises ToolError if one of them is denied whatever the user says: hidden files, and the agent's own."""
+    for access in accesses:
+        if isinstance(access, PathAccess) and ctx.roots.rules.hides(access.path):
+            verdict = judge_access(access, ctx.roots, ctx.call.mode, True)
             raise ToolError(
-                f"{roots.display(folder)} contains more than {most} entries, too many to handle at once. "
-                "Take its folders one by one, or use `bash`."
+                f"{verdict.reason} So the call was not run." if isinstance(verdict, Deny) else str(access.path),
+                "policy_blocked",
+                suggestion="Name what you need piece by piece, without these files.",
             )
-        hits = [name for name in (*folders, *files) if name.casefold() in names]
-        found += [os.path.relpath(os.path.join(here, name), folder) for name in hits]
-        folders[:] = [name for name in folders if name.casefold() not in names]
-    return found
-
-
-def need_shown(source: Path, shown: str, ctx: ToolContext) -> None:
-    """Raises ToolError if it contains a hidden file: under another name it would no longer be hidden."""
-    rules = ctx.roots.rules
-    if not rules.hides_any:
-        return
-    hidden = source if rules.hides(source) else None
-    if hidden is None and _is_folder(source):
-        most, seen = ctx.config.files.max_tree_entries, 0
-        for here, folders, files in os.walk(source):
-            hidden = next((path for name in (*folders, *files) if rules.hides(path := Path(here, name))), None)
-            seen += len(folders) + len(files)
-            if hidden is not None or seen > most:  # The executor refuses more than that.
-                break
-    if hidden is not None:
-        raise ToolError(
-            f"{shown} is neither copied nor moved: {ctx.roots.display(hidden)} must not be read "
-            "(`tools.files.deny_read`).",
-            "policy_blocked",
-            suggestion="Copy or move what you need piece by piece, without the hidden files.",
-        )
 
 
 async def need_entry(ctx: ToolContext, path: Path, shown: str) -> FileStat:
@@ -166,26 +148,34 @@ class Transfer(Tool[TransferParams]):
     def paths(self, params: TransferParams, roots: Roots) -> tuple[Path, Path]:
         """Source and destination. Raises ToolError if one must not be used or replaced."""
 
+    def access(self, params: TransferParams, roots: Roots, cwd: Path, config: ToolsConfig) -> list[Access]:
+        source, destination = self.paths(params, roots)
+        return transfer_access(source, destination, params.overwrite, self.kind == "move", roots, config)
+
     async def preview(self, params: TransferParams, ctx: ToolContext) -> Preview:
         source, destination = self.paths(params, ctx.roots)
         await check_transfer(params, source, destination, ctx)
-        return Preview(state=(source, destination))
+        accesses = self.access(params, ctx.roots, ctx.shell.cwd(), ctx.config)
+        need_allowed(accesses, ctx)
+        state = source, destination, Judged(accesses, ctx.roots.rules)
+        return Preview(state=state, accesses=tuple(accesses))
 
     async def run(self, params: TransferParams, ctx: ToolContext, preview: Preview) -> ToolResult:
-        source, destination = preview.state
+        source, destination, judged = preview.state
         await check_transfer(params, source, destination, ctx)
-        tally = await self.transfer(source, destination, params.overwrite, ctx)
+        tally = await self.transfer(source, destination, params.overwrite, judged, ctx)
         return told(f"{params.source} was {self.done} to {params.destination}", tally)
 
     @abstractmethod
-    async def transfer(self, source: Path, destination: Path, overwrite: bool, ctx: ToolContext) -> Tally:
+    async def transfer(
+        self, source: Path, destination: Path, overwrite: bool, judged: Judged, ctx: ToolContext
+    ) -> Tally:
         """Performs the transfer, and forgets what the model has seen of replaced files."""
 
 
 async def check_transfer(params: TransferParams, source: Path, destination: Path, ctx: ToolContext) -> None:
     """Raises ToolError for what cannot be done, before the user is asked."""
     found = await need_entry(ctx, source, params.source)
-    need_shown(source, params.source, ctx)
     if source == destination:
         raise ToolError("`source` and `destination` are the same path.", "invalid_parameters")
     if source in destination.parents:

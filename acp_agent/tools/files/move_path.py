@@ -4,11 +4,10 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from acp_agent.config.model import ToolsConfig
 from acp_agent.executors.base import Tally
-from acp_agent.safety.access import Access
 from acp_agent.safety.folders.paths import Roots
-from acp_agent.tools.files.entries import Transfer, TransferParams, delete_access, not_a_root, write_access
+from acp_agent.safety.folders.trees import Judged
+from acp_agent.tools.files.entries import Transfer, TransferParams, not_a_root
 from acp_agent.tools.kit.tool_context import ToolContext
 
 
@@ -22,17 +21,12 @@ class MovePath(Transfer):
     def paths(self, params: TransferParams, roots: Roots) -> tuple[Path, Path]:
         return not_a_root(roots, params.source), not_a_root(roots, params.destination)
 
-    def access(self, params: TransferParams, roots: Roots, cwd: Path, config: ToolsConfig) -> list[Access]:
-        source, destination = self.paths(params, roots)
-        return [
-            *delete_access(source, roots, config),
-            *write_access(source, destination, params.overwrite, roots, config),
-        ]
-
-    async def transfer(self, source: Path, destination: Path, overwrite: bool, ctx: ToolContext) -> Tally:
+    async def transfer(
+        self, source: Path, destination: Path, overwrite: bool, judged: Judged, ctx: ToolContext
+    ) -> Tally:
         most = ctx.config.files.max_tree_entries
         try:
-            return await ctx.executor.move(source, destination, overwrite=overwrite, max_entries=most)
+            return await ctx.executor.move(source, destination, overwrite=overwrite, max_entries=most, judged=judged)
         finally:
             ctx.memory.ledger.forget_below(source)
             ctx.memory.ledger.forget_below(destination)

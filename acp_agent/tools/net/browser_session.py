@@ -12,8 +12,9 @@ import os
 import re
 import shutil
 import tempfile
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Sequence
 from contextlib import AsyncExitStack
+from pathlib import Path
 from typing import Any, TypeVar
 from urllib.parse import urlsplit
 
@@ -24,6 +25,7 @@ from anyio.streams.memory import MemoryObjectSendStream
 from acp_agent.config.model import BrowserConfig
 from acp_agent.errors import ToolError
 from acp_agent.lazy import load
+from acp_agent.own_programs import search_path
 from acp_agent.tools.net.chromium import find_chromium, missing_browser
 from acp_agent.tools.net.web_client import GuardedClient
 from acp_agent.tools.net.web_proxy import GuardedProxy
@@ -92,9 +94,17 @@ class BrowserSession:
     """One page at a time. All raise ToolError."""
 
     def __init__(
-        self, client: GuardedClient, config: BrowserConfig, *, proxy: str = "", arguments: tuple[str, ...] = ()
+        self,
+        client: GuardedClient,
+        config: BrowserConfig,
+        *,
+        proxy: str = "",
+        arguments: tuple[str, ...] = (),
+        folders: Sequence[Path] = (),
     ) -> None:
-        """`proxy`: an upstream HTTP proxy for ours. `arguments`: more for Chromium."""
+        """`proxy`: an upstream HTTP proxy for ours. `arguments`: more for Chromium. `folders`: the session's, in which
+        it is not looked for."""
+        self._folders = tuple(folders)
         self._client = client
         self._config = config
         self._proxy = GuardedProxy(client, upstream=proxy)
@@ -153,9 +163,9 @@ class BrowserSession:
             life.used = anyio.Event()
 
     async def _launch(self, stack: AsyncExitStack, life: _Life, folder: str, port: int) -> Any:
-        program = find_chromium(self._config)
+        program = find_chromium(self._config, self._folders)
         if program is None:
-            raise ToolError(missing_browser(self._config) or "Chromium was not found.")
+            raise ToolError(missing_browser(self._config, self._folders) or "Chromium was not found.")
         try:
             playwright_error = await anyio.to_thread.run_sync(load, PLAYWRIGHT_ERROR)
             driver = await load(PLAYWRIGHT)().start()
@@ -174,7 +184,12 @@ class BrowserSession:
                 accept_downloads=False,
                 service_workers="block",
                 # Nothing of the user's: neither keys nor their home folder.
-                env={"PATH": os.environ.get("PATH", os.defpath), "LANG": "C.UTF-8", "HOME": folder, "TMPDIR": folder},
+                env={
+                    "PATH": search_path(os.environ.get("PATH", os.defpath), self._folders),
+                    "LANG": "C.UTF-8",
+                    "HOME": folder,
+                    "TMPDIR": folder,
+                },
                 ignore_https_errors="--ignore-certificate-errors" in self._arguments,
                 timeout=self._config.timeout * 1000,
             )

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from functools import cached_property
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 import anyio
@@ -20,7 +21,9 @@ BROWSER = "acp_agent.tools.net.browser_session:BrowserSession"
 
 
 class WebAccess:
-    def __init__(self, config: ToolsConfig, environ: Mapping[str, str]) -> None:
+    def __init__(self, config: ToolsConfig, environ: Mapping[str, str], folders: Sequence[Path] = ()) -> None:
+        """`folders`: the session's."""
+        self._folders = folders
         self._config = config
         self.environ = environ
         """Contains the keys of search services."""
@@ -33,7 +36,9 @@ class WebAccess:
 
     @cached_property
     def browser(self) -> BrowserSession:
-        browser: BrowserSession = load(BROWSER)(self.client, self._config.browser, proxy=self._config.web.proxy)
+        browser: BrowserSession = load(BROWSER)(
+            self.client, self._config.browser, proxy=self._config.web.proxy, folders=self._folders
+        )
         self._browses.set()
         return browser
 

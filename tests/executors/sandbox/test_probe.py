@@ -15,6 +15,7 @@ from acp_agent.executors.sandbox import base, bubblewrap, landlock_alone, probe
 from acp_agent.executors.sandbox.base import Confined, Invocation, Sandbox, SandboxPolicy
 from acp_agent.executors.sandbox.noop import Noop
 from acp_agent.executors.sandbox.probe import find_sandbox, try_out
+from acp_agent.own_programs import find_program
 from tests.executors.sandbox.kit import needs_sandbox
 
 pytestmark = pytest.mark.anyio
@@ -103,10 +104,12 @@ async def test_a_bubblewrap_in_the_session_is_not_used(monkeypatch: pytest.Monke
     program.chmod(0o755)
     monkeypatch.setattr(bubblewrap, "USUAL", tmp_path / "none")
     monkeypatch.setenv("PATH", f"{tmp_path}/bin:/usr/bin:/bin")
-    assert bubblewrap.find(SandboxConfig()).program == program
+    other = find_program("bwrap")
+    assert bubblewrap.find(SandboxConfig(), other).program == program
+    assert find_program("bwrap", outside=[tmp_path]) != other
     monkeypatch.chdir(tmp_path)
     with pytest.raises(ExecutorError, match="not installed"):
-        bubblewrap.find(SandboxConfig())
+        bubblewrap.find(SandboxConfig(), other)
 
 
 @dataclass(frozen=True)

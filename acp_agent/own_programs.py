@@ -1,0 +1,68 @@
+"""Where the programs are that the agent itself starts: the one door to PATH.
+
+A repository contains whatever its author likes, `bin/bash` and `bin/git` included. So a program that we start is looked
+for only in absolute folders of PATH outside of the session's folders, and is started by its absolute path; and no
+relative or empty entry of PATH, which would mean a folder of the repository, reaches a process that we start.
+
+The project's own language servers and checkers are looked for in the project (`lsp/known_servers.py`); they are
+confined.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+from collections.abc import Iterable, Mapping
+from functools import lru_cache
+from pathlib import Path
+
+BASH = "/bin/bash"
+"""Where there is no other."""
+
+
+def search_path(path: str, outside: Iterable[Path] = ()) -> str:
+    """The entries of PATH that are absolute and in none of the folders `outside`."""
+    real = [_folded(str(folder)) for folder in outside]
+    return os.pathsep.join(
+        entry for entry in path.split(os.pathsep) if os.path.isabs(entry) and not _inside(entry, real)
+    )
+
+
+def with_search_path(environ: Mapping[str, str], outside: Iterable[Path] = ()) -> dict[str, str]:
+    """The environment with such a PATH."""
+    if "PATH" not in environ:
+        return dict(environ)
+    return {**environ, "PATH": search_path(environ["PATH"], outside) or search_path(os.defpath)}
+
+
+def find_program(name: str, environ: Mapping[str, str] | None = None, outside: Iterable[Path] = ()) -> str | None:
+    """The absolute path of a program on PATH, neither found in nor leading into one of the folders `outside`; a name
+    with a slash stands for itself. `environ`: ours by default."""
+    if os.sep in name:
+        return shutil.which(name)
+    path = (os.environ if environ is None else environ).get("PATH", os.defpath)
+    return _find(name, path, tuple(map(str, outside)))
+
+
+def find_bash(environ: Mapping[str, str] | None = None, outside: Iterable[Path] = ()) -> str:
+    return find_program("bash", environ, outside) or BASH
+
+
+@lru_cache(maxsize=256)
+def _find(name: str, path: str, outside: tuple[str, ...]) -> str | None:
+    real = [_folded(folder) for folder in outside]
+    for entry in search_path(path, map(Path, outside)).split(os.pathsep):
+        found = shutil.which(name, path=entry) if entry else None
+        if found is not None and not _inside(found, real):
+            return found
+    return None
+
+
+def _inside(path: str, folders: Iterable[str]) -> bool:
+    """Whether a path is, or leads, into one of the folders; ignores case."""
+    names = {os.path.normpath(path).casefold(), _folded(path)}
+    return any(name == folder or name.startswith(f"{folder.rstrip('/')}/") for name in names for folder in folders)
+
+
+def _folded(path: str) -> str:
+    return os.path.realpath(path).casefold()

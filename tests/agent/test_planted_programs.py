@@ -1,0 +1,165 @@
+"""A repository brings programs of its own: with a PATH that leads into it, none of them is what the agent starts.
+
+Each planted program writes its name to a log and goes on as the real one, or fails, as an attacker likes. The control
+in each test is that the real lookup along that PATH finds the plant.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+import sys
+from pathlib import Path
+
+import pytest
+
+from acp_agent.client.permissions import allow_once, reject_once
+from acp_agent.executors.sandbox import bubblewrap, probe
+from acp_agent.own_programs import find_bash, find_program, search_path, with_search_path
+from acp_agent.testing.fake_model import Answer, Call
+
+from .kit import rig
+
+REAL = "/usr/local/bin:/usr/bin:/bin"
+PLANTED = (
+    "bash sh rg git bwrap setsid systemd-run node python python3 env true chromium google-chrome cat tsc ruff".split()
+)
+
+
+@pytest.fixture
+def planted(tmp_path, monkeypatch):
+    """The folder, its log; the process works in it, as an agent does that an editor started there."""
+    folder = tmp_path / "project"
+    log = folder / "planted.log"  # where a confined command can write, too
+    (folder / "bin").mkdir(parents=True)
+    for name in PLANTED:
+        program = folder / "bin" / name
+        program.write_text(f"#!/bin/sh\necho {name} >>{log}\nexit 1\n")
+        program.chmod(0o755)
+    monkeypatch.chdir(folder)
+    probe._found.clear()
+    yield folder, log
+    probe._found.clear()
+
+
+def paths(folder: Path) -> dict[str, str]:
+    link = folder.parent / "link"
+    link.symlink_to(folder)
+    return {
+        "relative": f"bin:{REAL}",
+        "dots": f"./bin:{REAL}",
+        "inside": f"{folder}/bin:{REAL}",
+        "dotted": f"{folder}/../{folder.name}/bin:{REAL}",
+        "through a link": f"{link}/bin:{REAL}",
+    }
+
+
+CALLS = (
+    Call("bash", {"command": "echo out; echo x > made"}),
+    Call("grep", {"pattern": "needle"}),
+    Call("bash", {"command": "bash -c 'echo inner' && git init -q repo && git -C repo status"}),
+)
+
+
+@pytest.mark.parametrize("kind", ["relative", "dots", "inside", "dotted", "through a link"])
+@pytest.mark.parametrize("terminal", [False, True], ids=["here", "in the editor"])
+async def test_no_program_of_the_repository_is_started_by_the_agent(kind, terminal, planted, tmp_path, monkeypatch):
+    folder, log = planted
+    path = paths(folder)[kind]
+    monkeypatch.setenv("PATH", path)
+    assert os.path.samefile(shutil.which("bash"), folder / "bin/bash")  # the control
+    # An absolute entry is the user's own choice: commands see it, but the agent starts nothing from it.
+    calls = CALLS if kind in ("relative", "dots") else CALLS[:2]
+    script = [Answer(tool_calls=calls), Answer(text="done")]
+    (folder / "text").write_text("a needle\n")
+    environ = {"PATH": path}
+    async with rig(tmp_path, script, mode="auto", sandbox=True, terminal=terminal, environ=environ) as r:
+        await r.editor.prompt("go")
+        results = [m["content"] for m in r.messages(2) if m["role"] == "tool"]
+        assert "out" in results[0]
+        assert "needle" in results[1]
+        assert all("inner" in text for text in results[2:])
+        assert r.editor.permission_requests == []
+        sandboxes = {item.sandbox.kind for item in probe._found.values()}
+        if bubblewrap.USUAL.exists():
+            assert sandboxes == {"bubblewrap"}
+    assert not log.exists() or log.read_text() == ""
+
+
+async def test_a_failing_sandbox_is_not_no_sandbox_without_a_question(planted, tmp_path, monkeypatch):
+    monkeypatch.setattr(probe, "_candidates", lambda config: [])
+    calls = [Call("bash", {"command": "touch one"}), Call("bash", {"command": "touch two"})]
+    script = [Answer(tool_calls=calls), Answer(text="done")]
+    async with rig(tmp_path, script, mode="auto", sandbox=True, terminal=False, otherwise=reject_once) as r:
+        await r.editor.prompt("go")
+        asked = r.editor.permission_requests
+        assert ["no sandbox works here" in request.tool_call.content[-1].content.text for request in asked] == [
+            True
+        ] * 2
+        assert [option.kind for option in asked[0].options] == ["allow_once", "reject_once"]
+        assert not (r.project / "one").exists()
+
+
+async def test_the_answer_holds_for_the_session(planted, tmp_path, monkeypatch):
+    monkeypatch.setattr(probe, "_candidates", lambda config: [])
+    calls = [Call("bash", {"command": "touch one"}), Call("bash", {"command": "touch two"})]
+    script = [Answer(tool_calls=calls), Answer(text="done")]
+    async with rig(tmp_path, script, mode="auto", sandbox=True, terminal=False, otherwise=allow_once) as r:
+        await r.editor.prompt("go")
+        assert len(r.editor.permission_requests) == 1
+        assert (r.project / "two").exists()
+
+
+MCP = """
+[mcp.servers.tools]
+command = "python3"
+args = ["-c", "import sys; sys.exit(3)"]
+"""
+
+HOOK = """
+[[hooks.tool_before]]
+command = "cat /dev/null"
+"""
+
+
+@pytest.mark.parametrize("kind", ["relative", "dots", "inside", "dotted", "through a link"])
+async def test_mcp_servers_and_hooks_are_not_programs_of_the_repository(kind, planted, tmp_path, monkeypatch):
+    folder, log = planted
+    path = paths(folder)[kind]
+    monkeypatch.setenv("PATH", path)
+    hooks = HOOK if kind in ("relative", "dots") else ""
+    script = [Answer(tool_calls=[Call("grep", {"pattern": "x"})]), Answer(text="done")]
+    async with rig(tmp_path, script, config=MCP + hooks, terminal=False, environ={"PATH": path}) as r:
+        await r.editor.prompt("go")
+    assert not log.exists()
+
+
+async def test_the_browser_is_not_a_program_of_the_repository(planted, tmp_path, monkeypatch):
+    from acp_agent.config.model import BrowserConfig
+    from acp_agent.tools.net.chromium import find_chromium
+
+    folder, _ = planted
+    for path in paths(folder).values():
+        monkeypatch.setenv("PATH", path)
+        found = find_chromium(BrowserConfig(), [folder])
+        assert not found or not Path(found).is_relative_to(folder)
+
+
+def test_programs_are_looked_for_on_absolute_entries_outside(tmp_path):
+    project, other = tmp_path / "project", tmp_path / "other"
+    for place in (project / "bin", other):
+        place.mkdir(parents=True)
+        (place / "tool").write_text("#!/bin/sh\n")
+        (place / "tool").chmod(0o755)
+    (other / "linked").symlink_to(project / "bin/tool")
+    entries = ["", ".", "bin", "../other", str(project / "bin"), str(project).upper() + "/bin", str(other)]
+    environ = {"PATH": os.pathsep.join(entries)}
+    assert search_path(environ["PATH"], [project]) == str(other)
+    assert find_program("tool", environ, [project]) == str(other / "tool")
+    assert find_program("linked", environ, [project]) is None
+    assert find_program("tool", {"PATH": "bin:."}, [project]) is None
+    assert find_bash({"PATH": str(project / "bin")}, [project]) == "/bin/bash"
+    assert find_program(sys.executable, {}, [project]) == sys.executable
+    assert with_search_path({"A": "b"}) == {"A": "b"}
+    assert with_search_path({"PATH": f":.:bin:{other}"}) == {"PATH": str(other)}
+    assert with_search_path({"PATH": "bin"})["PATH"] != "bin"
