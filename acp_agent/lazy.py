@@ -18,15 +18,17 @@ def load(row: str) -> Any:
 
 def pattern(text: str, flags: int = 0) -> re.Pattern[str]:
     """A pattern of ours, compiled when it is first used: most are not needed before the first answer, if ever."""
-    return _AtFirstUse(text, flags)  # type: ignore[return-value]
+    return AtFirstUse(re.compile, text, flags)  # type: ignore[return-value]
 
 
-class _AtFirstUse:
-    def __init__(self, text: str, flags: int) -> None:
-        self.pattern, self.flags = text, flags
+class AtFirstUse:
+    """What `make` returns for these arguments, made when it is first used."""
+
+    def __init__(self, make: Any, *arguments: Any) -> None:
+        self._make, self._arguments = make, arguments
 
     def __getattr__(self, name: str) -> Any:
-        """Returns a method of the compiled pattern and caches it here."""
-        found = getattr(re.compile(self.pattern, self.flags), name)
+        """Returns a method of what is made, and keeps it here. `make` remembers what it has made."""
+        found = getattr(self._make(*self._arguments), name)
         setattr(self, name, found)
         return found

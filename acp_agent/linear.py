@@ -8,9 +8,11 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from functools import lru_cache
-from typing import Any, Protocol, cast
+from typing import Protocol, cast
 
 import re2
+
+from acp_agent.lazy import AtFirstUse
 
 MAX_PATTERN_CHARS = 512
 """Of a pattern that a user or a project wrote."""
@@ -67,15 +69,4 @@ def compiled(pattern: str) -> Pattern:
 
 def at_first_use(pattern: str) -> Pattern:
     """One of our own patterns, compiled on first use: most are not needed before the first answer, if ever."""
-    return cast(Pattern, _AtFirstUse(pattern))
-
-
-class _AtFirstUse:
-    def __init__(self, pattern: str) -> None:
-        self.pattern = pattern
-
-    def __getattr__(self, name: str) -> Any:
-        """Returns a method of the compiled pattern and caches it here."""
-        found = getattr(compiled(self.pattern), name)
-        setattr(self, name, found)
-        return found
+    return cast(Pattern, AtFirstUse(compiled, pattern))
