@@ -17,16 +17,15 @@ from acp_agent.safety.access import Access, PathAccess
 from acp_agent.safety.folders.paths import Roots
 from acp_agent.safety.folders.trees import Judged
 from acp_agent.schema.acp import Content, TextContent, ToolCallContent
-from acp_agent.tools.files.edit import Planned, need_unchanged, read_for_edit, watch
+from acp_agent.tools.files.edit import Planned, need_unchanged, read_for_edit, told_of, watch
 from acp_agent.tools.files.entries import delete_access, need_entry, need_saved, not_a_root, transfer_access
 from acp_agent.tools.files.notebook import joined, notebook_at, parted, with_sources
-from acp_agent.tools.files.notebook_view import around_edit, keep_cell_credentials
+from acp_agent.tools.files.notebook_view import keep_cell_credentials
 from acp_agent.tools.files.patch_text import FilePatch, parse_patch, patched
 from acp_agent.tools.kit.base import Params, Tool
 from acp_agent.tools.kit.positions import errors_of_change
 from acp_agent.tools.kit.text import (
     diff_of,
-    disk_digest,
     first_changed_line,
     keep_credentials,
     need_expressible,
@@ -204,16 +203,9 @@ async def _make(
     now = plan.new
     if change.gone is None or plan.new != plan.old:
         now = await ctx.executor.write_text(plan.path, plan.new)
-    ctx.memory.ledger.saw(plan.path, now, await disk_digest(ctx, plan.path))
     done = "created" if plan.old is None else "changed" if change.gone is None else "moved there"
-    text = f"{change.shown} was {done}."
-    if remark := ctx.executor.remark(plan.path):
-        text += f" {remark}"
-    if now != plan.new:
-        text += " The editor reformatted it on saving: read it again before the next edit."
-        ctx.memory.ledger.forget(plan.path)
+    lines = ctx.config.files.edit_context if now != plan.old else 0
+    text = await told_of(plan, now, f"{change.shown} was {done}.", ctx, lines)
     content.append(diff_of(plan.path, plan.old, now))
     written.append((None if plan.old is None else Document(plan.path, plan.old), Document(plan.path, now)))
-    if plan.old is not None and now != plan.old and (lines := ctx.config.files.edit_context):
-        text = f"{text}\n{around_edit(plan.path, plan.old, now, lines)}".rstrip("\n")
     return text

@@ -164,16 +164,9 @@ async def apply(
     and `context` lines around the change."""
     await need_unchanged(planned, shown, ctx)
     now = await ctx.executor.write_text(planned.path, planned.new)
-    ctx.memory.ledger.saw(planned.path, now, await disk_digest(ctx, planned.path))
-    text = f"{shown} was {'created' if planned.old is None else 'changed'}."
-    text += "".join(f" {words}" for words in (note, ctx.executor.remark(planned.path)) if words)
-    content = preview.content
-    if now != planned.new:
-        text += " The editor reformatted it on saving: read it again before the next edit."
-        content = (diff_of(planned.path, planned.old, now),)
-        ctx.memory.ledger.forget(planned.path)
-    if context and planned.old is not None:
-        text = f"{text}\n{around_edit(planned.path, planned.old, now, context)}".rstrip("\n")
+    words = f"{shown} was {'created' if planned.old is None else 'changed'}."
+    text = await told_of(planned, now, f"{words} {note}".rstrip(), ctx, context)
+    content = preview.content if now == planned.new else (diff_of(planned.path, planned.old, now),)
     before = None if planned.old is None else Document(planned.path, planned.old)
     errors, shown_errors = await errors_of_change([(before, Document(planned.path, now))], ctx)
     return ToolResult(
@@ -181,6 +174,19 @@ async def apply(
         content=(*content, *shown_errors),
         locations=first_changed_line(planned.path, planned.old, now),
     )
+
+
+async def told_of(planned: Planned, now: str, words: str, ctx: ToolContext, context: int) -> str:
+    """Remembers that the model knows the text that was written, `now`; returns `words` with what else is to say."""
+    path = planned.path
+    ctx.memory.ledger.saw(path, now, await disk_digest(ctx, path))
+    text = f"{words} {ctx.executor.remark(path)}".rstrip()
+    if now != planned.new:
+        text += " The editor reformatted it on saving: read it again before the next edit."
+        ctx.memory.ledger.forget(path)
+    if context and planned.old is not None:
+        text = f"{text}\n{around_edit(path, planned.old, now, context)}".rstrip("\n")
+    return text
 
 
 def _lines(numbers: Sequence[int], text: str) -> str:
