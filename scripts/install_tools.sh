@@ -5,6 +5,10 @@ packages=()
 command -v rg >/dev/null 2>&1 || packages+=(ripgrep)
 [ "$(uname -s)" != Linux ] || command -v bwrap >/dev/null 2>&1 || packages+=(bubblewrap)
 command -v chromium >/dev/null 2>&1 || command -v google-chrome >/dev/null 2>&1 || packages+=(chromium)
+# What commands may try to reach the network with.
+for each in curl:curl wget:wget dig:bind9-dnsutils ping:iputils-ping ssh:openssh-client git:git; do
+  command -v "${each%%:*}" >/dev/null 2>&1 || packages+=("${each##*:}")
+done
 [ ${#packages[@]} -eq 0 ] && exit 0
 if ! command -v apt-get >/dev/null 2>&1; then
   echo "WARNING: not installed: ${packages[*]} (no apt-get here); the tests of these are skipped" >&2

@@ -37,6 +37,7 @@ from acp_agent.loop.prompts.menu import Menu
 from acp_agent.loop.prompts.skills import Skills, read_skills
 from acp_agent.loop.running_turn import RunningTurn
 from acp_agent.loop.session import Session
+from acp_agent.loop.shell.command_network import CommandNetwork
 from acp_agent.loop.shell.confinement import Confinement
 from acp_agent.loop.shell.hooks import Hooks
 from acp_agent.loop.shell.private_folder import PrivateFolder
@@ -105,7 +106,8 @@ def build_parts(
     web = WebAccess(settings.tools, environ, session.roots.all)
     gate = Gate(session.client, store, session.choices, guard, redaction.redactor)
     reports = build_reports(session, shell, redaction)
-    calls = Calls(session, toolbox, gate, shell, memory, languages, web, scheduler, reports, outputs)
+    network = CommandNetwork(session, gate, shell, inherited)
+    calls = Calls(session, toolbox, gate, shell, memory, languages, web, scheduler, reports, outputs, network)
     return Parts(
         toolbox=toolbox,
         calls=calls,
@@ -118,7 +120,7 @@ def build_parts(
         prompts=Prompts(session, models, memory, toolbox, languages, calls, menu),
         turns=Turns(session, memory, toolbox, calls, journal),
         context=ContextUse(session, memory, offer, models),
-        beside=Beside(servers, scheduler if settings.tools.schedule.enabled else None, web),
+        beside=Beside(servers, scheduler if settings.tools.schedule.enabled else None, web, network.live),
     )
 
 

@@ -20,8 +20,12 @@ OTHER_NAMES = {
     "tools.filters.security.extra_patterns": "secrets.extra_patterns",
     "tools.overflow.max_overflow_bytes": "tools.overflow.max_bytes",
     "tools.result_cache.ttl_secs": "tools.result_cache.ttl",
+    "tools.sandbox.allow_network": "tools.sandbox.network",
 }
 """Keys and tables; what is inside a table is named before it."""
+
+OTHER_VALUES: dict[str, dict[Any, str]] = {"tools.sandbox.network": {True: "allow", False: "deny"}}
+"""Key -> its value under the other name -> the present one."""
 
 
 def present_names(layer: Layer) -> list[str]:
@@ -41,6 +45,7 @@ def present_names(layer: Layer) -> list[str]:
                 at = at.setdefault(table, {}) if isinstance(at, dict) else at
             if not isinstance(at, dict):
                 raise ConfigError(f"{layer.name}: `{old}` is another name of `{whole}`, which is in no table there")
+            value = OTHER_VALUES.get(whole, {}).get(value, value) if isinstance(value, bool) else value
             if at.setdefault(last, value) != value:
                 raise ConfigError(f"{layer.name}: `{old}` is another name of `{whole}`, which is set, too")
             layer.renamed[whole] = old

@@ -48,7 +48,22 @@ class SandboxConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     allow_write: Annotated[
         list[PathText], key("Folders and files commands may write besides the session's folders.")
     ] = []
-    allow_network: Annotated[bool, key("`false`: commands have no network.")] = True
+    network: Annotated[
+        Literal["ask", "allow", "deny"] | list[Pattern],
+        key(
+            "The network of commands. `ask`: through a proxy of the agent, which asks about each new host; `allow`: "
+            "all of it; `deny`: none; a list of hosts (`HOST`, `*.HOST`, `HOST:PORT`): only these, without asking."
+        ),
+    ] = "ask"
+    registries: Annotated[
+        bool, key("With `ask`: let commands reach well-known package registries (npm, PyPI, crates.io, …) unasked.")
+    ] = False
+    host_timeout: Annotated[
+        float, key("Seconds to answer a question about a host; then the connection is refused.", gt=0, le=3600)
+    ] = 120.0
+    publish_ports: Annotated[
+        bool, key("Make servers that commands start reachable at the same port of this machine's loopback.")
+    ] = True
     allow_unix_sockets: Annotated[bool, key("Let commands use AF_UNIX sockets (Docker, key agents, databases).")] = (
         False
     )

@@ -13,13 +13,30 @@ from typing import Literal, Protocol
 from msgspec import Struct, field
 
 NO_NETWORK = "There is no network."
-"""A sentence of a sandbox's limits."""
+BY_PROXY = (
+    "It reaches the network only through the proxy named by HTTPS_PROXY, HTTP_PROXY and ALL_PROXY, and cannot look up "
+    "names itself: a program that ignores these variables has no network; configure it to use the proxy."
+)
+"""Sentences of a sandbox's limits."""
 
 StreamName = Literal["stdout", "stderr"]
 EntryKind = Literal["file", "dir", "symlink", "other"]
 Doing = Literal["read", "write", "delete"]
 Judged = Callable[[Doing, Path, int], None]
 """Raises ExecutorError if that must not happen to an entry of a tree; the last is its mode, as from `stat`."""
+
+
+class Network(Struct, frozen=True):
+    """How a confined command reaches the network: only through a proxy of ours."""
+
+    env: Mapping[str, str]
+    """Variables that make programs use the proxy."""
+    closed: Callable[[], str]
+    """To be called once the command has ended; what there is to say of its connections then. Idempotent."""
+    doors: tuple[str, ...] = ()
+    """Files of the namespaces whose network it enters."""
+    port: int = 0
+    """Without namespaces: the only port that it may connect to."""
 
 
 class Command(Struct, frozen=True):
@@ -39,6 +56,8 @@ class Command(Struct, frozen=True):
     """Whether it saves its state: not if it may end while other commands run."""
     confined: bool = True
     """Whether the sandbox, if any, confines it. False: the user allowed it outside."""
+    network: Callable[[], Network] | None = None
+    """Opens its way to the network; `None`: it has what the configuration says, which is all or nothing."""
 
 
 class ExitStatus(Struct, frozen=True):

@@ -32,7 +32,7 @@ from acp_agent.executors.route import Offer, route
 from acp_agent.executors.sandbox.base import Confined, Invocation
 from acp_agent.executors.sandbox.script import confined_script
 from acp_agent.executors.shell_state import with_state
-from acp_agent.executors.start import Confine
+from acp_agent.executors.start import Confine, of_its_own
 from acp_agent.executors.tree_walk import Hides
 from acp_agent.executors.users import User
 from acp_agent.protocol.client import Client
@@ -82,7 +82,7 @@ class EditorTerminals:
         """`environ`: the complete environment of a confined command. Raises NotStarted if the editor refused before
         anything ran."""
         script = self._scripts / f"command-{next(self._numbers)}.sh"
-        line = with_state(command.script, state_file, keep=command.keeps_state)
+        line = with_state(command.script, state_file, keep=command.keeps_state, without=of_its_own(command))
         mark = str(uuid.uuid4())
         env = {**{k: v for k, v in QUIET.items() if k != "TERM"}, **command.env, MARK: mark}
         text = f"exec </dev/null; {line}\n"

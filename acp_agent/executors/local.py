@@ -32,7 +32,7 @@ from acp_agent.executors.buffer import BoundedText, Utf8Stream
 from acp_agent.executors.encodings import UTF8, Decoded, Encoding, decoded
 from acp_agent.executors.sandbox.base import Confined, Invocation
 from acp_agent.executors.shell_state import repair_state, with_state
-from acp_agent.executors.start import Confine, start, start_confined
+from acp_agent.executors.start import Confine, of_its_own, start, start_confined
 from acp_agent.executors.tree_walk import Hides
 from acp_agent.executors.users import User
 from acp_agent.own_programs import find_bash, find_program, with_search_path
@@ -111,7 +111,9 @@ class LocalExecutor:
         environ = {**self.environment(command), MARK: mark}
         if (user := self._user()) is not None:
             environ |= {"HOME": str(user.home), "USER": user.name, "LOGNAME": user.name}
-        script = with_state(command.script, self.state_file(command), keep=command.keeps_state)
+        script = with_state(
+            command.script, self.state_file(command), keep=command.keeps_state, without=of_its_own(command)
+        )
         argv = (self._bash, "-c", script)
         if self._confine is None or not command.confined:
             popen = start(argv, command.cwd, environ, command, user=user)

@@ -10,13 +10,15 @@ import os
 import shlex
 import shutil
 import stat
+from collections.abc import Iterable
 from pathlib import Path
 
 MAX_PATH_BYTES = 4096
 
 
-def with_state(script: str, state_file: Path | None, *, keep: bool = True) -> str:
-    """`script`, started from `state_file` (if it exists) and leaving its state there (where `keep`).
+def with_state(script: str, state_file: Path | None, *, keep: bool = True, without: Iterable[str] = ()) -> str:
+    """`script`, started from `state_file` (if it exists) and leaving its state there (where `keep`), but for the
+    variables `without`, which the next command has of its own.
 
     The script's first line stays on line 1, so that bash's messages name the right line.
     """
@@ -30,7 +32,10 @@ def with_state(script: str, state_file: Path | None, *, keep: bool = True) -> st
     # A command may have put a pipe there, which must not block us.
     plain = "[ ! -e {0} ] || [ -f {0} ]"
     free, free_cwd = plain.format(file), plain.format(cwd)
-    save = f'{{ {{ {free}; }} && declare -px >{file}; {{ {free_cwd}; }} && printf %s "$PWD" >{cwd}; }} 2>/dev/null'
+    drop = f"export -n {' '.join(names)}; " if (names := list(without)) else ""
+    save = (
+        f'{drop}{{ {{ {free}; }} && declare -px >{file}; {{ {free_cwd}; }} && printf %s "$PWD" >{cwd}; }} 2>/dev/null'
+    )
     return f"{restore}; trap {shlex.quote(save)} EXIT; {script}"
 
 

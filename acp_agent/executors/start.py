@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import subprocess
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -12,9 +12,19 @@ from acp_agent.errors import ExecutorError
 from acp_agent.executors.base import Command
 from acp_agent.executors.sandbox.base import Confined, Invocation
 from acp_agent.executors.users import User
+from acp_agent.lazy import load
 
 Confine = Callable[[Invocation, Command], Confined]
 """Returns the command as it runs in the sandbox. Raises ExecutorError where it must not be run."""
+
+
+PROXY_NAMES = "acp_agent.executors.sandbox.proxy.proxy_environment:NAMES"
+
+
+def of_its_own(command: Command) -> Sequence[str]:
+    """Variables that each command gets anew: those of its way to the network."""
+    names: Sequence[str] = load(PROXY_NAMES) if command.network is not None else ()
+    return names
 
 
 def start(

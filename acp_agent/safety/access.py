@@ -48,6 +48,13 @@ class ExecuteAccess(Struct, frozen=True):
     claim: Claim | None = None
 
 
+CONNECT = "connect"
+"""What rules call a connection of a command: `[[tools.permissions.connect]]`."""
+
+REGISTRIES = "send registries"
+"""Scope of an "always" for all of them."""
+
+
 class NetworkAccess(Struct, frozen=True):
     """A request to a host. The guarded client checks hop by hop whether the host may be contacted at all."""
 
@@ -57,6 +64,10 @@ class NetworkAccess(Struct, frozen=True):
     """A short description for the question: `GET https://example.com/a`."""
     sends: bool = False
     """Whether it sends the host more than a URL (a body, a state-changing method, a click)."""
+    connects: bool = False
+    """Whether it is a connection of a running command, which may carry anything."""
+    registry: bool = False
+    """Whether the host is a well-known package registry."""
 
 
 class ToolAccess(Struct, frozen=True):
@@ -105,6 +116,8 @@ class Ask(Struct, frozen=True):
     """The deciding rule, as in `Allow`."""
     notes: tuple[str, ...] = ()
     """Notes to read before answering, one line each."""
+    wider: tuple[str, str] | None = None
+    """A scope that covers more than `scopes` and may be chosen for an "always" instead, and its words."""
 
 
 class Deny(Struct, frozen=True):

@@ -29,6 +29,9 @@ BROKEN_JSON = re.compile(r"\s*(?:\{|\[\s*[\"'{]|\[\s*\[\S|null\s*$)")
 """Plain text that was meant to be JSON, not a command line."""
 
 
+LEAST_WAIT = 0.5
+"""Seconds more, at least, for a command that was asked about while it ran."""
+
 NOT_EXECUTABLE, NOT_FOUND = 126, 127
 """The shell's own exit codes."""
 
@@ -144,10 +147,16 @@ class Bash(Tool[BashParams]):
             return _started(ctx.call.to_background(process, command, timeout=params.timeout))
         limit = min(patience or params.timeout or config.timeout, config.max_timeout)
         status = ExitStatus()
-        with anyio.move_on_after(limit) as scope:
-            async for chunk in process.output():
-                ctx.call.show(chunk)
-            status = await process.wait()
+        left, before = limit, ctx.call.waited
+        while left > 0:
+            with anyio.move_on_after(left) as scope:
+                async for chunk in process.output():
+                    ctx.call.show(chunk)
+                status = await process.wait()
+            left, before = ctx.call.waited - before, ctx.call.waited
+            if not scope.cancelled_caught:
+                break
+            left = max(left, LEAST_WAIT) if left > 0 else 0.0
         if not scope.cancelled_caught:
             return _result(process, command, status, None, ctx)
         if patience is not None:

@@ -542,7 +542,7 @@ async def test_odd_repositories_are_told_plainly(tmp_path, head, told):
 
 @pytest.mark.parametrize("protect", [True, False])
 async def test_the_prompt_says_what_the_sandbox_forbids_and_nothing_where_there_is_none(tmp_path, protect):
-    config = "[tools.sandbox]\nallow_network = false\n" + ("" if protect else "protect = []\n")
+    config = '[tools.sandbox]\nnetwork = "deny"\n' + ("" if protect else "protect = []\n")
     async with rig(tmp_path, ["one"], config=config, sandbox=True) as r:
         await r.editor.prompt("hi")
         (told,) = [line for line in system(r).splitlines() if "Commands run in a sandbox" in line]

@@ -123,7 +123,7 @@ def test_a_rule_that_cannot_be_read_is_no_success(tmp_path):
 
 
 def test_doctor_says_how_commands_are_confined_and_what_is_written_down(tmp_path):
-    (tmp_path / "config.toml").write_text("[tools.sandbox]\nallow_network = false\n")
+    (tmp_path / "config.toml").write_text('[tools.sandbox]\nnetwork = "deny"\n')
     more = {"ACP_CODER_CONFIG": str(tmp_path / "config.toml"), "ACP_CODER_SANDBOX_DISABLED": "false"}
     done = run(tmp_path, "doctor", "--offline", **more)
     assert "ok  sandbox" in done.stdout

@@ -33,6 +33,7 @@ FLOORS: dict[str, int] = {
     "protocol": 2,
     "child": 2,
     "own_programs": 1,
+    "proxying": 2,
     "config": 2,
     "schema": 1,
     "errors": 1,

@@ -9,8 +9,9 @@ import anyio.abc
 import pytest
 
 from acp_agent.config.model import WebConfig
+from acp_agent.proxying import MAX_HEAD
 from acp_agent.tools.net.web_client import GuardedClient
-from acp_agent.tools.net.web_proxy import MAX_HEAD, GuardedProxy
+from acp_agent.tools.net.web_proxy import GuardedProxy
 from tests.tools.web_site import PUBLIC
 
 BOUND = 20.0
@@ -23,9 +24,9 @@ async def resolve(host: str, port: int) -> Sequence[str]:
 @pytest.mark.parametrize(
     ("says", "words"),
     [
-        (b"HTTP/1.1 403 No\r\n\r\n", b"the proxy answered"),
-        (b"x" * (MAX_HEAD + 1), b"the proxy answered"),
-        (b"HTTP/1.1 200", b"the proxy hung up"),
+        (b"HTTP/1.1 403 No\r\n\r\n", b"the proxy 127.0.0.1 answered"),
+        (b"x" * (MAX_HEAD + 1), b"the proxy 127.0.0.1 answered"),
+        (b"HTTP/1.1 200", b"the proxy 127.0.0.1 closed the connection"),
     ],
 )
 async def test_a_proxy_that_opens_no_way_is_told_and_hung_up_on(says: bytes, words: bytes) -> None:

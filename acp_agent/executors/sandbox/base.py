@@ -9,9 +9,12 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Mapping
 from pathlib import Path
-from typing import ClassVar, Literal, Protocol
+from typing import TYPE_CHECKING, Any, ClassVar, Literal, Protocol
 
 from msgspec import Struct, field
+
+if TYPE_CHECKING:
+    from acp_agent.executors.sandbox.proxy.ways import Way
 
 SandboxKind = Literal["bubblewrap", "landlock", "seatbelt", "none"]
 
@@ -22,6 +25,19 @@ SANDBOXES: dict[SandboxKind, str] = {
 }
 """The backends, in the order they are tried: functions that create one from the configuration or raise ExecutorError
 with the reason why it is unavailable. Loaded when tried."""
+
+
+class Proxied(Struct, frozen=True):
+    """A network in which there is nothing but a proxy of ours."""
+
+    doors: tuple[str, ...] = ()
+    """Files of the namespaces to enter, in this order."""
+    port: int = 0
+    """For backends without namespaces: the only local TCP port."""
+
+
+Reach = Proxied | Literal["all", "none"]
+"""The network of a command."""
 
 
 class Copies(Struct, frozen=True):
@@ -58,7 +74,7 @@ class SandboxPolicy(Struct, frozen=True):
     stand_ins: Mapping[Path, Path] = field(default_factory=dict)
     """A folder that may be missing and has `protected` paths in it -> a private folder, which the command may write, in
     its place if it is missing."""
-    network: bool = True
+    network: Reach = "all"
     unix_sockets: bool = False
     """Whether AF_UNIX sockets may be created (pairs always may)."""
     scratch: Path | None = None
@@ -138,6 +154,11 @@ class Sandbox(Protocol):
 
     def words(self) -> str:
         """Its parts, for the user: `bubblewrap 0.8.0 with seccomp and Landlock (ABI 7)`."""
+        ...
+
+    def way(self, user: Mapping[str, Any] | None) -> Way | None:
+        """How commands reach a proxy of ours and nothing else; `None`: they cannot be held to one. `user`: as
+        of `subprocess.Popen`, if they run as another. May take a while. Raises ExecutorError."""
         ...
 
     def confine(self, invocation: Invocation, policy: SandboxPolicy, folder: Path) -> Confined:

@@ -15,8 +15,9 @@ import stat
 import subprocess
 import threading
 import uuid
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
 from msgspec import Struct
 from msgspec.structs import replace
@@ -24,7 +25,7 @@ from msgspec.structs import replace
 from acp_agent.config.safety_settings import SandboxConfig
 from acp_agent.errors import ExecutorError
 from acp_agent.executors.sandbox.bare_program import placed
-from acp_agent.executors.sandbox.base import Confined, Copies, Invocation, SandboxKind, SandboxPolicy
+from acp_agent.executors.sandbox.base import Confined, Copies, Invocation, Proxied, SandboxKind, SandboxPolicy
 from acp_agent.executors.sandbox.ending import end_namespace
 from acp_agent.executors.sandbox.holders import hold, release
 from acp_agent.executors.sandbox.inside import Inside
@@ -34,6 +35,12 @@ from acp_agent.executors.sandbox.seccomp import write_filter
 from acp_agent.executors.sandbox.syscalls import ARCHES, Arch
 from acp_agent.executors.sandbox.system import MASKED_PROC, READ_ONLY_PROC, own_python
 from acp_agent.executors.sandbox.visible_paths import ROOT, Spot, View, is_below, plan
+from acp_agent.lazy import load
+
+if TYPE_CHECKING:
+    from acp_agent.executors.sandbox.proxy.ways import Way
+
+OWN_NETWORK = "acp_agent.executors.sandbox.proxy.ways:OwnNetwork"
 
 USUAL = Path("/usr/bin/bwrap")
 OLDEST = (0, 8)
@@ -73,6 +80,10 @@ class Bubblewrap(Struct, frozen=True):
         inside = f" and Landlock (ABI {self.landlock})" if self.landlock else ""
         return f"bubblewrap {self.version} with seccomp{inside}"
 
+    def way(self, user: Mapping[str, Any] | None) -> Way | None:
+        made: Way = load(OWN_NETWORK)(self.program, user)
+        return made
+
     def confine(self, invocation: Invocation, policy: SandboxPolicy, folder: Path) -> Confined:
         if any(is_below(self.program, path) for path in policy.writable if path != ROOT):
             raise ExecutorError(f"{self.program} is in a folder that commands can write, so it cannot confine them")
@@ -109,14 +120,15 @@ class Bubblewrap(Struct, frozen=True):
                 stack.callback(path.unlink, missing_ok=True)
             if policy.copies is None:
                 files["--seccomp"] = (FILTER_FD, filter_file)
-            start: list[str] = []
-            enter: Inside | None = None
+            enter, given = Inside(self.arch), list[str]()
             if policy.max_processes and self.groups is not None and not policy.other_user:
                 group = make_group(self.groups, policy.max_processes + 3)  # bubblewrap's own are in it
                 if group is not None:
                     stack.callback(remove_group, group)
-                    enter = Inside(self.arch)
-                    start = ["", *enter.enter_group(door(group))]
+                    given = [*enter.enter_group(door(group))]
+            if isinstance(policy.network, Proxied):
+                enter.join(policy.network.doors)
+            start = [] if enter.empty else ["", *given]
             stack.callback(end_namespace, files["--info-fd"][1])  # First: what is above is taken away afterwards.
             start.append(str(self.program))
             slots = {}
@@ -128,8 +140,8 @@ class Bubblewrap(Struct, frozen=True):
                 if option == "--ro-bind-data":
                     start.append(INSIDE_THERE)
             argv = (*start, "--", *there, *invocation.argv)
-            if enter is not None:
-                program = enter.become(argv[2:], {})
+            if not enter.empty:
+                program = enter.become(argv[1 + len(given) :], {})
                 argv = (str(placed(program, folder / f"bwrap-{run}.enter", stack)), *argv[1:])
             return Confined(
                 argv,
@@ -183,7 +195,7 @@ class Bubblewrap(Struct, frozen=True):
             yield "--disable-userns"  # A kernel setting does this; otherwise only the filter does.
         if dies:
             yield "--die-with-parent"
-        if not policy.network:
+        if policy.network == "none":
             yield "--unshare-net"
         whole = spots[0].path == ROOT
         if whole:

@@ -20,7 +20,8 @@ O_PATH, O_WRONLY, O_CLOEXEC = 0o10000000, 1, 0o2000000
 RULESET, PLACE = 60, 61
 """Descriptors, whatever numbers the kernel chose first."""
 NULL = 0
-PATH_BENEATH = 1
+PATH_BENEATH, NET_PORT = 1, 2
+CONNECT_TCP = 2
 SCOPED = 0b11
 """Abstract unix sockets and signals: only among those of the same domain (Landlock ABI 6)."""
 SET_SECCOMP, CAPBSET_DROP, SET_SECUREBITS, SET_NO_NEW_PRIVS, CAP_AMBIENT = 22, 24, 28, 38, 47
@@ -59,6 +60,12 @@ class Inside:
         self._call("openat", AT_FDCWD, Word(2), O_WRONLY | O_CLOEXEC, 0)
         self._call("write", Result(), b"0", 1)
         return (str(door),)
+
+    def join(self, doors: Iterable[str]) -> None:
+        """Enters namespaces that there are, whatever kinds the files are of."""
+        for place in doors:
+            self._call("openat", AT_FDCWD, os.fsencode(place), O_CLOEXEC, 0)
+            self._call("setns", Result(), 0)
 
     def _write(self, path: bytes, text: bytes, on_error: OnError = "fail") -> None:
         if on_error == "fail":
@@ -105,11 +112,12 @@ class Inside:
             self._call("prctl", CAPBSET_DROP, capability, 0, 0, 0, on_error="go on")
         self._call("capset", struct.pack("<Ii", CAPABILITY_VERSION, 0), bytes(24))
 
-    def restrict_files(self, version: int, rules: Iterable[Rule]) -> None:
+    def restrict_files(self, version: int, rules: Iterable[Rule], port: int = 0) -> None:
+        """`port`: the only TCP port that can be connected to, from ABI 4 on; 0: any."""
         rights = handled(version)
-        attributes = struct.pack("<QQQ", rights, 0, SCOPED if version >= 6 else 0)
+        attributes = struct.pack("<QQQ", rights, CONNECT_TCP if port else 0, SCOPED if version >= 6 else 0)
         self._call("prctl", SET_NO_NEW_PRIVS, 1, 0, 0, 0)
-        self._call("landlock_create_ruleset", attributes, 24 if version >= 6 else 8, 0)
+        self._call("landlock_create_ruleset", attributes, 24 if version >= 6 else 16 if port else 8, 0)
         self._call("dup3", Result(), RULESET, O_CLOEXEC)
         for allowed, path in rules:
             allowed &= rights
@@ -117,6 +125,8 @@ class Inside:
             self._call("openat", AT_FDCWD, os.fsencode(path), O_PATH | O_CLOEXEC, 0, on_error="skip", skips=2)
             self._call("dup3", Result(), PLACE, O_CLOEXEC)
             self._call("landlock_add_rule", RULESET, PATH_BENEATH, struct.pack("<Qi", allowed, PLACE), 0)
+        if port:
+            self._call("landlock_add_rule", RULESET, NET_PORT, struct.pack("<QQ", CONNECT_TCP, port), 0)
         self._call("landlock_restrict_self", RULESET, 0)
 
     def filter_calls(self, bpf: bytes) -> None:
@@ -125,6 +135,10 @@ class Inside:
 
     def close_files(self) -> None:
         self._call("close_range", 3, 0xFFFFFFFF, 0, on_error="go on")
+
+    @property
+    def empty(self) -> bool:
+        return not self._calls
 
     def become(self, argv: Sequence[str], env: Mapping[str, str]) -> bytes:
         """The executable. It looks for the command's program as a shell does."""

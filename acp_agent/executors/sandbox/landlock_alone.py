@@ -10,23 +10,32 @@ import contextlib
 import os
 import platform
 import uuid
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from functools import lru_cache
 from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
 from msgspec import Struct
 
 from acp_agent.config.safety_settings import SandboxConfig
 from acp_agent.errors import ExecutorError
 from acp_agent.executors.sandbox.bare_program import placed
-from acp_agent.executors.sandbox.base import Confined, Invocation, SandboxKind, SandboxPolicy
+from acp_agent.executors.sandbox.base import Confined, Invocation, Proxied, SandboxKind, SandboxPolicy
 from acp_agent.executors.sandbox.inside import Inside
 from acp_agent.executors.sandbox.landlock import DEVICE, READ, READ_DIR, WRITE, Rule, abi, kind_of_rule
 from acp_agent.executors.sandbox.pids import door, end_group, find_groups, make_group, remove_group
-from acp_agent.executors.sandbox.seccomp import write_filter
+from acp_agent.executors.sandbox.seccomp import Sockets, write_filter
 from acp_agent.executors.sandbox.syscalls import ARCHES, Arch
 from acp_agent.executors.sandbox.system import READABLE, link_targets, now, own_python, secrets
+from acp_agent.lazy import load
 
+if TYPE_CHECKING:
+    from acp_agent.executors.sandbox.proxy.ways import Way
+
+MACHINE_LOOPBACK = "acp_agent.executors.sandbox.proxy.ways:MachineLoopback"
+
+PORTS = 4
+"""From this one on, it decides about TCP ports."""
 LEAST = 3
 """Older ones let a command empty any file of this user's."""
 
@@ -45,6 +54,12 @@ class LandlockAlone(Struct, frozen=True):
     def words(self) -> str:
         return f"Landlock (ABI {self.version}) and seccomp, without namespaces"
 
+    def way(self, user: Mapping[str, Any] | None) -> Way | None:
+        if self.version < PORTS:
+            return None
+        made: Way = load(MACHINE_LOOPBACK)(user)
+        return made
+
     def confine(self, invocation: Invocation, policy: SandboxPolicy, folder: Path) -> Confined:
         name = uuid.uuid4().hex
         with contextlib.ExitStack() as stack:
@@ -62,8 +77,10 @@ class LandlockAlone(Struct, frozen=True):
                     stack.callback(end_group, group)  # There is no namespace that would end.
                     entered = inside.enter_group(door(group))
             inside.drop_capabilities(is_root=os.geteuid() == 0 and not policy.other_user)
-            inside.restrict_files(self.version, _rules(policy, scratch))
-            bpf = write_filter(folder, self.arch, unix_sockets=policy.unix_sockets, network=policy.network)
+            port = policy.network.port if isinstance(policy.network, Proxied) else 0
+            inside.restrict_files(self.version, _rules(policy, scratch), port)
+            reach: Sockets = "tcp" if isinstance(policy.network, Proxied) else policy.network
+            bpf = write_filter(folder, self.arch, unix_sockets=policy.unix_sockets, network=reach)
             inside.filter_calls(bpf.read_bytes())
             env = {**invocation.env, "TMPDIR": str(scratch / "tmp")}
             if policy.home is not None and not any(policy.home.is_relative_to(path) for path in policy.writable):

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from pathlib import Path
+from typing import Any
 
 from msgspec import Struct
 
@@ -19,6 +21,9 @@ class Noop(Struct, frozen=True):
 
     def words(self) -> str:
         return "no sandbox; commands are refused (tools.sandbox.strict)" if self.strict else "no sandbox"
+
+    def way(self, user: Mapping[str, Any] | None) -> None:
+        return None
 
     def confine(self, invocation: Invocation, policy: SandboxPolicy, folder: Path) -> Confined:
         if self.strict:

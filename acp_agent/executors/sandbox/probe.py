@@ -78,7 +78,13 @@ async def find_sandbox(config: SandboxConfig, folders: Sequence[Path] = ()) -> F
     if config.disabled:
         return Found(Noop(), "no sandbox: turned off by tools.sandbox.disabled", disabled=True)
     programs = Programs(find_bash(outside=folders), find_program("bwrap", outside=folders))
-    flags = (config.strict, config.allow_network, config.landlock, config.allow_unix_sockets, config.max_processes > 0)
+    flags = (
+        config.strict,
+        config.network == "allow",
+        config.landlock,
+        config.allow_unix_sockets,
+        config.max_processes > 0,
+    )
     key = (programs, *flags)
 
     def once() -> Found:
@@ -102,7 +108,7 @@ def _find(config: SandboxConfig, programs: Programs) -> Found:
             if sentence not in trouble:
                 trouble.append(sentence)
             continue
-        network = "network allowed" if config.allow_network else "network blocked"
+        network = {"allow": "network allowed", "deny": "network blocked"}.get(str(config.network), "network by host")
         return Found(sandbox, f"{sandbox.words()}; {network}", tuple(trouble))
     return Found(noop := Noop(config.strict, tuple(trouble)), noop.words(), tuple(trouble))
 
@@ -153,7 +159,7 @@ def try_out(sandbox: Sandbox, config: SandboxConfig, bash: str = BASH) -> None:
                 readable=(folders["readable"],),
                 protected=(kept,),
                 copies=Copies(folders["files"], {kept: "0"}),
-                network=config.allow_network,
+                network="all" if config.network == "allow" else "none",
                 unix_sockets=config.allow_unix_sockets,
                 max_processes=config.max_processes,
             )
@@ -203,7 +209,7 @@ def _judge(done: subprocess.CompletedProcess[str], folders: Mapping[str, Path], 
         "can-break-outside": "a file outside could be written",
         "can-spy": "a file outside could be read",
     }
-    if not config.allow_network:
+    if config.network != "allow":
         wrong["can-connect"] = "the network could be reached"
     for word, meaning in wrong.items():
         if word in said:

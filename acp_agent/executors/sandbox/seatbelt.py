@@ -9,15 +9,21 @@ import contextlib
 import os
 import platform
 import uuid
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
 from msgspec import Struct
 
 from acp_agent.config.safety_settings import SandboxConfig
 from acp_agent.errors import ExecutorError
-from acp_agent.executors.sandbox.base import Confined, Invocation, SandboxKind, SandboxPolicy
+from acp_agent.executors.sandbox.base import Confined, Invocation, Proxied, SandboxKind, SandboxPolicy
+from acp_agent.lazy import load
 
+if TYPE_CHECKING:
+    from acp_agent.executors.sandbox.proxy.ways import Way
+
+MACHINE_LOOPBACK = "acp_agent.executors.sandbox.proxy.ways:MachineLoopback"
 PROGRAM = Path("/usr/bin/sandbox-exec")
 
 SYSTEM = (
@@ -58,6 +64,10 @@ class Seatbelt(Struct, frozen=True):
     def words(self) -> str:
         return "sandbox-exec (Seatbelt)"
 
+    def way(self, user: Mapping[str, Any] | None) -> Way | None:
+        made: Way = load(MACHINE_LOOPBACK)(user)
+        return made
+
     def confine(self, invocation: Invocation, policy: SandboxPolicy, folder: Path) -> Confined:
         with contextlib.ExitStack() as stack:
             scratch = policy.scratch or folder
@@ -81,9 +91,13 @@ def profile(policy: SandboxPolicy, scratch: Path | None) -> str:
     lines += _rule("allow file-read* file-write* file-map-executable", [*policy.writable, *own])
     lines += _rule("allow file-read* file-write* file-ioctl", [Path("/dev", name) for name in DEVICES])
     lines.append('(allow file-read* file-write* file-ioctl (regex #"^/dev/ttys[0-9]+$"))')
-    services = SERVICES + (NETWORK_SERVICES if policy.network else ())
+    services = SERVICES + (NETWORK_SERVICES if policy.network == "all" else ())
     lines.append("(allow mach-lookup\n" + "\n".join(f"  (global-name {_quoted(name)})" for name in services) + ")")
-    if policy.network:
+    if isinstance(policy.network, Proxied):
+        lines.append(f'(allow network-outbound (remote ip "localhost:{policy.network.port}"))')
+        lines.append('(allow network-bind network-inbound (local ip "localhost:*"))')
+        lines.append("(allow system-socket)")
+    if policy.network == "all":
         lines.append("(allow network* (local ip) (remote ip))")
         lines.append('(allow network-outbound (literal "/private/var/run/mDNSResponder"))')
         lines.append("(allow system-socket)")

@@ -12,7 +12,7 @@ import struct
 import uuid
 from collections.abc import Collection, Iterable
 from pathlib import Path
-from typing import Final
+from typing import Final, Literal
 
 from msgspec import Struct
 
@@ -25,6 +25,9 @@ EPERM_ANSWER: Final = 0x00050000 | 1
 ENOSYS_ANSWER: Final = 0x00050000 | 38
 
 AUDIT_ARCH: dict[Arch, int] = {"x86_64": 0xC000003E, "aarch64": 0xC00000B7}
+Sockets = Literal["all", "tcp", "none"]
+"""Of the internet."""
+
 X32_BIT = 0x40000000
 
 LOAD, JUMP, EQUAL, AT_LEAST, ANY_BIT, RETURN = 0x20, 0x05, 0x15, 0x35, 0x45, 0x06
@@ -60,6 +63,16 @@ MAKES_A_FILE = 0o100 | 0o20000000
 
 DATAGRAMS = tuple(kind | flags for kind in (2, 3) for flags in (0, 0o4000, 0o2000000, 0o2004000))
 """SOCK_DGRAM and SOCK_RAW (the same for AF_UNIX) with SOCK_NONBLOCK and SOCK_CLOEXEC; the kernel takes no other bit."""
+
+
+STREAMS = tuple(1 | flags for flags in (0, 0o4000, 0o2000000, 0o2004000))
+"""SOCK_STREAM likewise."""
+
+TCP = 6
+MSG_FASTOPEN = 0x20000000
+"""Connects without `connect`, where Landlock is not asked."""
+SENDS = {"sendto": 3, "sendmsg": 2, "sendmmsg": 3}
+"""Calls that can -> which argument the flags are."""
 
 
 class _Step(Struct, frozen=True):
@@ -156,9 +169,10 @@ def _argument(index: int) -> int:
     return 16 + 8 * index
 
 
-def build_filter(arch: Arch, *, unix_sockets: bool = False, network: bool = True) -> bytes:
-    """The filter for one architecture. `network=False` is for where no network namespace does it: no socket of the
-    internet can be made at all, not even to this machine."""
+def build_filter(arch: Arch, *, unix_sockets: bool = False, network: Sockets = "all") -> bytes:
+    """The filter for one architecture. `network` is for where no network namespace does it: `none`, no socket of the
+    internet can be made at all, not even to this machine; `tcp`, only those whose ports Landlock decides about, which
+    are of plain TCP and connected by `connect`."""
     out = Assembler()
     out.load(ARCH_AT)
     out.test(EQUAL, AUDIT_ARCH[arch], no="kill")
@@ -169,6 +183,8 @@ def build_filter(arch: Arch, *, unix_sockets: bool = False, network: bool = True
     calls = {name: number(name, arch) for name in ("clone", "clone3", "ioctl", "personality", "socket")}
     if not unix_sockets:
         calls["socketpair"] = number("socketpair", arch)
+    if network == "tcp":
+        calls |= {name: number(name, arch) for name in SENDS}
     for name in (*MODES, *OPENS, "openat2"):
         if (value := number(name, arch)) is not None:
             calls[name] = value
@@ -231,7 +247,11 @@ def _look_at_modes(out: Assembler, calls: Collection[str]) -> None:
     out.answer(ENOSYS_ANSWER)
 
 
-def _look_at_sockets(out: Assembler, *, unix_sockets: bool, network: bool) -> None:
+def _look_at_sockets(out: Assembler, *, unix_sockets: bool, network: Sockets) -> None:
+    for name, place in SENDS.items() if network == "tcp" else ():
+        out.label(name)
+        out.load(_argument(place))
+        out.test(ANY_BIT, MSG_FASTOPEN, yes="refuse", no="allow")
     out.label("socketpair")
     # Ends of a pair of datagrams can be sent to the address of any socket there is; those of streams cannot.
     out.load(_argument(1))
@@ -243,17 +263,26 @@ def _look_at_sockets(out: Assembler, *, unix_sockets: bool, network: bool) -> No
     out.load(_argument(0))
     if unix_sockets:
         out.test(EQUAL, AF_UNIX, yes="allow")
-    if network:
-        out.test(EQUAL, AF_INET, yes="allow")
-        out.test(EQUAL, AF_INET6, yes="allow")
+    if network != "none":
+        out.test(EQUAL, AF_INET, yes="allow" if network == "all" else "tcp")
+        out.test(EQUAL, AF_INET6, yes="allow" if network == "all" else "tcp")
     out.test(EQUAL, AF_NETLINK, no="refuse")
     out.load(_argument(2))
-    out.test(EQUAL, NETLINK_ROUTE, yes="allow")
+    out.test(EQUAL, NETLINK_ROUTE, yes="allow", no="refuse")
+    out.label("tcp")
+    out.load(_argument(1))
+    for kind in STREAMS:
+        out.test(EQUAL, kind, yes="stream")
+    out.go("refuse")
+    out.label("stream")
+    out.load(_argument(2))
+    for protocol in (0, TCP):  # Not MPTCP, nor SCTP, which Landlock does not know.
+        out.test(EQUAL, protocol, yes="allow")
 
 
-def write_filter(folder: Path, arch: Arch, *, unix_sockets: bool, network: bool = True) -> Path:
+def write_filter(folder: Path, arch: Arch, *, unix_sockets: bool, network: Sockets = "all") -> Path:
     """The filter as a file in `folder`, written once."""
-    path = folder / f"seccomp{'-unix' if unix_sockets else ''}{'' if network else '-alone'}.bpf"
+    path = folder / f"seccomp{'-unix' if unix_sockets else ''}{'' if network == 'all' else f'-{network}'}.bpf"
     if not path.exists():
         beside = path.with_name(f"{path.name}.{uuid.uuid4().hex[:8]}")
         with open(os.open(beside, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "wb") as file:

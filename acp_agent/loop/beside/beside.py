@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Coroutine
+from typing import Any
+
 import anyio
 
 from acp_agent.loop.beside.scheduler import Scheduler
@@ -10,12 +13,19 @@ from acp_agent.tools.net.web_access import WebAccess
 
 
 class Beside:
-    """`scheduler`: `None` if schedules are turned off."""
+    """`scheduler`: `None` if schedules are turned off. `network`: serves the connections of commands."""
 
-    def __init__(self, servers: SessionServers, scheduler: Scheduler | None, web: WebAccess) -> None:
+    def __init__(
+        self,
+        servers: SessionServers,
+        scheduler: Scheduler | None,
+        web: WebAccess,
+        network: Callable[[], Coroutine[Any, Any, None]],
+    ) -> None:
         self._servers = servers
         self._scheduler = scheduler
         self._web = web
+        self._network = network
         self._scope = anyio.CancelScope()
 
     async def live(self) -> None:
@@ -26,6 +36,7 @@ class Beside:
                 if self._scheduler is not None:
                     tasks.start_soon(self._scheduler.live)
                 tasks.start_soon(self._web.live)
+                tasks.start_soon(self._network)
 
     async def close(self) -> None:
         await self._servers.close()

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import time
 import uuid
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
 from msgspec import Struct, field
@@ -57,6 +60,25 @@ class Outcome(Struct):
     audited: bool = False
 
 
+class Waits(Struct):
+    """How long a running call has waited for answers of the user; a time limit does not count it."""
+
+    _since: float | None = None
+    _before: float = 0.0
+
+    @contextmanager
+    def waiting(self) -> Iterator[None]:
+        self._since = time.monotonic()
+        try:
+            yield
+        finally:
+            self._before, self._since = self.seconds, None
+
+    @property
+    def seconds(self) -> float:
+        return self._before + (0.0 if self._since is None else time.monotonic() - self._since)
+
+
 class Call(Struct, eq=False):
     """One call in progress. `id` is ours: unique in the session, whatever the model made up."""
 
@@ -74,4 +96,5 @@ class Call(Struct, eq=False):
     """Processes that it started and must end."""
     goes_on: Run | None = None
     """The command it left running in the background: neither the process nor the feed ends with the call."""
+    waits: Waits = field(default_factory=Waits)
     outcome: Outcome = field(default_factory=Outcome)

@@ -7,7 +7,7 @@ approval. A remembered "always" answers an ask, never a deny.
 from __future__ import annotations
 
 import logging
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
 
 import msgspec
@@ -124,6 +124,20 @@ class Gate:
             case Ask():
                 return await self._asked(verdict, facts, decision, call)
 
+    def known(self, facts: CallFacts) -> Permit | Refused | None:
+        """The answer where no question is needed, logged; else `None`."""
+        mode = self._choices.mode()
+        decision = self.guard.decide(facts, mode)
+        verdict: Verdict = decision.verdict
+        if isinstance(verdict, Ask):
+            verdict = self._remembered(verdict, mode, written=False)
+        match verdict:
+            case Allow(rule):
+                return self._written(Permit(), facts, decision, "allow", rule)
+            case Deny(reason, rule):
+                return self._written(Refused(reason), facts, decision, "deny", rule, verdict.reason)
+        return None
+
     def _is_new(self, facts: CallFacts, mode: Mode) -> bool:
         """Whether the model may only be showing the call."""
         return facts.written and not mode.asks and not self._writes_calls
@@ -171,6 +185,7 @@ class Gate:
         if ask.every_time:
             return ask
         answers = {answer.scope: answer.decision for answer in self._store.permissions(self._project)}
+        answers = _with_wider(ask, answers)
         if any(answers.get(scope) == "reject" for scope in ask.scopes):
             words = f"The user chose never to allow {ask.scope_words} (see /permissions). It was not run."
             return Deny(words, "a remembered answer")
@@ -190,6 +205,9 @@ class Gate:
             acp.PermissionOption(option_id="reject_once", name="Reject", kind="reject_once"),
             acp.PermissionOption(option_id="reject_always", name=f"Never allow {scope}", kind="reject_always"),
         ]
+        if ask.wider is not None:
+            words = f"Always allow {ask.wider[1]}"
+            options.insert(2, acp.PermissionOption(option_id="allow_wider", name=words, kind="allow_always"))
         if self._only_once(ask):
             options = [option for option in options if option.kind in ("allow_once", "reject_once")]
         try:
@@ -213,6 +231,9 @@ class Gate:
             case acp.SelectedPermissionOutcome(option_id="allow_always") if not self._only_once(ask):
                 self._remember(ask, "allow")
                 return Permit()
+            case acp.SelectedPermissionOutcome(option_id="allow_wider") if ask.wider and not self._only_once(ask):
+                self._remember(msgspec.structs.replace(ask, scopes=(ask.wider[0],)), "allow")
+                return Permit()
             case acp.SelectedPermissionOutcome(option_id="reject_always") if not self._only_once(ask):
                 self._remember(ask, "reject")
                 return REJECTED_BY_PERSON
@@ -225,6 +246,19 @@ class Gate:
     def _remember(self, ask: Ask, decision: Decision) -> None:
         for scope in ask.scopes:
             self._store.remember(self._project, scope.split(" ", 1)[0], scope, decision)
+
+
+def _with_wider(ask: Ask, answers: Mapping[str, Decision]) -> dict[str, Decision]:
+    """The answers, with what those about more mean for the ask's scopes: the wider scope, and for a request that only
+    reads, what was said about sending to the same host."""
+    found = dict(answers)
+    for scope in ask.scopes:
+        wider = [ask.wider[0]] if ask.wider is not None else []
+        wider += [scope.replace("fetch", "send", 1)] if scope.startswith("fetch = ") else []
+        said = next((answers[other] for other in wider if other in answers), None)
+        if scope not in found and said is not None:
+            found[scope] = said
+    return found
 
 
 def _explained(call: acp.ToolCallUpdate, ask: Ask) -> acp.ToolCallUpdate:

@@ -20,7 +20,7 @@ from acp_agent.errors import StoreError
 from acp_agent.loop.journal import Journal
 from acp_agent.loop.modes import Mode
 from acp_agent.loop.shell.confinement import Confinement
-from acp_agent.safety.access import Deny, ExecuteAccess
+from acp_agent.safety.access import CONNECT, Deny, ExecuteAccess
 from acp_agent.safety.deciding.anomaly import Anomaly, AnomalyDetector
 from acp_agent.safety.deciding.approvals import Approvals
 from acp_agent.safety.deciding.blocks import HOUR, LEARNED, Blocks
@@ -136,7 +136,8 @@ class Guard:
         names += [rule.tool for rule in (*tools.policy.rules, *tools.authorization.rules)]
         names += [constraint.tool for constraint in tools.scoped.constraints]
         wild = [name for name in names if not any(char in name for char in "*?[") and not name.startswith("mcp_")]
-        unknown = ", ".join(f"`{name}`" for name in dict.fromkeys(wild) if not self._registry.knows(name))
+        strange = [name for name in dict.fromkeys(wild) if name != CONNECT and not self._registry.knows(name)]
+        unknown = ", ".join(f"`{name}`" for name in strange)
         return [f"Your rules name tools that do not exist: {unknown}."] if unknown else []
 
     # --- before a call ----------------------------------------------------------------------------------------
@@ -222,6 +223,13 @@ class Guard:
                 error=error,
                 **fields,
             )
+
+    def warn(self, words: str) -> None:
+        self._journal.warn(words)
+
+    def connected(self, call_id: str, host: str, sent: int, received: int) -> None:
+        """A command has ended that had connections to a host."""
+        self._journal.write("network", call_id=call_id, tool=CONNECT, host=host, sent=sent, received=received)
 
     def _anomaly(self, anomaly: Anomaly) -> None:
         log.warning("anomaly: %s", anomaly)

@@ -44,6 +44,7 @@ from acp_agent.loop.calls.result_cache import Looks, ResultCache
 from acp_agent.loop.calls.this_call import ThisCall
 from acp_agent.loop.memory.memory import Memory
 from acp_agent.loop.prompts.instructions import neutral
+from acp_agent.loop.shell.command_network import CommandNetwork
 from acp_agent.loop.shell.session_shell import Shell
 from acp_agent.loop.toolbox.offer import THOUGHTS
 from acp_agent.loop.toolbox.toolbox import Toolbox
@@ -96,6 +97,7 @@ class Calls:
         scheduler: Scheduler,
         reports: Reports,
         outputs: Outputs,
+        network: CommandNetwork,
     ) -> None:
         config = session.config.settings.tools
         self.session = session
@@ -110,6 +112,7 @@ class Calls:
         self.scheduler = scheduler
         self.reports = reports
         self.outputs = outputs
+        self.network = network
         self.depth = 0
         """Nesting depth."""
         self.quota = CallQuota(config.max_tool_calls_per_session)

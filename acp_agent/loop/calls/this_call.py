@@ -34,6 +34,10 @@ class ThisCall:
     def mode(self) -> str:
         return self._calls.session.choices.mode().id
 
+    @property
+    def waited(self) -> float:
+        return self._call.waits.seconds
+
     def set_mode(self, mode: str) -> None:
         choices = self._calls.session.choices
         choices.set_mode(mode, tell=True)
@@ -42,7 +46,9 @@ class ThisCall:
     async def start(self, command: Command) -> Process:
         call, reports, shell = self._call, self._calls.reports, self._calls.shell
         await shell.confinement.ready()
-        process = await shell.executor.run(replace(command, env={**shell.turn.variables(), **command.env}))
+        network = await self._calls.network.door(call, command)
+        env = {**shell.turn.variables(), **command.env}
+        process = await shell.executor.run(replace(command, env=env, network=network))
         call.processes.append(process)
         if process.view is not None:
             reports.show_process(call, process)

@@ -19,8 +19,8 @@ from msgspec.structs import replace
 
 from acp_agent.config.model import ToolsConfig
 from acp_agent.errors import ExecutorError
-from acp_agent.executors.base import NO_NETWORK, Command
-from acp_agent.executors.sandbox.base import Confined, Invocation, SandboxPolicy
+from acp_agent.executors.base import BY_PROXY, NO_NETWORK, Command, Network
+from acp_agent.executors.sandbox.base import Confined, Invocation, Proxied, SandboxPolicy
 from acp_agent.executors.sandbox.common_dirs import hold, release
 from acp_agent.executors.sandbox.holders import is_held
 from acp_agent.lazy import load
@@ -57,6 +57,8 @@ NOT_CONFINED = (
     "No language server was started: some of them run code from the project, and there is no sandbox to confine them. "
     "`lsp.unconfined = true` starts them anyway."
 )
+
+HOSTS_ASKED = "They reach the network through a proxy (HTTPS_PROXY, ALL_PROXY); the user is asked about each new host."
 
 MOST_PROTECTED = 3
 """Names of protected paths in the system prompt."""
@@ -104,6 +106,10 @@ class Confinement:
     def kind(self) -> str:
         """As the audit log has it."""
         return "none" if self.found is None else self.found.sandbox.kind
+
+    def confines(self, *, in_terminal: bool) -> bool:
+        """Whether commands are confined, `in_terminal`: those in the editor's terminal."""
+        return self.kind != "none" and (self._config.sandbox.editor_terminal or not in_terminal)
 
     async def ready(self) -> Found:
         """Waits until it is known what confines commands."""
@@ -162,8 +168,7 @@ class Confinement:
         lines = [f"Sandbox: {found.words}.", *found.trouble]
         if found.disabled or found.sandbox.kind == "none":
             return lines
-        network, sockets = (("allowed" if on else "none") for on in (policy.network, policy.unix_sockets))
-        lines.append(f"Network: {network}; unix sockets: {sockets}.")
+        lines.append(f"Network: {self._network()}; unix sockets: {'allowed' if policy.unix_sockets else 'none'}.")
         private = self._folder.path
         lines.append(f"Writable: {_names(policy.writable, private)}.")
         lines.append(f"Protected in them: {', '.join(config.protect) or 'nothing'}.")
@@ -181,6 +186,12 @@ class Confinement:
             lines.append("Strict: without a sandbox no command runs.")
         return lines
 
+    def _network(self) -> str:
+        network = self._config.sandbox.network
+        if isinstance(network, list):
+            return f"only {', '.join(network) or 'no host'} (`tools.sandbox.network`)"
+        return {"allow": "allowed", "deny": "none"}.get(network, "you are asked about each new host")
+
     def for_prompt(self) -> str:
         """What commands cannot do, for the system prompt. Does not wait until it is known what confines them."""
         config, kind = self._config.sandbox, self.kind if self.found is not None else ""
@@ -189,7 +200,7 @@ class Confinement:
         where = "" if kind else " if this machine has one"
         names = ", ".join([*config.protect[:MOST_PROTECTED], *(["…"] if len(config.protect) > MOST_PROTECTED else [])])
         but = f", not what programs trust ({names})" if names and kind != "landlock" else ""
-        network = "" if config.allow_network else f" {NO_NETWORK}"
+        network = {"allow": "", "deny": f" {NO_NETWORK}"}.get(str(config.network), f" {HOSTS_ASKED}")
         return (
             f"Commands run in a sandbox{where}: they change only files in the session's folders{but}, and see "
             f"nothing else of the home folder.{network}"
@@ -200,7 +211,7 @@ class Confinement:
         config = self._config.sandbox
         if self.found is None or self.found.sandbox.kind == "none":
             return ""
-        network = "" if config.allow_network else f" {NO_NETWORK}"
+        network = {"allow": "", "deny": f" {NO_NETWORK}"}.get(str(config.network), f" {BY_PROXY}")
         ask = (
             "Only the user can change that."
             if config.strict
@@ -232,8 +243,13 @@ class Confinement:
             return Confined(invocation.argv, invocation.cwd, invocation.env)
         held = hold(self._git_folders()) if self._protects_git else []
         copies: GitCopies | None = None
+        network: Network | None = None
         try:
             policy = self.policy()
+            if command.network is not None:
+                network = command.network()
+                policy = replace(policy, network=Proxied(network.doors, network.port))
+                invocation = replace(invocation, env={**invocation.env, **network.env})
             policy = replace(policy, protected=(*policy.protected, *held))
             if self._protects_git and self.found.sandbox.kind == "bubblewrap":
                 copies = self._copies(policy)
@@ -243,6 +259,8 @@ class Confinement:
             release(held)
             if copies is not None:
                 copies.take_over()
+            if network is not None:
+                network.closed()
             raise
 
         closed = False
@@ -254,10 +272,11 @@ class Confinement:
                 return ""
             closed = True
             release(held)
-            told = copies.take_over() if copies is not None else ""
+            told = [copies.take_over() if copies is not None else ""]
+            told += [network.closed() if network is not None else ""]
             self._known.update(copies.made if copies is not None else ())  # They name no program.
             self._ended()
-            return told
+            return " ".join(filter(None, told))
 
         return replace(confined, cleanup=close)
 
@@ -285,7 +304,7 @@ class Confinement:
             writable=(),
             protected=(),
             readable=(*policy.readable, *policy.writable),
-            network=False,
+            network="none",
             unix_sockets=False,
         )
         invocation = Invocation(tuple(argv), cwd, self._environ)
@@ -354,7 +373,7 @@ class Confinement:
             readable=tuple(dict.fromkeys([*self._readable, *self._existing(config.allow_read)])),
             hidden=tuple(path for path in dict.fromkeys([*self._hidden, *own]) if path.exists()),
             protected=tuple(dict.fromkeys(protected)),
-            network=config.allow_network,
+            network="all" if config.network == "allow" else "none",
             unix_sockets=config.allow_unix_sockets,
             scratch=self._folder.path / "scratch",
             home=self._home if self._other is None else self._other.home,

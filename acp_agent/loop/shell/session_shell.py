@@ -8,6 +8,7 @@ from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Generic, TypeVar
 
+from acp_agent.executors.base import Command
 from acp_agent.executors.route import Offer, route
 from acp_agent.executors.shell_state import forget_state, last_cwd
 from acp_agent.loop.running_turn import RunningTurn
@@ -92,6 +93,10 @@ class Shell:
     def draws_here(self) -> bool:
         """Whether the editor does not show a command's output itself."""
         return route("run", self.offer) == "local"
+
+    def confines(self, command: Command) -> bool:
+        """Whether the sandbox confines it, as far as is known."""
+        return command.confined and self.confinement.confines(in_terminal=route("run", self.offer) != "local")
 
     def limits(self) -> str:
         """Describes the limits of the sandbox for the model; empty without one."""

@@ -23,7 +23,7 @@ log = logging.getLogger(__name__)
 
 PRIVATE = 0o600
 
-AuditEvent = Literal["decision", "result", "notice"]
+AuditEvent = Literal["decision", "result", "notice", "network"]
 
 
 class _Line(msgspec.Struct, frozen=True, omit_defaults=True, kw_only=True):
@@ -33,7 +33,8 @@ class _Line(msgspec.Struct, frozen=True, omit_defaults=True, kw_only=True):
     time: str
     """ISO 8601, UTC, with microseconds."""
     event: AuditEvent
-    """`decision`: before a call runs (or instead of it); `result`: after it; `notice`: about the session."""
+    """`decision`: before a call runs (or instead of it); `result`: after it; `notice`: about the session;
+    `network`: once a command has ended, for each host it had connections to."""
     caller_id: str | None = None
     """The ACP session the call was made for."""
     turn: str | None = None
@@ -69,6 +70,11 @@ class AuditEntry(_Decided, frozen=True, omit_defaults=True, kw_only=True):
     """The beginning of the result, redacted."""
     error: str | None = None
     """The category of the failure."""
+    host: str | None = None
+    """A host, with the port where it is not a usual one."""
+    sent: int | None = None
+    """Bytes that the command sent to it."""
+    received: int | None = None
 
 
 class AuditLog:

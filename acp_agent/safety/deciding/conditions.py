@@ -12,6 +12,7 @@ from msgspec import Struct
 from acp_agent.config.safety_settings import ScopedConstraint
 from acp_agent.lazy import load
 from acp_agent.linear import compiled
+from acp_agent.safety.access import CONNECT
 from acp_agent.safety.deciding.subjects import Step, Subject, texts_of
 from acp_agent.safety.folders.paths import real_path
 from acp_agent.safety.globs import matches, matches_any
@@ -108,6 +109,8 @@ class Tools(Struct, frozen=True):
         return f"`{subject.tool}` is not among the allowed tools." if any(map(self.covers, tools)) else ""
 
     def covers(self, tool: str) -> bool:
+        if self.only and tool == CONNECT:
+            return False  # It belongs to a call that was allowed.
         return matches_any(self.patterns, tool) is not self.only
 
 

@@ -9,6 +9,7 @@ from msgspec.structs import replace
 
 from acp_agent.lazy import load
 from acp_agent.safety.access import (
+    REGISTRIES,
     Access,
     Allow,
     Ask,
@@ -63,6 +64,7 @@ def combine(verdicts: Iterable[Verdict]) -> Verdict:
         by_person=any(ask.by_person for ask in asks),
         rule="; ".join(dict.fromkeys(ask.rule for ask in asks if ask.rule)),
         notes=tuple(dict.fromkeys(note for ask in asks for note in ask.notes)),
+        wider=asks[0].wider if len(asks) == 1 else None,
     )
 
 
@@ -97,6 +99,16 @@ def judge_access(access: Access, roots: Roots, mode: str, may_change: bool) -> V
             reason = f"it {'changes a file that' if writes else 'deletes what'} other programs trust"
             ask = Ask(reason, (scope.replace("*", f"= {path}"),), f"{what}s of {path}", every_time=access.in_tree)
             return _special(roots, path, ask)
+        case NetworkAccess(host, what, connects=True):
+            wider = (REGISTRIES, "well-known package registries (npm, PyPI, crates.io, …)")
+            return Ask(
+                f"the command wants {what}",
+                (f"send = {host}",),
+                f"connections to {host} in this project",
+                by_person=True,
+                rule="the network asks",
+                wider=wider if access.registry else None,
+            )
         case NetworkAccess(host, what, sends):
             if sends and not may_change:
                 return Deny(f"The mode `{mode}` is read-only; {what} was not sent.", f"mode {mode}")

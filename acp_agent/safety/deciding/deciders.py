@@ -20,6 +20,7 @@ from msgspec.structs import replace
 from acp_agent.config.model import ToolsConfig
 from acp_agent.lazy import load
 from acp_agent.safety.access import (
+    CONNECT,
     Access,
     Allow,
     Ask,
@@ -38,6 +39,7 @@ from acp_agent.safety.deciding.decide import combine, judge_access
 from acp_agent.safety.deciding.rule_list import BASH, Origin, Rule, RuleList
 from acp_agent.safety.deciding.subjects import EXAMINE, STANDS_FOR, CallFacts, Subject
 from acp_agent.safety.folders.paths import Roots
+from acp_agent.safety.globs import matches
 
 if TYPE_CHECKING:
     from acp_agent.safety.lines.examined import Examined
@@ -125,7 +127,21 @@ class Deciders(Struct, frozen=True):
         verdict = judge_access(access, self.roots, mode, may_change)
         if isinstance(access, ModeAccess):
             return verdict
+        if isinstance(access, NetworkAccess) and access.connects:
+            verdict = self._by_network(access, verdict)
         return self._by_rule(subject.call, access, verdict)
+
+    def _by_network(self, access: NetworkAccess, verdict: Verdict) -> Verdict:
+        """The verdict on a connection of a command, before the user's rules."""
+        sandbox = self.config.sandbox
+        if isinstance(sandbox.network, list):
+            if any(matches(pattern, text) for pattern in sandbox.network for text in self._places(access)):
+                return Allow("tools.sandbox.network")
+            words = f"Commands may not connect to {access.host}: it is not in the list `tools.sandbox.network`."
+            return Deny(words, "tools.sandbox.network")
+        if access.registry and sandbox.registries:
+            return Allow("tools.sandbox.registries")
+        return verdict
 
     def _by_rule(self, call: CallFacts, access: Access, verdict: Verdict) -> Verdict:
         rule = self._rule(call, access)
@@ -146,6 +162,8 @@ class Deciders(Struct, frozen=True):
         """The user's rule for an access: one for the tool, or one that denies or asks for a tool it stands for."""
         texts = self._texts(call, access)
         own = self.rules.permission(call.tool, texts)
+        if isinstance(access, NetworkAccess) and own is None:
+            return self.rules.permission(CONNECT, [access.host])  # For web tools, too.
         if not isinstance(access, PathAccess) or (own is not None and own.tool == call.tool):
             return own
         names = STANDS_FOR.get((call.tool, access.mode), ())
@@ -164,12 +182,17 @@ class Deciders(Struct, frozen=True):
         match access:
             case PathAccess(_, path):
                 return [self.roots.display(path), str(path)]
-            case NetworkAccess(host, what):
-                return [what.rpartition(" ")[2], host]
+            case NetworkAccess():
+                return self._places(access)
             case ToolAccess(scope):
                 return [scope, *self._arguments(call)]
             case _:
                 return self._arguments(call)
+
+    def _places(self, access: NetworkAccess) -> list[str]:
+        """The URL, or host and port; and the host."""
+        url = access.what.rpartition(" ")[2]
+        return [url, url.rpartition(":")[0] if access.connects else access.host]
 
     def _arguments(self, call: CallFacts) -> list[str]:
         return [json.dumps(call.arguments, ensure_ascii=False, sort_keys=True, default=str)]

@@ -178,6 +178,20 @@ def _host_and_port(authority: str, shown: str) -> tuple[str, IPAddress | None, i
     return name, address, _port(port, shown)
 
 
+def host_of(text: str) -> tuple[str, IPAddress | None]:
+    """A host as in `Target`, from a name or an address without brackets. Raises ToolError: `invalid_parameters`."""
+    address = _address(text)
+    return (str(address), address) if address is not None else _host(text, _shown(text))
+
+
+def why_near(host: str, address: IPAddress | None) -> str:
+    """Why a host is not public, in a few words, as far as its spelling shows; empty if it is."""
+    if address is not None:
+        return why_not_public(address) or ""
+    near = "." not in host or any(host == name or host.endswith("." + name) for name in LOCAL_NAMES)
+    return "a name on this machine or its network" if near else ""
+
+
 def _port(text: str, shown: str) -> int | None:
     if not text:
         return None
@@ -241,12 +255,9 @@ def _number(text: str) -> int | None:
 def _judge_host(host: str, address: IPAddress | None, shown: str, policy: NetworkPolicy) -> None:
     if host in policy.private_hosts:
         return
-    allow = "The user may allow the host in `tools.web.private_hosts`."
-    if address is not None:
-        if (word := why_not_public(address)) is not None:
-            _blocked(f"{shown} was not requested: the address {host} is not public ({word}). {allow}")
-    elif "." not in host or any(host == name or host.endswith("." + name) for name in LOCAL_NAMES):
-        _blocked(f"{shown} was not requested: {host} is a name on this machine or its network. {allow}")
+    if why := why_near(host, address):
+        what = f"{host} is {why}" if address is None else f"the address {host} is not public ({why})"
+        _blocked(f"{shown} was not requested: {what}. The user may allow the host in `tools.web.private_hosts`.")
 
 
 def _address(text: str) -> IPAddress | None:

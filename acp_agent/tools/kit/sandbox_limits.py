@@ -6,10 +6,8 @@ import re
 from collections.abc import Iterator
 from pathlib import Path
 
-from acp_agent.executors.base import NO_NETWORK
+from acp_agent.executors.base import BY_PROXY, NO_NETWORK
 from acp_agent.safety.folders.paths import Roots, real_path
-
-"""A sentence of the sandbox's limits."""
 
 LOOKED_AT = 4_000
 """Characters searched at the end of the output."""
@@ -45,7 +43,7 @@ def _is_forbidden(line: str, limits: str, cwd: Path, roots: Roots) -> bool:
     if READ_ONLY.search(line) is not None or NOT_EMPTY.search(line) is not None:
         return True
     if NETWORK.search(line) is not None:
-        return NO_NETWORK in limits
+        return NO_NETWORK in limits or BY_PROXY in limits
     paths = list(_paths(line, cwd))
     if (denied := DENIED.search(line)) is not None:
         if not paths:

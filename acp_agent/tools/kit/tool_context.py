@@ -218,6 +218,11 @@ class CallHandle(Protocol):
         """The session's current mode."""
         ...
 
+    @property
+    def waited(self) -> float:
+        """Seconds that it has waited for the user while it ran; a time limit does not count them."""
+        ...
+
     def set_mode(self, mode: str) -> None:
         """Switches the session's mode and tells the client."""
         ...

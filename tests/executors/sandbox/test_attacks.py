@@ -112,7 +112,7 @@ ATTACKS = [
     Attack(
         "the machine itself is reached with the network off",
         'exec 3<>"/dev/tcp/127.0.0.1/$PORT" && echo HIT',
-        policy={"network": False},
+        policy={"network": "none"},
     ),
     Attack(
         "more processes are started than allowed",

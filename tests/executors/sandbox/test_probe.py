@@ -30,8 +30,8 @@ async def test_the_best_one_is_found_and_says_what_it_is_made_of() -> None:
     needs_sandbox()
     found = await find_sandbox(SandboxConfig())
     assert found.sandbox.kind == "bubblewrap"
-    assert found.words.startswith("bubblewrap ") and found.words.endswith("network allowed")
-    assert (await find_sandbox(SandboxConfig(allow_network=False))).words.endswith("network blocked")
+    assert found.words.startswith("bubblewrap ") and found.words.endswith("network by host")
+    assert (await find_sandbox(SandboxConfig(network="deny"))).words.endswith("network blocked")
 
 
 async def test_it_is_tried_out_once() -> None:
@@ -131,7 +131,7 @@ class Leaky:
             case "reads":
                 policy = replace(policy, readable=(*policy.readable, place / "outside"))
             case "network":
-                policy = replace(policy, network=True)
+                policy = replace(policy, network="all")
             case "refuses writing":
                 policy = replace(policy, writable=(), readable=(*policy.readable, *policy.writable))
             case "refuses reading":
@@ -151,7 +151,7 @@ class Leaky:
 )
 async def test_a_sandbox_that_does_not_hold_is_not_believed(hole: str, words: str) -> None:
     needs_sandbox()
-    config = SandboxConfig(allow_network=False)
+    config = SandboxConfig(network="deny")
     sandbox = bubblewrap.find(config)
     try_out(sandbox, config)
     with pytest.raises(ExecutorError, match=words):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Literal
 
 import pytest
 
@@ -69,10 +70,10 @@ def test_what_has_two_names_is_named_twice() -> None:
         assert f'(subpath "{name}")' in text
 
 
-@pytest.mark.parametrize("network", [True, False])
-def test_the_network_is_as_the_policy_says(network: bool) -> None:
+@pytest.mark.parametrize("network", ["all", "none"])
+def test_the_network_is_as_the_policy_says(network: Literal["all", "none"]) -> None:
     text = profile(SandboxPolicy(writable=(), network=network), None)
-    assert ("(allow network*" in text) is network
+    assert ("(allow network*" in text) is (network == "all")
     assert "unix-socket" not in text
     assert "unix-socket" in profile(SandboxPolicy(writable=(), unix_sockets=True), None)
 

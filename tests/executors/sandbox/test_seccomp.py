@@ -115,9 +115,9 @@ def test_sockets_are_as_the_policy_says(arch: Arch) -> None:
     assert made(1, unix_sockets=True)
     assert not made(1, unix_sockets=False)
     for family in (2, 10):
-        assert made(family, network=True)
-        assert not made(family, network=False)
-    assert not made(17, unix_sockets=True, network=True)
+        assert made(family, network="all")
+        assert not made(family, network="none")
+    assert not made(17, unix_sockets=True, network="all")
 
 
 @pytest.mark.parametrize("between", [0, 1, 253, 254, 255, 256, 257, 600, 1500])

@@ -1,0 +1,1 @@
+"""How confined commands reach the network: by nothing but a proxy of ours."""

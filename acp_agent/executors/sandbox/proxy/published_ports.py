@@ -1,0 +1,88 @@
+"""Servers that commands start, at this machine's loopback: for the user's browser, and the tools of the agent."""
+
+from __future__ import annotations
+
+import logging
+import socket
+from collections.abc import Callable, Collection
+from functools import partial
+
+import anyio
+import anyio.to_thread
+from anyio.abc import SocketStream, TaskGroup
+
+from acp_agent.errors import ExecutorError
+from acp_agent.executors.sandbox.proxy.ways import Way
+from acp_agent.proxying import ENDED, Traffic, relay
+
+log = logging.getLogger(__name__)
+
+LOOK_SECONDS = 0.3
+"""Between two looks."""
+LEAST_PORT = 1024
+"""Ports below this one are not published."""
+CONNECT_SECONDS = 5.0
+
+
+class Published:
+    """Of one session. `taken` is told the port of a server that is not reachable, since the port is taken here."""
+
+    def __init__(self, way: Way, taken: Callable[[int], None]) -> None:
+        self._way = way
+        self._taken = taken
+        self._ports: dict[int, anyio.CancelScope] = {}
+        self._busy: set[int] = set()
+
+    async def keep(self, needed: Callable[[], Collection[int] | None]) -> None:
+        """Publishes what listens, until `needed` returns None. It returns ports that are the agent's own."""
+        async with anyio.create_task_group() as tasks:
+            while (own := needed()) is not None:
+                self._look(tasks, own)
+                await anyio.sleep(LOOK_SECONDS)
+            tasks.cancel_scope.cancel()
+        self._ports.clear()
+
+    def _look(self, tasks: TaskGroup, own: Collection[int]) -> None:
+        listening = {port: at for port, at in self._way.listening().items() if port >= LEAST_PORT and port not in own}
+        self._busy &= listening.keys()
+        for port in self._ports.keys() - listening.keys():
+            self._ports.pop(port).cancel()
+        for port in listening.keys() - self._ports.keys() - self._busy:
+            self._ports[port] = anyio.CancelScope()
+            tasks.start_soon(self._serve, port, listening[port], self._ports[port])
+
+    async def _serve(self, port: int, address: str, scope: anyio.CancelScope) -> None:
+        with scope:
+            try:
+                listener = await anyio.create_tcp_listener(local_host="127.0.0.1", local_port=port)
+            except OSError:
+                self._ports.pop(port, None)
+                self._busy.add(port)
+                self._taken(port)
+                return
+            async with listener:
+                await listener.serve(partial(self._pass_on, address, port))
+
+    async def _pass_on(self, address: str, port: int, client: SocketStream) -> None:
+        async with client:
+            try:
+                async with await connect_inside(self._way, address, port) as server:
+                    await relay(client, server, Traffic())
+            except (*ENDED, ExecutorError) as error:
+                log.debug("a connection to port %d of a command ended: %s", port, error)
+
+
+async def connect_inside(way: Way, address: str, port: int) -> SocketStream:
+    """Connects to a server on the commands' own loopback. Raises OSError or ExecutorError."""
+
+    def connected() -> socket.socket:
+        made = way.reach(address)
+        try:
+            made.settimeout(CONNECT_SECONDS)
+            made.connect((address, port))
+        except OSError:
+            made.close()
+            raise
+        return made
+
+    return await SocketStream.from_socket(await anyio.to_thread.run_sync(connected))

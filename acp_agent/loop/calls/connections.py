@@ -1,0 +1,177 @@
+"""The connections of one command to the network, each asked about as `tools.sandbox.network` says.
+
+What a connection may do is decided as for a call, by the gate, as `connect`; the question is shown as a call of its
+own, so that the command's card stays as it is. Questions come one at a time, and each outlives the connection that
+raised it: programs give up and try again.
+
+    connection -> proxying.answer -> find_host -> gate -> resolve once -> judged -> connect
+"""
+
+from __future__ import annotations
+
+import logging
+import socket
+import uuid
+from urllib.request import proxy_bypass_environment
+from typing import TYPE_CHECKING
+
+import anyio
+from anyio.abc import ByteStream, SocketListener, SocketStream
+
+from acp_agent.errors import ExecutorError, ToolError
+from acp_agent.executors.base import Command
+from acp_agent.lazy import load
+from acp_agent.legible import legible
+from acp_agent.loop.calls.gate import Permit, Refused
+from acp_agent.proxying import Traffic, Wanted, answer, connect
+from acp_agent.safety.access import CONNECT, NetworkAccess
+from acp_agent.safety.deciding.deciders import CallFacts
+from acp_agent.safety.deciding.hosts import Host, find_host, is_registry, judged
+from acp_agent.schema import acp
+
+if TYPE_CHECKING:
+    from acp_agent.executors.sandbox.proxy.ways import Way
+    from acp_agent.loop.calls.call import Call
+    from acp_agent.loop.shell.command_network import CommandNetwork
+
+log = logging.getLogger(__name__)
+
+CONNECT_INSIDE = "acp_agent.executors.sandbox.proxy.published_ports:connect_inside"
+
+MOST_REFUSED = 3
+"""Hosts of one command that the user refuses; further ones are refused without a question."""
+RESOLVE_SECONDS = 20.0
+SHOWN_COMMAND = 60
+LOOPBACK = frozenset(("localhost", "127.0.0.1", "::1"))
+MOST_SHOWN = 5
+"""Hosts in what is said of a command's connections."""
+
+
+class Connections:
+    """Of one command."""
+
+    def __init__(self, network: CommandNetwork, way: Way, call: Call, command: Command, port: int) -> None:
+        self.port = port
+        self._network = network
+        self._way = way
+        self._call = call
+        self._command = command
+        self._scope = anyio.CancelScope()
+        self._closed = False
+        self._allowed: set[Host] = set()
+        self._refused: dict[Host, str] = {}
+        self._traffic: dict[str, Traffic] = {}
+
+    async def serve(self, listener: socket.socket) -> None:
+        with listener, self._scope:
+            listener.setblocking(False)
+            async with await SocketListener.from_socket(listener) as accepting:
+                await accepting.serve(self._answer)
+
+    def close(self) -> str:
+        """Ends its connections; returns what there is to say of them, once."""
+        if self._closed:
+            return ""
+        self._closed = True
+        self._scope.cancel()
+        guard = self._network.gate.guard
+        for place, traffic in self._traffic.items():
+            guard.connected(self._call.id, place, traffic.sent, traffic.received)
+        listed = [f"{place} ({_size(each.sent)} sent)" for place, each in self._traffic.items()]
+        listed[MOST_SHOWN:] = [f"{len(listed) - MOST_SHOWN} more"] if len(listed) > MOST_SHOWN else []
+        refused = [f"{host.place}: {why}" for host, why in self._refused.items()][:MOST_SHOWN]
+        said = [f"Connected to {', '.join(listed)}."] if listed else []
+        return " ".join(said + [f"Not connected to {words}" for words in refused])
+
+    async def _answer(self, client: SocketStream) -> None:
+        accepted = client.extra(anyio.abc.SocketAttribute.raw_socket)
+        if not self._way.is_ours(accepted):
+            await client.aclose()
+            return
+        await answer(client, self._open)
+
+    async def _open(self, wanted: Wanted) -> tuple[ByteStream, Traffic]:
+        """Raises ToolError."""
+        host = find_host(wanted.host, wanted.port)
+        if host.name in LOOPBACK and (address := self._way.listening().get(host.port)) is not None:
+            try:
+                return await load(CONNECT_INSIDE)(self._way, address, host.port), Traffic()
+            except (OSError, ExecutorError) as error:
+                raise ToolError(f"No connection to {host.place}: {error}.", "network_error") from error
+        stream = await self._connect(host)
+        return stream, self._traffic.setdefault(host.place, Traffic())
+
+    async def _connect(self, host: Host) -> ByteStream:
+        """Raises ToolError."""
+        network = self._network
+        judged(host, (), network.near)
+        await self._permit(host)
+        if network.upstream and not host.near and not proxy_bypass_environment(host.name, network.bypass):
+            return await connect((host.name,), host.port, network.upstream)
+        try:
+            with anyio.fail_after(RESOLVE_SECONDS):
+                addresses = tuple(dict.fromkeys(await network.resolve(host.name, host.port)))
+        except (OSError, UnicodeError, TimeoutError) as error:
+            raise ToolError(f"{host.name} could not be resolved: {error}.", "network_error") from error
+        found = judged(host, addresses, network.near)
+        if found != host:
+            await self._permit(found)
+        return await connect(addresses, host.port)
+
+    async def _permit(self, host: Host) -> None:
+        """Raises ToolError, unless the command may connect to the host."""
+        if host in self._allowed:
+            return
+        network, place = self._network, host.place
+        access = NetworkAccess(
+            place, f"to connect to {_whole(host)}", sends=True, connects=True, registry=is_registry(host)
+        )
+        facts = CallFacts(CONNECT, {"host": host.name, "port": host.port}, [access], self._call.id)
+        said = network.gate.known(facts)
+        if said is None:
+            async with network.asking:
+                if host not in self._allowed and host not in self._refused:
+                    said = network.gate.known(facts)
+                    said = await self._ask(host, facts) if said is None else said
+                elif host in self._refused:
+                    said = Refused(self._refused[host])
+        if isinstance(said, Refused):
+            self._refused[host] = said.reason
+            raise ToolError(f"acp-coder: no connection to {place}. {said.reason}", "policy_blocked")
+        self._allowed.add(host)
+
+    async def _ask(self, host: Host, facts: CallFacts) -> Permit | Refused:
+        network, place = self._network, host.place
+        if len(self._refused) >= MOST_REFUSED:
+            return Refused("The user refused several hosts of this command, so they are not asked about further ones.")
+        line = " ".join(self._command.script.split())
+        line = line if len(line) <= SHOWN_COMMAND else line[: SHOWN_COMMAND - 1] + "…"
+        words = [f"The running command `{line}` (tool call {self._call.id}) wants to connect to {_whole(host)}."]
+        words += [f"This is not a public host: {host.near}."] if host.near else []
+        content: list[acp.ToolCallContent] = [
+            acp.Content(content=acp.TextContent(text=legible(text))) for text in ["\n\n".join(words)]
+        ]
+        title, call_id = legible(f"{line} → {place}"), str(uuid.uuid4())
+        outbox = network.session.outbox
+        outbox.emit(acp.ToolCall(tool_call_id=call_id, title=title, kind="fetch", status="pending", content=content))
+        meta = {"connect": {"host": host.name, "port": host.port, "toolCallId": self._call.id}}
+        shown = acp.ToolCallUpdate(
+            tool_call_id=call_id, title=title, kind="fetch", status="pending", content=content, meta=meta
+        )
+        said: Permit | Refused = Refused(f"The user did not answer within {network.config.host_timeout:g} s.")
+        try:
+            with anyio.move_on_after(network.config.host_timeout), self._call.waits.waiting():
+                answered = await network.gate.permit(facts, shown)
+                said = answered if isinstance(answered, Permit | Refused) else Refused("The turn was cancelled.")
+        finally:
+            status: acp.ToolCallStatus = "completed" if isinstance(said, Permit) else "failed"
+            outbox.emit(acp.ToolCallProgress(tool_call_id=call_id, status=status))
+        return said
+
+
+def _whole(host: Host) -> str:
+    return f"[{host.name}]:{host.port}" if ":" in host.name else f"{host.name}:{host.port}"
+
+
+def _size(count: int) -> str:
+    return f"{count} bytes" if count < 10_000 else f"{count // 1000} kB"

@@ -1,0 +1,135 @@
+"""The way of a session's commands to the network: a proxy that asks about each new host (`tools.sandbox.network`).
+
+Each command has a port of its own, so that each connection belongs to a call (`loop/calls/connections.py`).
+"""
+
+from __future__ import annotations
+
+import logging
+import socket
+from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
+from typing import TYPE_CHECKING
+
+import anyio
+import anyio.to_thread
+
+from acp_agent.errors import ExecutorError
+from acp_agent.executors.base import Command, Network
+from acp_agent.lazy import load
+
+if TYPE_CHECKING:
+    from anyio.abc import TaskGroup
+
+    from acp_agent.executors.sandbox.proxy.ways import Way
+    from acp_agent.loop.calls.call import Call
+    from acp_agent.loop.calls.connections import Connections
+    from acp_agent.loop.calls.gate import Gate
+    from acp_agent.loop.session import Session
+    from acp_agent.loop.shell.session_shell import Shell
+
+log = logging.getLogger(__name__)
+
+CONNECTIONS = "acp_agent.loop.calls.connections:Connections"
+VARIABLES = "acp_agent.executors.sandbox.proxy.proxy_environment:variables"
+PUBLISHED = "acp_agent.executors.sandbox.proxy.published_ports:Published"
+
+UPSTREAM = ("https_proxy", "HTTPS_PROXY", "http_proxy", "HTTP_PROXY")
+"""Variables of the user's own proxy, the first that is set."""
+
+Resolve = Callable[[str, int], Awaitable[Sequence[str]]]
+
+
+async def resolve_by_system(host: str, port: int) -> Sequence[str]:
+    found = await anyio.getaddrinfo(host, port, type=socket.SOCK_STREAM)
+    return [str(address[0]) for *_, address in found]
+
+
+class CommandNetwork:
+    """Of one session."""
+
+    resolve: Resolve = staticmethod(resolve_by_system)
+    """Replaced by tests."""
+
+    def __init__(self, session: Session, gate: Gate, shell: Shell, environ: Mapping[str, str]) -> None:
+        """`environ`: the environment that commands inherit."""
+        settings = session.config.settings
+        self.session = session
+        self.gate = gate
+        self.config = settings.tools.sandbox
+        self.near = settings.tools.web.private_hosts
+        proxies = (environ.get(name, "") for name in UPSTREAM)
+        self.upstream = settings.tools.web.proxy or next(filter(None, proxies), "")
+        self.bypass = {"no": environ.get("no_proxy") or environ.get("NO_PROXY", "")}
+        """Hosts that the user's proxy is not asked for, as `urllib.request` has them."""
+        self.asking = anyio.Lock()
+        self._shell = shell
+        self._environ = environ
+        self._making = anyio.Lock()
+        self._way: Way | None = None
+        self._told = False
+        self._runs: set[Connections] = set()
+        self._lives = anyio.Event()
+        self._tasks: TaskGroup | None = None
+
+    async def live(self) -> None:
+        """Serves the connections until cancelled."""
+        try:
+            async with anyio.create_task_group() as self._tasks:
+                self._lives.set()
+                await anyio.sleep_forever()
+        finally:
+            self._tasks = None
+            if self._way is not None:
+                self._way.close()
+
+    async def door(self, call: Call, command: Command) -> Callable[[], Network] | None:
+        """What opens the way of a command; `None` if it has all of the network, or none."""
+        if self.config.network in ("allow", "deny") or not self._shell.confines(command):
+            return None
+        way = await self._ready()
+        return None if way is None else lambda: self._open(way, call, command)
+
+    async def _ready(self) -> Way | None:
+        async with self._making:
+            if self._way is None and not self._told:
+                found = await self._shell.confinement.ready()
+                why = f"{found.sandbox.kind} cannot hold them to a proxy"
+                try:
+                    other = self._shell.confinement.user()
+                    user = {"user": other.uid, "group": other.gid, "extra_groups": other.groups} if other else None
+                    self._way = await anyio.to_thread.run_sync(found.sandbox.way, user)
+                except ExecutorError as error:
+                    why = str(error)
+                if self._way is None:
+                    self._told = True
+                    told = '`tools.sandbox.network = "allow"` gives them all of it'
+                    self.gate.guard.warn(f"Commands have no network here, since {why}; {told}.")
+            await self._lives.wait()
+            return self._way
+
+    def _open(self, way: Way, call: Call, command: Command) -> Network:
+        """Raises ExecutorError."""
+        listener = way.listen()
+        port = listener.getsockname()[1]
+        run: Connections = load(CONNECTIONS)(self, way, call, command, port)
+        assert self._tasks is not None
+        if way.own and self.config.publish_ports and not self._runs:
+            self._tasks.start_soon(load(PUBLISHED)(way, self._taken).keep, self._ports)
+        self._runs.add(run)
+        self._tasks.start_soon(run.serve, listener)
+
+        def closed() -> str:
+            self._runs.discard(run)
+            return run.close()
+
+        env = load(VARIABLES)(port, self._environ, own_loopback=way.own)
+        return Network(env, closed, way.doors(), 0 if way.own else port)
+
+    def _ports(self) -> Collection[int] | None:
+        """The proxy's own; `None` while no command runs."""
+        return {run.port for run in self._runs} or None
+
+    def _taken(self, port: int) -> None:
+        self.gate.guard.warn(
+            f"A command listens on port {port}, which is taken on this machine: only other commands reach it there."
+        )

@@ -1,0 +1,291 @@
+"""Commands reach the network through a proxy that asks about each new host (`tools.sandbox.network`)."""
+
+from __future__ import annotations
+
+import json
+import socket
+from collections.abc import AsyncIterator, Sequence
+from contextlib import asynccontextmanager, closing
+from pathlib import Path
+from typing import Any
+
+import anyio
+import pytest
+from anyio.abc import SocketAttribute, SocketStream
+
+from acp_agent.client.permissions import allow_always, allow_once, reject_always, reject_once
+from acp_agent.loop.shell.command_network import CommandNetwork
+from acp_agent.schema import acp
+from tests.agent.kit import Answer, Call, Rig, rig
+from tests.executors.sandbox.kit import needs_sandbox
+
+BOUND = 30.0
+NEAR = '[tools.web]\nprivate_hosts = ["registry.test"]\nhttp_hosts = ["registry.test"]\n'
+"""Names lead to this machine in these tests; this one the user has allowed to."""
+
+
+@pytest.fixture(autouse=True)
+def names(monkeypatch: pytest.MonkeyPatch) -> list[str]:
+    """Names that were looked up. All lead to this machine, except for one in a cloud."""
+    needs_sandbox()
+    found: list[str] = []
+
+    async def resolve(host: str, port: int) -> Sequence[str]:
+        found.append(host)
+        return [{"metadata.test": "169.254.169.254"}.get(host, "127.0.0.1")]
+
+    monkeypatch.setattr(CommandNetwork, "resolve", staticmethod(resolve))
+    return found
+
+
+@asynccontextmanager
+async def web_server(got: list[bytes]) -> AsyncIterator[int]:
+    """Answers each request with `hello`."""
+
+    async def serve(client: SocketStream) -> None:
+        async with client:
+            got.append(await client.receive())
+            await client.send(b"HTTP/1.1 200 OK\r\nContent-Length: 6\r\nConnection: close\r\n\r\nhello\n")
+
+    listener = await anyio.create_tcp_listener(local_host="127.0.0.1")
+    async with listener, anyio.create_task_group() as tasks:
+        tasks.start_soon(listener.serve, serve)
+        yield listener.extra(SocketAttribute.local_port)
+        tasks.cancel_scope.cancel()
+
+
+@asynccontextmanager
+async def session(tmp_path: Path, *commands: str | Call, **more: Any) -> AsyncIterator[Rig]:
+    """One prompt makes one call."""
+    calls = [call if isinstance(call, Call) else Call("bash", {"command": call}) for call in commands]
+    script = [answer for call in calls for answer in (Answer(tool_calls=(call,)), Answer(text="done"))]
+    more = {"sandbox": True, "mode": "auto", "config": NEAR, **more}
+    async with rig(tmp_path, script, **more) as made:
+        yield made
+
+
+async def ran(made: Rig) -> str:
+    """The result of the next call, as the model gets it."""
+    with anyio.fail_after(BOUND):
+        await made.editor.prompt("go")
+    return str(made.messages(len(made.model.requests))[-1]["content"])
+
+
+def audit(made: Rig, event: str) -> list[dict[str, Any]]:
+    file = next(made.project.parent.rglob("audit.jsonl"))
+    lines = [json.loads(line) for line in file.read_text().splitlines()]
+    return [line for line in lines if line["event"] == event]
+
+
+async def test_a_host_is_asked_about_while_the_command_waits(tmp_path: Path, names: list[str]) -> None:
+    got: list[bytes] = []
+    async with web_server(got) as port:
+        command = f"curl -sS -d secret http://registry.test:{port}/x"
+        async with session(tmp_path, command) as made:
+            text = await ran(made)
+        assert "hello" in text and f"[Connected to registry.test:{port} (" in text
+        asked = made.editor.permission_requests[-1]
+        (call,) = [call for call in made.editor.tool_calls().values() if call.kind == "execute"]
+        shown = "".join(str(item) for item in asked.tool_call.content or ())
+        assert command in shown and call.id in shown and f"registry.test:{port}" in shown
+        assert asked.tool_call.tool_call_id != call.id
+        assert [option.kind for option in asked.options] == [
+            "allow_once",
+            "allow_always",
+            "reject_once",
+            "reject_always",
+        ]
+        assert got[0].startswith(b"POST /x HTTP/1.1\r\n") and names == ["registry.test"]
+        (line,) = audit(made, "network")
+        assert line["host"] == f"registry.test:{port}" and line["call_id"] == call.id
+        assert line["sent"] == len(got[0]) and line["received"] > len("hello")
+        assert [line["decision"] for line in audit(made, "decision") if line["tool"] == "connect"] == [
+            "allowed_by_person"
+        ]
+
+
+async def test_a_refused_host_is_neither_reached_nor_looked_up(tmp_path: Path, names: list[str]) -> None:
+    got: list[bytes] = []
+    async with web_server(got) as port:
+        command = f"curl -sS http://registry.test:{port}; curl -sS http://registry.test:{port}"
+        async with session(tmp_path, command, permissions=[reject_once]) as made:
+            text = await ran(made)
+            assert len(made.editor.permission_requests) == 1, "the command is asked about a host once"
+    assert "acp-coder: no connection to registry.test" in text and "Not connected to registry.test" in text
+    assert not got and not names
+
+
+async def test_an_answer_for_always_holds_for_the_next_command_and_for_fetch(tmp_path: Path) -> None:
+    got: list[bytes] = []
+    async with web_server(got) as port:
+        url = f"http://registry.test:{port}/"
+        commands = [f"curl -sS {url}", f"curl -sS {url}"]
+        async with session(tmp_path, *commands, permissions=[allow_always]) as made:
+            assert "hello" in await ran(made) and "hello" in await ran(made)
+            assert len(made.editor.permission_requests) == 1
+        async with session(
+            tmp_path, f"curl -sS {url}", f"curl -sS http://other.test:{port}", permissions=[reject_always]
+        ) as made:
+            assert "hello" in await ran(made), "also in the next session"
+            assert "no connection to other.test" in await ran(made)
+        async with session(tmp_path, f"curl -sS http://other.test:{port}") as made:
+            assert "no connection to other.test" in await ran(made)
+            assert not made.editor.permission_requests
+
+
+@pytest.mark.parametrize(
+    ("network", "reached"), [('"deny"', []), ('["*.test"]', ["registry.test"]), ('["a.b"]', []), ('"allow"', None)]
+)
+async def test_the_configuration_answers_without_a_question(
+    tmp_path: Path, network: str, reached: list[str] | None, names: list[str]
+) -> None:
+    got: list[bytes] = []
+    async with web_server(got) as port:
+        host = "127.0.0.1" if reached is None else "registry.test"
+        config = f"{NEAR}[tools.sandbox]\nnetwork = {network}\n"
+        async with session(tmp_path, f"curl -sS http://{host}:{port}", config=config) as made:
+            text = await ran(made)
+            assert not made.editor.permission_requests
+    assert ("hello" in text) is (reached != [])
+    assert names == (reached or [])
+
+
+async def test_a_rule_for_connections_holds_for_commands_and_web_tools(tmp_path: Path) -> None:
+    got: list[bytes] = []
+    async with web_server(got) as port:
+        rules = '[[tools.permissions.connect]]\npattern = "registry.test*"\naction = "{}"\n'
+        calls = (f"curl -sS http://registry.test:{port}", Call("fetch", {"url": "https://registry.test/"}))
+        async with session(tmp_path, *calls, config=NEAR + rules.format("deny")) as made:
+            assert "tools.permissions.connect" in await ran(made)
+            assert "tools.permissions.connect" in await ran(made)
+        async with session(tmp_path, calls[0], config=NEAR + rules.format("allow"), permissions=[reject_once]) as made:
+            assert "hello" in await ran(made)
+            assert not made.editor.permission_requests
+    assert len(got) == 1
+
+
+async def test_a_public_name_that_leads_to_this_machine_is_asked_about_again(tmp_path: Path) -> None:
+    got: list[bytes] = []
+    async with web_server(got) as port:
+        command = f"curl -sS http://public.example.com:{port}"
+        async with session(tmp_path, command, permissions=[allow_once, reject_once]) as made:
+            text = await ran(made)
+            first, second = made.editor.permission_requests
+            assert "127.0.0.1" not in str(first.tool_call.content) and "127.0.0.1" in str(second.tool_call.content)
+        assert "no connection" in text and not got
+        async with session(tmp_path, command, permissions=[allow_once, allow_once]) as made:
+            assert "hello" in await ran(made), "the control"
+
+
+async def test_a_clouds_credentials_are_never_asked_about(tmp_path: Path) -> None:
+    commands = ("curl -sS http://metadata.test/", "curl -sS http://169.254.169.254/")
+    async with session(tmp_path, *commands) as made:
+        assert "a machine's own credentials" in await ran(made)
+        assert "a machine's own credentials" in await ran(made)
+        assert len(made.editor.permission_requests) == 1, "an address is refused before anyone is asked"
+
+
+async def test_an_unanswered_question_is_withdrawn_and_refuses(tmp_path: Path) -> None:
+    config = f"{NEAR}[tools.sandbox]\nhost_timeout = 0.1\n"
+
+    async def never(request: acp.RequestPermissionRequest) -> acp.RequestPermissionOutcome:
+        await anyio.sleep_forever()
+        raise AssertionError
+
+    async with session(tmp_path, "curl -sS http://registry.test:1", config=config, permissions=[never]) as made:
+        assert "did not answer within 0.1 s" in await ran(made)
+
+
+async def test_the_time_limit_does_not_run_while_the_user_is_asked(tmp_path: Path) -> None:
+    asked = anyio.Event()
+
+    async def late(request: acp.RequestPermissionRequest) -> acp.RequestPermissionOutcome:
+        asked.set()
+        await anyio.sleep(1.2)
+        return await allow_once(request)
+
+    got: list[bytes] = []
+    async with web_server(got) as port:
+        call = Call("bash", {"command": f"curl -sS http://registry.test:{port}", "timeout": 0.6})
+        async with session(tmp_path, call, permissions=[late]) as made:
+            assert "hello" in await ran(made)
+    assert asked.is_set()
+
+
+async def test_after_three_refusals_a_command_asks_no_more(tmp_path: Path) -> None:
+    hosts = " ".join(f"http://h{number}.example.com" for number in range(6))
+    permissions = [reject_once] * 6
+    async with session(tmp_path, f"for url in {hosts}; do curl -sS $url; done", permissions=permissions) as made:
+        assert "refused several hosts" in await ran(made)
+        assert len(made.editor.permission_requests) == 3
+
+
+async def test_a_package_registry_is_offered_with_the_others_of_its_kind(tmp_path: Path) -> None:
+    async def all_of_them(request: acp.RequestPermissionRequest) -> acp.RequestPermissionOutcome:
+        (option,) = [option for option in request.options if "package registries" in option.name]
+        return acp.SelectedPermissionOutcome(option_id=option.option_id)
+
+    commands = ("curl -sS https://pypi.org/", "curl -sS https://registry.npmjs.org/", "curl -sS https://x.example.com")
+    permissions = [all_of_them, reject_once, reject_once]
+    config = '[tools.web]\nprivate_hosts = ["pypi.org", "registry.npmjs.org"]\n'
+    async with session(tmp_path, *commands, config=config, permissions=permissions) as made:
+        assert "Not connected" not in await ran(made)
+        assert "Not connected" not in await ran(made)
+        assert len(made.editor.permission_requests) == 1
+        assert "Not connected to x.example.com" in await ran(made)
+        assert "package registries" not in str(made.editor.permission_requests[-1].options)
+
+
+SERVE = "python3 -m http.server 8765 --bind 127.0.0.1"
+
+
+async def test_a_server_of_the_session_is_reached_by_its_commands_and_by_the_user(tmp_path: Path) -> None:
+    started = Call("bash", {"command": SERVE.replace("8765", str(port := free_port())), "background": True})
+    fetch = (
+        f"for i in $(seq 100); do curl -sS http://localhost:{port}/file 2>/dev/null && break; sleep 0.1; done; "
+        f"curl -sS --socks5-hostname ${{ALL_PROXY#socks5h://}} http://localhost:{port}/file"
+    )
+    async with session(tmp_path, started, fetch) as made:
+        (made.project / "file").write_text("from the server\n")
+        await ran(made)
+        assert (await ran(made)).count("from the server") == 2
+        with anyio.fail_after(BOUND):
+            while True:  # Published soon after it listens.
+                try:
+                    async with await anyio.connect_tcp("127.0.0.1", port) as stream:
+                        await stream.send(b"GET /file HTTP/1.0\r\n\r\n")
+                        answer = b"".join([chunk async for chunk in stream])
+                        break
+                except OSError:
+                    await anyio.sleep(0.05)
+        assert answer.endswith(b"from the server\n")
+        assert not made.editor.permission_requests
+
+
+def free_port() -> int:
+    with closing(socket.create_server(("127.0.0.1", 0))) as server:
+        port: int = server.getsockname()[1]
+        return port
+
+
+async def test_other_calls_go_on_while_a_host_is_asked_about(tmp_path: Path) -> None:
+    going_on = anyio.Event()
+
+    async def when_the_other_is_done(request: acp.RequestPermissionRequest) -> acp.RequestPermissionOutcome:
+        await going_on.wait()
+        return await allow_once(request)
+
+    got: list[bytes] = []
+    async with web_server(got) as port:
+        waits = Call("bash", {"command": f"curl -sS http://registry.test:{port}", "background": True})
+        async with session(tmp_path, waits, "echo meanwhile", permissions=[when_the_other_is_done]) as made:
+            await ran(made)
+            with anyio.fail_after(BOUND):
+                while not made.editor.permission_requests:
+                    await anyio.sleep(0.01)
+            assert "meanwhile" in await ran(made)
+            assert not got
+            going_on.set()
+            with anyio.fail_after(BOUND):
+                while not got:
+                    await anyio.sleep(0.01)
