@@ -99,7 +99,11 @@ LONGEST_FILE = 750
 ABOVE = {"acp_agent.loop.commands"}
 """Modules at the top of a wing that use all of its rooms."""
 
-ROOM_PAGES = {"executors/sandbox": "docs/rooms/sandbox.md", "fronts/lsp_server": "docs/rooms/lsp-front.md"}
+ROOM_PAGES = {
+    "executors/sandbox": "docs/rooms/sandbox.md",
+    "executors/sandbox/proxy": "docs/rooms/network.md",
+    "fronts/lsp_server": "docs/rooms/lsp-front.md",
+}
 """Rooms with a page of their own: data, who calls whom."""
 
 SHARED_NAMES = {"__init__", "base"}

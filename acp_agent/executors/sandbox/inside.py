@@ -62,10 +62,15 @@ class Inside:
         return (str(door),)
 
     def join(self, doors: Iterable[str]) -> None:
-        """Enters namespaces that there are, whatever kinds the files are of."""
-        for place in doors:
+        """Enters namespaces that there are, whatever kinds the files are of. All are opened first: they may not be
+        visible from inside."""
+        numbers = []
+        for number, place in enumerate(doors, PLACE):
             self._call("openat", AT_FDCWD, os.fsencode(place), O_CLOEXEC, 0)
-            self._call("setns", Result(), 0)
+            self._call("dup3", Result(), number, O_CLOEXEC)
+            numbers.append(number)
+        for number in numbers:
+            self._call("setns", number, 0)
 
     def _write(self, path: bytes, text: bytes, on_error: OnError = "fail") -> None:
         if on_error == "fail":

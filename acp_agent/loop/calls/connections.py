@@ -12,8 +12,8 @@ from __future__ import annotations
 import logging
 import socket
 import uuid
-from urllib.request import proxy_bypass_environment
 from typing import TYPE_CHECKING
+from urllib.request import proxy_bypass_environment
 
 import anyio
 from anyio.abc import ByteStream, SocketListener, SocketStream

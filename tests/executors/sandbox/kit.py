@@ -64,6 +64,8 @@ class Done:
     left: list[str]
     config: str
     """Git's configuration in the folder, as it is afterwards."""
+    reached: list[str]
+    """Sockets outside that somebody connected or sent something to."""
 
 
 class Runner:

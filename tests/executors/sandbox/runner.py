@@ -5,6 +5,7 @@ What the attacks need around them (a process and sockets of the same user outsid
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import signal
@@ -19,7 +20,8 @@ from typing import Any
 from acp_agent.config.safety_settings import SandboxConfig
 from acp_agent.errors import ExecutorError
 from acp_agent.executors.sandbox import bubblewrap, landlock_alone
-from acp_agent.executors.sandbox.base import Confined, Copies, Invocation, Sandbox, SandboxPolicy
+from acp_agent.executors.sandbox.base import Confined, Copies, Invocation, Proxied, Sandbox, SandboxPolicy
+from acp_agent.executors.sandbox.proxy.ways import Way
 
 SECONDS = 15.0
 SECRET = "s3cret-outside"
@@ -63,7 +65,10 @@ class Place:
         ):
             sock.bind(name)
             sock.listen()
-        self._tcp = socket.create_server(("127.0.0.1", 0))
+        self._tcp = socket.create_server(("::", 0), family=socket.AF_INET6, dualstack_ipv6=True)
+        port = self._tcp.getsockname()[1]
+        self._udp = socket.socket(socket.AF_INET6, socket.SOCK_DGRAM)
+        self._udp.bind(("::", port))
         self.env = {
             "PATH": "/usr/bin:/bin:/usr/sbin:/sbin",
             "HOME": "/home/acp-nobody",
@@ -72,7 +77,8 @@ class Place:
             "HOLDER": str(self._holder.pid),
             "HELD": str(self._secret.fileno()),
             "ABSTRACT": self.abstract,
-            "PORT": str(self._tcp.getsockname()[1]),
+            "PORT": str(port),
+            "ADDR": own_address(),
             "PY": PYTHON,
         }
 
@@ -94,13 +100,51 @@ class Place:
             **rest,
         )
 
+    def reached(self) -> list[str]:
+        """Which of the sockets outside somebody has reached."""
+        for sock in (*self._sockets, self._tcp, self._udp):
+            sock.setblocking(False)
+        found = []
+        for name, sock in (("unix", self._sockets[0]), ("abstract", self._sockets[2]), ("tcp", self._tcp)):
+            with contextlib.suppress(BlockingIOError):
+                sock.accept()[0].close()
+                found.append(name)
+        with contextlib.suppress(BlockingIOError):
+            self._udp.recv(1)
+            found.append("udp")
+        return found
+
     def close(self) -> None:
         self._holder.kill()
         self._holder.wait()
         self._secret.close()
-        for sock in (*self._sockets, self._tcp):
+        for sock in (*self._sockets, self._tcp, self._udp):
             sock.close()
         self._folder.cleanup()
+
+
+def own_address() -> str:
+    """An address of this machine that is not loopback; where it has none, another one of loopback."""
+    with contextlib.closing(socket.socket(socket.AF_INET, socket.SOCK_DGRAM)) as sock:
+        try:
+            sock.connect(("198.51.100.1", 9))
+        except OSError:
+            return "127.0.0.2"
+        return str(sock.getsockname()[0])
+
+
+_ways: dict[str, Way] = {}
+
+
+def proxied(name: str, sandbox: Sandbox) -> tuple[Proxied, socket.socket]:
+    """The network of a command with a proxy that accepts nobody, as the session makes it."""
+    if name not in _ways:
+        way = sandbox.way(None)
+        assert way is not None
+        _ways[name] = way
+    listener = _ways[name].listen()
+    doors = _ways[name].doors()
+    return Proxied(doors, 0 if doors else listener.getsockname()[1]), listener
 
 
 def start(confined: Confined, leak: bool) -> subprocess.Popen[str]:
@@ -125,7 +169,7 @@ def start(confined: Confined, leak: bool) -> subprocess.Popen[str]:
 
 
 def serve(request: dict[str, Any], found: dict[str, Sandbox]) -> dict[str, Any]:
-    place = Place()
+    place, stack = Place(), contextlib.ExitStack()
     try:
         invocation = Invocation(("/bin/bash", "-c", request["script"]), place.root, place.env)
         os.set_inheritable(place._secret.fileno(), True)
@@ -133,7 +177,11 @@ def serve(request: dict[str, Any], found: dict[str, Sandbox]) -> dict[str, Any]:
             confined = Confined(invocation.argv, invocation.cwd, invocation.env)
         else:
             copies = place.copies() if request["sandbox"].endswith(COPIES) else None
-            policy = place.policy(copies=copies, **request["policy"])
+            rest = request["policy"]
+            if rest.get("network") == "proxy":
+                rest["network"], listener = proxied(request["sandbox"], found[request["sandbox"]])
+                stack.enter_context(listener)
+            policy = place.policy(copies=copies, **rest)
             confined = found[request["sandbox"]].confine(invocation, policy, place.files)
         try:
             process = start(confined, leak=request["sandbox"] is None)
@@ -145,10 +193,12 @@ def serve(request: dict[str, Any], found: dict[str, Sandbox]) -> dict[str, Any]:
             confined.close()
         left = sorted(path.name for path in place.root.iterdir())
         config = (place.root / ".git/config").read_text() if (place.root / ".git/config").is_file() else ""
-        return {"code": process.returncode, "out": out, "err": err, "left": left, "config": config}
+        reached = place.reached()
+        return {"code": process.returncode, "out": out, "err": err, "left": left, "config": config, "reached": reached}
     except ExecutorError as error:
-        return {"code": -1, "out": "", "err": str(error), "left": [], "config": ""}
+        return {"code": -1, "out": "", "err": str(error), "left": [], "config": "", "reached": []}
     finally:
+        stack.close()
         place.close()
 
 
@@ -159,6 +209,7 @@ def main() -> None:
         os.setgid(uid)
         os.setuid(uid)
     os.umask(0o022)
+    sys.executable = PYTHON  # Ours may be in the home of another user.
     found = sandboxes()
     print(json.dumps("ready"), flush=True)  # noqa: T201 - this is how it answers
     for line in sys.stdin:

@@ -1,6 +1,6 @@
 """Runs in the commands' network: makes a TCP socket there whenever the agent asks, and hands it out.
 
-Started as a script with only its own interpreter (`-I -S`), so it imports nothing but C modules. A socket belongs to
+Its text is given to a bare interpreter (`-I -S -c`), so it imports nothing but C modules. A socket belongs to
 the network it was made in, whoever uses it. It ends with the agent, whose end closes its stdin.
 """
 

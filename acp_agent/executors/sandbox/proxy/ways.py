@@ -17,6 +17,7 @@ from typing import Any, Protocol
 from acp_agent.errors import ExecutorError
 
 SCRIPT = Path(__file__).with_name("socket_maker.py")
+SYSTEM_PYTHON = "/usr/bin/python3"
 SECONDS = 5.0
 """For bubblewrap and the interpreter to start, and for each socket."""
 INT = array.array("i").itemsize
@@ -75,7 +76,7 @@ class MachineLoopback:
     def is_ours(self, accepted: socket.socket) -> bool:
         """By the table of connections, where the kernel has one."""
         try:
-            lines = Path("/proc/net/tcp").read_text(encoding="ascii").splitlines()[1:]
+            lines = Path("/proc/net/tcp").read_text(encoding="utf-8").splitlines()[1:]
             (_, theirs), (_, ours) = accepted.getpeername(), accepted.getsockname()
         except OSError:
             return sys.platform != "linux"
@@ -110,7 +111,18 @@ class OwnNetwork:
         """`user`: of `subprocess.Popen`, if commands run as another user."""
         self._asking = Lock()
         self._other = user is not None
-        more: dict[str, Any] = dict(user or {})
+        # Ours may be out of reach for another user.
+        pythons = [sys.executable, *([SYSTEM_PYTHON] if self._other else [])]
+        for python in pythons:
+            try:
+                self._start(bwrap, python, dict(user or {}))
+                return
+            except ExecutorError:
+                if python == pythons[-1]:
+                    raise
+
+    def _start(self, bwrap: Path, python: str, more: dict[str, Any]) -> None:
+        """Raises ExecutorError."""
         with ExitStack() as stack:
             self._agent, theirs = socket.socketpair()
             stack.callback(self._agent.close)
@@ -119,7 +131,7 @@ class OwnNetwork:
                 argv = [str(bwrap), "--unshare-user", "--unshare-net", "--bind", "/", "/", "--"]
                 try:
                     self._bwrap = subprocess.Popen(
-                        [*argv, sys.executable, "-I", "-S", str(SCRIPT)],
+                        [*argv, python, "-I", "-S", "-c", SCRIPT.read_text(encoding="utf-8")],
                         stdin=theirs.fileno(),
                         stdout=subprocess.DEVNULL,
                         stderr=subprocess.PIPE,
@@ -171,7 +183,7 @@ class OwnNetwork:
         """The process in the namespace: bubblewrap waits for it outside."""
         parent = self._bwrap.pid
         try:
-            found = Path(f"/proc/{parent}/task/{parent}/children").read_text(encoding="ascii").split()
+            found = Path(f"/proc/{parent}/task/{parent}/children").read_text(encoding="utf-8").split()
         except OSError:
             found = []
         return int(found[0]) if found else parent
@@ -190,18 +202,17 @@ class OwnNetwork:
         return doors
 
     def doors(self) -> tuple[str, ...]:
-        """The files to enter it by, in this order. Root needs only the network's; another user cannot see our
-        descriptors."""
-        names = ["net"] if os.geteuid() == 0 and not self._other else ["user", "net"]
-        if self._other:
-            return tuple(f"/proc/{self._pid}/ns/{name}" for name in names)
-        return tuple(f"/proc/{os.getpid()}/fd/{self._doors[name]}" for name in names)
+        """The files to enter it by, in this order. For root, to whom every network is open, the network's alone and by
+        our own descriptor, so that it is surely this one; others can enter no user namespace but one of their own."""
+        if os.geteuid() == 0 and not self._other:
+            return (f"/proc/{os.getpid()}/fd/{self._doors['net']}",)
+        return tuple(f"/proc/{self._pid}/ns/{name}" for name in ("user", "net"))
 
     def listening(self) -> dict[int, str]:
         found: dict[int, str] = {}
         for name, address in (("tcp6", "::1"), ("tcp", "127.0.0.1")):
             try:
-                lines = Path(f"/proc/{self._pid}/net/{name}").read_text(encoding="ascii").splitlines()[1:]
+                lines = Path(f"/proc/{self._pid}/net/{name}").read_text(encoding="utf-8").splitlines()[1:]
             except OSError:
                 continue
             for line in lines:
