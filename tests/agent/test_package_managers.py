@@ -59,7 +59,12 @@ def pages(base: str) -> dict[str, bytes]:
     integrity = f"sha512-{base64.b64encode(hashlib.sha512(npm).digest()).decode()}"
     dist = {"tarball": f"{base}/npm/greeting.tgz", "integrity": integrity}
     version = {"name": "greeting", "version": "1.0.0", "dist": dist}
-    line = {"name": "greeting", "vers": "1.0.0", "deps": [], "cksum": hashlib.sha256(crate).hexdigest()}
+    line: dict[str, object] = {
+        "name": "greeting",
+        "vers": "1.0.0",
+        "deps": [],
+        "cksum": hashlib.sha256(crate).hexdigest(),
+    }
     line |= {"features": {}, "yanked": False}
     packument = {"name": "greeting", "dist-tags": {"latest": "1.0.0"}, "versions": {"1.0.0": version}}
     return {

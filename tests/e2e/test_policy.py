@@ -128,7 +128,7 @@ def test_doctor_says_how_commands_are_confined_and_what_is_written_down(tmp_path
     done = run(tmp_path, "doctor", "--offline", **more)
     assert "ok  sandbox" in done.stdout
     assert "bubblewrap" in done.stdout
-    assert "Network: none; unix sockets: none." in done.stdout
+    assert "Network: none. Unix sockets: none." in done.stdout
     assert f"Writable: {tmp_path}" in done.stdout
     assert f"ok  audit log        {tmp_path}/.local/state/acp-coder/audit.jsonl" in done.stdout
     off = run(tmp_path, "doctor", "--offline")

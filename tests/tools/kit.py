@@ -140,6 +140,8 @@ class BenchCall:
     background: list[tuple[Command, float | None]] = field(default_factory=list)
     """What was handed over to run in the background, with its timeout."""
 
+    waited: float = 0.0
+
     def set_mode(self, mode: str) -> None:
         self.modes.append(mode)
 

@@ -64,13 +64,13 @@ class Inside:
     def join(self, doors: Iterable[str]) -> None:
         """Enters namespaces that there are, whatever kinds the files are of. All are opened first: they may not be
         visible from inside."""
-        numbers = []
-        for number, place in enumerate(doors, PLACE):
+        opened = []
+        for descriptor, place in enumerate(doors, PLACE):
             self._call("openat", AT_FDCWD, os.fsencode(place), O_CLOEXEC, 0)
-            self._call("dup3", Result(), number, O_CLOEXEC)
-            numbers.append(number)
-        for number in numbers:
-            self._call("setns", number, 0)
+            self._call("dup3", Result(), descriptor, O_CLOEXEC)
+            opened.append(descriptor)
+        for descriptor in opened:
+            self._call("setns", descriptor, 0)
 
     def _write(self, path: bytes, text: bytes, on_error: OnError = "fail") -> None:
         if on_error == "fail":

@@ -80,7 +80,7 @@ async def find_sandbox(config: SandboxConfig, folders: Sequence[Path] = ()) -> F
     programs = Programs(find_bash(outside=folders), find_program("bwrap", outside=folders))
     flags = (
         config.strict,
-        config.network == "allow",
+        _network(config),
         config.landlock,
         config.allow_unix_sockets,
         config.max_processes > 0,
@@ -108,9 +108,12 @@ def _find(config: SandboxConfig, programs: Programs) -> Found:
             if sentence not in trouble:
                 trouble.append(sentence)
             continue
-        network = {"allow": "network allowed", "deny": "network blocked"}.get(str(config.network), "network by host")
-        return Found(sandbox, f"{sandbox.words()}; {network}", tuple(trouble))
+        return Found(sandbox, f"{sandbox.words()}; {_network(config)}", tuple(trouble))
     return Found(noop := Noop(config.strict, tuple(trouble)), noop.words(), tuple(trouble))
+
+
+def _network(config: SandboxConfig) -> str:
+    return {"allow": "network allowed", "deny": "network blocked"}.get(str(config.network), "network by host")
 
 
 def _working(sandbox: Sandbox, config: SandboxConfig, bash: str) -> Sandbox:

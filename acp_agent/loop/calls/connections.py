@@ -13,7 +13,6 @@ import logging
 import socket
 import uuid
 from typing import TYPE_CHECKING
-from urllib.request import proxy_bypass_environment
 
 import anyio
 from anyio.abc import ByteStream, SocketListener, SocketStream
@@ -106,8 +105,8 @@ class Connections:
         network = self._network
         judged(host, (), network.near)
         await self._permit(host)
-        if network.upstream and not host.near and not proxy_bypass_environment(host.name, network.bypass):
-            return await connect((host.name,), host.port, network.upstream)
+        if not host.near and (upstream := network.upstream_for(host.name)):
+            return await connect((host.name,), host.port, upstream)
         try:
             with anyio.fail_after(RESOLVE_SECONDS):
                 addresses = tuple(dict.fromkeys(await network.resolve(host.name, host.port)))

@@ -11,7 +11,6 @@ from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
 from typing import TYPE_CHECKING
 
 import anyio
-import anyio.to_thread
 
 from acp_agent.errors import ExecutorError
 from acp_agent.executors.base import Command, Network
@@ -58,9 +57,9 @@ class CommandNetwork:
         self.config = settings.tools.sandbox
         self.near = settings.tools.web.private_hosts
         proxies = (environ.get(name, "") for name in UPSTREAM)
-        self.upstream = settings.tools.web.proxy or next(filter(None, proxies), "")
-        self.bypass = {"no": environ.get("no_proxy") or environ.get("NO_PROXY", "")}
-        """Hosts that the user's proxy is not asked for, as `urllib.request` has them."""
+        self._upstream = settings.tools.web.proxy or next(filter(None, proxies), "")
+        listed = environ.get("no_proxy") or environ.get("NO_PROXY", "")
+        self._direct = tuple(name.strip().lower().removeprefix(".") for name in listed.split(",") if name.strip())
         self.asking = anyio.Lock()
         self._shell = shell
         self._environ = environ
@@ -70,6 +69,11 @@ class CommandNetwork:
         self._runs: set[Connections] = set()
         self._lives = anyio.Event()
         self._tasks: TaskGroup | None = None
+
+    def upstream_for(self, host: str) -> str:
+        """The user's own proxy, if it is to be used for a host (`NO_PROXY`); else empty."""
+        direct = any(name in ("*", host) or host.endswith(f".{name}") for name in self._direct)
+        return "" if direct else self._upstream
 
     async def live(self) -> None:
         """Serves the connections until cancelled."""
@@ -92,12 +96,9 @@ class CommandNetwork:
     async def _ready(self) -> Way | None:
         async with self._making:
             if self._way is None and not self._told:
-                found = await self._shell.confinement.ready()
-                why = f"{found.sandbox.kind} cannot hold them to a proxy"
+                why = "this sandbox cannot hold them to a proxy"
                 try:
-                    other = self._shell.confinement.user()
-                    user = {"user": other.uid, "group": other.gid, "extra_groups": other.groups} if other else None
-                    self._way = await anyio.to_thread.run_sync(found.sandbox.way, user)
+                    self._way = await self._shell.confinement.way()
                 except ExecutorError as error:
                     why = str(error)
                 if self._way is None:

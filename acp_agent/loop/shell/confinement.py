@@ -33,6 +33,7 @@ from acp_agent.safety.folders.survey import Survey, survey
 
 if TYPE_CHECKING:
     from acp_agent.executors.sandbox.probe import Found
+    from acp_agent.executors.sandbox.proxy.ways import Way
     from acp_agent.executors.users import User
     from acp_agent.loop.shell.git_copies import GitCopies
 
@@ -168,7 +169,7 @@ class Confinement:
         lines = [f"Sandbox: {found.words}.", *found.trouble]
         if found.disabled or found.sandbox.kind == "none":
             return lines
-        lines.append(f"Network: {self._network()}; unix sockets: {'allowed' if policy.unix_sockets else 'none'}.")
+        lines.append(f"Network: {await self._network()}. Unix sockets: {'allowed' if policy.unix_sockets else 'none'}.")
         private = self._folder.path
         lines.append(f"Writable: {_names(policy.writable, private)}.")
         lines.append(f"Protected in them: {', '.join(config.protect) or 'nothing'}.")
@@ -186,11 +187,30 @@ class Confinement:
             lines.append("Strict: without a sandbox no command runs.")
         return lines
 
-    def _network(self) -> str:
+    async def way(self) -> Way | None:
+        """How commands reach a proxy and nothing else; `None` where they cannot be held to one. Raises
+        ExecutorError."""
+        found, other = await self.ready(), self.user()
+        user = {"user": other.uid, "group": other.gid, "extra_groups": other.groups} if other else None
+        way: Way | None = await anyio.to_thread.run_sync(found.sandbox.way, user)
+        return way
+
+    async def _network(self) -> str:
+        """What commands have of it, found by trying, and what cannot be held."""
         network = self._config.sandbox.network
-        if isinstance(network, list):
-            return f"only {', '.join(network) or 'no host'} (`tools.sandbox.network`)"
-        return {"allow": "allowed", "deny": "none"}.get(network, "you are asked about each new host")
+        if network in ("allow", "deny"):
+            return {"allow": "all of it", "deny": "none"}[str(network)]
+        why = "it cannot hold commands to a proxy"
+        try:
+            way = await self.way()
+        except ExecutorError as error:
+            way, why = None, str(error)
+        if way is None:
+            return f'none, since {why} (`tools.sandbox.network = "allow"`: all of it)'
+        way.close()
+        hosts = f"only {', '.join(network)}" if isinstance(network, list) else "you are asked about each new host"
+        held = "" if way.own else "; not held: connections to the proxy's own port number on other machines"
+        return f"{hosts}; what an allowed host passes on to others is not seen{held}"
 
     def for_prompt(self) -> str:
         """What commands cannot do, for the system prompt. Does not wait until it is known what confines them."""

@@ -123,6 +123,9 @@ class Leaky:
     def words(self) -> str:
         return "leaky"
 
+    def way(self, user: object) -> None:
+        return None
+
     def confine(self, invocation: Invocation, policy: SandboxPolicy, folder: Path) -> Confined:
         place = policy.readable[0].parent
         match self.hole:

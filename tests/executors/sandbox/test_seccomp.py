@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -109,14 +110,17 @@ def test_sockets_are_as_the_policy_says(arch: Arch) -> None:
     value = number("socket", arch)
     assert value is not None
 
-    def made(family: int, **policy: bool) -> bool:
-        return answer(build_filter(arch, **policy), value, AUDIT_ARCH[arch], (family, 1, 0)) == ALLOW
+    def made(family: int, kind: int = 1, protocol: int = 0, **policy: Any) -> bool:
+        return answer(build_filter(arch, **policy), value, AUDIT_ARCH[arch], (family, kind, protocol)) == ALLOW
 
     assert made(1, unix_sockets=True)
     assert not made(1, unix_sockets=False)
     for family in (2, 10):
         assert made(family, network="all")
         assert not made(family, network="none")
+        assert made(family, 1 | 0o2004000, 6, network="tcp")
+        assert not made(family, 2, network="tcp") and not made(family, 3, 1, network="tcp")
+        assert not made(family, 1, 262, network="tcp"), "several paths: Landlock does not see it"
     assert not made(17, unix_sockets=True, network="all")
 
 
