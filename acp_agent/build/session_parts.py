@@ -103,7 +103,7 @@ def build_parts(
     extensions = Extensions(session.roots.cwd, registry, store, packages=settings.tools.entry_points)
     toolbox = Toolbox(registry, offer, extensions, servers, relevance)
     scheduler = Scheduler(session, store.schedules)
-    web = WebAccess(settings.tools, environ, session.roots.all)
+    web = WebAccess(settings.tools, environ, session.roots.all, guard.refuses)
     gate = Gate(session.client, store, session.choices, guard, redaction.redactor)
     reports = build_reports(session, shell, redaction)
     network = CommandNetwork(session, gate, shell, inherited)

@@ -21,6 +21,19 @@ async def resolve(host: str, port: int) -> Sequence[str]:
     return [PUBLIC]
 
 
+async def test_a_host_that_a_rule_refuses_is_not_reached_by_what_a_page_loads() -> None:
+    proxy = GuardedProxy(
+        GuardedClient(WebConfig(), resolve=resolve), refuses=lambda host: "No." if host == "docs.example.com" else ""
+    )
+    proxy.want("docs.example.com")
+    with anyio.fail_after(BOUND):
+        async with proxy.serve() as own, await anyio.connect_tcp("127.0.0.1", own) as browser:
+            await browser.send(b"CONNECT docs.example.com:443 HTTP/1.1\r\n\r\n")
+            answer = b"".join([chunk async for chunk in browser])
+    assert answer.startswith(b"HTTP/1.1 403") and answer.endswith(b"No.\n")
+    assert proxy.refused == ["https://docs.example.com:443/: No."]
+
+
 @pytest.mark.parametrize(
     ("says", "words"),
     [

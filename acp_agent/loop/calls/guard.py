@@ -227,6 +227,14 @@ class Guard:
     def warn(self, words: str) -> None:
         self._journal.warn(words)
 
+    def refuses(self, host: str) -> str:
+        """Why nothing of the session may connect to a host, by the user's rules and answers; empty if it may."""
+        rule = self.deciders.rules.permission(CONNECT, [host])
+        if rule is not None and rule.effect == "deny":
+            return rule.denial().reason
+        answers = {answer.scope: answer.decision for answer in self._store.permissions(self.project)}
+        return f"The user chose never to allow {host}." if answers.get(f"send = {host}") == "reject" else ""
+
     def connected(self, call_id: str, host: str, sent: int, received: int) -> None:
         """A command has ended that had connections to a host."""
         self._journal.write("network", call_id=call_id, tool=CONNECT, host=host, sent=sent, received=received)

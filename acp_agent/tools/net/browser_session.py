@@ -101,13 +101,14 @@ class BrowserSession:
         proxy: str = "",
         arguments: tuple[str, ...] = (),
         folders: Sequence[Path] = (),
+        refuses: Callable[[str], str] = lambda host: "",
     ) -> None:
         """`proxy`: an upstream HTTP proxy for ours. `arguments`: more for Chromium. `folders`: the session's, in which
-        it is not looked for."""
+        it is not looked for. `refuses`: as in `WebAccess`."""
         self._folders = tuple(folders)
         self._client = client
         self._config = config
-        self._proxy = GuardedProxy(client, upstream=proxy)
+        self._proxy = GuardedProxy(client, upstream=proxy, refuses=refuses)
         self._arguments = arguments
         self._lock = anyio.Lock()
         self._lives = anyio.Event()

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -21,8 +21,15 @@ BROWSER = "acp_agent.tools.net.browser_session:BrowserSession"
 
 
 class WebAccess:
-    def __init__(self, config: ToolsConfig, environ: Mapping[str, str], folders: Sequence[Path] = ()) -> None:
-        """`folders`: the session's."""
+    def __init__(
+        self,
+        config: ToolsConfig,
+        environ: Mapping[str, str],
+        folders: Sequence[Path] = (),
+        refuses: Callable[[str], str] = lambda host: "",
+    ) -> None:
+        """`folders`: the session's. `refuses`: why nothing may connect to a host; empty if it may."""
+        self._refuses = refuses
         self._folders = folders
         self._config = config
         self.environ = environ
@@ -37,7 +44,11 @@ class WebAccess:
     @cached_property
     def browser(self) -> BrowserSession:
         browser: BrowserSession = load(BROWSER)(
-            self.client, self._config.browser, proxy=self._config.web.proxy, folders=self._folders
+            self.client,
+            self._config.browser,
+            proxy=self._config.web.proxy,
+            folders=self._folders,
+            refuses=self._refuses,
         )
         self._browses.set()
         return browser

@@ -7,7 +7,7 @@ and connects to exactly that address. Hosts that no page has requested (browsers
 from __future__ import annotations
 
 import logging
-from collections.abc import AsyncGenerator
+from collections.abc import AsyncGenerator, Callable
 from contextlib import asynccontextmanager
 
 import anyio
@@ -25,8 +25,11 @@ WANTED_TIMEOUT = 1.0
 class GuardedProxy:
     """`refused` collects refused requests of pages, for the user and the model."""
 
-    def __init__(self, client: GuardedClient, *, upstream: str = "") -> None:
-        """`upstream`: an HTTP proxy used for connecting, to checked addresses only."""
+    def __init__(
+        self, client: GuardedClient, *, upstream: str = "", refuses: Callable[[str], str] = lambda host: ""
+    ) -> None:
+        """`upstream`: an HTTP proxy used for connecting, to checked addresses only. `refuses`: as in `WebAccess`."""
+        self._refuses = refuses
         self._client = client
         self._upstream = upstream
         self.refused: list[str] = []
@@ -70,6 +73,8 @@ class GuardedProxy:
             raise ToolError("No page asked for it.", "policy_blocked")
         try:
             target, addresses = await self._client.locate(url)
+            if why := self._refuses(target.host):
+                raise ToolError(why, "policy_blocked")
             return await connect(addresses, target.port, self._upstream), Traffic()
         except ToolError as error:
             log.info("the browser was refused %s: %s", url, error)
