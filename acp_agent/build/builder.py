@@ -14,7 +14,7 @@ import anyio.to_thread
 
 from acp_agent.build.session_parts import build_parts
 from acp_agent.build.warming import warm
-from acp_agent.config.credentials import stored_keys
+from acp_agent.config.credentials import host_key, stored_keys
 from acp_agent.credentials.redactor import Redactor, own_values
 from acp_agent.errors import AuthRequired, InvalidParams, ProviderError
 from acp_agent.lazy import load
@@ -64,6 +64,7 @@ class Builder:
             *({item.name: item.value for item in getattr(server, "env", ())} for server in session.mcp_servers),
         ]
         keys = [provider.api_key for provider in settings.providers.values()] + stored_keys(self._environ)
+        keys += [host_key(each.host, each.env, self._environ) for each in settings.network.credentials.values()]
         values = tuple(
             dict.fromkeys([*(value for some in variables for value in own_values(some)), *filter(None, keys)])
         )

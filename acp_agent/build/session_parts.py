@@ -106,7 +106,7 @@ def build_parts(
     web = WebAccess(settings.tools, environ, session.roots.all, guard.refuses)
     gate = Gate(session.client, store, session.choices, guard, redaction.redactor)
     reports = build_reports(session, shell, redaction)
-    network = CommandNetwork(session, gate, shell, inherited)
+    network = CommandNetwork(session, gate, shell, inherited, environ)
     calls = Calls(session, toolbox, gate, shell, memory, languages, web, scheduler, reports, outputs, network)
     return Parts(
         toolbox=toolbox,
@@ -257,4 +257,8 @@ def build_reports(session: Session, shell: Shell, redaction: Redaction) -> Repor
 def own_keys(config: Config) -> frozenset[str]:
     """The variables that hold the agent's own keys, which no command of the model needs."""
     providers = (ProviderConfig(), *config.settings.providers.values())
-    return frozenset((*(provider.api_key_env for provider in providers), config.settings.tools.web.brave_key_env))
+    credentials = config.settings.network.credentials.values()
+    variables = (each.env for each in credentials if each.env)
+    return frozenset(
+        (*variables, *(provider.api_key_env for provider in providers), config.settings.tools.web.brave_key_env)
+    )

@@ -7,13 +7,13 @@ import sys
 from argparse import Namespace
 from collections.abc import Mapping
 
-from acp_agent.config.credentials import forget_key, store_key
+from acp_agent.config.credentials import forget_key, host_name, store_key
 from acp_agent.config.load import load_config
 from acp_agent.errors import ConfigError, UsageError
 
 
 def login(options: Namespace, environ: Mapping[str, str]) -> int:
-    name = _provider(options.provider, environ)
+    name = host_name(options.host) if options.host else _provider(options.provider, environ)
     try:
         # Typed without echo at a terminal; a pipe works too.
         key = getpass.getpass(f"API key for {name}: ") if sys.stdin.isatty() else sys.stdin.readline()
@@ -28,7 +28,7 @@ def login(options: Namespace, environ: Mapping[str, str]) -> int:
 
 
 def logout(options: Namespace, environ: Mapping[str, str]) -> int:
-    name = _provider(options.provider, environ)
+    name = host_name(options.host) if options.host else _provider(options.provider, environ)
     places = forget_key(name, environ)
     where = f"was removed from {', '.join(places)}" if places else "was not stored"
     sys.stderr.write(f"The key for {name} {where}.\n")

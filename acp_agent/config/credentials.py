@@ -51,6 +51,18 @@ def find_key(name: str, provider: ProviderConfig, environ: Mapping[str, str]) ->
     return None
 
 
+def host_key(host: str, env: str, environ: Mapping[str, str]) -> str:
+    """The credential for a host: of the variable, else what `login --host` stored; empty if there is none."""
+    if env:
+        return environ.get(env, "").strip()
+    return _from_keyring(host_name(host), environ) or _read(credentials_file(environ)).get(host_name(host), "")
+
+
+def host_name(host: str) -> str:
+    """The name under which `store_key` keeps the credential for a host."""
+    return f"host {host}"
+
+
 def stored_keys(environ: Mapping[str, str]) -> list[str]:
     """The keys in the file."""
     return list(_read(credentials_file(environ)).values())

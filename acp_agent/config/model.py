@@ -494,6 +494,29 @@ class HooksConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     cwd_changed: Annotated[list[HookConfig], key("Run after a command changed the shell's folder.", project=True)] = []
 
 
+class HostCredential(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    host: Annotated[str, key("The host, as in its URL.")] = ""
+    env: Annotated[
+        str, key("Variable of the agent's environment that holds it. Empty: `acp-coder login --host HOST` stored it.")
+    ] = ""
+    user: Annotated[str, key("User name: sends `Basic` of both. Empty: sends it as `Bearer`.")] = ""
+    header: Annotated[str, key("Header that gets it as it is, instead of `Authorization`.")] = ""
+
+
+class NetworkConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    credentials: Annotated[
+        dict[str, HostCredential],
+        key(
+            "Credentials, by any name, that the proxy for commands puts into their requests to a host (https), so that "
+            "commands never have them."
+        ),
+    ] = {}
+
+    def credential(self, host: str) -> HostCredential | None:
+        """The one for a host."""
+        return next((each for each in self.credentials.values() if each.host.lower() == host), None)
+
+
 class Settings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """The whole configuration."""
 
@@ -504,6 +527,7 @@ class Settings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     ] = {}
     tools: ToolsConfig = ToolsConfig()
     mcp: McpConfig = McpConfig()
+    network: NetworkConfig = NetworkConfig()
     hooks: HooksConfig = HooksConfig()
     lsp: LspConfig = LspConfig()
     clients: Annotated[

@@ -33,6 +33,8 @@ class Network(Struct, frozen=True):
     """Variables that make programs use the proxy."""
     closed: Callable[[], str]
     """To be called once the command has ended; what there is to say of its connections then. Idempotent."""
+    readable: tuple[Path, ...] = ()
+    """Files that it may read besides: the certificates to trust."""
     doors: tuple[str, ...] = ()
     """Files of the namespaces whose network it enters."""
     port: int = 0

@@ -72,6 +72,8 @@ DOORS: dict[str, tuple[str, ...]] = {
     "re2": ("acp_agent.linear",),
     "yaml": (),
     "playwright": (),
+    "h11": ("acp_agent.executors.sandbox.proxy",),
+    "cryptography": ("acp_agent.executors.sandbox.proxy",),
     "cronsim": ("acp_agent.tools.kit.timing",),
     "platformdirs": (),
     "keyring": (),

@@ -15,7 +15,7 @@ import uuid
 from typing import TYPE_CHECKING
 
 import anyio
-from anyio.abc import ByteStream, SocketListener, SocketStream
+from anyio.abc import ByteStream, SocketListener, SocketStream, UNIXSocketStream
 
 from acp_agent.errors import ExecutorError, ToolError
 from acp_agent.executors.base import Command
@@ -29,12 +29,14 @@ from acp_agent.safety.deciding.hosts import Host, find_host, is_registry, judged
 from acp_agent.schema import acp
 
 if TYPE_CHECKING:
+    from acp_agent.executors.sandbox.proxy.injection import Header
     from acp_agent.executors.sandbox.proxy.ways import Way
     from acp_agent.loop.calls.call import Call
     from acp_agent.loop.shell.command_network import CommandNetwork
 
 log = logging.getLogger(__name__)
 
+INJECT = "acp_agent.executors.sandbox.proxy.injection:inject"
 CONNECT_INSIDE = "acp_agent.executors.sandbox.proxy.published_ports:connect_inside"
 
 MOST_REFUSED = 3
@@ -59,6 +61,8 @@ class Connections:
         self._closed = False
         self._allowed: set[Host] = set()
         self._refused: dict[Host, str] = {}
+        self._failed: dict[str, str] = {}
+        """Host -> why there was no connection, the last time."""
         self._traffic: dict[str, Traffic] = {}
 
     async def serve(self, listener: socket.socket) -> None:
@@ -78,9 +82,9 @@ class Connections:
             guard.connected(self._call.id, place, traffic.sent, traffic.received)
         listed = [f"{place} ({_size(each.sent)} sent)" for place, each in self._traffic.items()]
         listed[MOST_SHOWN:] = [f"{len(listed) - MOST_SHOWN} more"] if len(listed) > MOST_SHOWN else []
-        refused = [f"{host.place}: {why}" for host, why in self._refused.items()][:MOST_SHOWN]
+        failed = [f"{place}: {why}" for place, why in self._failed.items()][:MOST_SHOWN]
         said = [f"Connected to {', '.join(listed)}."] if listed else []
-        return " ".join(said + [f"Not connected to {words}" for words in refused])
+        return " ".join(said + [f"Not connected to {words}" for words in failed])
 
     async def _answer(self, client: SocketStream) -> None:
         accepted = client.extra(anyio.abc.SocketAttribute.raw_socket)
@@ -92,13 +96,28 @@ class Connections:
     async def _open(self, wanted: Wanted) -> tuple[ByteStream, Traffic]:
         """Raises ToolError."""
         host = find_host(wanted.host, wanted.port)
-        if host.name in LOOPBACK and (address := self._way.listening().get(host.port)) is not None:
-            try:
+        try:
+            if host.name in LOOPBACK and (address := self._way.listening().get(host.port)) is not None:
                 return await load(CONNECT_INSIDE)(self._way, address, host.port), Traffic()
-            except (OSError, ExecutorError) as error:
-                raise ToolError(f"No connection to {host.place}: {error}.", "network_error") from error
-        stream = await self._connect(host)
+            header = None if wanted.url else self._network.credential(host.name)
+            stream = await self._connect(host)
+            if header is not None:
+                stream = await self._with_credential(stream, host, header)
+        except (ToolError, OSError, ExecutorError) as error:
+            self._failed[host.place] = str(error)
+            # Few programs show the text of an answer to CONNECT, so the result of the command has it, too.
+            category = error.category if isinstance(error, ToolError) else "network_error"
+            raise ToolError(f"acp-coder: no connection to {host.place}. {error}", category) from error
         return stream, self._traffic.setdefault(host.place, Traffic())
+
+    async def _with_credential(self, server: ByteStream, host: Host, header: Header) -> ByteStream:
+        """A stream to the host that puts the header into the command's requests."""
+        here, there = socket.socketpair()
+        here.setblocking(False)
+        there.setblocking(False)
+        client, inner = await UNIXSocketStream.from_socket(here), await UNIXSocketStream.from_socket(there)
+        self._network.spawn(load(INJECT), inner, server, host.name, header, self._network.authority)
+        return client
 
     async def _connect(self, host: Host) -> ByteStream:
         """Raises ToolError."""
@@ -136,7 +155,7 @@ class Connections:
                     said = Refused(self._refused[host])
         if isinstance(said, Refused):
             self._refused[host] = said.reason
-            raise ToolError(f"acp-coder: no connection to {place}. {said.reason}", "policy_blocked")
+            raise ToolError(said.reason, "policy_blocked")
         self._allowed.add(host)
 
     async def _ask(self, host: Host, facts: CallFacts) -> Permit | Refused:
@@ -146,6 +165,8 @@ class Connections:
         line = " ".join(self._command.script.split())
         line = line if len(line) <= SHOWN_COMMAND else line[: SHOWN_COMMAND - 1] + "…"
         words = [f"The running command `{line}` (tool call {self._call.id}) wants to connect to {_whole(host)}."]
+        if network.session.config.settings.network.credential(host.name) is not None:
+            words.append(f"Your credential for {host.name} is put into its requests.")
         words += [f"This is not a public host: {host.near}."] if host.near else []
         content: list[acp.ToolCallContent] = [
             acp.Content(content=acp.TextContent(text=legible(text))) for text in ["\n\n".join(words)]

@@ -7,18 +7,21 @@ from __future__ import annotations
 
 import logging
 import socket
-from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
-from typing import TYPE_CHECKING
+from collections.abc import Awaitable, Callable, Collection, Coroutine, Mapping, Sequence
+from functools import cached_property
+from typing import TYPE_CHECKING, Any
 
 import anyio
 
-from acp_agent.errors import ExecutorError
+from acp_agent.config.credentials import host_key
+from acp_agent.errors import ExecutorError, ToolError
 from acp_agent.executors.base import Command, Network
 from acp_agent.lazy import load
 
 if TYPE_CHECKING:
     from anyio.abc import TaskGroup
 
+    from acp_agent.executors.sandbox.proxy.injection import Authority, Header
     from acp_agent.executors.sandbox.proxy.ways import Way
     from acp_agent.loop.calls.call import Call
     from acp_agent.loop.calls.connections import Connections
@@ -30,6 +33,9 @@ log = logging.getLogger(__name__)
 
 CONNECTIONS = "acp_agent.loop.calls.connections:Connections"
 VARIABLES = "acp_agent.executors.sandbox.proxy.proxy_environment:variables"
+TRUSTED = "acp_agent.executors.sandbox.proxy.proxy_environment:TRUSTED"
+AUTHORITY = "acp_agent.executors.sandbox.proxy.injection:Authority"
+HEADER = "acp_agent.executors.sandbox.proxy.injection:header_of"
 PUBLISHED = "acp_agent.executors.sandbox.proxy.published_ports:Published"
 
 UPSTREAM = ("https_proxy", "HTTPS_PROXY", "http_proxy", "HTTP_PROXY")
@@ -49,8 +55,16 @@ class CommandNetwork:
     resolve: Resolve = staticmethod(resolve_by_system)
     """Replaced by tests."""
 
-    def __init__(self, session: Session, gate: Gate, shell: Shell, environ: Mapping[str, str]) -> None:
-        """`environ`: the environment that commands inherit."""
+    def __init__(
+        self,
+        session: Session,
+        gate: Gate,
+        shell: Shell,
+        environ: Mapping[str, str],
+        own_environ: Mapping[str, str],
+    ) -> None:
+        """`environ`: the environment that commands inherit; `own_environ`: the agent's, with credentials for hosts."""
+        self._own_environ = own_environ
         settings = session.config.settings
         self.session = session
         self.gate = gate
@@ -86,6 +100,28 @@ class CommandNetwork:
             if self._way is not None:
                 self._way.close()
 
+    @cached_property
+    def authority(self) -> Authority | None:
+        """What ends the TLS of commands where a credential is put in; `None` where there is none."""
+        if not self.session.config.settings.network.credentials:
+            return None
+        made: Authority = load(AUTHORITY)(folder := self._shell.private / "sandbox", folder / "certificates.pem")
+        return made
+
+    def credential(self, host: str) -> Header | None:
+        """What is put into requests to a host. Raises ToolError if it is configured but missing."""
+        configured = self.session.config.settings.network.credential(host)
+        if configured is None:
+            return None
+        value = host_key(host, configured.env, self._own_environ)
+        if not value:
+            where = f"the variable {configured.env} is not set" if configured.env else "it is not stored"
+            raise ToolError(
+                f"The credential for {host} is missing: {where} (`acp-coder login --host {host}`).", "policy_blocked"
+            )
+        made: Header = load(HEADER)(value, configured.user, configured.header)
+        return made
+
     async def door(self, call: Call, command: Command) -> Callable[[], Network] | None:
         """What opens the way of a command; `None` if it has all of the network, or none."""
         if self.config.network in ("allow", "deny") or not self._shell.confines(command):
@@ -108,6 +144,11 @@ class CommandNetwork:
             await self._lives.wait()
             return self._way
 
+    def spawn(self, function: Callable[..., Coroutine[Any, Any, None]], *arguments: object) -> None:
+        """Runs beside the session's turns."""
+        assert self._tasks is not None
+        self._tasks.start_soon(function, *arguments)
+
     def _open(self, way: Way, call: Call, command: Command) -> Network:
         """Raises ExecutorError."""
         listener = way.listen()
@@ -124,7 +165,10 @@ class CommandNetwork:
             return run.close()
 
         env = load(VARIABLES)(port, self._environ, own_loopback=way.own)
-        return Network(env, closed, way.doors(), 0 if way.own else port)
+        trusted = self.authority.bundle if self.authority is not None else None
+        if trusted is not None:
+            env |= dict.fromkeys(load(TRUSTED), str(trusted))
+        return Network(env, closed, (trusted,) if trusted is not None else (), way.doors(), 0 if way.own else port)
 
     def _ports(self) -> Collection[int] | None:
         """The proxy's own; `None` while no command runs."""

@@ -268,7 +268,11 @@ class Confinement:
             policy = self.policy()
             if command.network is not None:
                 network = command.network()
-                policy = replace(policy, network=Proxied(network.doors, network.port))
+                policy = replace(
+                    policy,
+                    network=Proxied(network.doors, network.port),
+                    readable=(*policy.readable, *network.readable),
+                )
                 invocation = replace(invocation, env={**invocation.env, **network.env})
             policy = replace(policy, protected=(*policy.protected, *held))
             if self._protects_git and self.found.sandbox.kind == "bubblewrap":

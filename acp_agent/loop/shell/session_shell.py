@@ -81,6 +81,11 @@ class Shell:
         """Where the turn's shell stores its working directory and variables; a new turn starts afresh."""
         return self._folder.path / "state" / f"shell-{self.turn.number}{self._of}"
 
+    @property
+    def private(self) -> Path:
+        """The session's own folder, of which commands see only parts."""
+        return self._folder.path
+
     def cwd(self) -> Path:
         """The current directory of the turn's shell."""
         return last_cwd(self.state, self._roots.cwd)

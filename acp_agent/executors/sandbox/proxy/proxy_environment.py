@@ -34,4 +34,10 @@ def variables(port: int, environ: Mapping[str, str], *, own_loopback: bool) -> d
     return found
 
 
-NAMES = tuple(variables(0, {}, own_loopback=True))
+TRUSTED = (
+    *("SSL_CERT_FILE", "CURL_CA_BUNDLE", "REQUESTS_CA_BUNDLE", "NODE_EXTRA_CA_CERTS", "GIT_SSL_CAINFO", "PIP_CERT"),
+    *("CARGO_HTTP_CAINFO", "AWS_CA_BUNDLE", "npm_config_cafile", "DENO_CERT"),
+)
+"""Variables that name a file of certificates to trust."""
+
+NAMES = (*variables(0, {}, own_loopback=True), *TRUSTED)

@@ -1,0 +1,149 @@
+"""A credential that the proxy puts into requests to a host: commands use it and never have it."""
+
+from __future__ import annotations
+
+import ssl
+from collections.abc import AsyncIterator, Sequence
+from contextlib import asynccontextmanager
+from pathlib import Path
+
+import anyio
+import h11
+import pytest
+from anyio.abc import ByteStream, SocketAttribute
+from anyio.streams.tls import TLSListener
+
+from acp_agent.executors.sandbox.proxy.injection import Authority
+from acp_agent.loop.shell.command_network import CommandNetwork
+from tests.agent.kit import Answer, Call, rig
+from tests.executors.sandbox.kit import needs_sandbox
+
+BOUND = 60.0
+HOST = "git.test"
+SECRET = "tok-Zx81Qm52Lv"
+BASIC = "Basic eC1hY2Nlc3M6dG9rLVp4ODFRbTUyTHY="
+
+
+@asynccontextmanager
+async def secure_server(folder: Path, got: list[tuple[str, dict[str, str], bytes]]) -> AsyncIterator[int]:
+    """An HTTPS server, with a certificate that this process trusts, that keeps its connections."""
+    folder.mkdir()
+    authority = Authority(folder, folder / "trusted.pem")
+
+    async def serve(client: ByteStream) -> None:
+        async with client:
+            connection = h11.Connection(h11.SERVER)
+            while True:
+                head, body = None, b""
+                while not isinstance(event := connection.next_event(), h11.EndOfMessage):
+                    if event is h11.NEED_DATA:
+                        try:
+                            connection.receive_data(await client.receive())
+                        except anyio.EndOfStream:
+                            return
+                    elif isinstance(event, h11.Request):
+                        head = event
+                    elif isinstance(event, h11.Data):
+                        body += bytes(event.data)
+                    else:
+                        return
+                assert head is not None
+                headers = {name.decode(): value.decode() for name, value in head.headers}
+                got.append((head.target.decode(), headers, body))
+                said = f"you are {'known' if 'authorization' in headers else 'nobody'}\n".encode()
+                answer = h11.Response(status_code=200, headers=[("Transfer-Encoding", "chunked")])
+                for part in (answer, h11.Data(data=said), h11.EndOfMessage()):
+                    await client.send(connection.send(part) or b"")
+                connection.start_next_cycle()
+
+    plain = await anyio.create_tcp_listener(local_host="127.0.0.1")
+    listener = TLSListener(plain, authority.context(HOST), standard_compatible=False)
+    async with listener, anyio.create_task_group() as tasks:
+        tasks.start_soon(listener.serve, serve)
+        yield plain.extra(SocketAttribute.local_port)
+        tasks.cancel_scope.cancel()
+
+
+@pytest.fixture(autouse=True)
+def trusted(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    needs_sandbox()
+
+    async def resolve(host: str, port: int) -> Sequence[str]:
+        return ["127.0.0.1"]
+
+    monkeypatch.setattr(CommandNetwork, "resolve", staticmethod(resolve))
+    monkeypatch.setenv("SSL_CERT_FILE", str(tmp_path / "server/trusted.pem"))
+
+
+CONFIG = f"""
+[tools.web]
+private_hosts = ["{HOST}", "other.test"]
+[tools.sandbox]
+network = ["*.test"]
+"""
+CREDENTIAL = f'[network.credentials.mine]\nhost = "{HOST}"\nenv = "GIT_HOST_WORD"\nuser = "x-access"\n'
+
+
+async def outputs(tmp_path: Path, config: str, *commands: str, **environ: str) -> list[str]:
+    script = [
+        a for line in commands for a in (Answer(tool_calls=(Call("bash", {"command": line}),)), Answer(text="ok"))
+    ]
+    found = []
+    async with rig(tmp_path, script, sandbox=True, mode="auto", config=config, environ=environ) as made:
+        for _ in commands:
+            with anyio.fail_after(BOUND):
+                await made.editor.prompt("go")
+            found.append(str(made.messages(len(made.model.requests))[-1]["content"]))
+    return found
+
+
+async def test_requests_to_the_host_get_it_and_the_command_never_does(tmp_path: Path) -> None:
+    got: list[tuple[str, dict[str, str], bytes]] = []
+    async with secure_server(tmp_path / "server", got) as port:
+        # Two requests on one connection: the second gets it as well.
+        command = (
+            f"curl -sS -H 'Authorization: mine' https://{HOST}:{port}/one https://{HOST}:{port}/two; "
+            f"head -c 300000 /dev/zero | curl -sS --data-binary @- https://{HOST}:{port}/three; "
+            "env; cat /proc/*/environ | tr '\\0' '\\n'"
+        )
+        (text,) = await outputs(tmp_path, CONFIG + CREDENTIAL, command, GIT_HOST_WORD=SECRET)
+    assert text.count("you are known") == 3
+    assert [target for target, _, _ in got] == ["/one", "/two", "/three"] and len(got[2][2]) == 300_000
+    assert {headers["authorization"] for _, headers, _ in got} == {BASIC}
+    assert SECRET not in text and "GIT_HOST_WORD" not in text and BASIC not in text
+
+
+async def test_another_host_or_a_request_without_tls_does_not_get_it(tmp_path: Path) -> None:
+    got: list[tuple[str, dict[str, str], bytes]] = []
+    async with secure_server(tmp_path / "server", got) as port:
+        (text,) = await outputs(
+            tmp_path,
+            CONFIG + CREDENTIAL,
+            f"curl -sSk https://other.test:{port}/; curl -sS http://{HOST}:{port}/ | head -c 100",
+            GIT_HOST_WORD=SECRET,
+        )
+    assert "you are nobody" in text
+    assert all("authorization" not in headers for _, headers, _ in got)
+
+
+async def test_a_missing_credential_is_said_and_nothing_is_sent(tmp_path: Path) -> None:
+    got: list[tuple[str, dict[str, str], bytes]] = []
+    async with secure_server(tmp_path / "server", got) as port:
+        (text,) = await outputs(tmp_path, CONFIG + CREDENTIAL, f"curl -sS https://{HOST}:{port}/ -v 2>&1")
+    assert "the variable GIT_HOST_WORD is not set" in text and not got
+
+
+async def test_a_host_with_a_wrong_certificate_does_not_get_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    got: list[tuple[str, dict[str, str], bytes]] = []
+    async with secure_server(tmp_path / "server", got) as port:
+        monkeypatch.delenv("SSL_CERT_FILE")
+        (text,) = await outputs(tmp_path, CONFIG + CREDENTIAL, f"curl -sS https://{HOST}:{port}/", GIT_HOST_WORD=SECRET)
+    assert "you are" not in text and not got
+
+
+def test_the_authoritys_key_is_on_no_disk(tmp_path: Path) -> None:
+    authority = Authority(tmp_path, tmp_path / "bundle.pem")
+    context = authority.context("a.example.com")
+    assert isinstance(context, ssl.SSLContext) and authority.context("a.example.com") is context
+    assert [path.name for path in tmp_path.iterdir()] == ["bundle.pem"]
+    assert b"PRIVATE" not in (tmp_path / "bundle.pem").read_bytes()
