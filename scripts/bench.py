@@ -32,6 +32,7 @@ import bench_compaction
 import bench_lsp_diagnostics
 import bench_lsp_front
 import bench_output
+import bench_proxy
 import bench_sandbox
 import bench_secrets
 
@@ -656,8 +657,13 @@ class Bench:
             sys.stderr.write("sandbox: bubblewrap is not installed\n")
             return
         rounds = [bench_sandbox.sandbox_cost() for _ in range(3)]
-        self.add("sandbox, added to a command", "<= 20 ms", [without for without, _ in rounds], unit="ms")
-        self.add("the same with Landlock", "<= 40 ms", [within for _, within in rounds], unit="ms")
+        self.add("sandbox, added to a command", "12 ms", [without for without, _ in rounds], unit="ms")
+        self.add("the same with Landlock", "15 ms", [within for _, within in rounds], unit="ms")
+
+    def proxy(self) -> None:
+        rounds = [bench_proxy.proxy_cost() for _ in range(3)]
+        self.add("proxy for commands", ">= 100 MB/s", [speed for speed, _ in rounds], unit="MB/s")
+        self.add("proxy for commands, added to a connection", "1 ms", [added for _, added in rounds])
 
     def redaction(self) -> None:
         self.add("redaction", ">= 20 MB/s", [bench_secrets.redaction() / 1e6 for _ in range(3)], unit="MB/s")
@@ -747,6 +753,7 @@ BENCHES: dict[str, Callable[[Bench], None]] = {
     "filter_log": Bench.filter_log,
     "redaction": Bench.redaction,
     "sandbox": Bench.sandbox,
+    "proxy": Bench.proxy,
     "compaction": Bench.compaction,
     "lsp_front": Bench.lsp_front,
     "lsp_diagnostics": Bench.lsp_diagnostics,

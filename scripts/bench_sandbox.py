@@ -7,12 +7,13 @@ import statistics
 import subprocess
 import tempfile
 import time
+from contextlib import closing
 from pathlib import Path
 
 from acp_agent.config.safety_settings import PROTECTED, SandboxConfig
 from acp_agent.executors.base import Command
 from acp_agent.executors.sandbox import bubblewrap
-from acp_agent.executors.sandbox.base import Confined, Invocation, SandboxPolicy
+from acp_agent.executors.sandbox.base import Confined, Invocation, Proxied, SandboxPolicy
 from acp_agent.executors.start import start_confined
 from acp_agent.loop.shell.confinement import START_FILES
 
@@ -24,7 +25,9 @@ def sandbox_cost() -> tuple[float, float]:
     """Median ms that bubblewrap with seccomp adds to `bash -c true`, and the same with Landlock inside."""
     kinds = (None, bubblewrap.find(SandboxConfig(landlock=False)), bubblewrap.find(SandboxConfig()))
     times: list[list[float]] = [[] for _ in kinds]
-    with tempfile.TemporaryDirectory() as name:
+    way = kinds[1].way(None)
+    assert way is not None
+    with closing(way), tempfile.TemporaryDirectory() as name:
         base = Path(name).resolve()
         root, files, scratch = base / "root", base / "files", base / "scratch"
         for folder in (root, files, scratch, root / ".git", root / ".git" / "hooks"):
@@ -35,6 +38,7 @@ def sandbox_cost() -> tuple[float, float]:
             protected=tuple(root / place for place in PROTECTED if not place.startswith(START_FILES)),
             scratch=scratch,
             home=Path.home().resolve(),
+            network=Proxied(way.doors()),
         )
         invocation = Invocation(ARGV, root, dict(os.environ))
         for _ in range(ROUNDS):

@@ -14,6 +14,9 @@ import pytest
 from anyio.abc import SocketAttribute, SocketStream
 
 from acp_agent.client.permissions import allow_always, allow_once, reject_always, reject_once
+from acp_agent.errors import ExecutorError
+from acp_agent.executors.sandbox import probe
+from acp_agent.executors.sandbox.base import SANDBOXES
 from acp_agent.loop.shell.command_network import CommandNetwork
 from acp_agent.schema import acp
 from tests.agent.kit import Answer, Call, Rig, rig
@@ -289,3 +292,38 @@ async def test_other_calls_go_on_while_a_host_is_asked_about(tmp_path: Path) -> 
             with anyio.fail_after(BOUND):
                 while not got:
                     await anyio.sleep(0.01)
+
+
+def no_bubblewrap(config: object, other: object = None) -> None:
+    raise ExecutorError("not here")
+
+
+async def test_with_landlock_alone_only_the_proxy_is_reached(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(SANDBOXES, "bubblewrap", f"{__name__}:no_bubblewrap")
+    monkeypatch.setattr(probe, "_found", {})
+    got: list[bytes] = []
+    async with web_server(got) as port:
+        url = f"http://registry.test:{port}"
+        near = f"curl -sS http://127.0.0.1:{port}; curl -sS --noproxy '*' http://127.0.0.1:{port}"
+        permissions = [allow_once, reject_once]
+        async with session(tmp_path, f"curl -sS {url}", near, permissions=permissions) as made:
+            assert "hello" in await ran(made)
+            text = await ran(made)
+            assert len(made.editor.permission_requests) == 2, "this machine's own servers are asked about, too"
+    assert "hello" not in text and len(got) == 1
+
+
+@pytest.mark.parametrize("terminal", [True, False])
+async def test_it_is_the_same_in_the_editors_terminal_and_without_one(tmp_path: Path, terminal: bool) -> None:
+    got: list[bytes] = []
+    async with web_server(got) as port:
+        near = f"curl -sS --noproxy '*' http://127.0.0.1:{port}"
+        commands = (
+            f"export HTTP_PROXY=x; curl -sS http://registry.test:{port}",
+            near,
+            f"curl -sS http://registry.test:{port}",
+        )
+        async with session(tmp_path, *commands, terminal=terminal) as made:
+            await ran(made)
+            assert "hello" not in await ran(made)
+            assert "hello" in await ran(made), "a command's variables do not keep the next one from its own proxy"
