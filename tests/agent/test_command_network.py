@@ -246,7 +246,7 @@ async def test_a_server_of_the_session_is_reached_by_its_commands_and_by_the_use
     started = Call("bash", {"command": SERVE.replace("8765", str(port := free_port())), "background": True})
     fetch = (
         f"for i in $(seq 100); do curl -sS http://localhost:{port}/file 2>/dev/null && break; sleep 0.1; done; "
-        f"curl -sS --socks5-hostname ${{ALL_PROXY#socks5h://}} http://localhost:{port}/file"
+        f"curl -sS --socks5-hostname ${{SOCKS_PROXY#socks5h://}} http://localhost:{port}/file"
     )
     async with session(tmp_path, started, fetch) as made:
         (made.project / "file").write_text("from the server\n")
@@ -327,3 +327,54 @@ async def test_it_is_the_same_in_the_editors_terminal_and_without_one(tmp_path: 
             await ran(made)
             assert "hello" not in await ran(made)
             assert "hello" in await ran(made), "a command's variables do not keep the next one from its own proxy"
+
+
+async def test_git_over_ssh_goes_through_the_proxy(tmp_path: Path) -> None:
+    got: list[bytes] = []
+    async with web_server(got) as port:
+        command = f"git ls-remote ssh://git@registry.test:{port}/x.git"
+        async with session(tmp_path, command, command, permissions=[reject_once, allow_once]) as made:
+            assert "Not connected to registry.test" in await ran(made) and not got
+            await ran(made)
+    assert got[0].startswith(b"SSH-2.0-")
+
+
+async def test_a_redirect_to_another_host_is_another_question(tmp_path: Path) -> None:
+    got: list[bytes] = []
+
+    async def redirect(client: SocketStream) -> None:
+        async with client:
+            await client.receive()
+            await client.send(f"HTTP/1.1 302 Found\r\nLocation: http://other.test:{port}/\r\n\r\n".encode())
+
+    listener = await anyio.create_tcp_listener(local_host="127.0.0.1")
+    first = listener.extra(SocketAttribute.local_port)
+    async with web_server(got) as port, listener, anyio.create_task_group() as tasks:
+        tasks.start_soon(listener.serve, redirect)
+        command = f"curl -sSL http://registry.test:{first}/"
+        async with session(tmp_path, command, permissions=[allow_once, reject_once]) as made:
+            assert "Not connected to other.test" in await ran(made)
+        tasks.cancel_scope.cancel()
+    assert not got
+
+
+SPELLINGS = """\
+import os, socket
+port = int(os.environ["HTTP_PROXY"].rpartition(":")[2])
+for name in ("REGISTRY.test", "registry.test.", "registry%2Etest", "\uff52egistry.test"):
+    proxy = socket.create_connection(("127.0.0.1", port))
+    proxy.sendall(f"CONNECT {name}:443 HTTP/1.1\\r\\n\\r\\n".encode())
+    print(proxy.makefile().readline())
+    proxy = socket.create_connection(("127.0.0.1", port))
+    proxy.sendall(b"\\5\\1\\0\\5\\1\\0\\3" + bytes([len(name.encode())]) + name.encode() + b"\\1\\273")
+    print("socks", proxy.recv(2), proxy.recv(2))
+"""
+
+
+async def test_names_in_disguise_are_the_hosts_they_are(tmp_path: Path) -> None:
+    rule = '[[tools.permissions.connect]]\npattern = "registry.test*"\naction = "deny"\n'
+    async with session(tmp_path, "python3 try.py", config=NEAR + rule) as made:
+        (made.project / "try.py").write_text(SPELLINGS)
+        text = await ran(made)
+        assert not made.editor.permission_requests
+    assert text.count("HTTP/1.1 403") == 4 and text.count("socks b'\\x05\\x00' b'\\x05\\x02'") == 4, text

@@ -61,6 +61,7 @@ class Connections:
         self._closed = False
         self._allowed: set[Host] = set()
         self._refused: dict[Host, str] = {}
+        self._asked_in_vain = 0
         self._failed: dict[str, str] = {}
         """Host -> why there was no connection, the last time."""
         self._traffic: dict[str, Traffic] = {}
@@ -160,7 +161,7 @@ class Connections:
 
     async def _ask(self, host: Host, facts: CallFacts) -> Permit | Refused:
         network, place = self._network, host.place
-        if len(self._refused) >= MOST_REFUSED:
+        if self._asked_in_vain >= MOST_REFUSED:
             return Refused("The user refused several hosts of this command, so they are not asked about further ones.")
         line = " ".join(self._command.script.split())
         line = line if len(line) <= SHOWN_COMMAND else line[: SHOWN_COMMAND - 1] + "…"
@@ -186,6 +187,7 @@ class Connections:
         finally:
             status: acp.ToolCallStatus = "completed" if isinstance(said, Permit) else "failed"
             outbox.emit(acp.ToolCallProgress(tool_call_id=call_id, status=status))
+            self._asked_in_vain += isinstance(said, Refused)
         return said
 
 

@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from anyio.abc import TaskGroup
 
     from acp_agent.executors.sandbox.proxy.injection import Authority, Header
+    from acp_agent.executors.sandbox.proxy.published_ports import Published
     from acp_agent.executors.sandbox.proxy.ways import Way
     from acp_agent.loop.calls.call import Call
     from acp_agent.loop.calls.connections import Connections
@@ -81,6 +82,7 @@ class CommandNetwork:
         self._way: Way | None = None
         self._told = False
         self._runs: set[Connections] = set()
+        self._published: Published | None = None
         self._lives = anyio.Event()
         self._tasks: TaskGroup | None = None
 
@@ -155,9 +157,10 @@ class CommandNetwork:
         port = listener.getsockname()[1]
         run: Connections = load(CONNECTIONS)(self, way, call, command, port)
         assert self._tasks is not None
-        if way.own and self.config.publish_ports and not self._runs:
-            self._tasks.start_soon(load(PUBLISHED)(way, self._taken).keep, self._ports)
         self._runs.add(run)
+        if way.own and self.config.publish_ports:
+            self._published = self._published or load(PUBLISHED)(way, self._taken)
+            self._tasks.start_soon(self._published.keep, self._ports)
         self._tasks.start_soon(run.serve, listener)
 
         def closed() -> str:

@@ -32,15 +32,23 @@ class Published:
         self._taken = taken
         self._ports: dict[int, anyio.CancelScope] = {}
         self._busy: set[int] = set()
+        self._keeps = False
 
     async def keep(self, needed: Callable[[], Collection[int] | None]) -> None:
         """Publishes what listens, until `needed` returns None. It returns ports that are the agent's own."""
-        async with anyio.create_task_group() as tasks:
-            while (own := needed()) is not None:
-                self._look(tasks, own)
-                await anyio.sleep(LOOK_SECONDS)
-            tasks.cancel_scope.cancel()
-        self._ports.clear()
+        if self._keeps:
+            return
+        self._keeps = True
+        try:
+            async with anyio.create_task_group() as tasks:
+                await anyio.sleep(LOOK_SECONDS)  # Most commands have ended by then.
+                while (own := needed()) is not None:
+                    self._look(tasks, own)
+                    await anyio.sleep(LOOK_SECONDS)
+                tasks.cancel_scope.cancel()
+        finally:
+            self._ports.clear()
+            self._keeps = False
 
     def _look(self, tasks: TaskGroup, own: Collection[int]) -> None:
         listening = {port: at for port, at in self._way.listening().items() if port >= LEAST_PORT and port not in own}
