@@ -59,7 +59,7 @@ class NetworkAccess(Struct, frozen=True):
     """A request to a host. The guarded client checks hop by hop whether the host may be contacted at all."""
 
     host: str
-    """As in the URL, lower case."""
+    """As in the URL, lower case, with the port if it is not the usual one."""
     what: str
     """A short description for the question: `GET https://example.com/a`."""
     sends: bool = False
@@ -68,6 +68,12 @@ class NetworkAccess(Struct, frozen=True):
     """Whether it is a connection of a running command, which may carry anything."""
     registry: bool = False
     """Whether the host is a well-known package registry."""
+
+    @property
+    def name(self) -> str:
+        """The host without a port."""
+        head, _, port = self.host.rpartition(":")
+        return (head if port.isdigit() and (":" not in head or head.endswith("]")) else self.host).strip("[]")
 
 
 class ToolAccess(Struct, frozen=True):

@@ -18,6 +18,7 @@ from acp_agent.errors import ExecutorError
 from acp_agent.executors.sandbox import probe
 from acp_agent.executors.sandbox.base import SANDBOXES
 from acp_agent.loop.shell.command_network import CommandNetwork
+from acp_agent.safety.access import NetworkAccess
 from acp_agent.schema import acp
 from tests.agent.kit import Answer, Call, Rig, rig
 from tests.executors.sandbox.kit import needs_sandbox
@@ -378,3 +379,18 @@ async def test_names_in_disguise_are_the_hosts_they_are(tmp_path: Path) -> None:
         text = await ran(made)
         assert not made.editor.permission_requests
     assert text.count("HTTP/1.1 403") == 4 and text.count("socks b'\\x05\\x00' b'\\x05\\x02'") == 4, text
+
+
+@pytest.mark.parametrize(("url", "named"), [("https://registry.test:8443/x", ":8443"), ("https://registry.test/x", "")])
+async def test_a_port_that_is_not_the_schemes_is_named_in_the_question(tmp_path: Path, url: str, named: str) -> None:
+    async with session(tmp_path, Call("fetch", {"url": url}), mode="code", permissions=[reject_once]) as made:
+        await ran(made)
+        (asked,) = made.editor.permission_requests
+        assert f"Always allow fetches from registry.test{named}" in [option.name for option in asked.options]
+
+
+@pytest.mark.parametrize(
+    ("host", "name"), [("a.b:80", "a.b"), ("a.b", "a.b"), ("[::1]:8", "::1"), ("[::1]", "::1"), ("::1", "::1")]
+)
+def test_the_name_of_a_host_is_what_is_before_its_port(host: str, name: str) -> None:
+    assert NetworkAccess(host, "").name == name

@@ -163,7 +163,7 @@ class Deciders(Struct, frozen=True):
         texts = self._texts(call, access)
         own = self.rules.permission(call.tool, texts)
         if isinstance(access, NetworkAccess) and own is None:
-            return self.rules.permission(CONNECT, [access.host])  # For web tools, too.
+            return self.rules.permission(CONNECT, [access.host, access.name])  # For web tools, too.
         if not isinstance(access, PathAccess) or (own is not None and own.tool == call.tool):
             return own
         names = STANDS_FOR.get((call.tool, access.mode), ())
@@ -191,8 +191,7 @@ class Deciders(Struct, frozen=True):
 
     def _places(self, access: NetworkAccess) -> list[str]:
         """The URL, or host and port; and the host."""
-        url = access.what.rpartition(" ")[2]
-        return [url, url.rpartition(":")[0] if access.connects else access.host]
+        return [access.what.rpartition(" ")[2], access.host, access.name]
 
     def _arguments(self, call: CallFacts) -> list[str]:
         return [json.dumps(call.arguments, ensure_ascii=False, sort_keys=True, default=str)]

@@ -133,7 +133,7 @@ class Subject(Struct, frozen=True, eq=False, dict=True):
 
     @cached_property
     def hosts(self) -> tuple[str, ...]:
-        return tuple(access.host for access in self.call.accesses if isinstance(access, NetworkAccess))
+        return tuple(access.name for access in self.call.accesses if isinstance(access, NetworkAccess))
 
     @cached_property
     def _own_paths(self) -> tuple[Path, ...]:

@@ -61,7 +61,9 @@ class Browser(Tool[BrowserParams]):
     def access(self, params: BrowserParams, roots: Roots, cwd: Path, config: ToolsConfig) -> list[Access]:
         if params.action == "open":
             try:
-                host = (urlsplit(params.url).hostname or params.url).lower()
+                parts = urlsplit(params.url)
+                host = (parts.hostname or params.url).lower()
+                host = host if parts.port in (None, 80, 443) else f"{host}:{parts.port}"
             except ValueError:
                 host = params.url
             return [NetworkAccess(host, f"the browser opens {params.url}")]

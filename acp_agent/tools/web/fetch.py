@@ -34,7 +34,7 @@ class Fetch(Tool[FetchParams]):
 
     def access(self, params: FetchParams, roots: Roots, cwd: Path, config: ToolsConfig) -> list[Access]:
         target = check_url(params.url, NetworkPolicy.from_config(config.web))
-        return [NetworkAccess(target.host, f"GET {target.url}")]
+        return [NetworkAccess(target.authority, f"GET {target.url}")]
 
     async def run(self, params: FetchParams, ctx: ToolContext, preview: Preview) -> ToolResult:
         answer = await ctx.web.client.request("GET", params.url)

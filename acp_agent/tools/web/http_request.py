@@ -63,7 +63,7 @@ class HttpRequest(Tool[HttpRequestParams]):
         _check_headers(params.headers or {})
         names = {name.lower() for name in params.headers or {}}
         sends = params.method not in READING or params.body is not None or not names <= HARMLESS
-        return [NetworkAccess(target.host, f"{params.method} {target.url}", sends)]
+        return [NetworkAccess(target.authority, f"{params.method} {target.url}", sends)]
 
     async def preview(self, params: HttpRequestParams, ctx: ToolContext) -> Preview:
         """Shows the request as it will be sent, for the question."""

@@ -42,7 +42,7 @@ class WebScrape(Tool[WebScrapeParams]):
 
     def access(self, params: WebScrapeParams, roots: Roots, cwd: Path, config: ToolsConfig) -> list[Access]:
         target = check_url(params.url, NetworkPolicy.from_config(config.web))
-        return [NetworkAccess(target.host, f"GET {target.url}")]
+        return [NetworkAccess(target.authority, f"GET {target.url}")]
 
     async def run(self, params: WebScrapeParams, ctx: ToolContext, preview: Preview) -> ToolResult:
         select("", params.select, 1)  # Reports an invalid selector before the page is requested.

@@ -36,7 +36,7 @@ class WebSearch(Tool[WebSearchParams]):
 
     def access(self, params: WebSearchParams, roots: Roots, cwd: Path, config: ToolsConfig) -> list[Access]:
         target = check_url(_address(params, config.web), NetworkPolicy.from_config(config.web))
-        return [NetworkAccess(target.host, f"a search for {params.query!r}")]
+        return [NetworkAccess(target.authority, f"a search for {params.query!r}")]
 
     async def run(self, params: WebSearchParams, ctx: ToolContext, preview: Preview) -> ToolResult:
         config = ctx.config.web
