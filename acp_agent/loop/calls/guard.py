@@ -64,7 +64,7 @@ def session_rules(config: Config, roots: Roots, environ: Mapping[str, str], home
     own += [audit] if audit is not None else []
     hidden = RuleList.compile(tools, environ).hidden_paths("read")
     return PathRules(
-        tools.sandbox.protect,
+        (*tools.sandbox.protect, *tools.sandbox.protect_existing, *tools.sandbox.report),
         tools.files.deny_read,
         tools.files.allow_read,
         roots.real,

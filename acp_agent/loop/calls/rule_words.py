@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import re
 
+from acp_agent.config.trusted_files import who_loads
+
 __all__ = ["rule_words"]
 
 KINDS = {
@@ -42,6 +44,8 @@ def rule_words(rule: str) -> str:
 
 def _words(name: str) -> str:
     kind, _, what = name.partition(":")
+    if kind == "protected" and (row := who_loads(what.strip())) is not None:
+        return f"{KINDS[kind].format(what.strip())} (loaded by {row.who} {row.when})"
     if kind in KINDS and what:
         return KINDS[kind].format(what.strip())
     if name.startswith("risk high:"):

@@ -6,14 +6,19 @@ Both apply to tools (through `Roots`) and to commands (through the sandbox's mou
 from __future__ import annotations
 
 import os
+import re
 from collections.abc import Iterable, Iterator, Sequence
+from functools import cached_property
 from pathlib import Path
 
-from acp_agent.config.safety_settings import PROTECTED
+from acp_agent.config.trusted_files import EVERY_NAME
 from acp_agent.safety.globs import PathGlobs, covering
 
 ALWAYS = (".git",)
 """Regardless of the configuration: everything inside `.git`, for tools (git commands may work there)."""
+
+IGNORED = dict.fromkeys((0xAD, *range(0x200B, 0x2010), *range(0x202A, 0x202F), *range(0x2060, 0x2070), 0xFEFF))
+"""Characters in names that some file systems (HFS+) do not see."""
 
 MAX_POINTER = 4096
 
@@ -27,7 +32,7 @@ class PathRules:
 
     def __init__(
         self,
-        protect: Iterable[str] = PROTECTED,
+        protect: Iterable[str] = EVERY_NAME,
         deny_read: Sequence[str] = (),
         allow_read: Sequence[str] = (),
         bases: Sequence[Path] = (),
@@ -55,28 +60,29 @@ class PathRules:
         links = [(_folded(link), place) for link, place in linked]
         self._leading = tuple(dict.fromkeys([*((_folded(place), place) for place in self.own), *links]))
         # On a case-insensitive disk, `.GIT/hooks` is what git trusts.
-        names = dict.fromkeys(name.casefold() for name in (*ALWAYS, *protect))
-        self._protected = [parts for name in names if (parts := Path(name.strip("/")).parts)]
+        names = dict.fromkeys(name.casefold().strip("/") for name in (*ALWAYS, *protect))
+        self._protected = [name for name in names if name]
         self._deny = PathGlobs(deny_read, bases, home)
         self._allow = PathGlobs(allow_read, bases, home)
 
+    @cached_property
+    def _protecting(self) -> re.Pattern[str]:
+        names = (re.escape(name).replace(r"\*", "[^/]*") for name in self._protected)
+        return re.compile(rf"(?:\A|/)({'|'.join(names)})(?=/|\Z)")
+
     def protects(self, path: Path) -> str | None:
         """The protected name that a resolved path equals or is below, in any folder; ignores case."""
-        parts = tuple(part.casefold() for part in path.parts)
-        for wanted in self._protected:
-            length = len(wanted)
-            if any(parts[start : start + length] == wanted for start in range(len(parts) - length + 1)):
-                return "/".join(wanted)
-        return None
+        found = self._protecting.findall(str(path).translate(IGNORED).casefold())
+        return ALWAYS[0] if ALWAYS[0] in found else next(iter(found), None)
 
     def trusted_below(self, path: Path) -> list[Path]:
         """The protected paths whose beginning a path is: `.config/fish` for `.config`, whether or not they exist."""
         parts = tuple(part.casefold() for part in path.parts)
         return [
             path.joinpath(*wanted[length:])
-            for wanted in self._protected
+            for wanted in (name.split("/") for name in self._protected if "/" in name)
             for length in range(1, len(wanted))
-            if parts[-length:] == wanted[:length]
+            if list(parts[-length:]) == wanted[:length]
         ]
 
     def own_below(self, path: Path) -> list[Path]:
