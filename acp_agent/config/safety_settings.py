@@ -28,6 +28,19 @@ SAFE_VARIABLES = (
 FORBIDDEN = ["~/.ssh", "~/.aws", "~/.gnupg", "~/.config/gcloud", "~/.kube", "~/.docker", "~/.netrc", "/etc/shadow"]
 """Where keys are stored."""
 
+KEY_FILES = (
+    ".env .env.* .envrc.local !.env.example !.env.sample !.env.template !.env.dist !.env.defaults "
+    "!.env.schema id_rsa* id_dsa* id_ecdsa* id_ed25519* !id_*.pub *.pem !*cert*.pem !*chain*.pem "
+    "!*public*.pem !ca.pem !*-ca.pem *.key *.p8 *.p12 *.pfx *.ppk *.jks *.keystore *.kdbx .netrc _netrc "
+    ".pypirc .pgpass .my.cnf .htpasswd .git-credentials .dockercfg .vault-token .vault_pass* .boto .s3cfg "
+    ".terraformrc *.tfvars *.tfstate *.tfstate.backup credentials.json credentials.toml "
+    "client_secret*.json service-account*.json service_account*.json serviceAccountKey*.json secrets.json "
+    "secrets.toml secrets.yaml secrets.yml secrets.env .cargo/credentials .gem/credentials "
+    ".m2/settings.xml .config/gh/hosts.yml .config/rclone .password-store .local/share/keyrings .mozilla "
+    ".config/google-chrome .config/chromium"
+).split()
+"""Files that may keep keys or passwords; `!`: not these."""
+
 Action = Literal["allow", "ask", "deny"]
 Pattern = Annotated[str, Meta(max_length=1024)]
 PathText = Annotated[str, Meta(pattern=r"^[^\x00]*$")]

@@ -72,6 +72,7 @@ def session_rules(config: Config, roots: Roots, environ: Mapping[str, str], home
         own=dict.fromkeys(path.absolute() for path in own),
         absolute=hidden,
         forbidden=_forbidden(tools.risk.forbidden_paths, roots, home),
+        key_files=tools.files.key_files,
     )
 
 

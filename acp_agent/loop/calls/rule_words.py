@@ -14,6 +14,7 @@ KINDS = {
     "wrapper": "`{}` runs another command",
     "looks": "`{}` only looks",
     "protected": "`{}` is protected",
+    "key file": "`{}` may keep keys or passwords",
 }
 """Words for rules with a name behind their kind: `dangerous:python3 -c`."""
 

@@ -8,9 +8,10 @@ from __future__ import annotations
 import os
 import re
 from collections.abc import Iterable, Iterator, Sequence
-from functools import cached_property
+from functools import lru_cache
 from pathlib import Path
 
+from acp_agent.config.safety_settings import KEY_FILES
 from acp_agent.config.trusted_files import EVERY_NAME
 from acp_agent.safety.globs import PathGlobs, covering
 
@@ -40,10 +41,13 @@ class PathRules:
         own: Iterable[Path] = (),
         absolute: Sequence[str] = (),
         forbidden: Iterable[Path] = (),
+        key_files: Sequence[str] = KEY_FILES,
     ) -> None:
         """`own`: the agent's own files and folders: neither read nor changed, nor are links on the way to them.
         `forbidden`: paths that nothing may touch, by `tools.risk.forbidden_paths`. `absolute`: globs of whole paths
-        that must not be read."""
+        that must not be read. `key_files`: as in `tools.files.key_files`."""
+        self._key_files = tuple(key_files)
+        self._bases = tuple(bases)
         named = tuple(own)
         self.own = tuple(dict.fromkeys(Path(os.path.realpath(path)) for path in named))
         self.forbidden = tuple(forbidden)
@@ -65,15 +69,26 @@ class PathRules:
         self._deny = PathGlobs(deny_read, bases, home)
         self._allow = PathGlobs(allow_read, bases, home)
 
-    @cached_property
-    def _protecting(self) -> re.Pattern[str]:
-        names = (re.escape(name).replace(r"\*", "[^/]*") for name in self._protected)
-        return re.compile(rf"(?:\A|/)({'|'.join(names)})(?=/|\Z)")
-
     def protects(self, path: Path) -> str | None:
         """The protected name that a resolved path equals or is below, in any folder; ignores case."""
-        found = self._protecting.findall(str(path).translate(IGNORED).casefold())
+        found = _named(tuple(self._protected)).findall(_plain(str(path)))
         return ALWAYS[0] if ALWAYS[0] in found else next(iter(found), None)
+
+    def key_file(self, path: Path) -> str | None:
+        """The name, of the file or a folder of the session above it, because of which a resolved path may keep keys or
+        passwords; None also where nothing is."""
+        below = (path.relative_to(base) for base in self._bases if base in path.parents)
+        name = self.key_name(str(min(below, key=lambda inner: len(inner.parts), default=path)))
+        return name if name is not None and os.path.lexists(path) else None
+
+    def key_name(self, text: str) -> str | None:
+        """The same for a text, whether or not anything is there."""
+        if (found := _named(self._key_files).search(text := _plain(text))) is None:
+            return None
+        exceptions = tuple(name[1:] for name in self._key_files if name.startswith("!"))
+        # An exception counts for a file's own name, not for a folder above it.
+        excepted = exceptions and _named(exceptions).search(text.rpartition("/")[2])
+        return None if excepted and found.end() == len(text) else found[1]
 
     def trusted_below(self, path: Path) -> list[Path]:
         """The protected paths whose beginning a path is: `.config/fish` for `.config`, whether or not they exist."""
@@ -126,6 +141,17 @@ class PathRules:
     def hidden_globs(self) -> tuple[str, ...]:
         """Absolute globs of `deny_read`."""
         return self._deny.absolute
+
+
+@lru_cache(maxsize=64)
+def _named(names: tuple[str, ...]) -> re.Pattern[str]:
+    """Finds one of the names (several parts: with slashes; `*`: anything) at any place of a path."""
+    wanted = [re.escape(name.casefold()).replace(r"\*", "[^/]*") for name in names if not name.startswith("!")]
+    return re.compile(rf"(?:\A|/)({'|'.join(wanted) or '(?!)'})(?=/|\Z)")
+
+
+def _plain(text: str) -> str:
+    return text.translate(IGNORED).casefold()
 
 
 def _folded(path: Path) -> str:
