@@ -26,6 +26,7 @@ import anyio.to_thread
 from msgspec.structs import replace
 
 from acp_agent.errors import AgentError, ConnectionClosed, ExecutorError, PeerError
+from acp_agent.executors import files
 from acp_agent.executors.base import Command, ExitStatus, OutputChunk, Process, TerminalView
 from acp_agent.executors.beneath import folder, regular
 from acp_agent.executors.buffer import without_first_part
@@ -36,7 +37,7 @@ from acp_agent.executors.sandbox.base import Confined, Invocation
 from acp_agent.executors.sandbox.script import confined_script
 from acp_agent.executors.shell_state import with_state
 from acp_agent.executors.start import Confine
-from acp_agent.executors.tree_walk import Hides
+from acp_agent.executors.tree_walk import Hides, unmake
 from acp_agent.executors.unmoved import Way, way_to
 from acp_agent.executors.users import User
 from acp_agent.protocol.client import Client
@@ -209,15 +210,12 @@ class EditorExecutor(LocalExecutor):
             await anyio.sleep(SETTLES)
         raise ExecutorError(MOVED.format(path))
 
-    async def _way(self, path: Path) -> Way:
-        return await anyio.to_thread.run_sync(way_to, path, self._tops)
-
-    async def _settled_way(self, path: Path) -> Way:
-        """If it settles soon."""
-        for _ in range(TRIES):
-            if (way := await self._way(path)).settled:
-                break
+    async def _way(self, path: Path, tries: int = 1) -> Way:
+        """`tries`: how often it may be looked at until it is settled."""
+        way = await anyio.to_thread.run_sync(way_to, path, self._tops)
+        if not way.settled and tries > 1:
             await anyio.sleep(SETTLES)
+            return await self._way(path, tries - 1)
         return way
 
     async def _with_what_was_lost(self, path: Path, text: str) -> tuple[str, bool]:
@@ -263,15 +261,19 @@ class EditorExecutor(LocalExecutor):
             return now
         if (unread := self._unread.get(path)) is not None:
             return await self._written_unread(path, text, unread)
+        if old is not None and await anyio.to_thread.run_sync(files.has_other_names, path):
+            return await super().write_text(path, text)  # Most editors would write in place.
         before = None if old is None else old.text
+        made = 0
         if before is None:
-            await self.make_directory(path.parent)  # some clients fail where the parent is missing
-        way = await self._settled_way(path)
+            made = await self.make_directory(path.parent)  # some clients fail where the parent is missing
+        way = await self._way(path, TRIES)
         try:
             written = await self._written_by_editor(path, text)
         except PeerError as error:
             if error.code == METHOD_NOT_FOUND:
                 return await super().write_text(path, text)
+            await anyio.to_thread.run_sync(unmake, path.parent, made)
             raise ExecutorError(f"the editor refused to write {path}: {error.message}") from error
         except TimeoutError as error:
             raise ExecutorError(f"{error}; it is unknown whether {path} was written") from error

@@ -78,19 +78,14 @@ def _special(roots: Roots, path: Path, ask: Ask) -> Ask:
 
 def _key(access: PathAccess, name: str) -> Ask:
     """Asks about one key file in every mode; an answer covers this file."""
-    done, what = {"read": ("reads", "reads"), "write": ("changes", "edits"), "delete": ("deletes", "deletions")}[
-        access.mode
-    ]
-    verb = {"read": READ_VERB, "write": "edit", "delete": "delete"}[access.mode]
-    return Ask(
-        f"it {done} {access.path.name}, which {KEEPS}",
-        (f"{verb} = {access.path}",),
-        f"{what} of {access.path}",
-        changes=access.mode != "read",
-        every_time=access.in_tree,
-        by_person=True,
-        rule=f"key file: {name}",
-    )
+    done, what, verb = {
+        "read": ("reads", "reads", READ_VERB),
+        "write": ("changes", "edits", "edit"),
+        "delete": ("deletes", "deletions", "delete"),
+    }[access.mode]
+    ask = Ask(f"it {done} {access.path.name}, which {KEEPS}", (f"{verb} = {access.path}",), f"{what} of {access.path}")
+    changes = access.mode != "read"
+    return replace(ask, changes=changes, every_time=access.in_tree, by_person=True, rule=f"key file: {name}")
 
 
 def judge_access(access: Access, roots: Roots, mode: str, may_change: bool) -> Verdict:

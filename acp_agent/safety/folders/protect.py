@@ -22,6 +22,8 @@ IGNORED = dict.fromkeys((0xAD, *range(0x200B, 0x2010), *range(0x202A, 0x202F), *
 """Characters in names that some file systems (HFS+) do not see."""
 
 MAX_POINTER = 4096
+ESCAPED = re.compile(r"\\([0-7]{3})")
+MOUNTS = Path("/proc/self/mountinfo")
 
 MOST_LINKS = 40
 """Links followed on the way to one file, as in the kernel."""
@@ -40,12 +42,15 @@ class PathRules:
         home: Path | None = None,
         own: Iterable[Path] = (),
         absolute: Sequence[str] = (),
+        policy: Sequence[str] = (),
         forbidden: Iterable[Path] = (),
         key_files: Sequence[str] = KEY_FILES,
     ) -> None:
         """`own`: the agent's own files and folders: neither read nor changed, nor are links on the way to them.
         `forbidden`: paths that nothing may touch, by `tools.risk.forbidden_paths`. `absolute`: globs of whole paths
-        that must not be read. `key_files`: as in `tools.files.key_files`."""
+        that must not be read. `policy`: globs of those that a policy names: trees which contain them are judged by it.
+        `key_files`: as in `tools.files.key_files`."""
+        self._named = covering(policy) if policy else None
         self._key_files = tuple(key_files)
         self._bases = tuple(bases)
         named = tuple(own)
@@ -113,6 +118,10 @@ class PathRules:
             return True
         return bool(self._deny) and self._deny.matches(path) and not self._allow.matches(path)
 
+    def names(self, path: Path) -> bool:
+        """Whether a rule of the user's policy names it."""
+        return self._named is not None and self._named.match(str(path)) is not None
+
     def why_hidden(self, path: Path) -> str:
         """The rule that hides `path`, in a few words."""
         if self._is_own(path):
@@ -176,6 +185,30 @@ def links_to(path: Path) -> Iterator[Path]:
         left -= 1
         here = Path(target.anchor) if target.is_absolute() else here
         todo += reversed(target.parts[1:] if target.is_absolute() else target.parts)
+
+
+def also_mounted(paths: Iterable[Path], table: Path = MOUNTS) -> list[Path]:
+    """Other places where the same files are mounted, or what is in them: a bind mount is no link."""
+    try:
+        lines = table.read_text("utf-8", "surrogateescape").splitlines()
+    except OSError:
+        return []
+    rows = [[ESCAPED.sub(lambda octal: chr(int(octal[1], 8)), field) for field in line.split(" ")] for line in lines]
+    # Device, its folder that is mounted, and where. Later mounts cover earlier ones.
+    mounts = [(row[2], Path(row[3]), Path(row[4])) for row in rows if len(row) > 4]
+    found = []
+    for path in map(Path, map(os.path.realpath, paths)):
+        over = [mount for mount in reversed(mounts) if mount[2] == path or mount[2] in path.parents]
+        if not over:
+            continue
+        device, top, point = max(over, key=lambda mount: len(mount[2].parts))
+        inner = top / path.relative_to(point)
+        for other, root, place in mounts:
+            if other == device and (root == inner or root in inner.parents):
+                found.append(place / inner.relative_to(root))
+            elif other == device and inner in root.parents:
+                found.append(place)
+    return list(dict.fromkeys(found))
 
 
 def configured_folders(texts: Sequence[str]) -> list[Path]:

@@ -43,18 +43,13 @@ class Watch:
         self._roots = [str(root) for root in roots]
         self._home = home
         self._is_place_holder = is_place_holder
-        self._ends: dict[str, list[tuple[str, ...]]] = {}
-        """Last part of a name -> the parts before it."""
-        self._suffixes: dict[str, str] = {}
-        """For `*.x`: the suffix -> the name."""
+        self._ends: dict[str, list[tuple[tuple[str, ...], bool]]] = {}
+        """Last part of a name (or `*.x`) -> the parts before it, and whether it counts in the home folder only."""
         for name in names:
             *before, last = name.strip("/").casefold().split("/")
-            if before[:1] == [".git"]:
-                continue  # `survey` sees to repositories.
-            if last.startswith("*"):
-                self._suffixes[last[1:]] = last
-            else:
-                self._ends.setdefault(last, []).append(tuple(before))
+            if before[:1] != [".git"]:  # `survey` sees to repositories.
+                row = who_loads(name)
+                self._ends.setdefault(last, []).append((tuple(before), row is not None and row.home))
         self._guard = threading.Lock()
         self._folders: dict[str, Stamp] = {}
         self._known: dict[Path, str] = {}
@@ -68,8 +63,7 @@ class Watch:
         else it is not the commands'."""
         with self._guard:
             news = self._look()
-            if self._running:
-                self._add(news)
+            self._pending = {**news, **self._pending} if self._running else {}
 
     def began(self) -> None:
         with self._guard:
@@ -79,12 +73,8 @@ class Watch:
         """A command has ended: what is new or has changed meanwhile and was not told before."""
         with self._guard:
             self._running -= 1
-            self._add(self._look())
-            told, self._pending = self._pending, {}
+            told, self._pending = {**self._look(), **self._pending}, {}
             return told
-
-    def _add(self, news: dict[Path, What]) -> None:
-        self._pending = {**news, **self._pending}
 
     def _look(self) -> dict[Path, What]:
         first = not self._folders
@@ -137,19 +127,10 @@ class Watch:
 
     def _is_watched(self, folder: Path, name: str) -> bool:
         last = name.casefold()
-        if "." in last and f".{last.rpartition('.')[2]}" in self._suffixes:
-            return True
-        return any(self._stands(folder, before) for before in self._ends.get(last, ())) and self._counts(folder, last)
-
-    def _stands(self, folder: Path, before: tuple[str, ...]) -> bool:
-        return not before or tuple(part.casefold() for part in folder.parts[-len(before) :]) == before
-
-    def _counts(self, folder: Path, last: str) -> bool:
-        """Whether one of the names is loaded from there: some only from the home folder."""
-        for before in self._ends[last]:
-            row = who_loads("/".join((*before, last)))
+        for before, home_only in (*self._ends.get(last, ()), *self._ends.get(f"*.{last.rpartition('.')[2]}", ())):
+            above = tuple(part.casefold() for part in folder.parts[len(folder.parts) - len(before) :])
             base = folder.parents[len(before) - 1] if before else folder
-            if self._stands(folder, before) and (row is None or not row.home or base == self._home):
+            if above == before and (not home_only or base == self._home):
                 return True
         return False
 

@@ -22,7 +22,17 @@ from acp_agent.safety.access import KEEPS, READ_VERB, Allow, Ask
 from acp_agent.safety.folders.paths import Roots
 from acp_agent.safety.lines.dangerous import dangers_of, is_safe_assignment
 from acp_agent.safety.lines.examined import NAMED, Examined, Part, decided
-from acp_agent.safety.lines.line import ASSIGNMENT, BACKGROUND, EXPANSIONS, MAX_CHARS, Line, Redirect, Simple, read
+from acp_agent.safety.lines.line import (
+    ASSIGNMENT,
+    BACKGROUND,
+    EXPANSIONS,
+    MAX_CHARS,
+    Line,
+    Redirect,
+    Simple,
+    bare_of,
+    read,
+)
 from acp_agent.safety.lines.looks import Judged, check_redirect, judge_node, judge_words
 from acp_agent.safety.lines.quoting import braced, rough_commands, unquoted
 from acp_agent.safety.lines.reach import (
@@ -561,7 +571,7 @@ def _disguises(simple: Simple, unsafe: Sequence[str]) -> Iterator[Risk]:
     if simple.words and base(simple.words[0]) in INTERPRETERS and FETCHES.search(simple.text) and not simple.literal:
         yield Risk("high", True, reasons=("it runs code from the network",))
     asks = simple.words and base(simple.words[0]) in SENDING and not simple.literal
-    if asks and ("$(" in simple.text or "`" in simple.text):
+    if asks and re.search(r"\$\(|`", bare_of(simple.text)):
         yield Risk("high", True, reasons=("it sends the output of a command to the network",))
     if any(name == "PATH=" or name.startswith(("LD_", "DYLD_", "BASH_ENV")) for name in unsafe):
         yield Risk("high", True, reasons=("it changes which programs run",))
