@@ -8,7 +8,7 @@ export PIP_DISABLE_PIP_VERSION_CHECK := 1
 # Programs that the tests start hundreds of times would each compile what has changed.
 export PYTHONDONTWRITEBYTECODE :=
 
-.PHONY: demo test test-models test-editors quick check bench generate lock venv tools clean
+.PHONY: demo test test-races test-models test-editors quick check bench generate lock venv tools clean
 
 venv: $(STAMP)
 
@@ -36,6 +36,10 @@ test-editors: $(STAMP) tools
 	@bash scripts/install_terminal_editors.sh
 	@bash scripts/install_python_clients.sh
 	@bash scripts/with_node.sh $(BIN)/python -m pytest -n 0 --reruns 1 tests/editors
+
+# The races of tests/executors/test_editor_races.py for longer than in `make test`.
+test-races: $(STAMP)
+	@RACE_ROUNDS=20000 $(BIN)/python -m pytest -n 0 tests/executors/test_editor_races.py
 
 # The agent with a real model server (llama.cpp) and real, small weights.
 test-models: $(STAMP) tools

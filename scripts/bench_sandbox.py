@@ -10,7 +10,8 @@ import time
 from contextlib import closing
 from pathlib import Path
 
-from acp_agent.config.safety_settings import PROTECTED, SandboxConfig
+from acp_agent.config.safety_settings import SandboxConfig
+from acp_agent.config.trusted_files import names_of
 from acp_agent.executors.base import Command
 from acp_agent.executors.sandbox import bubblewrap
 from acp_agent.executors.sandbox.base import Confined, Invocation, Proxied, SandboxPolicy
@@ -35,7 +36,7 @@ def sandbox_cost() -> tuple[float, float]:
         policy = SandboxPolicy(
             writable=(root,),
             hidden=(root / ".env",),
-            protected=tuple(root / place for place in PROTECTED if not place.startswith(START_FILES)),
+            protected=tuple(root / place for place in names_of("protect") if not place.startswith(START_FILES)),
             scratch=scratch,
             home=Path.home().resolve(),
             network=Proxied(way.doors()),

@@ -186,6 +186,14 @@ class FilesConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
         list[safety.PathText], key("Globs of paths that no tool and no command in the sandbox may read.")
     ] = []
     allow_read: Annotated[list[safety.PathText], key("Exceptions from `deny_read`.")] = []
+    key_files: Annotated[
+        list[safety.PathText],
+        key(
+            "Names of files and folders that may keep keys or passwords: you are asked about each in every mode, "
+            "before a tool reads or changes it or a command line names it; searches leave them out. `*` matches "
+            "anything, `!` makes an exception."
+        ),
+    ] = msgspec.field(default_factory=safety.KEY_FILES.copy)
     editor_buffers: Annotated[bool, key("Read and write through the editor's buffers if it offers them.")] = True
 
 

@@ -11,12 +11,7 @@ import msgspec
 from msgspec import Meta
 
 from acp_agent.config.language_settings import key
-
-PROTECTED = (
-    ".git/hooks .git/config .acp-coder .vscode .idea .mcp.json .envrc .bashrc .bash_profile .bash_login "
-    ".bash_logout .profile .zshrc .zshenv .zprofile .zlogin .config/fish"
-).split()
-"""Paths below a session folder that make other programs run something."""
+from acp_agent.config.trusted_files import names_of
 
 SAFE_VARIABLES = (
     "PATH HOME USER LOGNAME SHELL LANG LANGUAGE LC_* TZ TERM COLORTERM NO_COLOR TMPDIR COLUMNS LINES PWD CI DEBUG "
@@ -32,6 +27,19 @@ SAFE_VARIABLES = (
 
 FORBIDDEN = ["~/.ssh", "~/.aws", "~/.gnupg", "~/.config/gcloud", "~/.kube", "~/.docker", "~/.netrc", "/etc/shadow"]
 """Where keys are stored."""
+
+KEY_FILES = (
+    ".env .env.* .envrc.local !.env.example !.env.sample !.env.template !.env.dist !.env.defaults "
+    "!.env.schema id_rsa* id_dsa* id_ecdsa* id_ed25519* !id_*.pub *.pem !*cert*.pem !*chain*.pem "
+    "!*public*.pem !ca.pem !*-ca.pem *.key *.p8 *.p12 *.pfx *.ppk *.jks *.keystore *.kdbx .netrc _netrc "
+    ".pypirc .pgpass .my.cnf .htpasswd .git-credentials .dockercfg .vault-token .vault_pass* .boto .s3cfg "
+    ".terraformrc *.tfvars *.tfstate *.tfstate.backup credentials.json credentials.toml "
+    "client_secret*.json service-account*.json service_account*.json serviceAccountKey*.json secrets.json "
+    "secrets.toml secrets.yaml secrets.yml secrets.env .cargo/credentials .gem/credentials "
+    ".m2/settings.xml .config/gh/hosts.yml .config/rclone .password-store .local/share/keyrings .mozilla "
+    ".config/google-chrome .config/chromium"
+).split()
+"""Files that may keep keys or passwords; `!`: not these."""
 
 Action = Literal["allow", "ask", "deny"]
 Pattern = Annotated[str, Meta(max_length=1024)]
@@ -70,10 +78,18 @@ class SandboxConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     protect: Annotated[
         list[PathText],
         key(
-            "Paths below each session folder that neither commands nor tools can change without asking: files that "
-            "other programs trust."
+            "Paths below each session folder that commands in the sandbox can neither change nor create, and that "
+            "tools change only after asking: files that other programs load, see trusted-files.md."
         ),
-    ] = msgspec.field(default_factory=PROTECTED.copy)
+    ] = msgspec.field(default_factory=lambda: names_of("protect"))
+    protect_existing: Annotated[
+        list[PathText],
+        key("The same, but commands may create those that are missing; you are told of each that they create."),
+    ] = msgspec.field(default_factory=lambda: names_of("protect_existing"))
+    report: Annotated[
+        list[PathText],
+        key("Paths that tools change only after asking; of those that commands create or change you are told."),
+    ] = msgspec.field(default_factory=lambda: names_of("report"))
     editor_terminal: Annotated[
         bool, key("Also confine commands in the editor's terminal (which must run on this machine).")
     ] = True

@@ -159,6 +159,8 @@ class GrepQuery(Struct, frozen=True):
     timeout: float
     glob: str | None = None
     """Only files that match."""
+    skips: Callable[[Path], bool] | None = None
+    """Which files below the folder are left out."""
 
 
 class Match(Struct, frozen=True):

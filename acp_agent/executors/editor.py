@@ -14,6 +14,7 @@ environment, and what still carries it after a kill is killed here.
 from __future__ import annotations
 
 import itertools
+import logging
 import os
 import uuid
 from collections.abc import AsyncIterator, Callable, Iterable, Mapping, Sequence
@@ -21,22 +22,28 @@ from pathlib import Path
 from threading import Thread
 
 import anyio
+import anyio.to_thread
 from msgspec.structs import replace
 
 from acp_agent.errors import AgentError, ConnectionClosed, ExecutorError, PeerError
+from acp_agent.executors import files
 from acp_agent.executors.base import Command, ExitStatus, OutputChunk, Process, TerminalView
+from acp_agent.executors.beneath import folder, regular
 from acp_agent.executors.buffer import without_first_part
-from acp_agent.executors.encodings import BYTE_ORDER, UTF8, Decoded, line_feeds, lossy
+from acp_agent.executors.encodings import BYTE_ORDER, UTF8, Decoded, decoded, line_feeds, lossy
 from acp_agent.executors.local import MARK, QUIET, TERMINATE_GRACE, LocalExecutor, kill_marked
 from acp_agent.executors.route import Offer, route
 from acp_agent.executors.sandbox.base import Confined, Invocation
 from acp_agent.executors.sandbox.script import confined_script
 from acp_agent.executors.shell_state import with_state
 from acp_agent.executors.start import Confine, of_its_own
-from acp_agent.executors.tree_walk import Hides
+from acp_agent.executors.tree_walk import Hides, unmake
+from acp_agent.executors.unmoved import Way, way_to
 from acp_agent.executors.users import User
 from acp_agent.protocol.client import Client
 from acp_agent.schema.acp import TerminalExitStatus
+
+log = logging.getLogger(__name__)
 
 METHOD_NOT_FOUND = -32601
 NO_BUFFER = (METHOD_NOT_FOUND, -32602, -32002)
@@ -44,6 +51,16 @@ NO_BUFFER = (METHOD_NOT_FOUND, -32602, -32002)
 DISK_USED = "It is in {}, which the editor does not show: the file on the disk is used."
 UNKNOWN = "\ufffd"
 """What decoders put in the place of bytes they cannot decode."""
+MOVED = (
+    "{} was not read: folders on the way to it changed while the editor read it, and the editor's text is not that on "
+    "the disk. Try again when no command runs, or ask the user to save it"
+)
+ELSEWHERE = (
+    "A folder on the way to {} changed while the editor wrote it: the editor may have written the text to another "
+    "place. Tell the user."
+)
+TRIES, SETTLES = 8, 0.01
+"""How often, and after how many seconds, the editor is asked again if the folders on the way changed meanwhile."""
 POLL_SECONDS = 0.1
 """Pause between polls of a terminal whose client has no working `wait_for_exit`."""
 BEGINNING_LOST = "[... the beginning was left out by the editor's terminal ...]"
@@ -145,6 +162,7 @@ class EditorExecutor(LocalExecutor):
             environ=environ, terminate_grace=terminate_grace, confine=confine, hides=hides, user=user, folders=folders
         )
         self.offer = offer
+        self._tops = [Path(os.path.realpath(top)) for top in folders]
         self._client = client
         self._terminals = terminals
         self._unread: dict[Path, Exception] = {}
@@ -170,23 +188,39 @@ class EditorExecutor(LocalExecutor):
     async def read_text(self, path: Path) -> str:
         if route("read_text", self.offer) == "local":
             return await super().read_text(path)
-        await self.need_plain(path)
-        try:
-            text = await self._client.read_text_file(path)
-        except (AgentError, TimeoutError) as error:
-            # Clients report a missing file in many ways, and some cannot read outside their workspace: the disk
-            # decides.
-            self._unread[path] = error
-            if not isinstance(error, TimeoutError) and await self.stat(path) is None:
-                del self._unread[path]
-            return await super().read_text(path)
-        self._unread.pop(path, None)
-        if not text and await self.stat(path) is None:
-            raise FileNotFoundError(2, "No such file or directory", str(path))
-        return await self._with_what_was_lost(path, text)
+        for _ in range(TRIES):
+            await self.need_plain(path)
+            before = await self._way(path)
+            try:
+                text = await self._client.read_text_file(path)
+            except (AgentError, TimeoutError) as error:
+                # Clients report a missing file in many ways, and some cannot read outside their workspace: the disk
+                # decides.
+                self._unread[path] = error
+                if not isinstance(error, TimeoutError) and await self.stat(path) is None:
+                    del self._unread[path]
+                return await super().read_text(path)
+            self._unread.pop(path, None)
+            if not text and await self.stat(path) is None:
+                raise FileNotFoundError(2, "No such file or directory", str(path))
+            text, on_disk = await self._with_what_was_lost(path, text)
+            # Another text is that of unsaved changes, unless the editor was led to another file.
+            if on_disk or before.stands(await self._way(path)):
+                return text
+            await anyio.sleep(SETTLES)
+        raise ExecutorError(MOVED.format(path))
 
-    async def _with_what_was_lost(self, path: Path, text: str) -> str:
-        """The client's text, with the disk's line endings if the client normalised them to line feeds (Toad 0.6).
+    async def _way(self, path: Path, tries: int = 1) -> Way:
+        """`tries`: how often it may be looked at until it is settled."""
+        way = await anyio.to_thread.run_sync(way_to, path, self._tops)
+        if not way.settled and tries > 1:
+            await anyio.sleep(SETTLES)
+            return await self._way(path, tries - 1)
+        return way
+
+    async def _with_what_was_lost(self, path: Path, text: str) -> tuple[str, bool]:
+        """The client's text, with the disk's line endings if the client normalised them to line feeds (Toad 0.6), and
+        whether it is that on the disk.
 
         The disk's, if the client lost what is not UTF-8. Raises UnicodeDecodeError if it did so with a binary file.
         """
@@ -196,13 +230,13 @@ class EditorExecutor(LocalExecutor):
         except UnicodeDecodeError:
             if lossy(text, await super().read_bytes(path, -1), None):
                 raise
-            return text
+            return text, False
         except (OSError, ExecutorError):
-            return text
+            return text, False
         if disk.encoding.codec != UTF8.codec and await self._is_lossy(path, text, disk):
             self.note(path, DISK_USED.format(disk.encoding.name))
-            return disk.text
-        return disk.text if text == line_feeds(disk.text) else text
+            return disk.text, True
+        return (disk.text, True) if text in (disk.text, line_feeds(disk.text)) else (text, False)
 
     async def _is_lossy(self, path: Path, shown: str, disk: Decoded) -> bool:
         """Whether the client shows the file, which is not UTF-8, in the wrong encoding. Raises ExecutorError where
@@ -227,17 +261,26 @@ class EditorExecutor(LocalExecutor):
             return now
         if (unread := self._unread.get(path)) is not None:
             return await self._written_unread(path, text, unread)
+        if old is not None and await anyio.to_thread.run_sync(files.has_other_names, path):
+            return await super().write_text(path, text)  # Most editors would write in place.
         before = None if old is None else old.text
+        made = 0
         if before is None:
-            await self.make_directory(path.parent)  # some clients fail where the parent is missing
+            made = await self.make_directory(path.parent)  # some clients fail where the parent is missing
+        way = await self._way(path, TRIES)
         try:
-            await self._client.write_text_file(path, text)
+            written = await self._written_by_editor(path, text)
         except PeerError as error:
             if error.code == METHOD_NOT_FOUND:
                 return await super().write_text(path, text)
+            await anyio.to_thread.run_sync(unmake, path.parent, made)
             raise ExecutorError(f"the editor refused to write {path}: {error.message}") from error
         except TimeoutError as error:
             raise ExecutorError(f"{error}; it is unknown whether {path} was written") from error
+        except OSError as error:
+            raise ExecutorError(f"{path}: {error.strerror or error}") from error
+        if not await self._is_unmoved(path, way, text, before, written):
+            return await self._written_again(path, text)
         new = await self._on_disk(path)
         if old is not None and new is not None and UTF8 == new.encoding != old.encoding:
             return await self.write_as(path, new.text, old.encoding)  # The client wrote UTF-8.
@@ -248,6 +291,32 @@ class EditorExecutor(LocalExecutor):
         if shown is not None and shown == text and shown != (before or ""):
             return shown
         return await super().write_text(path, text)
+
+    async def _written_by_editor(self, path: Path, text: str) -> str | None:
+        """Returns what is then in the file of the folder that was at the path before."""
+        with folder(path.parent) as parent:
+            await self._client.write_text_file(path, text)
+            return await anyio.to_thread.run_sync(_text_in, parent, path)
+
+    async def _is_unmoved(self, path: Path, way: Way, text: str, before: str | None, written: str | None) -> bool:
+        """Whether the editor cannot have written elsewhere. `written`: what is in the folder that was at the path."""
+        if written == text:
+            return True
+        try:
+            after = await self._way(path)
+        except ExecutorError:
+            return False
+        # Editors that save by renaming change the file's own folder, and some format what they save.
+        return way.stands(after) or (written not in (None, before) and way.stands_above(after))
+
+    async def _written_again(self, path: Path, text: str) -> str:
+        log.warning("%s", ELSEWHERE.format(path))
+        try:
+            now = await super().write_text(path, text)
+        except (ExecutorError, OSError) as error:
+            raise ExecutorError(f"{ELSEWHERE.format(path)} It could not be written directly either: {error}") from error
+        self.note(path, f"{ELSEWHERE.format(path)} It was then written directly. {self.remark(path)}".rstrip())
+        return now
 
     async def _written_unread(self, path: Path, text: str, error: Exception) -> str:
         """Never over a buffer whose text the client did not return: it may have unsaved changes."""
@@ -274,6 +343,15 @@ class EditorExecutor(LocalExecutor):
             return await self.decoded(path)
         except (FileNotFoundError, UnicodeDecodeError, ExecutorError):
             return None
+
+
+def _text_in(parent: int, path: Path) -> str | None:
+    """The text of the file in an open folder."""
+    try:
+        with regular(parent, path) as descriptor, open(descriptor, "rb", closefd=False) as file:
+            return decoded(file.read()).text
+    except (OSError, ExecutorError, UnicodeDecodeError):
+        return None
 
 
 def _forget(script: Path, confined: Confined | None) -> None:

@@ -25,6 +25,9 @@ IRREPLACEABLE = frozenset({errno.EACCES, errno.EPERM, errno.EBUSY, errno.EROFS, 
 """Errors for a file that can be written but not replaced. Not a full disk: writing in place would lose the file."""
 
 
+SHARED = "It had other names (hard links), which keep the old content: it is a file of its own now."
+
+
 def kind_of(mode: int) -> EntryKind:
     """The kind of a directory entry from lstat's mode."""
     if stat.S_ISLNK(mode):
@@ -97,16 +100,31 @@ def entries(path: Path) -> list[tuple[str, EntryKind]]:
 
 
 def write(path: Path, data: bytes) -> None:
-    """Replaces the file atomically if that is possible and changes nothing else, else writes in place; creates
-    parents."""
+    """Replaces the file atomically if possible, else writes in place; creates parents. Other names of the file (hard
+    links: a package manager's store, a file outside) keep the old content."""
     with folder(path.parent, make=True) as parent:
         old = look(parent, path.name or ".")
         if old is None:
             _replace(parent, path.name, data, None)
             return
         _need_writable(parent, path, old)
-        if old.st_nlink > 1 or not _replace(parent, path.name, data, old):
+        if not _replace(parent, path.name, data, old):
+            if old.st_nlink > 1:
+                raise ExecutorError(
+                    f"{path} has other names (hard links), whose content would change with it, and it cannot be "
+                    "replaced, so nothing was written"
+                )
             _overwrite(parent, path, data, old)
+
+
+def has_other_names(path: Path) -> bool:
+    """Whether it is a file with hard links."""
+    try:
+        with folder(path.parent) as parent:
+            found = look(parent, path.name)
+    except (OSError, ExecutorError):
+        return False
+    return found is not None and stat.S_ISREG(found.st_mode) and found.st_nlink > 1
 
 
 def write_text(path: Path, text: str, old: encodings.Encoding | None) -> tuple[str, str]:
@@ -117,8 +135,10 @@ def write_text(path: Path, text: str, old: encodings.Encoding | None) -> tuple[s
     except (OSError, ExecutorError, UnicodeDecodeError):
         old = encodings.UTF8
     data, now = encodings.encoded(text, old)
+    shared = SHARED if has_other_names(path) else ""
     write(path, data)
     note = f"It is in UTF-8 now: {old.name}, which it was in, lacks a character of the new text." if now != old else ""
+    note = " ".join(filter(None, (shared, note)))
     return data[len(now.mark) :].decode(now.codec).removeprefix(encodings.BYTE_ORDER), note
 
 

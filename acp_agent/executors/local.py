@@ -219,7 +219,10 @@ class LocalExecutor:
 
     async def grep(self, query: contract.GrepQuery) -> contract.Found:
         self._need_shown(query.root)
-        return await search.grep(query, self._hides, find_program("rg", self._inherited, self._folders))
+        hides, skips = self._hides, query.skips
+        if skips is not None:
+            hides = lambda path: skips(path) or (self._hides is not None and self._hides(path))  # noqa: E731
+        return await search.grep(query, hides, find_program("rg", self._inherited, self._folders))
 
     async def make_directory(self, path: Path) -> int:
         return await _in_thread(path, lambda: tree.make_directory(path))

@@ -71,8 +71,21 @@ def reach(path: Path, *, make: bool = False) -> Iterator[Handle]:
             handle.fd = below
             handle.above.add(identity(os.fstat(below)))
         yield handle
+    except BaseException:
+        unmake(path, handle.made)
+        raise
     finally:
         os.close(handle.fd)
+
+
+def unmake(path: Path, made: int) -> None:
+    """Removes the last `made` folders of a path, as far as they are empty."""
+    for folder in (path, *path.parents)[:made]:
+        try:
+            with reach(folder.parent) as parent:
+                os.rmdir(folder.name, dir_fd=parent.fd)
+        except (OSError, ExecutorError):
+            return
 
 
 def enter(parent: int, name: str, shown: str, flags: int = os.O_RDONLY | FOLDER) -> int:

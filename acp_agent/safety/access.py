@@ -7,6 +7,10 @@ from typing import Literal
 
 from msgspec import Struct
 
+READ_VERB = "read"
+"""First word of the scope of an answer about reading one file."""
+KEEPS = "may keep keys or passwords"
+
 
 class PathAccess(Struct, frozen=True):
     """A file or folder, absolute and resolved as `Roots.resolve` does."""

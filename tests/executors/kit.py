@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -65,6 +65,8 @@ async def stage(
     offer: Offer | None = None,
     timeout: float = 5.0,
     hides: Any = None,
+    folders: Sequence[Path] = (),
+    bound: float = BOUND,
     **editor_options: Any,
 ) -> AsyncIterator[Stage]:
     """An executor of the kind `backend`; everything is bounded, closed and killed at the end."""
@@ -72,7 +74,7 @@ async def stage(
     folder.mkdir(exist_ok=True)
     scripts.mkdir(exist_ok=True)
     executor = LocalExecutor(hides=hides)
-    with anyio.fail_after(BOUND):
+    with anyio.fail_after(bound):
         try:
             if backend == "local":
                 yield Stage(executor, folder, scripts)
@@ -85,7 +87,8 @@ async def stage(
                     async with FakeEditor(theirs, check=False, **editor_options) as fake:
                         client = Client(connection, "s", fake.client.capabilities, timeout=timeout)
                         terminals = EditorTerminals(client, scripts, kill_timeout=0.5)
-                        executor = EditorExecutor(client, terminals, offer or Offer(True, True, True), hides=hides)
+                        offered = offer or Offer(True, True, True)
+                        executor = EditorExecutor(client, terminals, offered, hides=hides, folders=folders)
                         yield Stage(executor, folder, scripts, fake, connection)
                 finally:
                     connection.close()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 import anyio
 import pytest
@@ -46,7 +47,7 @@ def test_each_capability_counts_by_itself(operation: Operation, offer: Offer, ba
 
 
 async def test_what_is_not_offered_is_never_asked(tmp_path: Path) -> None:
-    offer = {"terminal": False, "fs_read": False, "fs_write": False}
+    offer: dict[str, Any] = {"terminal": False, "fs_read": False, "fs_write": False}
     async with stage("editor", tmp_path, offer=NOTHING, **offer) as on:
         assert (await run(on.executor, "echo x", on.folder)).stdout == "x\n"
         await on.executor.write_text(on.folder / "f", "x")

@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 
 from acp_agent.errors import ExecutorError
+from acp_agent.executors import files
 from acp_agent.executors.base import FileStat
 from tests.executors.kit import BACKENDS, stage
 
@@ -179,14 +180,30 @@ async def test_a_read_only_file_is_left_as_it_is(backend: str, tmp_path: Path, m
         assert path.read_text() == "old"
 
 
-async def test_every_name_of_a_file_shows_what_was_written(backend: str, tmp_path: Path) -> None:
+async def test_the_other_names_of_a_file_keep_what_was_there(backend: str, tmp_path: Path) -> None:
+    """They may be in a package manager's store, or outside the session's folders."""
     async with stage(backend, tmp_path) as on:
         path = on.folder / "f"
-        path.write_text("a longer text than the new one")
-        os.link(path, on.folder / "other")
+        path.write_text("old")
+        os.link(path, tmp_path / "other")
         await on.executor.write_text(path, "new")
-        assert (on.folder / "other").read_text() == "new"
-        assert path.samefile(on.folder / "other")
+        assert (path.read_text(), (tmp_path / "other").read_text()) == ("new", "old")
+        assert "a file of its own now" in on.executor.remark(path)
+        await on.executor.write_text(path, "newer")
+        assert not on.executor.remark(path)
+
+
+async def test_a_file_with_other_names_that_cannot_be_replaced_is_not_written(
+    backend: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async with stage(backend, tmp_path) as on:
+        path = on.folder / "f"
+        path.write_text("old")
+        os.link(path, tmp_path / "other")
+        monkeypatch.setattr(files, "_replace", lambda *_: False)
+        with pytest.raises(ExecutorError, match="has other names"):
+            await on.executor.write_text(path, "new")
+        assert path.read_text() == "old"
 
 
 @pytest.mark.parametrize("number", [errno.EBUSY, errno.EACCES])

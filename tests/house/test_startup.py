@@ -46,6 +46,7 @@ AT_NEW_OURS = STAGE_ZERO | {
         "config.model",
         "config.other_names",
         "config.safety_settings",
+        "config.trusted_files",
         "llm",
         "llm.choose",
         "loop",

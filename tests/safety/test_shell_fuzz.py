@@ -7,6 +7,7 @@ import shlex
 import shutil
 import subprocess
 import sys
+import tempfile
 from pathlib import Path
 
 import pytest
@@ -189,3 +190,20 @@ def test_words_keep_their_characters(word: str):
     [command] = line.root.children
     assert line.gap == ""
     assert line.simple(command).words == ("grep", word, f"{word}.txt")
+
+
+QUOTING = st.lists(
+    st.sampled_from(["'", '"', "\\", "$(hit)", "`hit`", "${x:-$(hit)}", " ", "a", "#", "\n", "$", "!", "<(hit)"]),
+    max_size=9,
+).map("".join)
+
+
+@settings(max_examples=400, deadline=None)
+@given(QUOTING)
+def test_what_is_taken_for_quoted_is_never_run(text: str) -> None:
+    line = f"echo {text}"
+    with tempfile.TemporaryDirectory() as made:
+        if isinstance(judge(line, Roots(Path(made)), Path(made)), Allow):
+            code = 'hit() { touch hit; }; eval "$1"'
+            subprocess.run(["bash", "-c", code, "_", line], cwd=made, capture_output=True, timeout=20, check=False)
+            assert not (Path(made) / "hit").exists()

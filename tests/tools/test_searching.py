@@ -11,6 +11,7 @@ from acp_agent.config.model import FilesConfig
 from acp_agent.errors import ExecutorError, ToolError
 from acp_agent.safety.access import NoAccess, PathAccess
 from acp_agent.store.base import GoalTask
+from acp_agent.tools.files.grep import NOT_SEARCHED
 from acp_agent.tools.kit.tool_context import Location
 from tests.tools.kit import Bench, bench
 
@@ -89,7 +90,7 @@ async def test_grep_gives_places_for_the_model_and_the_editor(tmp_path: Path) ->
         assert both.text == "src/a.py:2:NEEDLE\nsrc/b.py:1:needle"
         assert (await on.call("grep", pattern="needle", path="src/b.py")).text == "src/b.py:1:needle"
         absent = (await on.call("grep", pattern="absent")).text
-        assert absent == "No line below . matches `absent`. Files in .gitignore are not searched."
+        assert absent == f"No line below . matches `absent`. {NOT_SEARCHED}"
         absent = (await on.call("grep", pattern="absent", glob="*.py")).text
         assert absent.startswith("No line below . in files `*.py` matches `absent`.")
         assert "No line" in (await on.call("grep", pattern="needle", glob="*.md")).text

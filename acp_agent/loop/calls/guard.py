@@ -30,7 +30,7 @@ from acp_agent.safety.deciding.rate import ActionRate
 from acp_agent.safety.deciding.rule_list import RuleList
 from acp_agent.safety.deciding.trajectory import Learned, Sentinel
 from acp_agent.safety.folders.paths import Roots, real_path
-from acp_agent.safety.folders.protect import PathRules, configured_folders
+from acp_agent.safety.folders.protect import PathRules, also_mounted, configured_folders
 from acp_agent.store.base import Trajectory
 from acp_agent.store.session_store import SessionStore
 from acp_agent.tools.kit.registry import SessionRegistry
@@ -62,16 +62,19 @@ def session_rules(config: Config, roots: Roots, environ: Mapping[str, str], home
     own = [Path(config_dir(environ)), Path(state_dir(environ)), Path(config_file(environ))]
     own += [Path(f"{store}{end}") for end in ("", "-wal", "-shm")] if store is not None else []
     own += [audit] if audit is not None else []
-    hidden = RuleList.compile(tools, environ).hidden_paths("read")
+    rules = RuleList.compile(tools, environ)
+    own = list(dict.fromkeys(path.absolute() for path in own))
     return PathRules(
-        tools.sandbox.protect,
+        (*tools.sandbox.protect, *tools.sandbox.protect_existing, *tools.sandbox.report),
         tools.files.deny_read,
         tools.files.allow_read,
         roots.real,
         home,
-        own=dict.fromkeys(path.absolute() for path in own),
-        absolute=hidden,
+        own=[*own, *also_mounted(own)],
+        absolute=rules.hidden_paths("read"),
+        policy=rules.denied_paths(),
         forbidden=_forbidden(tools.risk.forbidden_paths, roots, home),
+        key_files=tools.files.key_files,
     )
 
 

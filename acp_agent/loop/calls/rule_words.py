@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import re
 
+from acp_agent.config.trusted_files import who_loads
+
 __all__ = ["rule_words"]
 
 KINDS = {
@@ -12,6 +14,7 @@ KINDS = {
     "wrapper": "`{}` runs another command",
     "looks": "`{}` only looks",
     "protected": "`{}` is protected",
+    "key file": "`{}` may keep keys or passwords",
 }
 """Words for rules with a name behind their kind: `dangerous:python3 -c`."""
 
@@ -42,6 +45,8 @@ def rule_words(rule: str) -> str:
 
 def _words(name: str) -> str:
     kind, _, what = name.partition(":")
+    if kind == "protected" and (row := who_loads(what.strip())) is not None:
+        return f"{KINDS[kind].format(what.strip())} (loaded by {row.who} {row.when})"
     if kind in KINDS and what:
         return KINDS[kind].format(what.strip())
     if name.startswith("risk high:"):

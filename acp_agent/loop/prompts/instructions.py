@@ -126,6 +126,9 @@ def read_text(file: Path, roots: Roots, limit: int) -> str | None:
         if roots.rules.hides(real):
             log.warning("%s is hidden by `tools.files.deny_read` and is not read", file)
             return None
+        if roots.rules.key_file(real) is not None:
+            log.warning("%s may keep keys or passwords (`tools.files.key_files`) and is not read", file)
+            return None
         data = files.read(real, limit + 1)
     except (OSError, ExecutorError) as error:
         log.warning("%s cannot be read: %s", file, error)

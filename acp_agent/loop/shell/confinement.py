@@ -22,7 +22,7 @@ from acp_agent.errors import ExecutorError
 from acp_agent.executors.base import BY_PROXY, NO_NETWORK, Command, Network
 from acp_agent.executors.sandbox.base import Confined, Invocation, Proxied, SandboxPolicy
 from acp_agent.executors.sandbox.common_dirs import hold, release
-from acp_agent.executors.sandbox.holders import is_held
+from acp_agent.executors.sandbox.holders import is_held, is_place_holder
 from acp_agent.lazy import load
 from acp_agent.loop.journal import Journal
 from acp_agent.loop.shell.private_folder import CLOSED_PARTS, PARTS, PrivateFolder
@@ -30,6 +30,7 @@ from acp_agent.lsp.base import Launch, LspError
 from acp_agent.safety.folders.paths import Roots, real_path
 from acp_agent.safety.folders.protect import git_places
 from acp_agent.safety.folders.survey import Survey, survey
+from acp_agent.safety.folders.watch import Watch, told
 
 if TYPE_CHECKING:
     from acp_agent.executors.sandbox.probe import Found
@@ -98,6 +99,9 @@ class Confinement:
         self._other: User | None = None
         self._survey = Survey()
         self._looked: float | None = None
+        sandbox = config.sandbox
+        names = (*sandbox.protect, *sandbox.protect_existing, *sandbox.report)
+        self._watch = Watch(roots.real, names, home, is_place_holder)
         self._known: set[Path] = set()
         """Git's folders, and files that point to one, which were there at first or which the user was told of."""
         self._hidden: dict[Path, None] = {}
@@ -120,6 +124,8 @@ class Confinement:
                 if self._journal is not None:
                     self._journal.sandbox_found(self.found)
             await self._look()
+            if self.kind != "none":
+                await anyio.to_thread.run_sync(self._watch.look)
             return self.found
 
     def _ended(self) -> None:
@@ -288,6 +294,9 @@ class Confinement:
             raise
 
         closed = False
+        watched = self.kind != "none"
+        if watched:
+            self._watch.began()
 
         def close() -> str:
             nonlocal closed
@@ -296,13 +305,22 @@ class Confinement:
                 return ""
             closed = True
             release(held)
-            told = [copies.take_over() if copies is not None else ""]
-            told += [network.closed() if network is not None else ""]
+            words = [copies.take_over()] if copies is not None else []
+            words += [network.closed()] if network is not None else []
             self._known.update(copies.made if copies is not None else ())  # They name no program.
             self._ended()
-            return " ".join(filter(None, told))
+            if watched:
+                words.append(self._news())
+            return "\n".join(filter(None, words))
 
         return replace(confined, cleanup=close)
+
+    def _news(self) -> str:
+        """What the commands that have ended may have made of what other programs load, for user and model."""
+        words = told(self._watch.ended(), self._roots.display, self._roots.rules.protects)
+        if words and self._journal is not None:
+            self._journal.notice(words, tool="bash")
+        return words
 
     def no_servers(self, *, unconfined: bool) -> str | None:
         """Why no language server is started, if known; None if they may be."""
@@ -412,12 +430,14 @@ class Confinement:
         whatever is done about what it leads to; so where nothing stricter is asked for, that is what is protected.
         """
         found = []
-        for name in self._config.sandbox.protect:
-            path = folder / name.strip("/")
+        sandbox = self._config.sandbox
+        there = [path for name in sandbox.protect_existing for path in _matching(folder, name.strip("/"))]
+        for path in (*(folder / name.strip("/") for name in sandbox.protect), *there):
+            name = str(path.relative_to(folder))
             if path == folder or (name.startswith(START_FILES) and folder != self._home and not path.exists()):
                 continue
             linked = any(os.path.islink(step) for step in (path, *path.parents) if folder in step.parents)
-            if not linked or self._config.sandbox.strict:
+            if not linked or sandbox.strict:
                 found.append(path)
                 continue
             if path not in self.links:
@@ -437,6 +457,13 @@ class Confinement:
             if path.is_absolute() and path.exists():
                 found.append(real_path(path))
         return found
+
+
+def _matching(folder: Path, name: str) -> list[Path]:
+    """What there is of that name, which may contain `*`."""
+    if "*" in name:
+        return sorted(folder.glob(name))
+    return [folder / name] if name and os.path.lexists(folder / name) else []
 
 
 MAX_NAMED = 10

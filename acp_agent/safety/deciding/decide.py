@@ -9,6 +9,8 @@ from msgspec.structs import replace
 
 from acp_agent.lazy import load
 from acp_agent.safety.access import (
+    KEEPS,
+    READ_VERB,
     REGISTRIES,
     Access,
     Allow,
@@ -76,6 +78,18 @@ def _special(roots: Roots, path: Path, ask: Ask) -> Ask:
     return replace(ask, by_person=True, rule=f"protected: {name}")
 
 
+def _key(access: PathAccess, name: str) -> Ask:
+    """Asks about one key file in every mode; an answer covers this file."""
+    done, what, verb = {
+        "read": ("reads", "reads", READ_VERB),
+        "write": ("changes", "edits", "edit"),
+        "delete": ("deletes", "deletions", "delete"),
+    }[access.mode]
+    ask = Ask(f"it {done} {access.path.name}, which {KEEPS}", (f"{verb} = {access.path}",), f"{what} of {access.path}")
+    changes = access.mode != "read"
+    return replace(ask, changes=changes, every_time=access.in_tree, by_person=True, rule=f"key file: {name}")
+
+
 def judge_access(access: Access, roots: Roots, mode: str, may_change: bool) -> Verdict:
     """The verdict on one access, from the session's folders and the mode."""
     match access:
@@ -86,13 +100,15 @@ def judge_access(access: Access, roots: Roots, mode: str, may_change: bool) -> V
         case PathAccess(_, path) if roots.rules.hides(path):
             why = roots.rules.why_hidden(path)
             return Deny(f"{roots.display(path)} must not be read or changed ({why}).", "deny_read")
-        case PathAccess("read", _):
-            return Allow("reads")
+        case PathAccess("read", path):
+            return Allow("reads") if (name := roots.rules.key_file(path)) is None else _key(access, name)
         case PathAccess(change, path):
             writes = change == "write"
             done, what, scope = ("changed", "edit", EDIT_SCOPE) if writes else ("deleted", "deletion", DELETE_SCOPE)
             if not may_change:
                 return Deny(f"The mode `{mode}` is read-only; {roots.display(path)} was not {done}.", f"mode {mode}")
+            if (name := roots.rules.key_file(path)) is not None:
+                return _key(access, name)
             if roots.in_project(path) and not roots.rules.protects(path):
                 reason = "it changes a file" if writes else "it deletes files"
                 return Ask(reason, (scope,), f"{what}s in this project", rule=f"{what}s ask")

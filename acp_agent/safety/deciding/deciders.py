@@ -172,10 +172,12 @@ class Deciders(Struct, frozen=True):
         return stricter.get("deny") or stricter.get("ask") or own
 
     def _special_unnamed(self, access: Access, rule: Rule) -> bool:
-        """Whether other programs trust the accessed files and the allow rule does not name them."""
+        """Whether the accessed file is one that other programs trust, or a key file, and the allow rule does not name
+        it."""
         if not isinstance(access, PathAccess):
             return False
-        name = self.roots.rules.protects(access.path)
+        rules = self.roots.rules
+        name = rules.protects(access.path) or rules.key_file(access.path)
         return name is not None and not rule.spells(name)
 
     def _texts(self, call: CallFacts, access: Access) -> list[str]:
@@ -225,9 +227,11 @@ class Deciders(Struct, frozen=True):
         if config.autonomy == "full":
             return verdict
         if risk.level == "high":
-            reason = f"it is dangerous: {because(risk.reasons)}"
-            return replace(verdict, reason=reason, every_time=True, rule=f"risk high: {because(risk.reasons)}")
-        if not config.ask_medium_risk and examined.understood:
+            reason, rule = f"it is dangerous: {because(risk.reasons)}", f"risk high: {because(risk.reasons)}"
+            if verdict.by_person:
+                reason, rule = f"{reason}; {verdict.reason}", f"{rule}; {verdict.rule}"
+            return replace(verdict, reason=reason, every_time=True, rule=rule)
+        if not config.ask_medium_risk and examined.understood and not verdict.by_person:
             return Allow(f"risk {risk.level} (tools.risk.ask_medium_risk)")
         return verdict
 

@@ -179,6 +179,11 @@ class RuleList:
                 return f"`{tool}` is not among the allowed tools (`{rule.name}`)."
         return None
 
+    def denied_paths(self) -> list[str]:
+        """Globs of whole paths that some rule of a policy denies to some tool."""
+        denies = (rule.condition for rule in self.rules if rule.section == "policy" and rule.effect == "deny")
+        return [path for condition in denies if isinstance(condition, Fields) for path in condition.paths]
+
     def hidden_paths(self, tool: str) -> list[str]:
         """Globs of whole paths that a policy always denies to `tool`, whatever else is in the call."""
         return [

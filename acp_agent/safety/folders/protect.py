@@ -6,16 +6,24 @@ Both apply to tools (through `Roots`) and to commands (through the sandbox's mou
 from __future__ import annotations
 
 import os
+import re
 from collections.abc import Iterable, Iterator, Sequence
+from functools import lru_cache
 from pathlib import Path
 
-from acp_agent.config.safety_settings import PROTECTED
+from acp_agent.config.safety_settings import KEY_FILES
+from acp_agent.config.trusted_files import EVERY_NAME
 from acp_agent.safety.globs import PathGlobs, covering
 
 ALWAYS = (".git",)
 """Regardless of the configuration: everything inside `.git`, for tools (git commands may work there)."""
 
+IGNORED = dict.fromkeys((0xAD, *range(0x200B, 0x2010), *range(0x202A, 0x202F), *range(0x2060, 0x2070), 0xFEFF))
+"""Characters in names that some file systems (HFS+) do not see."""
+
 MAX_POINTER = 4096
+ESCAPED = re.compile(r"\\([0-7]{3})")
+MOUNTS = Path("/proc/self/mountinfo")
 
 MOST_LINKS = 40
 """Links followed on the way to one file, as in the kernel."""
@@ -27,18 +35,24 @@ class PathRules:
 
     def __init__(
         self,
-        protect: Iterable[str] = PROTECTED,
+        protect: Iterable[str] = EVERY_NAME,
         deny_read: Sequence[str] = (),
         allow_read: Sequence[str] = (),
         bases: Sequence[Path] = (),
         home: Path | None = None,
         own: Iterable[Path] = (),
         absolute: Sequence[str] = (),
+        policy: Sequence[str] = (),
         forbidden: Iterable[Path] = (),
+        key_files: Sequence[str] = KEY_FILES,
     ) -> None:
         """`own`: the agent's own files and folders: neither read nor changed, nor are links on the way to them.
         `forbidden`: paths that nothing may touch, by `tools.risk.forbidden_paths`. `absolute`: globs of whole paths
-        that must not be read."""
+        that must not be read. `policy`: globs of those that a policy names: trees which contain them are judged by it.
+        `key_files`: as in `tools.files.key_files`."""
+        self._named = covering(policy) if policy else None
+        self._key_files = tuple(key_files)
+        self._bases = tuple(bases)
         named = tuple(own)
         self.own = tuple(dict.fromkeys(Path(os.path.realpath(path)) for path in named))
         self.forbidden = tuple(forbidden)
@@ -55,28 +69,40 @@ class PathRules:
         links = [(_folded(link), place) for link, place in linked]
         self._leading = tuple(dict.fromkeys([*((_folded(place), place) for place in self.own), *links]))
         # On a case-insensitive disk, `.GIT/hooks` is what git trusts.
-        names = dict.fromkeys(name.casefold() for name in (*ALWAYS, *protect))
-        self._protected = [parts for name in names if (parts := Path(name.strip("/")).parts)]
+        names = dict.fromkeys(name.casefold().strip("/") for name in (*ALWAYS, *protect))
+        self._protected = [name for name in names if name]
         self._deny = PathGlobs(deny_read, bases, home)
         self._allow = PathGlobs(allow_read, bases, home)
 
     def protects(self, path: Path) -> str | None:
         """The protected name that a resolved path equals or is below, in any folder; ignores case."""
-        parts = tuple(part.casefold() for part in path.parts)
-        for wanted in self._protected:
-            length = len(wanted)
-            if any(parts[start : start + length] == wanted for start in range(len(parts) - length + 1)):
-                return "/".join(wanted)
-        return None
+        found = _named(tuple(self._protected)).findall(_plain(str(path)))
+        return ALWAYS[0] if ALWAYS[0] in found else next(iter(found), None)
+
+    def key_file(self, path: Path) -> str | None:
+        """The name, of the file or a folder of the session above it, because of which a resolved path may keep keys or
+        passwords; None also where nothing is."""
+        below = (path.relative_to(base) for base in self._bases if base in path.parents)
+        name = self.key_name(str(min(below, key=lambda inner: len(inner.parts), default=path)))
+        return name if name is not None and os.path.lexists(path) else None
+
+    def key_name(self, text: str) -> str | None:
+        """The same for a text, whether or not anything is there."""
+        if (found := _named(self._key_files).search(text := _plain(text))) is None:
+            return None
+        exceptions = tuple(name[1:] for name in self._key_files if name.startswith("!"))
+        # An exception counts for a file's own name, not for a folder above it.
+        excepted = exceptions and _named(exceptions).search(text.rpartition("/")[2])
+        return None if excepted and found.end() == len(text) else found[1]
 
     def trusted_below(self, path: Path) -> list[Path]:
         """The protected paths whose beginning a path is: `.config/fish` for `.config`, whether or not they exist."""
         parts = tuple(part.casefold() for part in path.parts)
         return [
             path.joinpath(*wanted[length:])
-            for wanted in self._protected
+            for wanted in (name.split("/") for name in self._protected if "/" in name)
             for length in range(1, len(wanted))
-            if parts[-length:] == wanted[:length]
+            if list(parts[-length:]) == wanted[:length]
         ]
 
     def own_below(self, path: Path) -> list[Path]:
@@ -91,6 +117,10 @@ class PathRules:
         if self._is_own(path) or self._is_forbidden(path) or self._by_policy(path):
             return True
         return bool(self._deny) and self._deny.matches(path) and not self._allow.matches(path)
+
+    def names(self, path: Path) -> bool:
+        """Whether a rule of the user's policy names it."""
+        return self._named is not None and self._named.match(str(path)) is not None
 
     def why_hidden(self, path: Path) -> str:
         """The rule that hides `path`, in a few words."""
@@ -122,6 +152,17 @@ class PathRules:
         return self._deny.absolute
 
 
+@lru_cache(maxsize=64)
+def _named(names: tuple[str, ...]) -> re.Pattern[str]:
+    """Finds one of the names (several parts: with slashes; `*`: anything) at any place of a path."""
+    wanted = [re.escape(name.casefold()).replace(r"\*", "[^/]*") for name in names if not name.startswith("!")]
+    return re.compile(rf"(?:\A|/)({'|'.join(wanted) or '(?!)'})(?=/|\Z)")
+
+
+def _plain(text: str) -> str:
+    return text.translate(IGNORED).casefold()
+
+
 def _folded(path: Path) -> str:
     return str(path).casefold()
 
@@ -144,6 +185,30 @@ def links_to(path: Path) -> Iterator[Path]:
         left -= 1
         here = Path(target.anchor) if target.is_absolute() else here
         todo += reversed(target.parts[1:] if target.is_absolute() else target.parts)
+
+
+def also_mounted(paths: Iterable[Path], table: Path = MOUNTS) -> list[Path]:
+    """Other places where the same files are mounted, or what is in them: a bind mount is no link."""
+    try:
+        lines = table.read_text("utf-8", "surrogateescape").splitlines()
+    except OSError:
+        return []
+    rows = [[ESCAPED.sub(lambda octal: chr(int(octal[1], 8)), field) for field in line.split(" ")] for line in lines]
+    # Device, its folder that is mounted, and where. Later mounts cover earlier ones.
+    mounts = [(row[2], Path(row[3]), Path(row[4])) for row in rows if len(row) > 4]
+    found = []
+    for path in map(Path, map(os.path.realpath, paths)):
+        over = [mount for mount in reversed(mounts) if mount[2] == path or mount[2] in path.parents]
+        if not over:
+            continue
+        device, top, point = max(over, key=lambda mount: len(mount[2].parts))
+        inner = top / path.relative_to(point)
+        for other, root, place in mounts:
+            if other == device and (root == inner or root in inner.parents):
+                found.append(place / inner.relative_to(root))
+            elif other == device and inner in root.parents:
+                found.append(place)
+    return list(dict.fromkeys(found))
 
 
 def configured_folders(texts: Sequence[str]) -> list[Path]:

@@ -1,6 +1,7 @@
 """Which special paths a call touches that deletes, moves or copies a whole tree.
 
-Special are the agent's own files, hidden ones (`deny_read`), and those that other programs trust (`protect`). A tree is
+Special are the agent's own files, hidden ones (`deny_read`), key files, and those that other programs trust or a
+policy names. A tree is
 judged by everything in it, at each place where it is or will be, and by what it covers: a link or a file at a path
 stands for everything below, and who deletes a folder deletes what appears in it before that. Judged twice: `special_in`
 before the question, `Judged` for each entry while it is done; what was not judged then must not be touched.
@@ -56,7 +57,7 @@ class Judged:
     def __init__(self, accesses: Iterable[Access], rules: PathRules) -> None:
         paths = [access for access in accesses if isinstance(access, PathAccess)]
         self._rules = rules
-        self._trusted = {(access.mode, access.path) for access in paths if rules.protects(access.path) is not None}
+        self._trusted = {(access.mode, access.path) for access in paths if access.in_tree}
 
     def __call__(self, doing: Mode, path: Path, mode: int) -> None:
         """Raises ExecutorError if that touches something special that was not judged. `mode`: as from `stat`."""
@@ -71,13 +72,18 @@ def _touches(rules: PathRules, doing: Mode, path: Path, mode: int, below_trusted
     if rules.hides(path):
         yield path
         return
-    if doing == "read":
-        return
-    if not stat.S_ISDIR(mode):
+    if doing != "read" and not stat.S_ISDIR(mode):
         yield from rules.own_below(path)
+    if rules.names(path):
+        yield path
+        return
     if below_trusted:
         return
-    if rules.protects(path) is not None:
+    if doing != "write" and rules.key_file(path) is not None:
+        yield path
+    elif doing == "read":
+        return
+    elif rules.protects(path) is not None:
         yield path
     elif stat.S_ISLNK(mode):
         yield from rules.trusted_below(path)

@@ -11,18 +11,28 @@ from __future__ import annotations
 
 import re
 import shlex
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from itertools import pairwise
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from msgspec.structs import replace
 
-from acp_agent.safety.access import Allow, Ask
+from acp_agent.safety.access import KEEPS, READ_VERB, Allow, Ask
 from acp_agent.safety.folders.paths import Roots
 from acp_agent.safety.lines.dangerous import dangers_of, is_safe_assignment
 from acp_agent.safety.lines.examined import NAMED, Examined, Part, decided
-from acp_agent.safety.lines.line import ASSIGNMENT, BACKGROUND, EXPANSIONS, MAX_CHARS, Line, Redirect, Simple, read
+from acp_agent.safety.lines.line import (
+    ASSIGNMENT,
+    BACKGROUND,
+    EXPANSIONS,
+    MAX_CHARS,
+    Line,
+    Redirect,
+    Simple,
+    bare_of,
+    read,
+)
 from acp_agent.safety.lines.looks import Judged, check_redirect, judge_node, judge_words
 from acp_agent.safety.lines.quoting import braced, rough_commands, unquoted
 from acp_agent.safety.lines.reach import (
@@ -31,6 +41,7 @@ from acp_agent.safety.lines.reach import (
     NOT_UNDERSTOOD,
     OUTSIDE,
     Reach,
+    key_files,
     lands,
     paths_inside,
     protected_names,
@@ -69,6 +80,10 @@ SENDING = frozenset(
     "https".split()
 )
 """Programs whose arguments reach other hosts, if only as a name to look up."""
+NAMES_ONLY = frozenset(
+    "ls test [ [[ stat echo printf mkdir touch chmod basename dirname realpath readlink which".split()
+)
+"""Programs that do not open what they are given the name of."""
 NOWHERE = frozenset(("/dev/null", "/dev/stdout", "/dev/stderr"))
 NET = frozenset("curl wget fetch aria2c nc ncat netcat lynx http https base64 xxd openssl ssh gunzip zcat".split())
 FETCHES = re.compile(r"\b(?:curl|wget|fetch|nc|ncat|base64|xxd)\b")
@@ -78,11 +93,13 @@ def examine(command: str, roots: Roots, cwd: Path) -> Examined:
     """Never fails: a line that cannot be split is marked as not understood."""
     found = _Found(roots)
     found.line(command, frozenset((cwd,)), None, 0)
+    if found.trouble:  # `x=.env; cat "$x"`
+        found.keys |= key_files(["-c", command], roots, (cwd,), literal=False)
     verdict = found.verdict(command, cwd)
     rules = "; ".join(
         dict.fromkeys(part.rule for part in found.parts if part.looks == isinstance(verdict, Allow) and part.rule)
     )
-    verdict = replace(verdict, rule=rules or NOT_UNDERSTOOD)
+    verdict = _with_keys(replace(verdict, rule=rules or NOT_UNDERSTOOD), found.keys)
     risks = [*(part.risk for part in found.parts if not part.neutral), *found.risks]
     if found.trouble or not found.parts:
         risks.append(Risk("medium", True, reasons=(found.trouble or NOT_UNDERSTOOD,)))
@@ -93,6 +110,24 @@ def examine(command: str, roots: Roots, cwd: Path) -> Examined:
     trouble = found.trouble or ("" if found.parts else NOT_UNDERSTOOD)
     return Examined(
         command, not trouble, trouble, tuple(found.parts), tuple(found.candidates), verdict, combined(risks), cwd
+    )
+
+
+def _with_keys(verdict: Allow | Ask, keys: Mapping[Path, str]) -> Allow | Ask:
+    """Asks in every mode about a line that names key files; an answer covers these, in this line."""
+    if not keys:
+        return verdict
+    names = ", ".join(f"`{path.name}`" for path in keys)
+    reason = f"it names {names}, which {KEEPS}"
+    ask = verdict if isinstance(verdict, Ask) else Ask("", (), "", changes=False)
+    rules = (ask.rule, *(f"key file: {name}" for name in dict.fromkeys(keys.values())))
+    return replace(
+        ask,
+        reason=f"{ask.reason}; {reason}" if ask.reason else reason,
+        scopes=(*ask.scopes, *(f"{READ_VERB} = {path}" for path in keys)),
+        scope_words=" and ".join(filter(None, (ask.scope_words, *(f"reads of {path}" for path in keys)))),
+        by_person=True,
+        rule="; ".join(filter(None, rules)),
     )
 
 
@@ -112,6 +147,8 @@ class _Found:
         self.trouble = ""
         self.asks = ""
         """The first reason why the line must be asked about exactly as written."""
+        self.keys: dict[Path, str] = {}
+        """The key files that are named."""
         self.scopes: dict[str, None] = {}
         """Scopes of an "always" answer otherwise; empty if the line is read-only."""
 
@@ -454,6 +491,10 @@ class _Walk:
             looks = False
         if words is None and not judged_looks:
             found.troubled(EXPANDS)
+        keys = self._keys_of(simple, places)
+        if keys:
+            looks = False
+            dangers += [f"{NAMED}{path.name}" for path in keys]
         if words and any(not one.sure for one in inners):
             dangers.append("")
         neutral = bool(inners) and not unsafe and all(one.neutral for one in inners)
@@ -479,6 +520,14 @@ class _Walk:
             )
         )  # fmt: skip
         return len(found.parts) - 1
+
+    def _keys_of(self, simple: Simple, places: tuple[Path, ...]) -> dict[Path, str]:
+        words = [item.target or item.shown for item in simple.redirects]
+        if not simple.words or base(simple.words[0]) not in NAMES_ONLY:
+            words += simple.words
+        keys = key_files(words, self._found.roots, places, literal=simple.literal)
+        self._found.keys |= keys
+        return keys
 
     def _inner(self, index: int, words: Sequence[str], literal: bool, folders: Folded, depth: int) -> None:
         """Examines the commands within the words of a part."""
@@ -522,7 +571,7 @@ def _disguises(simple: Simple, unsafe: Sequence[str]) -> Iterator[Risk]:
     if simple.words and base(simple.words[0]) in INTERPRETERS and FETCHES.search(simple.text) and not simple.literal:
         yield Risk("high", True, reasons=("it runs code from the network",))
     asks = simple.words and base(simple.words[0]) in SENDING and not simple.literal
-    if asks and ("$(" in simple.text or "`" in simple.text):
+    if asks and re.search(r"\$\(|`", bare_of(simple.text)):
         yield Risk("high", True, reasons=("it sends the output of a command to the network",))
     if any(name == "PATH=" or name.startswith(("LD_", "DYLD_", "BASH_ENV")) for name in unsafe):
         yield Risk("high", True, reasons=("it changes which programs run",))

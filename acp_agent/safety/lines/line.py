@@ -42,6 +42,7 @@ QUOTED = {
     # A backslash or a dollar sign only where bash takes it literally.
     "string": re.compile(r'"(?:[^"\\`$]|\\[^$`"\\\n]|\$(?=[ |)"]))*"'),
 }
+QUOTES = re.compile(r"""'[^']*'|"(?:[^"\\]|\\.)*"|\\.""", re.DOTALL)
 NEVER = re.compile(r"`|\$[({\[]|[<>]\(|<<")
 """Asks wherever it occurs, quoted or not: no quoting mistake of ours may turn it into a running program."""
 ASSIGNMENT = re.compile(r"([A-Za-z_]\w*)=(.*)", re.DOTALL)
@@ -149,6 +150,13 @@ class Command(Struct, frozen=True):
         return any(around.taken for around in self.around)
 
 
+def bare_of(text: str) -> str:
+    """The text without what is in single quotes, where bash expands nothing; all of it where a comment, or another
+    kind of quotes, makes it uncertain which quotes these are."""
+    bare = QUOTES.sub(lambda found: "''" if found[0].startswith("'") else found[0], text)
+    return text if "#" in bare or "$'" in bare or "<<" in bare else bare
+
+
 NOTHING = Simple("", (), (), False, None, (), ())
 
 
@@ -190,7 +198,7 @@ class Line:
                 return HIDDEN
         if not self.text.strip():
             return NOT_UNDERSTOOD
-        return EXPANDS if NEVER.search(self.text) else ""
+        return EXPANDS if NEVER.search(bare_of(self.text)) else ""
 
     @cached_property
     def gap(self) -> str:

@@ -22,6 +22,10 @@ MAX_GLOB_MATCHES = 1_000
 NAME_MAX = 255
 MAX_GLOB_PARTS = 2
 """Components of a path with wildcards: each multiplies the folders to search."""
+PIECES = re.compile(r"[=@:,]+")
+"""Between the parts of an argument of which one may be a path: `--env-file=.env`, `data=@.env`, `HEAD:.env`."""
+CODE = re.compile(r"[=@:,\s'\"`;()<>|&{}\[\]]+")
+"""The same in code for an interpreter."""
 BRACKET = re.compile(r"\[[!^]?[\w.-]+\]")
 
 Folders = frozenset[Path]
@@ -76,6 +80,43 @@ def protected_names(arguments: Iterable[str], roots: Roots, folders: Iterable[Pa
                 if name is not None:
                     found[name] = None
     return list(found)
+
+
+def key_files(words: Sequence[str], roots: Roots, folders: Iterable[Path], *, literal: bool) -> dict[Path, str]:
+    """The key files that the words of a command name, also with wildcards and within code for an interpreter, each with
+    its name in the rules. What is not `literal` counts by its name alone, and so does what is relative to an unknown
+    folder."""
+    found: dict[Path, str] = {}
+    places = list(folders) or [roots.cwd]
+    rules = roots.rules
+    between = CODE if any(re.fullmatch(r"-\w*[ceE]|--(?:eval|command|print)", word) for word in words) else PIECES
+    for text in dict.fromkeys(piece for word in words for piece in (word, *between.split(word)) if piece):
+        if len(text) > NAME_MAX * 16 or "\0" in text:
+            continue
+        wild = any(char in text for char in "*?[")
+        for place in places:
+            for path in _matching(place, text) if wild else [place / text]:
+                try:
+                    path = real_path(path)
+                    name = rules.key_file(path)
+                except (OSError, ValueError, RuntimeError):
+                    continue
+                if name is not None and roots.contains(path):
+                    found[path] = name
+        if not (literal and wild) and "$" in text and (name := rules.key_name(text)) is not None:
+            found[roots.cwd / text] = name
+    return found
+
+
+def _matching(place: Path, pattern: str) -> list[Path]:
+    """What a pattern matches, as far as that can be found quickly."""
+    if sum(any(char in part for char in "*?[") for part in pattern.split("/")) > MAX_GLOB_PARTS or "**" in pattern:
+        return []
+    try:
+        found = list(islice(glob.iglob(pattern, root_dir=place, include_hidden=True), MAX_GLOB_MATCHES))
+    except (OSError, ValueError, RuntimeError, re.error):
+        return []
+    return [place / name for name in found]
 
 
 class Reach:

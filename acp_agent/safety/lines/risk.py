@@ -12,6 +12,7 @@ import os
 import re
 from collections.abc import Iterable, Sequence
 from functools import cache
+from itertools import pairwise
 from pathlib import Path
 from typing import Literal
 
@@ -93,7 +94,7 @@ def risk_of(command: Sequence[str], roots: Roots, folders: Iterable[Path], *, lo
         return Risk("high", True, reasons=("it deletes data of a database",))
     if program in DELETES and (reason := _deletes_much(arguments, operands, roots, places)):
         return Risk("high", True, reasons=(reason,))
-    if program in WRITERS and (reason := _writes_beyond(_targets(program, operands), roots, places)):
+    if reason := _writes_beyond(_targets(program, arguments, operands, places), roots, places):
         return Risk("high", True, reasons=(reason,))
     if _is_build(program, arguments, operands):
         return Risk("low", False, reasons=("it builds or tests the project",))
@@ -146,9 +147,24 @@ def _change(program: str, operands: Sequence[str]) -> str | None:
     return f"`{program} {operands[0]}` changes something" if operands and operands[0] in subs else None
 
 
-def _targets(program: str, operands: Sequence[str]) -> Sequence[str]:
-    """The operands that are written: only the last of a copy, all of a move."""
-    return operands[-1:] if program in ("cp", "ln", "install", "rsync") else operands
+def _targets(program: str, arguments: Sequence[str], operands: Sequence[str], folders: Sequence[Path]) -> Sequence[str]:
+    """The operands that are written: of a copy the last, or what comes to be in it; all of a move."""
+    if program in IN_PLACE and any(re.match(r"-\w*i|--in-place", argument) for argument in arguments):
+        code = {
+            text for option, text in pairwise(arguments) if re.fullmatch(r"-\w*[eEf]|--(?:expression|file)", option)
+        }
+        files = [operand for operand in operands if operand not in code]
+        return files if code else files[1:]
+    if program not in WRITERS:
+        return ()
+    if program not in COPIES or not operands:
+        return operands
+    given = [argument.partition("=")[2] for argument in arguments if argument.startswith("--target-directory=")]
+    given += [name for option, name in pairwise(arguments) if option in ("-t", "--target-directory")]
+    target = given[0] if given else operands[-1]
+    into = [f"{target}/{base(source.rstrip('/'))}" for source in operands if source != target]
+    is_folder = bool(given) or any(os.path.isdir(folder / target) for folder in folders)
+    return [*([] if program != "mv" else operands), target, *(into if is_folder else ())]
 
 
 def _deletes_much(
@@ -205,6 +221,8 @@ HARMLESS = words("/dev/null /dev/stdout /dev/stderr /dev/tty -")
 TEMPORARY = (Path("/tmp"), Path("/var/tmp"), Path(os.path.realpath("/tmp")))
 DELETES = words("rm unlink shred rmdir srm")
 WRITERS = words("cp mv tee ln install touch mkdir truncate rsync rm chmod chown chgrp patch")
+COPIES = words("cp ln install rsync mv")
+IN_PLACE = words("sed gsed perl ruby")
 INTERPRETERS = SHELLS | words("python python3 perl ruby node php lua deno bun osascript pwsh fish source . eval")
 DEV_TCP = "it opens a connection through the shell"
 

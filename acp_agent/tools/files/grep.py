@@ -16,6 +16,12 @@ from acp_agent.tools.kit.tool_context import Description, Location, Preview, Too
 NO_MATTER = frozenset(("-n", "-A", "-B", "-C", "context", "multiline"))
 """Options of other agents' tools that are left out: line numbers are always given, lines around a match never."""
 
+NOT_SEARCHED = (
+    "Files in .gitignore are not searched, nor those that may keep keys or passwords (`.env`, `*.pem`, …), except one "
+    "that is the `path`: the user is asked about each."
+)
+"""Always said, and not only where one of these would match: that would tell what is in it."""
+
 MOST_LOCATIONS = 50
 """Locations reported to the editor."""
 
@@ -76,13 +82,14 @@ class Grep(PathTool[GrepParams]):
                 max_results=most,
                 timeout=config.search_timeout,
                 glob=params.glob,
+                skips=lambda path: path != root and ctx.roots.rules.key_file(path) is not None,
             )
         )
         inside = [match for match in result.matches if ctx.roots.contains(match.path)]
         if not inside:
             only = f" in files `{params.glob}`" if params.glob else ""
             text = f"No line below {params.path}{only} matches `{params.pattern}`."
-            text += " Files in .gitignore are not searched."
+            text += f" {NOT_SEARCHED}"
             return ToolResult(text if not result.timed_out else f"{text} The search ran out of time.")
         if params.only_files:
             lines = list(dict.fromkeys(ctx.roots.display(match.path) for match in inside))[: params.limit]
