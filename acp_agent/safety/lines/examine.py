@@ -34,7 +34,7 @@ from acp_agent.safety.lines.line import (
     read,
 )
 from acp_agent.safety.lines.looks import Judged, check_redirect, judge_node, judge_words
-from acp_agent.safety.lines.quoting import braced, rough_commands, unquoted
+from acp_agent.safety.lines.quoting import braced, rough_commands, unquoted, without_quoted_text
 from acp_agent.safety.lines.reach import (
     CHANGES,
     EXPANDS,
@@ -91,6 +91,15 @@ FETCHES = re.compile(r"\b(?:curl|wget|fetch|nc|ncat|base64|xxd)\b")
 
 def examine(command: str, roots: Roots, cwd: Path) -> Examined:
     """Never fails: a line that cannot be split is marked as not understood."""
+    examined = _examine(command, roots, cwd)
+    if isinstance(examined.verdict, Ask) and (without := without_quoted_text(command)) is not None:
+        plain = _examine(without, roots, cwd)
+        if isinstance(plain.verdict, Allow):
+            return replace(plain, command=command, candidates=examined.candidates)
+    return examined
+
+
+def _examine(command: str, roots: Roots, cwd: Path) -> Examined:
     found = _Found(roots)
     found.line(command, frozenset((cwd,)), None, 0)
     if found.trouble:  # `x=.env; cat "$x"`

@@ -32,6 +32,15 @@ BRACES = re.compile(r"\{([^{}]*,[^{}]*)\}")
 QUOTES = str.maketrans("", "", "'\"\\")
 
 
+READERS = "cat|wc|sort|uniq|head|tail|tr|nl|rev|base64|grep|cut|fold|fmt|column"
+"""Programs for which standard input is text and nothing else."""
+READER = rf"(?:{READERS})(?: +(?:-[A-Za-z0-9]+|[\w.:,+]+))* *"
+QUOTED_TEXT = re.compile(
+    rf"({READER})<<'(?P<end>\w+)'((?: *\| *{READER})*)\n(?:(?!(?P=end)\n)[^\n]*\n)*(?P=end)\n?", re.ASCII
+)
+"""A line of such programs that ends in a here-document in which bash expands nothing."""
+
+
 class Unquoted(Struct, frozen=True):
     text: str
     """Without quotes; anything known only at run time is kept as written."""
@@ -166,6 +175,12 @@ def _is_plain(source: str) -> bool:
     return not source.startswith(("#", "~")) and not any(
         "\ud800" <= char <= "\udfff" or char == "\0" for char in source
     )
+
+
+def without_quoted_text(line: str) -> str | None:
+    """The line with no input in place of a quoted here-document, if its programs only read that as text; else None."""
+    found = QUOTED_TEXT.fullmatch(line)
+    return None if found is None else f"{found[1]}</dev/null{found[3]}"
 
 
 def braced(word: str, most: int = 64) -> list[str]:
