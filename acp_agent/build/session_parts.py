@@ -83,8 +83,9 @@ def build_parts(
     session.client.clean = redaction.struct
     session.roots.rules = session_rules(session.config, session.roots, environ, home_of(environ))
     turn = RunningTurn(session.id, announced=settings.tools.bash.turn_context)
-    audit = AuditLog(audit_path(session.config, environ), settings.audit, redaction.text, outbox.tell)
-    journal = Journal(audit, outbox, session.queue, turn)
+    log = audit_path(session.config, environ)
+    audit = AuditLog(log, settings.audit, redaction.text, outbox.tell, store.audit_heads)
+    journal = Journal(audit, outbox, session.queue, turn, session.choices, settings.tools)
     memory = build_memory(session, store, turn, environ)
     relevance = Relevance()
     outputs = build_outputs(session, store, redaction, memory, relevance, turn, environ)

@@ -20,6 +20,7 @@ COMMANDS: dict[str, str] = {
     "logout": "acp_agent.commands.login:logout",
     "doctor": "acp_agent.commands.doctor:run",
     "config": "acp_agent.commands.config:run",
+    "audit": "acp_agent.commands.verify_audit:run",
     "policy": "acp_agent.commands.explain_policy:run",
     "setup": "acp_agent.commands.setup:run",
     "lsp": "acp_agent.commands.lsp:run",
@@ -132,6 +133,11 @@ def build_parser() -> argparse.ArgumentParser:
     shows = config.add_subparsers(dest="verb", required=True, metavar="VERB", parser_class=_Parser)
     show = shows.add_parser("show", help="every key and its value")
     show.add_argument("--origin", action="store_true", help="and where the value comes from")
+
+    audit = commands.add_parser("audit", help="check that nothing in the audit log was changed or removed")
+    checks = audit.add_subparsers(dest="verb", required=True, metavar="VERB", parser_class=_Parser)
+    checks.add_parser("verify", help="check the chain of hashes; exits with 1 and the first line that is wrong")
+    checks.add_parser("accept", help="begin a new chain after what is there now, if you changed the log yourself")
 
     policy = commands.add_parser("policy", help="explain what the rules say about a call, or test them")
     asks = policy.add_subparsers(dest="verb", required=True, metavar="VERB", parser_class=_Parser)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import pwd
 import subprocess
 import tempfile
 from pathlib import Path
@@ -16,6 +17,7 @@ from acp_agent.executors.sandbox import probe
 from acp_agent.loop.shell import confinement
 from acp_agent.safety.lines import line
 from acp_agent.testing.fake_model import Answer, Call
+from tests.forked import COMMAND
 
 from .kit import agent_rig, rig
 
@@ -389,6 +391,40 @@ async def test_every_call_and_decision_is_written_down(tmp_path):
     decided = lines[0]
     assert json.loads(decided["arguments"]) == {"command": "echo hi; exit 3"}
     assert decided["sandbox"] == "none"
+
+
+async def test_every_line_says_for_whom_in_what_scope_and_for_what_goal_it_was(tmp_path):
+    (tmp_path / "project/.agents/skills/tidy").mkdir(parents=True)
+    (tmp_path / "project/.agents/skills/tidy/SKILL.md").write_text("Tidy up.")
+    script = [
+        Answer(text="a plan"),
+        *rounds(bash("seq 100000"), bash("sleep 0.1; exit 4", background=True), bash("sleep 60", background=True)),
+        Answer(text="bye"),
+    ]
+    async with rig(tmp_path, script, mode="auto") as r:
+        await r.editor.prompt("/plan Clean the house")
+        await r.editor.prompt("/tidy all")
+        with anyio.fail_after(10):
+            while not any(line.get("exit_code") == 4 for line in audit(tmp_path)):
+                await anyio.sleep(0.01)
+        session = r.editor.session_id
+    lines = audit(tmp_path)
+    user = pwd.getpwuid(os.geteuid()).pw_name
+    assert {(line["user"], line["scope"], line["caller_id"]) for line in lines} == {(user, "auto supervised", session)}
+    calls = [line for line in lines if line["event"] != "notice"]
+    assert {line["skill"] for line in calls} == {"tidy"}
+    assert {len(line["goal"]) for line in calls} == {36}
+    (long,) = [line for line in calls if line.get("truncated")]
+    assert long["output"].startswith("1\n")
+    ended = {line["reason"]: line for line in lines if line["event"] == "notice" and "exit code 4" in line["reason"]}
+    (line,) = ended.values()
+    assert line["call_id"] in {call["call_id"] for call in calls}
+    assert line["duration_ms"] >= 100
+    assert any("`sleep 60`" in line.get("reason", "") for line in lines), "one that ends with its session"
+    done = subprocess.run(
+        [COMMAND, "audit", "verify"], env={**r.environ, "PATH": os.environ["PATH"]}, capture_output=True, text=True
+    )
+    assert (done.returncode, done.stdout.partition(": ")[2]) == (0, f"ok, {len(lines)} lines\n"), done.stderr
 
 
 async def test_no_tool_runs_where_the_log_is_required_and_cannot_be_written(tmp_path):

@@ -176,6 +176,7 @@ class SessionRuns:
         process = run.process
         assert process is not None, "it ends once"
         by_itself = status is not None or run.ended.exit_code == TIMED_OUT
+        cut: bool | None = None
         try:
             if status is None:
                 with suppress(AgentError):  # The editor is gone, and its terminals with it.
@@ -190,7 +191,8 @@ class SessionRuns:
             printed = CommandOutput(run.command.script, output, process.combined, lost=process.lost)
             remark = f"[{process.remark}]" if process.remark else ""
             done = self._outputs.treat_now(run.call.name, ToolResult(remark, command=printed))
-            run.ended.told_text = done.text
+            run.ended.told_text = done.result.text
+            cut = done.cut or None
             text = self._outputs.clean(process.combined)
             run.ended.text = bounded(text, limit)
             run.ended.lost = process.lost or ("its middle" if run.ended.text != text else "")
@@ -202,10 +204,14 @@ class SessionRuns:
                 await process.close()
             finally:
                 run.over.set()
+                words = f"Background command finished: {_quoted(run.command.script)} ({_ending(run)})."
+                milliseconds = round((time.monotonic() - run.started) * 1000)
+                facts = {"call_id": run.call.id, "exit_code": run.ended.exit_code, "duration_ms": milliseconds}
+                self._journal.notice(words, tool=run.call.name, truncated=cut, **facts)
         if remark:
             self._journal.warn(remark[1:-1])
         if by_itself:
-            self._journal.run_ended(f"Background command finished: {_quoted(run.command.script)} ({_ending(run)}).")
+            self._journal.run_ended(words)
         self._forget_old()
 
     def _forget_old(self) -> None:

@@ -54,6 +54,8 @@ class Outcome(Struct):
     ends_turn: bool = False
     ran: Ran | None = None
     """Set if it ran a command."""
+    cut: bool = False
+    """Whether the model got less than all of the output."""
     audited: bool = False
 
 
