@@ -174,7 +174,14 @@ def build_shell(
         inherited["HOME"] = str(home)  # By its own name: the sandbox knows no links to it.
     folder = PrivateFolder(roots)
     confinement = Confinement(tools, roots, inherited, home, folder, journal, spawn)
-    runs = SessionRuns(bash, max_output_chars=tools.max_output_chars, spawn=spawn, journal=journal, outputs=outputs)
+    runs = SessionRuns(
+        bash,
+        max_output_chars=tools.max_output_chars,
+        spawn=spawn,
+        journal=journal,
+        outputs=outputs,
+        denied=confinement.denied,
+    )
     plan = session.client.plan
     offer = EditorOffer(
         # The editor's terminals are the user's: commands cannot run as another user there.

@@ -188,6 +188,9 @@ class FilesConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     allow_read: Annotated[list[safety.PathText], key("Exceptions from `deny_read`.")] = []
     editor_buffers: Annotated[bool, key("Read and write through the editor's buffers if it offers them.")] = True
 
+    def __post_init__(self) -> None:
+        safety.check_paths("tools.files.deny_read", self.deny_read)
+
 
 class WebConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     timeout: Annotated[float, key("Timeout of a request in seconds, redirects included.", gt=0)] = 15.0

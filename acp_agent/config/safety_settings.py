@@ -39,14 +39,39 @@ PathText = Annotated[str, Meta(pattern=r"^[^\x00]*$")]
 """A path: no system has one with a NUL character."""
 
 
+def check_paths(key: str, texts: list[str]) -> None:
+    """Raises ValueError for entries that would stand for nothing."""
+    for text in texts:
+        if not text.strip():
+            raise ValueError(f"`{key}` contains an empty path; remove it, or name a folder")
+        if text.startswith("~") and text != "~" and not text.startswith("~/"):
+            raise ValueError(f"`{key}` contains {text!r}: only your own home folder can be written as `~`")
+        if "**" in text and key.startswith("tools.sandbox"):
+            raise ValueError(
+                f"`{key}` contains {text!r}: `**` is not known here; a folder stands for all that is in it"
+            )
+
+
 class SandboxConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     disabled: Annotated[bool, key("Run commands without a sandbox.")] = False
     strict: Annotated[bool, key("Run no command at all without a sandbox; `false`: run it with a warning.")] = False
     allow_read: Annotated[
-        list[PathText], key("Folders and files commands may read besides the session's and the system's folders.")
+        list[PathText],
+        key(
+            "Folders and files commands may read besides the session's and the system's folders: paths (relative ones: "
+            "to the session's folders) or globs."
+        ),
     ] = []
     allow_write: Annotated[
-        list[PathText], key("Folders and files commands may write besides the session's folders.")
+        list[PathText],
+        key("The same for what they may write. A folder that ends with `/` is made if it is missing."),
+    ] = []
+    writable: Annotated[
+        list[PathText],
+        key(
+            "If set, all that commands may write in the session's folders: paths or globs, as in `allow_write`. File "
+            "tools are not affected."
+        ),
     ] = []
     allow_network: Annotated[bool, key("`false`: commands have no network.")] = True
     allow_unix_sockets: Annotated[bool, key("Let commands use AF_UNIX sockets (Docker, key agents, databases).")] = (
@@ -64,6 +89,10 @@ class SandboxConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     ] = True
     landlock: Annotated[bool, key("Add Landlock inside bubblewrap if the kernel supports it.")] = True
     max_processes: Annotated[int, key("Maximum processes of one command at a time; 0: no limit.", ge=0)] = 2048
+
+    def __post_init__(self) -> None:
+        for name in ("allow_read", "allow_write", "writable"):
+            check_paths(f"tools.sandbox.{name}", getattr(self, name))
 
 
 class PermissionRule(msgspec.Struct, frozen=True, forbid_unknown_fields=True):

@@ -13,7 +13,8 @@ from typing import Literal, Protocol
 from msgspec import Struct, field
 
 NO_NETWORK = "There is no network."
-"""A sentence of a sandbox's limits."""
+ONLY_WRITABLE = "`tools.sandbox.writable`"
+"""Parts of the text about a sandbox's limits."""
 
 StreamName = Literal["stdout", "stderr"]
 EntryKind = Literal["file", "dir", "symlink", "other"]

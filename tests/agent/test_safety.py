@@ -1097,3 +1097,70 @@ async def test_further_folders_may_be_opened_to_commands(tmp_path):
         assert "words of it" in results(r, 2)[0]
         assert (tmp_path / "out/b").exists()
         assert not (tmp_path / "seen/b").exists()
+
+
+@pytest.mark.parametrize("kind", ["bubblewrap", "landlock"])
+async def test_commands_may_write_less_than_file_tools(tmp_path, monkeypatch, kind):
+    monkeypatch.setattr(probe, "_found", {})
+    monkeypatch.setattr(probe, "_candidates", lambda config: [(kind, config)])
+    (tmp_path / "project/src").mkdir(parents=True)
+    (tmp_path / "project/out-1").mkdir()
+    config = '[tools.sandbox]\nwritable = ["build/", "out-*", "later"]\n'
+    script = rounds(
+        bash("echo x > build/a; echo x > out-1/a; echo x > src/a; mkdir later; rm -r src; cat src/b; false"),
+        Call("write", {"path": "src/b", "content": "by a tool"}),
+        bash("cat src/b; git init -q . ; true"),
+    )
+    async with rig(tmp_path, script, mode="auto", sandbox=True, terminal=False, config=config) as r:
+        await r.editor.prompt("go")
+        first, _, last = results(r, 4)
+        names = sorted(str(path.relative_to(r.project)) for path in r.project.rglob("*") if path.is_file())
+        assert names == ["build/a", "out-1/a", "src/b"]
+        assert not (r.project / "later").exists()
+        assert f"Denied: {r.project}/src/a" in first
+        assert "`tools.sandbox.writable` names (build/, out-*, later)" in first
+        assert "by a tool" in last
+        await r.editor.prompt("/doctor")
+        told = "only these are writable: build/, out-* (1 now), later (nothing is there now)."
+        assert told in r.editor.text()
+    (line,) = [line for line in audit(tmp_path) if "denied_paths" in line and line["exit_code"] == 1]
+    assert f"{tmp_path}/project/src/a" in line["denied_paths"]
+
+
+async def test_what_commands_may_read_and_write_is_named_by_globs_and_relative_paths(tmp_path):
+    for name in ("shared/one", "shared/two", "other"):
+        (tmp_path / name).mkdir(parents=True)
+        (tmp_path / name / "a").write_text(f"words of {name}\n")
+    config = '[tools.sandbox]\nallow_write = ["../shared/*"]\nallow_read = ["../othe?", "../none"]\n'
+    line = "for d in shared/one shared/two other; do cat ../$d/a; echo x > ../$d/b; done; true"
+    async with rig(tmp_path, rounds(bash(line)), mode="auto", sandbox=True, terminal=False, config=config) as r:
+        await r.editor.prompt("go")
+        (said,) = results(r, 2)
+        assert [name for name in ("shared/one", "shared/two", "other") if f"words of {name}" in said] == [
+            "shared/one", "shared/two", "other",
+        ]  # fmt: skip
+        written = sorted(str(path.relative_to(tmp_path)) for path in tmp_path.rglob("b"))
+        assert written == ["shared/one/b", "shared/two/b"]
+        await r.editor.prompt("/doctor")
+        assert "Also readable: ../othe? (1 now), ../none (nothing is there now)." in r.editor.text()
+
+
+@pytest.mark.parametrize("link", [True, False])
+async def test_a_link_that_a_command_makes_never_opens_another_place(tmp_path, link):
+    """The control makes the folder that the configuration means."""
+    (tmp_path / "outside").mkdir()
+    (tmp_path / "outside/secret").write_text("hidden words")
+    write = [f"{tmp_path}/project/out", "cache/*/", f"{tmp_path}/w", f"{tmp_path}/w/x"]
+    config = f"[tools.sandbox]\nallow_write = {json.dumps(write)}\n"
+    (tmp_path / "w").mkdir()
+    target = f"{tmp_path}/outside"
+    make = f"mkdir cache; for n in out cache/a {tmp_path}/w/x; do " + (
+        f"ln -s {target} $n" if link else "mkdir $n; echo 'hidden words' > $n/secret"
+    )
+    look = f"for n in out cache/a {tmp_path}/w/x; do cat $n/secret; echo x > $n/made; done; true"
+    script = rounds(bash(f"{make}; done"), bash(look))
+    async with rig(tmp_path, script, mode="auto", sandbox=True, terminal=False, config=config) as r:
+        await r.editor.prompt("go")
+        assert results(r, 3)[1].count("hidden words") == (0 if link else 3)
+        assert (tmp_path / "outside/made").exists() is False
+        assert (tmp_path / "w/x/made").exists() is not link

@@ -36,6 +36,8 @@ class Ran(Struct, frozen=True):
     workdir: str
     exit_code: int | None
     timed_out: bool
+    denied: tuple[str, ...] = ()
+    """Paths that the sandbox has denied to it, by its output."""
 
 
 class Outcome(Struct):

@@ -250,6 +250,7 @@ class Calls:
             broke=call.outcome.error is not None or category == "timeout",
             failed=failed,
             exit_code=call.outcome.ran.exit_code if call.outcome.ran is not None else None,
+            denied_paths=call.outcome.ran.denied if call.outcome.ran is not None else None,
             truncated=call.outcome.cut or None,
             duration_ms=None if call.began is None else round((time.monotonic() - call.began) * 1000),
             output=text,
@@ -390,7 +391,9 @@ class Calls:
                 await hooks.after(call.name, call.id, "failed")
         else:
             if (printed := result.command) is not None and ready.entry.kind == "execute":
-                call.outcome.ran = Ran(str(folder), printed.streams.exit_code, printed.timed_out)
+                confined = any(isinstance(access, ExecuteAccess) and access.confined for access in accesses)
+                denied = self.shell.confinement.denied(printed.combined, folder) if confined else ()
+                call.outcome.ran = Ran(str(folder), printed.streams.exit_code, printed.timed_out, denied)
             treated = await self.outputs.treat(call.name, result)
             call.outcome.cut = treated.cut
             result = replace(treated.result, text=neutral(treated.result.text))

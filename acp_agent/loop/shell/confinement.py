@@ -19,12 +19,13 @@ from msgspec.structs import replace
 
 from acp_agent.config.model import ToolsConfig
 from acp_agent.errors import ExecutorError
-from acp_agent.executors.base import NO_NETWORK, Command
+from acp_agent.executors.base import NO_NETWORK, ONLY_WRITABLE, Command
 from acp_agent.executors.sandbox.base import Confined, Invocation, SandboxPolicy
 from acp_agent.executors.sandbox.common_dirs import hold, release
 from acp_agent.executors.sandbox.holders import is_held
 from acp_agent.lazy import load
 from acp_agent.loop.journal import Journal
+from acp_agent.loop.shell.command_paths import Named, named, paths_of
 from acp_agent.loop.shell.private_folder import CLOSED_PARTS, PARTS, PrivateFolder
 from acp_agent.lsp.base import Launch, LspError
 from acp_agent.safety.folders.paths import Roots, real_path
@@ -57,6 +58,11 @@ NOT_CONFINED = (
     "No language server was started: some of them run code from the project, and there is no sandbox to confine them. "
     "`lsp.unconfined = true` starts them anyway."
 )
+
+DENIED_PATHS = "acp_agent.tools.kit.sandbox_limits:denied_paths"
+LANDLOCK = "acp_agent.executors.sandbox.landlock:abi"
+KERNEL_LOG, LEAST_LOGGING = Path("/var/log/audit/audit.log"), 7
+"""Where the kernel records what Landlock denies, from this version of Landlock on."""
 
 MOST_PROTECTED = 3
 """Names of protected paths in the system prompt."""
@@ -166,6 +172,13 @@ class Confinement:
         lines.append(f"Network: {network}; unix sockets: {sockets}.")
         private = self._folder.path
         lines.append(f"Writable: {_names(policy.writable, private)}.")
+        read, write, narrowed = self._named()
+        for what, entries in (
+            ("Also writable", write),
+            ("In the session's folders, only these are writable", narrowed),
+        ):
+            if entries:
+                lines.append(f"{what}: {', '.join(map(str, entries))}.")
         lines.append(f"Protected in them: {', '.join(config.protect) or 'nothing'}.")
         if self.links:
             lines.append(
@@ -175,8 +188,13 @@ class Confinement:
             lines.append(f"{TOO_LARGE[0].upper()}{TOO_LARGE[1:]}.")
         if self._hidden:
             lines.append(f"Hidden (`deny_read`): {_names(tuple(self._hidden), private)}.")
-        if config.allow_read:
-            lines.append(f"Also readable: {', '.join(config.allow_read)}.")
+        if read:
+            lines.append(f"Also readable: {', '.join(map(str, read))}.")
+        kernel = os.access(KERNEL_LOG, os.R_OK) and load(LANDLOCK)() >= LEAST_LOGGING
+        lines.append(
+            "What is denied to commands is recognised in their output and logged (`denied_paths` in the audit log)"
+            + (f"; the kernel records what Landlock denies in {KERNEL_LOG}." if kernel else ".")
+        )
         if config.strict:
             lines.append("Strict: without a sandbox no command runs.")
         return lines
@@ -191,9 +209,15 @@ class Confinement:
         but = f", not what programs trust ({names})" if names and kind != "landlock" else ""
         network = "" if config.allow_network else f" {NO_NETWORK}"
         return (
-            f"Commands run in a sandbox{where}: they change only files in the session's folders{but}, and see "
+            f"Commands run in a sandbox{where}: they change only {self._changeable}{but}, and see "
             f"nothing else of the home folder.{network}"
         )
+
+    @property
+    def _changeable(self) -> str:
+        """What of the session's folders commands can change, in words."""
+        names = self._config.sandbox.writable
+        return f"what {ONLY_WRITABLE} names ({', '.join(names)})" if names else "files in the session's folders"
 
     def limits(self) -> str:
         """For the model, when a command may have failed because of the sandbox; empty without one."""
@@ -208,10 +232,16 @@ class Confinement:
             "asked."
         )
         return (
-            "The command ran in a sandbox: it can change only what is in the session's folders, except files that "
+            f"The command ran in a sandbox: it can change only {self._changeable}, except files that "
             "other programs trust (.git/hooks, .vscode, …; while a command runs, empty folders take the place of "
             f"missing ones), and cannot see files elsewhere.{network} {ask}"
         )
+
+    def denied(self, output: str, cwd: Path) -> tuple[str, ...]:
+        """The paths that a confined command, run in `cwd`, says were denied to it by the sandbox."""
+        limits = self.limits()
+        found: tuple[str, ...] = load(DENIED_PATHS)(output, limits, cwd, self._roots) if limits else ()
+        return found
 
     def user(self) -> User | None:
         """The other user that commands run as, if any. Raises ExecutorError."""
@@ -325,6 +355,9 @@ class Confinement:
         """Of the repositories that are in the session's folders; a place holder is none."""
         own = [folder / ".git" for folder in self._roots.real]
         found = dict.fromkeys([*own, *self._survey.repositories])
+        if self._config.sandbox.writable:
+            places = paths_of(self._named()[2])
+            found = {path: None for path in found if any(path.is_relative_to(place) for place in places)}
         return [path for path in found if path.is_dir() and not is_held(path)]
 
     def policy(self) -> SandboxPolicy:
@@ -332,10 +365,16 @@ class Confinement:
         config, roots = self._config.sandbox, self._roots
         folders = [real_path(root) for root in roots.all]
         protected = [path for folder in folders for path in self._protected(folder)]
-        writable = [*folders, *self._existing(config.allow_write), self._folder.path / "state"]
+        read, write, narrowed = self._named()
+        inside = [path for path in paths_of(narrowed) if any(path.is_relative_to(folder) for folder in folders)]
+        writable = [*(inside if config.writable else folders), *paths_of(write), self._folder.path / "state"]
+        seen = folders if config.writable else []
         for folder in folders:
             places, special = git_places(folder)
-            writable += places
+            if config.writable:
+                seen += places
+            else:
+                writable += places
             protected += special
         if self._protects_git:
             protected += self._survey.special()
@@ -345,13 +384,15 @@ class Confinement:
             *(self._folder.path / part for part in CLOSED_PARTS),
         ]
         protected += [path for path in self._roots.rules.own if not path.exists()]
+        if config.writable:
+            protected = [path for path in protected if any(path.is_relative_to(place) for place in writable)]
         if self._readable is None:
             other = self._other  # Another user may not be able to see what is installed in our home.
             home, environ = (self._home, self._environ) if other is None else (other.home, {})
             self._readable = load(TOOLCHAINS)(home, environ)
         return SandboxPolicy(
             writable=tuple(dict.fromkeys(writable)),
-            readable=tuple(dict.fromkeys([*self._readable, *self._existing(config.allow_read)])),
+            readable=tuple(dict.fromkeys([*self._readable, *paths_of(read), *seen])),
             hidden=tuple(path for path in dict.fromkeys([*self._hidden, *own]) if path.exists()),
             protected=tuple(dict.fromkeys(protected)),
             network=config.allow_network,
@@ -385,15 +426,14 @@ class Confinement:
                 found.append(target)
         return found
 
-    def _existing(self, texts: list[str]) -> list[Path]:
-        found = []
-        for text in texts:
-            path = Path(text)
-            if text.startswith("~") and self._home is not None:
-                path = self._home / text[1:].lstrip("/")
-            if path.is_absolute() and path.exists():
-                found.append(real_path(path))
-        return found
+    def _named(self) -> tuple[list[Named], list[Named], list[Named]]:
+        """What `allow_read`, `allow_write` and `writable` stand for now."""
+        config, folders, home = self._config.sandbox, self._roots.all, self._home
+        inside = [real_path(root) for root in folders]
+        written = paths_of(named(config.allow_write, folders, home, inside))
+        write = named(config.allow_write, folders, home, inside, written, make=True)
+        narrowed = named(config.writable, folders, home, inside, make=True)
+        return named(config.allow_read, folders, home, inside, written), write, narrowed
 
 
 MAX_NAMED = 10

@@ -69,6 +69,8 @@ class AuditEntry(_Decided, frozen=True, omit_defaults=True, kw_only=True):
     exit_code: int | None = None
     truncated: bool | None = None
     """Whether the model got less than all of the output."""
+    denied_paths: tuple[str, ...] = ()
+    """Paths that the sandbox has denied to the command, as far as its output says so."""
     duration_ms: int | None = None
     result: Literal["completed", "failed", "cancelled"] | None = None
     output: str | None = None
@@ -158,6 +160,8 @@ class AuditLog:
         for name, value in fields.items():
             if value is None or value == "":
                 continue
+            if isinstance(value, tuple):
+                value = tuple(_cut(self._redact(_encodable(text)), OTHER_CHARS) for text in value)
             if isinstance(value, str) and name not in PLAIN:
                 value = _cut(self._redact(_encodable(value)), limits.get(name, OTHER_CHARS))
             cleaned[name] = value

@@ -6,10 +6,8 @@ import re
 from collections.abc import Iterator
 from pathlib import Path
 
-from acp_agent.executors.base import NO_NETWORK
+from acp_agent.executors.base import NO_NETWORK, ONLY_WRITABLE
 from acp_agent.safety.folders.paths import Roots, real_path
-
-"""A sentence of the sandbox's limits."""
 
 LOOKED_AT = 4_000
 """Characters searched at the end of the output."""
@@ -25,6 +23,13 @@ NETWORK = re.compile(
     re.IGNORECASE,
 )
 DENIED = re.compile(r"permission denied|EACCES|(?P<call>operation not permitted|EPERM)", re.IGNORECASE)
+NAMED = re.compile(
+    r"'([^']+)'|‘([^’]+)’|\"([^\"]+)\"|(?:^|: |\s)([^\s:'\"]+): (?:permission denied|read-only file ?system|"
+    r"operation not permitted)",
+    re.IGNORECASE,
+)
+"""Where a message names what it is about."""
+MOST_DENIED = 10
 MISSING = re.compile(r"no such file or directory|ENOENT", re.IGNORECASE)
 
 BETWEEN = re.compile(r"[\s'\"`:;,()<>\[\]=‘’]+")
@@ -41,6 +46,16 @@ def was_forbidden(output: str, limits: str, cwd: Path, roots: Roots) -> bool:
     return any(_is_forbidden(line, limits, cwd, roots) for line in lines)
 
 
+def denied_paths(output: str, limits: str, cwd: Path, roots: Roots) -> tuple[str, ...]:
+    """The paths that `output` says the sandbox with these `limits` has denied."""
+    found: dict[str, None] = {}
+    for line in output[-LOOKED_AT:].splitlines() if limits else []:
+        if (READ_ONLY.search(line) or DENIED.search(line)) and _is_forbidden(line, limits, cwd, roots):
+            names = [next(filter(None, match.groups())) for match in NAMED.finditer(SHELL.sub("", line))]
+            found |= dict.fromkeys(map(str, _paths(line, cwd)) if not names else (str(cwd / name) for name in names))
+    return tuple(found)[:MOST_DENIED]
+
+
 def _is_forbidden(line: str, limits: str, cwd: Path, roots: Roots) -> bool:
     if READ_ONLY.search(line) is not None or NOT_EMPTY.search(line) is not None:
         return True
@@ -49,8 +64,9 @@ def _is_forbidden(line: str, limits: str, cwd: Path, roots: Roots) -> bool:
     paths = list(_paths(line, cwd))
     if (denied := DENIED.search(line)) is not None:
         if not paths:
-            return denied["call"] is not None or not roots.contains(cwd)
-        return any(not roots.contains(path) or roots.rules.protects(path) for path in paths)
+            return denied["call"] is not None or not roots.contains(cwd) or ONLY_WRITABLE in limits
+        narrowed = ONLY_WRITABLE in limits
+        return any(narrowed or not roots.contains(path) or roots.rules.protects(path) for path in paths)
     if MISSING.search(line) is not None:
         outside = (path for path in paths if not roots.contains(path))
         return any(not any(path.is_relative_to(folder) for folder in SHOWN) for path in outside)
