@@ -97,7 +97,7 @@ def build_parts(
         session.config, session.roots, environ, registry, store, redaction.redactor, journal, shell.confinement
     )
     menu = Menu(outbox, session.queue, memory.skills)
-    servers = build_servers(session, registry, menu, environ)
+    servers = build_servers(session, registry, menu, environ, inherited, shell.confinement)
     absent = Absent(settings.tools, memory.skills, shell.runs, languages, session.roots.all)
     offer = Offer(registry, settings.tools, session.choices, absent, relevance, guard.deciders)
     extensions = Extensions(session.roots.cwd, registry, store, packages=settings.tools.entry_points)
@@ -184,10 +184,10 @@ def build_shell(
     )
     plan = session.client.plan
     offer = EditorOffer(
-        # The editor's terminals are the user's: commands cannot run as another user there.
-        terminal=plan.terminals and bash.editor_terminal and not tools.scope.run_as_user,
-        read_text=plan.reads_files and tools.files.editor_buffers,
-        write_text=plan.writes_files and tools.files.editor_buffers,
+        # The editor's terminals and buffers are the user's: nobody else can act there.
+        terminal=plan.terminals and bash.editor_terminal and not tools.scope.user,
+        read_text=plan.reads_files and tools.files.editor_buffers and not tools.scope.user,
+        write_text=plan.writes_files and tools.files.editor_buffers and not tools.scope.user,
     )
     executor = Late(partial(build_executor, session, inherited, folder, confinement, offer))
     hooks_run_with: Late[LocalExecutor] = Late(
@@ -229,16 +229,23 @@ def build_executor(
 
 
 def build_servers(
-    session: Session, registry: SessionRegistry, menu: Menu, environ: Mapping[str, str]
+    session: Session,
+    registry: SessionRegistry,
+    menu: Menu,
+    environ: Mapping[str, str],
+    inherited: Mapping[str, str],
+    confinement: Confinement,
 ) -> SessionServers:
+    hidden = own_keys(session.config)
     return SessionServers(
         session.mcp_servers,
         session.config.settings.mcp,
         registry,
         cwd=session.roots.cwd,
         folders=session.roots.all,
-        environ=environ,
-        hidden=own_keys(session.config),
+        environ=inherited,
+        more={name: value for name, value in environ.items() if name not in hidden},
+        user=confinement.user,
         outbox=session.outbox,
         menu=menu,
     )

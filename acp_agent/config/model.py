@@ -467,6 +467,9 @@ class McpServerConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     command: Annotated[str, key("Program to start, for a stdio server.", project=True)] = ""
     args: Annotated[list[str], key("Its arguments.", project=True)] = []
     env: Annotated[dict[str, str], key("Variables set for it.", project=True)] = {}
+    inherit: Annotated[
+        list[str], key("Names of variables that it inherits besides those that commands do.", project=True)
+    ] = []
     url: Annotated[str, key("URL, for an HTTP server.", project=True)] = ""
     transport: Annotated[
         Literal["", "stdio", "http", "sse"],
@@ -478,6 +481,9 @@ class McpServerConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 class McpConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     servers: Annotated[dict[str, McpServerConfig], key("MCP servers by name.")] = {}
+    inherit: Annotated[
+        list[str], key("Names of variables that all servers inherit, also those that the editor names.")
+    ] = []
     connect_timeout: Annotated[float, key("Seconds a server may take to get ready.", gt=0)] = 30.0
     prompt_wait: Annotated[float, key("Seconds a prompt waits for servers that are still connecting.", ge=0)] = 5.0
     call_timeout: Annotated[float, key("Timeout of a call to a server's tool in seconds.", gt=0)] = 300.0

@@ -143,10 +143,27 @@ class ScopedConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class ScopeConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    enabled: Annotated[bool, key("Whether `run_as_user` and `require_capability` apply.")] = True
     run_as_user: Annotated[
-        str, key("User that commands run as (name or number); the agent must be allowed to switch users.")
+        str,
+        key(
+            "User that commands, file tools and MCP servers run as (name or number); the agent must be allowed to "
+            "switch users, as root is."
+        ),
     ] = ""
+    require_capability: Annotated[
+        bool, key("Run no tool at all, not even one without a user, unless the agent may switch to `run_as_user`.")
+    ] = False
     audit_all_invocations: Annotated[bool, key("Log every call, including read-only ones.")] = True
+
+    def __post_init__(self) -> None:
+        if self.enabled and self.require_capability and not self.run_as_user:
+            raise ValueError("`require_capability` needs `run_as_user`: the user that the agent must be able to become")
+
+    @property
+    def user(self) -> str:
+        """The user that tools act as; empty: the agent's own."""
+        return self.run_as_user if self.enabled else ""
 
 
 class GovernanceConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True):

@@ -23,6 +23,7 @@ from threading import Thread
 import anyio
 from msgspec.structs import replace
 
+from acp_agent.child import User
 from acp_agent.errors import AgentError, ConnectionClosed, ExecutorError, PeerError
 from acp_agent.executors.base import Command, ExitStatus, OutputChunk, Process, TerminalView
 from acp_agent.executors.buffer import without_first_part
@@ -34,7 +35,6 @@ from acp_agent.executors.sandbox.script import confined_script
 from acp_agent.executors.shell_state import with_state
 from acp_agent.executors.start import Confine
 from acp_agent.executors.tree_walk import Hides
-from acp_agent.executors.users import User
 from acp_agent.protocol.client import Client
 from acp_agent.schema.acp import TerminalExitStatus
 

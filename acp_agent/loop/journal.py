@@ -42,8 +42,8 @@ class Journal:
     @cached_property
     def _user(self) -> str:
         """The user that commands run as."""
-        if self._config.scope.run_as_user:
-            return self._config.scope.run_as_user
+        if self._config.scope.user:
+            return self._config.scope.user
         try:
             return pwd.getpwuid(os.geteuid()).pw_name
         except KeyError:  # In a container, a number may have no name.

@@ -419,7 +419,7 @@ async def test_every_line_says_for_whom_in_what_scope_and_for_what_goal_it_was(t
     ended = {line["reason"]: line for line in lines if line["event"] == "notice" and "exit code 4" in line["reason"]}
     (line,) = ended.values()
     assert line["call_id"] in {call["call_id"] for call in calls}
-    assert line["duration_ms"] >= 100
+    assert line["duration_ms"] > 0
     assert any("`sleep 60`" in line.get("reason", "") for line in lines), "one that ends with its session"
     done = subprocess.run(
         [COMMAND, "audit", "verify"], env={**r.environ, "PATH": os.environ["PATH"]}, capture_output=True, text=True
@@ -580,6 +580,62 @@ async def test_commands_run_as_another_user_where_that_is_wanted(tmp_path, sandb
             assert results(r, 2)[0].split()[:2] == ["nobody", "nobody"]
             assert (r.project / "a").stat().st_uid != 0
             assert results(r, 3)[1].split()[0] == "1"
+
+
+def made_by_root(project: Path) -> None:
+    project.chmod(0o777)
+    (project / "root").mkdir()
+    for name in ("private", "root/file"):
+        (project / name).write_text("hidden words")
+    (project / "private").chmod(0o600)
+    (project / "open").write_text("other words")
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root may become another user")
+@pytest.mark.parametrize("user", ["nobody", ""])
+async def test_file_tools_do_what_the_other_user_may_and_nothing_else(tmp_path, user):
+    """The control, without another user, reads, finds, copies and deletes all of it."""
+    script = rounds(
+        Call("write", {"path": "new/file", "content": "words"}),
+        Call("read", {"path": "private"}),
+        Call("grep", {"pattern": "words"}),
+        Call("find_path", {"pattern": "**/*"}),
+        Call("copy_path", {"source": "private", "destination": "copy"}),
+        Call("write", {"path": "root/made", "content": "x"}),
+        Call("delete_path", {"path": "root"}),
+        Call("edit", {"path": "open", "old_text": "other", "new_text": "changed"}),
+        Call("create_directory", {"path": "folder"}),
+    )
+    with tempfile.TemporaryDirectory(prefix="acp-user-") as name:
+        folder = Path(name)
+        folder.chmod(0o755)
+        config = f'[tools.scope]\nrun_as_user = "{user}"\n'
+        async with rig(folder, script, mode="auto", config=config) as r:
+            made_by_root(r.project)
+            await r.editor.prompt("go")
+            told = results(r, len(script))
+            for path in ("new", "new/file", "folder"):
+                assert (r.project / path).stat().st_uid == (pwd.getpwnam(user).pw_uid if user else 0)
+            assert ("hidden words" in told[1]) is not bool(user)
+            assert ("private:1" in told[2]) is not bool(user)
+            assert "open" in told[2]
+            assert "private" in told[3]
+            assert (r.project / "copy").exists() is not bool(user)
+            assert (r.project / "root/made").exists() is False
+            assert (r.project / "root/file").exists() is bool(user)
+            assert (r.project / "open").read_text() == ("other words" if user else "changed words")
+    assert os.stat("/proc/thread-self").st_uid == 0
+
+
+async def test_without_the_right_to_switch_no_tool_runs_where_that_is_required(tmp_path, monkeypatch):
+    config = '[tools.scope]\nrun_as_user = "nobody-of-that-name"\nrequire_capability = true\n'
+    async with rig(tmp_path, rounds(Call("read", {"path": "none"}), bash("id")), mode="auto", config=config) as r:
+        await r.editor.prompt("go")
+        assert all("No tool runs: " in result for result in results(r, 3))
+    config = config.replace("run_as", "enabled = false\nrun_as")
+    async with rig(tmp_path, rounds(bash("touch a")), mode="auto", config=config) as r:
+        await r.editor.prompt("go")
+        assert (r.project / "a").exists(), "control: switched off"
 
 
 async def test_a_user_there_is_not_is_a_clear_error(tmp_path):

@@ -16,7 +16,7 @@ from acp_agent.config.load import Config
 from acp_agent.config.safety_settings import RiskConfig
 from acp_agent.config.xdg import config_dir, config_file, state_dir
 from acp_agent.credentials.redactor import Redactor
-from acp_agent.errors import StoreError
+from acp_agent.errors import ExecutorError, StoreError
 from acp_agent.loop.journal import Journal
 from acp_agent.loop.modes import Mode
 from acp_agent.loop.shell.confinement import Confinement
@@ -146,6 +146,11 @@ class Guard:
         if audit.refuses and not audit.write("notice", caller_id=self._journal.outbox.session_id, reason="tried again"):
             words = "The audit log is required and cannot be written, so no tool runs (see `/policy status`)."
             return Judgement(Deny(words, "audit.required"))
+        if self._tools.scope.enabled and self._tools.scope.require_capability:
+            try:
+                self._confinement.user()
+            except ExecutorError as error:
+                return Judgement(Deny(f"No tool runs: {error}", "tools.scope.require_capability"))
         approved = self.approvals.take(call.tool, call.arguments)
         decision = self.deciders.decide(call, mode=mode.id, may_change=mode.changes, approved=approved)
         if isinstance(decision.verdict, Deny) and decision.verdict.approvable and call.call_id:

@@ -10,6 +10,7 @@ import logging
 import os
 import platform
 from collections.abc import Callable, Coroutine, Mapping, Sequence
+from contextlib import nullcontext
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -17,6 +18,7 @@ import anyio
 import anyio.to_thread
 from msgspec.structs import replace
 
+from acp_agent.child import User
 from acp_agent.config.model import ToolsConfig
 from acp_agent.errors import ExecutorError
 from acp_agent.executors.base import NO_NETWORK, ONLY_WRITABLE, Command
@@ -34,12 +36,12 @@ from acp_agent.safety.folders.survey import Survey, survey
 
 if TYPE_CHECKING:
     from acp_agent.executors.sandbox.probe import Found
-    from acp_agent.executors.users import User
     from acp_agent.loop.shell.git_copies import GitCopies
 
 
 log = logging.getLogger(__name__)
 
+ACTING_AS = "acp_agent.executors.users:acting_as"
 FIND_USER = "acp_agent.executors.users:find_user"
 GIT_COPIES = "acp_agent.loop.shell.git_copies:GitCopies"
 FIND_SANDBOX = "acp_agent.executors.sandbox.probe:find_sandbox"
@@ -245,7 +247,7 @@ class Confinement:
 
     def user(self) -> User | None:
         """The other user that commands run as, if any. Raises ExecutorError."""
-        if (name := self._config.scope.run_as_user) and self._other is None:
+        if (name := self._config.scope.user) and self._other is None:
             self._other = load(FIND_USER)(name)
             if self._other is not None:
                 for path in (self._folder.path, *(self._folder.path / part for part in PARTS)):
@@ -293,7 +295,7 @@ class Confinement:
 
     def no_servers(self, *, unconfined: bool) -> str | None:
         """Why no language server is started, if known; None if they may be."""
-        if self._config.scope.run_as_user:
+        if self._config.scope.user:
             return "Language servers are not started as another user (`tools.scope.run_as_user`)."
         if self.found is not None and self.found.sandbox.kind == "none" and not unconfined:
             return NOT_CONFINED
@@ -431,8 +433,9 @@ class Confinement:
         config, folders, home = self._config.sandbox, self._roots.all, self._home
         inside = [real_path(root) for root in folders]
         written = paths_of(named(config.allow_write, folders, home, inside))
-        write = named(config.allow_write, folders, home, inside, written, make=True)
-        narrowed = named(config.writable, folders, home, inside, make=True)
+        with load(ACTING_AS)(self._other) if self._other is not None else nullcontext():  # What is made is theirs.
+            write = named(config.allow_write, folders, home, inside, written, make=True)
+            narrowed = named(config.writable, folders, home, inside, make=True)
         return named(config.allow_read, folders, home, inside, written), write, narrowed
 
 

@@ -32,7 +32,7 @@ class _Line(msgspec.Struct, frozen=True, omit_defaults=True, kw_only=True):
     event: AuditEvent
     """`decision`: before a call runs (or instead of it); `result`: after it; `notice`: about the session."""
     user: str | None = None
-    """The user that commands run as: the agent's own, or `tools.scope.run_as_user`."""
+    """The user that tools act as: the agent's own, or `tools.scope.run_as_user`."""
     scope: str | None = None
     """What may happen without a question: the mode and `tools.risk.autonomy`."""
     caller_id: str | None = None
