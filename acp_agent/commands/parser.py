@@ -135,9 +135,7 @@ def build_parser() -> argparse.ArgumentParser:
     show.add_argument("--origin", action="store_true", help="and where the value comes from")
 
     audit = commands.add_parser("audit", help="check that nothing in the audit log was changed or removed")
-    checks = audit.add_subparsers(dest="verb", required=True, metavar="VERB", parser_class=_Parser)
-    checks.add_parser("verify", help="check the chain of hashes; exits with 1 and the first line that is wrong")
-    checks.add_parser("accept", help="begin a new chain after what is there now, if you changed the log yourself")
+    audit.add_argument("verb", choices=("verify", "accept"), help="`accept`: you changed it; begin a new chain")
 
     policy = commands.add_parser("policy", help="explain what the rules say about a call, or test them")
     asks = policy.add_subparsers(dest="verb", required=True, metavar="VERB", parser_class=_Parser)
@@ -146,7 +144,9 @@ def build_parser() -> argparse.ArgumentParser:
     explain.add_argument("--tool", default="", help="a call to this tool instead of a command line")
     test = asks.add_parser("test", help="check the rules against a file of expected verdicts")
     test.add_argument("file", help="TOML: [[test]] with command, or tool and arguments, and expect = allow|ask|deny")
-    for one in (explain, test):
+    learned = asks.add_parser("learned", help="list or forget which sequences of calls went wrong in a project")
+    learned.add_argument("rest", nargs="*", metavar="forget NUMBER", help="or `forget all`")
+    for one in (explain, test, learned):
         one.add_argument(
             "--mode", choices=tuple(MODES), default=None, help="the session's mode (default: as configured)"
         )

@@ -173,7 +173,10 @@ class GovernanceConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     ] = False
     blocked_sequences: Annotated[
         list[list[str]],
-        key("Sequences: a tool, then texts its arguments contain in that order; or several tools in a row."),
+        key(
+            "Sequences: a tool, then texts its arguments contain in that order; or several tools in a row (after "
+            "`bash` written as `tool:NAME`, since names of tools are words of commands)."
+        ),
     ] = []
     always_available: Annotated[list[str], key("Tools that are never blocked by what was learned.")] = []
     window: Annotated[int, key("Number of calls in a row that are learned as one sequence.", ge=2, le=10)] = 3
@@ -188,6 +191,9 @@ class AnomalyConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     window_size: Annotated[int, key("Number of a tool's last calls that count.", ge=2, le=1000)] = 20
     failure_threshold: Annotated[float, key("Fraction of them that may fail.", gt=0, le=1)] = 0.7
     auto_block: Annotated[bool, key("Then block the tool until `/unblock`.")] = True
+    block_seconds: Annotated[
+        float, key("Seconds after which the tool may be used again, for runs with nobody to ask; 0: never.", ge=0)
+    ] = 0.0
 
 
 class RiskConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True):

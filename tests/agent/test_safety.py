@@ -325,8 +325,10 @@ async def test_a_rejected_call_is_not_repeated_in_a_later_session(tmp_path):
 
 async def test_a_tool_that_always_fails_is_blocked_until_the_person_unblocks_it(tmp_path):
     config = "[tools.anomaly]\nwindow_size = 2\n[tools]\nrepeated_failures = 9\n"
-    calls = [Call("read", {"path": f"none{number}"}) for number in range(3)]
+    calls = [Call("read", {"path": f"pipe{number}"}) for number in range(3)]
     async with rig(tmp_path, [*rounds(*calls), "ok"], config=config, mode="auto") as r:
+        for number in range(3):
+            os.mkfifo(r.project / f"pipe{number}")
         await r.editor.prompt("go")
         assert "is blocked" in results(r, 4)[2]
         await r.editor.prompt("/unblock")
@@ -1127,6 +1129,50 @@ async def test_medium_risk_may_go_unasked_and_high_risk_not(tmp_path):
         await r.editor.prompt("go")
         assert (r.project / "a").exists()
         assert [request.tool_call.title for request in r.editor.permission_requests] == ["rm -rf ../*"]
+
+
+async def test_what_was_learned_is_listed_and_forgotten_in_a_session_and_without_one(tmp_path):
+    config = "[tools.governance]\ntrajectory_enabled = true\nblock_risky_patterns = true\nwindow = 2\n"
+    script = [*rounds(bash("touch a")), *rounds(bash("touch b")), *rounds(bash("touch a"), bash("touch b"))]
+    async with rig(tmp_path, script, config=config, mode="auto") as r:
+        for _ in range(2):
+            await r.editor.prompt("go")
+            await r.editor.prompt("/reject")
+        await r.editor.prompt("/policy learned")
+        listed = r.editor.text()
+        assert "- #1 rejected: bash touch a → bash touch b" in listed
+        assert "- #2 rejected: bash touch a" in listed
+        await r.editor.prompt("/policy learned forget 1")
+        await r.editor.prompt("/policy learned forget 7")
+        assert "Forgotten: bash touch a → bash touch b" in r.editor.text()
+        assert "`learned forget NUMBER`" in r.editor.text()
+
+        def policy(*arguments: str) -> str:
+            command = [COMMAND, "policy", "learned", "--cwd", str(r.project), *arguments]
+            return subprocess.run(command, env=dict(r.environ), capture_output=True, text=True, check=True).stdout
+
+        assert "#1 rejected: bash touch a\n" in policy()
+        assert policy("forget", "all") == "Forgotten: 1.\n"
+        assert "Nothing was learned" in policy()
+        (r.project / "a").unlink()
+        await r.editor.prompt("again")
+        assert (r.project / "a").exists()
+    assert any("learned sequences, by the user" in line.get("reason", "") for line in audit(tmp_path))
+
+
+async def test_wrong_paths_are_no_anomaly(tmp_path):
+    config = "[tools.anomaly]\nwindow_size = 2\n[tools]\nrepeated_failures = 99\n"
+    wrong = [
+        Answer(tool_calls=tuple(Call(tool, {"path": f"none{n}", "pattern": "x", **more}) for n in range(3)))
+        for tool, more in (("read", {}), ("grep", {}), ("edit", {"old_string": "a", "new_string": "b"}))
+    ]
+    there = Answer(tool_calls=(Call("read", {"path": "there"}), Call("grep", {"pattern": "found"})))
+    async with rig(tmp_path, [*wrong, there, "done"], config=config, mode="auto") as r:
+        (r.project / "there").write_text("found words")
+        await r.editor.prompt("go")
+        told = results(r, 5)
+        assert "is blocked" not in str(told)
+        assert [("found words" in text) for text in told[-2:]] == [True, True]
 
 
 async def test_a_tool_that_is_always_available_is_not_blocked_by_what_was_learned(tmp_path):

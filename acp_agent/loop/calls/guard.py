@@ -17,6 +17,7 @@ from acp_agent.config.safety_settings import RiskConfig
 from acp_agent.config.xdg import config_dir, config_file, state_dir
 from acp_agent.credentials.redactor import Redactor
 from acp_agent.errors import ExecutorError, StoreError
+from acp_agent.loop.calls.learned_calls import learned_words
 from acp_agent.loop.journal import Journal
 from acp_agent.loop.modes import Mode
 from acp_agent.loop.shell.confinement import Confinement
@@ -231,7 +232,9 @@ class Guard:
     def _anomaly(self, anomaly: Anomaly) -> None:
         log.warning("anomaly: %s", anomaly)
         self._journal.notice(f"anomaly: {anomaly}", tool=anomaly.tool)
-        blocked = f" It is blocked until `/unblock {anomaly.tool}`." if self._tools.anomaly.auto_block else ""
+        limit = self._tools.anomaly.block_seconds
+        until = f"`/unblock {anomaly.tool}`" + (f", or for {limit:g} s" if limit else "")
+        blocked = f" It is blocked until {until}." if self._tools.anomaly.auto_block else ""
         self._journal.outbox.tell(f"Something is wrong: {anomaly}.{blocked}")
 
     # --- questions --------------------------------------------------------------------------------------------
@@ -300,6 +303,16 @@ class Guard:
         self._journal.notice(f"unblocked by the user: {name}", tool=name)
         what = {LEARNED: "What was learned was forgotten.", HOUR: "The hourly count was reset."}
         return what.get(name, f"`{name}` may be used again.")
+
+    def learned(self, rest: str) -> str:
+        """`/policy learned ...`; returns the text for the user."""
+        try:
+            told = learned_words(self._store.trajectories, self.project, rest)
+        except StoreError as error:
+            return f"That could not be read or stored: {error}"
+        if rest.strip():
+            self._journal.notice(f"learned sequences, by the user: {told}")
+        return told
 
     def _blocked(self) -> str:
         """Raises StoreError."""
