@@ -90,6 +90,11 @@ class SandboxConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     landlock: Annotated[bool, key("Add Landlock inside bubblewrap if the kernel supports it.")] = True
     max_processes: Annotated[int, key("Maximum processes of one command at a time; 0: no limit.", ge=0)] = 2048
 
+    max_memory: Annotated[
+        int, key("Bytes of memory that each process of a command may allocate for data; 0: no limit.", ge=0)
+    ] = 0
+    max_file_size: Annotated[int, key("Largest file in bytes that a command may write; 0: no limit.", ge=0)] = 0
+
     def __post_init__(self) -> None:
         for name in ("allow_read", "allow_write", "writable"):
             check_paths(f"tools.sandbox.{name}", getattr(self, name))

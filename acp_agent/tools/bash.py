@@ -19,7 +19,7 @@ from acp_agent.safety.folders.paths import Roots
 from acp_agent.safety.lines.interactive import wants_terminal
 from acp_agent.tools.kit.base import Params, Tool
 from acp_agent.tools.kit.durations import wait_of
-from acp_agent.tools.kit.sandbox_limits import denied_paths, was_forbidden
+from acp_agent.tools.kit.sandbox_limits import denied_paths, limit_reached, was_forbidden
 from acp_agent.tools.kit.tool_context import CommandOutput, Description, Preview, ToolContext, ToolResult
 
 COMMAND_NAMES = ("command", "cmd", "script", "shell_command", "bash", "sh")
@@ -200,6 +200,8 @@ def _result(
         notes.append("[the exit status is unknown]")
     elif status.exit_code != 0:
         notes.append(f"[exit code {status.exit_code}]")
+        if command.confined and (limit := limit_reached(printed.combined, status.exit_code, ctx.config.sandbox)):
+            notes.append(f"[{limit}]")
         if limits := _limits(printed.combined, command, ctx):
             notes.append(f"[{limits}]")
     elif not printed.combined.strip():

@@ -1229,6 +1229,28 @@ async def test_commands_may_write_less_than_file_tools(tmp_path, monkeypatch, ki
     assert f"{tmp_path}/project/src/a" in line["denied_paths"]
 
 
+@pytest.mark.parametrize("terminal", [False, True])
+@pytest.mark.parametrize("limited", [True, False])
+async def test_memory_and_files_of_a_command_are_bounded_and_it_is_said(tmp_path, limited, terminal):
+    """The control, without limits, writes the file and gets the memory."""
+    config = f"[tools.sandbox]\nmax_memory = {300_000_000 * limited}\nmax_file_size = {1_000_000 * limited}\n"
+    script = rounds(
+        bash("ulimit -f unlimited; head -c 3000000 /dev/zero > /tmp/big && stat -c 'size %s' /tmp/big"),
+        bash("ulimit -d unlimited; python3 -c 'a = bytearray(600_000_000); print(len(a))'"),
+        bash("head -c 900000 /dev/zero > small && python3 -c 'print(len(bytearray(9_000_000)))'"),
+    )
+    async with rig(tmp_path, script, mode="auto", sandbox=True, terminal=terminal, config=config) as r:
+        await r.editor.prompt("go")
+        file, memory, small = results(r, 4)
+        assert ("size 3000000" in file) is not limited
+        assert ("[A limit has ended it: no file may be larger: `tools.sandbox.max_file_size`" in file) is limited
+        assert ("600000000" in memory) is not limited
+        assert ("no process may have more memory: `tools.sandbox.max_memory`" in memory) is limited
+        assert "9000000" in small
+        await r.editor.prompt("/doctor")
+        assert ("1000000 bytes for a file" if limited else "any number of bytes for a file") in r.editor.text()
+
+
 async def test_what_commands_may_read_and_write_is_named_by_globs_and_relative_paths(tmp_path):
     for name in ("shared/one", "shared/two", "other"):
         (tmp_path / name).mkdir(parents=True)

@@ -66,6 +66,9 @@ LANDLOCK = "acp_agent.executors.sandbox.landlock:abi"
 KERNEL_LOG, LEAST_LOGGING = Path("/var/log/audit/audit.log"), 7
 """Where the kernel records what Landlock denies, from this version of Landlock on."""
 
+KIB = 1024
+"""Bytes in bash's unit of `ulimit`."""
+
 MOST_PROTECTED = 3
 """Names of protected paths in the system prompt."""
 
@@ -197,6 +200,10 @@ class Confinement:
             "What is denied to commands is recognised in their output and logged (`denied_paths` in the audit log)"
             + (f"; the kernel records what Landlock denies in {KERNEL_LOG}." if kernel else ".")
         )
+        limits = {"processes": config.max_processes, "bytes of memory for each": config.max_memory}
+        limits["bytes for a file"] = config.max_file_size
+        told = [f"{most} {what}" if most else f"any number of {what}" for what, most in limits.items()]
+        lines.append(f"Limits of a command: {', '.join(told)}. All its files together are not limited.")
         if config.strict:
             lines.append("Strict: without a sandbox no command runs.")
         return lines
@@ -262,6 +269,7 @@ class Confinement:
             raise ExecutorError("the sandbox has not been chosen yet")  # Our bug, never the user's mistake.
         if not command.confined:
             return Confined(invocation.argv, invocation.cwd, invocation.env)
+        invocation = self._limited(invocation)
         held = hold(self._git_folders()) if self._protects_git else []
         copies: GitCopies | None = None
         try:
@@ -292,6 +300,13 @@ class Confinement:
             return told
 
         return replace(confined, cleanup=close)
+
+    def _limited(self, invocation: Invocation) -> Invocation:
+        """Its shell sets the limits for itself and all it starts; nothing in the sandbox may raise them again."""
+        config, (*first, script) = self._config.sandbox, invocation.argv
+        letters = [(config.max_memory, "d"), (config.max_file_size, "f")]
+        lines = [f"ulimit -{letter} {max(1, most // KIB)} || exit 126; " for most, letter in letters if most]
+        return replace(invocation, argv=(*first, "".join(lines) + script)) if lines else invocation
 
     def no_servers(self, *, unconfined: bool) -> str | None:
         """Why no language server is started, if known; None if they may be."""

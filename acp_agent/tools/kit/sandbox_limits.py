@@ -6,6 +6,7 @@ import re
 from collections.abc import Iterator
 from pathlib import Path
 
+from acp_agent.config.safety_settings import SandboxConfig
 from acp_agent.executors.base import NO_NETWORK, ONLY_WRITABLE
 from acp_agent.safety.folders.paths import Roots, real_path
 
@@ -44,6 +45,24 @@ def was_forbidden(output: str, limits: str, cwd: Path, roots: Roots) -> bool:
     """Whether the sandbox with these `limits` (empty: none) is the likely cause of what `output` ends with."""
     lines = output[-LOOKED_AT:].splitlines() if limits else []
     return any(_is_forbidden(line, limits, cwd, roots) for line in lines)
+
+
+FILE_LIMIT = 128 + 25
+"""Exit code of a command that SIGXFSZ has ended."""
+TOO_LARGE = re.compile(r"file size limit exceeded|file too large|EFBIG", re.IGNORECASE)
+NO_MEMORY = re.compile(r"cannot allocate memory|memoryerror|out of memory|bad_alloc|ENOMEM|alloc.{0,20}fail", re.I)
+
+
+def limit_reached(output: str, exit_code: int | None, config: SandboxConfig) -> str:
+    """Which limit of the configuration has probably ended a command, in a sentence; empty if none."""
+    end = output[-LOOKED_AT:]
+    if config.max_file_size and (exit_code == FILE_LIMIT or TOO_LARGE.search(end)):
+        most, what = config.max_file_size, "file may be larger: `tools.sandbox.max_file_size`"
+    elif config.max_memory and NO_MEMORY.search(end):
+        most, what = config.max_memory, "process may have more memory: `tools.sandbox.max_memory`"
+    else:
+        return ""
+    return f"A limit has ended it: no {what} is {most} bytes. Need less, or ask the user to raise it."
 
 
 def denied_paths(output: str, limits: str, cwd: Path, roots: Roots) -> tuple[str, ...]:
