@@ -24,10 +24,10 @@ from tests.tables import table
 class Place:
     """A log and the store that records its end."""
 
-    def __init__(self, folder: Path, **config: int) -> None:
+    def __init__(self, folder: Path, *, patience: float = 10.0, **config: int) -> None:
         self.path = folder.resolve() / "audit.jsonl"
         self.config = AuditConfig(**config)  # type: ignore[arg-type]
-        self.store = SessionStore(folder / "sessions.db", busy_timeout=0.01)
+        self.store = SessionStore(folder / "sessions.db", busy_timeout=patience)
         self.told: list[str] = []
 
     def agent(self) -> AuditLog:
@@ -175,7 +175,8 @@ def test_a_line_whose_agent_was_killed_before_it_was_recorded_is_said_and_breaks
     assert not place.told
 
 
-def test_a_locked_store_loses_no_line_and_hides_no_cut(place):
+def test_a_locked_store_loses_no_line_and_hides_no_cut(tmp_path):
+    place = Place(tmp_path, patience=0.01)
     place.write(6)
     other = sqlite3.connect(place.store.path, isolation_level=None)
     other.execute("BEGIN EXCLUSIVE")
