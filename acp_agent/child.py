@@ -16,10 +16,11 @@ import subprocess
 import threading
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
-from typing import Self
+from typing import Any, Self
 
 import anyio
 import anyio.lowlevel
+from msgspec import Struct
 
 log = logging.getLogger(__name__)
 
@@ -85,6 +86,25 @@ def exit_descriptor(popen: subprocess.Popen[bytes]) -> int:
         return reader
 
 
+class User(Struct, frozen=True):
+    """Another user, whom a process runs as."""
+
+    name: str
+    uid: int
+    gid: int
+    groups: tuple[int, ...]
+    home: Path
+
+    @property
+    def popen(self) -> dict[str, Any]:
+        """Arguments of `Popen`."""
+        return {"user": self.uid, "group": self.gid, "extra_groups": self.groups}
+
+    @property
+    def environment(self) -> dict[str, str]:
+        return {"HOME": str(self.home), "USER": self.name, "LOGNAME": self.name}
+
+
 class Child:
     """Created by `start`. `close` must always be called, `end` before it if possible."""
 
@@ -122,8 +142,10 @@ class Child:
         cwd: Path | None = None,
         env: Mapping[str, str] | None = None,
         pass_fds: Sequence[int] = (),
+        user: User | None = None,
     ) -> Self:
-        """`env`: its complete environment. Raises OSError or ValueError if it cannot be started."""
+        """`env`: its complete environment. `user`: whom it runs as, if not our own. Raises OSError or ValueError if it
+        cannot be started."""
         popen = subprocess.Popen(
             list(argv),
             cwd=cwd,
@@ -134,6 +156,7 @@ class Child:
             bufsize=0,
             start_new_session=True,
             pass_fds=pass_fds,
+            **(user.popen if user is not None else {}),
         )
         return cls(name, popen)
 

@@ -66,6 +66,10 @@ class StoreError(AgentError):
     """The session store cannot be used (corrupt, newer than this program, unwritable)."""
 
 
+class StoreBusy(StoreError):
+    """Another program keeps the database locked; the same may work later."""
+
+
 class UsageError(AgentError):
     """A command line is wrong; the message is one sentence."""
 

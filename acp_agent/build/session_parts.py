@@ -84,8 +84,9 @@ def build_parts(
     session.client.clean = redaction.struct
     session.roots.rules = session_rules(session.config, session.roots, environ, home_of(environ))
     turn = RunningTurn(session.id, announced=settings.tools.bash.turn_context)
-    audit = AuditLog(audit_path(session.config, environ), settings.audit, redaction.text, outbox.tell)
-    journal = Journal(audit, outbox, session.queue, turn)
+    log = audit_path(session.config, environ)
+    audit = AuditLog(log, settings.audit, redaction.text, outbox.tell, store.audit_heads)
+    journal = Journal(audit, outbox, session.queue, turn, session.choices, settings.tools)
     memory = build_memory(session, store, turn, environ)
     relevance = Relevance()
     outputs = build_outputs(session, store, redaction, memory, relevance, turn, environ)
@@ -97,7 +98,7 @@ def build_parts(
         session.config, session.roots, environ, registry, store, redaction.redactor, journal, shell.confinement
     )
     menu = Menu(outbox, session.queue, memory.skills)
-    servers = build_servers(session, registry, menu, environ)
+    servers = build_servers(session, registry, menu, environ, inherited, shell.confinement)
     absent = Absent(settings.tools, memory.skills, shell.runs, languages, session.roots.all)
     offer = Offer(registry, settings.tools, session.choices, absent, relevance, guard.deciders)
     extensions = Extensions(session.roots.cwd, registry, store, packages=settings.tools.entry_points)
@@ -175,13 +176,20 @@ def build_shell(
         inherited["HOME"] = str(home)  # By its own name: the sandbox knows no links to it.
     folder = PrivateFolder(roots)
     confinement = Confinement(tools, roots, inherited, home, folder, journal, spawn)
-    runs = SessionRuns(bash, max_output_chars=tools.max_output_chars, spawn=spawn, journal=journal, outputs=outputs)
+    runs = SessionRuns(
+        bash,
+        max_output_chars=tools.max_output_chars,
+        spawn=spawn,
+        journal=journal,
+        outputs=outputs,
+        denied=confinement.denied,
+    )
     plan = session.client.plan
     offer = EditorOffer(
-        # The editor's terminals are the user's: commands cannot run as another user there.
-        terminal=plan.terminals and bash.editor_terminal and not tools.scope.run_as_user,
-        read_text=plan.reads_files and tools.files.editor_buffers,
-        write_text=plan.writes_files and tools.files.editor_buffers,
+        # The editor's terminals and buffers are the user's: nobody else can act there.
+        terminal=plan.terminals and bash.editor_terminal and not tools.scope.user,
+        read_text=plan.reads_files and tools.files.editor_buffers and not tools.scope.user,
+        write_text=plan.writes_files and tools.files.editor_buffers and not tools.scope.user,
     )
     executor = Late(partial(build_executor, session, inherited, folder, confinement, offer))
     hooks_run_with: Late[LocalExecutor] = Late(
@@ -223,16 +231,23 @@ def build_executor(
 
 
 def build_servers(
-    session: Session, registry: SessionRegistry, menu: Menu, environ: Mapping[str, str]
+    session: Session,
+    registry: SessionRegistry,
+    menu: Menu,
+    environ: Mapping[str, str],
+    inherited: Mapping[str, str],
+    confinement: Confinement,
 ) -> SessionServers:
+    hidden = own_keys(session.config)
     return SessionServers(
         session.mcp_servers,
         session.config.settings.mcp,
         registry,
         cwd=session.roots.cwd,
         folders=session.roots.all,
-        environ=environ,
-        hidden=own_keys(session.config),
+        environ=inherited,
+        more={name: value for name, value in environ.items() if name not in hidden},
+        user=confinement.user,
         outbox=session.outbox,
         menu=menu,
     )

@@ -160,13 +160,13 @@ def _confinement(config: Config, environ: Mapping[str, str]) -> Iterator[Line]:
             yield mark, "sandbox", words.removeprefix("Sandbox: ")
         else:
             yield NOTE, "", words
-    if tools.scope.run_as_user:
+    if tools.scope.user:
         try:
-            user = load(FIND_USER)(tools.scope.run_as_user)
+            user = load(FIND_USER)(tools.scope.user)
         except ExecutorError as error:
-            yield BAD, "commands run as", str(error)
+            yield BAD, "tools run as", str(error)
         else:
-            yield OK, "commands run as", user.name if user is not None else "you"
+            yield OK, "tools run as", user.name if user is not None else "you"
     rules = RuleList.compile(tools, environ, origin=config.origin_of)
     count = sum(rule.name != "default" for rule in rules.of("policy"))
     yield BAD if rules.trouble else OK, "policy", "\n".join(rules.trouble) or f"{count} rules"

@@ -12,10 +12,13 @@ from pathlib import Path
 import msgspec
 
 from acp_agent.commands.config import config_here
+from acp_agent.config.load import load_config
 from acp_agent.errors import ConfigError, ToolError, UsageError
 from acp_agent.loop.calls.dry_run import Checked, check_call
 from acp_agent.loop.calls.guard import home_of, roots_of
+from acp_agent.loop.calls.learned_calls import learned_words
 from acp_agent.loop.modes import MODES, Mode
+from acp_agent.opening import open_store
 from acp_agent.safety.deciding.deciders import Deciders
 from acp_agent.safety.deciding.own_names import with_own_names
 from acp_agent.safety.folders.paths import real_path
@@ -40,6 +43,13 @@ def run(options: Namespace, environ: Mapping[str, str]) -> int:
     cwd = real_path(Path(options.cwd or Path.cwd()))
     if not cwd.is_dir():
         raise UsageError(f"--cwd: {cwd} is not an existing folder")
+    if options.verb == "learned":
+        store = open_store(load_config(environ), environ)
+        try:
+            sys.stdout.write(learned_words(store.trajectories, str(cwd), " ".join(options.rest)) + "\n")
+        finally:
+            store.close()
+        return 0
     ask = _Asker(cwd, options.mode, environ)
     if options.verb == "explain":
         if not options.text.strip():

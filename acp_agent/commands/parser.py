@@ -20,6 +20,7 @@ COMMANDS: dict[str, str] = {
     "logout": "acp_agent.commands.login:logout",
     "doctor": "acp_agent.commands.doctor:run",
     "config": "acp_agent.commands.config:run",
+    "audit": "acp_agent.commands.verify_audit:run",
     "policy": "acp_agent.commands.explain_policy:run",
     "setup": "acp_agent.commands.setup:run",
     "lsp": "acp_agent.commands.lsp:run",
@@ -135,6 +136,9 @@ def build_parser() -> argparse.ArgumentParser:
     show = shows.add_parser("show", help="every key and its value")
     show.add_argument("--origin", action="store_true", help="and where the value comes from")
 
+    audit = commands.add_parser("audit", help="check that nothing in the audit log was changed or removed")
+    audit.add_argument("verb", choices=("verify", "accept"), help="`accept`: you changed it; begin a new chain")
+
     policy = commands.add_parser("policy", help="explain what the rules say about a call, or test them")
     asks = policy.add_subparsers(dest="verb", required=True, metavar="VERB", parser_class=_Parser)
     explain = asks.add_parser("explain", help="what would happen to a command line, part by part")
@@ -142,7 +146,9 @@ def build_parser() -> argparse.ArgumentParser:
     explain.add_argument("--tool", default="", help="a call to this tool instead of a command line")
     test = asks.add_parser("test", help="check the rules against a file of expected verdicts")
     test.add_argument("file", help="TOML: [[test]] with command, or tool and arguments, and expect = allow|ask|deny")
-    for one in (explain, test):
+    learned = asks.add_parser("learned", help="list or forget which sequences of calls went wrong in a project")
+    learned.add_argument("rest", nargs="*", metavar="forget NUMBER", help="or `forget all`")
+    for one in (explain, test, learned):
         one.add_argument(
             "--mode", choices=tuple(MODES), default=None, help="the session's mode (default: as configured)"
         )

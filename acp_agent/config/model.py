@@ -69,6 +69,9 @@ class AgentConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
             project=True,
         ),
     ] = 8000
+    max_answer_bytes: Annotated[
+        int, key("Bytes of text and thought in one answer after which the model is stopped.", ge=1024, project=True)
+    ] = 16_777_216
     instruction_files: Annotated[bool, key("Read the project's AGENTS.md (or else CLAUDE.md, GEMINI.md).")] = True
     max_instruction_bytes: Annotated[
         int, key("Maximum bytes of instruction files in the system prompt.", ge=1024, project=True)
@@ -195,6 +198,9 @@ class FilesConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
         ),
     ] = msgspec.field(default_factory=safety.KEY_FILES.copy)
     editor_buffers: Annotated[bool, key("Read and write through the editor's buffers if it offers them.")] = True
+
+    def __post_init__(self) -> None:
+        safety.check_paths("tools.files.deny_read", self.deny_read)
 
 
 class WebConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -472,6 +478,9 @@ class McpServerConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     command: Annotated[str, key("Program to start, for a stdio server.", project=True)] = ""
     args: Annotated[list[str], key("Its arguments.", project=True)] = []
     env: Annotated[dict[str, str], key("Variables set for it.", project=True)] = {}
+    inherit: Annotated[
+        list[str], key("Names of variables that it inherits besides those that commands do.", project=True)
+    ] = []
     url: Annotated[str, key("URL, for an HTTP server.", project=True)] = ""
     transport: Annotated[
         Literal["", "stdio", "http", "sse"],
@@ -483,6 +492,9 @@ class McpServerConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 class McpConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     servers: Annotated[dict[str, McpServerConfig], key("MCP servers by name.")] = {}
+    inherit: Annotated[
+        list[str], key("Names of variables that all servers inherit, also those that the editor names.")
+    ] = []
     connect_timeout: Annotated[float, key("Seconds a server may take to get ready.", gt=0)] = 30.0
     prompt_wait: Annotated[float, key("Seconds a prompt waits for servers that are still connecting.", ge=0)] = 5.0
     call_timeout: Annotated[float, key("Timeout of a call to a server's tool in seconds.", gt=0)] = 300.0

@@ -47,14 +47,39 @@ PathText = Annotated[str, Meta(pattern=r"^[^\x00]*$")]
 """A path: no system has one with a NUL character."""
 
 
+def check_paths(key: str, texts: list[str]) -> None:
+    """Raises ValueError for entries that would stand for nothing."""
+    for text in texts:
+        if not text.strip():
+            raise ValueError(f"`{key}` contains an empty path; remove it, or name a folder")
+        if text.startswith("~") and text != "~" and not text.startswith("~/"):
+            raise ValueError(f"`{key}` contains {text!r}: only your own home folder can be written as `~`")
+        if "**" in text and key.startswith("tools.sandbox"):
+            raise ValueError(
+                f"`{key}` contains {text!r}: `**` is not known here; a folder stands for all that is in it"
+            )
+
+
 class SandboxConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     disabled: Annotated[bool, key("Run commands without a sandbox.")] = False
     strict: Annotated[bool, key("Run no command at all without a sandbox; `false`: run it with a warning.")] = False
     allow_read: Annotated[
-        list[PathText], key("Folders and files commands may read besides the session's and the system's folders.")
+        list[PathText],
+        key(
+            "Folders and files commands may read besides the session's and the system's folders: paths (relative ones: "
+            "to the session's folders) or globs."
+        ),
     ] = []
     allow_write: Annotated[
-        list[PathText], key("Folders and files commands may write besides the session's folders.")
+        list[PathText],
+        key("The same for what they may write. A folder that ends with `/` is made if it is missing."),
+    ] = []
+    writable: Annotated[
+        list[PathText],
+        key(
+            "If set, all that commands may write in the session's folders: paths or globs, as in `allow_write`. File "
+            "tools are not affected."
+        ),
     ] = []
     network: Annotated[
         Literal["ask", "allow", "deny"] | list[Pattern],
@@ -95,6 +120,15 @@ class SandboxConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     ] = True
     landlock: Annotated[bool, key("Add Landlock inside bubblewrap if the kernel supports it.")] = True
     max_processes: Annotated[int, key("Maximum processes of one command at a time; 0: no limit.", ge=0)] = 2048
+
+    max_memory: Annotated[
+        int, key("Bytes of memory that each process of a command may allocate for data; 0: no limit.", ge=0)
+    ] = 0
+    max_file_size: Annotated[int, key("Largest file in bytes that a command may write; 0: no limit.", ge=0)] = 0
+
+    def __post_init__(self) -> None:
+        for name in ("allow_read", "allow_write", "writable"):
+            check_paths(f"tools.sandbox.{name}", getattr(self, name))
 
 
 class PermissionRule(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -145,10 +179,27 @@ class ScopedConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class ScopeConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    enabled: Annotated[bool, key("Whether `run_as_user` and `require_capability` apply.")] = True
     run_as_user: Annotated[
-        str, key("User that commands run as (name or number); the agent must be allowed to switch users.")
+        str,
+        key(
+            "User that commands, file tools and MCP servers run as (name or number); the agent must be allowed to "
+            "switch users, as root is."
+        ),
     ] = ""
+    require_capability: Annotated[
+        bool, key("Run no tool at all, not even one without a user, unless the agent may switch to `run_as_user`.")
+    ] = False
     audit_all_invocations: Annotated[bool, key("Log every call, including read-only ones.")] = True
+
+    def __post_init__(self) -> None:
+        if self.enabled and self.require_capability and not self.run_as_user:
+            raise ValueError("`require_capability` needs `run_as_user`: the user that the agent must be able to become")
+
+    @property
+    def user(self) -> str:
+        """The user that tools act as; empty: the agent's own."""
+        return self.run_as_user if self.enabled else ""
 
 
 class GovernanceConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -158,7 +209,10 @@ class GovernanceConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     ] = False
     blocked_sequences: Annotated[
         list[list[str]],
-        key("Sequences: a tool, then texts its arguments contain in that order; or several tools in a row."),
+        key(
+            "Sequences: a tool, then texts its arguments contain in that order; or several tools in a row (after "
+            "`bash` written as `tool:NAME`, since names of tools are words of commands)."
+        ),
     ] = []
     always_available: Annotated[list[str], key("Tools that are never blocked by what was learned.")] = []
     window: Annotated[int, key("Number of calls in a row that are learned as one sequence.", ge=2, le=10)] = 3
@@ -173,6 +227,9 @@ class AnomalyConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     window_size: Annotated[int, key("Number of a tool's last calls that count.", ge=2, le=1000)] = 20
     failure_threshold: Annotated[float, key("Fraction of them that may fail.", gt=0, le=1)] = 0.7
     auto_block: Annotated[bool, key("Then block the tool until `/unblock`.")] = True
+    block_seconds: Annotated[
+        float, key("Seconds after which the tool may be used again, for runs with nobody to ask; 0: never.", ge=0)
+    ] = 0.0
 
 
 class RiskConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True):

@@ -17,7 +17,8 @@ BY_PROXY = (
     "It reaches the network only through the proxy named by HTTPS_PROXY, HTTP_PROXY and ALL_PROXY, and cannot look up "
     "names itself: a program that ignores these variables has no network; configure it to use the proxy."
 )
-"""Sentences of a sandbox's limits."""
+ONLY_WRITABLE = "`tools.sandbox.writable`"
+"""Parts of the text about a sandbox's limits."""
 
 StreamName = Literal["stdout", "stderr"]
 EntryKind = Literal["file", "dir", "symlink", "other"]

@@ -25,6 +25,7 @@ import anyio
 import anyio.to_thread
 from msgspec.structs import replace
 
+from acp_agent.child import User
 from acp_agent.errors import AgentError, ConnectionClosed, ExecutorError, PeerError
 from acp_agent.executors import files
 from acp_agent.executors.base import Command, ExitStatus, OutputChunk, Process, TerminalView
@@ -39,7 +40,6 @@ from acp_agent.executors.shell_state import with_state
 from acp_agent.executors.start import Confine, of_its_own
 from acp_agent.executors.tree_walk import Hides, unmake
 from acp_agent.executors.unmoved import Way, way_to
-from acp_agent.executors.users import User
 from acp_agent.protocol.client import Client
 from acp_agent.schema.acp import TerminalExitStatus
 

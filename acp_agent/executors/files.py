@@ -151,7 +151,12 @@ def _need_writable(parent: int, path: Path, old: os.stat_result) -> None:
         raise OSError(errno.EINVAL, f"it is {what}{more}, so nothing was written")
     if kernels_own(parent):
         raise ExecutorError(f"{path} belongs to the kernel, not to a project, so nothing was written")
-    if not os.access(path.name, os.W_OK, dir_fd=parent):
+    may = os.access(path.name, os.W_OK, dir_fd=parent)
+    try:  # That was about the process, this is about the user that the thread acts as.
+        os.close(os.open(path.name, os.O_WRONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC, dir_fd=parent))
+    except OSError as error:
+        may = may and error.errno not in IRREPLACEABLE
+    if not may:
         raise PermissionError(errno.EACCES, "it is read-only, so it was not changed")
 
 

@@ -24,7 +24,7 @@ import anyio
 import anyio.from_thread
 import anyio.to_thread
 
-from acp_agent.child import exit_descriptor, signal_group, signal_name
+from acp_agent.child import User, exit_descriptor, signal_group, signal_name
 from acp_agent.errors import ExecutorError
 from acp_agent.executors import base as contract
 from acp_agent.executors import files, search, tree
@@ -34,7 +34,7 @@ from acp_agent.executors.sandbox.base import Confined, Invocation
 from acp_agent.executors.shell_state import repair_state, with_state
 from acp_agent.executors.start import Confine, of_its_own, start, start_confined
 from acp_agent.executors.tree_walk import Hides
-from acp_agent.executors.users import User
+from acp_agent.executors.users import acting_as
 from acp_agent.own_programs import find_bash, find_program, with_search_path
 
 T = TypeVar("T")
@@ -110,7 +110,7 @@ class LocalExecutor:
         mark = f"{self._mark}.{uuid.uuid4().hex}"
         environ = {**self.environment(command), MARK: mark}
         if (user := self._user()) is not None:
-            environ |= {"HOME": str(user.home), "USER": user.name, "LOGNAME": user.name}
+            environ |= user.environment
         script = with_state(
             command.script, self.state_file(command), keep=command.keeps_state, without=of_its_own(command)
         )
@@ -152,7 +152,7 @@ class LocalExecutor:
     async def decoded(self, path: Path) -> Decoded:
         """The file's text with its encoding, which is noted for `remark`. Raises as `read_text`."""
         self._need_shown(path)
-        found = await _in_thread(path, lambda: decoded(files.read(path)))
+        found = await self._in_thread(path, lambda: decoded(files.read(path)))
         self._encodings.pop(path, None)
         if found.encoding != UTF8:
             self._encodings[path] = found.encoding
@@ -181,7 +181,7 @@ class LocalExecutor:
 
     async def read_bytes(self, path: Path, limit: int) -> bytes:
         self._need_shown(path)
-        return await _in_thread(path, lambda: files.read(path, limit))
+        return await self._in_thread(path, lambda: files.read(path, limit))
 
     async def write_text(self, path: Path, text: str) -> str:
         return await self.write_as(path, text, None)
@@ -189,7 +189,7 @@ class LocalExecutor:
     async def write_as(self, path: Path, text: str, encoding: Encoding | None) -> str:
         """Writes the file itself in `encoding`, `None` for the one it has, or in UTF-8 if that lacks a character."""
         self._need_shown(path)
-        now, remark = await _in_thread(path, lambda: files.write_text(path, text, encoding))
+        now, remark = await self._in_thread(path, lambda: files.write_text(path, text, encoding))
         self.note(path, remark)
         return now
 
@@ -197,7 +197,7 @@ class LocalExecutor:
         """Raises ExecutorError for a path that must not be opened by name: hidden, reached through a link, or not a
         regular file. It may be missing."""
         self._need_shown(path)
-        await _in_thread(path, lambda: files.need_plain(path))
+        await self._in_thread(path, lambda: files.need_plain(path))
 
     def _need_shown(self, path: Path) -> None:
         if self._hides is not None and self._hides(path):
@@ -205,31 +205,32 @@ class LocalExecutor:
             raise ExecutorError(f"{path} is hidden and {words}")
 
     async def stat(self, path: Path) -> contract.FileStat | None:
-        return await _in_thread(path, lambda: files.look_at(path))
+        return await self._in_thread(path, lambda: files.look_at(path))
 
     async def list(self, path: Path) -> list[tuple[str, contract.EntryKind]]:
         self._need_shown(path)
-        found = await _in_thread(path, lambda: files.entries(path))
+        found = await self._in_thread(path, lambda: files.entries(path))
         hides = self._hides
         return found if hides is None else [entry for entry in found if not hides(path / entry[0])]
 
     async def find(self, query: contract.FindQuery) -> contract.Found:
         self._need_shown(query.root)
-        return await search.find(query, self._hides)
+        return await search.find(query, self._hides, self._user())
 
     async def grep(self, query: contract.GrepQuery) -> contract.Found:
         self._need_shown(query.root)
         hides, skips = self._hides, query.skips
         if skips is not None:
             hides = lambda path: skips(path) or (self._hides is not None and self._hides(path))  # noqa: E731
-        return await search.grep(query, hides, find_program("rg", self._inherited, self._folders))
+        ripgrep = find_program("rg", self._inherited, self._folders)
+        return await search.grep(query, hides, ripgrep, self._user())
 
     async def make_directory(self, path: Path) -> int:
-        return await _in_thread(path, lambda: tree.make_directory(path))
+        return await self._in_thread(path, lambda: tree.make_directory(path))
 
     async def remove(self, path: Path, *, max_entries: int, judged: contract.Judged | None = None) -> contract.Tally:
         check = anyio.from_thread.check_cancelled
-        return await _in_thread(path, lambda: tree.remove(path, max_entries, check, judged))
+        return await self._in_thread(path, lambda: tree.remove(path, max_entries, check, judged))
 
     async def move(
         self,
@@ -241,7 +242,7 @@ class LocalExecutor:
         judged: contract.Judged | None = None,
     ) -> contract.Tally:
         bounds = max_entries, anyio.from_thread.check_cancelled, self._hides, judged
-        return await _in_thread(source, lambda: tree.move(source, destination, overwrite, *bounds))
+        return await self._in_thread(source, lambda: tree.move(source, destination, overwrite, *bounds))
 
     async def copy(
         self,
@@ -253,16 +254,22 @@ class LocalExecutor:
         judged: contract.Judged | None = None,
     ) -> contract.Tally:
         bounds = max_entries, anyio.from_thread.check_cancelled, self._hides, judged
-        return await _in_thread(source, lambda: tree.copy(source, destination, overwrite, *bounds))
+        return await self._in_thread(source, lambda: tree.copy(source, destination, overwrite, *bounds))
 
+    async def _in_thread(self, path: Path, work: Callable[[], T]) -> T:
+        """What `work` returns, done by the user that tools act as."""
+        user = self._user()
 
-async def _in_thread(path: Path, work: Callable[[], T]) -> T:
-    try:
-        return await anyio.to_thread.run_sync(work)
-    except FileNotFoundError:
-        raise
-    except OSError as error:
-        raise ExecutorError(f"{path}: {error.strerror or error}") from error
+        def done() -> T:
+            with acting_as(user):
+                return work()
+
+        try:
+            return await anyio.to_thread.run_sync(done)
+        except FileNotFoundError:
+            raise
+        except OSError as error:
+            raise ExecutorError(f"{path}: {error.strerror or error}") from error
 
 
 class LocalProcess:

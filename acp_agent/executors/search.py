@@ -20,11 +20,13 @@ from anyio.abc import Process
 from anyio.streams.buffered import BufferedByteReceiveStream
 from msgspec import Struct
 
+from acp_agent.child import User
 from acp_agent.errors import ExecutorError
 from acp_agent.executors import files
 from acp_agent.executors.base import FindQuery, Found, GrepQuery, Match
 from acp_agent.executors.encodings import OR_SINGLE_BYTE
 from acp_agent.executors.tree_walk import Hides
+from acp_agent.executors.users import acting_as
 
 WORKER = Path(__file__).with_name("search_worker.py")
 MAX_LINE_BYTES = 1_000_000
@@ -52,20 +54,22 @@ class _Run(Struct):
     stderr: str = ""
 
 
-async def find(query: FindQuery, hides: Hides | None = None) -> Found:
+async def find(query: FindQuery, hides: Hides | None = None, user: User | None = None) -> Found:
     """The files and folders whose path below `query.root` matches the glob. Raises ExecutorError. `hides`: what is
-    left out."""
+    left out. `user`: whose search it is, if not ours."""
     arguments = {"what": "find", "pattern": query.pattern, "root": str(query.root)}
-    return await _run_worker(arguments, _shown(_found_path, hides), query.max_results, query.timeout)
+    return await _run_worker(arguments, _shown(_found_path, hides), query, user)
 
 
-async def grep(query: GrepQuery, hides: Hides | None = None, ripgrep: str | None = None) -> Found:
+async def grep(
+    query: GrepQuery, hides: Hides | None = None, ripgrep: str | None = None, user: User | None = None
+) -> Found:
     """The matching lines below `query.root` (or in it, when it is a file). Raises ExecutorError for a bad pattern.
     `ripgrep`: the program, if it is installed."""
     if ripgrep is not None and (query.glob is None or NAME_GLOB.fullmatch(query.glob)):
-        run = await _run(_ripgrep(ripgrep, query), _shown(_RipgrepLines(), hides), query.max_results, query.timeout)
+        run = await _run(_ripgrep(ripgrep, query), _shown(_RipgrepLines(), hides), query, user)
         if run.status != BAD_PATTERN or run.results:
-            return await _confirmed(run)
+            return await _confirmed(run, user)
         # Its syntax lacks some of Python's (look-around, for one): the other dialect may accept the pattern.
     arguments = {
         "what": "grep",
@@ -74,7 +78,7 @@ async def grep(query: GrepQuery, hides: Hides | None = None, ripgrep: str | None
         "case_sensitive": query.case_sensitive,
         "glob": query.glob,
     }
-    return await _run_worker(arguments, _shown(_found_line, hides), query.max_results, query.timeout)
+    return await _run_worker(arguments, _shown(_found_line, hides), query, user)
 
 
 def _shown(parse: Parse, hides: Hides | None) -> Parse:
@@ -94,17 +98,21 @@ def _shown(parse: Parse, hides: Hides | None) -> Parse:
     return visible
 
 
-async def _run_worker(arguments: Mapping[str, object], parse: Parse, max_results: int, timeout: float) -> Found:
-    argv = [sys.executable, "-I", str(WORKER), json.dumps(dict(arguments))]
-    run = await _run(argv, parse, max_results, timeout)
+async def _run_worker(
+    arguments: Mapping[str, object], parse: Parse, query: FindQuery | GrepQuery, user: User | None
+) -> Found:
+    # It changes its user itself: that user may not be able to read our interpreter.
+    who = None if user is None else [user.uid, user.gid, user.groups]
+    argv = [sys.executable, "-I", str(WORKER), json.dumps({**arguments, "user": who})]
+    run = await _run(argv, parse, query, None)
     if run.status == BAD_PATTERN:
         raise ExecutorError(f"The pattern is {run.stderr}.")
     if run.status not in (0, None):
         raise ExecutorError(f"The search failed: {run.stderr.strip().rpartition(chr(10))[2]}")
-    return await _confirmed(run)
+    return await _confirmed(run, user)
 
 
-async def _confirmed(run: _Run) -> Found:
+async def _confirmed(run: _Run, user: User | None) -> Found:
     """Without what is not, or not with these words, where it was found."""
 
     def look() -> tuple[Match, ...]:
@@ -112,8 +120,9 @@ async def _confirmed(run: _Run) -> Found:
         for match in run.results:
             if match.line is not None:
                 wanted.setdefault(match.path, set()).add(match.line)
-        lines = {path: _lines_of(path, numbers) for path, numbers in wanted.items()}
-        return tuple(match for match in run.results if _stands(match, lines))
+        with acting_as(user):
+            lines = {path: _lines_of(path, numbers) for path, numbers in wanted.items()}
+            return tuple(match for match in run.results if _stands(match, lines))
 
     return Found(await anyio.to_thread.run_sync(look), run.truncated, run.timed_out)
 
@@ -178,16 +187,21 @@ class _RipgrepLines:
         return Match(Path(name), int(number), text.decode("utf-8", OR_SINGLE_BYTE).rstrip("\r"))
 
 
-async def _run(argv: list[str], parse: Parse, max_results: int, timeout: float) -> _Run:
+async def _run(argv: list[str], parse: Parse, query: FindQuery | GrepQuery, user: User | None) -> _Run:
     run = _Run([])
     process = await anyio.open_process(
-        argv, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.PIPE, start_new_session=True
+        argv,
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        start_new_session=True,
+        **(user.popen if user is not None else {}),
     )
     try:
-        with anyio.move_on_after(timeout) as scope:
+        with anyio.move_on_after(query.timeout) as scope:
             async for line in _lines(process):
                 match = parse(line)
-                if match is not None and len(run.results) >= max_results:
+                if match is not None and len(run.results) >= query.max_results:
                     run.truncated = True
                     break
                 if match is not None:

@@ -40,6 +40,11 @@ class BadGlob(Exception):
 
 def main() -> int:
     query = json.loads(sys.argv[1])
+    if query.get("user") is not None:
+        uid, gid, groups = query["user"]
+        os.setgroups(groups)
+        os.setgid(gid)
+        os.setuid(uid)
     out = sys.stdout
     try:
         for result in _grep(query) if query["what"] == "grep" else _find(query):

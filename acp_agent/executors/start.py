@@ -6,12 +6,11 @@ import os
 import subprocess
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
-from typing import Any
 
+from acp_agent.child import User
 from acp_agent.errors import ExecutorError
 from acp_agent.executors.base import Command
 from acp_agent.executors.sandbox.base import Confined, Invocation
-from acp_agent.executors.users import User
 from acp_agent.lazy import load
 
 Confine = Callable[[Invocation, Command], Confined]
@@ -36,9 +35,6 @@ def start(
     user: User | None = None,
 ) -> subprocess.Popen[bytes]:
     """The process, in a session of its own; no descriptor of this process gets into it but `pass_fds`."""
-    who: dict[str, Any] = {}
-    if user is not None:
-        who = {"user": user.uid, "group": user.gid, "extra_groups": user.groups}
     try:
         return subprocess.Popen(
             argv,
@@ -49,7 +45,7 @@ def start(
             stderr=subprocess.PIPE,
             start_new_session=True,
             pass_fds=pass_fds,
-            **who,
+            **(user.popen if user is not None else {}),
         )
     except (OSError, ValueError) as error:
         if not command.cwd.is_dir():

@@ -1,24 +1,26 @@
-"""The user that commands run as (`tools.scope.run_as_user`)."""
+"""The user that tools act as (`tools.scope.run_as_user`): for commands, a process; for files, a thread.
+
+On Linux, each thread has its own user and groups for access to files. While these are another user's, the kernel also
+takes root's privileges over files from it, so that a tool reads, writes and creates exactly what that user may.
+"""
 
 from __future__ import annotations
 
+import codecs
 import grp
 import os
+import platform
 import pwd
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
 from functools import cache
 from pathlib import Path
+from typing import Any
 
-from msgspec import Struct
-
+from acp_agent.child import User
 from acp_agent.errors import ExecutorError
-
-
-class User(Struct, frozen=True):
-    name: str
-    uid: int
-    gid: int
-    groups: tuple[int, ...]
-    home: Path
+from acp_agent.executors.sandbox.syscalls import ARCHES, number
+from acp_agent.lazy import load
 
 
 @cache
@@ -45,3 +47,42 @@ def find_user(text: str) -> User | None:
     """
     user = _find(text) if text else None
     return None if user is None or user.uid == os.geteuid() else user
+
+
+@contextmanager
+def acting_as(user: User | None) -> Iterator[None]:
+    """What this thread does with files, it does as `user`; `None`: as always. Raises ExecutorError if it cannot."""
+    if user is None:
+        yield
+        return
+    own = os.getgroups()
+    try:
+        _become(user.uid, user.gid, user.groups)
+        yield
+    finally:
+        _become(os.geteuid(), os.getegid(), own)
+
+
+def _become(uid: int, gid: int, groups: Iterable[int]) -> None:
+    """For this thread alone: the functions of the C library would change all of them."""
+    if platform.system() != "Linux" or (arch := ARCHES.get(platform.machine())) is None:
+        raise ExecutorError("file tools can act as another user (`tools.scope.run_as_user`) only on Linux")
+    syscall, listed = _libc().syscall, tuple(groups)
+    array = (load("ctypes:c_uint32") * len(listed))(*listed)
+    # In this order: who has become another user may not change groups any more; the way back is the other way round.
+    steps: list[tuple[Any, ...]] = [("setgroups", len(listed), array), ("setfsgid", gid), ("setfsuid", uid)]
+    for name, *arguments in steps if uid != os.geteuid() else reversed(steps):
+        syscall(number(name, arch), *arguments)
+    if (syscall(number("setfsuid", arch), -1), syscall(number("setfsgid", arch), -1)) != (uid, gid):
+        raise ExecutorError(f"the system did not let this process act as user {uid}")
+
+
+CODECS = "utf-8-sig utf-16 utf-16-le utf-16-be utf-32-le utf-32-be cp1252 latin-1".split()
+"""What files are read and written with (`encodings`)."""
+
+
+@cache
+def _libc() -> Any:
+    for name in CODECS:  # Another user may not be able to read Python's own files.
+        codecs.lookup(name)
+    return load("ctypes:CDLL")(None, use_errno=True)

@@ -122,6 +122,12 @@ _Fields = TypeVar("_Fields", bound=msgspec.Struct)
 _decode = msgspec.json.Decoder(_Chunk).decode
 
 
+LONGEST_CALLS = 16 * 1024 * 1024
+"""Characters of all tool calls of one answer, which are held until its end."""
+PER_FRAGMENT = 16
+"""What a fragment counts for besides: there may be endless ones with nothing in them."""
+
+
 class _OpenCall:
     """A tool call with fragments still arriving."""
 
@@ -148,6 +154,7 @@ class ChatAnswer:
         self._thought = SurrogateJoiner()
         self._think = ThinkSplitter()
         self._calls: list[_OpenCall] = []
+        self._calls_size = 0
         self._usage: _Usage | None = None
         self._finish_reason: str | None = None
         self._refused = False
@@ -236,6 +243,9 @@ class ChatAnswer:
         call.name = call.name or name
         if arguments:
             call.arguments.append(arguments)
+        self._calls_size += len(name) + len(arguments) + PER_FRAGMENT
+        if self._calls_size > LONGEST_CALLS:
+            raise EventTooLong(f"the tool calls of one answer are longer than {LONGEST_CALLS} characters")
 
     def _find_call(self, fragment: _Call, name: str, arguments: str) -> _OpenCall:
         """Returns the open call that a fragment continues, or a new one.
@@ -287,7 +297,8 @@ def _begins_another(call: _OpenCall, fragment: _Call, name: str, arguments: str)
     if name != call.name:
         return True
     # The same name again: some servers repeat it in each fragment of one call, others call the same tool twice.
-    return bool(arguments) and _is_json_object("".join(call.arguments))
+    ends = bool(arguments and call.arguments) and call.arguments[-1].rstrip().endswith("}")
+    return ends and _is_json_object("".join(call.arguments))
 
 
 def _is_json_object(text: str) -> bool:

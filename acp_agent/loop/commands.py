@@ -227,7 +227,12 @@ async def _policy(session: Session, parts: Parts, rest: str) -> str:
         return "\n".join(f"- {line}" for line in [*parts.calls.guard.status(), *await parts.shell.confinement.lines()])
     if word == "check":
         return _check(session, parts, argument.strip())
-    return "`/policy status` shows the active rules, `/policy check TOOL {JSON}` what would happen to a call."
+    if word == "learned":
+        return parts.calls.guard.learned(argument)
+    return (
+        "`/policy status` shows the active rules, `/policy check TOOL {JSON}` what would happen to a call, `/policy "
+        "learned` which sequences of calls went wrong before (`learned forget NUMBER` or `all` forgets them)."
+    )
 
 
 def _check(session: Session, parts: Parts, text: str) -> str:

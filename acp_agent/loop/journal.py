@@ -3,9 +3,14 @@
 from __future__ import annotations
 
 import logging
+import os
+import pwd
+from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from acp_agent.config.model import ToolsConfig
+from acp_agent.loop.choices import Choices
 from acp_agent.loop.outbox import Outbox
 from acp_agent.loop.running_turn import RunningTurn
 from acp_agent.loop.turn_queue import TurnQueue
@@ -18,15 +23,45 @@ log = logging.getLogger(__name__)
 
 
 class Journal:
-    def __init__(self, audit: AuditLog, outbox: Outbox, queue: TurnQueue, turn: RunningTurn) -> None:
+    def __init__(
+        self,
+        audit: AuditLog,
+        outbox: Outbox,
+        queue: TurnQueue,
+        turn: RunningTurn,
+        choices: Choices,
+        config: ToolsConfig,
+    ) -> None:
         self.audit = audit
         self.outbox = outbox
         self._queue = queue
         self._turn = turn
+        self._choices = choices
+        self._config = config
+
+    @cached_property
+    def _user(self) -> str:
+        """The user that commands run as."""
+        if self._config.scope.user:
+            return self._config.scope.user
+        try:
+            return pwd.getpwuid(os.geteuid()).pw_name
+        except KeyError:  # In a container, a number may have no name.
+            return str(os.geteuid())
 
     def write(self, event: AuditEvent, **fields: Any) -> bool:
         """Adds an entry to the audit log, with the session and its turn; False if that failed."""
-        return self.audit.write(event, caller_id=self.outbox.session_id, turn=self._turn.id, **fields)
+        turn, mode = self._turn, self._choices.mode().id
+        return self.audit.write(
+            event,
+            user=self._user,
+            scope=f"{mode} {self._config.risk.autonomy}",
+            caller_id=self.outbox.session_id,
+            turn=turn.id,
+            goal=turn.goal_id,
+            skill=turn.skill,
+            **fields,
+        )
 
     def notice(self, reason: str, **fields: Any) -> None:
         """Logs an event of the session that is not a call."""
@@ -52,7 +87,6 @@ class Journal:
         )
 
     def run_ended(self, words: str) -> None:
-        """A background command ended by itself. During a turn its card is enough."""
-        self.notice(words, tool="bash")
+        """A background command ended by itself: tells the user. During a turn its card is enough."""
         if not self._queue.busy and not self._queue.closed:
             self.outbox.say(f"{words}\n\n")

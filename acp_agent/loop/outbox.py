@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 
 import anyio
 
-from acp_agent.errors import StoreError
+from acp_agent.errors import StoreBusy, StoreError
 from acp_agent.protocol.client import Client
 from acp_agent.protocol.codec import coalesce_updates, encode
 from acp_agent.schema import acp
@@ -27,6 +27,10 @@ if TYPE_CHECKING:
 
 log = logging.getLogger(__name__)
 
+MAX_UNSAVED = 10_000
+"""Entries that wait for a locked store."""
+BUSY_PAUSE = 5.0
+"""Seconds between two attempts to store them."""
 PAUSE_SECONDS = 0.003
 """Seconds without an update after which the next one is sent immediately."""
 
@@ -50,6 +54,9 @@ class Outbox:
         self._flush_planned = False
         self._flushed_at = 0.0
         self._failure: StoreError | None = None
+        self._unsaved: list[LogEntry] = []
+        """What could not be stored because the store was locked."""
+        self._not_before = 0.0
         self._text_is_last = False
 
     @cached_property
@@ -97,11 +104,7 @@ class Outbox:
             for kind, payload in waiting
             if kind is not None
         ]
-        try:
-            self._store.append(self.session_id, entries)
-        except StoreError as error:
-            log.error("%s", error)
-            self._failure = error
+        self._save(entries)
         if self.held:
             self._waiting = [(None, payload) for kind, payload in waiting if kind in (None, "update")]
             return
@@ -109,6 +112,27 @@ class Outbox:
             if kind in (None, "update") and not (kind == "update" and isinstance(payload, acp.UserMessageChunk)):
                 self.client.update(payload)
         self.client.push()
+
+    def _save(self, entries: list[LogEntry], *, now: bool = False) -> None:
+        """Stores these after those that could not be stored before. While another program keeps the store locked, each
+        attempt waits for it, so they are few; `now`: one more."""
+        waiting = [*self._unsaved, *entries]
+        self._unsaved = waiting[-MAX_UNSAVED:]
+        if not waiting or (time.monotonic() < self._not_before and not now):
+            return
+        try:
+            self._store.append(self.session_id, waiting)
+        except StoreBusy as error:
+            log.error("%s", error)
+            self._failure, self._not_before = error, time.monotonic() + BUSY_PAUSE
+            return
+        except StoreError as error:
+            log.error("%s", error)
+            self._failure = error
+        else:
+            if len(waiting) <= MAX_UNSAVED and isinstance(self._failure, StoreBusy):
+                self._failure = None  # Nothing was lost.
+        self._unsaved, self._not_before = [], 0.0
 
     def release(self) -> None:
         """The client knows the session's id now: updates may be sent."""
@@ -122,7 +146,8 @@ class Outbox:
             await self._released.wait()
 
     def taken_failure(self) -> StoreError | None:
-        """The failure of the store since the last call, if there was one."""
+        """The failure of the store since the last call, if there was one that could not be made good."""
+        self._save([], now=True)
         failure, self._failure = self._failure, None
         return failure
 

@@ -24,7 +24,8 @@ class RunningTurn:
         """The skill the turn follows, if any."""
         self.next_skill = ""
         """The skill that the next turn follows."""
-        self._goal_id = ""
+        self.goal_id = ""
+        """Of the active goal; empty without one."""
         self._model: ReadyModel | None = None
 
     def begin(self, model: ReadyModel, goal_id: str) -> None:
@@ -33,7 +34,7 @@ class RunningTurn:
         self.id = str(uuid.uuid4())
         self._began_ms = time.time_ns() // 1_000_000
         self.skill, self.next_skill = self.next_skill, ""
-        self._goal_id = goal_id
+        self.goal_id = goal_id
         self._model = model
 
     @property
@@ -50,6 +51,6 @@ class RunningTurn:
             "ACP_CODER_SESSION_ID": self._session_id,
             "ACP_CODER_TURN_TIMESTAMP_MS": str(self._began_ms),
             "ACP_CODER_SKILL_NAME": self.skill,
-            "ACP_CODER_GOAL_ID": self._goal_id,
+            "ACP_CODER_GOAL_ID": self.goal_id,
         }
         return {name: value for name, value in named.items() if value}

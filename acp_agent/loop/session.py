@@ -170,10 +170,10 @@ class Session:
         if redaction is not None and any(redaction.struct(block) is not block for block in blocks):
             self.outbox.tell(PROMPT_REDACTED)
         message_id = str(uuid.uuid4())
+        self._store.change(self.id, new_turn=True)  # First: a prompt that fails with this leaves nothing behind.
+        self.turns += 1
         for block in blocks:
             self.outbox.emit(acp.UserMessageChunk(content=block, message_id=message_id))
-        self.turns += 1
-        self._store.change(self.id, new_turn=True)
         self.outbox.flush()
 
     def _set_title(self, title: str) -> None:
@@ -205,6 +205,7 @@ class Session:
             if self._parts is not None:
                 await self._parts.close()
         self.outbox.flush()
+        self.outbox.taken_failure()
 
 
 def _as_answer(error: ProviderError, words: str) -> RpcError:

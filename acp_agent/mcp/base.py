@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any, Literal
 
 import msgspec
 
+from acp_agent.child import User
 from acp_agent.config.model import McpServerConfig
 from acp_agent.errors import AgentError, ConfigError
 from acp_agent.schema.acp import McpServer, McpServerHttp, McpServerSse
@@ -58,6 +59,7 @@ class ServerSpec(msgspec.Struct, frozen=True):
     command: str = ""
     args: tuple[str, ...] = ()
     env: dict[str, str] = {}
+    inherit: tuple[str, ...] = ()
     url: str = ""
     headers: dict[str, str] = {}
 
@@ -69,8 +71,11 @@ class KeeperSettings(msgspec.Struct, frozen=True, kw_only=True):
     folders: Sequence[Path] = ()
     """The session's folders besides `cwd`."""
     environ: Mapping[str, str] = os.environ
-    hidden: frozenset[str] = frozenset()
-    """Names of variables that servers do not inherit."""
+    """What every server inherits."""
+    more: Mapping[str, str] = {}
+    """Variables that it inherits if its configuration names them."""
+    user: Callable[[], User | None] = lambda: None
+    """The user that servers run as. May raise ExecutorError."""
     connect_timeout: float
     call_timeout: float
     max_result_bytes: int
@@ -143,7 +148,7 @@ def from_config(name: str, config: McpServerConfig) -> ServerSpec:
     if not getattr(config, wanted):
         raise ConfigError(f"mcp.servers.{name}: `{wanted}` is not set.")
     if transport == "stdio":
-        return ServerSpec(name, transport, command=config.command, args=tuple(config.args), env=config.env)
+        return ServerSpec(name, transport, config.command, tuple(config.args), config.env, tuple(config.inherit))
     return ServerSpec(name, transport, url=config.url, headers=config.headers)
 
 

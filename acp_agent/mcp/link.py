@@ -7,6 +7,7 @@ from pathlib import Path
 
 import msgspec
 
+from acp_agent.child import User
 from acp_agent.mcp.base import McpError, McpErrorCode, ServerSpec
 from acp_agent.mcp.stdio_server import StdioServer
 
@@ -21,6 +22,8 @@ class Link(msgspec.Struct, eq=False):
     cwd: Path
     folders: tuple[Path, ...]
     environ: Mapping[str, str]
+    user: Callable[[], User | None]
+    """The user that the server's process runs as. May raise ExecutorError."""
     max_bytes: int
     """Maximum size of a result."""
     on_end: Callable[[], None]

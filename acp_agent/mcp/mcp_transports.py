@@ -56,7 +56,7 @@ async def _http(link: Link) -> AsyncGenerator[TransportStreams]:
 
 @asynccontextmanager
 async def _stdio(link: Link) -> AsyncGenerator[TransportStreams]:
-    process = StdioServer.of(link.spec, link.environ, link.cwd)
+    process = StdioServer.of(link.spec, link.environ, link.cwd, link.user)
     link.process = process
     incoming_send, incoming = anyio.create_memory_object_stream[SessionMessage | Exception](0)
     # Unbounded: a server that does not read must not delay a cancel. Only what the model requested is written.

@@ -5,10 +5,11 @@ from __future__ import annotations
 import errno
 import logging
 import os
-from collections.abc import AsyncGenerator, Mapping
+from collections.abc import AsyncGenerator, Callable, Mapping
 from pathlib import Path
 
-from acp_agent.child import Child, one_line
+from acp_agent.child import Child, User, one_line
+from acp_agent.errors import ExecutorError
 from acp_agent.mcp.base import McpError, ServerSpec
 from acp_agent.own_programs import find_program, with_search_path
 
@@ -24,15 +25,21 @@ class StdioServer(Child):
     """The line limit in bytes that the server exceeded; 0: none."""
 
     @classmethod
-    def of(cls, spec: ServerSpec, environ: Mapping[str, str], cwd: Path) -> StdioServer:
+    def of(
+        cls, spec: ServerSpec, environ: Mapping[str, str], cwd: Path, user: Callable[[], User | None] = lambda: None
+    ) -> StdioServer:
         """Raises McpError if it cannot be started."""
         try:
-            env = with_search_path({**environ, **spec.env}, (cwd,))
+            other = user()
+            own = other.environment if other is not None else {}
+            env = with_search_path({**environ, **own, **spec.env}, (cwd,))
             plain = os.sep not in spec.command and "\0" not in spec.command
             command = find_program(spec.command, env) if plain else spec.command
             if command is None:
                 raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT), spec.command)
-            return cls.start(spec.name, [command, *spec.args], cwd=cwd, env=env)
+            return cls.start(spec.name, [command, *spec.args], cwd=cwd, env=env, user=other)
+        except ExecutorError as error:
+            raise McpError("policy_blocked", str(error)) from error
         except (OSError, ValueError) as error:
             raise _not_started(spec, cwd, error) from error
 

@@ -14,7 +14,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from acp_agent.errors import StoreError
+from acp_agent.errors import StoreBusy, StoreError
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 SQLITE_VERSION = sqlite3.sqlite_version
 
 FORMATS = Path(__file__).with_name("formats.sql")
-FORMAT = 4
+FORMAT = 5
 """The last of them."""
 
 OPEN_ATTEMPTS = 50
@@ -108,7 +108,7 @@ class Database:
                     "afresh, or choose another file with store.path"
                 ) from error
             if code.startswith("SQLITE_BUSY"):
-                raise StoreError(f"{self.path}: another agent keeps the session database busy; try again") from error
+                raise StoreBusy(f"{self.path}: another agent keeps the session database busy; try again") from error
             raise StoreError(f"{self.path}: the session database cannot be used: {error}") from error
 
     @contextmanager

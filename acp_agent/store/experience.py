@@ -37,6 +37,10 @@ class TrajectoryStore:
                 (project, project, limit),
             )
 
+    def drop(self, project: str, steps: str) -> bool:
+        """Removes the one with these steps; False if there is none."""
+        return self._db.change("DELETE FROM trajectories WHERE project = ? AND steps = ?", project, steps) > 0
+
     def forget(self, project: str) -> int:
         """Removes all; returns how many."""
         return self._db.change("DELETE FROM trajectories WHERE project = ?", project)

@@ -138,3 +138,12 @@ CREATE TABLE questions (
     updated_at TEXT NOT NULL,
     PRIMARY KEY (project, tool, scope)
 ) STRICT
+
+-- format 5
+
+CREATE TABLE audit_heads (
+    log TEXT PRIMARY KEY,
+    count INTEGER NOT NULL,
+    hash TEXT NOT NULL,
+    begin INTEGER NOT NULL
+) STRICT

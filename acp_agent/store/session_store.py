@@ -10,6 +10,7 @@ from typing import Any
 import msgspec
 
 from acp_agent.errors import StoreError
+from acp_agent.store.audit_heads import AuditHeads
 from acp_agent.store.base import Decision, LogEntry, Permission, SessionRecord
 from acp_agent.store.database import Database, clean, now
 from acp_agent.store.experience import QuestionStore, TrajectoryStore
@@ -39,6 +40,7 @@ class SessionStore:
         self.goals = GoalStore(self._db)
         self.trajectories = TrajectoryStore(self._db)
         self.questions = QuestionStore(self._db)
+        self.audit_heads = AuditHeads(self._db)
 
     # --- sessions ---------------------------------------------------------------------------------------------
 

@@ -19,7 +19,7 @@ from acp_agent.safety.folders.paths import Roots
 from acp_agent.safety.lines.interactive import wants_terminal
 from acp_agent.tools.kit.base import Params, Tool
 from acp_agent.tools.kit.durations import wait_of
-from acp_agent.tools.kit.sandbox_limits import was_forbidden
+from acp_agent.tools.kit.sandbox_limits import denied_paths, limit_reached, was_forbidden
 from acp_agent.tools.kit.tool_context import CommandOutput, Description, Preview, ToolContext, ToolResult
 
 COMMAND_NAMES = ("command", "cmd", "script", "shell_command", "bash", "sh")
@@ -187,7 +187,10 @@ def _printed(
 def _limits(output: str, command: Command, ctx: ToolContext) -> str:
     """Describes what the sandbox forbids, for the model; empty if the command did not fail because of that."""
     limits = ctx.shell.limits() if command.confined else ""
-    return limits if was_forbidden(output, limits, command.cwd, ctx.roots) else ""
+    if not was_forbidden(output, limits, command.cwd, ctx.roots):
+        return ""
+    denied = denied_paths(output, limits, command.cwd, ctx.roots)
+    return f"Denied: {', '.join(denied)}. {limits}" if denied else limits
 
 
 def _result(
@@ -206,6 +209,8 @@ def _result(
         notes.append("[the exit status is unknown]")
     elif status.exit_code != 0:
         notes.append(f"[exit code {status.exit_code}]")
+        if command.confined and (limit := limit_reached(printed.combined, status.exit_code, ctx.config.sandbox)):
+            notes.append(f"[{limit}]")
         if limits := _limits(printed.combined, command, ctx):
             notes.append(f"[{limits}]")
     elif not printed.combined.strip():

@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import os
+import pwd
 import sys
+import tempfile
+from pathlib import Path
 
 import anyio
 import pytest
@@ -151,6 +154,27 @@ async def test_closing_a_session_ends_its_servers(tmp_path):
         assert children
         await r.editor.client.close_session(r.editor.session_id)
         assert not _children(os.getpid(), "raw_server.py") & children
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root may become another user")
+async def test_servers_get_a_safe_environment_and_run_as_the_user_of_the_scope():
+    given = {"FOR_ALL_TOKEN": "1", "FOR_OWN_TOKEN": "2", "AWS_SECRET_ACCESS_KEY": "3", "SSH_AUTH_SOCK": "4"}
+    with tempfile.TemporaryDirectory(prefix="acp-user-") as name:
+        folder = Path(name)
+        folder.chmod(0o755)
+        config = (
+            '[mcp]\ninherit = ["FOR_ALL_TOKEN"]\n[mcp.servers.own]\ncommand = "/bin/sh"\n'
+            'args = ["-c", "env > noted"]\ninherit = ["FOR_OWN_TOKEN"]\n[tools.scope]\nrun_as_user = "nobody"\n'
+        )
+        async with agent_rig(folder, ["ok"], config=config, environ={**given, "LANG": "C.UTF-8"}) as r:
+            r.project.chmod(0o777)
+            await r.editor.new_session(r.project)
+            await r.editor.prompt("go")
+            noted = r.project / "noted"
+            env = dict(line.split("=", 1) for line in noted.read_text().splitlines())
+            assert noted.stat().st_uid == pwd.getpwnam("nobody").pw_uid
+    assert {name for name in given if name in env} == {"FOR_ALL_TOKEN", "FOR_OWN_TOKEN"}
+    assert (env["USER"], env["LANG"]) == ("nobody", "C.UTF-8")
 
 
 def _children(parent: int, marked: str) -> set[int]:

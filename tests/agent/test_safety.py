@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import pwd
 import subprocess
 import tempfile
 from pathlib import Path
@@ -16,6 +17,7 @@ from acp_agent.executors.sandbox import probe
 from acp_agent.loop.shell import confinement
 from acp_agent.safety.lines import line
 from acp_agent.testing.fake_model import Answer, Call
+from tests.forked import COMMAND
 
 from .kit import agent_rig, rig
 
@@ -323,8 +325,10 @@ async def test_a_rejected_call_is_not_repeated_in_a_later_session(tmp_path):
 
 async def test_a_tool_that_always_fails_is_blocked_until_the_person_unblocks_it(tmp_path):
     config = "[tools.anomaly]\nwindow_size = 2\n[tools]\nrepeated_failures = 9\n"
-    calls = [Call("read", {"path": f"none{number}"}) for number in range(3)]
+    calls = [Call("read", {"path": f"pipe{number}"}) for number in range(3)]
     async with rig(tmp_path, [*rounds(*calls), "ok"], config=config, mode="auto") as r:
+        for number in range(3):
+            os.mkfifo(r.project / f"pipe{number}")
         await r.editor.prompt("go")
         assert "is blocked" in results(r, 4)[2]
         await r.editor.prompt("/unblock")
@@ -389,6 +393,40 @@ async def test_every_call_and_decision_is_written_down(tmp_path):
     decided = lines[0]
     assert json.loads(decided["arguments"]) == {"command": "echo hi; exit 3"}
     assert decided["sandbox"] == "none"
+
+
+async def test_every_line_says_for_whom_in_what_scope_and_for_what_goal_it_was(tmp_path):
+    (tmp_path / "project/.agents/skills/tidy").mkdir(parents=True)
+    (tmp_path / "project/.agents/skills/tidy/SKILL.md").write_text("Tidy up.")
+    script = [
+        Answer(text="a plan"),
+        *rounds(bash("seq 100000"), bash("sleep 0.1; exit 4", background=True), bash("sleep 60", background=True)),
+        Answer(text="bye"),
+    ]
+    async with rig(tmp_path, script, mode="auto") as r:
+        await r.editor.prompt("/plan Clean the house")
+        await r.editor.prompt("/tidy all")
+        with anyio.fail_after(10):
+            while not any(line.get("exit_code") == 4 for line in audit(tmp_path)):
+                await anyio.sleep(0.01)
+        session = r.editor.session_id
+    lines = audit(tmp_path)
+    user = pwd.getpwuid(os.geteuid()).pw_name
+    assert {(line["user"], line["scope"], line["caller_id"]) for line in lines} == {(user, "auto supervised", session)}
+    calls = [line for line in lines if line["event"] != "notice"]
+    assert {line["skill"] for line in calls} == {"tidy"}
+    assert {len(line["goal"]) for line in calls} == {36}
+    (long,) = [line for line in calls if line.get("truncated")]
+    assert long["output"].startswith("1\n")
+    ended = {line["reason"]: line for line in lines if line["event"] == "notice" and "exit code 4" in line["reason"]}
+    (line,) = ended.values()
+    assert line["call_id"] in {call["call_id"] for call in calls}
+    assert line["duration_ms"] > 0
+    assert any("`sleep 60`" in line.get("reason", "") for line in lines), "one that ends with its session"
+    done = subprocess.run(
+        [COMMAND, "audit", "verify"], env={**r.environ, "PATH": os.environ["PATH"]}, capture_output=True, text=True
+    )
+    assert (done.returncode, done.stdout.partition(": ")[2]) == (0, f"ok, {len(lines)} lines\n"), done.stderr
 
 
 async def test_no_tool_runs_where_the_log_is_required_and_cannot_be_written(tmp_path):
@@ -544,6 +582,62 @@ async def test_commands_run_as_another_user_where_that_is_wanted(tmp_path, sandb
             assert results(r, 2)[0].split()[:2] == ["nobody", "nobody"]
             assert (r.project / "a").stat().st_uid != 0
             assert results(r, 3)[1].split()[0] == "1"
+
+
+def made_by_root(project: Path) -> None:
+    project.chmod(0o777)
+    (project / "root").mkdir()
+    for name in ("private", "root/file"):
+        (project / name).write_text("hidden words")
+    (project / "private").chmod(0o600)
+    (project / "open").write_text("other words")
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root may become another user")
+@pytest.mark.parametrize("user", ["nobody", ""])
+async def test_file_tools_do_what_the_other_user_may_and_nothing_else(tmp_path, user):
+    """The control, without another user, reads, finds, copies and deletes all of it."""
+    script = rounds(
+        Call("write", {"path": "new/file", "content": "words"}),
+        Call("read", {"path": "private"}),
+        Call("grep", {"pattern": "words"}),
+        Call("find_path", {"pattern": "**/*"}),
+        Call("copy_path", {"source": "private", "destination": "copy"}),
+        Call("write", {"path": "root/made", "content": "x"}),
+        Call("delete_path", {"path": "root"}),
+        Call("edit", {"path": "open", "old_text": "other", "new_text": "changed"}),
+        Call("create_directory", {"path": "folder"}),
+    )
+    with tempfile.TemporaryDirectory(prefix="acp-user-") as name:
+        folder = Path(name)
+        folder.chmod(0o755)
+        config = f'[tools.scope]\nrun_as_user = "{user}"\n'
+        async with rig(folder, script, mode="auto", config=config) as r:
+            made_by_root(r.project)
+            await r.editor.prompt("go")
+            told = results(r, len(script))
+            for path in ("new", "new/file", "folder"):
+                assert (r.project / path).stat().st_uid == (pwd.getpwnam(user).pw_uid if user else 0)
+            assert ("hidden words" in told[1]) is not bool(user)
+            assert ("private:1" in told[2]) is not bool(user)
+            assert "open" in told[2]
+            assert "private" in told[3]
+            assert (r.project / "copy").exists() is not bool(user)
+            assert (r.project / "root/made").exists() is False
+            assert (r.project / "root/file").exists() is bool(user)
+            assert (r.project / "open").read_text() == ("other words" if user else "changed words")
+    assert os.stat("/proc/thread-self").st_uid == 0
+
+
+async def test_without_the_right_to_switch_no_tool_runs_where_that_is_required(tmp_path, monkeypatch):
+    config = '[tools.scope]\nrun_as_user = "nobody-of-that-name"\nrequire_capability = true\n'
+    async with rig(tmp_path, rounds(Call("read", {"path": "none"}), bash("id")), mode="auto", config=config) as r:
+        await r.editor.prompt("go")
+        assert all("No tool runs: " in result for result in results(r, 3))
+    config = config.replace("run_as", "enabled = false\nrun_as")
+    async with rig(tmp_path, rounds(bash("touch a")), mode="auto", config=config) as r:
+        await r.editor.prompt("go")
+        assert (r.project / "a").exists(), "control: switched off"
 
 
 async def test_a_user_there_is_not_is_a_clear_error(tmp_path):
@@ -1037,6 +1131,50 @@ async def test_medium_risk_may_go_unasked_and_high_risk_not(tmp_path):
         assert [request.tool_call.title for request in r.editor.permission_requests] == ["rm -rf ../*"]
 
 
+async def test_what_was_learned_is_listed_and_forgotten_in_a_session_and_without_one(tmp_path):
+    config = "[tools.governance]\ntrajectory_enabled = true\nblock_risky_patterns = true\nwindow = 2\n"
+    script = [*rounds(bash("touch a")), *rounds(bash("touch b")), *rounds(bash("touch a"), bash("touch b"))]
+    async with rig(tmp_path, script, config=config, mode="auto") as r:
+        for _ in range(2):
+            await r.editor.prompt("go")
+            await r.editor.prompt("/reject")
+        await r.editor.prompt("/policy learned")
+        listed = r.editor.text()
+        assert "- #1 rejected: bash touch a → bash touch b" in listed
+        assert "- #2 rejected: bash touch a" in listed
+        await r.editor.prompt("/policy learned forget 1")
+        await r.editor.prompt("/policy learned forget 7")
+        assert "Forgotten: bash touch a → bash touch b" in r.editor.text()
+        assert "`learned forget NUMBER`" in r.editor.text()
+
+        def policy(*arguments: str) -> str:
+            command = [COMMAND, "policy", "learned", "--cwd", str(r.project), *arguments]
+            return subprocess.run(command, env=dict(r.environ), capture_output=True, text=True, check=True).stdout
+
+        assert "#1 rejected: bash touch a\n" in policy()
+        assert policy("forget", "all") == "Forgotten: 1.\n"
+        assert "Nothing was learned" in policy()
+        (r.project / "a").unlink()
+        await r.editor.prompt("again")
+        assert (r.project / "a").exists()
+    assert any("learned sequences, by the user" in line.get("reason", "") for line in audit(tmp_path))
+
+
+async def test_wrong_paths_are_no_anomaly(tmp_path):
+    config = "[tools.anomaly]\nwindow_size = 2\n[tools]\nrepeated_failures = 99\n"
+    wrong = [
+        Answer(tool_calls=tuple(Call(tool, {"path": f"none{n}", "pattern": "x", **more}) for n in range(3)))
+        for tool, more in (("read", {}), ("grep", {}), ("edit", {"old_string": "a", "new_string": "b"}))
+    ]
+    there = Answer(tool_calls=(Call("read", {"path": "there"}), Call("grep", {"pattern": "found"})))
+    async with rig(tmp_path, [*wrong, there, "done"], config=config, mode="auto") as r:
+        (r.project / "there").write_text("found words")
+        await r.editor.prompt("go")
+        told = results(r, 5)
+        assert "is blocked" not in str(told)
+        assert [("found words" in text) for text in told[-2:]] == [True, True]
+
+
 async def test_a_tool_that_is_always_available_is_not_blocked_by_what_was_learned(tmp_path):
     config = (
         "[tools.governance]\ntrajectory_enabled = true\nblock_risky_patterns = true\nwindow = 2\n"
@@ -1061,3 +1199,92 @@ async def test_further_folders_may_be_opened_to_commands(tmp_path):
         assert "words of it" in results(r, 2)[0]
         assert (tmp_path / "out/b").exists()
         assert not (tmp_path / "seen/b").exists()
+
+
+@pytest.mark.parametrize("kind", ["bubblewrap", "landlock"])
+async def test_commands_may_write_less_than_file_tools(tmp_path, monkeypatch, kind):
+    monkeypatch.setattr(probe, "_found", {})
+    monkeypatch.setattr(probe, "_candidates", lambda config: [(kind, config)])
+    (tmp_path / "project/src").mkdir(parents=True)
+    (tmp_path / "project/out-1").mkdir()
+    config = '[tools.sandbox]\nwritable = ["build/", "out-*", "later"]\n'
+    script = rounds(
+        bash("echo x > build/a; echo x > out-1/a; echo x > src/a; mkdir later; rm -r src; cat src/b; false"),
+        Call("write", {"path": "src/b", "content": "by a tool"}),
+        bash("cat src/b; git init -q . ; true"),
+    )
+    async with rig(tmp_path, script, mode="auto", sandbox=True, terminal=False, config=config) as r:
+        await r.editor.prompt("go")
+        first, _, last = results(r, 4)
+        names = sorted(str(path.relative_to(r.project)) for path in r.project.rglob("*") if path.is_file())
+        assert names == ["build/a", "out-1/a", "src/b"]
+        assert not (r.project / "later").exists()
+        assert f"Denied: {r.project}/src/a" in first
+        assert "`tools.sandbox.writable` names (build/, out-*, later)" in first
+        assert "by a tool" in last
+        await r.editor.prompt("/doctor")
+        told = "only these are writable: build/, out-* (1 now), later (nothing is there now)."
+        assert told in r.editor.text()
+    (line,) = [line for line in audit(tmp_path) if "denied_paths" in line and line["exit_code"] == 1]
+    assert f"{tmp_path}/project/src/a" in line["denied_paths"]
+
+
+@pytest.mark.parametrize("terminal", [False, True])
+@pytest.mark.parametrize("limited", [True, False])
+async def test_memory_and_files_of_a_command_are_bounded_and_it_is_said(tmp_path, limited, terminal):
+    """The control, without limits, writes the file and gets the memory."""
+    config = f"[tools.sandbox]\nmax_memory = {300_000_000 * limited}\nmax_file_size = {1_000_000 * limited}\n"
+    script = rounds(
+        bash("ulimit -f unlimited; head -c 3000000 /dev/zero > /tmp/big && stat -c 'size %s' /tmp/big"),
+        bash("ulimit -d unlimited; python3 -c 'a = bytearray(600_000_000); print(len(a))'"),
+        bash("head -c 900000 /dev/zero > small && python3 -c 'print(len(bytearray(9_000_000)))'"),
+    )
+    async with rig(tmp_path, script, mode="auto", sandbox=True, terminal=terminal, config=config) as r:
+        await r.editor.prompt("go")
+        file, memory, small = results(r, 4)
+        assert ("size 3000000" in file) is not limited
+        assert ("[A limit has ended it: no file may be larger: `tools.sandbox.max_file_size`" in file) is limited
+        assert ("600000000" in memory) is not limited
+        assert ("no process may have more memory: `tools.sandbox.max_memory`" in memory) is limited
+        assert "9000000" in small
+        await r.editor.prompt("/doctor")
+        assert ("1000000 bytes for a file" if limited else "any number of bytes for a file") in r.editor.text()
+
+
+async def test_what_commands_may_read_and_write_is_named_by_globs_and_relative_paths(tmp_path):
+    for name in ("shared/one", "shared/two", "other"):
+        (tmp_path / name).mkdir(parents=True)
+        (tmp_path / name / "a").write_text(f"words of {name}\n")
+    config = '[tools.sandbox]\nallow_write = ["../shared/*"]\nallow_read = ["../othe?", "../none"]\n'
+    line = "for d in shared/one shared/two other; do cat ../$d/a; echo x > ../$d/b; done; true"
+    async with rig(tmp_path, rounds(bash(line)), mode="auto", sandbox=True, terminal=False, config=config) as r:
+        await r.editor.prompt("go")
+        (said,) = results(r, 2)
+        assert [name for name in ("shared/one", "shared/two", "other") if f"words of {name}" in said] == [
+            "shared/one", "shared/two", "other",
+        ]  # fmt: skip
+        written = sorted(str(path.relative_to(tmp_path)) for path in tmp_path.rglob("b"))
+        assert written == ["shared/one/b", "shared/two/b"]
+        await r.editor.prompt("/doctor")
+        assert "Also readable: ../othe? (1 now), ../none (nothing is there now)." in r.editor.text()
+
+
+@pytest.mark.parametrize("link", [True, False])
+async def test_a_link_that_a_command_makes_never_opens_another_place(tmp_path, link):
+    """The control makes the folder that the configuration means."""
+    (tmp_path / "outside").mkdir()
+    (tmp_path / "outside/secret").write_text("hidden words")
+    write = [f"{tmp_path}/project/out", "cache/*/", f"{tmp_path}/w", f"{tmp_path}/w/x"]
+    config = f"[tools.sandbox]\nallow_write = {json.dumps(write)}\n"
+    (tmp_path / "w").mkdir()
+    target = f"{tmp_path}/outside"
+    make = f"mkdir cache; for n in out cache/a {tmp_path}/w/x; do " + (
+        f"ln -s {target} $n" if link else "mkdir $n; echo 'hidden words' > $n/secret"
+    )
+    look = f"for n in out cache/a {tmp_path}/w/x; do cat $n/secret; echo x > $n/made; done; true"
+    script = rounds(bash(f"{make}; done"), bash(look))
+    async with rig(tmp_path, script, mode="auto", sandbox=True, terminal=False, config=config) as r:
+        await r.editor.prompt("go")
+        assert results(r, 3)[1].count("hidden words") == (0 if link else 3)
+        assert (tmp_path / "outside/made").exists() is False
+        assert (tmp_path / "w/x/made").exists() is not link

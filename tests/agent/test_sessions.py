@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import base64
 import json
+import sqlite3
 import tempfile
 
 import anyio
 import pytest
 
-from acp_agent.errors import PeerError
+from acp_agent.errors import PeerError, StoreBusy
 from acp_agent.schema.acp import (
     AgentMessageChunk,
     AgentThoughtChunk,
@@ -19,6 +20,7 @@ from acp_agent.schema.acp import (
     ToolCall,
     UserMessageChunk,
 )
+from acp_agent.store.session_store import SessionStore
 from acp_agent.testing.fake_editor import NeverAnswers
 from acp_agent.testing.fake_model import Answer, Call, Failure
 
@@ -416,3 +418,37 @@ async def test_a_cursor_that_breaks_decoders_is_invalid_params(tmp_path, value):
         with pytest.raises(PeerError) as error:
             await r.editor.request("session/list", {"cursor": base64.urlsafe_b64encode(text.encode()).decode()})
         assert error.value.code == -32602
+
+
+async def test_a_store_that_was_locked_fails_no_later_prompt_and_loses_nothing_that_was_said(tmp_path, monkeypatch):
+    path = tmp_path / "home/.local/state/acp-coder/sessions.db"
+    append, busy = SessionStore.append, []
+
+    def appended(store, session_id, entries):
+        try:
+            append(store, session_id, entries)
+        except StoreBusy:
+            busy.append(len(entries))
+            other.execute("ROLLBACK")
+            raise
+
+    script = ["first", Answer(text=("half", " more"), hang_after=1), "third"]
+    async with rig(tmp_path, script) as r:
+        await r.editor.prompt("one")
+        other = sqlite3.connect(path, isolation_level=None)
+        other.execute("BEGIN EXCLUSIVE")
+        with pytest.raises(PeerError, match="keeps the session database busy; try again"):
+            await r.editor.prompt("refused")
+        other.execute("ROLLBACK")
+        turn = r.editor.begin("two")
+        await r.editor.wait_until(lambda: "half" in r.editor.text())
+        monkeypatch.setattr(SessionStore, "append", appended)
+        other.execute("BEGIN EXCLUSIVE")
+        r.model.release()
+        assert (await turn.response()).stop_reason == "end_turn"
+        assert len(busy) == 1
+        assert (await r.editor.prompt("three")).stop_reason == "end_turn"
+        assert [m["content"] for m in r.messages(3)[1:]] == ["one", "first", "two", "half more", "three"]
+        other.close()
+        stored = sqlite3.connect(path).execute("SELECT payload FROM log ORDER BY seq").fetchall()
+        assert ["half" in str(stored), " more" in str(stored), "refused" in str(stored)] == [True, True, False]

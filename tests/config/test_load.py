@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 from typing import Any
 
@@ -307,6 +308,22 @@ def test_a_path_with_a_nul_character_is_an_error_with_its_place(sources: Sources
     table, _, name = key.rpartition(".")
     sources.user(f'[{table}]\n{name} = ["a\\u0000b"]\n')
     with pytest.raises(ConfigError, match=rf"config.toml:2: `{key}`"):
+        sources.load()
+
+
+@pytest.mark.parametrize(
+    ("key", "text", "words"),
+    [
+        ("tools.sandbox.allow_read", "~bob/x", "only your own home folder can be written as `~`"),
+        ("tools.files.deny_read", "~bob/x", "only your own home folder can be written as `~`"),
+        ("tools.sandbox.allow_write", "/srv/**/x", "a folder stands for all that is in it"),
+        ("tools.sandbox.writable", "", "contains an empty path"),
+    ],
+)
+def test_a_path_that_would_stand_for_nothing_is_refused_by_name(sources: Sources, key, text, words) -> None:
+    table, _, name = key.rpartition(".")
+    sources.user(f'[{table}]\n{name} = ["{text}"]\n')
+    with pytest.raises(ConfigError, match=f"config.toml:1: .*`{key}` .*{re.escape(words)}"):
         sources.load()
 
 

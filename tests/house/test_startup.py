@@ -68,6 +68,7 @@ AT_NEW_OURS = STAGE_ZERO | {
         "schema.acp",
         "schema.decode",
         "store",
+        "store.audit_heads",
         "store.base",
         "store.database",
         "store.goal_store",

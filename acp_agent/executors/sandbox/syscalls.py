@@ -113,8 +113,11 @@ USED: dict[str, tuple[int, int]] = {
     "landlock_create_ruleset": (444, 444),
     "landlock_add_rule": (445, 445),
     "landlock_restrict_self": (446, 446),
+    "setgroups": (116, 159),
+    "setfsuid": (122, 151),
+    "setfsgid": (123, 152),
 }
-"""Calls that our own last step makes."""
+"""Calls that our own last step makes, and those with which a thread acts as another user."""
 
 
 def number(name: str, arch: Arch) -> int | None:

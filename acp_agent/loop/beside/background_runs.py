@@ -14,6 +14,7 @@ import time
 import uuid
 from collections.abc import Callable, Coroutine, Sequence
 from contextlib import suppress
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import anyio
@@ -111,7 +112,10 @@ class SessionRuns:
         spawn: Callable[[Coroutine[Any, Any, None]], None],
         journal: Journal,
         outputs: Outputs,
+        denied: Callable[[str, Path], tuple[str, ...]] = lambda output, cwd: (),
     ) -> None:
+        """`denied`: the paths that the output of a confined command, run in a folder, says were denied to it."""
+        self._denied = denied
         self._outputs = outputs
         self._config = config
         self._max_output_chars = max_output_chars
@@ -176,6 +180,8 @@ class SessionRuns:
         process = run.process
         assert process is not None, "it ends once"
         by_itself = status is not None or run.ended.exit_code == TIMED_OUT
+        cut: bool | None = None
+        denied: tuple[str, ...] = ()
         try:
             if status is None:
                 with suppress(AgentError):  # The editor is gone, and its terminals with it.
@@ -190,7 +196,9 @@ class SessionRuns:
             printed = CommandOutput(run.command.script, output, process.combined, lost=process.lost)
             remark = f"[{process.remark}]" if process.remark else ""
             done = self._outputs.treat_now(run.call.name, ToolResult(remark, command=printed))
-            run.ended.told_text = done.text
+            run.ended.told_text = done.result.text
+            cut = done.cut or None
+            denied = self._denied(process.combined, run.command.cwd) if run.command.confined else ()
             text = self._outputs.clean(process.combined)
             run.ended.text = bounded(text, limit)
             run.ended.lost = process.lost or ("its middle" if run.ended.text != text else "")
@@ -202,10 +210,14 @@ class SessionRuns:
                 await process.close()
             finally:
                 run.over.set()
+                words = f"Background command finished: {_quoted(run.command.script)} ({_ending(run)})."
+                milliseconds = round((time.monotonic() - run.started) * 1000)
+                facts = {"call_id": run.call.id, "exit_code": run.ended.exit_code, "duration_ms": milliseconds}
+                self._journal.notice(words, tool=run.call.name, truncated=cut, denied_paths=denied, **facts)
         if remark:
             self._journal.warn(remark[1:-1])
         if by_itself:
-            self._journal.run_ended(f"Background command finished: {_quoted(run.command.script)} ({_ending(run)}).")
+            self._journal.run_ended(words)
         self._forget_old()
 
     def _forget_old(self) -> None:

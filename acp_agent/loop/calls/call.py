@@ -39,6 +39,8 @@ class Ran(Struct, frozen=True):
     workdir: str
     exit_code: int | None
     timed_out: bool
+    denied: tuple[str, ...] = ()
+    """Paths that the sandbox has denied to it, by its output."""
 
 
 class Outcome(Struct):
@@ -57,6 +59,8 @@ class Outcome(Struct):
     ends_turn: bool = False
     ran: Ran | None = None
     """Set if it ran a command."""
+    cut: bool = False
+    """Whether the model got less than all of the output."""
     audited: bool = False
 
 

@@ -16,7 +16,8 @@ from acp_agent.config.load import Config
 from acp_agent.config.safety_settings import RiskConfig
 from acp_agent.config.xdg import config_dir, config_file, state_dir
 from acp_agent.credentials.redactor import Redactor
-from acp_agent.errors import StoreError
+from acp_agent.errors import ExecutorError, StoreError
+from acp_agent.loop.calls.learned_calls import learned_words
 from acp_agent.loop.journal import Journal
 from acp_agent.loop.modes import Mode
 from acp_agent.loop.shell.confinement import Confinement
@@ -150,6 +151,11 @@ class Guard:
         if audit.refuses and not audit.write("notice", caller_id=self._journal.outbox.session_id, reason="tried again"):
             words = "The audit log is required and cannot be written, so no tool runs (see `/policy status`)."
             return Judgement(Deny(words, "audit.required"))
+        if self._tools.scope.enabled and self._tools.scope.require_capability:
+            try:
+                self._confinement.user()
+            except ExecutorError as error:
+                return Judgement(Deny(f"No tool runs: {error}", "tools.scope.require_capability"))
         approved = self.approvals.take(call.tool, call.arguments)
         decision = self.deciders.decide(call, mode=mode.id, may_change=mode.changes, approved=approved)
         if isinstance(decision.verdict, Deny) and decision.verdict.approvable and call.call_id:
@@ -245,7 +251,9 @@ class Guard:
     def _anomaly(self, anomaly: Anomaly) -> None:
         log.warning("anomaly: %s", anomaly)
         self._journal.notice(f"anomaly: {anomaly}", tool=anomaly.tool)
-        blocked = f" It is blocked until `/unblock {anomaly.tool}`." if self._tools.anomaly.auto_block else ""
+        limit = self._tools.anomaly.block_seconds
+        until = f"`/unblock {anomaly.tool}`" + (f", or for {limit:g} s" if limit else "")
+        blocked = f" It is blocked until {until}." if self._tools.anomaly.auto_block else ""
         self._journal.outbox.tell(f"Something is wrong: {anomaly}.{blocked}")
 
     # --- questions --------------------------------------------------------------------------------------------
@@ -314,6 +322,16 @@ class Guard:
         self._journal.notice(f"unblocked by the user: {name}", tool=name)
         what = {LEARNED: "What was learned was forgotten.", HOUR: "The hourly count was reset."}
         return what.get(name, f"`{name}` may be used again.")
+
+    def learned(self, rest: str) -> str:
+        """`/policy learned ...`; returns the text for the user."""
+        try:
+            told = learned_words(self._store.trajectories, self.project, rest)
+        except StoreError as error:
+            return f"That could not be read or stored: {error}"
+        if rest.strip():
+            self._journal.notice(f"learned sequences, by the user: {told}")
+        return told
 
     def _blocked(self) -> str:
         """Raises StoreError."""

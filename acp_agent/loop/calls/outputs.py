@@ -97,6 +97,14 @@ class _Told(Struct, frozen=True):
         return self.text == text and not (self.notes or self.reference or self.warning)
 
 
+class Treated(Struct, frozen=True):
+    """A result on its way to the model and the user."""
+
+    result: ToolResult
+    cut: bool
+    """Whether the model gets less than all of it."""
+
+
 class Counts(Struct):
     """Counts of what was done to the outputs of a session so far."""
 
@@ -144,7 +152,7 @@ class Outputs(Struct, eq=False):
 
     # --- results ----------------------------------------------------------------------------------------------
 
-    async def treat(self, tool: str, result: ToolResult) -> ToolResult:
+    async def treat(self, tool: str, result: ToolResult) -> Treated:
         """The result as model (`text`), user (`content`) and programs (`raw_output`) get it."""
         size = len(result.text) + (len(result.command.combined) if result.command is not None else 0)
         if size > IN_A_THREAD:
@@ -159,7 +167,7 @@ class Outputs(Struct, eq=False):
             short = short or await self.summary.shortened(tool, digest.view)
         return self._finished(tool, result, digest, short)
 
-    def treat_now(self, tool: str, result: ToolResult) -> ToolResult:
+    def treat_now(self, tool: str, result: ToolResult) -> Treated:
         """The same synchronously, without compression."""
         return self._finished(tool, result, self._digest(tool, result), None)
 
@@ -198,12 +206,12 @@ class Outputs(Struct, eq=False):
                     filtered = msgspec.structs.replace(filtered, text=clean, lines_after=filtered.lines_before)
         return _Digest(clean, filtered, found, shown, command.lost)
 
-    def _finished(self, tool: str, result: ToolResult, digest: _Digest, short: Shortened | None) -> ToolResult:
+    def _finished(self, tool: str, result: ToolResult, digest: _Digest, short: Shortened | None) -> Treated:
         told = self._for_model(tool, digest, short)
         below, heading = "", ""
         if result.command is not None:
             below, heading = result.text, f"{result.command.heading}\n".lstrip()
-        return msgspec.structs.replace(
+        treated = msgspec.structs.replace(
             result,
             text=heading + _lines(told.text, *told.notes, *told.reference, *told.warning, below),
             command=None,
@@ -213,6 +221,7 @@ class Outputs(Struct, eq=False):
             notes=(*told.notes, below) if result.failed and below else told.notes,
             meta=self._meta(result, digest),
         )
+        return Treated(treated, cut=bool(told.text != digest.clean or digest.lost))
 
     def _for_model(self, tool: str, digest: _Digest, short: Shortened | None) -> _Told:
         """The text in its bounds, with what was done to it."""

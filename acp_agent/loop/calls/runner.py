@@ -253,7 +253,8 @@ class Calls:
             broke=call.outcome.error is not None or category == "timeout",
             failed=failed,
             exit_code=call.outcome.ran.exit_code if call.outcome.ran is not None else None,
-            truncated=any(process.truncated for process in call.processes) or None,
+            denied_paths=call.outcome.ran.denied if call.outcome.ran is not None else None,
+            truncated=call.outcome.cut or None,
             duration_ms=None if call.began is None else round((time.monotonic() - call.began) * 1000),
             output=text,
         )
@@ -276,7 +277,9 @@ class Calls:
         streams = ShellOutput(process.stdout, process.stderr, None, process.truncated)
         printed = CommandOutput(call.use.name, streams, process.combined, running=True, lost=process.lost)
         result = ToolResult(f"[{CANCELLED}]", command=printed, failed=True)
-        self.reports.complete(call, self.outputs.treat_now(call.name, result))
+        treated = self.outputs.treat_now(call.name, result)
+        call.outcome.cut = treated.cut
+        self.reports.complete(call, treated.result)
 
     # --- before it runs ---------------------------------------------------------------------------------------
 
@@ -391,9 +394,12 @@ class Calls:
                 await hooks.after(call.name, call.id, "failed")
         else:
             if (printed := result.command) is not None and ready.entry.kind == "execute":
-                call.outcome.ran = Ran(str(folder), printed.streams.exit_code, printed.timed_out)
-            result = await self.outputs.treat(call.name, result)
-            result = replace(result, text=neutral(result.text))
+                confined = any(isinstance(access, ExecuteAccess) and access.confined for access in accesses)
+                denied = self.shell.confinement.denied(printed.combined, folder) if confined else ()
+                call.outcome.ran = Ran(str(folder), printed.streams.exit_code, printed.timed_out, denied)
+            treated = await self.outputs.treat(call.name, result)
+            call.outcome.cut = treated.cut
+            result = replace(treated.result, text=neutral(treated.result.text))
             paths = [access.path for access in accesses if isinstance(access, PathAccess)]
             if told := self.outputs.redactor.redact(self.memory.instructions.for_paths(paths)):
                 shown = result.content

@@ -59,7 +59,13 @@ async def run_sub_agent(calls: Calls, call: Call, task: Task) -> ToolResult:
             calls.shell.turn.model.provider,
             host,
             below.run_all,
-            Limits(task.max_iterations, "tools.delegate.max_iterations", agent.doom_loop, agent.max_repetition),
+            Limits(
+                task.max_iterations,
+                "tools.delegate.max_iterations",
+                agent.doom_loop,
+                agent.max_repetition,
+                agent.max_answer_bytes,
+            ),
         )
     except ProviderError as error:
         category = {"rate_limit": "rate_limited", "network": "network_error", "timeout": "timeout"}

@@ -83,6 +83,8 @@ class Limits(msgspec.Struct, frozen=True):
     doom_loop: int
     repetition: int
     """Characters, as in `Babble`."""
+    answer: int
+    """Bytes of one answer."""
 
 
 class Turn(msgspec.Struct):
@@ -95,6 +97,8 @@ class Turn(msgspec.Struct):
     """What the model repeated until it was stopped."""
     cut: bool = False
     """Whether the answer ended in the middle of a call."""
+    endless: bool = False
+    """Whether it was stopped because it was too long."""
 
 
 RunCalls = Callable[[Sequence[llm.ToolUse], Callable[[llm.ToolMessage], None]], Awaitable["RoundResult"]]
@@ -117,7 +121,7 @@ async def run_turn(provider: llm.Provider, host: TurnHost, run_calls: RunCalls, 
     model had said by then stays in the history."""
     circles = DoomLoop(limits.doom_loop)
     for left in range(limits.requests - 1, -1, -1):
-        turn = await _ask(provider, host, limits.repetition)
+        turn = await _ask(provider, host, limits)
         if isinstance(turn, str):
             host.say(turn)
             return "max_tokens"
@@ -125,6 +129,9 @@ async def run_turn(provider: llm.Provider, host: TurnHost, run_calls: RunCalls, 
         if turn.repeated:
             host.say(f"The model repeated itself and was stopped (`agent.max_repetition`). {GO_ON}")
             return "max_turn_requests"
+        if turn.endless:
+            host.say(f"The answer was stopped after {limits.answer} bytes (`agent.max_answer_bytes`). {GO_ON}")
+            return "max_tokens"
         calls = turn.message.tool_calls
         if not calls:
             if turn.reason == "length":
@@ -166,20 +173,20 @@ def _tokens(turn: Turn) -> str:
     return str(turn.usage.output_tokens) if turn.usage is not None and turn.usage.output_tokens else "its limit of"
 
 
-async def _ask(provider: llm.Provider, host: TurnHost, repetition: int) -> Turn | str:
+async def _ask(provider: llm.Provider, host: TurnHost, limits: Limits) -> Turn | str:
     """Makes one model call that fits. If a server finds it too long, retries once, shortened; returns a message for the
     user if it cannot fit."""
     if (words := await host.make_room()) is not None:
         return words
     try:
-        return await ask_model(provider, host, repetition)
+        return await ask_model(provider, host, limits.repetition, limits.answer)
     except ProviderError as error:
         if error.kind != "context_too_long":
             raise
         if (words := await host.make_room(error)) is not None:
             return words
     try:
-        return await ask_model(provider, host, repetition)
+        return await ask_model(provider, host, limits.repetition, limits.answer)
     except ProviderError as error:
         if error.kind == "context_too_long":
             host.undo_room()  # It did not help, so nothing must be lost for it.
@@ -189,15 +196,21 @@ async def _ask(provider: llm.Provider, host: TurnHost, repetition: int) -> Turn 
 ENDS: dict[llm.FinishReason, StopReason] = {"length": "max_tokens", "refusal": "refusal"}
 
 
-async def ask_model(provider: llm.Provider, host: TurnHost, repetition: int = 0) -> Turn:
+KEPT_OF_ENDLESS = 100_000
+"""Characters that the model reads again of an answer that was stopped because it was too long."""
+
+
+async def ask_model(provider: llm.Provider, host: TurnHost, repetition: int = 0, most: int = 0) -> Turn:
     """Makes one model call, streamed to the user; adds its message to the history, even if it is cut short.
 
-    A model that repeats itself for `repetition` characters is stopped."""
+    A model that repeats itself for `repetition` characters is stopped, or that says more than `most` bytes (0: any
+    number)."""
     calls: list[llm.ToolUse] = []
     usage: llm.UsageReport | None = None
     finished: llm.Finished | None = None
     voice = _Voice(host, AgentMessageChunk, repetition)
     mind = _Voice(host, AgentThoughtChunk, repetition)
+    endless = False
     try:
         async with aclosing(provider.stream(host.messages(), host.tools(), host.settings())) as events:
             async for event in events:
@@ -218,7 +231,8 @@ async def ask_model(provider: llm.Provider, host: TurnHost, repetition: int = 0)
                         host.say(text)
                     case llm.Finished():
                         finished = event
-                if voice.repeated or mind.repeated:
+                endless = 0 < most < voice.size + mind.size
+                if voice.repeated or mind.repeated or endless:
                     break
     finally:
         mind.rest()
@@ -226,16 +240,15 @@ async def ask_model(provider: llm.Provider, host: TurnHost, repetition: int = 0)
         whole = [call if _is_whole(call) else msgspec.structs.replace(call, arguments="{}") for call in calls]
         cut = finished is not None and finished.reason == "length" and whole != calls
         message = llm.AssistantMessage(
-            text=voice.said(),
+            text=voice.said()[: KEPT_OF_ENDLESS if endless else None],
             # Calls of an answer that was cut short are never run, so they are not kept either.
             tool_calls=tuple(whole if cut else calls) if finished is not None else (),
-            thought=mind.said(),
+            thought=mind.said()[: KEPT_OF_ENDLESS if endless else None],
             opaque=finished.opaque if finished is not None else (),
         )
         host.add(message)
-    return Turn(
-        message, finished.reason if finished is not None else "stop", usage, voice.repeated or mind.repeated, cut
-    )
+    reason = finished.reason if finished is not None else "stop"
+    return Turn(message, reason, usage, voice.repeated or mind.repeated, cut, endless)
 
 
 def _is_whole(call: llm.ToolUse) -> bool:
@@ -254,6 +267,8 @@ class _Voice:
         self._repetition = repetition
         self.repeated = ""
         """What is repeated at its end."""
+        self.size = 0
+        """Bytes so far."""
         self._host = host
         self._chunk = chunk
         self._id = str(uuid.uuid4())
@@ -261,6 +276,7 @@ class _Voice:
 
     def say(self, text: str) -> None:
         self._texts.append(text)
+        self.size += len(text) if text.isascii() else len(text.encode("utf-8", "replace"))
         self.repeated = self._babble.heard(text) or ""
         if self._cleaner is None:
             self._cleaner = self._host.cleaner()

@@ -19,7 +19,7 @@ BUILT_IN: dict[str, tuple[str, str]] = {
     "status": ("Show session, model, mode and what the editor offers", ""),
     "trust": ("Show the folder's own files, and trust them", "yes|no"),
     "permissions": ("List and revoke remembered permissions; rules to add", "revoke number"),
-    "policy": ("Show the active rules, or what would happen to a call", "status|check tool json"),
+    "policy": ("Show the active rules, the verdict on a call, what was learned", "status|check tool json|learned"),
     "approve": ("Allow one call that a limit in `tools.scoped` stopped", "tool call id"),
     "reject": ("Mark a tool call as unacceptable, so that it is not repeated", "tool call id"),
     "unblock": ("List what the session has learned to block, and unblock it", "tool|learned|hour"),

@@ -10,6 +10,7 @@ import logging
 import os
 import platform
 from collections.abc import Callable, Coroutine, Mapping, Sequence
+from contextlib import nullcontext
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -17,14 +18,16 @@ import anyio
 import anyio.to_thread
 from msgspec.structs import replace
 
+from acp_agent.child import User
 from acp_agent.config.model import ToolsConfig
 from acp_agent.errors import ExecutorError
-from acp_agent.executors.base import BY_PROXY, NO_NETWORK, Command, Network
+from acp_agent.executors.base import BY_PROXY, NO_NETWORK, ONLY_WRITABLE, Command, Network
 from acp_agent.executors.sandbox.base import Confined, Invocation, Proxied, SandboxPolicy
 from acp_agent.executors.sandbox.common_dirs import hold, release
 from acp_agent.executors.sandbox.holders import is_held, is_place_holder
 from acp_agent.lazy import load
 from acp_agent.loop.journal import Journal
+from acp_agent.loop.shell.command_paths import Named, named, paths_of
 from acp_agent.loop.shell.private_folder import CLOSED_PARTS, PARTS, PrivateFolder
 from acp_agent.lsp.base import Launch, LspError
 from acp_agent.safety.folders.paths import Roots, real_path
@@ -35,12 +38,12 @@ from acp_agent.safety.folders.watch import Watch, told
 if TYPE_CHECKING:
     from acp_agent.executors.sandbox.probe import Found
     from acp_agent.executors.sandbox.proxy.ways import Way
-    from acp_agent.executors.users import User
     from acp_agent.loop.shell.git_copies import GitCopies
 
 
 log = logging.getLogger(__name__)
 
+ACTING_AS = "acp_agent.executors.users:acting_as"
 FIND_USER = "acp_agent.executors.users:find_user"
 GIT_COPIES = "acp_agent.loop.shell.git_copies:GitCopies"
 FIND_SANDBOX = "acp_agent.executors.sandbox.probe:find_sandbox"
@@ -61,6 +64,13 @@ NOT_CONFINED = (
 )
 
 HOSTS_ASKED = "They reach the network through a proxy (HTTPS_PROXY, ALL_PROXY); the user is asked about each new host."
+DENIED_PATHS = "acp_agent.tools.kit.sandbox_limits:denied_paths"
+LANDLOCK = "acp_agent.executors.sandbox.landlock:abi"
+KERNEL_LOG, LEAST_LOGGING = Path("/var/log/audit/audit.log"), 7
+"""Where the kernel records what Landlock denies, from this version of Landlock on."""
+
+KIB = 1024
+"""Bytes in bash's unit of `ulimit`."""
 
 MOST_PROTECTED = 3
 """Names of protected paths in the system prompt."""
@@ -178,6 +188,13 @@ class Confinement:
         lines.append(f"Network: {await self._network()}. Unix sockets: {'allowed' if policy.unix_sockets else 'none'}.")
         private = self._folder.path
         lines.append(f"Writable: {_names(policy.writable, private)}.")
+        read, write, narrowed = self._named()
+        for what, entries in (
+            ("Also writable", write),
+            ("In the session's folders, only these are writable", narrowed),
+        ):
+            if entries:
+                lines.append(f"{what}: {', '.join(map(str, entries))}.")
         lines.append(f"Protected in them: {', '.join(config.protect) or 'nothing'}.")
         if self.links:
             lines.append(
@@ -187,8 +204,17 @@ class Confinement:
             lines.append(f"{TOO_LARGE[0].upper()}{TOO_LARGE[1:]}.")
         if self._hidden:
             lines.append(f"Hidden (`deny_read`): {_names(tuple(self._hidden), private)}.")
-        if config.allow_read:
-            lines.append(f"Also readable: {', '.join(config.allow_read)}.")
+        if read:
+            lines.append(f"Also readable: {', '.join(map(str, read))}.")
+        kernel = os.access(KERNEL_LOG, os.R_OK) and load(LANDLOCK)() >= LEAST_LOGGING
+        lines.append(
+            "What is denied to commands is recognised in their output and logged (`denied_paths` in the audit log)"
+            + (f"; the kernel records what Landlock denies in {KERNEL_LOG}." if kernel else ".")
+        )
+        limits = {"processes": config.max_processes, "bytes of memory for each": config.max_memory}
+        limits["bytes for a file"] = config.max_file_size
+        told = [f"{most} {what}" if most else f"any number of {what}" for what, most in limits.items()]
+        lines.append(f"Limits of a command: {', '.join(told)}. All its files together are not limited.")
         if config.strict:
             lines.append("Strict: without a sandbox no command runs.")
         return lines
@@ -228,9 +254,15 @@ class Confinement:
         but = f", not what programs trust ({names})" if names and kind != "landlock" else ""
         network = {"allow": "", "deny": f" {NO_NETWORK}"}.get(str(config.network), f" {HOSTS_ASKED}")
         return (
-            f"Commands run in a sandbox{where}: they change only files in the session's folders{but}, and see "
+            f"Commands run in a sandbox{where}: they change only {self._changeable}{but}, and see "
             f"nothing else of the home folder.{network}"
         )
+
+    @property
+    def _changeable(self) -> str:
+        """What of the session's folders commands can change, in words."""
+        names = self._config.sandbox.writable
+        return f"what {ONLY_WRITABLE} names ({', '.join(names)})" if names else "files in the session's folders"
 
     def limits(self) -> str:
         """For the model, when a command may have failed because of the sandbox; empty without one."""
@@ -245,14 +277,20 @@ class Confinement:
             "asked."
         )
         return (
-            "The command ran in a sandbox: it can change only what is in the session's folders, except files that "
+            f"The command ran in a sandbox: it can change only {self._changeable}, except files that "
             "other programs trust (.git/hooks, .vscode, …; while a command runs, empty folders take the place of "
             f"missing ones), and cannot see files elsewhere.{network} {ask}"
         )
 
+    def denied(self, output: str, cwd: Path) -> tuple[str, ...]:
+        """The paths that a confined command, run in `cwd`, says were denied to it by the sandbox."""
+        limits = self.limits()
+        found: tuple[str, ...] = load(DENIED_PATHS)(output, limits, cwd, self._roots) if limits else ()
+        return found
+
     def user(self) -> User | None:
         """The other user that commands run as, if any. Raises ExecutorError."""
-        if (name := self._config.scope.run_as_user) and self._other is None:
+        if (name := self._config.scope.user) and self._other is None:
             self._other = load(FIND_USER)(name)
             if self._other is not None:
                 for path in (self._folder.path, *(self._folder.path / part for part in PARTS)):
@@ -267,6 +305,7 @@ class Confinement:
             raise ExecutorError("the sandbox has not been chosen yet")  # Our bug, never the user's mistake.
         if not command.confined:
             return Confined(invocation.argv, invocation.cwd, invocation.env)
+        invocation = self._limited(invocation)
         held = hold(self._git_folders()) if self._protects_git else []
         copies: GitCopies | None = None
         network: Network | None = None
@@ -322,9 +361,16 @@ class Confinement:
             self._journal.notice(words, tool="bash")
         return words
 
+    def _limited(self, invocation: Invocation) -> Invocation:
+        """Its shell sets the limits for itself and all it starts; nothing in the sandbox may raise them again."""
+        config, (*first, script) = self._config.sandbox, invocation.argv
+        letters = [(config.max_memory, "d"), (config.max_file_size, "f")]
+        lines = [f"ulimit -{letter} {max(1, most // KIB)} || exit 126; " for most, letter in letters if most]
+        return replace(invocation, argv=(*first, "".join(lines) + script)) if lines else invocation
+
     def no_servers(self, *, unconfined: bool) -> str | None:
         """Why no language server is started, if known; None if they may be."""
-        if self._config.scope.run_as_user:
+        if self._config.scope.user:
             return "Language servers are not started as another user (`tools.scope.run_as_user`)."
         if self.found is not None and self.found.sandbox.kind == "none" and not unconfined:
             return NOT_CONFINED
@@ -386,6 +432,9 @@ class Confinement:
         """Of the repositories that are in the session's folders; a place holder is none."""
         own = [folder / ".git" for folder in self._roots.real]
         found = dict.fromkeys([*own, *self._survey.repositories])
+        if self._config.sandbox.writable:
+            places = paths_of(self._named()[2])
+            found = {path: None for path in found if any(path.is_relative_to(place) for place in places)}
         return [path for path in found if path.is_dir() and not is_held(path)]
 
     def policy(self) -> SandboxPolicy:
@@ -393,10 +442,16 @@ class Confinement:
         config, roots = self._config.sandbox, self._roots
         folders = [real_path(root) for root in roots.all]
         protected = [path for folder in folders for path in self._protected(folder)]
-        writable = [*folders, *self._existing(config.allow_write), self._folder.path / "state"]
+        read, write, narrowed = self._named()
+        inside = [path for path in paths_of(narrowed) if any(path.is_relative_to(folder) for folder in folders)]
+        writable = [*(inside if config.writable else folders), *paths_of(write), self._folder.path / "state"]
+        seen = folders if config.writable else []
         for folder in folders:
             places, special = git_places(folder)
-            writable += places
+            if config.writable:
+                seen += places
+            else:
+                writable += places
             protected += special
         if self._protects_git:
             protected += self._survey.special()
@@ -406,13 +461,15 @@ class Confinement:
             *(self._folder.path / part for part in CLOSED_PARTS),
         ]
         protected += [path for path in self._roots.rules.own if not path.exists()]
+        if config.writable:
+            protected = [path for path in protected if any(path.is_relative_to(place) for place in writable)]
         if self._readable is None:
             other = self._other  # Another user may not be able to see what is installed in our home.
             home, environ = (self._home, self._environ) if other is None else (other.home, {})
             self._readable = load(TOOLCHAINS)(home, environ)
         return SandboxPolicy(
             writable=tuple(dict.fromkeys(writable)),
-            readable=tuple(dict.fromkeys([*self._readable, *self._existing(config.allow_read)])),
+            readable=tuple(dict.fromkeys([*self._readable, *paths_of(read), *seen])),
             hidden=tuple(path for path in dict.fromkeys([*self._hidden, *own]) if path.exists()),
             protected=tuple(dict.fromkeys(protected)),
             network="all" if config.network == "allow" else "none",
@@ -448,15 +505,15 @@ class Confinement:
                 found.append(target)
         return found
 
-    def _existing(self, texts: list[str]) -> list[Path]:
-        found = []
-        for text in texts:
-            path = Path(text)
-            if text.startswith("~") and self._home is not None:
-                path = self._home / text[1:].lstrip("/")
-            if path.is_absolute() and path.exists():
-                found.append(real_path(path))
-        return found
+    def _named(self) -> tuple[list[Named], list[Named], list[Named]]:
+        """What `allow_read`, `allow_write` and `writable` stand for now."""
+        config, folders, home = self._config.sandbox, self._roots.all, self._home
+        inside = [real_path(root) for root in folders]
+        written = paths_of(named(config.allow_write, folders, home, inside))
+        with load(ACTING_AS)(self._other) if self._other is not None else nullcontext():  # What is made is theirs.
+            write = named(config.allow_write, folders, home, inside, written, make=True)
+            narrowed = named(config.writable, folders, home, inside, make=True)
+        return named(config.allow_read, folders, home, inside, written), write, narrowed
 
 
 def _matching(folder: Path, name: str) -> list[Path]:

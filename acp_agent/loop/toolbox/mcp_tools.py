@@ -8,12 +8,13 @@ from __future__ import annotations
 
 import logging
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import anyio
 
+from acp_agent.child import User
 from acp_agent.config.model import McpConfig
 from acp_agent.lazy import load
 from acp_agent.loop.outbox import Outbox
@@ -49,7 +50,8 @@ class SessionServers:
         cwd: Path,
         folders: Sequence[Path],
         environ: Mapping[str, str],
-        hidden: frozenset[str],
+        more: Mapping[str, str],
+        user: Callable[[], User | None],
         outbox: Outbox,
         menu: Menu,
     ) -> None:
@@ -69,8 +71,9 @@ class SessionServers:
                 connect_timeout=config.connect_timeout,
                 call_timeout=config.call_timeout,
                 max_result_bytes=config.max_result_bytes,
-                environ=environ,
-                hidden=hidden,
+                environ={**environ, **{name: more[name] for name in config.inherit if name in more}},
+                more=more,
+                user=user,
                 on_change=self._on_change,
                 on_trouble=self._on_trouble,
             )

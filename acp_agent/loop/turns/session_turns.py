@@ -80,7 +80,13 @@ class Turns:
                 model.provider,
                 host,
                 self._calls.run_all,
-                Limits(agent.max_tool_iterations, "agent.max_tool_iterations", agent.doom_loop, agent.max_repetition),
+                Limits(
+                    agent.max_tool_iterations,
+                    "agent.max_tool_iterations",
+                    agent.doom_loop,
+                    agent.max_repetition,
+                    agent.max_answer_bytes,
+                ),
             )
         finally:
             self._calls.shell.forget_state()

@@ -1,10 +1,12 @@
 """Failure rates of tools: one that fails most of the time is blocked until the user runs `/unblock`.
 
-A command that returns an exit code has worked, and a call refused by rules or the user never ran: neither counts.
+A command that returns an exit code has worked, a call refused by rules or the user never ran, and a path that does not
+exist is the model's mistake: none of these counts.
 """
 
 from __future__ import annotations
 
+import time
 from collections import deque
 from collections.abc import Callable
 
@@ -28,7 +30,8 @@ class AnomalyDetector(Struct):
     config: AnomalyConfig
     alert: Callable[[Anomaly], None] = lambda anomaly: None
     _windows: dict[str, deque[bool]] = field(default_factory=dict)
-    _blocked: dict[str, Anomaly] = field(default_factory=dict)
+    clock: Callable[[], float] = time.monotonic
+    _blocked: dict[str, tuple[Anomaly, float]] = field(default_factory=dict)
 
     def observed(self, tool: str, *, failed: bool) -> None:
         """Records the end of a call."""
@@ -42,15 +45,17 @@ class AnomalyDetector(Struct):
             anomaly = Anomaly(tool, failures, size)
             window.clear()
             if self.config.auto_block:
-                self._blocked[tool] = anomaly
+                self._blocked[tool] = anomaly, self.clock()
             self.alert(anomaly)
 
     def blocks(self, tool: str) -> Anomaly | None:
-        return self._blocked.get(tool)
+        return next((anomaly for anomaly in self.blocked if anomaly.tool == tool), None)
 
     @property
     def blocked(self) -> list[Anomaly]:
-        return list(self._blocked.values())
+        limit, now = self.config.block_seconds, self.clock()
+        self._blocked = {name: known for name, known in self._blocked.items() if not limit or now - known[1] < limit}
+        return [anomaly for anomaly, _ in self._blocked.values()]
 
     def unblock(self, tool: str) -> bool:
         """Returns False if it was not blocked."""

@@ -1,15 +1,13 @@
 """The audit log: a JSON line for each decision about a tool call and for each call's end, readable only by its owner.
 
-Every line is one `write` to a file opened for appending, so that lines of several agents do not mix; credentials are
-redacted first. A failed write is reported once; if the log is required, no tool runs until it works again.
+Credentials are redacted before a line is written. A failed write is reported once; if the log is required, no tool runs
+until it works again. How lines are written, and how it is noticed that they were changed: `audit_file`.
 """
 
 from __future__ import annotations
 
-import fcntl
 import logging
 import os
-import stat
 from collections.abc import Callable
 from datetime import UTC, datetime
 from pathlib import Path
@@ -18,10 +16,9 @@ from typing import Any, Literal
 import msgspec
 
 from acp_agent.config.safety_settings import AuditConfig
+from acp_agent.safety.deciding.audit_file import AuditFile, Heads
 
 log = logging.getLogger(__name__)
-
-PRIVATE = 0o600
 
 AuditEvent = Literal["decision", "result", "notice", "network"]
 
@@ -35,10 +32,18 @@ class _Line(msgspec.Struct, frozen=True, omit_defaults=True, kw_only=True):
     event: AuditEvent
     """`decision`: before a call runs (or instead of it); `result`: after it; `notice`: about the session;
     `network`: once a command has ended, for each host it had connections to."""
+    user: str | None = None
+    """The user that tools act as: the agent's own, or `tools.scope.run_as_user`."""
+    scope: str | None = None
+    """What may happen without a question: the mode and `tools.risk.autonomy`."""
     caller_id: str | None = None
     """The ACP session the call was made for."""
     turn: str | None = None
     """The turn's id, a UUID."""
+    goal: str | None = None
+    """The id of the active goal (`/plan`)."""
+    skill: str | None = None
+    """The skill that the turn follows."""
     call_id: str | None = None
     tool: str | None = None
     arguments: str | None = None
@@ -64,6 +69,9 @@ class AuditEntry(_Decided, frozen=True, omit_defaults=True, kw_only=True):
 
     exit_code: int | None = None
     truncated: bool | None = None
+    """Whether the model got less than all of the output."""
+    denied_paths: tuple[str, ...] = ()
+    """Paths that the sandbox has denied to the command, as far as its output says so."""
     duration_ms: int | None = None
     result: Literal["completed", "failed", "cancelled"] | None = None
     output: str | None = None
@@ -75,6 +83,12 @@ class AuditEntry(_Decided, frozen=True, omit_defaults=True, kw_only=True):
     sent: int | None = None
     """Bytes that the command sent to it."""
     received: int | None = None
+    seq: int | None = None
+    """Number of the line, across rotated files."""
+    prev: str | None = None
+    """SHA-256 of the line before, without its end; zeros before the first."""
+    unrecorded: int | None = None
+    """Lines before this one that were not recorded in the store: their agent was killed, or something added them."""
 
 
 class AuditLog:
@@ -86,9 +100,11 @@ class AuditLog:
         config: AuditConfig,
         redact: Callable[[str], str],
         trouble: Callable[[str], None],
+        heads: Heads | None = None,
     ) -> None:
-        """With `path` `None` nothing is written."""
+        """With `path` `None` nothing is written. `heads`: where the end of the log is recorded."""
         self.path = path
+        self._file = AuditFile(path, config.max_bytes, config.backups, heads, self._changed) if path else None
         self._config = config
         self._redact = redact
         self._trouble = trouble
@@ -104,20 +120,28 @@ class AuditLog:
 
     def why_not(self) -> str | None:
         """Why no line can be written now; `None` if one can."""
+        assert self._file is not None, "asked about a log that is on"
         try:
-            os.close(self._open())
+            os.close(self._file.open())
         except OSError as error:
             return f"{self.path} cannot be written: {error.strerror or error}"
         return None
 
     def write(self, event: AuditEvent, **fields: Any) -> bool:
         """Writes one line; returns False on failure."""
-        if self.path is None:
+        if self._file is None:
             return True
-        now = datetime.now(UTC).isoformat(timespec="microseconds")
-        entry = AuditEntry(schema="acp_coder.audit.v1", time=now, event=event, **self._clean(fields))
+        known = self._clean(fields)
+
+        def line(seq: int, prev: str, unrecorded: int | None) -> bytes:
+            now = datetime.now(UTC).isoformat(timespec="microseconds")
+            entry = AuditEntry(
+                schema="acp_coder.audit.v1", time=now, event=event, seq=seq, prev=prev, unrecorded=unrecorded, **known
+            )
+            return _one_line(self._encoder.encode(entry))
+
         try:
-            self._append(_one_line(self._encoder.encode(entry)) + b"\n")
+            self._file.append(line)
         except OSError as error:
             self.failing = True
             words = f"The audit log {self.path} cannot be written ({error.strerror or error})."
@@ -129,66 +153,30 @@ class AuditLog:
         self.failing = self._told = False
         return True
 
+    def _changed(self) -> None:
+        """The file is not what was recorded."""
+        self._trouble(
+            f"The audit log {self.path} was changed by something else: lines are missing or different. "
+            "`acp-coder audit verify` says where."
+        )
+
     def _clean(self, fields: dict[str, Any]) -> dict[str, Any]:
         limits = {"arguments": self._config.argument_chars, "output": self._config.result_chars}
         cleaned: dict[str, Any] = {}
         for name, value in fields.items():
             if value is None or value == "":
                 continue
+            if isinstance(value, tuple):
+                value = tuple(_cut(self._redact(_encodable(text)), OTHER_CHARS) for text in value)
             if isinstance(value, str) and name not in PLAIN:
                 value = _cut(self._redact(_encodable(value)), limits.get(name, OTHER_CHARS))
             cleaned[name] = value
         return cleaned
 
-    def _append(self, line: bytes) -> None:
-        assert self.path is not None
-        fd = self._open()
-        if os.fstat(fd).st_size + len(line) > self._config.max_bytes:
-            os.close(fd)
-            self._rotate(len(line))
-            fd = self._open()
-        try:
-            done = os.write(fd, line)
-            while done < len(line):  # On a full disk the next write raises an error.
-                done += os.write(fd, line[done:])
-        finally:
-            os.close(fd)
 
-    def _open(self) -> int:
-        assert self.path is not None
-        flags = os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW | os.O_NONBLOCK
-        try:
-            fd = os.open(self.path, flags, PRIVATE)
-        except FileNotFoundError:
-            self.path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
-            fd = os.open(self.path, flags, PRIVATE)
-        found = os.fstat(fd)
-        if not stat.S_ISREG(found.st_mode):
-            os.close(fd)
-            raise OSError(0, "it is not a regular file")
-        if stat.S_IMODE(found.st_mode) != PRIVATE:
-            os.fchmod(fd, PRIVATE)
-        return fd
-
-    def _rotate(self, more: int) -> None:
-        """Rotates the file, unless another agent already has; agents rotating at the same time wait for each other."""
-        assert self.path is not None
-        with open(os.open(f"{self.path}.lock", os.O_WRONLY | os.O_CREAT | os.O_CLOEXEC, PRIVATE), "wb") as lock:
-            fcntl.flock(lock, fcntl.LOCK_EX)
-            if not os.path.exists(self.path) or os.stat(self.path).st_size + more <= self._config.max_bytes:
-                return
-            backups = self._config.backups
-            for number in range(backups - 1, 0, -1):
-                older = f"{self.path}.{number}"
-                if os.path.exists(older):
-                    os.replace(older, f"{self.path}.{number + 1}")
-            if backups:
-                os.replace(self.path, f"{self.path}.1")
-            else:
-                os.unlink(self.path)
-
-
-PLAIN = frozenset(("caller_id", "turn", "call_id", "decision", "sandbox", "result", "risk", "error"))
+PLAIN = frozenset(
+    ("user", "scope", "caller_id", "goal", "skill", "turn", "call_id", "decision", "sandbox", "result", "risk", "error")
+)
 """Fields with our own text."""
 
 OTHER_CHARS = 500

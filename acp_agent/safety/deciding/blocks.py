@@ -14,7 +14,7 @@ from acp_agent.safety.access import Deny
 from acp_agent.safety.deciding.anomaly import AnomalyDetector
 from acp_agent.safety.deciding.rate import ActionRate
 from acp_agent.safety.deciding.subjects import CallFacts, Step
-from acp_agent.safety.deciding.trajectory import Outcome, Sentinel, spelled
+from acp_agent.safety.deciding.trajectory import Outcome, Sentinel, spelled, why_learned
 
 log = logging.getLogger(__name__)
 
@@ -87,8 +87,7 @@ class Blocks:
         """Raises StoreError."""
         found = [Block(item.tool, str(item)) for item in self.anomalies.blocked]
         for learned in self.sentinel.blocking[:MAX_LISTED] if self.sentinel.enabled else ():
-            why = "rejected" if learned.rejected else f"failed {learned.failures} times"
-            found.append(Block(LEARNED, f"{why}: {spelled(learned)}"))
+            found.append(Block(LEARNED, f"{why_learned(learned)}: {spelled(learned)}"))
         if wait := self.rate.wait():
             why = f"{self.rate.limit} calls changed something within an hour; wait {wait / 60:.0f} min for the next"
             found.append(Block(HOUR, why))

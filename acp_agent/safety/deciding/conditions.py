@@ -157,9 +157,13 @@ class Limit(Struct, frozen=True, dict=True):
         return ""
 
 
+TOOL = "tool:"
+
+
 class Completes(Struct, frozen=True):
     """`tools.governance.blocked_sequences`: a list of words. A tool's name begins a step; the words after it must occur
-    in the arguments of that call, in this order (in a command line as whole words). The last step is the call being
+    in the arguments of that call, in this order (in a command line as whole words). In a step of `bash` the names of
+    tools are words like others (`git fetch`): there only `tool:NAME` begins a step. The last step is the call being
     judged; the others must have been made earlier in the session, in this order."""
 
     steps: tuple[tuple[str, tuple[str, ...]], ...]
@@ -172,8 +176,9 @@ class Completes(Struct, frozen=True):
     def of(cls, words: Sequence[str], is_tool: Callable[[str], bool]) -> Completes:
         steps: list[list[str]] = []
         for word in words:
-            if not steps or is_tool(word):
-                steps.append([word])
+            name = word.removeprefix(TOOL)
+            if not steps or (is_tool(name) and (name != word or steps[-1][0] != "bash")):
+                steps.append([name])
             else:
                 steps[-1].append(word)
         return cls(tuple((tool, tuple(rest)) for tool, *rest in steps), " ".join(words))

@@ -27,9 +27,6 @@ EXAMINE = "acp_agent.safety.lines.examine:examine"
 
 MAX_PATHS = 500
 """Paths of one call that are resolved."""
-MAX_WORDS = 200
-"""Words of a call that are compared."""
-
 WORD = re.compile(r"[^\s\"'`;|&()<>{}\[\],]+")
 
 
@@ -178,7 +175,7 @@ def texts_of(value: object) -> tuple[str, ...]:
 
 
 def step_of(tool: str, text: str) -> Step:
-    return Step(tool, tuple(WORD.findall(text)[:MAX_WORDS]))
+    return Step(tool, tuple(WORD.findall(text)))
 
 
 def _named(parse: Examined) -> list[str]:

@@ -1,8 +1,8 @@
 """The trajectory sentinel: records a session's calls and learns which sequences of them went wrong.
 
 Disabled unless enabled in `[tools.governance]`. A learned sequence is the last calls up to one that went wrong: learned
-immediately if the user rejected it (`/reject`), otherwise after `FAILURES` failures without a success. Sequences are
-compared by shared words.
+immediately if the user rejected it (`/reject`), otherwise after `FAILURES` failures without a success. The calls before
+the last one count in any order; the last is compared by shared words.
 """
 
 from __future__ import annotations
@@ -14,10 +14,14 @@ from typing import Any, Literal, Protocol
 import msgspec
 
 from acp_agent.config.safety_settings import GovernanceConfig
+from acp_agent.lazy import load
 from acp_agent.safety.deciding.subjects import Step, step_of, texts_of
 
 FAILURES = 3
 """How often a sequence must have failed, without a success since, to be blocked."""
+KEPT_WORDS = 2_000
+"""Words of a call that are kept as they are; those after them become one word, by which they can be told apart."""
+SHA256 = "hashlib:sha256"
 MAX_STEPS = 100
 """Number of recent calls of a session that are kept."""
 
@@ -105,8 +109,10 @@ class Sentinel:
         steps = self._of_call.get(call_id)
         if steps is None or not self.enabled:
             return
-        text = _encoded(steps)
-        known = next((item for item in self._store.learned() if item.steps == text), None)
+        steps = tuple(Step(step.tool, _kept(step.words)) for step in steps)
+        text, same = _encoded(steps), _in_any_order(steps)
+        known = next((item for item in self._store.learned() if _in_any_order(_decoded(item.steps)) == same), None)
+        text = text if known is None else known.steps
         failures, rejected = (known.failures, known.rejected) if known is not None else (0, False)
         if outcome == "succeeded" and not failures:
             return
@@ -131,19 +137,44 @@ class Sentinel:
 
     def _like(self, learned: Learned, step: Step) -> bool:
         *before, last = _decoded(learned.steps)
-        made = [item.tool for item in list(self._made)[-len(before) :]] if before else []
-        if last.tool != step.tool or made != [item.tool for item in before]:
+        made = sorted(item.tool for item in list(self._made)[-len(before) :]) if before else []
+        if last.tool != step.tool or made != sorted(item.tool for item in before):
             return False
-        return _similarity(last.words, step.words) >= self._config.similarity
+        return _similarity(last.words, _kept(step.words)) >= self._config.similarity
+
+
+SPELLED = 200
+"""Characters of a call in it."""
 
 
 def spelled(learned: Learned) -> str:
     """A learned sequence in readable form."""
-    return " → ".join(" ".join((step.tool, *step.words)) for step in _decoded(learned.steps))
+    calls = [" ".join((step.tool, *step.words)) for step in _decoded(learned.steps)]
+    return " → ".join(call if len(call) <= SPELLED else f"{call[:SPELLED]}…" for call in calls)
+
+
+def why_learned(learned: Learned) -> str:
+    if learned.rejected:
+        return "rejected"
+    more = "" if learned.failures >= FAILURES else f", blocked from {FAILURES} on"
+    return f"failed {learned.failures} times{more}"
 
 
 def _encoded(steps: Sequence[Step]) -> str:
     return msgspec.json.encode([[step.tool, *step.words] for step in steps]).decode()
+
+
+def _kept(words: tuple[str, ...]) -> tuple[str, ...]:
+    if len(words) <= KEPT_WORDS:
+        return words
+    rest = load(SHA256)("\0".join(words[KEPT_WORDS:]).encode("utf-8", "replace")).hexdigest()
+    return (*words[:KEPT_WORDS], f"sha256:{rest}")
+
+
+def _in_any_order(steps: Sequence[Step]) -> tuple[object, ...]:
+    """Equal for the same calls before the same last one."""
+    *before, last = [(step.tool, tuple(sorted(set(step.words)))) for step in steps]
+    return (sorted(before), last)
 
 
 def _decoded(text: str) -> list[Step]:

@@ -76,8 +76,8 @@ KNOWN = frozenset(
 NETWORK = ("/dev/tcp/", "/dev/udp/")
 """bash connects to these."""
 SENDING = frozenset(
-    "dig drill host nslookup getent resolvectl ping ping6 traceroute curl wget nc ncat telnet ftp sftp http "
-    "https".split()
+    "dig drill kdig delv host nslookup getent resolvectl whois ping ping6 fping arping traceroute tracepath mtr curl "
+    "wget nc ncat telnet ftp sftp http https".split()
 )
 """Programs whose arguments reach other hosts, if only as a name to look up."""
 NAMES_ONLY = frozenset(

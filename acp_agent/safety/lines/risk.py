@@ -65,11 +65,20 @@ def understated(claimed: str, mutation: bool, privesc: bool, own: Risk) -> str |
 # --- one simple command ---------------------------------------------------------------------------------------------
 
 
-SQL_CLIENTS = frozenset("psql mysql mariadb sqlite sqlite3 duckdb clickhouse-client sqlcmd".split())
-DELETES_DATA = re.compile(
+DELETES_ROWS = re.compile(
     r"\b(?:drop|truncate)\s+\w|\bdelete\s+from\s+[\w.\"`\[\]]+\s*(?:;|\Z)|\balter\s+table\b[^;]*\bdrop\b",
     re.IGNORECASE,
 )
+DELETES_DATA: dict[str, re.Pattern[str]] = {
+    **dict.fromkeys("psql mysql mariadb sqlite sqlite3 duckdb clickhouse-client sqlcmd cqlsh".split(), DELETES_ROWS),
+    **dict.fromkeys(
+        ("mongosh", "mongo"),
+        re.compile(r"\b(?:drop\w*|deleteMany|remove|bulkWrite)\s*\(|\bdropDatabase\b", re.IGNORECASE),
+    ),
+    **dict.fromkeys(("redis-cli", "valkey-cli"), re.compile(r"\b(?:flushall|flushdb|shutdown)\b", re.IGNORECASE)),
+    "mysqladmin": re.compile(r"\Adrop\Z"),
+}
+"""Clients of databases, and what in an argument deletes data for good."""
 
 
 def risk_of(command: Sequence[str], roots: Roots, folders: Iterable[Path], *, looks: bool = False) -> Risk:
@@ -90,7 +99,8 @@ def risk_of(command: Sequence[str], roots: Roots, folders: Iterable[Path], *, lo
     for row in tables().high_with:
         if program in row.programs and row.holds(arguments, operands):
             return Risk("high", True, row.privesc, (row.reason,))
-    if program in SQL_CLIENTS and any(DELETES_DATA.search(argument) for argument in arguments):
+    deletes = DELETES_DATA.get(program)
+    if program == "dropdb" or (deletes is not None and any(deletes.search(argument) for argument in arguments)):
         return Risk("high", True, reasons=("it deletes data of a database",))
     if program in DELETES and (reason := _deletes_much(arguments, operands, roots, places)):
         return Risk("high", True, reasons=(reason,))

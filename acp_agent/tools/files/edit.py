@@ -127,7 +127,8 @@ async def read_for_edit(ctx: ToolContext, path: Path, shown: str) -> tuple[str, 
     text."""
     old = await read_file(ctx, path, shown)
     if old is None:
-        raise ToolError(f"{shown} does not exist. Use `write` to create it, or `find_path` to find it.")
+        told = f"{shown} does not exist. Use `write` to create it, or `find_path` to find it."
+        raise ToolError(told, "invalid_parameters")
     disk = await disk_digest(ctx, path)
     seen = ctx.memory.ledger.last_seen(path)
     if seen is not None and (seen.text != old or moved_on_disk(seen.disk, disk, old)):

@@ -96,7 +96,7 @@ def need_allowed(accesses: Iterable[Access], ctx: ToolContext) -> None:
 async def need_entry(ctx: ToolContext, path: Path, shown: str) -> FileStat:
     found = await ctx.executor.stat(path)
     if found is None:
-        raise ToolError(f"{shown} does not exist. Use `find_path` to find it.")
+        raise ToolError(f"{shown} does not exist. Use `find_path` to find it.", "invalid_parameters")
     return found
 
 

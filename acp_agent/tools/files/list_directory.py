@@ -25,7 +25,7 @@ class ListDirectory(PathTool[ListDirectoryParams]):
         path = ctx.roots.resolve(params.path)
         found = await ctx.executor.stat(path)
         if found is None:
-            raise ToolError(f"{params.path} does not exist. Use `find_path` to find it.")
+            raise ToolError(f"{params.path} does not exist. Use `find_path` to find it.", "invalid_parameters")
         if found.kind != "dir":
             raise ToolError(f"{params.path} is not a folder. Use `read` for a file.")
         entries = await ctx.executor.list(path)

@@ -59,7 +59,7 @@ class Read(PathTool[ReadParams]):
             return image
         text = await read_file(ctx, path, params.path)
         if text is None:
-            raise ToolError(await _missing(params.path, path, ctx))
+            raise ToolError(await _missing(params.path, path, ctx), "invalid_parameters")
         notebook = notebook_at(path, text, params.path)
         ctx.memory.ledger.saw(path, text, await disk_digest(ctx, path))
         remark = ctx.executor.remark(path)
@@ -117,7 +117,7 @@ def _numbered(params: ReadParams, text: str, ctx: ToolContext, remark: str) -> T
         return ToolResult(f"{params.path} is empty.")
     first = params.offset or 1
     if first > len(lines):
-        raise ToolError(f"{params.path} has {len(lines)} lines; line {first} does not exist.")
+        raise ToolError(f"{params.path} has {len(lines)} lines; line {first} does not exist.", "invalid_parameters")
     room = max(result_chars(ctx.config) - ROOM_FOR_FOOTER - len(remark), 1)
     longest = max(min(config.max_line_chars, room - ROOM_FOR_FOOTER), 1)
     out = []

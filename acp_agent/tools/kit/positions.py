@@ -68,7 +68,7 @@ async def document_at(ctx: ToolContext, shown: str) -> Document:
     path = ctx.roots.resolve(shown)
     text = await read_file(ctx, path, shown)
     if text is None:
-        raise ToolError(f"{shown} does not exist. Use `find_path` to find it.")
+        raise ToolError(f"{shown} does not exist. Use `find_path` to find it.", "invalid_parameters")
     return Document(path, text)
 
 
