@@ -121,12 +121,13 @@ def build_parser() -> argparse.ArgumentParser:
         one = verbs.add_parser(verb, help=words)
         one.add_argument("id", help="the session's id, or a unique prefix of it")
 
-    login = commands.add_parser("login", help="store a provider's API key in the keyring or a private file")
-    login.add_argument("--provider", default=None, help="the provider's name (default: the configured one)")
-    login.add_argument("--host", default=None, help="a host of `[network.credentials]` instead of a provider")
-    logout = commands.add_parser("logout", help="forget a stored API key")
-    logout.add_argument("--provider", default=None, help="the provider's name (default: the configured one)")
-    logout.add_argument("--host", default=None, help="a host of `[network.credentials]` instead of a provider")
+    for name, words in (
+        ("login", "store a provider's API key in the keyring or a private file"),
+        ("logout", "forget a stored API key"),
+    ):
+        stored = commands.add_parser(name, help=words)
+        stored.add_argument("--provider", default=None, help="the provider's name (default: the configured one)")
+        stored.add_argument("--host", default=None, help="a host of `[network.credentials]` instead of a provider")
 
     doctor = commands.add_parser("doctor", help="check configuration, key, model and tools")
     doctor.add_argument("--offline", action="store_true", help="do not contact the model's server")
