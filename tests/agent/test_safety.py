@@ -429,6 +429,19 @@ async def test_every_line_says_for_whom_in_what_scope_and_for_what_goal_it_was(t
     assert (done.returncode, done.stdout.partition(": ")[2]) == (0, f"ok, {len(lines)} lines\n"), done.stderr
 
 
+async def test_rotated_logs_in_the_project_are_the_agents_own_as_the_log_is(tmp_path):
+    config = f'[audit]\nfile = "{tmp_path}/project/log.jsonl"\n'
+    (tmp_path / "project").mkdir()
+    for name in ("log.jsonl.1", "other.1"):
+        (tmp_path / "project" / name).write_text("hidden words")
+    calls = rounds(Call("read", {"path": "log.jsonl.1"}), bash("cat log.jsonl.1; echo x > log.jsonl.1; cat other.1"))
+    async with rig(tmp_path, calls, config=config, mode="auto", sandbox=True, terminal=False) as r:
+        await r.editor.prompt("go")
+        assert "it belongs to the agent" in results(r, 3)[0]
+        assert results(r, 3)[1].count("hidden words") == 1
+    assert (tmp_path / "project/log.jsonl.1").read_text() == "hidden words"
+
+
 async def test_no_tool_runs_where_the_log_is_required_and_cannot_be_written(tmp_path):
     config = f'[audit]\nrequired = true\nfile = "{tmp_path}/file/audit.jsonl"\n'
     (tmp_path / "file").write_text("")
