@@ -33,7 +33,7 @@ from acp_agent.llm.base import (
     UserMessage,
 )
 from acp_agent.llm.choose import choose_api, is_azure, is_loopback, needs_key
-from acp_agent.llm.fenced import refuses_tools
+from acp_agent.llm.lacks.fenced import refuses_tools
 from acp_agent.loop.calls.guard import audit_path, home_of, roots_of
 from acp_agent.loop.options import AUTO_MODEL
 from acp_agent.opening import known_models, open_store

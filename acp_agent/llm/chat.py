@@ -1,225 +1,43 @@
-"""`ChatProvider`: any server that speaks chat completions, over HTTP. The only module of this wing with httpx2.
-
-The logic is elsewhere: `chat_request` builds the body, `sse` and `chat_answer` parse the answer, `provider_errors`
-classifies errors, `retry` decides about retries. This module has the connection, the timeouts and the control flow.
-"""
+"""`ChatProvider`: any server that speaks chat completions. `chat_request` builds the body, `chat_answer` reads it."""
 
 from __future__ import annotations
 
-import logging
-from collections.abc import AsyncGenerator, Sequence
-from contextlib import aclosing
-from typing import Any
+from collections.abc import Sequence
+from functools import partial
 
-import anyio
-import httpx2
-import msgspec
-
-from acp_agent.errors import ProviderError
-from acp_agent.llm import provider_errors
-from acp_agent.llm.base import Message, ModelEvent, ModelInfo, ModelSettings, ProviderOptions, ToolDefinition
-from acp_agent.llm.chat_answer import AnswerReader, WebPage
+from acp_agent.llm.base import Message, ModelSettings, ProviderOptions, ToolDefinition
+from acp_agent.llm.chat_answer import ChatAnswer
 from acp_agent.llm.chat_request import Dialect, RequestEncoder, learn
-from acp_agent.llm.choose import choose_api, complete_base_url, is_azure, is_loopback
-from acp_agent.llm.model_list import is_llama_cpp, read_model_list, with_properties
-from acp_agent.llm.retry import RetryPolicy, when_loaded, with_retries
-from acp_agent.llm.sse import EventTooLong
-
-log = logging.getLogger(__name__)
-
-_LONGEST_ERROR_BODY = 64 * 1024
-_MODELS_TIMEOUT = 10.0
-_DRAIN_TIMEOUT = 0.1
-"""How long to wait for the end of an answer after its `[DONE]`, so that the connection can be reused."""
+from acp_agent.llm.choose import choose_api, complete_base_url, is_azure
+from acp_agent.llm.http_provider import Exchange, HttpProvider
 
 
-class ChatProvider:
+class ChatProvider(HttpProvider):
     """A server with the chat-completions API: OpenRouter, vLLM, llama.cpp, Ollama, LM Studio and many more.
 
-    One HTTP client with pooled connections serves all streams. Proxies from the environment are honoured, except for
-    servers on this machine. Fields a server rejects (`stream_options`, a missing `reasoning_content`) are learnt and
-    not sent again. Raises `ConfigError` for an invalid base URL.
+    Fields a server rejects (`stream_options`, a missing `reasoning_content`) are learnt and not sent again.
     """
 
+    path = "/chat/completions"
+
     def __init__(self, options: ProviderOptions) -> None:
-        self.name = options.name
-        self._options = options
-        self._base_url = complete_base_url(options.base_url)
-        self._encoder = RequestEncoder(Dialect(openai=choose_api(options.base_url) == "responses"))
-        self._policy = RetryPolicy.of(options)
-        idle = options.idle_timeout
-        self._client = httpx2.AsyncClient(
-            timeout=httpx2.Timeout(connect=options.connect_timeout, read=idle, write=idle, pool=None),
-            limits=httpx2.Limits(max_connections=None, max_keepalive_connections=8, keepalive_expiry=60.0),
-            # Loading certificates costs tens of milliseconds, and plain HTTP needs none. Redirects are not followed, so
-            # a plain URL never leads to an unverified https one.
-            verify=not self._base_url.startswith("http://"),
-            follow_redirects=False,
-            trust_env=not is_loopback(self._base_url),
-        )
-
-    async def stream(
-        self, messages: Sequence[Message], tools: Sequence[ToolDefinition], settings: ModelSettings
-    ) -> AsyncGenerator[ModelEvent, None]:
-        """Runs one model call; see `Provider.stream`. Close the generator to close the connection early."""
-
-        def attempt() -> AsyncGenerator[ModelEvent, None]:
-            return self._attempt(messages, tools, settings)
-
-        async with aclosing(with_retries(attempt, self._policy)) as events:
-            async for event in events:
-                yield event
-
-    async def models(self) -> list[ModelInfo]:
-        """Returns the configured models, else those of `GET /models`, with context windows if the server has them."""
-        if self._options.models:
-            return [ModelInfo(name) for name in self._options.models]
-        response = await when_loaded(lambda: self._get("/models"), self._policy)
-        try:
-            body = msgspec.json.decode(response.content)
-            models = read_model_list(body)
-            return with_properties(models, await self._properties()) if is_llama_cpp(body) else models
-        except (msgspec.DecodeError, UnicodeDecodeError, provider_errors.ErrorInAnswer) as error:
-            raise provider_errors.error_from_object(self.name, f"the list of models is malformed: {error}") from error
-
-    async def _get(self, path: str, base: str | None = None) -> httpx2.Response:
-        request = self._request("GET", path, None, timeout=min(_MODELS_TIMEOUT, self._options.idle_timeout), base=base)
-        try:
-            with anyio.fail_after(_MODELS_TIMEOUT + self._options.connect_timeout):
-                response = await self._client.send(request)
-        except TimeoutError:
-            raise provider_errors.idle_timeout_error(self.name, self._base_url, _MODELS_TIMEOUT) from None
-        except httpx2.HTTPError as error:
-            raise self._transport_error(error) from error
-        if response.status_code != 200:
-            raise provider_errors.error_from_status(self.name, response.status_code, response.content, response.headers)
-        return response
-
-    async def _properties(self) -> object:
-        """What a llama.cpp server says about itself; `None` if it does not."""
-        try:
-            return msgspec.json.decode((await self._get("/props", self._base_url.removesuffix("/v1"))).content)
-        except (ProviderError, msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
-            log.info("%s: no properties: %s", self.name, error)
-            return None
-
-    async def aclose(self) -> None:
-        await self._client.aclose()
-
-    async def _attempt(
-        self, messages: Sequence[Message], tools: Sequence[ToolDefinition], settings: ModelSettings
-    ) -> AsyncGenerator[ModelEvent, None]:
-        """Sends one request, and once more immediately if the server's refusal taught us what it accepts."""
-        while True:
-            dialect = self._encoder.dialect
-            request = self._request("POST", "/chat/completions", self._encoder.encode(messages, tools, settings))
-            try:
-                response = await self._client.send(request, stream=True)
-                try:
-                    if response.status_code == 200:
-                        async with aclosing(self._read(response, settings.model)) as events:
-                            async for event in events:
-                                yield event
-                        return
-                    body = await _bounded(response, _LONGEST_ERROR_BODY)
-                finally:
-                    await response.aclose()
-            except httpx2.HTTPError as error:
-                raise self._transport_error(error) from error
-            if response.status_code in (400, 422, 500):
-                learnt = learn(dialect, provider_errors.read_vendor_error(body).message)
-                if learnt is not None:
-                    log.info("%s: asking again in the server's dialect: %s", self.name, learnt)
-                    self._encoder.dialect = learnt
-                    continue
-            status, headers, where = response.status_code, response.headers, self._base_url
-            raise provider_errors.error_from_status(
-                self.name, status, body, headers, base_url=where, model=settings.model
-            )
-
-    async def _read(self, response: httpx2.Response, model: str) -> AsyncGenerator[ModelEvent, None]:
-        """Yields the events of an answer with status 200."""
-        reader = AnswerReader()
-        answer = reader.answer
-        try:
-            async with aclosing(_chunks(response)) as chunks:
-                try:
-                    async for chunk in chunks:
-                        for event in reader.feed(chunk):
-                            yield event
-                        if answer.done:
-                            await _drain(chunks)
-                            break
-                except httpx2.HTTPError:
-                    # The connection broke, or fell silent, after everything that matters had arrived.
-                    if not answer.ended:
-                        raise
-            for event in reader.end():
-                yield event
-        except provider_errors.ErrorInAnswer as error:
-            raise provider_errors.error_from_object(self.name, error.body, model=model) from error
-        except EventTooLong as error:
-            raise provider_errors.error_from_object(self.name, str(error), model=model) from error
-        except WebPage as error:
-            raise provider_errors.web_page_error(self.name, self._base_url) from error
-        if not answer.ended:
-            raise provider_errors.network_error(self.name, self._base_url, "the answer ended early")
-        for event in answer.finish():
-            yield event
-
-    def _request(
-        self, method: str, path: str, body: bytes | None, *, timeout: float | None = None, base: str | None = None
-    ) -> httpx2.Request:
-        headers: dict[str, str] = {"Accept": "text/event-stream, application/json", "Accept-Encoding": "identity"}
-        if body is not None:
-            headers["Content-Type"] = "application/json"
-        if key := (self._options.api_key or "").strip():
+        base_url = complete_base_url(options.base_url)
+        headers: dict[str, str] = {}
+        if key := (options.api_key or "").strip():
             headers["Authorization"] = f"Bearer {key}"
-            if is_azure(self._base_url):
+            if is_azure(base_url):
                 headers["api-key"] = key
-        headers.update(self._options.headers)
-        extra: dict[str, Any] = {} if timeout is None else {"timeout": timeout}
-        if any(not (value.isascii() and value.isprintable()) for value in headers.values()):
-            raise provider_errors.key_error(self.name)
-        url, question, query = (self._base_url if base is None else base).partition("?")
-        try:
-            return self._client.build_request(
-                method, f"{url}{path}{question}{query}", content=body, headers=headers, **extra
-            )
-        except httpx2.InvalidURL as error:
-            words = f"{self.name}: {self._base_url!r} is not a usable base URL: {error}"
-            raise ProviderError("bad_request", words) from error
+        super().__init__(options, base_url, headers)
+        self._encoder = RequestEncoder(Dialect(openai=choose_api(options.base_url) == "responses"))
 
-    def _transport_error(self, error: httpx2.HTTPError) -> ProviderError:
-        if isinstance(error, (httpx2.ReadTimeout, httpx2.WriteTimeout)):
-            return provider_errors.idle_timeout_error(self.name, self._base_url, self._options.idle_timeout)
-        if isinstance(error, httpx2.ConnectTimeout):
-            return provider_errors.network_error(
-                self.name, self._base_url, f"no connection within {self._options.connect_timeout:g} seconds"
-            )
-        if isinstance(error, httpx2.ConnectError) and is_loopback(self._base_url) and "ssl" not in str(error).lower():
-            return provider_errors.nobody_listens_error(self.name, self._base_url)
-        return provider_errors.network_error(self.name, self._base_url, str(error) or type(error).__name__)
+    def _exchange(
+        self, messages: Sequence[Message], tools: Sequence[ToolDefinition], settings: ModelSettings
+    ) -> Exchange:
+        body = self._encoder.encode(messages, tools, settings)
+        return Exchange(body, ChatAnswer(), partial(self._learn, self._encoder.dialect))
 
-
-async def _chunks(response: httpx2.Response) -> AsyncGenerator[bytes, None]:
-    # Our own generator, because `aiter_bytes` is not guaranteed to be closable. It decodes content encodings, which
-    # some proxies apply unasked.
-    async for chunk in response.aiter_bytes():
-        yield chunk
-
-
-async def _drain(chunks: AsyncGenerator[bytes, None]) -> None:
-    with anyio.move_on_after(_DRAIN_TIMEOUT):
-        async for _ in chunks:
-            pass
-
-
-async def _bounded(response: httpx2.Response, limit: int) -> bytes:
-    body = bytearray()
-    async with aclosing(_chunks(response)) as chunks:
-        async for chunk in chunks:
-            body += chunk
-            if len(body) >= limit:
-                break
-    return bytes(body[:limit])
+    def _learn(self, dialect: Dialect, words: str) -> bool:
+        learnt = learn(dialect, words)
+        if learnt is not None:
+            self._encoder.dialect = learnt
+        return learnt is not None

@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Iterator
 from typing import Any, TypeVar, get_args, get_origin
 
 import msgspec
@@ -18,52 +17,10 @@ import msgspec
 from acp_agent.llm import base as llm
 from acp_agent.llm.chat_request import encode_json
 from acp_agent.llm.provider_errors import ErrorInAnswer
-from acp_agent.llm.sse import EventTooLong, SseDecoder
+from acp_agent.llm.sse import EventTooLong
 from acp_agent.llm.streamed_text import SurrogateJoiner, ThinkSplitter, clean
 
 _DONE = b"[DONE]"
-
-
-class WebPage(Exception):
-    """The answer is HTML: the base URL points to a web page."""
-
-
-class AnswerReader:
-    """Reads one answer from its bytes: a stream of events, or one JSON document from servers that do not stream.
-
-    Raises `ErrorInAnswer`, `WebPage`, and `EventTooLong` when the answer exceeds `limit` bytes. Events that precede
-    an error are returned before it is raised.
-    """
-
-    def __init__(self, *, limit: int = 16 * 1024 * 1024) -> None:
-        self.answer = ChatAnswer()
-        self._limit = limit
-        self._events = SseDecoder(limit=limit)
-        self._document: bytearray | None = None
-        self._begun = False
-
-    def feed(self, chunk: bytes) -> Iterator[llm.ModelEvent]:
-        if not self._begun and (start := chunk.lstrip()):
-            self._begun = True
-            if start[0] == ord("<"):
-                raise WebPage
-            if start[0] == ord("{"):
-                self._document = bytearray()
-        if self._document is None:
-            for event in self._events.feed(chunk):
-                yield from self.answer.feed(event.data)
-        else:
-            self._document += chunk
-            if len(self._document) > self._limit:
-                raise EventTooLong(f"the answer is longer than {self._limit} bytes")
-
-    def end(self) -> Iterator[llm.ModelEvent]:
-        """Returns the events completed by the end of the bytes. Afterwards `answer.ended` says whether the answer is
-        complete."""
-        if self._document is not None:
-            yield from self.answer.feed(bytes(self._document))
-        for event in self._events.finish():
-            yield from self.answer.feed(event.data)
 
 
 # The fields of a chunk that we use. Anything of another type takes the slow path through `_lenient`.

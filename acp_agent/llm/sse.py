@@ -7,7 +7,12 @@ special care.
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from typing import Protocol
+
 from msgspec import Struct
+
+from acp_agent.llm.base import ModelEvent
 
 _BOM = b"\xef\xbb\xbf"
 
@@ -96,3 +101,65 @@ class SseDecoder:
     def _check_bound(self) -> None:
         if self._held + self._data_size > self._limit:
             raise EventTooLong(f"an event of the stream is longer than {self._limit} bytes")
+
+
+class FoldedAnswer(Protocol):
+    """An answer folded from its events, without I/O."""
+
+    done: bool
+    """Nothing of interest follows."""
+
+    @property
+    def ended(self) -> bool:
+        """Whether the answer is complete."""
+        ...
+
+    def feed(self, data: bytes) -> list[ModelEvent]:
+        """Takes the data of one event, or a whole answer that was not streamed. Raises `ErrorInAnswer`."""
+        ...
+
+    def finish(self) -> list[ModelEvent]:
+        """Returns what was held back, the tool calls, the usage, and `Finished`."""
+        ...
+
+
+class WebPage(Exception):
+    """The answer is HTML: the base URL points to a web page."""
+
+
+class AnswerReader:
+    """Reads one answer from its bytes: a stream of events, or one JSON document from servers that do not stream.
+
+    Raises what `answer` raises, `WebPage`, and `EventTooLong` when the answer exceeds `limit` bytes. Events before an
+    error are returned first.
+    """
+
+    def __init__(self, answer: FoldedAnswer, *, limit: int = 16 * 1024 * 1024) -> None:
+        self.answer = answer
+        self._limit = limit
+        self._events = SseDecoder(limit=limit)
+        self._document: bytearray | None = None
+        self._begun = False
+
+    def feed(self, chunk: bytes) -> Iterator[ModelEvent]:
+        if not self._begun and (start := chunk.lstrip()):
+            self._begun = True
+            if start[0] == ord("<"):
+                raise WebPage
+            if start[0] == ord("{"):
+                self._document = bytearray()
+        if self._document is None:
+            for event in self._events.feed(chunk):
+                yield from self.answer.feed(event.data)
+        else:
+            self._document += chunk
+            if len(self._document) > self._limit:
+                raise EventTooLong(f"the answer is longer than {self._limit} bytes")
+
+    def end(self) -> Iterator[ModelEvent]:
+        """Returns the events completed by the end of the bytes. Afterwards `answer.ended` says whether the answer is
+        complete."""
+        if self._document is not None:
+            yield from self.answer.feed(bytes(self._document))
+        for event in self._events.finish():
+            yield from self.answer.feed(event.data)

@@ -21,7 +21,7 @@ from acp_agent.llm.base import (
     ToolUse,
     UserMessage,
 )
-from acp_agent.llm.fenced import FencedProvider, FenceReader, catalogue, fenced_messages
+from acp_agent.llm.lacks.fenced import FencedProvider, FenceReader, catalogue, fenced_messages
 from acp_agent.testing.fake_model import Answer, Call, Failure
 from tests.tables import table
 

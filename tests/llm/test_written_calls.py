@@ -9,8 +9,8 @@ from pathlib import Path
 import pytest
 
 from acp_agent.llm.base import ModelSettings, TextDelta, ToolDefinition, ToolUse
-from acp_agent.llm.fenced import FencedProvider
-from acp_agent.llm.written_calls import WrittenCalls
+from acp_agent.llm.lacks.fenced import FencedProvider
+from acp_agent.llm.lacks.written_calls import WrittenCalls
 from acp_agent.testing.fake_model import Answer, Call
 from acp_agent.tools.kit.registry import builtin_registry
 

@@ -16,8 +16,8 @@ from acp_agent.errors import AuthRequired, InvalidParams, ProviderError
 from acp_agent.lazy import load
 from acp_agent.llm.base import PROVIDERS, ModelInfo, Provider, ProviderOptions
 from acp_agent.llm.choose import choose_api, needs_key
-from acp_agent.llm.fenced import FencedProvider, ToolCalling
-from acp_agent.llm.tolerant import TolerantProvider
+from acp_agent.llm.lacks.fenced import FencedProvider, ToolCalling
+from acp_agent.llm.lacks.tolerant import TolerantProvider
 from acp_agent.loop.choices import Choices
 from acp_agent.loop.options import AUTO_MODEL
 from acp_agent.loop.toolbox.relevance import Embed

@@ -24,8 +24,8 @@ import msgspec
 from acp_agent.errors import ProviderError
 from acp_agent.lazy import pattern
 from acp_agent.llm import base as llm
+from acp_agent.llm.lacks.written_calls import WrittenCalls
 from acp_agent.llm.streamed_text import clean
-from acp_agent.llm.written_calls import WrittenCalls
 
 log = logging.getLogger(__name__)
 
