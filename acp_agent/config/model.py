@@ -37,7 +37,12 @@ class AgentConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
         int, key("Model calls in one turn before it ends with `max_turn_requests`.", ge=1, le=1000, project=True)
     ] = 200
     max_output_tokens: Annotated[
-        int, key("Maximum tokens of an answer; 0: the server decides.", ge=0, project=True)
+        int,
+        key(
+            "Maximum tokens of an answer; 0: the server decides (`messages`: 64000, 32000 for older models).",
+            ge=0,
+            project=True,
+        ),
     ] = 0
     instructions: Annotated[str, key("Text added to the system prompt.")] = ""
     context_budget: Annotated[
@@ -81,10 +86,10 @@ class AgentConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 class ProviderConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     api: Annotated[
-        Literal["", "chat", "responses", "scripted"],
+        Literal["", "chat", "messages", "responses", "scripted"],
         key(
-            "Protocol: `chat` (Chat Completions: Ollama, vLLM, llama.cpp, ...), `responses` (OpenAI and Azure), "
-            "`scripted` (recorded answers). Empty: the base URL decides."
+            "Protocol: `chat` (Chat Completions: Ollama, vLLM, llama.cpp, ...), `messages` (Anthropic), `responses` "
+            "(OpenAI and Azure), `scripted` (recorded answers). Empty: the base URL decides."
         ),
     ] = ""
     base_url: Annotated[str, key("Base URL of the API. Empty: OpenAI's.")] = ""

@@ -38,7 +38,22 @@ class AudioPart(msgspec.Struct, frozen=True, tag_field="type", tag="audio"):
     """Base64."""
 
 
-Part = TextPart | ImagePart | AudioPart
+PDF = "application/pdf"
+
+
+class DocumentPart(msgspec.Struct, frozen=True, tag_field="type", tag="document"):
+    """A PDF."""
+
+    data: str
+    """Base64."""
+    name: str = ""
+
+    @property
+    def mime_type(self) -> str:
+        return PDF
+
+
+Part = TextPart | ImagePart | AudioPart | DocumentPart
 
 
 WRITTEN = "written_"
@@ -114,7 +129,7 @@ class ModelInfo(msgspec.Struct, frozen=True):
     context_window: int | None = None
     """Tokens."""
     accepts: tuple[str, ...] | None = None
-    """Kinds of input besides text: `image`, `audio`. `None`: the server does not say."""
+    """Kinds of input besides text: `image`, `audio`, `document`. `None`: the server does not say."""
     tools: bool | None = None
     """Whether the server passes tools on to it; `None`: it does not say."""
 
@@ -131,12 +146,15 @@ class ThoughtDelta(msgspec.Struct, frozen=True):
 
 
 class UsageReport(msgspec.Struct, frozen=True):
-    """Tokens used by one model call. `input_tokens` includes cached tokens, `output_tokens` reasoning tokens."""
+    """Tokens used by one model call. `input_tokens` includes those read from a cache or written to it, `output_tokens`
+    reasoning tokens."""
 
     input_tokens: int
     output_tokens: int
     cached_tokens: int = 0
     reasoning_tokens: int = 0
+    cache_write_tokens: int = 0
+    """Of servers that charge for them."""
 
     def __add__(self, other: UsageReport) -> UsageReport:
         return UsageReport(
@@ -144,6 +162,7 @@ class UsageReport(msgspec.Struct, frozen=True):
             self.output_tokens + other.output_tokens,
             self.cached_tokens + other.cached_tokens,
             self.reasoning_tokens + other.reasoning_tokens,
+            self.cache_write_tokens + other.cache_write_tokens,
         )
 
     def as_json(self) -> dict[str, int]:
@@ -154,6 +173,7 @@ class UsageReport(msgspec.Struct, frozen=True):
             "outputTokens": self.output_tokens,
             "thoughtTokens": self.reasoning_tokens,
             "cachedReadTokens": self.cached_tokens,
+            **({"cachedWriteTokens": self.cache_write_tokens} if self.cache_write_tokens else {}),
         }
 
 
@@ -225,6 +245,7 @@ class Provider(Protocol):
 
 PROVIDERS: dict[str, str] = {
     "chat": "acp_agent.llm.chat:ChatProvider",
+    "messages": "acp_agent.llm.messages:MessagesProvider",
     "responses": "acp_agent.llm.responses:ResponsesProvider",
     "scripted": "acp_agent.llm.scripted:ScriptedProvider",
 }

@@ -28,7 +28,8 @@ class ChatProvider(HttpProvider):
             if is_azure(base_url):
                 headers["api-key"] = key
         super().__init__(options, base_url, headers)
-        self._encoder = RequestEncoder(Dialect(openai=choose_api(options.base_url) == "responses"))
+        openai = choose_api(options.base_url) == "responses"
+        self._encoder = RequestEncoder(Dialect(openai=openai, documents=openai))
 
     def _exchange(
         self, messages: Sequence[Message], tools: Sequence[ToolDefinition], settings: ModelSettings

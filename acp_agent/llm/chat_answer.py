@@ -132,7 +132,7 @@ class ChatAnswer:
             if data.strip() == _DONE:
                 self.done = True
                 return []
-            chunk = _lenient(data)
+            chunk = lenient(data, _Chunk)
         if chunk.error:
             raise ErrorInAnswer({"error": chunk.error})
         if chunk.usage is not None:
@@ -279,7 +279,7 @@ def _usage_report(usage: _Usage) -> llm.UsageReport:
     )
 
 
-def _lenient(data: bytes) -> _Chunk:
+def lenient(data: bytes, kind: type[_Fields]) -> _Fields:
     """Reads what the strict decoder rejected: lone surrogates, broken UTF-8, values of unexpected types."""
     text = data.decode("utf-8", "replace")
     try:
@@ -288,7 +288,7 @@ def _lenient(data: bytes) -> _Chunk:
         raise ErrorInAnswer(text) from None
     if not isinstance(body, dict):
         raise ErrorInAnswer(text)
-    return _fitted(body, _Chunk)
+    return _fitted(body, kind)
 
 
 def _fitted(data: dict[str, Any], kind: type[_Fields]) -> _Fields:

@@ -17,6 +17,7 @@ from acp_agent.llm.choose import reasoning_effort
 from acp_agent.llm.streamed_text import clean
 
 _CACHED_MESSAGES = 4096
+NO_PDF = "[A PDF was left out: it is not known whether this server reads them.]"
 _AUDIO_FORMATS = {
     "audio/mpeg": "mp3",
     "audio/mp3": "mp3",
@@ -33,6 +34,8 @@ class Dialect(msgspec.Struct, frozen=True):
     """OpenAI or Azure: `max_completion_tokens`, `prompt_cache_key`, `reasoning_effort: none`."""
     stream_options: bool = True
     """Whether `stream_options: {include_usage: true}` may be sent."""
+    documents: bool = False
+    """Whether PDFs may be sent."""
     thought_back: bool = False
     """Whether the thought of an assistant message with tool calls must be sent back as `reasoning_content`."""
 
@@ -118,12 +121,12 @@ class RequestEncoder:
             return found
         media: tuple[dict[str, Any], ...] = ()
         if isinstance(source, llm.ToolMessage):
-            media = tuple(_part(part) for part in source.content if not isinstance(part, llm.TextPart))
+            media = tuple(self._part(part) for part in source.content if not isinstance(part, llm.TextPart))
             plain: dict[str, Any] = _tool_message(source)
         elif isinstance(source, llm.AssistantMessage):
             plain = _assistant_message(source, thought_back=self._dialect.thought_back)
         elif isinstance(source, llm.UserMessage):
-            plain = {"role": "user", "content": _content(source.content)}
+            plain = {"role": "user", "content": self._content(source.content)}
         else:
             function = {"name": source.name, "description": source.description, "parameters": source.parameters}
             plain = {"type": "function", "function": function}
@@ -131,6 +134,25 @@ class RequestEncoder:
             del self._cache[next(iter(self._cache))]
         encoded = self._cache[id(source)] = _Encoded(source, msgspec.Raw(encode_json(plain)), media)
         return encoded
+
+    def _content(self, parts: tuple[llm.Part, ...]) -> str | list[dict[str, Any]]:
+        texts = [part.text for part in parts if isinstance(part, llm.TextPart)]
+        if len(texts) == len(parts):
+            # Several local servers accept only a string.
+            return "\n".join(texts)
+        return [self._part(part) for part in parts]
+
+    def _part(self, part: llm.Part) -> dict[str, Any]:
+        if isinstance(part, llm.TextPart):
+            return {"type": "text", "text": part.text}
+        if isinstance(part, llm.ImagePart):
+            return {"type": "image_url", "image_url": {"url": f"data:{part.mime_type};base64,{part.data}"}}
+        if isinstance(part, llm.DocumentPart):
+            if not self._dialect.documents:
+                return {"type": "text", "text": NO_PDF}
+            data = f"data:{llm.PDF};base64,{part.data}"
+            return {"type": "file", "file": {"filename": part.name or "document.pdf", "file_data": data}}
+        return {"type": "input_audio", "input_audio": {"data": part.data, "format": _audio_format(part)}}
 
 
 def encode_json(value: object) -> bytes:
@@ -149,22 +171,6 @@ def _cleaned(value: object) -> object:
     if isinstance(value, (list, tuple)):
         return [_cleaned(item) for item in value]
     return value
-
-
-def _content(parts: tuple[llm.Part, ...]) -> str | list[dict[str, Any]]:
-    texts = [part.text for part in parts if isinstance(part, llm.TextPart)]
-    if len(texts) == len(parts):
-        # Several local servers accept only a string.
-        return "\n".join(texts)
-    return [_part(part) for part in parts]
-
-
-def _part(part: llm.Part) -> dict[str, Any]:
-    if isinstance(part, llm.TextPart):
-        return {"type": "text", "text": part.text}
-    if isinstance(part, llm.ImagePart):
-        return {"type": "image_url", "image_url": {"url": f"data:{part.mime_type};base64,{part.data}"}}
-    return {"type": "input_audio", "input_audio": {"data": part.data, "format": _audio_format(part)}}
 
 
 def _audio_format(part: llm.AudioPart) -> str:

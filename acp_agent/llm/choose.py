@@ -17,17 +17,18 @@ if TYPE_CHECKING:
     from acp_agent.llm.base import ThoughtLevel
 
 OPENAI_BASE_URL = "https://api.openai.com/v1"
+ANTHROPIC_BASE_URL = "https://api.anthropic.com/v1"
 _AZURE_SUFFIXES = (".openai.azure.com", ".cognitiveservices.azure.com", ".services.ai.azure.com")
 _REASONING_MODEL = re.compile(r"(o\d|gpt-([5-9]|\d\d))(?![0-9a-z])")
 _CAN_SKIP_REASONING = re.compile(r"gpt-5\.\d+(-\d{4}-\d\d-\d\d)?$")
 
 
-def choose_api(base_url: str | None) -> Literal["chat", "responses"]:
-    """The Responses API for OpenAI and Azure OpenAI, chat completions for every other server."""
+def choose_api(base_url: str | None) -> Literal["chat", "messages", "responses"]:
+    """The Responses API for OpenAI and Azure OpenAI, Messages for Anthropic, chat completions for all others."""
     host = _host(base_url)
     if not base_url or host == "api.openai.com" or host.endswith(_AZURE_SUFFIXES):
         return "responses"
-    return "chat"
+    return "messages" if host == "api.anthropic.com" else "chat"
 
 
 def is_azure(base_url: str | None) -> bool:

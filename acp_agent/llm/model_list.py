@@ -9,8 +9,16 @@ from msgspec.structs import replace
 from acp_agent.llm.base import ModelInfo
 from acp_agent.llm.provider_errors import ErrorInAnswer
 
-_WINDOW_NAMES = ("max_model_len", "context_length", "context_window", "max_context_length", "n_ctx", "n_ctx_train")
-"""vLLM; OpenRouter, Together; Groq; LM Studio; llama.cpp, the last two in `meta`."""
+_WINDOW_NAMES = (
+    "max_model_len",
+    "context_length",
+    "context_window",
+    "max_context_length",
+    "max_input_tokens",
+    "n_ctx",
+    "n_ctx_train",
+)
+"""vLLM; OpenRouter, Together; Groq; LM Studio; Anthropic; llama.cpp, the last two in `meta`."""
 
 
 def read_model_list(body: object) -> list[ModelInfo]:
@@ -31,10 +39,16 @@ def read_model_list(body: object) -> list[ModelInfo]:
 
 
 def _accepts(entry: dict[str, Any]) -> tuple[str, ...] | None:
-    """OpenRouter's and llama.cpp's `architecture.input_modalities`."""
+    """OpenRouter's and llama.cpp's `architecture.input_modalities`, Anthropic's `capabilities`."""
+    able = entry.get("capabilities")
+    if isinstance(able, dict) and isinstance(able.get("image_input"), dict):
+        kinds = (("image", "image_input"), ("document", "pdf_input"))
+        return tuple(kind for kind, name in kinds if isinstance(able.get(name), dict) and able[name].get("supported"))
     architecture = entry.get("architecture")
-    kinds = architecture.get("input_modalities") if isinstance(architecture, dict) else None
-    return tuple(kind for kind in kinds if isinstance(kind, str)) if isinstance(kinds, list) and kinds else None
+    listed = architecture.get("input_modalities") if isinstance(architecture, dict) else None
+    if not isinstance(listed, list) or not listed:
+        return None
+    return tuple("document" if kind == "file" else kind for kind in listed if isinstance(kind, str))
 
 
 def with_properties(models: list[ModelInfo], body: object) -> list[ModelInfo]:

@@ -23,7 +23,9 @@ if TYPE_CHECKING:
 
 _LONGEST_QUOTE = 600
 
-_CONTEXT_CODES = frozenset({"context_length_exceeded", "exceed_context_size_error", "string_above_max_length"})
+_CONTEXT_CODES = frozenset(
+    {"context_length_exceeded", "exceed_context_size_error", "string_above_max_length", "request_too_large"}
+)
 _CONTEXT_WORDS = (
     r"maximum context length"  # OpenAI, OpenRouter, vLLM, Mistral, Ollama
     r"|exceeds? the (model's )?(maximum )?context (window|length|limit)"  # OpenAI responses, Ollama
@@ -38,12 +40,12 @@ _CONTEXT_WORDS = (
     r"|reduce the length of (the|your) (messages|prompt|input)"
     r"|request too large for"  # One request above a whole minute's tokens: waiting does not help.
 )
-_QUOTA_CODES = frozenset({"insufficient_quota", "billing_hard_limit_reached", "billing_not_active"})
+_QUOTA_CODES = frozenset({"insufficient_quota", "billing_hard_limit_reached", "billing_not_active", "billing_error"})
 _QUOTA_WORDS = r"exceeded your current quota|insufficient (credits|balance|funds|quota)|credit balance|out of credits"
 _REFUSAL_CODES = frozenset({"content_filter", "content_policy_violation", "bio_policy", "moderation_blocked"})
 _REFUSAL_WORDS = r"content management policy|input was flagged|flagged (by|as|for)|requires moderation"
 _MODEL_CODES = frozenset({"model_not_found", "deploymentnotfound", "invalid_model"})
-_MODEL_WORDS = r"\bmodel\b.*(not found|not exist)|no such model|not a valid model"
+_MODEL_WORDS = r"\bmodel\b.*(not found|not exist)|no such model|not a valid model|^model: "
 _LACK_WORDS = r"not supported|n[o']t support|unsupported|requires --|mmproj|missing data required"
 _RATE_CODES = frozenset({"rate_limit_exceeded", "rate_limit_error", "too_many_requests"})
 _SERVER_CODES = frozenset(
@@ -207,7 +209,7 @@ def _kind(status: int | None, vendor: VendorError) -> ProviderErrorKind:
     names = {vendor.code, vendor.type}
     if names & _CONTEXT_CODES or re.search(_CONTEXT_WORDS, words):
         return "context_too_long"
-    if names & _QUOTA_CODES or status == 402 or (status in (None, 403, 429) and re.search(_QUOTA_WORDS, words)):
+    if names & _QUOTA_CODES or status == 402 or (status in (None, 400, 403, 429) and re.search(_QUOTA_WORDS, words)):
         return "quota"
     if names & _REFUSAL_CODES or (status in (400, 403) and re.search(_REFUSAL_WORDS, words)):
         return "refusal"

@@ -261,6 +261,9 @@ def _part(part: llm.Part) -> dict[str, str]:
         return {"type": "input_text", "text": clean(part.text)}
     if isinstance(part, llm.ImagePart):
         return {"type": "input_image", "image_url": f"data:{part.mime_type};base64,{part.data}", "detail": "auto"}
+    if isinstance(part, llm.DocumentPart):
+        data = f"data:{llm.PDF};base64,{part.data}"
+        return {"type": "input_file", "filename": part.name or "document.pdf", "file_data": data}
     return {"type": "input_text", "text": f"[Audio ({part.mime_type}) was left out: this API does not accept audio.]"}
 
 

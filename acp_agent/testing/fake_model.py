@@ -1,12 +1,13 @@
-"""`FakeModel`: a scripted endpoint of OpenAI's two APIs on the loopback interface, for tests over real sockets.
+"""`FakeModel`: a scripted endpoint of three wire APIs on the loopback interface, for tests over real sockets.
 
     async with FakeModel([Answer(text=("Hel", "lo")), Failure(429, {"error": {"message": "slow down"}})]) as model:
         provider = ChatProvider(ProviderOptions(name="fake", base_url=model.base_url))
         ...
         assert model.requests[0].body["messages"][-1]["content"] == "hi"
 
-It serves `POST …/chat/completions` and `POST …/responses`, both streamed, and `GET …/models`, and it can misbehave in
-every way seen in real servers: see `Answer`, `Call`, `Failure` and `RawAnswer`. The same script works with either API.
+It serves `POST …/chat/completions`, `POST …/responses` and `POST …/messages`, all streamed, and `GET …/models`, and it
+can misbehave in every way seen in real servers: see `Answer`, `Call`, `Failure` and `RawAnswer`. The same script works
+with each API.
 All waiting in a script is for an event (`release()`), so that tests need no sleeps.
 
 As a separate process (benchmarks): `python -m acp_agent.testing.fake_model SCRIPT.json [--port N]` writes the base
@@ -21,113 +22,31 @@ import asyncio
 import contextlib
 import sys
 import time
-from collections.abc import AsyncIterator, Callable, Sequence
+from collections.abc import AsyncIterator, Sequence
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any
 
 import msgspec
 
-# --- scripts -----------------------------------------------------------------------------------------------------
+from acp_agent.testing.fake_answers import (
+    Answer,
+    Call,
+    Failure,
+    FakeRequest,
+    Faults,
+    RawAnswer,
+    Reply,
+    Script,
+    Usage,
+    call_id,
+    cut_up,
+    event_data,
+    pieces_of,
+    texts_of,
+)
+from acp_agent.testing.fake_messages import PromptCache, message_chunks, refusal
 
-
-class Call(msgspec.Struct, frozen=True):
-    """A tool call in an answer."""
-
-    name: str
-    arguments: str | dict[str, Any] = "{}"
-    """JSON text sent verbatim, valid or not; an object is sent as text, too, unless `as_object`."""
-    id: str | None = "auto"
-    """"auto" gives `call_<number>`; `None` omits the field; any other text is sent verbatim, even repeated or empty."""
-    index: int | Literal["auto"] | None = "auto"
-    """Chat only: "auto" counts, `None` omits the field."""
-    pieces: int = 1
-    """Number of fragments the arguments are cut into; 1 sends the call whole, in one chunk."""
-    as_object: bool = False
-    """Chat only: the arguments are sent as a JSON object, as some servers do."""
-
-    @property
-    def text(self) -> str:
-        return self.arguments if isinstance(self.arguments, str) else msgspec.json.encode(self.arguments).decode()
-
-
-class Usage(msgspec.Struct, frozen=True):
-    input_tokens: int = 10
-    output_tokens: int = 5
-    cached_tokens: int = 0
-    reasoning_tokens: int = 0
-
-
-class Faults(msgspec.Struct, frozen=True, kw_only=True):
-    """Ways an answer fails to reach its end."""
-
-    hang_after: int | None = None
-    """Fall silent after this many deltas (writes, in a raw answer), until `FakeModel.release()`."""
-    drop_after: int | None = None
-    """Break the connection after this many."""
-
-
-class Answer(Faults, frozen=True, kw_only=True):
-    """One answer from the model."""
-
-    text: str | tuple[str, ...] = ()
-    """Text deltas, one chunk each."""
-    delay: float = 0.0
-    """Seconds before each delta except the first."""
-    deltas: int = 0
-    """Instead of `text`: this many deltas of `delta_text`, `interval_ms` apart."""
-    delta_text: str = "word "
-    """With `deltas` on the chat API, `{number}` stands for the delta's number, counted from 0, and `{now}` for the
-    moment it is written, in nanoseconds of the system's monotonic clock, which other processes share."""
-    interval_ms: float = 0.0
-    thought: str | tuple[str, ...] = ()
-    thought_as: Literal["reasoning_content", "reasoning", "think"] = "reasoning_content"
-    """Chat only: the field that carries the thought, or `<think>` tags inside the text."""
-    tool_calls: tuple[Call, ...] = ()
-    refusal: str = ""
-    usage: Usage | None = Usage()
-    finish: str | None = "auto"
-    """Chat's `finish_reason`; "auto" is `tool_calls` or `stop`; `None` omits it. The Responses API translates `length`
-    and `content_filter` into an incomplete response."""
-    done: bool = True
-    """Chat only: whether `[DONE]` is sent."""
-    encrypted: str = ""
-    """Responses only: encrypted content of a reasoning item."""
-    hang_before: bool = False
-    """Send nothing, not even the status line, until `FakeModel.release()`."""
-    repeat: bool = False
-    """Repeat this answer for all further requests."""
-
-
-class Failure(msgspec.Struct, frozen=True):
-    """A complete HTTP response, usually an error."""
-
-    status: int
-    body: Any = None
-    """Text is sent verbatim, anything else as JSON."""
-    headers: dict[str, str] = {}
-
-
-class RawAnswer(Faults, frozen=True):
-    """Bytes sent verbatim, one write each: things no well-behaved server would send."""
-
-    chunks: tuple[bytes, ...]
-    status: int = 200
-    content_type: str = "text/event-stream"
-
-
-Reply = Answer | Failure | RawAnswer
-Script = Sequence[Reply | str] | Callable[[dict[str, Any]], Reply | str]
-
-
-class FakeRequest(msgspec.Struct, frozen=True):
-    """A request as received."""
-
-    method: str
-    path: str
-    headers: dict[str, str]
-    """Names in lower case."""
-    body: dict[str, Any]
-
+__all__ = ["Answer", "Call", "Failure", "FakeModel", "FakeRequest", "RawAnswer", "Reply", "Script", "Usage"]
 
 # --- the server --------------------------------------------------------------------------------------------------
 
@@ -147,9 +66,13 @@ class FakeModel:
         """The answer to `GET /models`; a `Failure` may have any status."""
         self.properties: dict[str, Any] | None = None
         """The answer to llama.cpp's `GET /props`; `None`: status 404."""
+        self.cache: PromptCache | None = None
+        """Counts the input of Messages requests, instead of the answers' own `usage`."""
         self.connections = 0
         """Number of connections opened."""
         self._script = script
+        self._refused = 0
+        """Requests that were wrong and used up no reply."""
         self._release = asyncio.Event()
         self._arrived = asyncio.Condition()
         self._closed: dict[int, asyncio.Event] = {}
@@ -239,7 +162,7 @@ class FakeModel:
             if request.method == "GET" and path == "/props" and self.properties is not None:
                 await _send(writer, Failure(200, self.properties))
                 continue
-            if request.method != "POST" or not path.endswith(("/chat/completions", "/responses")):
+            if request.method != "POST" or not path.endswith(PATHS):
                 words = f"FakeModel does not serve {request.method} {request.path}"
                 await _send(writer, Failure(404, {"error": {"message": words, "type": "invalid_request_error"}}))
                 continue
@@ -248,7 +171,9 @@ class FakeModel:
                 number = len(self.requests)
                 self._arrived.notify_all()
             untyped = path.endswith("/responses") and any(map(_is_untyped, request.body.get("input", ())))
-            reply = UNTYPED if untyped else self._next_reply(request, number)
+            wrong = refusal(request.body, request.headers) if path.endswith("/messages") else None
+            self._refused += wrong is not None
+            reply = UNTYPED if untyped else wrong or self._next_reply(request, number - self._refused)
             answering = asyncio.ensure_future(self._answer(writer, request, reply, number))
             watching = asyncio.ensure_future(reader.read(1))
             try:
@@ -284,6 +209,9 @@ class FakeModel:
         if "chat/completions" in request.path:
             options = request.body.get("stream_options") or {}
             chunks = _chat_chunks(reply, model, number, include_usage=bool(options.get("include_usage")))
+        elif "/messages" in request.path:
+            counted = self.cache.count(request.body) if self.cache is not None else None
+            chunks = message_chunks(reply, model, number, counted)
         else:
             chunks = _response_chunks(reply, model, number)
         await self._send_chunks(writer, _paced(reply, chunks), reply)
@@ -388,10 +316,7 @@ def _model_list(models: Sequence[str | dict[str, Any]]) -> dict[str, Any]:
 # --- chat completions on the wire --------------------------------------------------------------------------------
 
 
-def _pieces(text: str | tuple[str, ...]) -> tuple[str, ...]:
-    pieces = (text,) if isinstance(text, str) else text
-    return tuple(piece for piece in pieces if piece)
-
+PATHS = ("/chat/completions", "/responses", "/messages")
 
 UNTYPED = Failure(400, {"error": {"code": 400, "message": "Cannot determine type of 'item'"}})
 """llama.cpp, where OpenAI's own server accepts the short form."""
@@ -399,19 +324,6 @@ UNTYPED = Failure(400, {"error": {"code": 400, "message": "Cannot determine type
 
 def _is_untyped(item: dict[str, Any]) -> bool:
     return "type" not in item and item.get("role") == "assistant"
-
-
-def _texts(answer: Answer) -> tuple[str, ...]:
-    return (answer.delta_text,) * answer.deltas if answer.deltas else _pieces(answer.text)
-
-
-def _cut(text: str, pieces: int) -> list[str]:
-    size = max(1, -(-len(text) // max(1, pieces)))
-    return [text[start : start + size] for start in range(0, len(text), size)] or [""]
-
-
-def _call_id(call: Call, number: int, index: int) -> str | None:
-    return f"call_{number}_{index}" if call.id == "auto" else call.id
 
 
 def _chat_usage(usage: Usage) -> dict[str, Any]:
@@ -430,10 +342,10 @@ def _chat_chunks(answer: Answer, model: str, number: int, *, include_usage: bool
 
     def add(delta: dict[str, Any], *, finish: str | None = None, counts: bool = True) -> None:
         choice = {"index": 0, "delta": delta, "logprobs": None, "finish_reason": finish}
-        out.append((_data({**head, "choices": [choice]}), counts))
+        out.append((event_data({**head, "choices": [choice]}), counts))
 
     add({"role": "assistant", "content": ""}, counts=False)
-    thoughts = _pieces(answer.thought)
+    thoughts = pieces_of(answer.thought)
     if thoughts and answer.thought_as == "think":
         for text in ("<think>", *thoughts, "</think>\n\n"):
             add({"content": text})
@@ -445,7 +357,7 @@ def _chat_chunks(answer: Answer, model: str, number: int, *, include_usage: bool
         chunk, counts = out.pop()  # Encoded once: a benchmark measures the client.
         out.extend((chunk.replace(b"{number}", b"%d" % position), counts) for position in range(answer.deltas))
     else:
-        for text in _texts(answer):
+        for text in texts_of(answer):
             add({"content": text})
     if answer.refusal:
         add({"refusal": answer.refusal})
@@ -458,7 +370,7 @@ def _chat_chunks(answer: Answer, model: str, number: int, *, include_usage: bool
     if finish is not None:
         add({}, finish=finish, counts=False)
     if answer.usage is not None and include_usage:
-        out.append((_data({**head, "choices": [], "usage": _chat_usage(answer.usage)}), False))
+        out.append((event_data({**head, "choices": [], "usage": _chat_usage(answer.usage)}), False))
     if answer.done:
         out.append((b"data: [DONE]\n\n", False))
     return out
@@ -467,21 +379,17 @@ def _chat_chunks(answer: Answer, model: str, number: int, *, include_usage: bool
 def _chat_call(call: Call, number: int, position: int) -> list[dict[str, Any]]:
     index = position if call.index == "auto" else call.index
     place: dict[str, Any] = {} if index is None else {"index": index}
-    call_id = _call_id(call, number, position)
+    given = call_id(call, number, position)
     first: dict[str, Any] = {**place, "type": "function"}
-    if call_id is not None:
-        first["id"] = call_id
+    if given is not None:
+        first["id"] = given
     if call.as_object:
         arguments: Any = call.arguments if isinstance(call.arguments, dict) else msgspec.json.decode(call.arguments)
         return [{**first, "function": {"name": call.name, "arguments": arguments}}]
     if call.pieces <= 1:
         return [{**first, "function": {"name": call.name, "arguments": call.text}}]
-    fragments = [{**place, "function": {"arguments": piece}} for piece in _cut(call.text, call.pieces)]
+    fragments = [{**place, "function": {"arguments": piece}} for piece in cut_up(call.text, call.pieces)]
     return [{**first, "function": {"name": call.name, "arguments": ""}}, *fragments]
-
-
-def _data(value: object) -> bytes:
-    return b"data: " + msgspec.json.encode(value) + b"\n\n"
 
 
 # --- the Responses API on the wire -------------------------------------------------------------------------------
@@ -489,7 +397,7 @@ def _data(value: object) -> bytes:
 
 def _message_item(answer: Answer, number: int) -> dict[str, Any]:
     content: list[dict[str, Any]] = []
-    if texts := _texts(answer):
+    if texts := texts_of(answer):
         content.append({"type": "output_text", "text": "".join(texts), "annotations": [], "logprobs": []})
     if answer.refusal:
         content.append({"type": "refusal", "refusal": answer.refusal})
@@ -503,7 +411,7 @@ def _message_item(answer: Answer, number: int) -> dict[str, Any]:
 
 
 def _reasoning_item(answer: Answer, number: int) -> dict[str, Any]:
-    summary = "".join(_pieces(answer.thought))
+    summary = "".join(pieces_of(answer.thought))
     item: dict[str, Any] = {
         "id": f"rs_{number}",
         "type": "reasoning",
@@ -518,7 +426,7 @@ def _call_item(call: Call, number: int, position: int) -> dict[str, Any]:
     return {
         "id": f"fc_{number}_{position}",
         "type": "function_call",
-        "call_id": _call_id(call, number, position),
+        "call_id": call_id(call, number, position),
         "name": call.name,
         "arguments": call.text,
         "status": "completed",
@@ -529,7 +437,7 @@ def _output(answer: Answer, number: int) -> list[dict[str, Any]]:
     items: list[dict[str, Any]] = []
     if answer.thought or answer.encrypted:
         items.append(_reasoning_item(answer, number))
-    if _texts(answer) or answer.refusal:
+    if texts_of(answer) or answer.refusal:
         items.append(_message_item(answer, number))
     items.extend(_call_item(call, number, position) for position, call in enumerate(answer.tool_calls))
     return items
@@ -577,7 +485,7 @@ class _Events:
 
     def add(self, kind: str, *, counts: bool = False, **fields: object) -> None:
         event = {"type": kind, "sequence_number": len(self.out), **fields}
-        self.out.append((f"event: {kind}\n".encode() + _data(event), counts))
+        self.out.append((f"event: {kind}\n".encode() + event_data(event), counts))
 
 
 def _response_chunks(answer: Answer, model: str, number: int) -> list[tuple[bytes, bool]]:
@@ -596,12 +504,12 @@ def _response_chunks(answer: Answer, model: str, number: int) -> list[tuple[byte
         events.add("response.output_item.added", output_index=position, item=begun)
         place = {"item_id": item["id"], "output_index": position}
         if item["type"] == "reasoning" and item["summary"]:
-            _summary_events(events, place, _pieces(answer.thought))
+            _summary_events(events, place, pieces_of(answer.thought))
         elif item["type"] == "message":
             _content_events(events, place, item, answer)
         elif item["type"] == "function_call":
             call = next(calls)
-            for piece in _cut(call.text, call.pieces):
+            for piece in cut_up(call.text, call.pieces):
                 events.add("response.function_call_arguments.delta", counts=True, **place, delta=piece)
             done = {**place, "name": item["name"], "arguments": item["arguments"]}
             events.add("response.function_call_arguments.done", **done)
@@ -628,7 +536,7 @@ def _content_events(events: _Events, place: dict[str, Any], item: dict[str, Any]
         part = {**place, "content_index": content_index}
         if content["type"] == "output_text":
             events.add("response.content_part.added", **part, part={**content, "text": ""})
-            for text in _texts(answer):
+            for text in texts_of(answer):
                 events.add("response.output_text.delta", counts=True, **part, delta=text, logprobs=[])
             events.add("response.output_text.done", **part, text=content["text"], logprobs=[])
         else:

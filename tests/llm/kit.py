@@ -25,11 +25,12 @@ from acp_agent.llm.base import (
     UserMessage,
 )
 from acp_agent.llm.chat import ChatProvider
+from acp_agent.llm.messages import MessagesProvider
 from acp_agent.llm.responses import ResponsesProvider
 from acp_agent.llm.scripted import ScriptedProvider
 from acp_agent.testing.fake_model import Answer, FakeModel, Script
 
-Api = Literal["chat", "responses"]
+Api = Literal["chat", "messages", "responses"]
 
 USER = UserMessage((TextPart("hi"),))
 SETTINGS = ModelSettings(model="fake-model")
@@ -42,6 +43,8 @@ def make(api: Api, base_url: str, **changes: Any) -> Provider:
     """A provider whose retries take next to no time."""
     settings: dict[str, Any] = {"name": "fake", "base_url": base_url, "api_key": "sk-test", "retry_base_delay": 0.001}
     options = ProviderOptions(**(settings | changes))
+    if api == "messages":
+        return MessagesProvider(options)
     return ChatProvider(options) if api == "chat" else ResponsesProvider(options)
 
 

@@ -25,6 +25,8 @@ from acp_agent.llm.choose import (
         ("https://acme.openai.azure.com/openai/v1", "responses"),
         ("https://acme.cognitiveservices.azure.com", "responses"),
         ("https://acme.services.ai.azure.com/openai/v1/", "responses"),
+        ("https://api.anthropic.com", "messages"),
+        ("https://api.anthropic.com.evil.example/v1", "chat"),
         ("https://openrouter.ai/api/v1", "chat"),
         ("http://localhost:11434/v1", "chat"),
         ("localhost:8080", "chat"),

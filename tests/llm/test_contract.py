@@ -32,8 +32,8 @@ from .kit import BOUND, SETTINGS, TOOL, USER, Api, calls, collect, connected, fa
 
 pytestmark = pytest.mark.anyio
 
-over_http = pytest.mark.parametrize("api", ["chat", "responses"])
-everywhere = pytest.mark.parametrize("api", ["chat", "responses", "scripted"])
+over_http = pytest.mark.parametrize("api", ["chat", "messages", "responses"])
+everywhere = pytest.mark.parametrize("api", ["chat", "messages", "responses", "scripted"])
 
 
 async def answered(api: Any, answer: Answer, tmp_path: Path) -> list[ModelEvent]:
@@ -65,7 +65,7 @@ async def test_events_come_in_order_and_end_with_one_finished(api: str, tmp_path
         TextDelta("lo"),
         ToolUse(call.id, "read", '{"path":"a"}'),
         UsageReport(input_tokens=100, output_tokens=20, cached_tokens=64, reasoning_tokens=8),
-        Finished("tool_calls"),
+        Finished("tool_calls", events[-1].opaque if isinstance(events[-1], Finished) else ()),
     ]
 
 
@@ -171,7 +171,7 @@ async def sent(
 
 
 def conversation(api: Api, request: FakeRequest) -> list[dict[str, Any]]:
-    items: list[dict[str, Any]] = request.body["messages" if api == "chat" else "input"]
+    items: list[dict[str, Any]] = request.body["input" if api == "responses" else "messages"]
     return items
 
 
@@ -182,8 +182,9 @@ async def test_no_tools_means_no_tools_field(api: Api) -> None:
 
 
 @over_http
-async def test_the_key_travels_in_the_authorization_header(api: Api) -> None:
-    assert (await sent(api)).headers["authorization"] == "Bearer sk-test"
+async def test_the_key_travels_in_its_header(api: Api) -> None:
+    headers = (await sent(api)).headers
+    assert (headers["x-api-key"] == "sk-test") if api == "messages" else (headers["authorization"] == "Bearer sk-test")
 
 
 @over_http
@@ -191,7 +192,7 @@ async def test_without_a_key_no_authorization_is_sent(api: Api, monkeypatch: pyt
     monkeypatch.setenv("OPENAI_API_KEY", "sk-of-somebody-else")
     async with connected(api, ["ok"], api_key=None, headers={"X-Team": "blue"}) as (provider, model):
         await collect(provider)
-        assert "authorization" not in model.requests[0].headers
+        assert not {"authorization", "x-api-key"} & model.requests[0].headers.keys()
         assert model.requests[0].headers["x-team"] == "blue"
 
 
@@ -203,10 +204,13 @@ async def test_a_configured_authorization_header_wins(api: Api) -> None:
 
 
 @over_http
-async def test_images_of_the_user_are_data_urls(api: Api) -> None:
+async def test_images_of_the_user_reach_the_model(api: Api) -> None:
     messages = (UserMessage((TextPart("look"), ImagePart("image/png", "iVBORw0="))),)
     (message,) = conversation(api, await sent(api, messages=messages))
     image = message["content"][1]
+    if api == "messages":
+        assert image["source"] == {"type": "base64", "media_type": "image/png", "data": "iVBORw0="}
+        return
     url = image["image_url"]["url"] if api == "chat" else image["image_url"]
     assert url == "data:image/png;base64,iVBORw0="
 
@@ -227,6 +231,12 @@ async def test_images_of_tools_reach_the_model(api: Api) -> None:
         assert items[2]["content"] == "done"
         assert items[4]["content"][-1]["image_url"]["url"] == "data:image/png;base64,iVBORw0="
         assert items[5]["content"] == "and?"
+    elif api == "messages":
+        assert [item["role"] for item in items] == ["user", "assistant", "user"]
+        first, second, words = items[2]["content"]
+        assert first["content"][1]["source"]["data"] == "iVBORw0="
+        assert second["content"] == [{"type": "text", "text": "a.txt"}]
+        assert words["text"] == "and?"
     else:
         outputs = [item["output"] for item in items if item.get("type") == "function_call_output"]
         assert outputs[0][1]["image_url"] == "data:image/png;base64,iVBORw0="
@@ -244,6 +254,10 @@ async def test_calls_and_results_keep_their_ids(api: Api) -> None:
     if api == "chat":
         assert items[1]["content"] == "Looking."
         assert items[1]["tool_calls"][0]["id"] == items[2]["tool_call_id"] == "c1"
+    elif api == "messages":
+        said, use = items[1]["content"]
+        assert said == {"type": "text", "text": "Looking."}
+        assert (use["input"], use["id"], items[2]["content"][0]["tool_use_id"]) == ({"path": "a"}, "c1", "c1")
     else:
         said = [{"type": "output_text", "text": "Looking."}]
         assert items[1] == {"type": "message", "role": "assistant", "content": said}
@@ -268,6 +282,9 @@ async def test_thought_level_and_limit_are_passed_on(api: Api) -> None:
     body = (await sent(api, settings=settings)).body
     if api == "chat":
         assert (body["reasoning_effort"], body["max_tokens"]) == ("high", 500)
+    elif api == "messages":
+        assert "thinking" not in body  # No budget is left by 500 tokens.
+        assert body["max_tokens"] == 500
     else:
         assert (body["reasoning"]["effort"], body["max_output_tokens"]) == ("high", 500)
 
@@ -290,9 +307,10 @@ async def test_without_a_thought_level_no_effort_is_sent(api: Api, level: Any) -
         Failure(429, {"error": {"message": "slow down"}}, {"Retry-After-Ms": "2"}),
         Failure(500, {"error": {"message": "oops"}}),
         Failure(503, "Loading model"),
+        Failure(529, {"type": "error", "error": {"type": "overloaded_error", "message": "Overloaded"}}),
         Answer(text="never seen", drop_after=0),
     ],
-    ids=["rate limit", "server error", "overload", "broken before the first event"],
+    ids=["rate limit", "server error", "loading", "overload", "broken before the first event"],
 )
 async def test_a_passing_failure_is_tried_again(api: Api, obstacle: Any) -> None:
     async with connected(api, [obstacle, obstacle, "at last"]) as (provider, model):

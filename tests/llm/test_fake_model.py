@@ -57,7 +57,7 @@ async def test_it_serves_as_a_process_of_its_own(tmp_path: Path) -> None:
         with anyio.fail_after(BOUND):
             assert process.stdout is not None
             base_url = (await process.stdout.readline()).decode().strip()
-            for api in ("chat", "responses"):
+            for api in ("chat", "messages", "responses"):
                 provider = make(api, base_url)
                 assert [event for event in await collect(provider) if isinstance(event, TextDelta)] == [
                     TextDelta("x")

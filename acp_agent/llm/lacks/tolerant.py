@@ -1,6 +1,6 @@
 """What a model cannot take is left out of its requests, after its server refused it once or its list of models said so.
 
-`TolerantProvider` wraps any provider and knows images, audio and the reasoning effort. `fenced` does the same for
+`TolerantProvider` wraps any provider and knows images, audio, PDFs and the reasoning effort. `fenced` does the same for
 tools, `chat_request.Dialect` for fields of the chat API.
 """
 
@@ -16,12 +16,13 @@ from msgspec.structs import replace
 from acp_agent.errors import ProviderError
 from acp_agent.llm import base as llm
 
-Feature = Literal["image", "audio", "reasoning"]
+Feature = Literal["image", "audio", "document", "reasoning"]
 
 NAMES: dict[Feature, tuple[str, ...]] = {
     # The last one: Groq's words for a model that takes text alone.
     "image": ("image", "vision", "multimodal", "mmproj", "content must be a string"),
     "audio": ("audio",),
+    "document": ("document", "file", "pdf"),
     "reasoning": ("reasoning", "thinking"),
 }
 REFUSES = (
@@ -37,10 +38,12 @@ BAD_DATA = r"format|mime|media[ _]type|too (large|big|many)|corrupt|decod|base64
 INSTEAD: dict[Feature, str] = {
     "image": "[an image, which this model cannot see]",
     "audio": "[a recording, which this model cannot hear]",
+    "document": "[a PDF, which this model cannot read]",
 }
 WORDS: dict[Feature, str] = {
     "image": "cannot see images, so they are left out",
     "audio": "cannot hear recordings, so they are left out",
+    "document": "cannot read PDFs, so they are left out",
     "reasoning": "takes no reasoning effort, so none is set",
 }
 
@@ -104,6 +107,8 @@ def _used(messages: Sequence[llm.Message], settings: llm.ModelSettings) -> set[F
 def _kind(part: llm.Part) -> Feature | None:
     if isinstance(part, llm.TextPart):
         return None
+    if isinstance(part, llm.DocumentPart):
+        return "document"
     return "image" if isinstance(part, llm.ImagePart) else "audio"
 
 

@@ -1,7 +1,7 @@
 """Redacts all messages to the client, the model and the store.
 
 What is executed stays unchanged: a command line, a file's new text, a tool's arguments. Base64 of images and audio is
-not searched, nor data that only a provider understands.
+not searched, nor what a provider encrypted; reasoning that it signed must not be changed, so it is left out whole.
 """
 
 from __future__ import annotations
@@ -70,7 +70,19 @@ class Redaction:
                     text=self.text(message.text),
                     thought=self.text(message.thought),
                     tool_calls=tuple(self._use(call) for call in message.tool_calls),
+                    opaque=tuple(item for item in message.opaque if not self._told_in(item)),
                 )
+
+    def _told_in(self, value: object) -> bool:
+        """Whether readable text has something to redact: text with spaces, unlike signatures and encrypted data."""
+        match value:
+            case str():
+                return " " in value and self.text(value) != value
+            case dict():
+                return any(self._told_in(each) for each in value.values())
+            case list() | tuple():
+                return any(self._told_in(each) for each in value)
+        return False
 
     def _part(self, part: Any) -> Any:
         return TextPart(self.text(part.text)) if isinstance(part, TextPart) else part

@@ -179,7 +179,7 @@ def _make_provider(api: str, options: ProviderOptions, tool_calling: ToolCalling
 def _lists(settings: ProviderConfig) -> bool:
     """Whether the server's list of models is of use: OpenAI's and Azure's are long and say nothing of the models."""
     api = _api(settings)
-    return api == "chat" or (api == "responses" and choose_api(settings.base_url) == "chat")
+    return api in ("chat", "messages") or (api == "responses" and choose_api(settings.base_url) == "chat")
 
 
 def _api(settings: ProviderConfig) -> str:

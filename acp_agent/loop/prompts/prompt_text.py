@@ -12,7 +12,7 @@ from pathlib import Path
 from urllib.parse import unquote, urlsplit
 
 from acp_agent.errors import InvalidParams
-from acp_agent.llm.base import AudioPart, ImagePart, Part, TextPart
+from acp_agent.llm.base import PDF, AudioPart, DocumentPart, ImagePart, Part, TextPart
 from acp_agent.loop.modes import Mode
 from acp_agent.loop.prompts.instructions import neutral
 from acp_agent.safety.folders.paths import Roots
@@ -85,6 +85,8 @@ def _resource(resource: TextResourceContents | BlobResourceContents, where: str,
         data = _checked(resource.blob, f"{where}.resource.blob")
         if mime.startswith("image/") and images:
             return ImagePart(mime, data)
+        if mime == PDF:
+            return DocumentPart(data, name.rpartition("/")[2])
         raw = base64.b64decode(data)
         try:
             text = raw[:max_bytes].decode("utf-8") if b"\0" not in raw[:1024] else None
