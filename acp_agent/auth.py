@@ -14,7 +14,8 @@ from acp_agent.lazy import load
 
 HINT = (
     "No API key for the provider `{provider}` was found. Set {variable} in the environment the editor starts the agent "
-    "with, run `acp-coder login`, or set OPENAI_BASE_URL to a local server that needs no key."
+    "with (or that of another known provider: ANTHROPIC_API_KEY, GEMINI_API_KEY, ...), run `acp-coder login`, or set "
+    "OPENAI_BASE_URL to a local server that needs no key."
 )
 
 

@@ -28,6 +28,7 @@ LSP_NOTIFICATIONS = ("_lsp/publishDiagnostics", "_lsp/didSave")
 """Notifications of the extension `_lsp/*` that the agent reads."""
 
 NEEDS_KEY = "acp_agent.llm.choose:needs_key"
+KNOWN = "acp_agent.config.provider_rows:known"
 
 
 def answer_initialize(params: object, config: Mapping[str, Any]) -> dict[str, Any]:
@@ -90,8 +91,12 @@ def _provider(config: Mapping[str, Any]) -> Mapping[str, Any]:
     agent = _table(config.get("agent"))
     providers = _table(config.get("providers"))
     model = agent.get("model")
-    named = model.partition(":")[0] if isinstance(model, str) else ""
-    name = named if named in providers else agent.get("provider", "default")
+    named = model.partition("/")[0].partition(":")[0] if isinstance(model, str) else ""
+    name = agent.get("provider", "default")
+    if named in providers and (f"{model}".startswith(f"{named}:") or (name == "default" and name not in providers)):
+        name = named
+    if isinstance(name, str) and name != "default" and name not in providers:
+        return _table(load(KNOWN)(name))
     return _table(providers.get(name) if isinstance(name, str) else None)
 
 

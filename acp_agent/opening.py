@@ -141,7 +141,8 @@ def _absolute(path: str, where: str) -> None:
 
 
 def known_models(config: Config) -> list[str]:
-    """The configured `provider:model`s, the chosen one first."""
+    """The configured `provider/model`s, the chosen one first; a provider whose models are not configured stands with
+    its first one, if it is not the only one."""
     settings = config.settings
     agent = settings.agent
     names = [agent.provider, *(name for name in settings.providers if name != agent.provider)]
@@ -149,10 +150,11 @@ def known_models(config: Config) -> list[str]:
     for name in names:
         provider = settings.provider(name)
         if provider is not None:
-            known += [f"{name}:{model}" for model in provider.models]
-    chosen = agent.model
-    if chosen and chosen.partition(":")[0] not in settings.providers:
-        chosen = f"{agent.provider}:{chosen}"
-    if not chosen:
-        chosen = known[0] if known and known[0].startswith(f"{agent.provider}:") else f"{agent.provider}:{AUTO_MODEL}"
+            known += [f"{name}/{model}" for model in provider.models]
+    if agent.model:
+        chosen = settings.choice(agent.model)
+    else:
+        first = f"{agent.provider}/"
+        chosen = known[0] if known and known[0].startswith(first) else first + AUTO_MODEL
+    known += [f"{name}/{AUTO_MODEL}" for name in config.found if name != chosen.partition("/")[0]]
     return list(dict.fromkeys([chosen, *known]))

@@ -221,6 +221,9 @@ def _versions() -> Iterator[str]:
 def _provider(config: Config, options: Namespace, environ: Mapping[str, str]) -> Iterator[Line]:
     name = config.settings.chosen_provider
     settings = config.settings.provider(name)
+    known = {each: config.settings.providers[each].api_key_env for each in config.found}
+    if keys := [f"{each} ({variable})" for each, variable in known.items() if environ.get(variable)]:
+        yield NOTE, "known providers", f"keys found: {', '.join(keys)}; the default is {name}"
     if settings is None:
         yield BAD, "provider", config.settings.no_provider(name)
         return
@@ -246,7 +249,7 @@ def _provider(config: Config, options: Namespace, environ: Mapping[str, str]) ->
         connect_timeout=settings.connect_timeout,
         script=settings.script,
     )
-    model = known_models(config)[0].partition(":")[2]
+    model = known_models(config)[0].partition("/")[2]
     auto = settings.tool_calling == "auto"
     line, models, lacks_tools = anyio.run(_server, load(PROVIDERS[api]), made, model, auto)
     yield line

@@ -9,6 +9,7 @@ from collections.abc import Mapping
 
 from acp_agent.config.credentials import forget_key, host_name, store_key
 from acp_agent.config.load import load_config
+from acp_agent.config.provider_rows import known
 from acp_agent.errors import ConfigError, UsageError
 
 
@@ -38,6 +39,6 @@ def logout(options: Namespace, environ: Mapping[str, str]) -> int:
 def _provider(name: str | None, environ: Mapping[str, str]) -> str:
     settings = load_config(environ).settings
     name = name or settings.chosen_provider
-    if settings.provider(name) is None:
+    if settings.provider(name) is None and not known(name):
         raise ConfigError(settings.no_provider(name))
     return name

@@ -98,7 +98,7 @@ def build_parser() -> argparse.ArgumentParser:
     prompt.add_argument("text", help="the prompt; `-` reads it from stdin")
     prompt.add_argument("--cwd", default=None, help="the folder to work in (default: the current one)")
     prompt.add_argument("--mode", choices=tuple(MODES), help="the session's mode")
-    prompt.add_argument("--model", help="`model` or `provider:model`")
+    prompt.add_argument("--model", help="`provider/model` or `model`")
     which = prompt.add_mutually_exclusive_group()
     which.add_argument(
         "--continue", dest="newest", action="store_true", help="go on with the newest session of the folder"

@@ -10,7 +10,8 @@ from typing import Annotated, Any, Literal, get_args, get_origin, get_type_hints
 
 import msgspec
 
-from acp_agent.config.model import Settings
+from acp_agent.config.credentials import find_key
+from acp_agent.config.model import ProviderConfig, Settings, as_choice
 from acp_agent.config.other_names import present_names
 from acp_agent.config.sources import Layer, environment_layer, flags_layer, merge, read_file
 from acp_agent.config.xdg import config_file
@@ -18,6 +19,7 @@ from acp_agent.errors import ConfigError
 from acp_agent.lazy import load
 
 SERVERS = "mcp.servers"
+KNOWN = "acp_agent.config.provider_rows:added"
 
 
 class Key(msgspec.Struct, frozen=True):
@@ -40,6 +42,8 @@ class Config(msgspec.Struct, frozen=True):
     """Lowest first, without the defaults."""
     trouble: str = ""
     """Why the project's configuration is not among them although it is trusted."""
+    found: tuple[str, ...] = ()
+    """The providers that were added from the table of known ones."""
     notes: tuple[str, ...] = ()
     """Keys that have another name here."""
 
@@ -82,7 +86,25 @@ def load_config(
         notes += present_names(given := flags_layer(flags))
         _check(given, project=False)
         layers.append(given)
-    return Config(_convert(merge(layers), layers), tuple(layers), notes=tuple(notes))
+    known, found = _known_providers(merge(layers), environ)
+    layers[:0] = known
+    return Config(_convert(merge(layers), layers), tuple(layers), found=found, notes=tuple(notes))
+
+
+def _known_providers(merged: Mapping[str, Any], environ: Mapping[str, str]) -> tuple[list[Layer], tuple[str, ...]]:
+    """What the table of known providers adds, and those of it that the environment has keys of. The table is read only
+    if a provider in it may be meant."""
+    agent, configured = merged.get("agent", {}), merged.get("providers", {})
+    if not isinstance(agent, dict) or not isinstance(configured, dict):
+        return [], ()  # What is wrong with them is said by the check.
+    chosen, model = str(agent.get("provider", "")), str(agent.get("model", ""))
+    named = chosen not in ("", "default", *configured)
+    keys_there = any(name.endswith("_API_KEY") and name != "OPENAI_API_KEY" for name in environ)
+    if not named and (configured or not (keys_there or as_choice(model) != model or "/" in model)):
+        return [], ()
+    alone = not configured and not chosen and find_key("default", ProviderConfig(), environ) is None
+    values, origins, found = load(KNOWN)(chosen, model, configured, environ, alone=alone)
+    return ([Layer("known providers", values, origins=origins)] if values else []), found
 
 
 def keys(of: Any = Settings, prefix: str = "") -> Iterator[Key]:

@@ -19,9 +19,12 @@ ThoughtLevelName = Literal["default", "off", "low", "medium", "high"]
 
 
 class AgentConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    provider: Annotated[str, key("Name of the provider in `providers` to use.")] = "default"
+    provider: Annotated[
+        str,
+        key("Name of the provider in `providers` to use, or of a known one (`anthropic`, `google`, `ollama`, ...)."),
+    ] = "default"
     model: Annotated[
-        str, key("Model to use, `model` or `provider:model`. Empty: the provider's first one.", project=True)
+        str, key("Model to use, `provider/model` or `model`. Empty: the provider's first one.", project=True)
     ] = ""
     mode: Annotated[
         ModeName,
@@ -542,13 +545,22 @@ class NetworkConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
         return next((each for each in self.credentials.values() if each.host.lower() == host), None)
 
 
+def as_choice(model: str) -> str:
+    """`provider:model` as `provider/model`: the first of the two characters separates."""
+    name = model.partition("/")[0].partition(":")[0]
+    return f"{name}/{model[len(name) + 1 :]}" if name != model else model
+
+
 class Settings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """The whole configuration."""
 
     agent: AgentConfig = AgentConfig()
     providers: Annotated[
         dict[str, ProviderConfig],
-        key("Providers by name. Without one, `default` is created from OPENAI_* variables."),
+        key(
+            "Providers by name. Without one, `default` is created from OPENAI_* variables, and each known provider "
+            "whose key is in the environment is offered."
+        ),
     ] = {}
     tools: ToolsConfig = ToolsConfig()
     mcp: McpConfig = McpConfig()
@@ -571,9 +583,28 @@ class Settings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
     @property
     def chosen_provider(self) -> str:
-        """The provider of new sessions: the one the model names (`provider:model`), else `agent.provider`."""
-        named = self.agent.model.partition(":")[0]
-        return named if named in self.providers else self.agent.provider
+        """The provider of new sessions: the one the model names (`provider/model`), else `agent.provider`."""
+        return self.choice(self.agent.model).partition("/")[0] if self.agent.model else self.agent.provider
+
+    def choice(self, model: str) -> str:
+        """`provider/model` for what a user may write: that, `provider:model`, or a model alone. That is the chosen
+        provider's, unless its configured models lack it and just one other provider has it.
+
+        Names of models may contain a `/`, too: what stands before it is another provider than the chosen one only if
+        that is OpenAI's, whose models have none."""
+        chosen = self.agent.provider
+        own = self.provider(chosen)
+        named, separator, _ = as_choice(model).partition("/")
+        listed = own is not None and model in own.models
+        plain = named in (chosen, "default") or (chosen == "default" and "default" not in self.providers)
+        meant = named in (*self.providers, "default") and (plain or model.startswith(f"{named}:"))
+        if separator and meant and not listed:
+            return as_choice(model)
+        if own is not None and own.models and not listed:
+            having = [name for name, provider in self.providers.items() if model in provider.models]
+            if len(having) == 1:
+                return f"{having[0]}/{model}"
+        return f"{chosen}/{model}"
 
     def provider(self, name: str) -> ProviderConfig | None:
         """The provider `name`; `default` always exists."""

@@ -284,7 +284,7 @@ class TerminalView(PlainView):
     def begin(self, options: Sequence[acp.SessionConfigOption]) -> None:
         for option in options:
             if option.id == "model":
-                name = str(option.current_value).partition(":")[2]
+                name = str(option.current_value).partition("/")[2]
                 self._model = "" if name == AUTO_MODEL else legible(name)
 
     def update(self, session_id: str, update: acp.SessionUpdate) -> None:

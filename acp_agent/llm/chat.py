@@ -5,11 +5,13 @@ from __future__ import annotations
 from collections.abc import Sequence
 from functools import partial
 
+from acp_agent.config.provider_rows import row_of
 from acp_agent.llm.base import Message, ModelSettings, ProviderOptions, ToolDefinition
 from acp_agent.llm.chat_answer import ChatAnswer
 from acp_agent.llm.chat_request import Dialect, RequestEncoder, learn
-from acp_agent.llm.choose import choose_api, complete_base_url, is_azure
+from acp_agent.llm.choose import choose_api, complete_base_url, host_of, is_azure, is_loopback
 from acp_agent.llm.http_provider import Exchange, HttpProvider
+from acp_agent.llm.translate import MISTRAL_ID
 
 
 class ChatProvider(HttpProvider):
@@ -28,17 +30,34 @@ class ChatProvider(HttpProvider):
             if is_azure(base_url):
                 headers["api-key"] = key
         super().__init__(options, base_url, headers)
-        openai = choose_api(options.base_url) == "responses"
-        self._encoder = RequestEncoder(Dialect(openai=openai, documents=openai))
+        self._encoder = RequestEncoder(_dialect(base_url))
 
     def _exchange(
         self, messages: Sequence[Message], tools: Sequence[ToolDefinition], settings: ModelSettings
     ) -> Exchange:
         body = self._encoder.encode(messages, tools, settings)
-        return Exchange(body, ChatAnswer(), partial(self._learn, self._encoder.dialect))
+        return Exchange(body, ChatAnswer(self._encoder.dialect.origin), partial(self._learn, self._encoder.dialect))
 
     def _learn(self, dialect: Dialect, words: str) -> bool:
         learnt = learn(dialect, words)
         if learnt is not None:
             self._encoder.dialect = learnt
         return learnt is not None
+
+
+def _dialect(base_url: str) -> Dialect:
+    """What is known of the server before it was asked; of one on this machine, nothing."""
+    origin = host_of(base_url)
+    if choose_api(base_url) == "responses":
+        return Dialect(openai=True, documents=True, origin=origin)
+    row = None if is_loopback(base_url) else row_of(base_url)
+    if row is None:
+        return Dialect(origin=origin)
+    return Dialect(
+        stream_options="stream_options" not in row.lacks,
+        documents=row.documents,
+        breakpoints=row.cache == "breakpoints",
+        thinking=row.thinking,
+        ids=MISTRAL_ID if row.ids == "mistral" else None,
+        origin=origin,
+    )

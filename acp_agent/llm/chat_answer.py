@@ -19,6 +19,7 @@ from acp_agent.llm.chat_request import encode_json
 from acp_agent.llm.provider_errors import ErrorInAnswer
 from acp_agent.llm.sse import EventTooLong
 from acp_agent.llm.streamed_text import SurrogateJoiner, ThinkSplitter, clean
+from acp_agent.llm.translate import EXTRA, signed
 
 _DONE = b"[DONE]"
 
@@ -35,6 +36,7 @@ class _Call(msgspec.Struct):
     index: int | None = None
     id: str | None = None
     function: _Function | None = None
+    extra_content: Any = None
 
 
 class _Delta(msgspec.Struct):
@@ -88,13 +90,15 @@ PER_FRAGMENT = 16
 class _OpenCall:
     """A tool call with fragments still arriving."""
 
-    __slots__ = ("arguments", "id", "index", "name")
+    __slots__ = ("arguments", "extra", "id", "index", "name")
 
     def __init__(self, index: int | None) -> None:
         self.index = index
         self.id = ""
         self.name = ""
         self.arguments: list[str] = []
+        self.extra: Any = None
+        """What the server wants back with the call."""
 
 
 class ChatAnswer:
@@ -104,7 +108,9 @@ class ChatAnswer:
     finish reason, or sent tool calls that need nothing more.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, origin: str = "") -> None:
+        self._origin = origin
+        self._extra: list[dict[str, Any]] = []
         self.done = False
         """`[DONE]` was read: nothing of interest follows."""
         self._text = SurrogateJoiner()
@@ -152,7 +158,7 @@ class ChatAnswer:
         events.extend(uses)
         if self._usage is not None:
             events.append(_usage_report(self._usage))
-        events.append(llm.Finished(self._reason(called=bool(uses))))
+        events.append(llm.Finished(self._reason(called=bool(uses)), signed(self._extra, self._origin)))
         return events
 
     def _choice(self, choice: _Choice) -> list[llm.ModelEvent]:
@@ -198,6 +204,7 @@ class ChatAnswer:
         call = self._find_call(fragment, name, arguments)
         call.id = call.id or fragment.id or ""
         call.name = call.name or name
+        call.extra = call.extra or fragment.extra_content
         if arguments:
             call.arguments.append(arguments)
         self._calls_size += len(name) + len(arguments) + PER_FRAGMENT
@@ -233,6 +240,8 @@ class ChatAnswer:
             if not call_id or call_id in taken:
                 call_id = f"call_{os.urandom(12).hex()}"
             taken.add(call_id)
+            if call.extra:
+                self._extra.append({"type": EXTRA, "call_id": call_id, "content": call.extra})
             events.append(llm.ToolUse(call_id, name, arguments))
         return events
 

@@ -6,6 +6,7 @@ A history of two hundred turns is sent again with every call, so each message is
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 from typing import Any
 
@@ -15,6 +16,7 @@ from msgspec import Struct
 from acp_agent.llm import base as llm
 from acp_agent.llm.choose import reasoning_effort
 from acp_agent.llm.streamed_text import clean
+from acp_agent.llm.translate import EXTRA, arguments_object, call_id, returned, tool_name
 
 _CACHED_MESSAGES = 4096
 NO_PDF = "[A PDF was left out: it is not known whether this server reads them.]"
@@ -36,6 +38,15 @@ class Dialect(msgspec.Struct, frozen=True):
     """Whether `stream_options: {include_usage: true}` may be sent."""
     documents: bool = False
     """Whether PDFs may be sent."""
+    breakpoints: bool = False
+    """Whether Claude's cache needs to be told where to begin."""
+    thinking: str = "effort"
+    """How the effort is set: `effort`, `reasoning` (OpenRouter), `type` (on or off, in an object), `switch` (on or
+    off), `none`."""
+    ids: re.Pattern[str] | None = None
+    """The ids of calls that it takes; `None`: any."""
+    origin: str = ""
+    """Names the server in what it wants back."""
     thought_back: bool = False
     """Whether the thought of an assistant message with tool calls must be sent back as `reasoning_content`."""
 
@@ -84,9 +95,7 @@ class RequestEncoder:
             body["stream_options"] = {"include_usage": True}
         if tools:
             body["tools"] = [self._encoded(tool).json for tool in tools]
-        effort = reasoning_effort(settings.model, settings.thought_level, openai=self._dialect.openai)
-        if effort is not None:
-            body["reasoning_effort"] = effort
+        body |= _thinking(self._dialect, settings)
         if settings.max_output_tokens is not None:
             # OpenAI's newer models reject the old name; most other servers know only that one.
             name = "max_completion_tokens" if self._dialect.openai else "max_tokens"
@@ -97,8 +106,9 @@ class RequestEncoder:
 
     def _messages(self, messages: Sequence[llm.Message], settings: llm.ModelSettings) -> list[object]:
         out: list[object] = []
+        marked = self._dialect.breakpoints and "claude" in settings.model.lower()
         if settings.system:
-            out.append({"role": "system", "content": settings.system})
+            out.append({"role": "system", "content": [_marked(settings.system)] if marked else settings.system})
         media: list[dict[str, Any]] = []
         known = self._cache.get
         for message in messages:
@@ -113,6 +123,8 @@ class RequestEncoder:
             media.extend(encoded.media)
         if media:
             out.append(_media_message(media))
+        if marked:
+            _set_breakpoints(out, messages)
         return out
 
     def _encoded(self, source: llm.Message | llm.ToolDefinition) -> _Encoded:
@@ -122,9 +134,9 @@ class RequestEncoder:
         media: tuple[dict[str, Any], ...] = ()
         if isinstance(source, llm.ToolMessage):
             media = tuple(self._part(part) for part in source.content if not isinstance(part, llm.TextPart))
-            plain: dict[str, Any] = _tool_message(source)
+            plain: dict[str, Any] = _tool_message(source, self._dialect)
         elif isinstance(source, llm.AssistantMessage):
-            plain = _assistant_message(source, thought_back=self._dialect.thought_back)
+            plain = _assistant_message(source, self._dialect)
         elif isinstance(source, llm.UserMessage):
             plain = {"role": "user", "content": self._content(source.content)}
         else:
@@ -178,11 +190,11 @@ def _audio_format(part: llm.AudioPart) -> str:
     return _AUDIO_FORMATS.get(mime_type, mime_type.rpartition("/")[2] or "wav")
 
 
-def _tool_message(message: llm.ToolMessage) -> dict[str, Any]:
+def _tool_message(message: llm.ToolMessage, dialect: Dialect) -> dict[str, Any]:
     text = "\n".join(part.text for part in message.content if isinstance(part, llm.TextPart))
     if len(message.content) > 0 and not text:
         text = "The result is in the next message."
-    return {"role": "tool", "tool_call_id": message.call_id, "content": text or "(no output)"}
+    return {"role": "tool", "tool_call_id": _id(message.call_id, dialect), "content": text or "(no output)"}
 
 
 def _media_message(media: list[dict[str, Any]]) -> dict[str, Any]:
@@ -190,30 +202,70 @@ def _media_message(media: list[dict[str, Any]]) -> dict[str, Any]:
     return {"role": "user", "content": [note, *media]}
 
 
-def _assistant_message(message: llm.AssistantMessage, *, thought_back: bool) -> dict[str, Any]:
+def _id(given: str, dialect: Dialect) -> str:
+    return given if dialect.ids is None else call_id(given, dialect.ids)
+
+
+def _assistant_message(message: llm.AssistantMessage, dialect: Dialect) -> dict[str, Any]:
     out: dict[str, Any] = {"role": "assistant", "content": message.text}
     if message.tool_calls:
         out["content"] = message.text or None
+        extra = {item["call_id"]: item["content"] for item in returned(message, dialect.origin, EXTRA)}
         out["tool_calls"] = [
             {
-                "id": call.id,
+                "id": _id(call.id, dialect),
                 "type": "function",
-                "function": {"name": call.name, "arguments": _arguments(call)},
+                "function": {"name": tool_name(call.name), "arguments": _arguments(call)},
+                **({"extra_content": extra[call.id]} if call.id in extra else {}),
             }
             for call in message.tool_calls
         ]
-        if thought_back:
+        if dialect.thought_back:
             out["reasoning_content"] = message.thought
     return out
 
 
 def _arguments(call: llm.ToolUse) -> str:
     """The model's own text if it is a JSON object. Servers that render it into a template reject anything else."""
-    if not call.arguments.strip():
-        return "{}"
-    try:
-        if isinstance(msgspec.json.decode(clean(call.arguments)), dict):
-            return call.arguments
-    except (msgspec.DecodeError, RecursionError):
-        pass
-    return encode_json({"_invalid": call.arguments}).decode()
+    given = arguments_object(call.arguments)
+    return call.arguments if given and "_invalid" not in given else encode_json(given).decode()
+
+
+def _thinking(dialect: Dialect, settings: llm.ModelSettings) -> dict[str, Any]:
+    """The fields that set how the model thinks."""
+    level = settings.thought_level
+    if dialect.thinking == "effort":
+        effort = reasoning_effort(settings.model, level, openai=dialect.openai)
+        return {"reasoning_effort": effort} if effort is not None else {}
+    if level is None:
+        return {}
+    match dialect.thinking:
+        case "reasoning":
+            return {"reasoning": {"enabled": False} if level == "off" else {"effort": level}}
+        case "type":
+            return {"thinking": {"type": "disabled" if level == "off" else "enabled"}}
+        case "switch":
+            return {"enable_thinking": level != "off"}
+    return {}
+
+
+def _marked(text: str) -> dict[str, Any]:
+    return {"type": "text", "text": text, "cache_control": {"type": "ephemeral"}}
+
+
+def _set_breakpoints(out: list[Any], messages: Sequence[llm.Message]) -> None:
+    """Marks the last message, and the last one of the request before: that before the model's last answer."""
+    answers = [number for number, message in enumerate(messages) if isinstance(message, llm.AssistantMessage)]
+    after = len(messages) - answers[-1] if answers else 0
+    media = len(out) - len(messages) - (1 if out and not isinstance(out[0], msgspec.Raw) else 0)
+    places = [len(out) - 1]
+    if after and answers[-1] and not media:
+        places.append(len(out) - 1 - after)
+    for place in places:
+        message = msgspec.json.decode(encode_json(out[place]))
+        content = message["content"]
+        if isinstance(content, str):
+            message["content"] = [_marked(content)]
+        elif content:
+            content[-1]["cache_control"] = {"type": "ephemeral"}
+        out[place] = message

@@ -25,7 +25,7 @@ _CAN_SKIP_REASONING = re.compile(r"gpt-5\.\d+(-\d{4}-\d\d-\d\d)?$")
 
 def choose_api(base_url: str | None) -> Literal["chat", "messages", "responses"]:
     """The Responses API for OpenAI and Azure OpenAI, Messages for Anthropic, chat completions for all others."""
-    host = _host(base_url)
+    host = host_of(base_url)
     if not base_url or host == "api.openai.com" or host.endswith(_AZURE_SUFFIXES):
         return "responses"
     return "messages" if host == "api.anthropic.com" else "chat"
@@ -33,7 +33,7 @@ def choose_api(base_url: str | None) -> Literal["chat", "messages", "responses"]
 
 def is_azure(base_url: str | None) -> bool:
     """Whether the key must also be sent in Azure's `api-key` header."""
-    return _host(base_url).endswith(_AZURE_SUFFIXES)
+    return host_of(base_url).endswith(_AZURE_SUFFIXES)
 
 
 def needs_key(base_url: str | None) -> bool:
@@ -45,7 +45,7 @@ def needs_key(base_url: str | None) -> bool:
 
 def is_loopback(base_url: str | None) -> bool:
     """Whether the URL's host is this machine: `localhost`, `*.localhost`, 127.0.0.0/8 or ::1. Does no lookup."""
-    host = _host(base_url)
+    host = host_of(base_url)
     if host == "localhost" or host.endswith(".localhost"):
         return True
     try:
@@ -101,7 +101,8 @@ def _with_scheme(base_url: str) -> str:
     return f"{'http' if local else 'https'}://{base_url}"
 
 
-def _host(base_url: str | None) -> str:
+def host_of(base_url: str | None) -> str:
+    """Lower case; empty if there is none."""
     if not base_url:
         return ""
     try:

@@ -32,6 +32,7 @@ from acp_agent.llm import base as llm
 from acp_agent.llm.choose import (
     choose_api,
     complete_base_url,
+    host_of,
     is_azure,
     is_loopback,
     is_reasoning_model,
@@ -48,6 +49,7 @@ from acp_agent.llm.provider_errors import (
 )
 from acp_agent.llm.retry import RetryPolicy, with_retries
 from acp_agent.llm.streamed_text import SurrogateJoiner, clean
+from acp_agent.llm.translate import RESPONSES_ID, call_id, returned, signed, tool_name
 
 _LEAST_OUTPUT_TOKENS = 16
 _DRAIN_TIMEOUT = 0.1
@@ -64,6 +66,7 @@ class ResponsesProvider:
         self.name = options.name
         self._options = options
         self._base_url = complete_base_url(options.base_url)
+        self._origin = host_of(self._base_url)
         self._policy = RetryPolicy.of(options)
         self._key = (options.api_key or "").strip()
         idle = options.idle_timeout
@@ -103,7 +106,7 @@ class ResponsesProvider:
         if any(not (value.isascii() and value.isprintable()) for value in values):
             raise key_error(self.name)
         params = _params(settings, on_openai=choose_api(self._options.base_url) == "responses")
-        body = _body(messages, tools)
+        body = _body(messages, tools, self._origin)
 
         def attempt() -> AsyncGenerator[llm.ModelEvent, None]:
             return self._attempt(params, body)
@@ -136,7 +139,7 @@ class ResponsesProvider:
         self, params: ResponseCreateParamsStreaming, body: dict[str, object]
     ) -> AsyncGenerator[llm.ModelEvent, None]:
         model = str(params.get("model", ""))
-        answer = _Answer()
+        answer = _Answer(self._origin)
         try:
             stream = await self._responses.create(**params, extra_headers=self._per_request, extra_body=body)
             async with stream:
@@ -186,13 +189,13 @@ class ResponsesProvider:
 # --- the request -------------------------------------------------------------------------------------------------
 
 
-def _body(messages: Sequence[llm.Message], tools: Sequence[llm.ToolDefinition]) -> dict[str, object]:
+def _body(messages: Sequence[llm.Message], tools: Sequence[llm.ToolDefinition], origin: str) -> dict[str, object]:
     """The part of a request that grows with the conversation.
 
     Sent as `extra_body`, which the package passes on unchanged. As arguments it would be matched item by item against
     hundreds of types, which takes half a second for a long history.
     """
-    items: list[ResponseInputItemParam] = [item for message in messages for item in _items(message)]
+    items: list[ResponseInputItemParam] = [item for message in messages for item in _items(message, origin)]
     body: dict[str, object] = {"input": items}
     if tools:
         body["tools"] = [_tool(tool) for tool in tools]
@@ -228,23 +231,25 @@ def _tool(tool: llm.ToolDefinition) -> FunctionToolParam:
     }
 
 
-def _items(message: llm.Message) -> list[ResponseInputItemParam]:
+def _items(message: llm.Message, origin: str) -> list[ResponseInputItemParam]:
     if isinstance(message, llm.UserMessage):
         return [{"role": "user", "content": cast(Any, [_part(part) for part in message.content])}]
     if isinstance(message, llm.ToolMessage):
-        return [{"type": "function_call_output", "call_id": message.call_id, "output": cast(Any, _output(message))}]
-    return _assistant_items(message)
+        use = call_id(message.call_id, RESPONSES_ID)
+        return [{"type": "function_call_output", "call_id": use, "output": cast(Any, _output(message))}]
+    return _assistant_items(message, origin)
 
 
-def _assistant_items(message: llm.AssistantMessage) -> list[ResponseInputItemParam]:
-    items = [cast(ResponseInputItemParam, item) for item in message.opaque if item.get("type") == "reasoning"]
+def _assistant_items(message: llm.AssistantMessage, origin: str) -> list[ResponseInputItemParam]:
+    items = [cast(ResponseInputItemParam, item) for item in returned(message, origin, "reasoning")]
     if message.text:
         # With its type: llama.cpp does not know the short form, which OpenAI's own server takes.
         said = {"type": "output_text", "text": clean(message.text)}
         items.append(cast(ResponseInputItemParam, {"type": "message", "role": "assistant", "content": [said]}))
     for call in message.tool_calls:
         arguments = clean(call.arguments) if call.arguments.strip() else "{}"
-        items.append({"type": "function_call", "call_id": call.id, "name": clean(call.name), "arguments": arguments})
+        use, name = call_id(call.id, RESPONSES_ID), tool_name(call.name)
+        items.append({"type": "function_call", "call_id": use, "name": name, "arguments": arguments})
     return items
 
 
@@ -273,7 +278,8 @@ def _part(part: llm.Part) -> dict[str, str]:
 class _Answer:
     """Folds the events of one response. No I/O."""
 
-    def __init__(self) -> None:
+    def __init__(self, origin: str) -> None:
+        self._origin = origin
         self.response: Response | None = None
         """Set by the terminal event."""
         self._text = SurrogateJoiner()
@@ -317,7 +323,7 @@ class _Answer:
                     reasoning_tokens=(reasoning.reasoning_tokens or 0) if reasoning else 0,
                 )
             )
-        events.append(llm.Finished(self._reason(response), tuple(self._opaque)))
+        events.append(llm.Finished(self._reason(response), signed(self._opaque, self._origin)))
         return events
 
     def _item(self, item: ResponseOutputItem) -> list[llm.ModelEvent]:
@@ -328,12 +334,12 @@ class _Answer:
             return []
         if not isinstance(item, ResponseFunctionToolCall):
             return []
-        call_id = item.call_id or item.id or ""
-        if not call_id or call_id in self._call_ids:
-            call_id = f"{call_id or 'call'}_{len(self._call_ids)}"
-        self._call_ids.add(call_id)
+        use = item.call_id or item.id or ""
+        if not use or use in self._call_ids:
+            use = f"{use or 'call'}_{len(self._call_ids)}"
+        self._call_ids.add(use)
         held = _thoughts(self._thought.finish()) + _texts(self._text.finish())
-        return [*held, llm.ToolUse(clean(call_id), clean(item.name or ""), clean(item.arguments or ""))]
+        return [*held, llm.ToolUse(clean(use), clean(item.name or ""), clean(item.arguments or ""))]
 
     def _reason(self, response: Response) -> llm.FinishReason:
         if response.status == "incomplete":

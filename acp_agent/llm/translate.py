@@ -26,6 +26,9 @@ MISTRAL_ID = re.compile(r"[a-zA-Z0-9]{9}")
 RESPONSES_ID = re.compile(r".{1,64}", re.DOTALL)
 """The ids of calls that a server takes."""
 
+EXTRA = "extra_content"
+"""Type of an opaque item: what Gemini signs a call with, in chat completions."""
+
 ODD_IN_NAMES = re.compile(r"[^a-zA-Z0-9_-]")
 LONGEST_NAME = 64
 

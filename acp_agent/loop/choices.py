@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from acp_agent.config.model import as_choice
 from acp_agent.errors import InvalidParams
 from acp_agent.loop.modes import MODES, Mode, known_mode, narrower
-from acp_agent.loop.options import THOUGHT_LEVELS, config_options, mode_state
+from acp_agent.loop.options import AUTO_MODEL, THOUGHT_LEVELS, config_options, mode_state
 from acp_agent.loop.outbox import Outbox
 from acp_agent.schema.acp import ConfigOptionUpdate, CurrentModeUpdate, SessionConfigOption, SessionModeState
 from acp_agent.store.base import SessionRecord
@@ -14,7 +15,7 @@ from acp_agent.store.session_store import SessionStore
 
 
 class Choices:
-    """`models`: the `provider:model`s known so far."""
+    """`models`: the `provider/model`s known so far."""
 
     def __init__(self, record: SessionRecord, outbox: Outbox, store: SessionStore, models: Sequence[str]) -> None:
         self._id = record.id
@@ -22,7 +23,7 @@ class Choices:
         self._store = store
         self.models = list(models)
         self.mode_id = known_mode(record.mode)
-        self.model = record.model
+        self.model = as_choice(record.model)
         self.thought_level = record.thought_level or "default"
         self.bound_to: Mode | None = None
         """The widest mode of a running turn that no user asked for."""
@@ -61,9 +62,9 @@ class Choices:
         if option == "mode":
             self.set_mode(value, tell=True)
         elif option == "model":
-            if value not in (*self.models, self.model):
+            if (meant := self.meant(value)) is None:
                 raise InvalidParams(f"Invalid params: unknown model {value!r}")
-            self._set_model(value)
+            self._set_model(meant)
         elif option == "thought_level":
             if value not in THOUGHT_LEVELS:
                 raise InvalidParams(
@@ -73,6 +74,16 @@ class Choices:
             self._store.change(self._id, thought_level=value)
         else:
             raise InvalidParams(f"Invalid params: unknown option {option!r}")
+
+    def meant(self, model: str) -> str | None:
+        """The choice that a user means by `provider/model`, `provider:model` or a model that only one provider has. Any
+        model may be named of a provider whose list is not known yet."""
+        choice, known = as_choice(model), (*self.models, self.model)
+        provider, separator, _ = choice.partition("/")
+        if choice in known or (separator and f"{provider}/{AUTO_MODEL}" in known):
+            return choice
+        having = {name for name in known if name.partition("/")[2] == model}
+        return having.pop() if len(having) == 1 else None
 
     def _set_model(self, model: str) -> None:
         self.model = model
@@ -85,7 +96,7 @@ class Choices:
             self.show()
 
     def use_real_name(self, name: str) -> None:
-        """Replaces the chosen `provider:auto` with the model it stands for."""
+        """Replaces the chosen `provider/auto` with the model it stands for."""
         self.models = list(dict.fromkeys(name if known == self.model else known for known in self.models))
         self._set_model(name)
         self.show()

@@ -57,12 +57,11 @@ async def _model(session: Session, parts: Parts, rest: str) -> str:
             f"- `{name}`{' (in use)' if name == session.choices.model else ''}" for name in session.choices.models
         )
         return f"Models:\n{models}\n\n`/model NAME` switches."
-    matches = [name for name in session.choices.models if rest in (name, name.partition(":")[2])]
-    if not matches:
-        return f"There is no model `{rest}`. `/model` lists them."
-    session.choices.set_option("model", matches[0])
+    if (meant := session.choices.meant(rest)) is None:
+        return f"There is no model `{rest}`, or several providers have it. `/model` lists them."
+    session.choices.set_option("model", meant)
     session.choices.show()
-    return f"Model: `{matches[0]}`."
+    return f"Model: `{meant}`."
 
 
 async def _mode(session: Session, parts: Parts, rest: str) -> str:

@@ -17,5 +17,5 @@ class Opened(Struct, frozen=True):
     config: Config
     roots: Roots
     models: tuple[str, ...]
-    """The `provider:model`s that the configuration knows, the chosen one first."""
+    """The `provider/model`s that the configuration knows, the chosen one first."""
     mcp_servers: tuple[acp.McpServer, ...]

@@ -33,9 +33,9 @@ def mode_state(mode: ModeId) -> SessionModeState:
 
 
 def config_options(*, mode: ModeId, model: str, models: Sequence[str], thought_level: str) -> list[SessionConfigOption]:
-    """The complete list. `model` and `models` are `provider:model`; one that is not among them is added."""
+    """The complete list. `model` and `models` are `provider/model`; one that is not among them is added."""
     known = list(dict.fromkeys([*models, model]))
-    several = len({name.partition(":")[0] for name in known}) > 1
+    several = len({name.partition("/")[0] for name in known}) > 1
     return [
         SessionConfigSelect(
             id="mode",
@@ -65,7 +65,7 @@ def config_options(*, mode: ModeId, model: str, models: Sequence[str], thought_l
 
 
 def _model_name(value: str, several: bool) -> str:
-    provider, _, model = value.partition(":")
+    provider, _, model = value.partition("/")
     if model == AUTO_MODEL:
         model = "The server's first model"
     return f"{model} ({provider})" if several else model

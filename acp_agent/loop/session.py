@@ -118,7 +118,7 @@ class Session:
 
     def _meant_provider(self, error: ProviderError) -> str:
         """What is said of a model that the server does not know and that may name a provider: `other:model`."""
-        name, colon, _ = self.choices.model.partition(":")[2].partition(":")
+        name, colon, _ = self.choices.model.partition("/")[2].partition(":")
         if error.kind != "not_found" or not colon:
             return ""
         return f" If {name!r} was meant as a provider: {self.config.settings.no_provider(name)}."

@@ -37,7 +37,7 @@ async def test_modes_and_options_are_offered_and_agree(tmp_path):
         ]
         assert values(answer.config_options) == {
             "mode": "code",
-            "model": "default:fake-model",
+            "model": "default/fake-model",
             "thought_level": "default",
         }
 
@@ -61,7 +61,7 @@ async def test_a_mode_set_as_an_option_shows_in_the_modes(tmp_path):
     ("option", "value"),
     [
         ("mode", "nonsense"),
-        ("model", "default:unknown"),
+        ("model", "default/unknown"),
         ("thought_level", "extreme"),
         ("nonsense", "x"),
         ("mode", True),
@@ -92,7 +92,7 @@ async def test_the_chosen_model_and_thought_level_are_asked_for(tmp_path):
         await r.editor.wait_for(
             lambda u: isinstance(u, ConfigOptionUpdate) and "other-model" in str(u.config_options[1].options)
         )
-        await r.editor.client.set_config_option(r.editor.session_id, "model", "default:other-model")
+        await r.editor.client.set_config_option(r.editor.session_id, "model", "default/other-model")
         await r.editor.client.set_config_option(r.editor.session_id, "thought_level", "high")
         await r.editor.prompt("hi")
         assert r.request(1)["model"] == "other-model"
@@ -104,7 +104,7 @@ async def test_auto_becomes_the_servers_first_model(tmp_path):
         await r.editor.prompt("hi")
         assert r.request(1)["model"] == "first"
         update = await r.editor.wait_for(
-            lambda u: isinstance(u, ConfigOptionUpdate) and values(u.config_options)["model"] == "default:first"
+            lambda u: isinstance(u, ConfigOptionUpdate) and values(u.config_options)["model"] == "default/first"
         )
         assert "auto" not in str(update.config_options[1].options)
 
@@ -119,8 +119,8 @@ async def test_providers_stand_side_by_side(tmp_path):
         )
         answer = await r.editor.new_session(r.project)
         offered = [o.value for o in answer.config_options[1].options]
-        assert offered == ["default:fake-model", "second:m2", "second:m3", "scripted:s"]
-        await r.editor.client.set_config_option(r.editor.session_id, "model", "second:m3")
+        assert offered == ["default/fake-model", "second/m2", "second/m3", "scripted/s"]
+        await r.editor.client.set_config_option(r.editor.session_id, "model", "second/m3")
         await r.editor.prompt("hi")
         assert r.request(1)["model"] == "m3"
 
@@ -141,13 +141,13 @@ async def test_commands_are_announced_without_slash_and_described(tmp_path):
     ("command", "words"),
     [
         ("/help", "/compact"),
-        ("/model", "default:fake-model"),
+        ("/model", "default/fake-model"),
         ("/model nonsense", "no model"),
         ("/mode", "architect"),
         ("/mode nonsense", "no mode"),
         ("/context", "0 messages"),
         ("/tools", "`bash`"),
-        ("/status", "default:fake-model"),
+        ("/status", "default/fake-model"),
         ("/permissions", "Nothing is remembered"),
         ("/permissions revoke 7", "no permission"),
         ("/compact", "nothing to compact"),

@@ -386,7 +386,7 @@ async def test_a_prompt_whose_provider_fails_is_not_lost_to_the_model(tmp_path):
         async with connect({**r.environ, "OPENAI_MODEL": "fake-model"}) as (other, _):
             await other.start()
             await other.load_session(session_id, r.project)
-            await other.client.set_config_option(session_id, "model", "default:fake-model")
+            await other.client.set_config_option(session_id, "model", "default/fake-model")
             await other.prompt("second")
         content = r.messages(1)[-1]["content"]
         assert "first" in str(content)

@@ -366,6 +366,14 @@ async def test_doctor_says_what_works(tmp_path):
         assert done.stdout.splitlines()[-1].startswith("Ready: acp-coder prompt ")
 
 
+def test_doctor_says_which_known_providers_have_keys(tmp_path):
+    keys = {"ANTHROPIC_API_KEY": "x", "GROQ_API_KEY": "y", "OPENAI_MODEL": "", "OPENAI_BASE_URL": ""}
+    done = run(tmp_path, "doctor", "--offline", **keys)
+    words = "keys found: anthropic (ANTHROPIC_API_KEY), groq (GROQ_API_KEY); the default is anthropic"
+    assert words in done.stdout
+    assert "anthropic: messages at https://api.anthropic.com/v1" in done.stdout
+
+
 async def test_doctor_warns_of_a_model_that_the_server_does_not_list(tmp_path):
     async with FakeModel([], models=["one", "two:latest"]) as model:
         done = await ran(model, tmp_path, "doctor", OPENAI_MODEL="three")

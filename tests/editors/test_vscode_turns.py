@@ -241,7 +241,7 @@ async def test_the_mode_that_is_chosen_in_the_chat_is_the_agents(code, tmp_path)
         offered = {tool["function"]["name"] for tool in model.requests[0].body["tools"]}
         assert "read" in offered and not offered & {"write", "edit", "bash"}
         assert not (tmp_path / "project" / "new.txt").exists()
-        assert await chat.frame.get_by_role("combobox", name="Model", exact=True).input_value() == "default:fake-model"
+        assert await chat.frame.get_by_role("combobox", name="Model", exact=True).input_value() == "default/fake-model"
 
 
 async def test_files_the_selection_commands_and_pictures_go_with_a_prompt(code, tmp_path):

@@ -509,6 +509,62 @@ def test_a_whole_request() -> None:
     }
 
 
+@table(
+    ("thinking", "level", "fields"),
+    [
+        ("effort", "low", {"reasoning_effort": "low"}),
+        ("effort", "off", {}),
+        ("reasoning", "low", {"reasoning": {"effort": "low"}}),
+        ("reasoning", "off", {"reasoning": {"enabled": False}}),
+        ("type", "high", {"thinking": {"type": "enabled"}}),
+        ("type", "off", {"thinking": {"type": "disabled"}}),
+        ("switch", "off", {"enable_thinking": False}),
+        ("switch", None, {}),
+        ("none", "high", {}),
+    ],
+)
+def test_thinking_is_set_as_the_server_takes_it(thinking: str, level: Any, fields: dict[str, Any]) -> None:
+    plain = body((USER,))
+    asked = body((USER,), Dialect(thinking=thinking), ModelSettings(SETTINGS.model, thought_level=level))
+    assert {key: value for key, value in asked.items() if key not in plain} == fields
+
+
+@table(
+    ("model", "breakpoints", "marked"),
+    [("anthropic/claude-sonnet-5", True, [0, 3, 6]), ("openai/gpt-5", True, []), ("anthropic/claude-5", False, [])],
+)
+def test_claudes_cache_is_told_where_to_begin_where_that_is_known(
+    model: str, breakpoints: bool, marked: list[int]
+) -> None:
+    first, second = (AssistantMessage(tool_calls=(ToolUse(name, "read", "{}"),)) for name in "ab")
+    results = [ToolMessage(name, "read", (TextPart("content"),)) for name in "ab"]
+    history = (USER, first, results[0], second, results[1], UserMessage((TextPart("and?"),)))
+    asked = ModelSettings(model, system="Be brief.")
+    sent = body(history, Dialect(breakpoints=breakpoints), asked)["messages"]
+    assert [number for number, message in enumerate(sent) if "cache_control" in str(message)] == marked
+    for message in sent:
+        if isinstance(message["content"], list):
+            message["content"] = message["content"][0]["text"]
+    assert sent == body(history, Dialect(), asked)["messages"], "the words are the same"
+
+
+def test_what_gemini_signs_a_call_with_goes_back_to_it_alone() -> None:
+    extra = {"google": {"thought_signature": "sig"}}
+    answer = ChatAnswer("google")
+    chunk = delta("tool_calls", tool_calls=[call("read", "{}", index=0, id="x", extra_content=extra)])
+    events = [*answer.feed(json.dumps(chunk).encode()), *answer.finish()]
+    finished = events[-1]
+    assert isinstance(finished, Finished)
+    history = (
+        USER,
+        AssistantMessage(tool_calls=tuple(calls(events)), opaque=finished.opaque),
+        ToolMessage("x", "read", ()),
+    )
+    for origin, kept in (("google", {"extra_content": extra}), ("elsewhere", {})):
+        sent = body(history, Dialect(origin=origin))["messages"][1]["tool_calls"][0]
+        assert {key: sent[key] for key in sent if key not in ("id", "type", "function")} == kept
+
+
 def test_openai_itself_gets_its_own_field_names() -> None:
     settings = ModelSettings("m", max_output_tokens=9, cache_key="k")
     sent = body((USER,), Dialect(openai=True), settings)

@@ -35,7 +35,7 @@ def offer(entries, mode: ModeId = "code", missing=None, relevance=None, **config
     return made_of(registry, tools, mode, missing, relevance)
 
 
-def made_of(registry, config, mode: ModeId = "code", missing=None, relevance=None, model="default:m") -> Offer:
+def made_of(registry, config, mode: ModeId = "code", missing=None, relevance=None, model="default/m") -> Offer:
     """`missing`: tool -> why it is not there."""
     choices: Any = SimpleNamespace(mode=lambda: MODES[mode], model=model)
     absent: Any = SimpleNamespace(why=lambda tool: (missing or {}).get(tool))
@@ -192,12 +192,12 @@ async def test_what_comes_after_the_choice_of_a_small_context_is_weighed_too_and
 
 async def test_models_that_know_patches_are_offered_them_in_place_of_edit():
     for model, patches in (
-        ("default:gpt-5.1", True),
+        ("default/gpt-5.1", True),
         ("openrouter:openai/gpt-5-mini", True),
-        ("default:GPT-5.1-Codex-Max", True),
-        ("default:codex-mini-latest", True),
-        ("default:gpt-4.1", False),
-        ("default:claude-opus-4", False),
+        ("default/GPT-5.1-Codex-Max", True),
+        ("default/codex-mini-latest", True),
+        ("default/gpt-4.1", False),
+        ("default/claude-opus-4", False),
     ):
         made = made_of(builtin_registry(), ToolsConfig(), model=model)
         await made.aim("x")
@@ -205,9 +205,9 @@ async def test_models_that_know_patches_are_offered_them_in_place_of_edit():
         assert made.find("edit") is not None and made.find("apply_patch") is not None, "both run"
         found = await made.find_more("change a file with a patch or an edit")
         assert not {"edit", "apply_patch"} & {entry.name for entry in found}
-    neither = made_of(builtin_registry(), ToolsConfig(disabled=["edit"]), model="default:gpt-5")
+    neither = made_of(builtin_registry(), ToolsConfig(disabled=["edit"]), model="default/gpt-5")
     assert not {"edit", "apply_patch"} & set(neither.names()), "who forbids edits forbids patches"
-    without = made_of(builtin_registry(), ToolsConfig(disabled=["apply_patch"]), model="default:gpt-5")
+    without = made_of(builtin_registry(), ToolsConfig(disabled=["apply_patch"]), model="default/gpt-5")
     await without.aim("x")
     assert "edit" in sent(without)
 

@@ -12,6 +12,7 @@ import anyio.to_thread
 from acp_agent.config.credentials import find_key
 from acp_agent.config.load import Config
 from acp_agent.config.model import ProviderConfig
+from acp_agent.config.provider_rows import row_of
 from acp_agent.errors import AuthRequired, InvalidParams, ProviderError
 from acp_agent.lazy import load
 from acp_agent.llm.base import PROVIDERS, ModelInfo, Provider, ProviderOptions
@@ -44,7 +45,7 @@ class ReadyModel:
         self.provider = provider
         self.embed = embed
         self.name = name
-        self.id = name.partition(":")[2]
+        self.id = name.partition("/")[2]
         self._known = known
         self._window = settings.context_window
 
@@ -86,27 +87,28 @@ class Models:
     async def discover(self, config: Config, choices: Choices) -> None:
         """Creates the provider, and fills the model picker if the server has a short list. Raises
         AuthRequired, ProviderError, InvalidParams."""
-        name = choices.model.partition(":")[0]
+        name = choices.model.partition("/")[0]
         settings = self.settings(config, name)
         server = await self._server(name, config)
         if settings.models or not _lists(settings):
             return
-        choices.found([f"{name}:{model}" for model in await server.list()])
+        choices.found([f"{name}/{model}" for model in await server.list()])
 
     async def ready(self, config: Config, choice: str) -> ReadyModel:
-        """The model behind `provider:model`. Raises AuthRequired, ProviderError, InvalidParams."""
-        name, _, model = choice.partition(":")
+        """The model behind `provider/model`. Raises AuthRequired, ProviderError, InvalidParams."""
+        name, _, model = choice.partition("/")
         settings = self.settings(config, name)
         server = await self._server(name, config)
         if model == AUTO_MODEL:
-            model = await self._first_model(name, settings, server)
+            row = row_of(settings.base_url) if name in config.found else None
+            model = (row.model if row is not None else "") or await self._first_model(name, settings, server)
         if not server.asked and not settings.context_window and _lists(settings):
             self._spawn(self._learn(server))
-        return ReadyModel(server.provider, f"{name}:{model}", server.models, settings, server.embed)
+        return ReadyModel(server.provider, f"{name}/{model}", server.models, settings, server.embed)
 
     async def learn(self, config: Config, choice: str) -> None:
         """Waits until the server has said what it says about its models; never longer than connecting may take."""
-        name = choice.partition(":")[0]
+        name = choice.partition("/")[0]
         settings = self.settings(config, name)
         if _lists(settings):
             server = await self._server(name, config)

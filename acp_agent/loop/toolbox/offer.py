@@ -228,7 +228,7 @@ class Offer:
         """Whether the model knows another form of the tool better: GPT-5 and Codex models write patches."""
         if entry.name not in (EDIT, PATCH):
             return False
-        model = self._choices.model.rpartition(":")[2].rpartition("/")[2]
+        model = self._choices.model.rpartition("/")[2]
         patches = self.find(PATCH) is not None and matches_any(self._config.files.patch_models, model.casefold())
         return patches == (entry.name == EDIT)
 

@@ -49,7 +49,7 @@ class Prompts:
     def user_message(self, blocks: Sequence[ContentBlock]) -> Message:
         """The prompt for the chosen model. Raises InvalidParams for blocks it does not accept."""
         config = self._session.config
-        provider = self._models.settings(config, self._session.choices.model.partition(":")[0])
+        provider = self._models.settings(config, self._session.choices.model.partition("/")[0])
         parts = parts_of(
             blocks,
             images=provider.images,
