@@ -36,7 +36,7 @@ CONTINUED = "(The conversation goes on here.)"
 CACHED_MESSAGES = 4096
 
 _BREAKPOINT = b',"cache_control":{"type":"ephemeral"}}'
-_VERSION = re.compile(r"claude-(?:[a-z]+-)?(\d)(?:[-.](\d)(?!\d))?")
+_VERSION = re.compile(r"claude-(?:[a-z]+-)?(\d{1,2})(?!\d)(?:[-.](\d)(?!\d))?")
 _MOST = re.compile(r"max_tokens: \d+ > (\d+)")
 _REFUSED_THOUGHT = re.compile(r"`?signature`? in `?thinking|thinking.{0,30}blocks?.{0,60}(cannot be modified|invalid)")
 
@@ -49,6 +49,9 @@ class Manner(Struct, frozen=True):
     thinks: bool
     """It thinks unless it is told not to."""
     output_tokens: int
+    """Limit of an answer if none is configured."""
+    most: int = 0
+    """The highest limit that the server takes; 0: it is not known."""
     stoppable: bool = True
     """Whether thinking can be switched off."""
     effort: bool = True
@@ -73,7 +76,7 @@ def learn(manner: Manner, words: str) -> Manner | None:
     lower = words.lower()
     learnt = manner
     if (most := _MOST.search(words)) is not None:
-        learnt = replace(manner, output_tokens=min(manner.output_tokens, int(most[1])))
+        learnt = replace(manner, most=int(most[1]))
     elif "cache_control" in lower:
         learnt = replace(manner, cache=False)
     elif "thinking.type.disabled" in lower:
@@ -135,9 +138,10 @@ class MessagesEncoder:
     ) -> bytes:
         """Returns the JSON body of a streamed request."""
         manner = self.manner(settings.model)
-        most = settings.max_output_tokens or manner.output_tokens
-        body: dict[str, Any] = {"model": settings.model, "max_tokens": min(most, manner.output_tokens), "stream": True}
-        thinking = _thinking(manner, settings.thought_level, body["max_tokens"])
+        limit = settings.max_output_tokens or manner.output_tokens
+        limit = min(limit, manner.most or limit)
+        body: dict[str, Any] = {"model": settings.model, "max_tokens": limit, "stream": True}
+        thinking = _thinking(manner, settings.thought_level, limit)
         turns = self._turns(messages, settings, manner)
         if thinking.get("thinking", {}).get("type") == "enabled" and not _may_think(turns):
             thinking = {}

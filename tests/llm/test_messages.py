@@ -299,6 +299,14 @@ def test_what_a_model_does_not_take_is_not_sent_again(model: str, level: Any, wo
     assert not encoder.learn(model, encoder.manner(model), [USER], words), "once is enough"
 
 
+def test_a_configured_limit_holds_until_the_server_names_a_lower_one() -> None:
+    encoder, asked = MessagesEncoder(), ModelSettings("claude-opus-5", max_output_tokens=100_000)
+    assert encode([USER], asked, encoder)["max_tokens"] == 100_000
+    words = "max_tokens: 100000 > 8192, which is the maximum allowed number of output tokens"
+    assert encoder.learn("claude-opus-5", encoder.manner("claude-opus-5"), [USER], words)
+    assert encode([USER], asked, encoder)["max_tokens"] == 8192
+
+
 async def test_an_older_model_is_asked_for_a_budget_once_it_refused_to_adapt() -> None:
     settings_ = ModelSettings("claude-next", thought_level="low")
     async with connected("messages", ["one", "two"]) as (provider, model):
