@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 
+from acp_agent.config.provider_rows import table as known_servers
 from acp_agent.llm.base import (
     AssistantMessage,
     AudioPart,
@@ -17,6 +18,7 @@ from acp_agent.llm.base import (
     ModelEvent,
     ModelInfo,
     ModelSettings,
+    ProviderOptions,
     TextDelta,
     TextPart,
     ThoughtDelta,
@@ -25,8 +27,10 @@ from acp_agent.llm.base import (
     UsageReport,
     UserMessage,
 )
+from acp_agent.llm.chat import ChatProvider
 from acp_agent.llm.chat_answer import ChatAnswer
 from acp_agent.llm.chat_request import Dialect, RequestEncoder
+from acp_agent.llm.choose import choose_api
 from acp_agent.testing.fake_model import Answer, Call, Failure, FakeModel, RawAnswer
 from tests.tables import table
 
@@ -527,6 +531,30 @@ def test_thinking_is_set_as_the_server_takes_it(thinking: str, level: Any, field
     plain = body((USER,))
     asked = body((USER,), Dialect(thinking=thinking), ModelSettings(SETTINGS.model, thought_level=level))
     assert {key: value for key, value in asked.items() if key not in plain} == fields
+
+
+PLAIN = {"reasoning_effort": "low", "stream_options": {"include_usage": True}}
+OF_ROWS: dict[str, dict[str, Any]] = {
+    "deepseek": {"thinking": {"type": "enabled"}, "stream_options": {"include_usage": True}},
+    "mistral": {},
+    "moonshot": {"stream_options": {"include_usage": True}},
+    "openrouter": {"reasoning": {"effort": "low"}, "stream_options": {"include_usage": True}},
+    "qwen": {"enable_thinking": True, "stream_options": {"include_usage": True}},
+    "zai": {"thinking": {"type": "enabled"}, "stream_options": {"include_usage": True}},
+}
+"""What a known server is sent besides the conversation, where it differs from `PLAIN`."""
+
+
+def test_each_known_server_is_sent_what_it_takes() -> None:
+    for name, row in known_servers().items():
+        if (row.api or choose_api(row.base_url)) != "chat":
+            continue
+        provider = ChatProvider(ProviderOptions(name=name, base_url=row.base_url, api_key="x"))
+        asked = ModelSettings("anthropic/claude-5", "Be brief.", "low")
+        sent = json.loads(provider._exchange((USER, AssistantMessage("a"), USER), (TOOL,), asked).body)
+        more = {key: sent[key] for key in sent if key not in ("model", "messages", "stream", "tools")}
+        assert more == OF_ROWS.get(name, PLAIN), name
+        assert str(sent).count("cache_control") == (3 if name == "openrouter" else 0), name
 
 
 @table(
