@@ -124,6 +124,9 @@ class SandboxConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     max_memory: Annotated[
         int, key("Bytes of memory that each process of a command may allocate for data; 0: no limit.", ge=0)
     ] = 0
+    min_free_disk: Annotated[
+        int, key("Bytes that stay free on the disk: a command that leaves less is ended; 0: no limit.", ge=0)
+    ] = 200_000_000
     max_file_size: Annotated[int, key("Largest file in bytes that a command may write; 0: no limit.", ge=0)] = 0
 
     def __post_init__(self) -> None:
