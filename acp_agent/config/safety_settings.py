@@ -94,6 +94,10 @@ class SandboxConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     host_timeout: Annotated[
         float, key("Seconds to answer a question about a host; then the connection is refused.", gt=0, le=3600)
     ] = 120.0
+    loopback_ports: Annotated[
+        list[Annotated[int, Meta(ge=1, le=65535)]],
+        key("Services of this machine (ports) that commands find at their own localhost: a database, say."),
+    ] = []
     publish_ports: Annotated[
         bool, key("Make servers that commands start reachable at the same port of this machine's loopback.")
     ] = True

@@ -394,3 +394,16 @@ async def test_a_port_that_is_not_the_schemes_is_named_in_the_question(tmp_path:
 )
 def test_the_name_of_a_host_is_what_is_before_its_port(host: str, name: str) -> None:
     assert NetworkAccess(host, "").name == name
+
+
+@pytest.mark.parametrize("opened", [True, False])
+async def test_a_service_of_this_machine_is_at_localhost_where_the_configuration_opens_it(
+    tmp_path: Path, opened: bool
+) -> None:
+    got: list[bytes] = []
+    async with web_server(got) as port:
+        config = f"[tools.sandbox]\nloopback_ports = [{port if opened else ''}]\n"
+        async with session(tmp_path, f"curl -sS http://localhost:{port}", config=config) as made:
+            text = await ran(made)
+            assert not made.editor.permission_requests
+    assert ("hello" in text) is opened and ("loopback_ports" in text) is not opened

@@ -1,4 +1,5 @@
-"""Servers that commands start, at this machine's loopback: for the user's browser, and the tools of the agent."""
+"""Servers that commands start, at this machine's loopback, for the user's browser and the tools of the agent; and
+services of this machine, as far as the configuration says, at the loopback of the commands."""
 
 from __future__ import annotations
 
@@ -9,7 +10,7 @@ from functools import partial
 
 import anyio
 import anyio.to_thread
-from anyio.abc import SocketStream, TaskGroup
+from anyio.abc import SocketListener, SocketStream, TaskGroup
 
 from acp_agent.errors import ExecutorError
 from acp_agent.executors.sandbox.proxy.ways import Way
@@ -78,6 +79,23 @@ class Published:
                     await relay(client, server, Traffic())
             except (*ENDED, ExecutorError) as error:
                 log.debug("a connection to port %d of a command ended: %s", port, error)
+
+
+async def lend(listener: socket.socket, port: int) -> None:
+    """Passes connections that commands make to `listener` on to this machine's own service at the port."""
+
+    async def pass_on(client: SocketStream) -> None:
+        async with client:
+            try:
+                async with await anyio.connect_tcp("127.0.0.1", port) as server:
+                    await relay(client, server, Traffic())
+            except ENDED as error:
+                log.debug("a connection of a command to port %d ended: %s", port, error)
+
+    with listener:
+        listener.setblocking(False)
+        async with await SocketListener.from_socket(listener) as accepting:
+            await accepting.serve(pass_on)
 
 
 async def connect_inside(way: Way, address: str, port: int) -> SocketStream:
