@@ -153,14 +153,14 @@ printf .env | parallel cat
 sed -n 'r .env' plain.txt
 awk 'BEGIN{while((getline l<".env")>0)print l}'
 sqlite3 :memory: '.read .env'
-cat ~/project/.env
 """.strip().splitlines()
 
 
 def test_lines_that_name_one_in_other_ways_are_asked_about(tmp_path: Path) -> None:
     fill(tmp_path)
-    roots, without = Roots(tmp_path), Roots(tmp_path, rules=PathRules(key_files=()))
-    for line in NAMED:
+    roots = Roots(tmp_path, rules=PathRules(home=tmp_path.parent))
+    without = Roots(tmp_path, rules=PathRules(home=tmp_path.parent, key_files=()))
+    for line in (*NAMED, f"cat ~/{tmp_path.name}/.env"):
         assert "key file" in examine(line, roots, tmp_path).verdict.rule, line
         assert "key file" not in examine(line, without, tmp_path).verdict.rule, "the control"
 

@@ -96,7 +96,7 @@ def key_files(words: Sequence[str], roots: Roots, folders: Iterable[Path], *, li
     found: dict[Path, str] = {}
     places = list(folders) or [roots.cwd]
     # `git -C sub`, `tar -C sub`, `find sub -name x`
-    places += [path for place in places for word in words[1:MAX_WORDS] if _is_folder(path := place / word)]
+    places += [path for place in places for word in words[1:MAX_WORDS] if os.path.isdir(path := place / word)]
     rules = roots.rules
     code = any(re.fullmatch(r"-\w*[ceE]|--(?:eval|command|print)", word) for word in words)
     code = code or any(word.rpartition("/")[2] in INTERPRETERS for word in words[:1])
@@ -104,6 +104,8 @@ def key_files(words: Sequence[str], roots: Roots, folders: Iterable[Path], *, li
         if len(text) > NAME_MAX * 16 or "\0" in text:
             continue
         wild = any(char in text for char in "*?[")
+        if text.startswith("~/") and rules.home is not None:
+            text = f"{rules.home}{text[1:]}"
         for place in places:
             for path in _matching(place, text) if wild else [place / text]:
                 try:
@@ -113,17 +115,9 @@ def key_files(words: Sequence[str], roots: Roots, folders: Iterable[Path], *, li
                     continue
                 if name is not None and roots.contains(path):
                     found[path] = name
-        unknown = text.startswith("~") or ("$" in text and not (literal and wild))
-        if unknown and (name := rules.key_name(text)) is not None:
+        if not (literal and wild) and "$" in text and (name := rules.key_name(text)) is not None:
             found[roots.cwd / text] = name
     return found
-
-
-def _is_folder(path: Path) -> bool:
-    try:
-        return path.is_dir()
-    except (OSError, ValueError):
-        return False
 
 
 def _pieces(word: str, *, code: bool) -> Iterator[str]:
