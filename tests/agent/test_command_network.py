@@ -17,6 +17,7 @@ from acp_agent.client.permissions import allow_always, allow_once, reject_always
 from acp_agent.errors import ExecutorError
 from acp_agent.executors.sandbox import probe
 from acp_agent.executors.sandbox.base import SANDBOXES
+from acp_agent.executors.sandbox.proxy.ways import OwnNetwork
 from acp_agent.loop.shell.command_network import CommandNetwork
 from acp_agent.safety.access import NetworkAccess
 from acp_agent.schema import acp
@@ -407,3 +408,23 @@ async def test_a_service_of_this_machine_is_at_localhost_where_the_configuration
             text = await ran(made)
             assert not made.editor.permission_requests
     assert ("hello" in text) is opened and ("loopback_ports" in text) is not opened
+
+
+async def test_a_network_that_was_killed_is_made_anew(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    made_ways: list[OwnNetwork] = []
+    start = OwnNetwork.__init__
+
+    def noted(self: OwnNetwork, *arguments: Any) -> None:
+        start(self, *arguments)
+        made_ways.append(self)
+
+    monkeypatch.setattr(OwnNetwork, "__init__", noted)
+    got: list[bytes] = []
+    async with web_server(got) as port:
+        command = f"curl -sS http://registry.test:{port}"
+        async with session(tmp_path, command, command) as made:
+            assert "hello" in await ran(made)
+            made_ways[0]._bwrap.kill()
+            made_ways[0]._bwrap.wait()
+            assert "hello" in await ran(made)
+    assert len(made_ways) == 2

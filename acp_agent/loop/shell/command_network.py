@@ -135,6 +135,9 @@ class CommandNetwork:
     async def _ready(self) -> Way | None:
         await self._lives.wait()
         async with self._making:
+            if self._way is not None and not self._way.works():
+                self._way.close()
+                self._way = self._published = None
             if self._way is None and not self._told:
                 why = "this sandbox cannot hold them to a proxy"
                 try:

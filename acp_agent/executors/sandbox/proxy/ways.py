@@ -53,6 +53,10 @@ class Way(Protocol):
         """A socket to connect to such an address with. Raises ExecutorError."""
         ...
 
+    def works(self) -> bool:
+        """Whether it can still be used: it may have been killed, for lack of memory, say."""
+        ...
+
     def close(self) -> None: ...
 
 
@@ -90,6 +94,9 @@ class MachineLoopback:
 
     def listening(self) -> dict[int, str]:
         return {}
+
+    def works(self) -> bool:
+        return True
 
     def reach(self, address: str) -> socket.socket:
         raise ExecutorError("its servers are this machine's")
@@ -176,6 +183,9 @@ class OwnNetwork:
 
     def is_ours(self, accepted: socket.socket) -> bool:
         return True
+
+    def works(self) -> bool:
+        return self._bwrap.poll() is None
 
     def _why(self, error: OSError | None) -> str:
         """Its last words, or else the error."""
