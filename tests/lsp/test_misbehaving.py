@@ -243,8 +243,9 @@ async def test_a_server_that_will_not_leave_is_killed_with_its_children(tmp_path
         pids = [int(pid) for pid in child.read_text(encoding="utf-8").split()]
         for pid in pids:
             os.kill(pid, 0)
-    for pid in pids:
-        assert not alive(pid)
+    with anyio.fail_after(10):  # A busy kernel takes its time to end what was killed.
+        while any(map(alive, pids)):
+            await anyio.sleep(0.01)
 
 
 async def test_a_server_is_told_of_the_end(tmp_path: Path):
