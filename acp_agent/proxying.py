@@ -14,7 +14,7 @@ from ipaddress import ip_address
 from urllib.parse import unquote, urlsplit
 
 import anyio
-from anyio.abc import ByteReceiveStream, ByteStream
+from anyio.abc import ByteReceiveStream, ByteStream, SocketListener, SocketStream
 from anyio.streams.buffered import BufferedByteReceiveStream
 from msgspec import Struct
 
@@ -27,9 +27,15 @@ CHUNK = 262_144
 ADDRESS_TIMEOUT = 4.0
 """Seconds for an address while there is another to try."""
 MOST_ADDRESSES = 4
+MOST_CONNECTIONS = 128
+"""At a time, to one listener; further ones wait to be accepted."""
+ACCEPT_AGAIN = 0.1
+"""Seconds, after this process was out of descriptors."""
 
 HTTP, HTTPS = 80, 443
 REQUEST = re.compile(rb"([A-Z]+) (\S+) HTTP/1\.[01]\r\n")
+HEADERS = re.compile(rb"(?:[!#$%&'*+.^_`|~0-9A-Za-z-]+:[^\r\n\0]*\r\n)*\r\n")
+"""Without what servers read in different ways: folded lines, bare line feeds, spaces before the colon."""
 HOP_HEADERS = re.compile(rb"^(?:proxy-[^:]*|connection|keep-alive|host):.*\r\n", re.IGNORECASE | re.MULTILINE)
 
 SOCKS, NO_PASSWORD, NO_METHOD = 5, 0, 0xFF
@@ -59,6 +65,28 @@ class Traffic(Struct):
 
 Open = Callable[[Wanted], Awaitable[tuple[ByteStream, Traffic]]]
 """Connects, and says where to count; or raises an AgentError with a sentence for the user of the client."""
+
+
+async def serve(listener: SocketListener, handler: Callable[[SocketStream], Awaitable[None]]) -> None:
+    """Accepts connections until cancelled."""
+    free = anyio.Semaphore(MOST_CONNECTIONS)
+
+    async def handle(client: SocketStream) -> None:
+        try:
+            await handler(client)
+        finally:
+            free.release()
+
+    async with anyio.create_task_group() as tasks:
+        while True:
+            await free.acquire()
+            try:
+                client = await listener.accept()
+            except OSError:
+                free.release()
+                await anyio.sleep(ACCEPT_AGAIN)
+            else:
+                tasks.start_soon(handle, client)
 
 
 async def answer(client: ByteStream, open: Open) -> None:
@@ -143,6 +171,8 @@ async def _http(reader: BufferedByteReceiveStream, first: bytes) -> Request | No
     if method == b"CONNECT":
         place = _place(f"//{target}", HTTPS)
         return place and (Wanted(*place), b"", b"HTTP/1.1 200 Connection established\r\n\r\n")
+    if HEADERS.fullmatch(head, match.end()) is None:
+        return None
     if not target.lower().startswith("http://") or (place := _place(target, HTTP)) is None:
         return None
     return Wanted(*place, url=target), _origin_form(method, target, head[match.end() :]), b""
@@ -229,12 +259,16 @@ async def connect(addresses: tuple[str, ...], port: int, upstream: str = "") -> 
 
 
 async def _through(upstream: str, address: str, port: int) -> ByteStream:
-    proxy = urlsplit(upstream)
-    if proxy.scheme != "http" or not proxy.hostname:
+    try:
+        proxy = urlsplit(upstream)
+        known, proxy_port = proxy.scheme == "http" and proxy.hostname, proxy.port or HTTP
+    except ValueError:
+        known = None
+    if not known:
         raise ToolError(
             "Only plain HTTP proxies (http://HOST:PORT) are supported to connect through.", "policy_blocked"
         )
-    stream = await anyio.connect_tcp(proxy.hostname, proxy.port or HTTP)
+    stream = await anyio.connect_tcp(known, proxy_port)
     shown = f"[{address}]:{port}" if ":" in address else f"{address}:{port}"
     connected = False
     try:

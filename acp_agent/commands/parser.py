@@ -113,17 +113,14 @@ def build_parser() -> argparse.ArgumentParser:
     verbs = sessions.add_subparsers(dest="verb", required=True, metavar="VERB", parser_class=_Parser)
     listing = verbs.add_parser("list", help="the sessions, newest first")
     listing.add_argument("--cwd", help="only this folder's")
-    for verb, words in (
-        ("show", "a session as text"),
-        ("export", "a session's log as JSON lines"),
-        ("delete", "delete a session permanently"),
-    ):
+    kinds = {"show": "a session as text", "export": "its log as JSON lines", "delete": "delete it permanently"}
+    for verb, words in kinds.items():
         one = verbs.add_parser(verb, help=words)
         one.add_argument("id", help="the session's id, or a unique prefix of it")
 
     for name, words in (
-        ("login", "store a provider's API key in the keyring or a private file"),
-        ("logout", "forget a stored API key"),
+        ("login", "store an API key in the keyring or a private file"),
+        ("logout", "forget an API key"),
     ):
         stored = commands.add_parser(name, help=words)
         stored.add_argument("--provider", default=None, help="the provider's name (default: the configured one)")

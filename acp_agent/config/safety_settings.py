@@ -94,6 +94,10 @@ class SandboxConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     host_timeout: Annotated[
         float, key("Seconds to answer a question about a host; then the connection is refused.", gt=0, le=3600)
     ] = 120.0
+    loopback_ports: Annotated[
+        list[Annotated[int, Meta(ge=1, le=65535)]],
+        key("Services of this machine (ports) that commands find at their own localhost: a database, say."),
+    ] = []
     publish_ports: Annotated[
         bool, key("Make servers that commands start reachable at the same port of this machine's loopback.")
     ] = True
@@ -124,6 +128,9 @@ class SandboxConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     max_memory: Annotated[
         int, key("Bytes of memory that each process of a command may allocate for data; 0: no limit.", ge=0)
     ] = 0
+    min_free_disk: Annotated[
+        int, key("Bytes that stay free on the disk: a command that leaves less is ended; 0: no limit.", ge=0)
+    ] = 200_000_000
     max_file_size: Annotated[int, key("Largest file in bytes that a command may write; 0: no limit.", ge=0)] = 0
 
     def __post_init__(self) -> None:

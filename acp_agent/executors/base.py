@@ -15,7 +15,8 @@ from msgspec import Struct, field
 NO_NETWORK = "There is no network."
 BY_PROXY = (
     "It reaches the network only through the proxy named by HTTPS_PROXY, HTTP_PROXY and ALL_PROXY, and cannot look up "
-    "names itself: a program that ignores these variables has no network; configure it to use the proxy."
+    "names itself: a program that ignores these variables has no network; configure it to use the proxy. Its localhost "
+    "is its own: of this machine's services it finds only those in `tools.sandbox.loopback_ports`, which the user sets."
 )
 ONLY_WRITABLE = "`tools.sandbox.writable`"
 """Parts of the text about a sandbox's limits."""

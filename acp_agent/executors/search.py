@@ -189,14 +189,15 @@ class _RipgrepLines:
 
 async def _run(argv: list[str], parse: Parse, query: FindQuery | GrepQuery, user: User | None) -> _Run:
     run = _Run([])
-    process = await anyio.open_process(
-        argv,
-        stdin=subprocess.DEVNULL,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
-        start_new_session=True,
-        **(user.popen if user is not None else {}),
-    )
+    with anyio.CancelScope(shield=True):  # A process that is only half started could not be waited for.
+        process = await anyio.open_process(
+            argv,
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            start_new_session=True,
+            **(user.popen if user is not None else {}),
+        )
     try:
         with anyio.move_on_after(query.timeout) as scope:
             async for line in _lines(process):

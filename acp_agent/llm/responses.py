@@ -29,6 +29,7 @@ from openai.types.responses.response_create_params import ResponseCreateParamsSt
 
 from acp_agent.errors import ProviderError
 from acp_agent.llm import base as llm
+from acp_agent.llm import chat_answer
 from acp_agent.llm.choose import (
     choose_api,
     complete_base_url,
@@ -48,6 +49,7 @@ from acp_agent.llm.provider_errors import (
     network_error,
 )
 from acp_agent.llm.retry import RetryPolicy, with_retries
+from acp_agent.llm.sse import EventTooLong
 from acp_agent.llm.streamed_text import SurrogateJoiner, clean
 from acp_agent.llm.translate import RESPONSES_ID, call_id, returned, signed, tool_name
 
@@ -288,6 +290,7 @@ class _Answer:
         self._call_ids: set[str] = set()
         self._refused = False
         self._thought_parts = 0
+        self._calls_size = 0
 
     def feed(self, event: ResponseStreamEvent) -> list[llm.ModelEvent]:
         """Raises `ErrorInAnswer` if the server reports an error as an event."""
@@ -303,6 +306,11 @@ class _Answer:
             case "response.refusal.delta":
                 self._refused = True
                 return _texts(self._text.feed(event.delta or ""))
+            case "response.function_call_arguments.delta":
+                self._calls_size += len(event.delta or "") + chat_answer.PER_FRAGMENT
+                if self._calls_size > chat_answer.LONGEST_CALLS:
+                    longest = chat_answer.LONGEST_CALLS
+                    raise EventTooLong(f"the tool calls of one answer are longer than {longest} characters")
             case "response.output_item.done":
                 return self._item(event.item)
             case "response.completed" | "response.incomplete" | "response.failed":

@@ -36,6 +36,11 @@ AGAIN = 0.05
 """Seconds between two tries of a request that a server temporarily refuses."""
 TRIES = 10
 
+UNKNOWN = "acp-coder/areYouThere"
+"""A request that no server knows: one that works refuses it at once (LSP 3.17, `MethodNotFound`)."""
+ALIVE, CHECK_AGAIN = 1.0, 2.0
+"""Seconds for that, and until a server that hangs is asked again."""
+
 
 class ServerState(Struct, frozen=True):
     name: str
@@ -76,6 +81,9 @@ class Server:
         self._restarts = 0
         self.in_vain = 0
         """Consecutive edits for which nothing arrived in time."""
+        self.hangs = False
+        """Whether it does not even refuse a request that no server knows; it is left alone meanwhile."""
+        self._checks = False
         self._stopping = False
         self._greeting = anyio.CancelScope()
         self._capabilities: dict[str, Any] = {}
@@ -297,6 +305,27 @@ class Server:
                     raise
                 await anyio.sleep(AGAIN)
         raise LspError(f"the language server {self.name} does not answer {method} for now; try again later")
+
+    async def check(self) -> None:
+        """Finds out whether it hangs, and goes on until it does not."""
+        if self._checks:
+            return
+        self._checks = True
+        try:
+            while (client := self.client) is not None:
+                try:
+                    await client.ask(UNKNOWN, None, ALIVE)
+                except (Refused, ServerGone):
+                    return
+                except LspError as error:
+                    if not self.hangs:
+                        log.warning("the language server %s hangs: %s", self.name, error)
+                    self.hangs = True
+                else:
+                    return
+                await anyio.sleep(CHECK_AGAIN)
+        finally:
+            self._checks = self.hangs = False
 
     # --- documents --------------------------------------------------------------------------------------------
 

@@ -221,6 +221,10 @@ class OwnServers:
         waiting = {server.name for server, _ in pairs if server.alive}
 
         async def ask(server: Server, language: str) -> None:
+            if server.hangs:
+                waiting.discard(server.name)
+                server.update(after)
+                return
             tired = server.in_vain >= SILENCES and server.in_vain % ONCE_IN
             with anyio.move_on_after(PATIENCE if tired else None):
                 try:
@@ -240,6 +244,8 @@ class OwnServers:
         finally:
             for server, _ in pairs:
                 server.in_vain = server.in_vain + 1 if server.name in waiting else 0
+                if server.in_vain:
+                    self._soon(server.check)
         order = [server.name for server, _ in pairs]
         errors = [each for name in order for each in found.get(name, ())]
         errors.sort(key=lambda each: each[0] != after.path)

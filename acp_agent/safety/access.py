@@ -72,6 +72,8 @@ class NetworkAccess(Struct, frozen=True):
     """Whether it is a connection of a running command, which may carry anything."""
     registry: bool = False
     """Whether the host is a well-known package registry."""
+    at: str = ""
+    """As in `hosts.Host`."""
 
     @property
     def name(self) -> str:

@@ -17,6 +17,7 @@ from acp_agent.client.permissions import allow_always, allow_once, reject_always
 from acp_agent.errors import ExecutorError
 from acp_agent.executors.sandbox import probe
 from acp_agent.executors.sandbox.base import SANDBOXES
+from acp_agent.executors.sandbox.proxy.ways import OwnNetwork
 from acp_agent.loop.shell.command_network import CommandNetwork
 from acp_agent.safety.access import NetworkAccess
 from acp_agent.schema import acp
@@ -394,3 +395,36 @@ async def test_a_port_that_is_not_the_schemes_is_named_in_the_question(tmp_path:
 )
 def test_the_name_of_a_host_is_what_is_before_its_port(host: str, name: str) -> None:
     assert NetworkAccess(host, "").name == name
+
+
+@pytest.mark.parametrize("opened", [True, False])
+async def test_a_service_of_this_machine_is_at_localhost_where_the_configuration_opens_it(
+    tmp_path: Path, opened: bool
+) -> None:
+    got: list[bytes] = []
+    async with web_server(got) as port:
+        config = f"[tools.sandbox]\nloopback_ports = [{port if opened else ''}]\n"
+        async with session(tmp_path, f"curl -sS http://localhost:{port}", config=config) as made:
+            text = await ran(made)
+            assert not made.editor.permission_requests
+    assert ("hello" in text) is opened and ("loopback_ports" in text) is not opened
+
+
+async def test_a_network_that_was_killed_is_made_anew(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    made_ways: list[OwnNetwork] = []
+    start = OwnNetwork.__init__
+
+    def noted(self: OwnNetwork, *arguments: Any) -> None:
+        start(self, *arguments)
+        made_ways.append(self)
+
+    monkeypatch.setattr(OwnNetwork, "__init__", noted)
+    got: list[bytes] = []
+    async with web_server(got) as port:
+        command = f"curl -sS http://registry.test:{port}"
+        async with session(tmp_path, command, command) as made:
+            assert "hello" in await ran(made)
+            made_ways[0]._bwrap.kill()
+            made_ways[0]._bwrap.wait()
+            assert "hello" in await ran(made)
+    assert len(made_ways) == 2

@@ -16,6 +16,7 @@ from anyio.streams.tls import TLSListener
 from acp_agent.executors.sandbox.proxy.injection import Authority
 from acp_agent.loop.shell.command_network import CommandNetwork
 from tests.agent.kit import Answer, Call, rig
+from tests.agent.test_command_network import web_server
 from tests.executors.sandbox.kit import needs_sandbox
 
 BOUND = 60.0
@@ -39,7 +40,7 @@ async def secure_server(folder: Path, got: list[tuple[str, dict[str, str], bytes
                     if event is h11.NEED_DATA:
                         try:
                             connection.receive_data(await client.receive())
-                        except anyio.EndOfStream:
+                        except (anyio.EndOfStream, anyio.BrokenResourceError):
                             return
                     elif isinstance(event, h11.Request):
                         head = event
@@ -124,6 +125,36 @@ async def test_another_host_or_a_request_without_tls_does_not_get_it(tmp_path: P
         )
     assert "you are nobody" in text
     assert all("authorization" not in headers for _, headers, _ in got)
+
+
+async def test_other_servers_behind_the_same_address_and_echoes_do_not_get_it(tmp_path: Path) -> None:
+    """By `Host`, a whole URL, or a method whose answer is the request."""
+    got: list[tuple[str, dict[str, str], bytes]] = []
+    lines = (
+        "curl -sSk -H 'Host: evil.test' https://{}/host",
+        "curl -sSk --request-target http://evil.test/ https://{}/url",
+        "curl -sSk -X TRACE https://{}/trace",
+    )
+    async with secure_server(tmp_path / "server", got) as port:
+        both = [f"{name}:{port}" for name in (HOST, "other.test")]
+        commands = ["; ".join(line.format(place) for line in lines) for place in both]
+        text, control = await outputs(tmp_path, CONFIG + CREDENTIAL, *commands, GIT_HOST_WORD=SECRET)
+    assert text.count("passes on none like this") == 2 and control.count("you are nobody") == 3
+    places = [(target, headers.get("host"), "authorization" in headers) for target, headers, _ in got]
+    assert places == [
+        ("/host", both[0], True),
+        ("/host", "evil.test", False),
+        ("http://evil.test/", both[1], False),
+        ("/trace", both[1], False),
+    ]
+
+
+async def test_what_is_not_tls_reaches_the_host_as_it_is(tmp_path: Path) -> None:
+    got: list[bytes] = []
+    async with web_server(got) as port:
+        command = f"timeout 5 git ls-remote ssh://git@{HOST}:{port}/x.git"
+        await outputs(tmp_path, CONFIG + CREDENTIAL, command, GIT_HOST_WORD=SECRET)
+    assert got[0].startswith(b"SSH-2.0-") and SECRET.encode() not in got[0]
 
 
 async def test_a_missing_credential_is_said_and_nothing_is_sent(tmp_path: Path) -> None:

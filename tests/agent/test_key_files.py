@@ -142,6 +142,29 @@ async def test_a_build_that_reads_one_by_itself_works(tmp_path: Path) -> None:
 
 # --- the list ----------------------------------------------------------------------------------------------------
 
+NAMED = """
+env -C sub cat server.key
+git -C sub diff --no-index /dev/null server.key
+tar -C sub -cf - server.key
+find sub -name server.key -exec cat {} +
+echo .env | xargs cat
+ls .env | xargs cat
+printf .env | parallel cat
+sed -n 'r .env' plain.txt
+awk 'BEGIN{while((getline l<".env")>0)print l}'
+sqlite3 :memory: '.read .env'
+""".strip().splitlines()
+
+
+def test_lines_that_name_one_in_other_ways_are_asked_about(tmp_path: Path) -> None:
+    fill(tmp_path)
+    roots = Roots(tmp_path, rules=PathRules(home=tmp_path.parent))
+    without = Roots(tmp_path, rules=PathRules(home=tmp_path.parent, key_files=()))
+    for line in (*NAMED, f"cat ~/{tmp_path.name}/.env"):
+        assert "key file" in examine(line, roots, tmp_path).verdict.rule, line
+        assert "key file" not in examine(line, without, tmp_path).verdict.rule, "the control"
+
+
 NAMES = [name.replace("*", "x") for name in KEY_FILES if not name.startswith("!")]
 
 
@@ -193,7 +216,10 @@ AROUND = st.sampled_from(
     ["{}", "true; {}", "ls && {}", "{} | wc -l", "bash -c '{}'", "cd sub; cd ..; {}", "(( 1 )); {}"]
 )
 WAYS = st.sampled_from(
-    [".env", "./.env", "sub/../.env", "link", ".en*", "'.env'", '".env"', "$PWD/.env", "sub/server.key"]
+    [
+        *(".env", "./.env", "sub/../.env", "link", ".en*", "'.env'", '".env"', "$PWD/.env", "sub/server.key"),
+        *(".{env,x}", "{x,sub/server.key}", ".{e..e}nv", ".{x,e{y,nv}}", ".en[[:alpha:]]", "~+/.env", "${x:-.env}"),
+    ]
 )
 
 

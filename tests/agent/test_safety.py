@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import json
 import os
 import pwd
@@ -14,7 +15,7 @@ import pytest
 
 from acp_agent.client.permissions import allow_always, allow_once, reject_once
 from acp_agent.executors.sandbox import probe
-from acp_agent.loop.shell import confinement
+from acp_agent.loop.shell import confinement, free_disk
 from acp_agent.safety.lines import line
 from acp_agent.testing.fake_model import Answer, Call
 from tests.forked import COMMAND
@@ -1240,6 +1241,21 @@ async def test_commands_may_write_less_than_file_tools(tmp_path, monkeypatch, ki
         assert told in r.editor.text()
     (line,) = [line for line in audit(tmp_path) if "denied_paths" in line and line["exit_code"] == 1]
     assert f"{tmp_path}/project/src/a" in line["denied_paths"]
+
+
+@pytest.mark.parametrize("limited", [True, False])
+async def test_a_command_is_ended_before_the_disk_is_full(tmp_path, monkeypatch, limited):
+    space = itertools.chain([10**9], itertools.repeat(10**6))  # As if something filled it meanwhile.
+    monkeypatch.setattr(free_disk, "free", lambda folders: next(space))
+    monkeypatch.setattr(free_disk, "LOOK_SECONDS", 0.05)
+    config = f"[tools.sandbox]\nmin_free_disk = {200_000_000 * limited}\n"
+    command = "echo begun; for i in $(seq 20); do sleep 0.1; done; echo ended"
+    async with rig(tmp_path, rounds(bash(command)), config=config, sandbox=True, mode="auto") as r:
+        with anyio.fail_after(30):
+            await r.editor.prompt("go")
+        said = str(r.messages(2)[-1]["content"])
+    assert "begun" in said and ("ended: only 1 MB are free on the disk" in said) is limited
+    assert ("ended\n" in said) is not limited
 
 
 @pytest.mark.parametrize("terminal", [False, True])

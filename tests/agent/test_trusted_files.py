@@ -89,6 +89,27 @@ def test_every_name_is_protected_in_any_folder_and_spelling(tmp_path: Path) -> N
     assert len(set(EVERY_NAME)) == len(EVERY_NAME)
 
 
+THROUGH_LINKS = ("echo evil > sub/real", "echo evil > flows/ci.yml", "echo evil > c/config.toml", "echo evil > sub/x")
+
+
+async def test_what_a_link_of_such_a_name_leads_to_is_told(tmp_path: Path) -> None:
+    script = [answer for line in THROUGH_LINKS for answer in rounds(bash(line))]
+    async with rig(tmp_path, script, mode="auto", sandbox=True, terminal=False) as r:
+        for name in ("sub", "flows", ".github", "c"):
+            (r.project / name).mkdir()
+        for link, target in (("sub/.npmrc", "real"), (".github/workflows", "../flows"), ("sub/.cargo", "../c")):
+            (r.project / link).symlink_to(target)
+        for name in ("sub/real", "flows/ci.yml"):
+            (r.project / name).write_text("x\n")
+        said = []
+        for number in range(1, len(THROUGH_LINKS) + 1):
+            await r.editor.prompt("go")
+            said.append(results(r, 2 * number)[-1])
+        names = ("`sub/.npmrc` (changed", "`.github/workflows` (changed", "`sub/.cargo/config.toml` (new")
+        assert all(name in text for name, text in zip(names, said, strict=False)), said
+        assert TOLD not in said[-1], "the control"
+
+
 LINES = """
 echo x > .npmrc
 echo x >> sub/.zed/settings.json

@@ -76,7 +76,7 @@ async def test_a_bash_call_goes_the_way_that_its_walk_says(tmp_path: Path, monke
         await rig.editor.new_session(rig.project)
         sys.setprofile(note)
         try:
-            await rig.editor.prompt("go")
+            await rig.editor.prompt("go", seconds=60)
         finally:
             sys.setprofile(None)
     steps = [file for file, _ in walks()["A bash call to its process"]]

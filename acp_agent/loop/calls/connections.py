@@ -22,7 +22,7 @@ from acp_agent.executors.base import Command
 from acp_agent.lazy import load
 from acp_agent.legible import legible
 from acp_agent.loop.calls.gate import Permit, Refused
-from acp_agent.proxying import Traffic, Wanted, answer, connect
+from acp_agent.proxying import Traffic, Wanted, answer, connect, serve
 from acp_agent.safety.access import CONNECT, NetworkAccess
 from acp_agent.safety.deciding.deciders import CallFacts
 from acp_agent.safety.deciding.hosts import Host, find_host, is_registry, judged
@@ -41,6 +41,8 @@ CONNECT_INSIDE = "acp_agent.executors.sandbox.proxy.published_ports:connect_insi
 
 MOST_REFUSED = 3
 """Hosts of one command that the user refuses; further ones are refused without a question."""
+MOST_HOSTS = 200
+"""Hosts of one command that rules or the user refuse; each is a line in the audit log."""
 RESOLVE_SECONDS = 20.0
 SHOWN_COMMAND = 60
 LOOPBACK = frozenset(("localhost", "127.0.0.1", "::1"))
@@ -70,7 +72,7 @@ class Connections:
         with listener, self._scope:
             listener.setblocking(False)
             async with await SocketListener.from_socket(listener) as accepting:
-                await accepting.serve(self._answer)
+                await serve(accepting, self._answer)
 
     def close(self) -> str:
         """Ends its connections; returns what there is to say of them, once."""
@@ -105,7 +107,8 @@ class Connections:
             if header is not None:
                 stream = await self._with_credential(stream, host, header)
         except (ToolError, OSError, ExecutorError) as error:
-            self._failed[host.place] = str(error)
+            if host.place in self._failed or len(self._failed) < MOST_SHOWN:
+                self._failed[host.place] = str(error)
             # Few programs show the text of an answer to CONNECT, so the result of the command has it, too.
             category = error.category if isinstance(error, ToolError) else "network_error"
             raise ToolError(f"acp-coder: no connection to {host.place}. {error}", category) from error
@@ -117,7 +120,7 @@ class Connections:
         here.setblocking(False)
         there.setblocking(False)
         client, inner = await UNIXSocketStream.from_socket(here), await UNIXSocketStream.from_socket(there)
-        self._network.spawn(load(INJECT), inner, server, host.name, header, self._network.authority)
+        self._network.spawn(load(INJECT), inner, server, host.name, host.port, header, self._network.authority)
         return client
 
     async def _connect(self, host: Host) -> ByteStream:
@@ -141,9 +144,15 @@ class Connections:
         """Raises ToolError, unless the command may connect to the host."""
         if host in self._allowed:
             return
+        if host in self._refused:
+            raise ToolError(self._refused[host], "policy_blocked")
+        if len(self._refused) >= MOST_HOSTS:
+            raise ToolError(
+                f"This command was refused {MOST_HOSTS} hosts, so it gets no further one.", "policy_blocked"
+            )
         network, place = self._network, host.place
         access = NetworkAccess(
-            place, f"to connect to {_whole(host)}", sends=True, connects=True, registry=is_registry(host)
+            place, f"to connect to {_whole(host)}", sends=True, connects=True, registry=is_registry(host), at=host.at
         )
         facts = CallFacts(CONNECT, {"host": host.name, "port": host.port}, [access], self._call.id)
         said = network.gate.known(facts)

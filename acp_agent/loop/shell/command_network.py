@@ -37,6 +37,7 @@ VARIABLES = "acp_agent.executors.sandbox.proxy.proxy_environment:variables"
 TRUSTED = "acp_agent.executors.sandbox.proxy.proxy_environment:TRUSTED"
 AUTHORITY = "acp_agent.executors.sandbox.proxy.injection:Authority"
 HEADER = "acp_agent.executors.sandbox.proxy.injection:header_of"
+LEND = "acp_agent.executors.sandbox.proxy.published_ports:lend"
 PUBLISHED = "acp_agent.executors.sandbox.proxy.published_ports:Published"
 
 UPSTREAM = ("https_proxy", "HTTPS_PROXY", "http_proxy", "HTTP_PROXY")
@@ -132,19 +133,32 @@ class CommandNetwork:
         return None if way is None else lambda: self._open(way, call, command)
 
     async def _ready(self) -> Way | None:
+        await self._lives.wait()
         async with self._making:
+            if self._way is not None and not self._way.works():
+                self._way.close()
+                self._way = self._published = None
             if self._way is None and not self._told:
                 why = "this sandbox cannot hold them to a proxy"
                 try:
                     self._way = await self._shell.confinement.way()
                 except ExecutorError as error:
                     why = str(error)
+                if self._way is not None and self._way.own:
+                    self._lend(self._way)
                 if self._way is None:
                     self._told = True
                     told = '`tools.sandbox.network = "allow"` gives them all of it'
                     self.gate.guard.warn(f"Commands have no network here, since {why}; {told}.")
-            await self._lives.wait()
             return self._way
+
+    def _lend(self, way: Way) -> None:
+        """Opens this machine's services that the configuration names."""
+        for port in dict.fromkeys(self.config.loopback_ports):
+            try:
+                self.spawn(load(LEND), way.listen(port), port)
+            except ExecutorError as error:
+                self.gate.guard.warn(f"Port {port} of `tools.sandbox.loopback_ports` is not open to commands: {error}.")
 
     def spawn(self, function: Callable[..., Coroutine[Any, Any, None]], *arguments: object) -> None:
         """Runs beside the session's turns."""
@@ -175,7 +189,7 @@ class CommandNetwork:
 
     def _ports(self) -> Collection[int] | None:
         """The proxy's own; `None` while no command runs."""
-        return {run.port for run in self._runs} or None
+        return {*self.config.loopback_ports, *(run.port for run in self._runs)} if self._runs else None
 
     def _taken(self, port: int) -> None:
         self.gate.guard.warn(

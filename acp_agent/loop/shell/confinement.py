@@ -64,6 +64,7 @@ NOT_CONFINED = (
 )
 
 HOSTS_ASKED = "They reach the network through a proxy (HTTPS_PROXY, ALL_PROXY); the user is asked about each new host."
+GUARD_DISK = "acp_agent.loop.shell.free_disk:guard"
 DENIED_PATHS = "acp_agent.tools.kit.sandbox_limits:denied_paths"
 LANDLOCK = "acp_agent.executors.sandbox.landlock:abi"
 KERNEL_LOG, LEAST_LOGGING = Path("/var/log/audit/audit.log"), 7
@@ -214,7 +215,7 @@ class Confinement:
         limits = {"processes": config.max_processes, "bytes of memory for each": config.max_memory}
         limits["bytes for a file"] = config.max_file_size
         told = [f"{most} {what}" if most else f"any number of {what}" for what, most in limits.items()]
-        lines.append(f"Limits of a command: {', '.join(told)}. All its files together are not limited.")
+        lines.append(f"Limits of a command: {', '.join(told)}. {self._disk()}")
         if config.strict:
             lines.append("Strict: without a sandbox no command runs.")
         return lines
@@ -226,6 +227,10 @@ class Confinement:
         user = {"user": other.uid, "group": other.gid, "extra_groups": other.groups} if other else None
         way: Way | None = await anyio.to_thread.run_sync(found.sandbox.way, user)
         return way
+
+    def _disk(self) -> str:
+        least = self._config.sandbox.min_free_disk if self.kind == "bubblewrap" else 0
+        return f"It is ended before less than {least} bytes of disk are free." if least else "Nothing limits the disk."
 
     async def _network(self) -> str:
         """What commands have of it, found by trying, and what cannot be held."""
@@ -332,7 +337,16 @@ class Confinement:
                 network.closed()
             raise
 
-        closed = False
+        closed, full = False, list[str]()
+
+        def end(why: str) -> None:
+            full.append(why)
+            confined.close()
+
+        least = self._config.sandbox.min_free_disk
+        if self._spawn is not None and least and self.kind == "bubblewrap":
+            places = (self._folder.path, *self._roots.real)
+            self._spawn(load(GUARD_DISK)(places, least, lambda: not closed, end))
         watched = self.kind != "none"
         if watched:
             self._watch.began()
@@ -346,6 +360,7 @@ class Confinement:
             release(held)
             words = [copies.take_over()] if copies is not None else []
             words += [network.closed()] if network is not None else []
+            words += full
             self._known.update(copies.made if copies is not None else ())  # They name no program.
             self._ended()
             if watched:
@@ -520,7 +535,8 @@ def _matching(folder: Path, name: str) -> list[Path]:
     """What there is of that name, which may contain `*`."""
     if "*" in name:
         return sorted(folder.glob(name))
-    return [folder / name] if name and os.path.lexists(folder / name) else []
+    # As text: there are many names, and a Path for each takes longer than all the rest.
+    return [folder / name] if name and os.path.lexists(f"{folder}/{name}") else []
 
 
 MAX_NAMED = 10

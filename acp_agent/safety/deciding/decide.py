@@ -115,12 +115,13 @@ def judge_access(access: Access, roots: Roots, mode: str, may_change: bool) -> V
             reason = f"it {'changes a file that' if writes else 'deletes what'} other programs trust"
             ask = Ask(reason, (scope.replace("*", f"= {path}"),), f"{what}s of {path}", every_time=access.in_tree)
             return _special(roots, path, ask)
-        case NetworkAccess(host, what, connects=True):
+        case NetworkAccess(host, what, connects=True, at=at):
+            place = f"{host} ({at})" if at else host
             wider = (REGISTRIES, "well-known package registries (npm, PyPI, crates.io, …)")
             return Ask(
                 f"the command wants {what}",
-                (f"send = {host}",),
-                f"connections to {host} in this project",
+                (f"send = {place}",),
+                f"connections to {place} in this project",
                 by_person=True,
                 rule="the network asks",
                 wider=wider if access.registry else None,

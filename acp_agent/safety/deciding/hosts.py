@@ -8,12 +8,13 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from functools import cache
+from ipaddress import IPv4Address, IPv6Address
 
 from msgspec import Struct
 from msgspec.structs import replace
 
 from acp_agent.errors import ToolError
-from acp_agent.safety.deciding.network import host_of, why_near, why_not_public
+from acp_agent.safety.deciding.network import IPAddress, host_of, why_near, why_not_public
 from acp_agent.toml_table import toml_table
 
 USUAL_PORTS = frozenset((80, 443))
@@ -29,6 +30,8 @@ class Host(Struct, frozen=True):
     port: int
     near: str = ""
     """Why it is not public, in a few words; empty if it is."""
+    at: str = ""
+    """Addresses that are not public, to which its name leads: an answer covers no others."""
 
     @property
     def place(self) -> str:
@@ -52,18 +55,31 @@ def judged(host: Host, addresses: Iterable[str], allowed: Sequence[str]) -> Host
     """
     if host.name in allowed:
         return host
+    near: dict[str, str] = {}
     for text in (host.name, *addresses):
         address = host_of(text)[1]
         why = None if address is None else why_not_public(address)
-        if why in NEVER:
+        if address is None or why is None:
+            continue
+        if not NEVER.isdisjoint((why, *map(why_not_public, _inner(address)))):
             raise ToolError(
                 f"{host.place} has the address {text} ({why}), where clouds give out a machine's own credentials. "
                 "Only `tools.web.private_hosts` opens it.",
                 "policy_blocked",
             )
-        if why is not None and not host.near:
-            return replace(host, near=f"its address {text} is not public: {why}")
-    return host
+        near[text] = why
+    if host.near or not near:
+        return host
+    at = ", ".join(sorted(near))
+    return replace(host, near=f"its address {at} is not public: {next(iter(near.values()))}", at=at)
+
+
+def _inner(address: IPAddress) -> Iterable[IPAddress]:
+    """What an address of IPv6 that is not public may stand for: one of IPv4 in it (mapped, NAT64, 6to4, …), or itself
+    without an interface."""
+    if isinstance(address, IPv6Address):
+        number = int(address)
+        yield from (IPv4Address(number & 0xFFFFFFFF), IPv4Address(number >> 80 & 0xFFFFFFFF), IPv6Address(number))
 
 
 @cache
@@ -74,4 +90,4 @@ def registries() -> dict[str, str]:
 
 
 def is_registry(host: Host) -> bool:
-    return host.port == 443 and host.name in registries()
+    return host.port == 443 and not host.near and host.name in registries()

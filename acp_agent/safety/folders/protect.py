@@ -52,6 +52,7 @@ class PathRules:
         `key_files`: as in `tools.files.key_files`."""
         self._named = covering(policy) if policy else None
         self._key_files = tuple(key_files)
+        self.home = home
         self._bases = tuple(bases)
         named = tuple(own)
         self.own = tuple(dict.fromkeys(Path(os.path.realpath(path)) for path in named))

@@ -11,7 +11,7 @@ import hashlib
 import os
 import stat
 import threading
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Literal
 
@@ -50,9 +50,12 @@ class Watch:
             if before[:1] != [".git"]:  # `survey` sees to repositories.
                 row = who_loads(name)
                 self._ends.setdefault(last, []).append((tuple(before), row is not None and row.home))
+        self._above = {part for ends in self._ends.values() for before, _ in ends for part in before}
         self._guard = threading.Lock()
         self._folders: dict[str, Stamp] = {}
         self._known: dict[Path, str] = {}
+        self._behind: set[Path] = set()
+        """Watched names behind links to folders (`.cargo -> elsewhere`), which are not listed."""
         self._digests: dict[str, tuple[Stamp, str]] = {}
         self._running = 0
         self._pending: dict[Path, What] = {}
@@ -87,7 +90,7 @@ class Watch:
             elif now != old:
                 self._known[path] = now
                 news[path] = "changed"
-        for path in found:
+        for path in (*found, *self._behind):
             if path not in self._known and (now := self._digest(path)):
                 self._known[path] = now
                 news[path] = "new"
@@ -121,6 +124,8 @@ class Watch:
             for name, is_dir in listed:
                 if self._is_watched(base, name):
                     found.append(base / name)
+                elif not is_dir and name.casefold() in self._above and os.path.isdir(base / name):
+                    self._behind.update(self._through(base, name))
                 elif is_dir and name not in SKIPPED and (inner := os.path.join(folder, name)) not in self._folders:
                     todo.append(inner)
         return found
@@ -134,6 +139,16 @@ class Watch:
                 return True
         return False
 
+    def _through(self, folder: Path, link: str) -> Iterator[Path]:
+        """The watched names that a link to a folder leads to."""
+        for last, ends in self._ends.items():
+            for before, home_only in ends:
+                for place in range(len(before)):
+                    split = len(folder.parts) - place
+                    same = tuple(map(str.casefold, (*folder.parts[split:], link))) == before[: place + 1]
+                    if same and (not home_only or Path(*folder.parts[:split]) == self._home):
+                        yield folder.joinpath(link, *before[place + 1 :], last)
+
     # --- what is in them ---------------------------------------------------------------------------------------
 
     def _digest(self, path: Path) -> str:
@@ -144,6 +159,11 @@ class Watch:
             here = todo.pop()
             try:
                 found = os.lstat(here)
+                if stat.S_ISLNK(found.st_mode):  # A program that loads it reads what it leads to.
+                    total.update(f"{here}\0link {os.readlink(here)}\0".encode("utf-8", "surrogateescape"))
+                    if not os.path.exists(here) or (here != str(path) and os.path.isdir(here)):
+                        continue
+                    found = os.stat(here)
                 if stat.S_ISDIR(found.st_mode):
                     if self._is_place_holder(found):
                         return ""
@@ -164,14 +184,14 @@ class Watch:
         return total.hexdigest()
 
     def _content(self, path: str, found: os.stat_result) -> str:
-        if stat.S_ISLNK(found.st_mode):
-            return f"link {os.readlink(path)}"
         stamp = found.st_ino, found.st_size, found.st_mtime_ns, found.st_ctime_ns
         if not stat.S_ISREG(found.st_mode) or found.st_size > MAX_BYTES:
             return str(stamp)
         if (known := self._digests.get(path)) is not None and known[0] == stamp:
             return known[1]
-        content = hashlib.blake2b(read_regular(Path(path), MAX_BYTES) or b"", digest_size=16).hexdigest()
+        content = hashlib.blake2b(
+            read_regular(Path(os.path.realpath(path)), MAX_BYTES) or b"", digest_size=16
+        ).hexdigest()
         self._digests[path] = stamp, content
         return content
 

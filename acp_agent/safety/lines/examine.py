@@ -84,6 +84,8 @@ NAMES_ONLY = frozenset(
     "ls test [ [[ stat echo printf mkdir touch chmod basename dirname realpath readlink which".split()
 )
 """Programs that do not open what they are given the name of."""
+PASSES_NAMES = re.compile(r"\b(?:xargs|parallel)\b")
+"""Programs that open what others print the name of."""
 NOWHERE = frozenset(("/dev/null", "/dev/stdout", "/dev/stderr"))
 NET = frozenset("curl wget fetch aria2c nc ncat netcat lynx http https base64 xxd openssl ssh gunzip zcat".split())
 FETCHES = re.compile(r"\b(?:curl|wget|fetch|nc|ncat|base64|xxd)\b")
@@ -102,7 +104,7 @@ def examine(command: str, roots: Roots, cwd: Path) -> Examined:
 def _examine(command: str, roots: Roots, cwd: Path) -> Examined:
     found = _Found(roots)
     found.line(command, frozenset((cwd,)), None, 0)
-    if found.trouble:  # `x=.env; cat "$x"`
+    if found.trouble or PASSES_NAMES.search(command):  # `x=.env; cat "$x"`
         found.keys |= key_files(["-c", command], roots, (cwd,), literal=False)
     verdict = found.verdict(command, cwd)
     rules = "; ".join(

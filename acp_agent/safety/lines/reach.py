@@ -5,7 +5,7 @@ from __future__ import annotations
 import glob
 import os
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from itertools import islice
 from pathlib import Path
 
@@ -26,6 +26,13 @@ PIECES = re.compile(r"[=@:,]+")
 """Between the parts of an argument of which one may be a path: `--env-file=.env`, `data=@.env`, `HEAD:.env`."""
 CODE = re.compile(r"[=@:,\s'\"`;()<>|&{}\[\]]+")
 """The same in code for an interpreter."""
+INTERPRETERS = frozenset("sed awk gawk mawk nawk sqlite3".split())
+"""Programs whose first argument is code that may name files."""
+BRACES = re.compile(r"\{([^{}\s]*(?:,|\.\.)[^{}\s]*)\}")
+CLASS = re.compile(r"\[[^\[\]]*\[:\w+:\][^\[\]]*\]")
+"""`[[:alpha:]]`, which Python's glob does not know."""
+MAX_WORDS = 50
+"""Words of a command that may be folders in which the others are looked for."""
 BRACKET = re.compile(r"\[[!^]?[\w.-]+\]")
 
 Folders = frozenset[Path]
@@ -88,12 +95,17 @@ def key_files(words: Sequence[str], roots: Roots, folders: Iterable[Path], *, li
     folder."""
     found: dict[Path, str] = {}
     places = list(folders) or [roots.cwd]
+    # `git -C sub`, `tar -C sub`, `find sub -name x`
+    places += [path for place in places for word in words[1:MAX_WORDS] if os.path.isdir(path := place / word)]
     rules = roots.rules
-    between = CODE if any(re.fullmatch(r"-\w*[ceE]|--(?:eval|command|print)", word) for word in words) else PIECES
-    for text in dict.fromkeys(piece for word in words for piece in (word, *between.split(word)) if piece):
+    code = any(re.fullmatch(r"-\w*[ceE]|--(?:eval|command|print)", word) for word in words)
+    code = code or any(word.rpartition("/")[2] in INTERPRETERS for word in words[:1])
+    for text in dict.fromkeys(piece for word in words for piece in _pieces(word, code=code) if piece):
         if len(text) > NAME_MAX * 16 or "\0" in text:
             continue
         wild = any(char in text for char in "*?[")
+        if text.startswith("~/") and rules.home is not None:
+            text = f"{rules.home}{text[1:]}"
         for place in places:
             for path in _matching(place, text) if wild else [place / text]:
                 try:
@@ -108,8 +120,20 @@ def key_files(words: Sequence[str], roots: Roots, folders: Iterable[Path], *, li
     return found
 
 
+def _pieces(word: str, *, code: bool) -> Iterator[str]:
+    """What may be a path in a word, with its braces expanded as bash does."""
+    spelled = [word.removeprefix("~+/")]
+    for text in spelled:
+        if (match := BRACES.search(text)) is not None and len(spelled) < MAX_GLOB_MATCHES:
+            parts = match[1].split(",") if "," in match[1] else ["?"]
+            spelled += [text[: match.start()] + part + text[match.end() :] for part in parts]
+        yield text
+        yield from (piece.lstrip("-+") for piece in (CODE if code or "$" in text else PIECES).split(text))
+
+
 def _matching(place: Path, pattern: str) -> list[Path]:
     """What a pattern matches, as far as that can be found quickly."""
+    pattern = CLASS.sub("?", pattern)
     if sum(any(char in part for char in "*?[") for part in pattern.split("/")) > MAX_GLOB_PARTS or "**" in pattern:
         return []
     try:

@@ -23,6 +23,12 @@ NETWORK = re.compile(
     r"|ENETUNREACH|EAI_AGAIN|ENOTFOUND",
     re.IGNORECASE,
 )
+OWN_LOOPBACK = re.compile(
+    r"(?:localhost|127\.0\.0\.1|::1).{0,200}(?:connection refused|ECONNREFUSED|couldn't connect)"
+    r"|(?:connection refused|ECONNREFUSED|couldn't connect).{0,200}(?:localhost|127\.0\.0\.1|::1)",
+    re.IGNORECASE,
+)
+"""Said of a service of this machine's, whose loopback is another one."""
 DENIED = re.compile(r"permission denied|EACCES|(?P<call>operation not permitted|EPERM)", re.IGNORECASE)
 NAMED = re.compile(
     r"'([^']+)'|‘([^’]+)’|\"([^\"]+)\"|(?:^|: |\s)([^\s:'\"]+): (?:permission denied|read-only file ?system|"
@@ -80,6 +86,8 @@ def _is_forbidden(line: str, limits: str, cwd: Path, roots: Roots) -> bool:
         return True
     if NETWORK.search(line) is not None:
         return NO_NETWORK in limits or BY_PROXY in limits
+    if OWN_LOOPBACK.search(line) is not None:
+        return BY_PROXY in limits
     paths = list(_paths(line, cwd))
     if (denied := DENIED.search(line)) is not None:
         if not paths:

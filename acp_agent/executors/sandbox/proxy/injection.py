@@ -10,6 +10,7 @@ from __future__ import annotations
 import datetime
 import ipaddress
 import os
+import socket
 import ssl
 from base64 import b64encode
 from pathlib import Path
@@ -17,7 +18,7 @@ from uuid import uuid4
 
 import anyio
 import h11
-from anyio.abc import ByteStream
+from anyio.abc import ByteStream, SocketAttribute, UNIXSocketStream
 from anyio.streams.tls import TLSStream
 from cryptography import x509
 from cryptography.hazmat.primitives import hashes, serialization
@@ -25,7 +26,7 @@ from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
 from msgspec import Struct
 
-from acp_agent.proxying import ENDED
+from acp_agent.proxying import ENDED, HTTPS, Traffic, relay, reply
 
 DAYS = 30
 """How long certificates are valid; the authority ends with the session."""
@@ -34,6 +35,13 @@ MOST_HEAD = 65_536
 BUNDLES = ("/etc/ssl/certs/ca-certificates.crt", "/etc/pki/tls/certs/ca-bundle.crt", "/etc/ssl/cert.pem")
 HOP = frozenset((b"connection", b"keep-alive", b"upgrade", b"proxy-connection", b"expect", b"http2-settings"))
 """Headers about the command's own connection."""
+ECHOED = (b"TRACE", b"TRACK", b"CONNECT")
+"""Methods whose answer is the request itself, or that lead to another host."""
+NOT_WITH_CREDENTIAL = (
+    "acp-coder: the proxy puts a credential into requests to this host, so it passes on none like this."
+)
+HANDSHAKE = b"\x16"
+"""What TLS begins with."""
 
 
 class Header(Struct, frozen=True):
@@ -116,17 +124,26 @@ class Authority:
         return self._contexts[host]
 
 
-async def inject(client: ByteStream, server: ByteStream, host: str, header: Header, authority: Authority) -> None:
-    """Serves a command's TLS connection to `host` over `client`; `server` is connected to the real one. Closes both."""
+async def inject(
+    client: UNIXSocketStream, server: ByteStream, host: str, port: int, header: Header, authority: Authority
+) -> None:
+    """Serves a command's TLS connection to `host` over `client`; `server` is connected to the real one. Closes both.
+    What is not TLS (SSH) is passed on as it is."""
     async with client, server:
         try:
+            raw = client.extra(SocketAttribute.raw_socket)
+            await anyio.wait_readable(raw)
+            if raw.recv(1, socket.MSG_PEEK) != HANDSHAKE:
+                await relay(client, server, Traffic())
+                return
             inner = await TLSStream.wrap(
                 client, server_side=True, ssl_context=authority.context(host), standard_compatible=False
             )
             trusted = ssl.create_default_context()
             trusted.set_alpn_protocols(["http/1.1"])
             outer = await TLSStream.wrap(server, hostname=host, ssl_context=trusted, standard_compatible=False)
-            await _Exchange(inner, outer, header).run()
+            place = f"[{host}]" if ":" in host else host
+            await _Exchange(inner, outer, header, place if port == HTTPS else f"{place}:{port}").run()
         except (*ENDED, ssl.SSLError, h11.ProtocolError):
             return
 
@@ -134,8 +151,9 @@ async def inject(client: ByteStream, server: ByteStream, host: str, header: Head
 class _Exchange:
     """Requests and their answers, one after the other."""
 
-    def __init__(self, client: ByteStream, server: ByteStream, header: Header) -> None:
+    def __init__(self, client: ByteStream, server: ByteStream, header: Header, place: str) -> None:
         self._client, self._server = client, server
+        self._place = place.encode()
         self._header = (header.name.encode(), header.value.encode())
         self._theirs = h11.Connection(h11.SERVER, max_incomplete_event_size=MOST_HEAD)
         self._ours = h11.Connection(h11.CLIENT, max_incomplete_event_size=MOST_HEAD)
@@ -144,6 +162,9 @@ class _Exchange:
         while True:
             event = await self._next(self._theirs, self._client)
             if not isinstance(event, h11.Request):
+                return
+            if event.method.upper() in ECHOED or event.target[:1] not in (b"/", b"*"):
+                await self._client.send(reply(403, NOT_WITH_CREDENTIAL))
                 return
             await self._pass_on(self._ours, self._server, self._with_credential(event))
             if self._theirs.they_are_waiting_for_100_continue:
@@ -165,8 +186,11 @@ class _Exchange:
 
     def _with_credential(self, request: h11.Request) -> h11.Request:
         name, value = self._header
-        kept = [pair for pair in request.headers if pair[0] not in HOP and pair[0] != name.lower()]
-        return h11.Request(method=request.method, target=request.target, headers=[*kept, (name, value)])
+        # `Host` is what was judged: behind one address there may be many servers, which must not get the credential.
+        ours = (name.lower(), b"host")
+        kept = [pair for pair in request.headers if pair[0] not in HOP and pair[0] not in ours]
+        headers = [(b"Host", self._place), *kept, (name, value)]
+        return h11.Request(method=request.method, target=request.target, headers=headers)
 
     async def _next(self, connection: h11.Connection, stream: ByteStream) -> h11.Event:
         while True:

@@ -1,19 +1,22 @@
-"""Servers that commands start, at this machine's loopback: for the user's browser, and the tools of the agent."""
+"""Servers that commands start, at this machine's loopback, for the user's browser and the tools of the agent; and
+services of this machine, as far as the configuration says, at the loopback of the commands."""
 
 from __future__ import annotations
 
+import errno
 import logging
+import os
 import socket
 from collections.abc import Callable, Collection
 from functools import partial
 
 import anyio
 import anyio.to_thread
-from anyio.abc import SocketStream, TaskGroup
+from anyio.abc import SocketListener, SocketStream, TaskGroup
 
 from acp_agent.errors import ExecutorError
 from acp_agent.executors.sandbox.proxy.ways import Way
-from acp_agent.proxying import ENDED, Traffic, relay
+from acp_agent.proxying import ENDED, Traffic, relay, serve
 
 log = logging.getLogger(__name__)
 
@@ -22,6 +25,8 @@ LOOK_SECONDS = 0.3
 LEAST_PORT = 1024
 """Ports below this one are not published."""
 CONNECT_SECONDS = 5.0
+MOST_PORTS = 64
+"""Published at a time."""
 
 
 class Published:
@@ -32,6 +37,7 @@ class Published:
         self._taken = taken
         self._ports: dict[int, anyio.CancelScope] = {}
         self._busy: set[int] = set()
+        self._told: set[int] = set()
         self._keeps = False
 
     async def keep(self, needed: Callable[[], Collection[int] | None]) -> None:
@@ -55,21 +61,24 @@ class Published:
         self._busy &= listening.keys()
         for port in self._ports.keys() - listening.keys():
             self._ports.pop(port).cancel()
-        for port in listening.keys() - self._ports.keys() - self._busy:
+        new = sorted(listening.keys() - self._ports.keys() - self._busy)
+        for port in new[: max(MOST_PORTS - len(self._ports), 0)]:
             self._ports[port] = anyio.CancelScope()
             tasks.start_soon(self._serve, port, listening[port], self._ports[port])
 
     async def _serve(self, port: int, address: str, scope: anyio.CancelScope) -> None:
         with scope:
             try:
-                listener = await anyio.create_tcp_listener(local_host="127.0.0.1", local_port=port)
+                made = socket.create_server(("127.0.0.1", port))
             except OSError:
                 self._ports.pop(port, None)
                 self._busy.add(port)
-                self._taken(port)
+                if port not in self._told:
+                    self._told.add(port)
+                    self._taken(port)
                 return
-            async with listener:
-                await listener.serve(partial(self._pass_on, address, port))
+            async with await SocketListener.from_socket(made) as listener:
+                await serve(listener, partial(self._pass_on, address, port))
 
     async def _pass_on(self, address: str, port: int, client: SocketStream) -> None:
         async with client:
@@ -80,17 +89,36 @@ class Published:
                 log.debug("a connection to port %d of a command ended: %s", port, error)
 
 
+async def lend(listener: socket.socket, port: int) -> None:
+    """Passes connections that commands make to `listener` on to this machine's own service at the port."""
+
+    async def pass_on(client: SocketStream) -> None:
+        async with client:
+            try:
+                async with await anyio.connect_tcp("127.0.0.1", port) as server:
+                    await relay(client, server, Traffic())
+            except ENDED as error:
+                log.debug("a connection of a command to port %d ended: %s", port, error)
+
+    with listener:
+        listener.setblocking(False)
+        async with await SocketListener.from_socket(listener) as accepting:
+            await accepting.serve(pass_on)
+
+
 async def connect_inside(way: Way, address: str, port: int) -> SocketStream:
     """Connects to a server on the commands' own loopback. Raises OSError or ExecutorError."""
-
-    def connected() -> socket.socket:
-        made = way.reach(address)
-        try:
-            made.settimeout(CONNECT_SECONDS)
-            made.connect((address, port))
-        except OSError:
-            made.close()
-            raise
-        return made
-
-    return await SocketStream.from_socket(await anyio.to_thread.run_sync(connected))
+    made = await anyio.to_thread.run_sync(way.reach, address)
+    try:
+        made.setblocking(False)
+        with anyio.fail_after(CONNECT_SECONDS):
+            code = made.connect_ex((address, port))
+            if code == errno.EINPROGRESS:
+                await anyio.wait_writable(made)
+                code = made.getsockopt(socket.SOL_SOCKET, socket.SO_ERROR)
+        if code:
+            raise OSError(code, os.strerror(code))
+        return await SocketStream.from_socket(made)
+    except BaseException:
+        made.close()
+        raise

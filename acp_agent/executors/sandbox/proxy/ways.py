@@ -32,8 +32,9 @@ class Way(Protocol):
     own: bool
     """Whether its loopback is the session's own."""
 
-    def listen(self) -> socket.socket:
-        """A socket for the proxy, at a port of its own on the loopback of the commands. Raises ExecutorError."""
+    def listen(self, port: int = 0) -> socket.socket:
+        """A socket that listens on the loopback of the commands, for the proxy at a port of its own. Raises
+        ExecutorError."""
         ...
 
     def doors(self) -> tuple[str, ...]:
@@ -52,6 +53,10 @@ class Way(Protocol):
         """A socket to connect to such an address with. Raises ExecutorError."""
         ...
 
+    def works(self) -> bool:
+        """Whether it can still be used: it may have been killed, for lack of memory, say."""
+        ...
+
     def close(self) -> None: ...
 
 
@@ -64,9 +69,9 @@ class MachineLoopback:
         """`user`: as for `OwnNetwork`."""
         self._uid = os.geteuid() if user is None else int(user["user"])
 
-    def listen(self) -> socket.socket:
+    def listen(self, port: int = 0) -> socket.socket:
         try:
-            return socket.create_server(("127.0.0.1", 0))
+            return socket.create_server(("127.0.0.1", port))
         except OSError as error:
             raise ExecutorError(f"the proxy could not listen on 127.0.0.1: {error}") from error
 
@@ -89,6 +94,9 @@ class MachineLoopback:
 
     def listening(self) -> dict[int, str]:
         return {}
+
+    def works(self) -> bool:
+        return True
 
     def reach(self, address: str) -> socket.socket:
         raise ExecutorError("its servers are this machine's")
@@ -163,14 +171,21 @@ class OwnNetwork:
     def reach(self, address: str) -> socket.socket:
         return self.make(socket.AF_INET6 if ":" in address else socket.AF_INET)
 
-    def listen(self) -> socket.socket:
+    def listen(self, port: int = 0) -> socket.socket:
         made = self.make()
-        made.bind(("127.0.0.1", 0))
-        made.listen()
+        try:
+            made.bind(("127.0.0.1", port))
+            made.listen()
+        except OSError as error:
+            made.close()
+            raise ExecutorError(f"nothing can listen at port {port} of the commands' network: {error}") from error
         return made
 
     def is_ours(self, accepted: socket.socket) -> bool:
         return True
+
+    def works(self) -> bool:
+        return self._bwrap.poll() is None
 
     def _why(self, error: OSError | None) -> str:
         """Its last words, or else the error."""
