@@ -8,8 +8,9 @@ ends its connection, so that nothing that was decided for one host is used for a
 from __future__ import annotations
 
 import re
+import socket
 from base64 import b64encode
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Sequence
 from ipaddress import ip_address
 from urllib.parse import unquote, urlsplit
 
@@ -237,6 +238,15 @@ def _socks_reply(code: int) -> bytes:
 
 
 # --- outwards ------------------------------------------------------------------------------------------------------
+
+
+Resolver = Callable[[str, int], Awaitable[Sequence[str]]]
+"""Resolves host and port to addresses. Raises OSError."""
+
+
+async def resolve_by_system(host: str, port: int) -> Sequence[str]:
+    found = await anyio.getaddrinfo(host, port, type=socket.SOCK_STREAM)
+    return [str(address[0]) for *_, address in found]
 
 
 async def connect(addresses: tuple[str, ...], port: int, upstream: str = "") -> ByteStream:

@@ -6,8 +6,7 @@ Each command has a port of its own, so that each connection belongs to a call (`
 from __future__ import annotations
 
 import logging
-import socket
-from collections.abc import Awaitable, Callable, Collection, Coroutine, Mapping, Sequence
+from collections.abc import Callable, Collection, Coroutine, Mapping
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
@@ -29,6 +28,7 @@ if TYPE_CHECKING:
     from acp_agent.loop.calls.gate import Gate
     from acp_agent.loop.session import Session
     from acp_agent.loop.shell.session_shell import Shell
+    from acp_agent.proxying import Resolver
 
 log = logging.getLogger(__name__)
 
@@ -43,19 +43,12 @@ PUBLISHED = "acp_agent.executors.sandbox.proxy.published_ports:Published"
 UPSTREAM = ("https_proxy", "HTTPS_PROXY", "http_proxy", "HTTP_PROXY")
 """Variables of the user's own proxy, the first that is set."""
 
-Resolve = Callable[[str, int], Awaitable[Sequence[str]]]
-
-
-async def resolve_by_system(host: str, port: int) -> Sequence[str]:
-    found = await anyio.getaddrinfo(host, port, type=socket.SOCK_STREAM)
-    return [str(address[0]) for *_, address in found]
-
 
 class CommandNetwork:
     """Of one session."""
 
-    resolve: Resolve = staticmethod(resolve_by_system)
-    """Replaced by tests."""
+    resolve: Resolver | None = None
+    """Replaced by tests; `None`: the system's."""
 
     def __init__(
         self,

@@ -9,9 +9,8 @@ be requested, `web_body` which part of the answer is text.
 
 from __future__ import annotations
 
-import socket
 import ssl
-from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from contextlib import aclosing, asynccontextmanager
 from urllib.parse import urljoin
 
@@ -25,11 +24,9 @@ from msgspec.structs import replace
 from acp_agent import __version__
 from acp_agent.config.model import WebConfig
 from acp_agent.errors import ToolError
+from acp_agent.proxying import Resolver, resolve_by_system
 from acp_agent.safety.deciding.network import NetworkPolicy, Target, check_addresses, check_url
 from acp_agent.tools.net.web_body import WebAnswer, decode_text, is_text, plain_type
-
-Resolver = Callable[[str, int], Awaitable[Sequence[str]]]
-"""Resolves host and port to addresses. Raises OSError."""
 
 USER_AGENT = f"Mozilla/5.0 (compatible; acp-coder/{__version__})"
 
@@ -58,11 +55,6 @@ class _Ask(Struct, frozen=True):
     headers: Mapping[str, str]
     """Names in lower case."""
     body: bytes | None
-
-
-async def resolve_by_system(host: str, port: int) -> Sequence[str]:
-    found = await anyio.getaddrinfo(host, port, type=socket.SOCK_STREAM)
-    return [str(address[0]) for *_, address in found]
 
 
 class GuardedClient:
