@@ -224,8 +224,7 @@ class Confinement:
         """How commands reach a proxy and nothing else; `None` where they cannot be held to one. Raises
         ExecutorError."""
         found, other = await self.ready(), self.user()
-        user = {"user": other.uid, "group": other.gid, "extra_groups": other.groups} if other else None
-        way: Way | None = await anyio.to_thread.run_sync(found.sandbox.way, user)
+        way: Way | None = await anyio.to_thread.run_sync(found.sandbox.way, other.popen if other else None)
         return way
 
     def _disk(self) -> str:
