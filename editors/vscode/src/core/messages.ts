@@ -164,6 +164,16 @@ export interface QueuedPrompt {
   readonly now: boolean;
 }
 
+/** What can be taken back, where the agent can. */
+export interface PromptFacts {
+  /** The agent's numbers of the user's messages, by item. */
+  readonly of: Readonly<Record<string, number>>;
+  /** Whether a session can go on from an earlier prompt. */
+  readonly fork: boolean;
+  /** Whether the last restoring can be undone. */
+  readonly redo: boolean;
+}
+
 /** Everything except the conversation itself; a patch holds the changed fields. */
 export interface ChatFacts {
   readonly agent: { readonly status: AgentStatus; readonly name: string };
@@ -180,6 +190,7 @@ export interface ChatFacts {
   readonly pickers: readonly Picker[];
   readonly permissions: readonly Permission[];
   readonly queue: readonly QueuedPrompt[];
+  readonly prompts: PromptFacts;
   /** Whether images may be pasted. */
   readonly images: boolean;
 }
@@ -246,4 +257,6 @@ export type FromView =
   | { readonly type: "openOutput"; readonly toolCallId: string }
   | { readonly type: "openTerminal"; readonly terminalId: string }
   | { readonly type: "openLink"; readonly href: string }
+  /** To before the prompt with this number of the agent's, or a new session from there. */
+  | { readonly type: "restore" | "fork"; readonly prompt: number }
   | { readonly type: "command"; readonly command: string; readonly argument?: string };
