@@ -65,6 +65,7 @@ if TYPE_CHECKING:
     from acp_agent.executors.editor import EditorExecutor
     from acp_agent.executors.local import LocalExecutor
 
+UNDOING = "acp_agent.loop.undo.undoing:Undoing"
 EDITOR = "acp_agent.executors.editor:EditorExecutor"
 TERMINALS = "acp_agent.executors.editor:EditorTerminals"
 LOCAL = "acp_agent.executors.local:LocalExecutor"
@@ -124,7 +125,7 @@ def build_parts(
         languages=languages,
         models=own_models,
         journal=journal,
-        commands=Commands(session),
+        commands=Commands(session, lambda: load(UNDOING)(session, recorder, shell, memory.tell)),
         prompts=Prompts(session, own_models, memory, toolbox, languages, calls, menu),
         turns=Turns(session, memory, toolbox, calls, journal),
         context=ContextUse(session, memory, offer, own_models),

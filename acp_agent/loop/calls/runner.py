@@ -139,6 +139,7 @@ class Calls:
         other.shell = self.shell.below(parent.call_id)
         other.memory = self.memory.below()
         other.reports = self.reports.below(parent)
+        other.recorder = self.recorder.below(parent.call_id, other.shell)
         other._begin()
         return other
 
@@ -410,10 +411,9 @@ class Calls:
             paths = [access.path for access in accesses if isinstance(access, PathAccess)]
             if told := self.outputs.redactor.redact(self.memory.instructions.for_paths(paths)):
                 result = replace(result, text=f"{result.text}\n\n{told}", content=_shown(result))
-            if call.outcome.uncovered:
-                result = replace(
-                    result, content=(*_shown(result), Content(content=TextContent(text=call.outcome.uncovered)))
-                )
+            if said := call.outcome.uncovered:
+                shown = (*_shown(result), Content(content=TextContent(text=said)))
+                result = replace(result, content=shown, notes=(*result.notes, said))
             self.reports.complete(call, result)
             if not result.failed:
                 self.toolbox.offer.succeeded(call.name)

@@ -3,6 +3,7 @@ and after."""
 
 from __future__ import annotations
 
+import copy
 import logging
 from collections.abc import Callable, Coroutine, Sequence
 from functools import cached_property
@@ -40,7 +41,7 @@ LOG = "acp_agent.undo.operation_log:Log"
 LOOKS = "acp_agent.undo.folder_looks:FolderLooks"
 RECORDED = "acp_agent.undo.recording_executor:RecordingExecutor"
 
-PROMPTLY = 0.02
+PROMPTLY = 0.25
 """Seconds that a call's end waits for what its command changed; the look goes on beside the model's next answer."""
 TOO_WIDE = "the session's folder is {}, so what commands change in it is not kept"
 
@@ -65,11 +66,21 @@ class ChangeRecorder:
         self._state = state
         self._home = home
         self._spawn = spawn
+        self._above = ""
+        """The calls of which ours are part, each with a slash."""
         self._copy_left = 0.0
         self._background = ""
         """The call whose command was running in the background at the last look."""
         self.trouble = ""
         """Why nothing is kept, if that is so."""
+
+    def below(self, call_id: str, shell: Shell) -> ChangeRecorder:
+        """For the calls of a sub-agent that a call started: they are part of that call, too."""
+        _ = self.contents, self.camera, self.log, self.looks, self._looking  # The parts are shared.
+        other = copy.copy(self)
+        other._shell = shell
+        other._above = f"{self._above}{call_id}/"
+        return other
 
     @property
     def enabled(self) -> bool:
@@ -117,9 +128,8 @@ class ChangeRecorder:
     def _writer(self, call: Call) -> Writer:
         if call.outcome.writer is None:
             title = call.ready.description.title if call.ready is not None else call.name
-            call.outcome.writer = self.log.begin(
-                self._session.turns, call.id, "call", self._session.outbox.clean(title)
-            )
+            title = self._session.outbox.clean(title)
+            call.outcome.writer = self.log.begin(self._session.turns, self._above + call.id, "call", title)
         return cast("Writer", call.outcome.writer)
 
     # --- what runs --------------------------------------------------------------------------------------------
