@@ -13,6 +13,8 @@ import binascii
 import json
 import logging
 from collections.abc import Awaitable, Callable
+from contextlib import nullcontext
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -46,6 +48,8 @@ if TYPE_CHECKING:
 log = logging.getLogger(__name__)
 
 STEERING = "_session/steering"
+UNDO_METHODS = ("_session/checkpoints", "_session/changes", "_session/undo", "_session/redo")
+UNDO_ANSWER = "acp_agent.loop.undo.undo_commands:answer"
 BUILDER = "acp_agent.build.builder:Builder"
 LSP_NOTE = "acp_agent.schema.lsp_types:decode_notification"
 
@@ -85,6 +89,7 @@ class Agent:
             "session/delete": self.delete_session,
             "session/prompt": self.prompt,
             STEERING: self.steer,
+            **{method: partial(self.undo, method) for method in UNDO_METHODS},
             "session/set_mode": self.set_mode,
             "session/set_config_option": self.set_config_option,
         }
@@ -110,6 +115,8 @@ class Agent:
         if serve is None:
             raise MethodNotFound(f"Method not found: {method}")
         try:
+            if method in UNDO_METHODS:
+                return await serve(params)
             return await serve(decode_params("session/prompt" if method == STEERING else method, params, "agent"))
         except RpcError:
             raise
@@ -326,6 +333,17 @@ class Agent:
         wished = (request.meta or {}).get("steering")
         ready = isinstance(wished, dict) and wished.get("idleBehavior") == "promptRequired"
         return {"outcome": "promptRequired" if ready else "failed", "reason": reason}
+
+    async def undo(self, method: str, params: Any) -> dict[str, Any]:
+        """The extension methods of docs/rooms/undo.md: `params` are those of one of them."""
+        if not isinstance(params, dict) or not isinstance(params.get("sessionId"), str):
+            raise InvalidParams("Invalid params: $.sessionId: a string is expected")
+        session = self._session(params["sessionId"])
+        parts = await session.parts()
+        changes = method in UNDO_METHODS[2:] and params.get("dryRun") is not True
+        async with session.between_turns() if changes else nullcontext():
+            answered: dict[str, Any] = await load(UNDO_ANSWER)(parts.commands.undoing, method, params)
+        return answered
 
     async def set_mode(self, request: acp.SetSessionModeRequest) -> Reply:
         session = self._session(request.session_id)

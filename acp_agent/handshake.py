@@ -67,7 +67,7 @@ def answer_initialize(params: object, config: Mapping[str, Any]) -> dict[str, An
         },
         "authMethods": _auth_methods(params.get("clientCapabilities")) if login else [],
         "agentInfo": {"name": "acp-coder", "title": "ACP Coder", "version": __version__},
-        "_meta": {"steering": {"supported": True}},
+        "_meta": {"steering": {"supported": True}, "undo": {"version": 1}},
     }
 
 

@@ -54,6 +54,7 @@ from acp_agent.loop.turns.context_use import ContextUse
 from acp_agent.loop.turns.parts import Parts
 from acp_agent.loop.turns.session_prompts import Prompts
 from acp_agent.loop.turns.session_turns import Turns
+from acp_agent.loop.undo.change_recorder import ChangeRecorder
 from acp_agent.safety.deciding.audit import AuditLog
 from acp_agent.safety.environment import SECRET_NAMES, safe_environment
 from acp_agent.store.session_store import SessionStore
@@ -64,6 +65,7 @@ if TYPE_CHECKING:
     from acp_agent.executors.editor import EditorExecutor
     from acp_agent.executors.local import LocalExecutor
 
+UNDOING = "acp_agent.loop.undo.undoing:Undoing"
 EDITOR = "acp_agent.executors.editor:EditorExecutor"
 TERMINALS = "acp_agent.executors.editor:EditorTerminals"
 LOCAL = "acp_agent.executors.local:LocalExecutor"
@@ -110,7 +112,10 @@ def build_parts(
     gate = Gate(session.client, store, session.choices, guard, redaction.redactor)
     reports = build_reports(session, shell, redaction)
     network = CommandNetwork(session, gate, shell, inherited, environ)
-    calls = Calls(session, toolbox, gate, shell, memory, languages, web, scheduler, reports, outputs, network)
+    recorder = ChangeRecorder(
+        session, store.operations, shell, settings.undo, Path(state_dir(environ)), home_of(environ), spawn
+    )
+    calls = Calls(session, toolbox, gate, shell, memory, languages, web, scheduler, reports, outputs, network, recorder)
     own_models = SessionModels(session, models, Spending(session, store.spending), memory.room.estimator)
     return Parts(
         toolbox=toolbox,
@@ -120,7 +125,7 @@ def build_parts(
         languages=languages,
         models=own_models,
         journal=journal,
-        commands=Commands(session),
+        commands=Commands(session, lambda: load(UNDOING)(session, recorder, shell, memory.tell)),
         prompts=Prompts(session, own_models, memory, toolbox, languages, calls, menu),
         turns=Turns(session, memory, toolbox, calls, journal),
         context=ContextUse(session, memory, offer, own_models),

@@ -21,6 +21,7 @@ from acp_agent.llm.recordings.cleaning import Cleaner
 from acp_agent.llm.recordings.form import event_forms, message_form
 from acp_agent.llm.recordings.tape import Tape
 from acp_agent.loop.memory.history import History, decode_message, decode_messages
+from acp_agent.loop.memory.rewinding import kept
 from acp_agent.store.base import SessionRecord
 from acp_agent.store.session_store import SessionStore
 
@@ -48,11 +49,12 @@ def _lines(record: SessionRecord, store: SessionStore, cleaner: Cleaner) -> Iter
     yield {"session": 1, "cwd": cleaner.clean(record.cwd), "mode": record.mode, "resumed": False}
     provider, _, model = record.model.partition("/")
     history, number, said = History(), 0, dict[Any, list[Any]]()
-    for entry in store.entries(record.id):
+    for entry in kept(store.entries(record.id)):
         if entry.kind == "update":
             update = json.loads(entry.payload)
             if update["sessionUpdate"] == "user_message_chunk":
                 said.setdefault(update.get("messageId"), []).append(update["content"])
+        if entry.kind not in ("message", "reset"):
             continue
         for blocks in said.values():
             yield {"session": 1, "prompt": cleaner.clean(blocks)}

@@ -610,6 +610,30 @@ def as_choice(model: str) -> str:
     return f"{name}/{model[len(name) + 1 :]}" if name != model else model
 
 
+class UndoConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    enabled: Annotated[bool, key("Keep what the agent changes, so that `/undo` can take it back.")] = True
+    max_entries: Annotated[
+        int, key("Files and folders below the session's folders that are watched for what commands change.", ge=0)
+    ] = 60_000
+    max_file_bytes: Annotated[
+        int,
+        key("Files up to this size are kept before commands change them; what git has needs no copy.", ge=0),
+    ] = 2_000_000
+    max_tool_file_bytes: Annotated[
+        int, key("Files up to this size are kept when the agent's own tools change or remove them.", ge=0)
+    ] = 64_000_000
+    look_seconds: Annotated[
+        float, key("Seconds a command may wait for copies of files that git does not have.", ge=0)
+    ] = 0.2
+    copy_seconds: Annotated[
+        float, key("Seconds per prompt of copying such files while the model answers and commands run.", ge=0)
+    ] = 2.0
+    quota_bytes: Annotated[int, key("Disk space of what is kept; the oldest is dropped first. 0: no limit.", ge=0)] = (
+        1_000_000_000
+    )
+    retention_days: Annotated[float, key("Days after which changes can no longer be taken back.", gt=0)] = 30.0
+
+
 class Settings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """The whole configuration."""
 
@@ -637,6 +661,7 @@ class Settings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     secrets: SecretsConfig = SecretsConfig()
     limits: LimitsConfig = LimitsConfig()
     store: StoreConfig = StoreConfig()
+    undo: UndoConfig = UndoConfig()
     log: LogConfig = LogConfig()
     audit: safety.AuditConfig = safety.AuditConfig()
 

@@ -196,9 +196,14 @@ def _openat2(top: int, path: str) -> tuple[int, int]:
 
 def kernels_own(descriptor: int) -> bool:
     """Whether it is on a kernel file system (`/proc` and the like), wherever that is mounted."""
+    return file_system(descriptor) in KERNELS_OWN
+
+
+def file_system(descriptor: int) -> int:
+    """The kind of file system, as `statfs` names it; 0 where that is not known."""
     if not _of_linux():
-        return False
+        return 0
     found = load("ctypes:create_string_buffer")(512)  # struct statfs is 120 bytes; the kind is first
     if _libc().fstatfs(descriptor, found) != 0:
-        return False
-    return int.from_bytes(found.raw[:8], sys.byteorder) & 0xFFFFFFFF in KERNELS_OWN
+        return 0
+    return int.from_bytes(found.raw[:8], sys.byteorder) & 0xFFFFFFFF

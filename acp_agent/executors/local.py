@@ -92,7 +92,7 @@ class LocalExecutor:
         the session's, in which no program of ours is looked for."""
         self._inherited = environ
         self._folders = tuple(folders)
-        self._user = user
+        self.user = user
         self._hides = hides
         self._grace = terminate_grace
         self._confine = confine
@@ -109,7 +109,7 @@ class LocalExecutor:
     async def run(self, command: contract.Command) -> contract.Process:
         mark = f"{self._mark}.{uuid.uuid4().hex}"
         environ = {**self.environment(command), MARK: mark}
-        if (user := self._user()) is not None:
+        if (user := self.user()) is not None:
             environ |= user.environment
         script = with_state(
             command.script, self.state_file(command), keep=command.keeps_state, without=of_its_own(command)
@@ -215,7 +215,7 @@ class LocalExecutor:
 
     async def find(self, query: contract.FindQuery) -> contract.Found:
         self._need_shown(query.root)
-        return await search.find(query, self._hides, self._user())
+        return await search.find(query, self._hides, self.user())
 
     async def grep(self, query: contract.GrepQuery) -> contract.Found:
         self._need_shown(query.root)
@@ -223,7 +223,7 @@ class LocalExecutor:
         if skips is not None:
             hides = lambda path: skips(path) or (self._hides is not None and self._hides(path))  # noqa: E731
         ripgrep = find_program("rg", self._inherited, self._folders)
-        return await search.grep(query, hides, ripgrep, self._user())
+        return await search.grep(query, hides, ripgrep, self.user())
 
     async def make_directory(self, path: Path) -> int:
         return await self._in_thread(path, lambda: tree.make_directory(path))
@@ -258,7 +258,7 @@ class LocalExecutor:
 
     async def _in_thread(self, path: Path, work: Callable[[], T]) -> T:
         """What `work` returns, done by the user that tools act as."""
-        user = self._user()
+        user = self.user()
 
         def done() -> T:
             with acting_as(user):

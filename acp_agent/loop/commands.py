@@ -6,10 +6,12 @@ A command's answer is shown to the user and stored; the model does not see it.
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Sequence
+from functools import cached_property
 from typing import TYPE_CHECKING
 
 from acp_agent import __version__
 from acp_agent.errors import InvalidParams, ToolError
+from acp_agent.lazy import load
 from acp_agent.loop.calls.dry_run import check_call
 from acp_agent.loop.calls.dry_run import words as check_words
 from acp_agent.loop.modes import MODES
@@ -19,6 +21,11 @@ from acp_agent.schema.acp import ContentBlock, UnstructuredCommandInput
 if TYPE_CHECKING:
     from acp_agent.loop.session import Session
     from acp_agent.loop.turns.parts import Parts
+    from acp_agent.loop.undo.undoing import Undoing
+
+CHECKPOINTS = "acp_agent.loop.undo.undo_commands:checkpoints"
+DIFF = "acp_agent.loop.undo.undo_commands:diff"
+UNDO = "acp_agent.loop.undo.undo_commands:undo"
 
 CHECK_EXAMPLE = '`/policy check bash {"command": "ls"}` is an example.'
 
@@ -26,8 +33,14 @@ CHECK_EXAMPLE = '`/policy check bash {"command": "ls"}` is an example.'
 class Commands:
     """The commands of one session."""
 
-    def __init__(self, session: Session) -> None:
+    def __init__(self, session: Session, undoing: Callable[[], Undoing]) -> None:
         self._session = session
+        self._undoing = undoing
+
+    @cached_property
+    def undoing(self) -> Undoing:
+        """Made when first needed."""
+        return self._undoing()
 
     def finds(self, blocks: Sequence[ContentBlock]) -> bool:
         """Whether these blocks call a command that exists."""
@@ -263,6 +276,22 @@ async def _unblock(session: Session, parts: Parts, rest: str) -> str:
     return parts.calls.guard.unblock(rest.strip().strip("`"))
 
 
+async def _checkpoints(session: Session, parts: Parts, rest: str) -> str:
+    return str(await load(CHECKPOINTS)(parts.commands.undoing))
+
+
+async def _undo(session: Session, parts: Parts, rest: str) -> str:
+    return str(await load(UNDO)(session, parts.commands.undoing, rest))
+
+
+async def _redo(session: Session, parts: Parts, rest: str) -> str:
+    return str(await load(UNDO)(session, parts.commands.undoing, rest, redo=True))
+
+
+async def _diff(session: Session, parts: Parts, rest: str) -> str:
+    return str(await load(DIFF)(session, parts.commands.undoing, rest))
+
+
 COMMANDS: dict[str, Callable[[Session, Parts, str], Awaitable[str]]] = {
     "help": _help,
     "model": _model,
@@ -281,4 +310,8 @@ COMMANDS: dict[str, Callable[[Session, Parts, str], Awaitable[str]]] = {
     "reject": _reject,
     "unblock": _unblock,
     "doctor": _doctor,
+    "checkpoints": _checkpoints,
+    "undo": _undo,
+    "redo": _redo,
+    "diff": _diff,
 }

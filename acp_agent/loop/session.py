@@ -8,14 +8,23 @@ from __future__ import annotations
 
 import logging
 import uuid
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
+from contextlib import asynccontextmanager
 from functools import cached_property
 from typing import TYPE_CHECKING
 
 import anyio
 from msgspec.structs import replace
 
-from acp_agent.errors import AuthRequired, InternalError, ProviderError, ResourceNotFound, RpcError, StoreError
+from acp_agent.errors import (
+    AuthRequired,
+    InternalError,
+    InvalidParams,
+    ProviderError,
+    ResourceNotFound,
+    RpcError,
+    StoreError,
+)
 from acp_agent.loop.choices import Choices
 from acp_agent.loop.modes import MODES, Mode
 from acp_agent.loop.opened import Opened
@@ -204,20 +213,35 @@ class Session:
             return False
         self.queue.steering = []
         for blocks in waiting:
-            self._show_prompt(blocks)
+            self._show_prompt(blocks, str(uuid.uuid4()))
             self._parts.memory.add(self._parts.prompts.user_message(blocks))
         return True
 
     def _record_prompt(self, blocks: Sequence[acp.ContentBlock]) -> None:
-        self._store.change(self.id, new_turn=True)  # First: a prompt that fails with this leaves nothing behind.
+        at = self._store.change(self.id, new_turn=True)  # First: a prompt that fails with this leaves nothing behind.
         self.turns += 1
-        self._show_prompt(blocks)
+        message_id = str(uuid.uuid4())
+        self.outbox.put("turn", {"number": self.turns, "message_id": message_id, "time": at})
+        self._show_prompt(blocks, message_id)
 
-    def _show_prompt(self, blocks: Sequence[acp.ContentBlock]) -> None:
+    def rewind(self, to: int) -> None:
+        """Takes the conversation back to before prompt `to`. Raises RewindError."""
+        self._turn_back(to)
+
+    def unrewind(self) -> None:
+        """Restores what the last rewind cut. Raises RewindError."""
+        self._turn_back(None)
+
+    def _turn_back(self, to: int | None) -> None:
+        assert self._parts is not None, "only what has been built can be taken back"
+        self._parts.memory.turn_back(to)
+        self._parts.calls.forget()
+        self.report_usage(0, self.usage.size if self.usage is not None else 0)
+
+    def _show_prompt(self, blocks: Sequence[acp.ContentBlock], message_id: str) -> None:
         redaction = self.outbox.redaction
         if redaction is not None and any(redaction.struct(block) is not block for block in blocks):
             self.outbox.tell(PROMPT_REDACTED)
-        message_id = str(uuid.uuid4())
         for block in blocks:
             self.outbox.emit(acp.UserMessageChunk(content=block, message_id=message_id))
         self.outbox.flush()
@@ -250,6 +274,16 @@ class Session:
             log.error("%s", error)
             return None
         return None if spent.unpriced else acp.Cost(amount=round(spent.cost, 6), currency="USD")
+
+    @asynccontextmanager
+    async def between_turns(self) -> AsyncIterator[None]:
+        """No turn runs in it. Raises InvalidParams while one does, RpcError if what is said in it cannot be stored."""
+        if self.queue.busy:
+            raise InvalidParams("A turn is running; stop it, or wait for its end")
+        async with self.queue.turn():
+            await self.outbox.released()
+            yield
+            self.outbox.flush()
 
     async def settled(self) -> None:
         """Waits until no turn is running."""

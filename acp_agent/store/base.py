@@ -1,7 +1,8 @@
 """The values of the session store.
 
 One log, two readers: an entry is either for the client (`update`) or for the model (`message`, `reset`). Loading a
-session sends the first kind again and rebuilds the history from the second.
+session sends the first kind again and rebuilds the history from the second. `turn` stands before a prompt; `rewind` and
+`unrewind` say what of the log was taken back (`loop/memory/rewinding.py`); a `note` is for the model's next turn.
 """
 
 from __future__ import annotations
@@ -10,7 +11,7 @@ from typing import Literal
 
 import msgspec
 
-EntryKind = Literal["update", "message", "reset"]
+EntryKind = Literal["update", "message", "reset", "turn", "rewind", "unrewind", "note"]
 Decision = Literal["allow", "reject"]
 
 
@@ -33,7 +34,8 @@ class SessionRecord(msgspec.Struct, frozen=True):
 class LogEntry(msgspec.Struct, frozen=True):
     kind: EntryKind
     payload: bytes
-    """JSON: a `SessionUpdate`, a `Message`, or for `reset` the list of messages that replaces all earlier ones."""
+    """JSON: a `SessionUpdate`, a `Message`, for `reset` the list of messages that replaces all earlier ones, for the
+    others what `rewinding` reads."""
 
 
 class Permission(msgspec.Struct, frozen=True):

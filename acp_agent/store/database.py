@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 SQLITE_VERSION = sqlite3.sqlite_version
 
 FORMATS = Path(__file__).with_name("formats.sql")
-FORMAT = 6
+FORMAT = 7
 """The last of them."""
 
 OPEN_ATTEMPTS = 50
@@ -112,9 +112,10 @@ class Database:
             raise StoreError(f"{self.path}: the session database cannot be used: {error}") from error
 
     @contextmanager
-    def write(self) -> Iterator[sqlite3.Connection]:
-        """One transaction."""
+    def write(self, *, durable: bool = False) -> Iterator[sqlite3.Connection]:
+        """One transaction. `durable`: a power cut cannot lose it either."""
         with self.errors():
+            self._db.execute(f"PRAGMA synchronous={'FULL' if durable else 'NORMAL'}")
             self._db.execute("BEGIN IMMEDIATE")
             try:
                 yield self._db

@@ -165,3 +165,33 @@ CREATE TABLE spending (
 ) STRICT
 
 CREATE INDEX spending_by_day ON spending (day)
+
+-- format 7
+
+CREATE TABLE operations (
+    id INTEGER PRIMARY KEY,
+    session_id TEXT NOT NULL REFERENCES sessions (id) ON DELETE CASCADE,
+    prompt INTEGER NOT NULL,
+    call TEXT NOT NULL,
+    made_by TEXT NOT NULL,
+    title TEXT NOT NULL,
+    created_at TEXT NOT NULL,
+    state TEXT NOT NULL,
+    uncovered TEXT NOT NULL,
+    undoes TEXT NOT NULL,
+    rewound INTEGER NOT NULL
+) STRICT
+
+CREATE INDEX operations_by_session ON operations (session_id, id)
+
+CREATE INDEX operations_by_state ON operations (state)
+
+CREATE TABLE changes (
+    id INTEGER PRIMARY KEY,
+    operation INTEGER NOT NULL REFERENCES operations (id) ON DELETE CASCADE,
+    path BLOB NOT NULL,
+    before TEXT NOT NULL,
+    after TEXT
+) STRICT
+
+CREATE INDEX changes_by_operation ON changes (operation)

@@ -16,6 +16,7 @@ from acp_agent.store.database import Database, clean, now
 from acp_agent.store.experience import QuestionStore, TrajectoryStore
 from acp_agent.store.goal_store import GoalStore
 from acp_agent.store.memories import MemoryStore
+from acp_agent.store.operation_store import OperationStore
 from acp_agent.store.overflow import OverflowStore
 from acp_agent.store.schedules import ScheduleStore
 from acp_agent.store.spending_store import SpendingStore
@@ -43,6 +44,7 @@ class SessionStore:
         self.questions = QuestionStore(self._db)
         self.audit_heads = AuditHeads(self._db)
         self.spending = SpendingStore(self._db)
+        self.operations = OperationStore(self._db)
 
     # --- sessions ---------------------------------------------------------------------------------------------
 

@@ -32,7 +32,7 @@ def said(body: dict[str, Any]) -> list[str]:
 
 async def test_the_agent_says_that_it_can(tmp_path):
     async with rig(tmp_path, []) as r:
-        assert r.editor.initialized.meta == {"steering": {"supported": True}}
+        assert r.editor.initialized.meta["steering"] == {"supported": True}
 
 
 async def test_what_is_written_during_a_call_reaches_the_model_after_its_result(tmp_path):

@@ -20,6 +20,7 @@ FLOORS: dict[str, int] = {
     "build": 6,
     "loop": 5,
     "tools": 4,
+    "undo": 4,
     "executors": 3,
     "output": 3,
     "safety": 3,
@@ -93,7 +94,7 @@ BROAD = {
 
 ROOMS: dict[str, tuple[str, ...]] = {
     "acp_agent.safety": ("", "folders", "lines", "deciding"),
-    "acp_agent.loop": ("", "prompts", "shell", "memory", "toolbox", "model", "beside", "calls", "turns"),
+    "acp_agent.loop": ("", "prompts", "shell", "memory", "toolbox", "model", "beside", "undo", "calls", "turns"),
     "acp_agent.tools": ("kit", "net", "web", "files", "code", ""),
 }
 """The rooms of a wing in the order in which they build on each other; the first is what is at its top."""
@@ -109,6 +110,7 @@ ROOM_PAGES = {
     "fronts/lsp_server": "docs/rooms/lsp-front.md",
     "fronts/playing": "docs/rooms/recordings.md",
     "llm/recordings": "docs/rooms/recordings.md",
+    "loop/undo": "docs/rooms/undo.md",
 }
 """Rooms with a page of their own: data, who calls whom."""
 

@@ -77,6 +77,7 @@ AT_NEW_OURS = STAGE_ZERO | {
         "store.experience",
         "store.schedules",
         "store.session_store",
+        "store.operation_store",
         "store.spending_store",
     ]
 }

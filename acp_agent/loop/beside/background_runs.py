@@ -129,6 +129,11 @@ class SessionRuns:
         """Whether there are or were any."""
         return bool(self._runs)
 
+    @property
+    def running_call(self) -> str:
+        """The id of the call whose command runs in the background, the last of them; empty if none does."""
+        return next((run.call.id for run in reversed(self._runs.values()) if run.running), "")
+
     # --- the life of a run ------------------------------------------------------------------------------------
 
     def adopt(self, process: Process, command: Command, call: Call, reports: Reports, *, timeout: float | None) -> Run:

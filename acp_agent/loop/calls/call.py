@@ -62,6 +62,10 @@ class Outcome(Struct):
     cut: bool = False
     """Whether the model got less than all of the output."""
     audited: bool = False
+    writer: Any = None
+    """Of the undo log, once the call changes something."""
+    uncovered: str = ""
+    """What of it cannot be taken back, in words."""
 
 
 class Waits(Struct):

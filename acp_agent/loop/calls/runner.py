@@ -48,6 +48,7 @@ from acp_agent.loop.shell.command_network import CommandNetwork
 from acp_agent.loop.shell.session_shell import Shell
 from acp_agent.loop.toolbox.offer import THOUGHTS
 from acp_agent.loop.toolbox.toolbox import Toolbox
+from acp_agent.loop.undo.change_recorder import ChangeRecorder, Window
 from acp_agent.lsp.base import LanguageServices
 from acp_agent.output.envelope import NO_OUTPUT, ShellOutput
 from acp_agent.safety.access import Access, Ask, Deny, ExecuteAccess, PathAccess
@@ -98,6 +99,7 @@ class Calls:
         reports: Reports,
         outputs: Outputs,
         network: CommandNetwork,
+        recorder: ChangeRecorder,
     ) -> None:
         config = session.config.settings.tools
         self.session = session
@@ -113,6 +115,7 @@ class Calls:
         self.reports = reports
         self.outputs = outputs
         self.network = network
+        self.recorder = recorder
         self.depth = 0
         """Nesting depth."""
         self.quota = CallQuota(config.max_tool_calls_per_session)
@@ -136,6 +139,7 @@ class Calls:
         other.shell = self.shell.below(parent.call_id)
         other.memory = self.memory.below()
         other.reports = self.reports.below(parent)
+        other.recorder = self.recorder.below(parent.call_id, other.shell)
         other._begin()
         return other
 
@@ -375,6 +379,7 @@ class Calls:
             begun = True
             call.began = time.monotonic()
             self.guard.began(call.facts)
+            window = await self.recorder.window(call, accesses, hooks=hooks.any)
             await hooks.before(call.name, call.id, ready.arguments)
             self.reports.update(
                 call,
@@ -383,7 +388,10 @@ class Calls:
                 locations=locations_of(preview.locations) or UNSET,
             )
             folder = self.shell.cwd()
-            result = await self._run(call, ready, ctx, preview, accesses)
+            try:
+                result = await self._run(call, ready, ctx, preview, accesses)
+            finally:
+                await self._look_after(window)
         except (AgentError, OSError) as error:
             if isinstance(error, ConnectionClosed):
                 raise
@@ -402,10 +410,10 @@ class Calls:
             result = replace(treated.result, text=neutral(treated.result.text))
             paths = [access.path for access in accesses if isinstance(access, PathAccess)]
             if told := self.outputs.redactor.redact(self.memory.instructions.for_paths(paths)):
-                shown = result.content
-                if shown is None:
-                    shown = (Content(content=TextContent(text=result.text)),)
-                result = replace(result, text=f"{result.text}\n\n{told}", content=shown)
+                result = replace(result, text=f"{result.text}\n\n{told}", content=_shown(result))
+            if said := call.outcome.uncovered:
+                shown = (*_shown(result), Content(content=TextContent(text=said)))
+                result = replace(result, content=shown, notes=(*result.notes, said))
             self.reports.complete(call, result)
             if not result.failed:
                 self.toolbox.offer.succeeded(call.name)
@@ -415,6 +423,14 @@ class Calls:
             elif self.failures.any and self._changes(accesses):
                 self.failures.changed()
             await self._tell_hooks(call, result, accesses, folder, self.shell.cwd())
+            if hooks.any:
+                await self._look_after(window)
+
+    async def _look_after(self, window: Window | None) -> None:
+        """Whatever happened to the call, what it changed is recorded."""
+        if window is not None:
+            with anyio.CancelScope(shield=True):
+                await window.look()
 
     def _changes(self, accesses: Sequence[Access]) -> bool:
         """Whether a call that touches these may have changed something: all except read-only access."""
@@ -472,7 +488,7 @@ class Calls:
     def _context(self, call: Call, tasks: TaskGroup) -> ToolContext:
         return ToolContext(
             call=ThisCall(self, call, tasks),
-            executor=self.shell.executor,
+            executor=self.recorder.executor(call, self.shell.executor),
             roots=self.session.roots,
             config=self.config,
             shell=self.shell,
@@ -483,6 +499,10 @@ class Calls:
             toolbox=self.toolbox,
             redactor=self.outputs.redactor,
         )
+
+
+def _shown(result: ToolResult) -> Sequence[Any]:
+    return (Content(content=TextContent(text=result.text)),) if result.content is None else result.content
 
 
 def _unknown(name: str, names: Sequence[str]) -> ToolError:

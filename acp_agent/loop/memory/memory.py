@@ -9,6 +9,7 @@ from collections.abc import Iterable, Sequence
 from acp_agent.llm.base import Message
 from acp_agent.loop.memory.history import History
 from acp_agent.loop.memory.replay import rebuild_history
+from acp_agent.loop.memory.rewinding import RewindMark, check_rewind, check_unrewind, pending_notes
 from acp_agent.loop.memory.room import Room
 from acp_agent.loop.memory.session_goals import Goals
 from acp_agent.loop.outbox import Outbox
@@ -35,6 +36,7 @@ class Memory:
         self._outbox = outbox
         self._store = store
         self._kept = True
+        self._notes: list[str] = []
         self.history = History()
         self.room = room
         self.goals = goals
@@ -77,9 +79,37 @@ class Memory:
 
     def restore(self, entries: Iterable[LogEntry]) -> None:
         """Restores the stored history; stores what had to be added to repair it."""
+        entries = list(entries)
+        self._notes = pending_notes(entries)
         self.history, added = rebuild_history(entries)
         for message in added:
             self._outbox.put("message", encode(message))
+
+    def turn_back(self, to: int | None) -> None:
+        """Takes the conversation back to before prompt `to`, or (`None`) restores what the last such step cut. Raises
+        RewindError."""
+        self._outbox.flush()
+        entries = self._store.entries(self._outbox.session_id)
+        if to is None:
+            check_unrewind(entries)
+            entry = LogEntry("unrewind", b"{}")
+        else:
+            check_rewind(entries, to)
+            entry = LogEntry("rewind", encode(RewindMark(to)))
+        self._outbox.put(entry.kind, entry.payload)
+        self._outbox.flush()
+        self.restore([*entries, entry])
+        self.instructions.forget()
+        self.ledger.clear()
+
+    def tell(self, note: str) -> None:
+        """The model is told this before the next prompt, also if the agent is started anew until then."""
+        self._notes.append(note)
+        self._outbox.put("note", note)
+
+    def taken_notes(self) -> list[str]:
+        notes, self._notes = self._notes, []
+        return notes
 
     def forget(self) -> None:
         """Makes the model forget the conversation and everything it was shown in it."""

@@ -12,6 +12,7 @@ import msgspec
 
 from acp_agent.llm.base import AssistantMessage, Message
 from acp_agent.loop.memory.history import History, decode_message, decode_messages
+from acp_agent.loop.memory.rewinding import kept
 from acp_agent.store.base import LogEntry
 
 CHUNKS = ("user_message_chunk", "agent_message_chunk", "agent_thought_chunk")
@@ -23,14 +24,14 @@ def rebuild_history(entries: Iterable[LogEntry]) -> tuple[History, list[Message]
     open calls. The caller stores these."""
     history = History()
     unsaved: dict[str, str] = {}
-    for entry in entries:
+    for entry in kept(entries):
         if entry.kind == "message":
             history.add(decode_message(entry.payload))
             unsaved = {}
         elif entry.kind == "reset":
             history.replace(decode_messages(entry.payload))
             unsaved = {}
-        else:
+        elif entry.kind == "update":
             update = msgspec.json.decode(entry.payload)
             if update.get("sessionUpdate") == "agent_message_chunk":
                 text = _text(update)
@@ -49,7 +50,7 @@ def replayed_updates(entries: Iterable[LogEntry]) -> list[dict[str, Any]]:
     state. Terminals are replaced by their text: their ids mean nothing to a later connection."""
     updates: list[dict[str, Any]] = []
     calls: dict[str, dict[str, Any]] = {}
-    for entry in entries:
+    for entry in kept(entries):
         if entry.kind != "update":
             continue
         update = msgspec.json.decode(entry.payload)

@@ -24,6 +24,10 @@ BUILT_IN: dict[str, tuple[str, str]] = {
     "approve": ("Allow one call that a limit in `tools.scoped` stopped", "tool call id"),
     "reject": ("Mark a tool call as unacceptable, so that it is not repeated", "tool call id"),
     "unblock": ("List what the session has learned to block, and unblock it", "tool|learned|hour"),
+    "checkpoints": ("List the prompts and what was changed for each", ""),
+    "undo": ("Take back a prompt and all after it, or one call", "number|call id [files|conversation|both] [merge]"),
+    "redo": ("Take back the last undo", ""),
+    "diff": ("Show what the agent changed, since before a prompt", "number"),
     "doctor": ("Show how commands are confined and what is logged", ""),
 }
 """Name -> description and hint."""

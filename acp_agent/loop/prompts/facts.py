@@ -8,8 +8,8 @@ from datetime import date
 from itertools import islice
 from pathlib import Path
 
-from acp_agent.loop.prompts.git_index import changed_files
 from acp_agent.safety.folders.paths import Roots
+from acp_agent.undo.git_index import changed_files
 
 MOST_NAMES = 40
 MOST_ENTRIES = 2_000

@@ -43,6 +43,12 @@ class Hooks(Struct):
     turn: RunningTurn
     _reported: set[str] = field(default_factory=set)
 
+    @property
+    def any(self) -> bool:
+        """Whether any run for the calls of tools."""
+        config = self.config
+        return bool(config.tool_before or config.tool_after or config.file_changed or config.cwd_changed)
+
     async def close(self) -> None:
         await self.run_with.close()
 

@@ -36,6 +36,7 @@ class Parts(Struct, frozen=True):
     async def close(self) -> None:
         """Ends what the session left running."""
         await self.shell.runs.close()
+        await self.calls.recorder.close()
         await self.beside.close()
         await self.languages.close()
         await self.shell.close()

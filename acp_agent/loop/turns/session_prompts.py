@@ -60,7 +60,8 @@ class Prompts:
 
     def notes(self) -> Sequence[Message]:
         """Returns events since the last turn that the model must know before the prompt."""
-        notes: list[Message] = [*self._calls.shell.runs.notes()]
+        told = [UserMessage((TextPart(text),)) for text in self._memory.taken_notes()]
+        notes: list[Message] = [*told, *self._calls.shell.runs.notes()]
         goal = self._memory.goals.active
         if goal is not None and not any(mentions(message, goal.text) for message in self._memory.messages()):
             notes.append(UserMessage((TextPart(f"[The goal of this session, set by /plan]\n{goal_words(goal)}"),)))

@@ -74,6 +74,7 @@ class Turns:
         self._toolbox.relevance.use(model.embed)
         window = self._memory.room.known(model.name, model.known_window)
         await self._toolbox.offer.aim(outbox.clean(leading_text(blocks)), window)
+        self._calls.recorder.begin()
         host = SessionHost(self._session, model, self._memory, self._toolbox.offer)
         try:
             return await run_turn(

@@ -46,12 +46,12 @@ def changed_files(git: Path, folder: Path) -> int | None:
         if (git / "index").stat().st_size > MOST_BYTES:
             return None
         data = (git / "index").read_bytes()
-        entries = list(_entries(data))
+        tracked = list(entries(data))
     except (OSError, ValueError, struct.error):
         return None
     hashed = changed = 0
     root = os.fsencode(folder)
-    for entry in entries:
+    for entry in tracked:
         try:
             found = os.lstat(root + b"/" + entry.path)
         except OSError:
@@ -70,7 +70,7 @@ def changed_files(git: Path, folder: Path) -> int | None:
     return changed
 
 
-def _entries(data: bytes) -> Iterator[Entry]:
+def entries(data: bytes) -> Iterator[Entry]:
     """Files and links. Raises ValueError, struct.error."""
     mark, version, count = HEADER.unpack_from(data)
     end, checksum = data[:-HASH_BYTES], data[-HASH_BYTES:]

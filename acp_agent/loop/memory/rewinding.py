@@ -1,0 +1,132 @@
+"""The stored log with what was taken back left out, and the prompts in it. Pure.
+
+Before the entries of a prompt stands a `turn`. A `rewind` cuts from a prompt on, an `unrewind` restores what the last
+`rewind` cut, unless the model was asked something after it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+import msgspec
+
+from acp_agent.errors import AgentError
+from acp_agent.store.base import LogEntry
+
+LONGEST_TITLE = 60
+
+
+class RewindError(AgentError):
+    """The conversation cannot be taken back to there."""
+
+
+class TurnMark(msgspec.Struct, frozen=True):
+    number: int
+    message_id: str = ""
+    time: str = ""
+    """ISO 8601, UTC."""
+
+
+class RewindMark(msgspec.Struct, frozen=True):
+    to: int
+
+
+class Prompt(msgspec.Struct, frozen=True):
+    number: int
+    message_id: str
+    time: str
+    """ISO 8601, UTC."""
+    title: str
+    """Its first words."""
+    cut: bool
+    """Whether it was taken back."""
+
+    @property
+    def is_command(self) -> bool:
+        return self.title.startswith("/")
+
+
+def kept(entries: Iterable[LogEntry]) -> list[LogEntry]:
+    """What is left of the log."""
+    return _Reader(entries).left
+
+
+def check_rewind(entries: Iterable[LogEntry], to: int) -> None:
+    """Raises RewindError if there is no such prompt to go back to."""
+    if to not in _Reader(entries).starts():
+        raise RewindError(f"there is no prompt {to} in it")
+
+
+def check_unrewind(entries: Iterable[LogEntry]) -> None:
+    """Raises RewindError if nothing can be restored."""
+    if not _Reader(entries).cuts:
+        raise RewindError("nothing was taken back since the model was last asked")
+
+
+def before(entries: Iterable[LogEntry], prompt: int) -> list[LogEntry]:
+    """What is left of the log before that prompt. Raises RewindError."""
+    reader = _Reader(entries)
+    if (at := reader.starts().get(prompt)) is None:
+        raise RewindError(f"there is no prompt {prompt} in it")
+    return reader.left[:at]
+
+
+def prompts_of(entries: Iterable[LogEntry]) -> list[Prompt]:
+    """All prompts, also those that were taken back, in order."""
+    entries = list(entries)
+    standing = _Reader(entries).starts()
+    found: list[Prompt] = []
+    for entry in entries:
+        if entry.kind == "turn":
+            mark = msgspec.json.decode(entry.payload, type=TurnMark)
+            found.append(Prompt(mark.number, mark.message_id, mark.time, "", mark.number not in standing))
+        elif entry.kind == "update" and found and not found[-1].title and b'"user_message_chunk"' in entry.payload:
+            title = _first_words(entry.payload)
+            found[-1] = msgspec.structs.replace(found[-1], title=title)
+    return found
+
+
+def pending_notes(entries: Iterable[LogEntry]) -> list[str]:
+    """What the model is to be told before the next prompt."""
+    notes: list[str] = []
+    for entry in kept(entries):
+        if entry.kind == "note":
+            notes.append(msgspec.json.decode(entry.payload, type=str))
+        elif entry.kind == "message":
+            notes.clear()
+    return notes
+
+
+class _Reader:
+    def __init__(self, entries: Iterable[LogEntry]) -> None:
+        self.left: list[LogEntry] = []
+        self.cuts: list[tuple[int, list[LogEntry]]] = []
+        """What can be restored, and where; the last of it last."""
+        for entry in entries:
+            if entry.kind == "rewind":
+                at = self.starts()[msgspec.json.decode(entry.payload, type=RewindMark).to]
+                self.cuts.append((at, self.left[at:]))
+                del self.left[at:]
+            elif entry.kind == "unrewind":
+                at, cut = self.cuts.pop()
+                self.left[at:at] = cut
+            else:
+                if entry.kind in ("message", "reset"):
+                    self.cuts.clear()
+                self.left.append(entry)
+
+    def starts(self) -> dict[int, int]:
+        """Where each prompt begins."""
+        marks = (
+            (msgspec.json.decode(entry.payload, type=TurnMark).number, at)
+            for at, entry in enumerate(self.left)
+            if entry.kind == "turn"
+        )
+        return dict(marks)
+
+
+def _first_words(payload: bytes) -> str:
+    update = msgspec.json.decode(payload)
+    text = update.get("content", {}).get("text")
+    words = " ".join(text.split()) if isinstance(text, str) else "(no text)"
+    return words if len(words) <= LONGEST_TITLE else f"{words[: LONGEST_TITLE - 1]}…"

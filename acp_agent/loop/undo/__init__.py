@@ -1,0 +1,1 @@
+"""Undo in a session: what its calls change is recorded, shown and taken back."""

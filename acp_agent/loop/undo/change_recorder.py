@@ -1,0 +1,261 @@
+"""Records what the calls of a session change: those of our own tools exactly, those of whatever runs by looking before
+and after."""
+
+from __future__ import annotations
+
+import copy
+import logging
+from collections.abc import Callable, Coroutine, Sequence
+from functools import cached_property
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, cast
+
+import anyio
+import anyio.to_thread
+from msgspec import Struct, field
+
+from acp_agent.config.model import UndoConfig
+from acp_agent.errors import AgentError, StoreError
+from acp_agent.executors.base import Executor
+from acp_agent.executors.users import acting_as
+from acp_agent.lazy import load
+from acp_agent.loop.session import Session
+from acp_agent.loop.shell.session_shell import Shell
+from acp_agent.safety.access import Access, ExecuteAccess, PathAccess, ToolAccess
+from acp_agent.store.operation_store import OperationStore
+
+if TYPE_CHECKING:
+    from acp_agent.loop.calls.call import Call
+    from acp_agent.undo.base import Change, Entry
+    from acp_agent.undo.contents import Contents
+    from acp_agent.undo.folder_looks import FolderLooks
+    from acp_agent.undo.operation_log import Log, Writer
+    from acp_agent.undo.pictures import Camera
+
+log = logging.getLogger(__name__)
+
+CAMERA = "acp_agent.undo.pictures:Camera"
+CONTENTS = "acp_agent.undo.contents:Contents"
+LIMITS = "acp_agent.undo.folder_looks:Limits"
+LOG = "acp_agent.undo.operation_log:Log"
+LOOKS = "acp_agent.undo.folder_looks:FolderLooks"
+RECORDED = "acp_agent.undo.recording_executor:RecordingExecutor"
+
+PROMPTLY = 0.25
+"""Seconds that a call's end waits for what its command changed; the look goes on beside the model's next answer."""
+TOO_WIDE = "the session's folder is {}, so what commands change in it is not kept"
+
+
+class ChangeRecorder:
+    """Of one session. `state`: the folder of everything that lasts. `spawn` runs something beside the session."""
+
+    def __init__(
+        self,
+        session: Session,
+        store: OperationStore,
+        shell: Shell,
+        config: UndoConfig,
+        state: Path,
+        home: Path | None,
+        spawn: Callable[[Coroutine[Any, Any, None]], None],
+    ) -> None:
+        self._session = session
+        self._store = store
+        self._shell = shell
+        self._config = config
+        self._state = state
+        self._home = home
+        self._spawn = spawn
+        self._above = ""
+        """The calls of which ours are part, each with a slash."""
+        self._copy_left = 0.0
+        self._background = ""
+        """The call whose command was running in the background at the last look."""
+        self.trouble = ""
+        """Why nothing is kept, if that is so."""
+
+    def below(self, call_id: str, shell: Shell) -> ChangeRecorder:
+        """For the calls of a sub-agent that a call started: they are part of that call, too."""
+        _ = self.contents, self.camera, self.log, self.looks, self._looking  # The parts are shared.
+        other = copy.copy(self)
+        other._shell = shell
+        other._above = f"{self._above}{call_id}/"
+        return other
+
+    @property
+    def enabled(self) -> bool:
+        return self._config.enabled
+
+    # --- the parts, made when first needed --------------------------------------------------------------------
+
+    @cached_property
+    def log(self) -> Log:
+        return cast("Log", load(LOG)(self._store, self._session.id))
+
+    @cached_property
+    def contents(self) -> Contents:
+        return cast("Contents", load(CONTENTS)(self._state / "undo" / "contents", quota=self._config.quota_bytes))
+
+    @cached_property
+    def camera(self) -> Camera:
+        """For our own tools."""
+        hides = self._session.roots.rules.hides
+        return cast("Camera", load(CAMERA)(self.contents, self._config.max_tool_file_bytes, hides))
+
+    @cached_property
+    def looks(self) -> FolderLooks | None:
+        roots = self._session.roots
+        for folder in roots.real:
+            if folder == Path("/") or folder == self._home or (self._home is not None and folder in self._home.parents):
+                self.trouble = TOO_WIDE.format(folder)
+                return None
+        limits = load(LIMITS)(self._config.max_entries, self._config.max_file_bytes)
+        skips = [self._state]
+        return cast("FolderLooks", load(LOOKS)(roots.real, self.contents, limits, hides=roots.rules.hides, skips=skips))
+
+    @cached_property
+    def _looking(self) -> anyio.Lock:
+        return anyio.Lock()
+
+    # --- what our own tools do --------------------------------------------------------------------------------
+
+    def executor(self, call: Call, executor: Executor) -> Executor:
+        """The executor of one call."""
+        if not self.enabled:
+            return executor
+        return cast("Executor", load(RECORDED)(executor, self.camera, self._writer(call), _Listener(self, call)))
+
+    def _writer(self, call: Call) -> Writer:
+        if call.outcome.writer is None:
+            title = call.ready.description.title if call.ready is not None else call.name
+            title = self._session.outbox.clean(title)
+            call.outcome.writer = self.log.begin(self._session.turns, self._above + call.id, "call", title)
+        return cast("Writer", call.outcome.writer)
+
+    # --- what runs --------------------------------------------------------------------------------------------
+
+    def begin(self) -> None:
+        """A turn has begun: looks beside the model's first answer."""
+        self._copy_left = self._config.copy_seconds
+        if self.enabled:
+            self._spawn(self._look(None, 0.0))
+
+    async def window(self, call: Call, accesses: Sequence[Access], *, hooks: bool) -> Window | None:
+        """To be opened before a call runs; `None` if nothing but our own tools can change files. `hooks`: whether the
+        user's own commands run before or after it."""
+        runs = any(isinstance(access, ExecuteAccess | ToolAccess) for access in accesses)
+        writes = any(isinstance(access, PathAccess) and access.mode != "read" for access in accesses)
+        if not self.enabled or not (runs or (hooks and writes)):
+            return None
+        await self._look(None, self._config.look_seconds)
+        return Window(self, call)
+
+    async def _look(self, call: Call | None, seconds: float) -> None:
+        """Records what changed since the last look: for `call`, else for a command in the background, else for nobody:
+        then the user did it."""
+        try:
+            async with self._looking:
+                if self.looks is None:
+                    return
+                background, self._background = self._background, self._shell.runs.running_call
+                of = "" if call is not None else background or self._background
+                report = call is not None or bool(of)
+                changes = await self._in_thread(lambda looks: looks.look(seconds, report=report))
+                if changes:
+                    self._note(call, of, changes)
+            self._copy_on()
+        except (AgentError, OSError) as error:
+            self.trouble = str(error)
+            log.warning("what commands change cannot be taken back: %s", error)
+
+    def _note(self, call: Call | None, of: str, changes: Sequence[Change]) -> None:
+        lost = [f"{change.path} ({change.before.why})" for change in changes if change.before.why]
+        if call is not None:
+            writer = self._writer(call)
+        else:
+            writer = self.log.begin(self._session.turns, of, "background", "in the background")
+        writer.changed(changes)
+        if lost:
+            words = f"Cannot be taken back: {', '.join(lost[:3])}{f' and {len(lost) - 3} more' if lost[3:] else ''}."
+            writer.say(words)
+            if call is not None:
+                call.outcome.uncovered = words
+
+    def _copy_on(self) -> None:
+        seconds, self._copy_left = self._copy_left, 0.0
+        if seconds and self.looks is not None:
+            self._spawn(self._copy(seconds))
+
+    async def _copy(self, seconds: float) -> None:
+        await self._in_thread(lambda looks: looks.copy_on(seconds))
+
+    async def _in_thread(self, work: Callable[[FolderLooks], Any]) -> Any:
+        looks, user = self.looks, self._shell.executor.user()
+        assert looks is not None
+
+        def done() -> Any:
+            with acting_as(user):
+                return work(looks)
+
+        return await anyio.to_thread.run_sync(done)
+
+    async def settled(self) -> None:
+        """Waits until everything that was changed is in the log."""
+        if self.enabled:
+            await self._look(None, 0.0)
+
+    def uncovered(self) -> list[str]:
+        """What commands can change without a way back, and why."""
+        if not self.enabled:
+            return ["nothing is kept (`undo.enabled`)"]
+        if self.trouble:
+            return [self.trouble]
+        return [] if self.looks is None else self.looks.uncovered()
+
+    def absorb(self, entries: Sequence[tuple[Path, Entry]]) -> None:
+        """These were changed by our own tools, and are in the log."""
+        if self.looks is not None:
+            self.looks.absorb(entries)
+
+    async def close(self) -> None:
+        if "looks" in vars(self) and self.looks is not None:
+            self.looks.close()
+
+
+class Window(Struct):
+    """The time in which a call runs."""
+
+    recorder: ChangeRecorder
+    call: Call
+    _ended: anyio.Event = field(default_factory=anyio.Event)
+
+    async def look(self) -> None:
+        """The command has ended; waits a moment for what it changed."""
+        self._ended = anyio.Event()
+        self.recorder._spawn(self._look())
+        with anyio.move_on_after(PROMPTLY):
+            await self._ended.wait()
+
+    async def _look(self) -> None:
+        try:
+            await self.recorder._look(self.call, 0.0)
+        finally:
+            self._ended.set()
+
+
+class _Listener:
+    """What `RecordingExecutor` tells."""
+
+    def __init__(self, recorder: ChangeRecorder, call: Call) -> None:
+        self._recorder = recorder
+        self._call = call
+
+    def changed(self, entries: Sequence[tuple[Path, Entry]]) -> None:
+        self._recorder.absorb(entries)
+
+    def not_kept(self, words: str) -> None:
+        self._call.outcome.uncovered = words
+        try:
+            cast("Writer", self._call.outcome.writer).say(words)
+        except StoreError as error:
+            log.warning("%s", error)

@@ -1,0 +1,354 @@
+"""`/checkpoints`, `/undo`, `/redo` and `/diff`, and the extension methods that say and do the same."""
+
+from __future__ import annotations
+
+import logging
+import uuid
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, get_args
+
+from acp_agent.errors import AgentError, ConnectionClosed, InvalidParams
+from acp_agent.loop.undo.undoing import Checkpoint, Prepared, Target, UndoError, Undoing, What, conflict_words
+from acp_agent.schema import acp
+from acp_agent.undo.file_changes import FileChange
+
+if TYPE_CHECKING:
+    from acp_agent.loop.session import Session
+
+log = logging.getLogger(__name__)
+
+KEEP = "keep"
+MERGE = "merge"
+CHOICE = "choice"
+NAMES: dict[What, str] = {
+    "both": "Take back files and conversation",
+    "files": "Take back files only",
+    "conversation": "Take back the conversation only",
+}
+MOST_SHOWN = 100
+"""Files of a preview; the others are named."""
+SHORTEST_CALL = 6
+"""Characters of a call's id: a shorter word is no id."""
+USAGE = (
+    "`/undo` takes back the last prompt, `/undo 3` prompt 3 and all after it, `/undo CALL` one call; add `files`, "
+    "`conversation` or `both`, `merge` to keep what you changed since, and `yes` to be asked nothing."
+)
+
+
+class Wish:
+    """The words of `/undo`. Raises UndoError."""
+
+    def __init__(self, rest: str, *, redo: bool = False) -> None:
+        self.what: What | None = None
+        self.merging = self.sure = False
+        prompt, call = 0, ""
+        for word in rest.split():
+            lower = word.lower().lstrip("#")
+            what: What | None = next((each for each in get_args(What) if each == lower), None)
+            if what is not None:
+                self.what = what
+            elif lower in (MERGE, "yes"):
+                self.merging, self.sure = self.merging or lower == MERGE, self.sure or lower == "yes"
+            elif redo:
+                raise UndoError("`/redo` takes back the last undo; it takes no number.")
+            elif lower.isdigit() and not (prompt or call):
+                prompt = int(lower)
+            elif len(word) >= SHORTEST_CALL and not (prompt or call):
+                call = word
+            else:
+                raise UndoError(f"`{word}` is not understood. {USAGE}")
+        self.target = Target(prompt, call, redo=redo)
+
+
+async def checkpoints(undoing: Undoing) -> str:
+    """The answer of `/checkpoints`."""
+    found = await undoing.checkpoints()
+    lines = [_checkpoint_line(each) for each in found]
+    uncovered = "".join(f"\n- {words}" for words in undoing.uncovered())
+    return (
+        "\n".join(["Prompts that can be taken back:" if lines else "Nothing can be taken back yet.", *lines])
+        + (f"\n\nNot covered, if a command changes it:{uncovered}" if uncovered else "")
+        + (f"\n\n{USAGE}" if lines else "")
+    )
+
+
+def _checkpoint_line(checkpoint: Checkpoint) -> str:
+    prompt, files = checkpoint.prompt, checkpoint.files
+    added, removed = sum(each.added for each in files), sum(each.removed for each in files)
+    count = f"{len(files)} file{'s' if len(files) != 1 else ''} (+{added} -{removed})" if files else "no files"
+    undone = ", taken back" if checkpoint.undone else ""
+    uncovered = "".join(f"\n  - {words}" for words in checkpoint.uncovered)
+    return f"- {prompt.number}. {prompt.time[:16].replace('T', ' ')} {prompt.title}: {count}{undone}{uncovered}"
+
+
+async def undo(session: Session, undoing: Undoing, rest: str, *, redo: bool = False) -> str:
+    """`/undo` and `/redo`: shows what would happen, asks once, does it; the answer."""
+    try:
+        wish = Wish(rest, redo=redo)
+        prepared = await undoing.prepare(wish.target, merging=wish.merging)
+        possible = _possible(prepared)
+        if wish.what is not None:
+            possible = [what for what in possible if what == wish.what]
+        if not possible and not _merges(prepared):
+            return _nothing(prepared)
+        card = _show(session, prepared)
+        try:
+            sure = wish.sure and possible
+            what, merging = (possible[0], wish.merging) if sure else await _ask(session, card, prepared, possible)
+            if what is None:
+                return f"Nothing was changed. {_how(prepared, redo)}" if merging else "Nothing was changed."
+            if merging and not wish.merging:
+                prepared = await undoing.prepare(wish.target, merging=True)
+            words = await undoing.carry_out(prepared, what)
+        except BaseException:
+            _close(session, card, "failed")
+            raise
+        _close(session, card, "completed")
+        return words
+    except UndoError as error:
+        return str(error)
+
+
+def _possible(prepared: Prepared) -> list[What]:
+    files, conversation = bool(prepared.plan.steps), bool(prepared.rewinds)
+    if files and conversation:
+        return ["both", "files", "conversation"]
+    return ["files"] if files else ["conversation"] if conversation else []
+
+
+def _merges(prepared: Prepared) -> bool:
+    return any(each.mergeable for each in prepared.plan.conflicts)
+
+
+def _nothing(prepared: Prepared) -> str:
+    lines = [f"- {conflict_words(each)}" for each in prepared.plan.conflicts]
+    return "\n".join([f"Nothing is left to take back of {prepared.title}.", *lines])
+
+
+def _how(prepared: Prepared, redo: bool) -> str:
+    if redo:
+        return "`/redo yes` does it without a question."
+    of = prepared.target.call or prepared.target.prompt
+    return f"Your editor cannot ask: `/undo {of} yes` does it without a question."
+
+
+def _show(session: Session, prepared: Prepared) -> acp.ToolCall:
+    """The preview, as the card of a call."""
+    verb = "Do again" if prepared.target.redo else "Take back"
+    content: list[acp.ToolCallContent] = [_text(_summary(prepared))]
+    content += [diff_content(each) for each in prepared.files[:MOST_SHOWN] if each.shown]
+    card = acp.ToolCall(
+        tool_call_id=str(uuid.uuid4()),
+        title=f"{verb}: {prepared.title}",
+        kind="edit",
+        status="pending",
+        content=content,
+        locations=[acp.ToolCallLocation(path=str(each.path)) for each in prepared.files[:MOST_SHOWN]],
+        meta={"undo": True},
+    )
+    session.outbox.emit(card)
+    return card
+
+
+def _summary(prepared: Prepared) -> str:
+    lines = []
+    for each in prepared.files:
+        if not each.shown or each.words:
+            lines.append(f"- {each.path}: {each.kind}{f' ({each.words})' if each.words else ''}")
+    if len(prepared.files) > MOST_SHOWN:
+        lines += [f"- {each.path}: {each.kind}" for each in prepared.files[MOST_SHOWN:] if each.shown]
+    folders = len(prepared.plan.steps) - len(prepared.files)
+    if folders:
+        lines.append(f"- {folders} folder{'s' if folders > 1 else ''}")
+    if prepared.plan.conflicts:
+        lines += ["", "Left alone:", *(f"- {conflict_words(each)}" for each in prepared.plan.conflicts)]
+    count = len(prepared.files)
+    return "\n".join([f"{count} file{'s' if count != 1 else ''} would change.", *lines])
+
+
+async def _ask(
+    session: Session, card: acp.ToolCall, prepared: Prepared, possible: Sequence[What]
+) -> tuple[What | None, bool]:
+    """What is to be taken back, and whether with a merge; (`None`, true) if nobody can be asked."""
+    offered = {NAMES[what]: what for what in possible}
+    if prepared.target.redo:
+        offered = {name.replace("Take back", "Do again"): what for name, what in offered.items()}
+    most: What = "both" if prepared.rewinds else "files"
+    merged: dict[str, What] = {f"{NAMES[most]}, keep what you changed since": most} if _merges(prepared) else {}
+    try:
+        if session.client.plan.forms:
+            return await _by_form(session, card, offered, merged)
+        return await _by_permission(session, card, offered, merged)
+    except ConnectionClosed:
+        raise
+    except (AgentError, TimeoutError) as error:
+        log.warning("the question could not be asked: %s", error)
+        return None, True
+
+
+async def _by_form(
+    session: Session, card: acp.ToolCall, offered: dict[str, What], merged: dict[str, What]
+) -> tuple[What | None, bool]:
+    choice = acp.StringPropertySchema(title="What", enum=[*offered, *merged, "Change nothing"])
+    form = acp.ElicitationSchema(properties={CHOICE: choice}, required=[CHOICE])
+    answer = await session.client.elicit(f"{card.title}?", form, tool_call_id=card.tool_call_id)
+    given = str((answer.content or {}).get(CHOICE)) if answer.action == "accept" else ""
+    return offered.get(given) or merged.get(given), given in merged
+
+
+async def _by_permission(
+    session: Session, card: acp.ToolCall, offered: dict[str, What], merged: dict[str, What]
+) -> tuple[What | None, bool]:
+    options = [acp.PermissionOption(option_id=what, name=name, kind="allow_once") for name, what in offered.items()]
+    options += [acp.PermissionOption(option_id=MERGE, name=name, kind="allow_once") for name in merged]
+    options.append(acp.PermissionOption(option_id=KEEP, name="Change nothing", kind="reject_once"))
+    shown = acp.ToolCallUpdate(
+        tool_call_id=card.tool_call_id,
+        title=card.title,
+        kind="edit",
+        status="pending",
+        content=card.content,
+        locations=card.locations,
+        meta={"undo": True},
+    )
+    outcome = (await session.client.request_permission(shown, options)).outcome
+    picked = outcome.option_id if isinstance(outcome, acp.SelectedPermissionOutcome) else KEEP
+    if picked == MERGE and merged:
+        return next(iter(merged.values())), True
+    return next((what for what in offered.values() if what == picked), None), False
+
+
+def _close(session: Session, card: acp.ToolCall, status: acp.ToolCallStatus) -> None:
+    session.outbox.emit(acp.ToolCallProgress(tool_call_id=card.tool_call_id, status=status))
+
+
+async def diff(session: Session, undoing: Undoing, rest: str) -> str:
+    """`/diff [N]`: shows every file's change since before prompt N, in a card."""
+    word = rest.strip().lstrip("#")
+    if word and not word.isdigit():
+        return "`/diff` shows what the agent changed in this session, `/diff 3` since before prompt 3."
+    files, uncovered = await undoing.changes(int(word or 0))
+    if not files:
+        return "\n".join(
+            ["The agent has changed no file since then, as far as is known.", *(f"- {w}" for w in uncovered)]
+        )
+    since = f"since before prompt {word}" if word else "in this session"
+    content: list[acp.ToolCallContent] = [diff_content(each) for each in files if each.shown]
+    more = [f"- {each.path}: {each.kind} ({each.words})" for each in files if not each.shown or each.words]
+    if more or uncovered:
+        content.append(_text("\n".join([*more, *(f"- Not covered: {words}" for words in uncovered)])))
+    session.outbox.emit(
+        acp.ToolCall(
+            tool_call_id=str(uuid.uuid4()),
+            title=f"Changes {since}",
+            kind="read",
+            status="completed",
+            content=content,
+            locations=[acp.ToolCallLocation(path=str(each.path)) for each in files],
+            meta={"undo": True},
+        )
+    )
+    added, removed = sum(each.added for each in files), sum(each.removed for each in files)
+    return f"{len(files)} file{'s' if len(files) > 1 else ''} changed {since} (+{added} -{removed})."
+
+
+def diff_content(change: FileChange) -> acp.Diff:
+    meta = None if change.kind == "changed" and not change.words else {"kind": change.kind}
+    return acp.Diff(path=str(change.path), old_text=change.old, new_text=change.new or "", meta=meta)
+
+
+def _text(text: str) -> acp.Content:
+    return acp.Content(content=acp.TextContent(text=text))
+
+
+# --- the extension methods ---------------------------------------------------------------------------------------
+
+
+async def answer(undoing: Undoing, method: str, params: dict[str, Any]) -> dict[str, Any]:
+    """The result of `_session/checkpoints`, `/changes`, `/undo` or `/redo`. Raises InvalidParams."""
+    try:
+        match method:
+            case "_session/checkpoints":
+                found = await undoing.checkpoints()
+                return {"checkpoints": [_as_checkpoint(each) for each in found], "redo": undoing.can_redo()}
+            case "_session/changes":
+                until = _number(params, "until") if params.get("until") is not None else None
+                files, uncovered = await undoing.changes(_number(params, "since"), until, _string(params, "call"))
+                return {"changes": [_as_change(each) for each in files], "notCovered": uncovered}
+        target = Target(redo=True) if method == "_session/redo" else _target(params)
+        prepared = await undoing.prepare(target, merging=params.get("merge") is True)
+        words, done = "", params.get("dryRun") is not True
+        what = params.get("what", "files" if target.path or target.call else "both")
+        if what not in get_args(What):
+            raise InvalidParams(f"Invalid params: $.what: one of {', '.join(get_args(What))}")
+        if done:
+            words = await undoing.carry_out(prepared, what)
+        return {
+            "changes": [_as_change(each) for each in prepared.files],
+            "conflicts": [
+                {"path": str(each.path), "why": each.why, "mergeable": each.mergeable}
+                for each in prepared.plan.conflicts
+            ],
+            "done": done,
+            "words": words,
+        }
+    except UndoError as error:
+        raise InvalidParams(str(error)) from error
+
+
+def _target(params: dict[str, Any]) -> Target:
+    path = _string(params, "path")
+    if path and not path.startswith("/"):
+        raise InvalidParams("Invalid params: $.path: not absolute")
+    hunks = params.get("hunks") or []
+    if not isinstance(hunks, list) or not all(isinstance(each, int) and each >= 0 for each in hunks):
+        raise InvalidParams("Invalid params: $.hunks: indices of hunks are expected")
+    number = _number(params, "since") if path else _number(params, "to")
+    return Target(number, _string(params, "call"), Path(path) if path else None, tuple(hunks))
+
+
+def _number(params: dict[str, Any], name: str) -> int:
+    value = params.get(name, 0)
+    if not isinstance(value, int) or isinstance(value, bool) or value < 0:
+        raise InvalidParams(f"Invalid params: $.{name}: a prompt's number is expected")
+    return value
+
+
+def _string(params: dict[str, Any], name: str) -> str:
+    value = params.get(name) or ""
+    if not isinstance(value, str):
+        raise InvalidParams(f"Invalid params: $.{name}: a string is expected")
+    return value
+
+
+def _as_checkpoint(checkpoint: Checkpoint) -> dict[str, Any]:
+    prompt = checkpoint.prompt
+    return {
+        "prompt": prompt.number,
+        "time": prompt.time,
+        "title": prompt.title,
+        "messageId": prompt.message_id,
+        "undone": checkpoint.undone,
+        "files": [
+            {"path": str(each.path), "added": each.added, "removed": each.removed, "kind": each.kind}
+            for each in checkpoint.files
+        ],
+        "notCovered": list(checkpoint.uncovered),
+    }
+
+
+def _as_change(change: FileChange) -> dict[str, Any]:
+    texts = {"oldText": change.old, "newText": change.new} if change.shown else {}
+    names = ("oldStart", "oldLines", "newStart", "newLines")
+    return {
+        "path": str(change.path),
+        "kind": change.kind,
+        **texts,
+        "shown": change.shown,
+        "words": change.words,
+        "added": change.added,
+        "removed": change.removed,
+        "calls": list(change.calls),
+        "hunks": [dict(zip(names, hunk, strict=True)) for hunk in change.hunks],
+    }

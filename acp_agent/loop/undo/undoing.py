@@ -1,0 +1,451 @@
+"""Takes back what a session's calls did: finds out what that means, shows it, does it."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Sequence
+from functools import partial
+from pathlib import Path
+from typing import TYPE_CHECKING, Literal, TypeVar
+
+import anyio
+import anyio.to_thread
+from msgspec import Struct
+from msgspec.structs import replace
+
+from acp_agent.errors import AgentError, ConnectionClosed, ExecutorError, StoreError
+from acp_agent.executors.encodings import decoded
+from acp_agent.executors.route import route
+from acp_agent.executors.users import acting_as
+from acp_agent.loop.memory.rewinding import Prompt, prompts_of
+from acp_agent.loop.session import Session
+from acp_agent.loop.shell.session_shell import Shell
+from acp_agent.loop.undo.change_recorder import ChangeRecorder
+from acp_agent.undo.base import NOTHING, Change, Entry, Operation
+from acp_agent.undo.contents import ContentError
+from acp_agent.undo.file_changes import FileChange, file_change, without
+from acp_agent.undo.recording_executor import with_unsaved
+from acp_agent.undo.restore import held, make
+from acp_agent.undo.undo_plan import Conflict, Plan, Step, by_path, make_plan
+
+if TYPE_CHECKING:
+    from acp_agent.undo.operation_log import Log
+
+T = TypeVar("T")
+log = logging.getLogger(__name__)
+
+What = Literal["files", "conversation", "both"]
+AT_ONCE = 16
+"""Files that the editor is asked about at the same time."""
+MOST_NAMED = 20
+
+
+class UndoError(AgentError):
+    """It cannot be taken back; in words for the user."""
+
+
+class Target(Struct, frozen=True):
+    """What is to be taken back: a prompt and all after it, one call, or what a file became since a prompt."""
+
+    prompt: int = 0
+    call: str = ""
+    path: Path | None = None
+    hunks: tuple[int, ...] = ()
+    """Of the file's changes; empty: all."""
+    redo: bool = False
+
+
+class Prepared(Struct, frozen=True):
+    target: Target
+    operations: tuple[Operation, ...]
+    plan: Plan
+    files: tuple[FileChange, ...]
+    """From what is to what will be."""
+    title: str
+    rewinds: int = 0
+    """The prompt from which on the conversation can be cut, or is restored; 0: it cannot."""
+
+
+class Checkpoint(Struct, frozen=True):
+    """A prompt and what was done for it."""
+
+    prompt: Prompt
+    files: tuple[FileChange, ...]
+    uncovered: tuple[str, ...]
+    undone: bool
+
+
+class Undoing:
+    """Of one session."""
+
+    def __init__(
+        self, session: Session, recorder: ChangeRecorder, shell: Shell, tell_model: Callable[[str], None]
+    ) -> None:
+        """`tell_model`: what the model is told before the next prompt."""
+        self._session = session
+        self._recorder = recorder
+        self._shell = shell
+        self._tell_model = tell_model
+
+    @property
+    def _log(self) -> Log:
+        return self._recorder.log
+
+    # --- what there is ----------------------------------------------------------------------------------------
+
+    async def checkpoints(self) -> list[Checkpoint]:
+        """Prompts to which one can go back, oldest first."""
+        await self._recorder.settled()
+        operations = self._log.operations()
+        by_operation = self._log.changes_by_operation(operations)
+        found = []
+        for prompt in prompts_of(self._session.stored()):
+            made = [each for each in operations if each.prompt == prompt.number and each.by != "undo"]
+            if not made and prompt.is_command:
+                continue
+            changes = [change for each in made for change in by_operation[each.id]]
+            files = await self._thread(partial(self._net, changes))
+            undone = bool(made) and all(each.state == "taken back" for each in made)
+            uncovered = tuple(dict.fromkeys(each.uncovered for each in made if each.uncovered))
+            found.append(Checkpoint(prompt, files, uncovered, undone or prompt.cut))
+        return found
+
+    def uncovered(self) -> list[str]:
+        return self._recorder.uncovered()
+
+    async def changes(
+        self, since: int = 0, until: int | None = None, call: str = ""
+    ) -> tuple[tuple[FileChange, ...], list[str]]:
+        """What the agent changed from before prompt `since` to after prompt `until` (`None`: to now, that is what is
+        left of it), or by one call; and what is not covered."""
+        await self._recorder.settled()
+        operations = self._log.operations()
+        chosen = [
+            each
+            for each in operations
+            if (_is_of(each, call) if call else since <= each.prompt and (until is None or each.prompt <= until))
+        ]
+        changes = self._log.changes(each for each in chosen if each.by != "background" or call)
+        uncovered = [each.uncovered for each in chosen if each.uncovered]
+        calls = self._calls_by_path(chosen)
+        if until is None and not call:
+            now = await self._now([change.path for change in changes])
+            changes = [Change(path, done[0].before, now.get(path, NOTHING)) for path, done in by_path(changes).items()]
+        return await self._thread(lambda: self._net(changes, calls)), [*dict.fromkeys(uncovered), *self.uncovered()]
+
+    def _calls_by_path(self, operations: Sequence[Operation]) -> dict[Path, tuple[str, ...]]:
+        calls: dict[Path, tuple[str, ...]] = {}
+        found = self._log.changes_by_operation(operations)
+        for operation in operations:
+            for change in found[operation.id]:
+                if operation.call and operation.call not in calls.get(change.path, ()):
+                    calls[change.path] = (*calls.get(change.path, ()), operation.call)
+        return calls
+
+    def _net(
+        self, changes: Sequence[Change], calls: dict[Path, tuple[str, ...]] | None = None
+    ) -> tuple[FileChange, ...]:
+        """What these changes amount to, file by file."""
+        found = []
+        for path, done in by_path(changes).items():
+            before, after = done[0].before, done[-1].after
+            if after is None or (before.same(after) and before.unsaved == after.unsaved):
+                continue
+            shown = file_change(path, before, after, self._recorder.contents, (calls or {}).get(path, ()))
+            if shown is not None:
+                found.append(shown)
+        return tuple(found)
+
+    def can_redo(self) -> bool:
+        return _last_undo(self._log.operations()) is not None
+
+    # --- what taking back means -------------------------------------------------------------------------------
+
+    async def prepare(self, target: Target, *, merging: bool = False) -> Prepared:
+        """Raises UndoError where there is nothing to take back."""
+        if not self._recorder.enabled:
+            raise UndoError("Nothing is kept that could be taken back (`undo.enabled = false`).")
+        await self._recorder.settled()
+        operations = self._log.operations()
+        if target.redo:
+            return await self._prepare_redo(operations, merging)
+        prompts = [prompt for prompt in prompts_of(self._session.stored()) if not prompt.cut]
+        if target.call:
+            return await self._prepare_call(target, operations, merging)
+        if target.path is not None:
+            return await self._prepare_path(target, target.path, operations, merging)
+        number = target.prompt or _last(operations, prompts)
+        prompt = next((prompt for prompt in prompts if prompt.number == number), None)
+        if prompt is None:
+            raise UndoError(
+                f"There is no prompt {number} to go back to; `/checkpoints` lists them."
+                if number
+                else "There is nothing to take back yet."
+            )
+        chosen = [each for each in operations if each.prompt >= number and each.by != "background"]
+        title = f"prompt {number} ({prompt.title})"
+        return await self._prepared(replace(target, prompt=number), chosen, title, merging, rewinds=number)
+
+    async def _prepare_redo(self, operations: Sequence[Operation], merging: bool) -> Prepared:
+        if (last := _last_undo(operations)) is None:
+            raise UndoError("There is no undo to take back.")
+        return await self._prepared(Target(redo=True), [last], last.title, merging, rewinds=last.rewound)
+
+    async def _prepare_call(self, target: Target, operations: Sequence[Operation], merging: bool) -> Prepared:
+        chosen = [each for each in operations if _is_of(each, target.call)]
+        if not chosen:
+            raise UndoError(f"No call with the id {target.call} has changed anything that is kept.")
+        return await self._prepared(target, chosen, f"the call {chosen[0].title}", merging)
+
+    async def _prepare_path(
+        self, target: Target, path: Path, operations: Sequence[Operation], merging: bool
+    ) -> Prepared:
+        chosen = [each for each in operations if each.prompt >= target.prompt and each.by != "background"]
+        changes = [change for change in self._log.changes(chosen) if change.path == path]
+        if not changes:
+            raise UndoError(f"The agent has not changed {path} since then.")
+        if not target.hunks:
+            return await self._prepared(target, chosen, str(path), merging, only=path)
+        now = (await self._now([path]))[path]
+        try:
+            text = await self._thread(lambda: self._without(changes[0].before, now, target.hunks))
+            data = text.encode()
+            then = Entry("file", now.mode, len(data), self._recorder.contents.put(data, now.content))
+        except (ContentError, UnicodeError, IndexError, ExecutorError) as error:
+            raise UndoError(
+                f"These changes of {path} cannot be taken back: {error or 'there are not so many'}."
+            ) from error
+        plan = Plan((Step(path, now, then),))
+        return Prepared(target, (), plan, self._files(plan), f"changes of {path}")
+
+    def _without(self, before: Entry, now: Entry, hunks: Sequence[int]) -> str:
+        texts = []
+        for entry in (before, now):
+            if entry.kind not in ("file", "none"):
+                raise ExecutorError("it is no file")
+            name = entry.unsaved or entry.content
+            if entry.kind == "file" and not name:
+                raise ContentError(entry.why)
+            texts.append(decoded(self._recorder.contents.get(name)).text if entry.kind == "file" else "")
+        return without(texts[0], texts[1], hunks)
+
+    async def _prepared(
+        self,
+        target: Target,
+        chosen: Sequence[Operation],
+        title: str,
+        merging: bool,
+        *,
+        rewinds: int = 0,
+        only: Path | None = None,
+    ) -> Prepared:
+        changes = [change for change in self._log.changes(chosen) if only is None or change.path == only]
+        now = await self._now([change.path for change in changes])
+        plan = await self._thread(lambda: self._plan(changes, now, merging))
+        files = await self._thread(lambda: self._files(plan))
+        return Prepared(target, tuple(chosen), plan, files, title, rewinds)
+
+    def _plan(self, changes: Sequence[Change], now: dict[Path, Entry], merging: bool) -> Plan:
+        def entry(path: Path) -> Entry:
+            if path not in now:
+                raise ExecutorError("it cannot be looked at")
+            return now[path]
+
+        return make_plan(changes, entry, self._recorder.contents, merging=merging)
+
+    def _files(self, plan: Plan) -> tuple[FileChange, ...]:
+        shown = (file_change(step.path, step.now, step.then, self._recorder.contents) for step in plan.steps)
+        return tuple(each for each in shown if each is not None)
+
+    async def _now(self, paths: Sequence[Path]) -> dict[Path, Entry]:
+        """What is at these paths, with the editor's text where that differs; without those that cannot be read."""
+        paths = list(dict.fromkeys(paths))
+        found = await self._thread(lambda: self._pictures(paths))
+        if route("read_text", self._shell.offer) != "editor":
+            return found
+        limit = anyio.CapacityLimiter(AT_ONCE)
+
+        async def ask(path: Path, entry: Entry) -> None:
+            async with limit:
+                try:
+                    shown = await self._shell.executor.read_text(path)
+                except ConnectionClosed:
+                    raise
+                except (AgentError, OSError, UnicodeDecodeError):
+                    return
+                found[path] = with_unsaved(entry, shown, self._recorder.contents)
+
+        async with anyio.create_task_group() as tasks:
+            for path, entry in list(found.items()):
+                if entry.kind == "file" and entry.content:
+                    tasks.start_soon(ask, path, entry)
+        return found
+
+    def _pictures(self, paths: Sequence[Path]) -> dict[Path, Entry]:
+        found = {}
+        for path in paths:
+            try:
+                found[path] = self._recorder.camera.take(path)
+            except (AgentError, OSError) as error:
+                log.info("%s: %s", path, error)
+        return found
+
+    # --- taking back ------------------------------------------------------------------------------------------
+
+    async def carry_out(self, prepared: Prepared, what: What) -> str:
+        """Does it; returns what was done, in words. Raises UndoError: then nothing was done."""
+        files = what != "conversation" and bool(prepared.plan.steps)
+        cut = prepared.rewinds if what != "files" else 0
+        if not files and not cut:
+            raise UndoError("There is nothing to restore." if not prepared.plan.conflicts else _left(prepared.plan))
+        if cut:
+            self._turn_back(cut, forth=prepared.target.redo)
+        left: list[str] = []
+        try:
+            steps = prepared.plan.steps if files else ()
+            with anyio.CancelScope(shield=True):
+                left = await self._restore(prepared, steps, cut)
+        except (AgentError, OSError) as error:
+            if cut:
+                self._turn_back(cut, forth=not prepared.target.redo)
+            raise UndoError(f"Nothing was restored: {error}.") from error
+        done = _done_words(prepared, files=files, cut=bool(cut))
+        self._tell_model(_for_model(prepared, files=files, cut=bool(cut)))
+        lost = [f"- {words}" for words in left]
+        return "\n".join([done, *([_left(prepared.plan)] if files and prepared.plan.conflicts else []), *lost])
+
+    def _turn_back(self, number: int, *, forth: bool) -> None:
+        try:
+            if forth:
+                self._session.unrewind()
+            else:
+                self._session.rewind(number)
+        except AgentError as error:
+            raise UndoError(f"The conversation cannot be changed: {error}.") from error
+
+    async def _restore(self, prepared: Prepared, steps: Sequence[Step], cut: int) -> list[str]:
+        changes = [Change(step.path, step.now, step.then) for step in steps]
+        undoes = [each.id for each in prepared.operations]
+        title = prepared.title
+        operation = self._log.add_undo(title, changes, undoes, cut, self._session.turns)
+        try:
+            with held(self._recorder.contents.folder.parent, operation):
+                left = await self._make(steps)
+        except BaseException:
+            self._log.drop(operation)
+            raise
+        try:
+            self._log.settle(operation)
+        except StoreError as error:
+            log.warning("the undo is done, and will be noted at the next start: %s", error)
+        self._recorder.absorb([(step.path, step.then) for step in steps])
+        return left
+
+    async def _make(self, steps: Sequence[Step]) -> list[str]:
+        """The editor's buffers first; if anything fails, all is as it was."""
+        shown: list[tuple[Step, str]] = []
+        try:
+            for step in steps:
+                if (text := await self._thread(partial(self._for_editor, step))) is not None:
+                    shown.append((step, text[0]))
+                    await self._shell.executor.write_text(step.path, text[1])
+            in_editor = {step.path for step, _ in shown}
+            rest = [step for step in steps if step.path not in in_editor]
+            left = await self._thread(lambda: make(rest, self._recorder.camera))
+            await self._thread(lambda: self._settle_buffers([step for step, _ in shown]))
+            return left
+        except (AgentError, OSError):
+            for step, before in reversed(shown):
+                try:
+                    await self._shell.executor.write_text(step.path, before)
+                except (AgentError, OSError) as error:
+                    log.warning("%s could not be put back: %s", step.path, error)
+            raise
+
+    def _for_editor(self, step: Step) -> tuple[str, str] | None:
+        """The texts that the editor shows and is to show, if it is to restore the file."""
+        if route("write_text", self._shell.offer) != "editor" or {step.now.kind, step.then.kind} != {"file"}:
+            return None
+        contents = self._recorder.contents
+        try:
+            now = decoded(contents.get(step.now.unsaved or step.now.content)).text
+            return now, decoded(contents.get(step.then.content)).text
+        except (ContentError, UnicodeError):
+            return None
+
+    def _settle_buffers(self, steps: Sequence[Step]) -> None:
+        """What the editor has saved otherwise (its mode, encoding, formatting) becomes what it was."""
+        camera = self._recorder.camera
+        for step in steps:
+            now = camera.take(step.path)
+            if not now.same(step.then) and not now.same(step.now):
+                make([Step(step.path, now, step.then)], camera)
+
+    async def _thread(self, work: Callable[[], T]) -> T:
+        user = self._shell.executor.user()
+
+        def done() -> T:
+            with acting_as(user):
+                return work()
+
+        return await anyio.to_thread.run_sync(done)
+
+
+def _last_undo(operations: Sequence[Operation]) -> Operation | None:
+    """The last undo that still stands; a redo is none."""
+    by_id = {each.id: each for each in operations}
+    for each in reversed(operations):
+        redoes = any(by_id[number].by == "undo" for number in each.undoes if number in by_id)
+        if each.by == "undo" and each.state == "done" and not redoes:
+            return each
+    return None
+
+
+def _is_of(operation: Operation, call: str) -> bool:
+    """Whether it is of this call, or of one of its sub-agent's."""
+    return call in operation.call.split("/")
+
+
+def _last(operations: Sequence[Operation], prompts: Sequence[Prompt]) -> int:
+    """The last prompt with something to take back."""
+    standing = {prompt.number for prompt in prompts}
+    changed = [each.prompt for each in operations if each.by == "call" and each.state == "done"]
+    said = [prompt.number for prompt in prompts if not prompt.is_command]
+    return max([number for number in changed if number in standing] + said, default=0)
+
+
+def _done_words(prepared: Prepared, *, files: bool, cut: bool) -> str:
+    count = len(prepared.files)
+    verb = "Done again" if prepared.target.redo else "Taken back"
+    parts = [f"{count} file{'s' if count != 1 else ''} restored"] if files else []
+    if cut:
+        restored = "the conversation goes on as before the undo"
+        back = (
+            f"the conversation goes on from before prompt {prepared.rewinds}; the model knows nothing of what follows"
+        )
+        parts.append(restored if prepared.target.redo else back)
+    return f"{verb}: {prepared.title}. {'; '.join(parts).capitalize()}."
+
+
+def _left(plan: Plan) -> str:
+    lines = [f"- {conflict_words(each)}" for each in plan.conflicts[:MOST_NAMED]]
+    if len(plan.conflicts) > MOST_NAMED:
+        lines.append(f"- and {len(plan.conflicts) - MOST_NAMED} more")
+    return "Left alone:\n" + "\n".join(lines)
+
+
+def conflict_words(conflict: Conflict) -> str:
+    merges = "; `merge` takes back only the agent's part" if conflict.mergeable else ""
+    return f"{conflict.path}: {conflict.why}{merges}"
+
+
+def _for_model(prepared: Prepared, *, files: bool, cut: bool) -> str:
+    paths = ", ".join(str(each.path) for each in prepared.files[:MOST_NAMED]) or "no file"
+    did = "did again what had been taken back" if prepared.target.redo else "took back"
+    told = f"[The user {did}: {prepared.title}."
+    if files:
+        more = f" and {len(prepared.files) - MOST_NAMED} more" if len(prepared.files) > MOST_NAMED else ""
+        told += f" These files are as they were: {paths}{more}; read them again before you change them."
+    if cut and not files and not prepared.target.redo:
+        told += " The files stay as the removed part of the conversation left them."
+    return f"{told}]"

@@ -1,0 +1,72 @@
+"""The values of the undo log."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Literal
+
+from msgspec import Struct
+
+Kind = Literal["none", "file", "dir", "link", "other"]
+By = Literal["call", "background", "undo"]
+State = Literal["running", "done", "taken back"]
+
+
+class Entry(Struct, frozen=True, omit_defaults=True):
+    """What is at a path."""
+
+    kind: Kind = "none"
+    mode: int = 0
+    """Permission bits."""
+    size: int = 0
+    content: str = ""
+    """SHA-256 of a file's content, which is kept; empty if it is not kept."""
+    target: str = ""
+    """Of a link."""
+    mark: str = ""
+    """Of a file: inode, size, time. Tells whether one whose content is not kept is still the same."""
+    unsaved: str = ""
+    """SHA-256 of the text that the editor had, if it differed from the file."""
+    why: str = ""
+    """Why the content is not kept."""
+
+    def same(self, other: Entry) -> bool:
+        """Whether both are the same on disk, as far as it matters: not the time. Contents that are not kept are the
+        same if inode, size and time are."""
+        if (self.kind, self.mode, self.target) != (other.kind, other.mode, other.target):
+            return False
+        return self.content == other.content if self.content and other.content else self.mark == other.mark
+
+
+NOTHING = Entry()
+
+
+class Change(Struct, frozen=True):
+    """What one operation did to a path."""
+
+    path: Path
+    before: Entry
+    after: Entry | None
+    """`None`: unknown, since the agent was killed before it looked."""
+
+
+class Operation(Struct, frozen=True):
+    """Everything that a call, a command in the background, or an undo did."""
+
+    id: int
+    session_id: str
+    prompt: int
+    """The number of the prompt in its session."""
+    call: str
+    """The tool call's id; empty for an undo."""
+    by: By
+    title: str
+    created_at: str
+    """ISO 8601, UTC."""
+    state: State
+    uncovered: str = ""
+    """What of it cannot be taken back, and why."""
+    undoes: tuple[int, ...] = ()
+    """The operations that an undo took back."""
+    rewound: int = 0
+    """For an undo: the prompt from which on the conversation was cut; 0 if it was not."""

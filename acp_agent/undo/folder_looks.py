@@ -1,0 +1,405 @@
+"""What commands change below the session's folders, found by looking before and after.
+
+A look reads what a folder's entries are (size, times, inode), and compares. The contents from before are those of git
+(`git_blobs`) or copies made when a file was first seen. Blocking; one thread at a time (`Looks` has a lock).
+"""
+
+from __future__ import annotations
+
+import os
+import stat
+import threading
+import time
+from collections import deque
+from collections.abc import Iterable, Sequence
+from pathlib import Path
+
+from msgspec import Struct
+
+from acp_agent.errors import ExecutorError
+from acp_agent.executors.tree_walk import Hides
+from acp_agent.undo.base import NOTHING, Change, Entry
+from acp_agent.undo.contents import ContentError, Contents
+from acp_agent.undo.folder_watch import Watch
+from acp_agent.undo.git_blobs import Blob, Tracked, git_of, read_blobs, state_of_index, tracked
+from acp_agent.undo.pictures import HIDDEN, TOO_LONG, Camera
+
+LATER = frozenset(
+    {"node_modules", ".venv", "venv", "target", "__pycache__", ".tox", ".cache", "dist", "build", ".next"}
+)
+"""Folders that are looked at last: programs make their contents again."""
+GIT = ".git"
+MANY = 200
+"""Files without a copy, from which on git's index is read again: it may know them."""
+NOT_YET = "it was not copied in time (`undo.copy_seconds`)"
+SLICE = 0.05
+"""Seconds for which a look may have to wait while files are copied."""
+MOST_NAMED = 3
+
+Key = tuple[int, int, int, int, int]
+"""Mode, size, times of content and inode (ns), inode. Of a folder only the mode: the rest changes with its entries."""
+
+
+class Limits(Struct, frozen=True):
+    entries: int
+    file_bytes: int
+
+
+class FolderLooks:
+    """Below `folders`. `skips`: folders of our own that may lie there."""
+
+    def __init__(
+        self,
+        folders: Sequence[Path],
+        contents: Contents,
+        limits: Limits,
+        *,
+        hides: Hides | None = None,
+        skips: Iterable[Path] = (),
+        watch: Watch | None = None,
+    ) -> None:
+        self._tops = [str(folder) for folder in folders if not any(above in folder.parents for above in folders)]
+        self._programs_not_in = list(folders)
+        self._limits = limits
+        self._hides = hides
+        self._skips = frozenset(map(str, skips))
+        self.camera = Camera(contents, limits.file_bytes, hides)
+        self._watch = watch or Watch()
+        self._lock = threading.Lock()
+        self._folders: dict[str, dict[str, Key]] = {}
+        self._linked: set[str] = set()
+        """Folders with files that have other names: a change by such a name is not told."""
+        self._count = 0
+        self._beyond: list[str] = []
+        """Folders that were left out."""
+        self._tracked: dict[str, Tracked] = {}
+        """By work tree."""
+        self._copies: dict[str, tuple[Key, str]] = {}
+        self._pending: dict[str, Key] = {}
+        """Files to be copied."""
+        self._large: set[str] = set()
+        self._hidden: set[str] = set()
+        self._links: dict[str, Entry] = {}
+        self._ours: deque[tuple[Path, Entry]] = deque()
+        self.begun = False
+
+    def absorb(self, entries: Iterable[tuple[Path, Entry]]) -> None:
+        """What our own tools have made of these paths is no news. Does not wait."""
+        if self.begun:
+            self._ours.extend(entries)
+
+    def close(self) -> None:
+        with self._lock:
+            self._watch.close()
+
+    # --- looking ----------------------------------------------------------------------------------------------
+
+    def look(self, seconds: float, *, report: bool = True) -> list[Change]:
+        """What changed since the last look; nothing the first time. Then copies what has no copy, for at most so many
+        seconds. `report`: whether the changes are of interest, with their contents."""
+        with self._lock:
+            changed: list[tuple[str, Key | None, Key | None]] = []
+            if not self.begun:
+                self.begun = True
+                self._scan(self._tops, changed)
+                changed.clear()
+            else:
+                self._absorb()
+                dirty = self._watch.changed()
+                if dirty is None:
+                    self._rescan(list(self._folders), changed)
+                    self._scan([top for top in self._tops if top not in self._folders], changed)
+                else:
+                    self._rescan([*dirty, *(self._linked - dirty)], changed)
+            changes = self._as_changes(changed) if report else self._forget(changed)
+            self._copy(seconds)
+            return changes
+
+    def copy_on(self, seconds: float) -> None:
+        """Copies what has no copy yet, for at most so many seconds."""
+        end = time.monotonic() + seconds
+        while self._pending and (left := end - time.monotonic()) > 0:
+            with self._lock:
+                self._copy(min(left, SLICE))
+
+    def uncovered(self) -> list[str]:
+        """What commands may change without a way back, and why."""
+        with self._lock:
+            parts = [
+                (sorted(self._beyond), f"more than {self._limits.entries} files and folders (`undo.max_entries`)"),
+                (sorted(self._large), f"larger than {self._limits.file_bytes} bytes (`undo.max_file_bytes`)"),
+                (sorted(self._pending), "not copied in time (`undo.copy_seconds`)"),
+                (sorted(self._hidden), "hidden by the configuration"),
+            ]
+        return [f"{_named(paths)}: {why}" for paths, why in parts if paths]
+
+    def _scan(self, folders: Iterable[str], changed: list[tuple[str, Key | None, Key | None]]) -> None:
+        """Looks at these folders, which are new, and all below them."""
+        first, later = deque(folders), deque[str]()
+        while first or later:
+            folder = (first or later).popleft()
+            if folder in self._folders or folder in self._skips:
+                continue
+            repository = self._repository(folder)
+            known = repository.folders if repository is not None else None
+            self._watch.add(folder)
+            if (found := self._read(folder, self._limits.entries - self._count)) is None:
+                self._watch.drop(folder)
+                self._beyond.append(folder)
+                continue
+            self._folders[folder] = found
+            self._count += len(found)
+            for name, key in found.items():
+                path = f"{folder}/{name}"
+                changed.append((path, None, key))
+                if stat.S_ISDIR(key[0]):
+                    last = path not in known if known else name in LATER
+                    (later if last else first).append(path)
+                else:
+                    self._want(path, key, repository)
+
+    def _read(self, folder: str, most: int) -> dict[str, Key] | None:
+        """The folder's entries; `None` if there are more than `most`."""
+        found: dict[str, Key] = {}
+        try:
+            with os.scandir(folder) as listed:
+                for entry in listed:
+                    if entry.name == GIT:
+                        continue
+                    try:
+                        seen = entry.stat(follow_symlinks=False)
+                    except OSError:
+                        continue
+                    found[entry.name] = _key_of(seen)
+                    if seen.st_nlink > 1 and not stat.S_ISDIR(seen.st_mode):
+                        self._linked.add(folder)
+                    if len(found) > most:
+                        return None
+        except OSError:
+            pass
+        return found
+
+    def _rescan(self, folders: Iterable[str], changed: list[tuple[str, Key | None, Key | None]]) -> None:
+        new: list[str] = []
+        for folder in folders:
+            if (before := self._folders.get(folder)) is None:
+                continue
+            self._linked.discard(folder)
+            now = self._read(folder, self._limits.entries - self._count + len(before))
+            if now is None:
+                self._gone(folder, changed=None)
+                self._beyond.append(folder)
+                continue
+            self._folders[folder] = now
+            self._count += len(now) - len(before)
+            for name in before.keys() | now.keys():
+                old, key = before.get(name), now.get(name)
+                if old == key:
+                    continue
+                path = f"{folder}/{name}"
+                was, is_ = old is not None and stat.S_ISDIR(old[0]), key is not None and stat.S_ISDIR(key[0])
+                if was and not is_:
+                    self._gone(path, changed)
+                changed.append((path, old, key))
+                if is_ and not was:
+                    new.append(path)
+        self._scan(new, changed)
+
+    def _absorb(self) -> None:
+        while self._ours:
+            path, entry = self._ours.popleft()
+            folder = self._folders.get(str(path.parent))
+            if folder is None:
+                continue
+            found, was = _key(str(path)), folder.get(path.name)
+            if was is not None and stat.S_ISDIR(was[0]) and (found is None or not stat.S_ISDIR(found[0])):
+                self._gone(str(path), None)
+            self._count += (found is not None) - (was is not None)
+            if found is None:
+                folder.pop(path.name, None)
+                self._forget_file(str(path))
+                continue
+            folder[path.name] = found
+            if stat.S_ISDIR(found[0]):
+                self._scan([str(path)], [])
+            elif entry.content and entry.mark == f"{found[4]}:{found[1]}:{found[2]}":
+                self._forget_file(str(path))
+                self._copies[str(path)] = (found, entry.content)
+            else:
+                self._want(str(path), found, self._repository(str(path.parent)))
+
+    def _gone(self, folder: str, changed: list[tuple[str, Key | None, Key | None]] | None) -> None:
+        """The folder is not there any more, or no longer looked at; `changed` takes what was below it."""
+        below = [folder]
+        for each in below:
+            entries = self._folders.pop(each, {})
+            self._watch.drop(each)
+            self._linked.discard(each)
+            self._count -= len(entries)
+            for name, key in entries.items():
+                if stat.S_ISDIR(key[0]):
+                    below.append(f"{each}/{name}")
+                if changed is not None:
+                    changed.append((f"{each}/{name}", key, None))
+
+    # --- contents ---------------------------------------------------------------------------------------------
+
+    def _repository(self, folder: str) -> Tracked | None:
+        """The one that `folder` belongs to; its index is read when the first folder of it is seen."""
+        if folder not in self._tracked and (git := git_of(folder)) is not None:
+            self._tracked[folder] = tracked(folder, git)
+        at = folder
+        while at not in self._tracked:
+            if at in self._tops or "/" not in at[1:]:
+                return None
+            at = at.rpartition("/")[0]
+        return self._tracked[at]
+
+    def _blob(self, path: str, key: Key, repository: Tracked | None) -> Blob | None:
+        """Git's copy of a file that is as `key` says."""
+        blob = repository.blobs.get(path) if repository is not None else None
+        return blob if blob is not None and (blob.size, blob.mtime_ns) == (key[1] & 0xFFFFFFFF, key[2]) else None
+
+    def _want(self, path: str, key: Key, repository: Tracked | None) -> None:
+        """Notes that a file is to be copied, unless git or an earlier copy has it; a link's target is noted here."""
+        self._forget_file(path)
+        if stat.S_ISLNK(key[0]):
+            try:
+                self._links[path] = Entry("link", target=os.readlink(path))
+            except OSError:
+                pass
+        if not stat.S_ISREG(key[0]):
+            return
+        if self._blob(path, key, repository) is not None or self._copies.get(path, (None,))[0] == key:
+            return
+        if key[1] > self._limits.file_bytes:
+            self._large.add(path)
+        elif self._hides is not None and self._hides(Path(path)):
+            self._hidden.add(path)
+        else:
+            self._pending[path] = key
+
+    def _forget_file(self, path: str) -> None:
+        self._pending.pop(path, None)
+        self._large.discard(path)
+        self._hidden.discard(path)
+
+    def _copy(self, seconds: float) -> None:
+        if len(self._pending) > MANY:
+            self._read_indexes_again()
+        end = time.monotonic() + seconds
+        while self._pending and time.monotonic() < end:
+            path, key = next(iter(self._pending.items()))
+            del self._pending[path]
+            self._copy_one(path, key)
+
+    def _copy_one(self, path: str, key: Key) -> str:
+        """Copies a file if it still is as `key` says; its hash, empty if it is not."""
+        try:
+            entry = self.camera.take(Path(path))
+        except (OSError, ExecutorError):
+            return ""
+        if not entry.content or _key(path) != key:
+            return ""
+        self._copies[path] = (key, entry.content)
+        return entry.content
+
+    def _read_indexes_again(self) -> None:
+        for folder, repository in list(self._tracked.items()):
+            if state_of_index(repository.git) != repository.index:
+                self._tracked[folder] = tracked(folder, repository.git)
+        for path, key in list(self._pending.items()):
+            if self._blob(path, key, self._repository(path.rpartition("/")[0])) is not None:
+                del self._pending[path]
+
+    # --- changes ----------------------------------------------------------------------------------------------
+
+    def _forget(self, changed: list[tuple[str, Key | None, Key | None]]) -> list[Change]:
+        for path, _, key in changed:
+            self._forget_file(path)
+            if key is not None and not stat.S_ISDIR(key[0]):
+                self._want(path, key, self._repository(path.rpartition("/")[0]))
+        return []
+
+    def _as_changes(self, changed: list[tuple[str, Key | None, Key | None]]) -> list[Change]:
+        if not changed:
+            return []
+        blobs = self._blobs((path, old) for path, old, _ in changed if old is not None)
+        found = []
+        for path, old, key in changed:
+            before = NOTHING if old is None else self._entry(path, old, blobs)
+            self._forget_file(path)
+            try:
+                after = self.camera.take(Path(path), like=before.content) if key is not None else NOTHING
+            except (OSError, ExecutorError) as error:
+                after = Entry("other", why=str(error))
+            if key is not None and after.content:
+                self._copies[path] = (key, after.content)
+            elif key is not None and not stat.S_ISDIR(key[0]):
+                self._want(path, key, self._repository(path.rpartition("/")[0]))
+            if key is None:
+                self._copies.pop(path, None)
+                self._links.pop(path, None)
+            if not before.same(after):
+                found.append(Change(Path(path), before, after))
+        return found
+
+    def _blobs(self, old: Iterable[tuple[str, Key]]) -> dict[str, bytes]:
+        """What git has of these files."""
+        wanted: dict[Path, set[str]] = {}
+        for path, key in old:
+            repository = self._repository(path.rpartition("/")[0])
+            if path not in self._copies and (blob := self._blob(path, key, repository)) is not None:
+                assert repository is not None
+                wanted.setdefault(repository.git, set()).add(blob.name)
+        found: dict[str, bytes] = {}
+        for git, names in wanted.items():
+            found |= read_blobs(git, names, self._programs_not_in)
+        return found
+
+    def _entry(self, path: str, key: Key, blobs: dict[str, bytes]) -> Entry:
+        """What was at `path` when it was as `key` says."""
+        mode = stat.S_IMODE(key[0])
+        if stat.S_ISDIR(key[0]):
+            return Entry("dir", mode)
+        if stat.S_ISLNK(key[0]):
+            return self._links.get(path, Entry("link", why="its target is not known"))
+        if not stat.S_ISREG(key[0]):
+            return Entry("other", mode, why="it is no file")
+        known, name = self._copies.get(path, (None, ""))
+        if known == key:
+            return Entry("file", mode, key[1], name)
+        blob = self._blob(path, key, self._repository(path.rpartition("/")[0]))
+        why = NOT_YET
+        if blob is not None:
+            content = blobs.get(blob.name)
+            if content is not None and len(content) == key[1]:
+                try:
+                    return Entry("file", mode, key[1], self.camera.contents.put(content))
+                except ContentError as error:
+                    why = str(error)
+            else:
+                why = "git has not kept it"
+        elif key[1] > self._limits.file_bytes:
+            why = TOO_LONG.format(self._limits.file_bytes)
+        elif path in self._hidden:
+            why = HIDDEN
+        return Entry("file", mode, key[1], mark=f"{key[4]}:{key[1]}:{key[2]}", why=why)
+
+
+def _key_of(seen: os.stat_result) -> Key:
+    if stat.S_ISDIR(seen.st_mode):
+        return seen.st_mode, 0, 0, 0, 0
+    return seen.st_mode, seen.st_size, seen.st_mtime_ns, seen.st_ctime_ns, seen.st_ino
+
+
+def _key(path: str) -> Key | None:
+    try:
+        return _key_of(os.lstat(path))
+    except OSError:
+        return None
+
+
+def _named(paths: list[str]) -> str:
+    more = f" and {len(paths) - MOST_NAMED} more" if len(paths) > MOST_NAMED else ""
+    return ", ".join(paths[:MOST_NAMED]) + more

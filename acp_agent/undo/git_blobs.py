@@ -1,0 +1,142 @@
+"""What git keeps of files that are as git's index has them: their contents need no copy of ours.
+
+Only reads: the index here, the blobs by `git cat-file`, which runs nothing that a repository's configuration names.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import struct
+import subprocess
+from collections.abc import Iterable, Sequence
+from pathlib import Path
+
+from msgspec import Struct
+
+from acp_agent.own_programs import find_program
+from acp_agent.undo.git_index import entries
+
+MOST_BYTES = 50_000_000
+"""Of an index that is read."""
+PATIENCE = 60.0
+"""Seconds to wait for git."""
+GIT_FILE = re.compile(rb"gitdir: (.+?)\s*")
+CHANGES_CONTENT = re.compile(rb"\b(filter|working-tree-encoding)=|\bident\b")
+"""In attributes: a file's content is not that of its blob."""
+FEW = 500_000
+"""Bytes of attributes that are read."""
+
+
+class Blob(Struct, frozen=True):
+    size: int
+    mtime_ns: int
+    name: str
+
+
+class Tracked(Struct, frozen=True):
+    """The files of one repository that are as its index says, unless their size or time differs."""
+
+    git: Path
+    """The repository."""
+    index: tuple[int, int]
+    """Size and time of the index."""
+    blobs: dict[str, Blob]
+    """By absolute path."""
+    folders: frozenset[str]
+    """Those that contain such files."""
+
+
+def git_of(folder: str) -> Path | None:
+    """The repository whose work tree has `folder` as its top, if it has one."""
+    git = Path(folder, ".git")
+    if git.is_dir():
+        return git
+    try:
+        with open(git, "rb") as file:
+            named = GIT_FILE.fullmatch(file.read(4096))
+    except OSError:
+        return None
+    return None if named is None else Path(folder, os.fsdecode(named[1]))
+
+
+def state_of_index(git: Path) -> tuple[int, int]:
+    """Tells whether the index is another one; zeros if there is none."""
+    try:
+        found = os.stat(git / "index")
+    except OSError:
+        return 0, 0
+    return found.st_size, found.st_mtime_ns
+
+
+def tracked(folder: str, git: Path) -> Tracked:
+    """What the index of `git` says of the files below `folder`; nothing if it cannot be read or contents differ."""
+    state = state_of_index(git)
+    blobs: dict[str, Blob] = {}
+    folders: set[str] = set()
+    attributes = [git / "info" / "attributes"]
+    try:
+        if 0 < state[0] <= MOST_BYTES:
+            for entry in entries((git / "index").read_bytes()):
+                mtime = entry.seconds * 1_000_000_000 + entry.nanoseconds
+                if mtime >= state[1]:
+                    continue  # It may have changed in the same moment.
+                path = f"{folder}/{os.fsdecode(entry.path)}"
+                blobs[path] = Blob(entry.size, mtime, entry.blob.hex())
+                if path.endswith(".gitattributes"):
+                    attributes.append(Path(path))
+        if any(_changes_content(path) for path in attributes):
+            blobs = {}
+    except (OSError, ValueError, struct.error):
+        blobs = {}
+    for path in blobs:
+        above = path.rpartition("/")[0]
+        while above not in folders and len(above) >= len(folder):
+            folders.add(above)
+            above = above.rpartition("/")[0]
+    return Tracked(git, state, blobs, frozenset(folders))
+
+
+def _changes_content(attributes: Path) -> bool:
+    try:
+        with open(attributes, "rb") as file:
+            return CHANGES_CONTENT.search(file.read(FEW)) is not None
+    except OSError:
+        return False
+
+
+def read_blobs(git: Path, names: Iterable[str], folders: Sequence[Path]) -> dict[str, bytes]:
+    """The contents of these blobs, as far as they are there. `folders`: those in which no program is looked for."""
+    wanted = list(dict.fromkeys(names))
+    program = find_program("git", os.environ, folders) if wanted else None
+    if program is None:
+        return {}
+    environ = {
+        "PATH": os.environ.get("PATH", ""), "HOME": "/", "LC_ALL": "C", "GIT_CONFIG_NOSYSTEM": "1",
+        "GIT_CONFIG_GLOBAL": os.devnull, "GIT_NO_LAZY_FETCH": "1", "GIT_NO_REPLACE_OBJECTS": "1",
+        "GIT_OPTIONAL_LOCKS": "0",
+    }  # fmt: skip
+    try:
+        done = subprocess.run(
+            [program, f"--git-dir={git}", "-c", "safe.directory=*", "cat-file", "--batch"],
+            input="".join(f"{name}\n" for name in wanted).encode(),
+            capture_output=True,
+            cwd="/",
+            env=environ,
+            timeout=PATIENCE,
+            check=False,
+        )
+    except (OSError, subprocess.SubprocessError):
+        return {}
+    found, at, out = {}, 0, done.stdout
+    for name in wanted:
+        end = out.find(b"\n", at)
+        if end < 0:
+            break
+        head = out[at:end].split()
+        at = end + 1
+        if len(head) == 3 and head[1] == b"blob":
+            size = int(head[2])
+            found[name] = out[at : at + size]
+            at += size + 1
+    return found

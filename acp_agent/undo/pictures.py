@@ -1,0 +1,156 @@
+"""Takes the picture of a path, and makes a path what a picture shows. No link is followed on the way.
+
+Plain blocking calls, to be run in a thread.
+"""
+
+from __future__ import annotations
+
+import errno
+import os
+import stat
+import sys
+import uuid
+from contextlib import suppress
+from pathlib import Path
+
+from acp_agent.errors import ExecutorError
+from acp_agent.executors.beneath import folder, regular
+from acp_agent.executors.tree_walk import Hides, look, names
+from acp_agent.undo.base import NOTHING, Entry
+from acp_agent.undo.contents import ContentError, Contents, name_of
+
+ANY_CASE = sys.platform in ("darwin", "win32")
+"""Whether a name usually finds an entry in another spelling."""
+HIDDEN = "it is hidden by the configuration"
+TOO_LONG = "it is larger than {} bytes"
+
+
+class Camera:
+    """Takes pictures; contents of at most `limit` bytes are kept, of none that `hides` hides."""
+
+    def __init__(self, contents: Contents, limit: int, hides: Hides | None = None) -> None:
+        self.contents = contents
+        self.limit = limit
+        self._hides = hides
+
+    def take(self, path: Path, *, like: str = "", keep: bool = True, sync: bool = False) -> Entry:
+        """What is at `path`. `like`: a kept content that it resembles. `keep`: whether its content is kept, not only
+        its hash. Raises ExecutorError, OSError."""
+        try:
+            with folder(path.parent) as parent:
+                return self._take(parent, path, like, keep, sync)
+        except (FileNotFoundError, NotADirectoryError):
+            return NOTHING
+
+    def _take(self, parent: int, path: Path, like: str, keep: bool, sync: bool) -> Entry:
+        found = look(parent, path.name or ".")
+        if found is None or (ANY_CASE and path.name and path.name not in names(parent)):
+            return NOTHING
+        mode = stat.S_IMODE(found.st_mode)
+        if stat.S_ISDIR(found.st_mode):
+            return Entry("dir", mode)
+        if stat.S_ISLNK(found.st_mode):
+            return Entry("link", target=os.fsdecode(os.readlink(path.name, dir_fd=parent)))
+        if not stat.S_ISREG(found.st_mode):
+            return Entry("other", mode, why="it is no file")
+        why = TOO_LONG.format(self.limit) if found.st_size > self.limit else self._why_hidden(path)
+        if why:
+            return Entry("file", mode, found.st_size, mark=mark_of(found), why=why)
+        try:
+            with (
+                regular(parent, path) as descriptor,
+                open(descriptor, "rb", closefd=False) as file,
+            ):
+                data = file.read(self.limit + 1)
+            kept = self.contents.put(data, like, sync=sync) if keep else name_of(data)
+        except (OSError, ContentError) as error:
+            words = error.strerror if isinstance(error, OSError) else str(error)
+            return Entry("file", mode, found.st_size, mark=mark_of(found), why=words or "it cannot be read")
+        return Entry("file", mode, len(data), kept, mark=mark_of(found))
+
+    def _why_hidden(self, path: Path) -> str:
+        return HIDDEN if self._hides is not None and self._hides(path) else ""
+
+
+def mark_of(found: os.stat_result) -> str:
+    return f"{found.st_ino}:{found.st_size}:{found.st_mtime_ns}"
+
+
+def missing_folders(path: Path) -> list[Path]:
+    """The folders above `path` that do not exist, the topmost first."""
+    missing = []
+    for above in path.parents:
+        if above.exists() or above.is_symlink():
+            break
+        missing.append(above)
+    return missing[::-1]
+
+
+def put(path: Path, entry: Entry, contents: Contents) -> str:
+    """Makes `path` what `entry` shows. Returns what was not done, in words.
+
+    Raises ContentError if the content is lost, ExecutorError or OSError if the path cannot be changed; then it is as it
+    was.
+    """
+    if entry.kind == "other":
+        return f"{path} was no file, folder or link and cannot be made again"
+    if entry.kind == "file" and not entry.content:
+        return f"{path} cannot be restored: {entry.why}"
+    data = contents.get(entry.content) if entry.kind == "file" else b""
+    with folder(path.parent, make=entry.kind != "none") as parent:
+        found = look(parent, path.name)
+        if entry.kind == "none":
+            return "" if found is None else _remove(parent, path, found)
+        if entry.kind == "dir":
+            if found is None or not stat.S_ISDIR(found.st_mode):
+                if found is not None:
+                    os.unlink(path.name, dir_fd=parent)
+                os.mkdir(path.name, dir_fd=parent)
+            os.chmod(path.name, entry.mode, dir_fd=parent)
+            return ""
+        if found is not None and stat.S_ISDIR(found.st_mode) and (left := _remove(parent, path, found)):
+            return left
+        _replace(parent, path, entry, data, found)
+    return ""
+
+
+def _remove(parent: int, path: Path, found: os.stat_result) -> str:
+    if not stat.S_ISDIR(found.st_mode):
+        os.unlink(path.name, dir_fd=parent)
+        return ""
+    try:
+        os.rmdir(path.name, dir_fd=parent)
+    except OSError as error:
+        if error.errno not in (errno.ENOTEMPTY, errno.EEXIST, errno.EBUSY):
+            raise
+        return f"{path} was not removed: it is not empty"
+    return ""
+
+
+def _replace(parent: int, path: Path, entry: Entry, data: bytes, found: os.stat_result | None) -> None:
+    beside = f".{path.name[:40]}.{uuid.uuid4().hex[:12]}"
+    try:
+        if entry.kind == "link":
+            os.symlink(entry.target, beside, dir_fd=parent)
+        else:
+            flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
+            with open(os.open(beside, flags, 0o600, dir_fd=parent), "wb") as file:
+                file.write(data)
+                file.flush()
+                if found is not None:
+                    with suppress(PermissionError):
+                        os.fchown(file.fileno(), found.st_uid, found.st_gid)
+                os.fchmod(file.fileno(), entry.mode)
+        os.replace(beside, path.name, src_dir_fd=parent, dst_dir_fd=parent)
+    except BaseException:
+        with suppress(OSError):
+            os.unlink(beside, dir_fd=parent)
+        raise
+
+
+def rename(source: Path, destination: Path) -> None:
+    """Moves a file whose content is not kept back to where it was, if nothing is there."""
+    with folder(source.parent) as here, folder(destination.parent, make=True) as there:
+        if look(there, destination.name) is not None:
+            raise ExecutorError(f"{destination} exists")
+        os.rename(source.name, destination.name, src_dir_fd=here, dst_dir_fd=there)

@@ -1,0 +1,221 @@
+"""The executor of one call, which keeps what is at a path before it is written, moved, copied over or removed."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Sequence
+from pathlib import Path
+from typing import Any, Protocol, TypeVar
+
+import anyio
+import anyio.to_thread
+from msgspec import Struct
+from msgspec.structs import replace
+
+from acp_agent.errors import AgentError, ExecutorError, StoreError
+from acp_agent.executors import base as contract
+from acp_agent.executors import files
+from acp_agent.executors.encodings import decoded
+from acp_agent.executors.local import LocalExecutor
+from acp_agent.executors.users import acting_as
+from acp_agent.undo.base import Entry
+from acp_agent.undo.contents import Contents
+from acp_agent.undo.operation_log import Writer
+from acp_agent.undo.pictures import Camera, missing_folders
+
+T = TypeVar("T")
+
+MOST_NAMED = 3
+
+
+class Listener(Protocol):
+    """Told of what our own tools change."""
+
+    def changed(self, entries: Sequence[tuple[Path, Entry]]) -> None: ...
+
+    def not_kept(self, words: str) -> None:
+        """Something of the call cannot be taken back."""
+
+
+class RecordingExecutor:
+    """Implements `Executor`: passes everything to `executor` and writes what is changed to the log.
+
+    If what was there cannot be kept, the change is made all the same, and the listener is told.
+    """
+
+    def __init__(self, executor: LocalExecutor, camera: Camera, writer: Writer, listener: Listener) -> None:
+        self._executor = executor
+        self._camera = camera
+        self._writer = writer
+        self._listener = listener
+        self._read: dict[Path, str] = {}
+        """What the editor or the disk had, as last read by this call."""
+
+    # --- changes ----------------------------------------------------------------------------------------------
+
+    async def write_text(self, path: Path, text: str) -> str:
+        shots = await self._before([*await self._thread(missing_folders, path), path], self._read.pop(path, None))
+        now: str | None = None
+        try:
+            now = await self._executor.write_text(path, text)
+            return now
+        finally:
+            if shots is not None:
+                with anyio.CancelScope(shield=True):
+                    await self._after(shots, now)
+
+    def _with_unsaved(self, entry: Entry, shown: str) -> Entry:
+        return with_unsaved(entry, shown, self._camera.contents)
+
+    async def make_directory(self, path: Path) -> int:
+        missing = await self._thread(missing_folders, path)
+        shots = await self._before([*missing, path])
+        return await self._noted(shots, lambda: self._executor.make_directory(path))
+
+    async def remove(self, path: Path, *, max_entries: int, judged: contract.Judged | None = None) -> contract.Tally:
+        shots = await self._before(await self._thread(tree, path, max_entries))
+        return await self._noted(shots, lambda: self._executor.remove(path, max_entries=max_entries, judged=judged))
+
+    async def move(
+        self,
+        source: Path,
+        destination: Path,
+        *,
+        overwrite: bool,
+        max_entries: int,
+        judged: contract.Judged | None = None,
+    ) -> contract.Tally:
+        found = await self._thread(tree, source, max_entries)
+        shots = await self._before([*found, *await self._thread(_arriving, found, source, destination, max_entries)])
+        bounds: dict[str, Any] = {"overwrite": overwrite, "max_entries": max_entries, "judged": judged}
+        return await self._noted(shots, lambda: self._executor.move(source, destination, **bounds))
+
+    async def copy(
+        self,
+        source: Path,
+        destination: Path,
+        *,
+        overwrite: bool,
+        max_entries: int,
+        judged: contract.Judged | None = None,
+    ) -> contract.Tally:
+        found = await self._thread(tree, source, max_entries)
+        shots = await self._before(await self._thread(_arriving, found, source, destination, max_entries))
+        bounds: dict[str, Any] = {"overwrite": overwrite, "max_entries": max_entries, "judged": judged}
+        return await self._noted(shots, lambda: self._executor.copy(source, destination, **bounds))
+
+    async def _before(self, paths: Sequence[Path], read: str | None = None) -> _Shots | None:
+        """Pictures of these paths, in the log; `None` if that failed. `read`: what the editor has of the last."""
+        try:
+            pictures = await self._thread(lambda: [(path, self._camera.take(path)) for path in dict.fromkeys(paths)])
+            if read is not None:
+                pictures[-1] = (pictures[-1][0], await self._thread(self._with_unsaved, pictures[-1][1], read))
+            return _Shots(pictures, self._writer.before(pictures))
+        except (ExecutorError, OSError, StoreError) as error:
+            self._listener.not_kept(f"What this call changes cannot be taken back: {error}.")
+            return None
+
+    async def _noted(self, shots: _Shots | None, work: Callable[[], Awaitable[T]]) -> T:
+        try:
+            return await work()
+        finally:
+            if shots is not None:
+                with anyio.CancelScope(shield=True):
+                    await self._after(shots)
+
+    async def _after(self, shots: _Shots, shown: str | None = None) -> None:
+        """`shown`: the text that the editor has of the last path now."""
+        before = [entry for _, entry in shots.pictures]
+        paths = [path for path, _ in shots.pictures]
+        try:
+            after = await self._thread(
+                lambda: [self._camera.take(path, like=entry.content) for path, entry in shots.pictures]
+            )
+            if shown is not None:
+                after[-1] = await self._thread(self._with_unsaved, after[-1], shown)
+            self._writer.after(shots.ids, before, after)
+        except (ExecutorError, OSError, StoreError) as error:
+            self._listener.not_kept(f"What this call changed cannot be taken back: {error}.")
+            return
+        self._listener.changed(list(zip(paths, after, strict=True)))
+        lost = [f"{path} ({old.why})" for path, old, new in zip(paths, before, after, strict=True) if _lost(old, new)]
+        if lost:
+            self._listener.not_kept(f"Cannot be taken back: {', '.join(lost[:MOST_NAMED])}{_more(lost)}.")
+
+    async def _thread(self, work: Callable[..., T], *arguments: Any) -> T:
+        user = self._executor.user()
+
+        def done() -> T:
+            with acting_as(user):
+                return work(*arguments)
+
+        return await anyio.to_thread.run_sync(done)
+
+    # --- the rest ---------------------------------------------------------------------------------------------
+
+    async def read_text(self, path: Path) -> str:
+        text = await self._executor.read_text(path)
+        self._read[path] = text
+        return text
+
+    async def run(self, command: contract.Command) -> contract.Process:
+        return await self._executor.run(command)
+
+    def remark(self, path: Path) -> str:
+        return self._executor.remark(path)
+
+    def lacks(self, path: Path, text: str) -> str:
+        return self._executor.lacks(path, text)
+
+    async def read_bytes(self, path: Path, limit: int) -> bytes:
+        return await self._executor.read_bytes(path, limit)
+
+    async def stat(self, path: Path) -> contract.FileStat | None:
+        return await self._executor.stat(path)
+
+    async def list(self, path: Path) -> list[tuple[str, contract.EntryKind]]:
+        return await self._executor.list(path)
+
+    async def find(self, query: contract.FindQuery) -> contract.Found:
+        return await self._executor.find(query)
+
+    async def grep(self, query: contract.GrepQuery) -> contract.Found:
+        return await self._executor.grep(query)
+
+
+class _Shots(Struct, frozen=True):
+    pictures: list[tuple[Path, Entry]]
+    ids: list[int]
+
+
+def tree(path: Path, max_entries: int) -> list[Path]:
+    """`path` and everything below it, folders first; no more than `max_entries`. Follows no link."""
+    found = [path]
+    for at in found:
+        seen = files.look_at(at)
+        if seen is not None and seen.kind == "dir":
+            found += [at / name for name, _ in files.entries(at)][: max_entries - len(found)]
+    return found
+
+
+def _arriving(found: list[Path], source: Path, destination: Path, max_entries: int) -> list[Path]:
+    """What changes at the destination: missing folders above it, what is there, what comes from the source."""
+    coming = [destination / path.relative_to(source) for path in found]
+    return [*missing_folders(destination), *tree(destination, max_entries), *coming]
+
+
+def with_unsaved(entry: Entry, shown: str, contents: Contents) -> Entry:
+    """The entry with the text that the editor shows, if the file has another."""
+    try:
+        if entry.kind == "file" and entry.content and decoded(contents.get(entry.content)).text != shown:
+            return replace(entry, unsaved=contents.put(shown.encode(), entry.content))
+    except (AgentError, UnicodeError):
+        pass
+    return entry
+
+
+def _lost(before: Entry, after: Entry) -> bool:
+    return before.kind == "file" and not before.content and not before.same(after)
+
+
+def _more(lost: list[str]) -> str:
+    return f" and {len(lost) - MOST_NAMED} more" if len(lost) > MOST_NAMED else ""

@@ -1,0 +1,149 @@
+"""What taking operations back means for each path. Reads only the contents it merges."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+from itertools import pairwise
+from pathlib import Path
+
+from msgspec import Struct
+from msgspec.structs import replace
+
+from acp_agent.errors import ExecutorError
+from acp_agent.undo.base import Change, Entry
+from acp_agent.undo.contents import ContentError, Contents
+from acp_agent.undo.merge import merge
+
+CHANGED_SINCE = "it was changed since"
+BETWEEN = "it was changed between two changes of the agent"
+UNKNOWN = "the agent was killed while it changed it"
+UNSAVED = "the editor has unsaved changes of it"
+
+
+class Step(Struct, frozen=True):
+    path: Path
+    now: Entry
+    then: Entry
+
+
+class Conflict(Struct, frozen=True):
+    """A path that is left alone."""
+
+    path: Path
+    why: str
+    mergeable: bool = False
+    """Whether the agent's changes can be taken back all the same, and the user's kept (`merge`)."""
+
+
+class Plan(Struct, frozen=True):
+    steps: tuple[Step, ...] = ()
+    conflicts: tuple[Conflict, ...] = ()
+
+    def __bool__(self) -> bool:
+        return bool(self.steps or self.conflicts)
+
+
+def by_path(changes: Iterable[Change]) -> dict[Path, list[Change]]:
+    """In order."""
+    found: dict[Path, list[Change]] = {}
+    for change in changes:
+        found.setdefault(change.path, []).append(change)
+    return found
+
+
+def make_plan(changes: Sequence[Change], now: Callable[[Path], Entry], contents: Contents, *, merging: bool) -> Plan:
+    """Takes these changes back. `now`: what is at a path, with the editor's text as `unsaved` where that differs.
+    `merging`: what was changed since is merged where that is clean."""
+    steps: list[Step] = []
+    conflicts: list[Conflict] = []
+    for path, done in by_path(changes).items():
+        try:
+            current = now(path)
+        except (OSError, ExecutorError) as error:
+            conflicts.append(Conflict(path, str(error)))
+            continue
+        found = _back(path, current, done)
+        if isinstance(found, Conflict):
+            merged = _merged(current, done, contents)
+            if merged is None or not merging:
+                conflicts.append(replace(found, mergeable=merged is not None))
+                continue
+            found = merged
+        if found.kind == "file" and not found.content and not found.same(current):
+            if found.mark not in _marks(changes, now):
+                conflicts.append(Conflict(path, f"its earlier content was not kept: {found.why}"))
+                continue
+        elif found.why and found.kind in ("other", "link") and not found.same(current):
+            conflicts.append(Conflict(path, f"it cannot be made again: {found.why}"))
+            continue
+        if found is not current and (not found.same(current) or current.unsaved):
+            steps.append(Step(path, current, found))
+    return Plan(tuple(_in_order(steps, conflicts)), tuple(conflicts))
+
+
+def _marks(changes: Iterable[Change], now: Callable[[Path], Entry]) -> set[str]:
+    """Of what came to be by these changes and is still there: files that were moved can be moved back."""
+    arrived = [change.path for change in changes if change.after is not None and change.after.mark]
+    return {now(path).mark for path in arrived} - {""}
+
+
+def _back(path: Path, current: Entry, done: Sequence[Change]) -> Entry | Conflict:
+    """What was at the path before these changes, if nobody else changed it meanwhile."""
+    last = done[-1]
+    if all(change.after is None for change in done) and current.same(done[0].before):
+        return current
+    if any(change.after is None for change in done):
+        return Conflict(path, UNKNOWN)
+    for one, next_ in pairwise(done):
+        assert one.after is not None
+        if not one.after.same(next_.before) or next_.before.unsaved not in ("", one.after.unsaved):
+            return Conflict(path, BETWEEN)
+    assert last.after is not None
+    if current.unsaved and current.unsaved != last.after.unsaved:
+        return Conflict(path, UNSAVED)
+    if current.same(done[0].before) and current.unsaved == done[0].before.unsaved:
+        return current  # Somebody has taken it back already.
+    if not current.same(last.after):
+        return Conflict(path, CHANGED_SINCE)
+    first = done[0].before
+    return replace(first, content=first.unsaved, unsaved="") if first.unsaved else first
+
+
+def _merged(current: Entry, done: Sequence[Change], contents: Contents) -> Entry | None:
+    """The current file without these changes; `None` where that is not clean."""
+    if current.kind != "file":
+        return None
+    try:
+        text = _text(contents, current.unsaved or current.content)
+        for change in reversed(done):
+            if change.after is None or change.after.kind != "file" or change.before.kind != "file":
+                return None
+            after, before = change.after, change.before
+            merged = merge(_text(contents, after.content), text, _text(contents, before.unsaved or before.content))
+            if merged is None:
+                return None
+            text = merged
+        mode = done[0].before.mode if done[-1].after and current.mode == done[-1].after.mode else current.mode
+        data = text.encode()
+        return Entry("file", mode, len(data), contents.put(data, current.content))
+    except (ContentError, UnicodeError):
+        return None
+
+
+def _text(contents: Contents, name: str) -> str:
+    if not name:
+        raise ContentError("not kept")
+    return contents.get(name).decode()
+
+
+def _in_order(steps: Sequence[Step], conflicts: Sequence[Conflict]) -> list[Step]:
+    """In the order in which they are to be made: removals from the bottom up, then folders from the top down, then
+    files."""
+    kept = {conflict.path for conflict in conflicts}
+    kept |= {above for path in kept for above in path.parents}
+    gone = [step for step in steps if step.then.kind == "none" and not (step.path in kept and step.now.kind == "dir")]
+    made = [step for step in steps if step.then.kind == "dir"]
+    rest = [step for step in steps if step.then.kind not in ("none", "dir")]
+    gone.sort(key=lambda step: (-len(step.path.parts), step.path))
+    made.sort(key=lambda step: (len(step.path.parts), step.path))
+    return [*gone, *made, *rest]

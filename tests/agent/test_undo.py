@@ -1,0 +1,335 @@
+"""Taking back what the agent did: `/checkpoints`, `/undo`, `/redo`, `/diff`, and the methods that clients call."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from acp_agent.client.permissions import reject_once
+from acp_agent.errors import PeerError
+from acp_agent.schema import acp
+from acp_agent.testing.fake_model import Answer, Call
+
+from .kit import Rig, agent_rig, rig
+
+pytestmark = pytest.mark.anyio
+
+
+def write(path: Path | str, content: str) -> Answer:
+    return Answer(tool_calls=(Call("write", {"path": str(path), "content": content}),))
+
+
+def read(path: Path | str) -> Answer:
+    return Answer(tool_calls=(Call("read", {"path": str(path)}),))
+
+
+def bash(command: str) -> Answer:
+    return Answer(tool_calls=(Call("bash", {"command": command}),))
+
+
+def picks(option: str) -> Any:
+    async def answer(request: acp.RequestPermissionRequest) -> acp.RequestPermissionOutcome:
+        return acp.SelectedPermissionOutcome(option_id=option)
+
+    return answer
+
+
+async def said(r: Rig, prompt: str) -> str:
+    """What the agent says to one prompt."""
+    before = len(r.editor.text())
+    await r.editor.prompt(prompt)
+    return r.editor.text()[before:].strip()
+
+
+def asked(r: Rig, number: int) -> list[str]:
+    """Roles and the user's words of the n-th request."""
+    return [
+        message["content"] if message["role"] == "user" else message["role"]
+        for message in r.messages(number)
+        if message["role"] != "system"
+    ]
+
+
+async def test_a_prompt_is_taken_back_with_everything_it_changed(tmp_path):
+    script = [write("a.txt", "new\n"), bash("echo more >> b.txt; mkdir d; mv c.txt d"), "Done.", "Next."]
+    async with rig(tmp_path, script, mode="auto") as r:
+        (r.project / "b.txt").write_text("b\n")
+        (r.project / "c.txt").write_text("c\n")
+        await r.editor.prompt("Change it.")
+        assert {path.name for path in r.project.iterdir()} == {"a.txt", "b.txt", "d"}
+        r.editor.permissions.append(picks("both"))
+        words = await said(r, "/undo")
+        assert words.startswith(
+            "Taken back: prompt 1 (Change it.). 4 files restored; the conversation goes on from before"
+        )
+        assert {path.name: path.read_text() for path in r.project.iterdir()} == {"b.txt": "b\n", "c.txt": "c\n"}
+        shown = r.editor.permission_requests[-1].tool_call
+        diffs = [each for each in shown.content if isinstance(each, acp.Diff)]
+        assert {(str(Path(each.path).relative_to(r.project)), each.old_text, each.new_text) for each in diffs} == {
+            ("a.txt", "new\n", ""),
+            ("b.txt", "b\nmore\n", "b\n"),
+            ("c.txt", None, "c\n"),
+            ("d/c.txt", "c\n", ""),
+        }
+        assert await said(r, "Go on.") == "Next."
+        note, prompt = asked(r, 4)[0].split("]")
+        assert "took back: prompt 1" in note and prompt.strip() == "Go on."
+
+
+async def test_redo_brings_files_and_conversation_back(tmp_path):
+    async with rig(tmp_path, [write("a.txt", "new\n"), "Done.", "Next."], mode="auto") as r:
+        await r.editor.prompt("Change it.")
+        await said(r, "/undo yes")
+        assert not (r.project / "a.txt").exists()
+        words = await said(r, "/redo yes")
+        assert words.startswith("Done again: prompt 1 (Change it.)")
+        assert (r.project / "a.txt").read_text() == "new\n"
+        await said(r, "Go on.")
+        assert asked(r, 3)[:4] == ["Change it.", "assistant", "tool", "assistant"]
+        assert await said(r, "/redo yes") == "There is no undo to take back."
+
+
+async def test_only_files_or_only_the_conversation(tmp_path):
+    async with rig(tmp_path, [write("a.txt", "new\n"), "Done.", "Next.", "Last."], mode="auto") as r:
+        await r.editor.prompt("Change it.")
+        await said(r, "/undo files yes")
+        assert not (r.project / "a.txt").exists()
+        await said(r, "Go on.")
+        assert asked(r, 3)[:4] == ["Change it.", "assistant", "tool", "assistant"]
+        await said(r, "/redo yes")
+        assert (r.project / "a.txt").exists()
+        await said(r, "/undo 1 conversation yes")
+        assert (r.project / "a.txt").exists()
+        await said(r, "Once more.")
+        assert len(asked(r, 4)) == 1 and "files stay" in asked(r, 4)[0]
+
+
+async def test_one_call_is_taken_back_by_its_id_and_later_changes_stay(tmp_path):
+    async with rig(tmp_path, [write("a.txt", "a\n"), write("b.txt", "b\n"), "Done."], mode="auto") as r:
+        await r.editor.prompt("Change it.")
+        first, _ = r.editor.tool_calls()
+        await said(r, f"/undo {first} yes")
+        assert [path.name for path in r.project.iterdir()] == ["b.txt"]
+
+
+async def test_a_prompt_in_the_middle_goes_with_all_after_it(tmp_path):
+    script = [write("a.txt", "1\n"), "One.", write("a.txt", "2\n"), "Two.", write("a.txt", "3\n"), "Three."]
+    async with rig(tmp_path, script, mode="auto") as r:
+        for word in ("one", "two", "three"):
+            await r.editor.prompt(word)
+        await said(r, "/undo 2 yes")
+        assert (r.project / "a.txt").read_text() == "1\n"
+        assert "taken back" in (await said(r, "/checkpoints")).split("2. ")[1]
+
+
+async def test_checkpoints_list_prompts_with_files_and_lines(tmp_path):
+    async with rig(tmp_path, [read("a.txt"), write("a.txt", "1\n2\n"), "One.", "Two."], mode="auto") as r:
+        (r.project / "a.txt").write_text("0\n")
+        await r.editor.prompt("Write a file.")
+        await r.editor.prompt("Thanks.")
+        await said(r, "/help")
+        lines = (await said(r, "/checkpoints")).splitlines()
+        assert [line[2:5] + line.split(" ", 4)[4] for line in lines if line.startswith("- ")] == [
+            "1. Write a file.: 1 file (+2 -1)",
+            "2. Thanks.: no files",
+        ]
+
+
+async def test_nothing_happens_without_a_yes(tmp_path):
+    async with rig(tmp_path, [write("a.txt", "new\n"), "Done."], mode="auto", permissions=[reject_once]) as r:
+        await r.editor.prompt("Change it.")
+        assert await said(r, "/undo") == "Nothing was changed."
+        assert (r.project / "a.txt").exists()
+        assert {option.option_id for option in r.editor.permission_requests[0].options} == {
+            "both", "files", "conversation", "keep",
+        }  # fmt: skip
+
+
+async def test_an_editor_that_cannot_ask_is_told_the_word(tmp_path):
+    async def fails(request: acp.RequestPermissionRequest) -> acp.RequestPermissionOutcome:
+        raise PeerError(-32601, "Method not found")
+
+    async with rig(tmp_path, [write("a.txt", "new\n"), "Done."], mode="auto", otherwise=fails) as r:
+        await r.editor.prompt("Change it.")
+        assert "`/undo 1 yes`" in await said(r, "/undo")
+        assert (r.project / "a.txt").exists()
+
+
+async def test_an_editor_with_forms_is_asked_by_one(tmp_path):
+    async def answer(request: acp.CreateElicitationRequest) -> acp.CreateElicitationResponse:
+        choice = request.requested_schema.properties["choice"].enum[1]
+        return acp.CreateElicitationResponse(action="accept", content={"choice": choice})
+
+    async with rig(tmp_path, [write("a.txt", "new\n"), "Done."], mode="auto", elicitation=answer) as r:
+        await r.editor.prompt("Change it.")
+        assert "1 file restored." in await said(r, "/undo")
+        assert not (r.project / "a.txt").exists()
+
+
+async def test_what_the_user_changed_is_named_and_left_or_merged(tmp_path):
+    async with rig(tmp_path, [bash("sed -i s/2/two/ a.txt"), "Done."], mode="auto") as r:
+        path = r.project / "a.txt"
+        path.write_text("1\n2\n3\n4\n5\n")
+        await r.editor.prompt("Change it.")
+        path.write_text("1\ntwo\n3\n4\nfive\n")
+        r.editor.permissions.append(picks("keep"))
+        await said(r, "/undo")
+        assert "it was changed since" in r.editor.permission_requests[-1].tool_call.content[0].content.text
+        r.editor.permissions.append(picks("merge"))
+        await said(r, "/undo")
+        assert path.read_text() == "1\n2\n3\n4\nfive\n"
+
+
+async def test_unsaved_text_of_the_editor_comes_back(tmp_path):
+    path = tmp_path / "project" / "a.txt"
+    edit = Answer(tool_calls=(Call("edit", {"path": str(path), "old_text": "unsaved", "new_text": "edited"}),))
+    async with rig(tmp_path, [read(path), edit, "Done."], mode="auto") as r:
+        path.write_text("saved\n")
+        r.editor.files.buffers[path] = "unsaved\n"
+        await r.editor.prompt("Change it.")
+        assert path.read_text() == "edited\n"
+        await said(r, "/undo yes")
+        assert path.read_text() == "unsaved\n", r.editor.text()
+
+
+async def test_unsaved_changes_made_since_are_a_conflict(tmp_path):
+    path = tmp_path / "project" / "a.txt"
+    async with rig(tmp_path, [read(path), write(path, "agent\n"), "Done."], mode="auto") as r:
+        path.write_text("before\n")
+        await r.editor.prompt("Change it.")
+        r.editor.files.buffers[path] = "agent\nand mine\n"
+        assert "the editor has unsaved changes of it" in await said(r, "/undo files yes")
+        assert (path.read_text(), r.editor.files.buffers[path]) == ("agent\n", "agent\nand mine\n")
+
+
+async def test_a_change_that_the_editor_keeps_unsaved_is_taken_back_in_the_buffer(tmp_path):
+    path = tmp_path / "project" / "a.txt"
+    async with rig(tmp_path, [read(path), write(path, "agent\n"), "Done."], mode="auto", save=False) as r:
+        path.write_text("saved\n")
+        r.editor.files.buffers[path] = "saved\n"
+        await r.editor.prompt("Change it.")
+        assert (path.read_text(), r.editor.files.buffers[path]) == ("saved\n", "agent\n")
+        await said(r, "/undo files yes")
+        assert (path.read_text(), r.editor.files.buffers[path]) == ("saved\n", "saved\n")
+
+
+async def test_after_a_restart_all_is_still_known(tmp_path):
+    async with rig(tmp_path, [write("a.txt", "new\n"), "Done."], mode="auto") as r:
+        await r.editor.prompt("Change it.")
+        session = r.editor.session_id
+    async with agent_rig(tmp_path, ["Next.", "Last."]) as r:
+        await r.editor.load_session(session, r.project)
+        await said(r, "/undo yes")
+        assert not (r.project / "a.txt").exists()
+    async with agent_rig(tmp_path, ["Next."]) as r:
+        await r.editor.load_session(session, r.project)
+        shown = [update for update in r.editor.updates[session] if isinstance(update, acp.UserMessageChunk)]
+        assert shown == []
+        await said(r, "Go on.")
+        assert len(asked(r, 1)) == 1 and "took back" in asked(r, 1)[0], "the model is told after a restart, too"
+
+
+async def test_diff_shows_all_changes_over_several_edits_and_commands(tmp_path):
+    script = [write("a.txt", "1\n"), bash("echo 2 >> a.txt; echo x > gone; rm gone"), "Done."]
+    async with rig(tmp_path, script, mode="auto") as r:
+        await r.editor.prompt("Change it.")
+        assert await said(r, "/diff") == "1 file changed in this session (+2 -0)."
+        card = list(r.editor.tool_calls().values())[-1]
+        assert [(each.old_text, each.new_text) for each in card.content if isinstance(each, acp.Diff)] == [
+            (None, "1\n2\n")
+        ]
+
+
+async def test_what_is_not_covered_is_said_in_the_result_and_in_checkpoints(tmp_path):
+    config = "[undo]\nmax_file_bytes = 10\n"
+    async with rig(tmp_path, [bash("echo x > big.txt"), "Done."], mode="auto", config=config) as r:
+        (r.project / "big.txt").write_text("more than ten bytes")
+        await r.editor.prompt("Change it.")
+        assert "Cannot be taken back" in r.editor.tool_call().text()
+        words = await said(r, "/checkpoints")
+        assert "big.txt (it is larger than 10 bytes)" in words
+
+
+async def test_files_of_a_sub_agent_go_with_its_call(tmp_path):
+    delegate = Answer(
+        tool_calls=(Call("delegate", {"prompt": "Write it.", "description": "write", "tools": ["write"]}),)
+    )
+    async with rig(tmp_path, [delegate, write("a.txt", "x\n"), "Written.", "Done."], mode="auto") as r:
+        await r.editor.prompt("Let it be written.")
+        assert (r.project / "a.txt").exists(), r.editor.text()
+        first = next(iter(r.editor.tool_calls()))
+        words = await said(r, f"/undo {first} yes")
+        assert not (r.project / "a.txt").exists(), words
+
+
+async def test_switched_off_nothing_is_kept(tmp_path):
+    config = "[undo]\nenabled = false\n"
+    async with rig(tmp_path, [write("a.txt", "x\n"), "Done."], mode="auto", config=config) as r:
+        await r.editor.prompt("Change it.")
+        assert "`undo.enabled" in await said(r, "/undo yes")
+        assert not (Path(r.environ["HOME"]) / ".local/state/acp-coder/undo").exists()
+
+
+# --- the extension methods ---------------------------------------------------------------------------------------
+
+
+async def call(r: Rig, method: str, **params: Any) -> Any:
+    return await r.editor.request(method, {"sessionId": r.editor.session_id, **params})
+
+
+async def test_clients_list_preview_undo_and_redo(tmp_path):
+    async with rig(tmp_path, [write("a.txt", "1\n2\n"), "Done."], mode="auto") as r:
+        assert r.editor.initialized.meta is not None
+        await r.editor.prompt("Change it.")
+        (checkpoint,) = (await call(r, "_session/checkpoints"))["checkpoints"]
+        assert (checkpoint["prompt"], checkpoint["title"], checkpoint["undone"]) == (1, "Change it.", False)
+        assert checkpoint["files"] == [{"path": str(r.project / "a.txt"), "added": 2, "removed": 0, "kind": "created"}]
+        seen = await call(r, "_session/undo", to=1, dryRun=True)
+        assert seen["done"] is False and (r.project / "a.txt").exists()
+        assert [(each["kind"], each["oldText"], each["newText"]) for each in seen["changes"]] == [
+            ("deleted", "1\n2\n", None)
+        ]
+        assert (await call(r, "_session/undo", to=1, what="both"))["done"] is True
+        assert not (r.project / "a.txt").exists()
+        assert (await call(r, "_session/checkpoints"))["redo"] is True
+        await call(r, "_session/redo")
+        assert (r.project / "a.txt").read_text() == "1\n2\n"
+
+
+async def test_a_hunk_is_reverted_and_redone(tmp_path):
+    old, new = "1\n2\n3\n4\n5\n6\n", "1\ntwo\n3\n4\nfive\n6\n"
+    async with rig(tmp_path, [read("a.txt"), write("a.txt", new), "Done."], mode="auto") as r:
+        path = r.project / "a.txt"
+        path.write_text(old)
+        await r.editor.prompt("Change it.")
+        (change,) = (await call(r, "_session/changes"))["changes"]
+        assert [hunk["oldStart"] for hunk in change["hunks"]] == [2, 5]
+        await call(r, "_session/undo", path=str(path), hunks=[1])
+        assert path.read_text() == "1\ntwo\n3\n4\n5\n6\n"
+        await call(r, "_session/redo")
+        assert path.read_text() == new
+        await call(r, "_session/undo", path=str(path))
+        assert path.read_text() == old
+
+
+@pytest.mark.parametrize(
+    "params",
+    [
+        {"to": 7},
+        {"to": -1},
+        {"to": "x"},
+        {"path": "relative"},
+        {"hunks": [-1], "path": "/x"},
+        {"what": "all"},
+        {"call": "nobody"},
+    ],
+)
+async def test_bad_parameters_are_refused_with_a_reason(tmp_path, params):
+    async with rig(tmp_path, [write("a.txt", "x\n"), "Done."], mode="auto") as r:
+        await r.editor.prompt("Change it.")
+        with pytest.raises(PeerError) as refused:
+            await call(r, "_session/undo", **params)
+        assert refused.value.code == -32602
+        assert (r.project / "a.txt").exists()

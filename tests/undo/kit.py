@@ -1,0 +1,129 @@
+"""A project folder with everything that records and takes back, without a session: real files, real commands."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+import uuid
+from collections.abc import Awaitable, Callable, Sequence
+from pathlib import Path
+
+import anyio
+
+from acp_agent.executors.local import LocalExecutor
+from acp_agent.store.base import SessionRecord
+from acp_agent.store.session_store import SessionStore
+from acp_agent.undo.base import Change, Entry, Operation
+from acp_agent.undo.contents import Contents
+from acp_agent.undo.folder_looks import FolderLooks, Limits
+from acp_agent.undo.operation_log import Log
+from acp_agent.undo.pictures import Camera
+from acp_agent.undo.recording_executor import RecordingExecutor
+from acp_agent.undo.restore import make
+from acp_agent.undo.undo_plan import Plan, make_plan
+
+State = dict[str, tuple[str, int, bytes]]
+
+
+class Bench:
+    """`close` it."""
+
+    def __init__(self, folder: Path, *, limits: Limits | None = None, quota: int = 0) -> None:
+        self.project = folder / "project"
+        self.project.mkdir(parents=True, exist_ok=True)
+        self.contents = Contents(folder / "state" / "undo" / "contents", quota=quota)
+        self.store = SessionStore(folder / "state" / "sessions.db")
+        self.session_id = str(uuid.uuid4())
+        self.store.create(SessionRecord(self.session_id, str(self.project)))
+        self.log = Log(self.store.operations, self.session_id)
+        self.camera = Camera(self.contents, 1_000_000)
+        self.looks = FolderLooks([self.project], self.contents, limits or Limits(10_000, 100_000))
+        self.told: list[str] = []
+
+    def close(self) -> None:
+        self.looks.close()
+        self.store.close()
+
+    # --- who changes files ------------------------------------------------------------------------------------
+
+    def by_tool(self, work: Callable[[RecordingExecutor], Awaitable[object]], prompt: int = 1) -> str:
+        """One call of our own tools; its id."""
+        call = str(uuid.uuid4())
+        executor = RecordingExecutor(LocalExecutor(), self.camera, self.log.begin(prompt, call, "call", "a tool"), self)
+        anyio.run(work, executor)
+        return call
+
+    def by_command(self, script: str, prompt: int = 1) -> str:
+        """A command of the model's; the id of its call."""
+        self.looks.look(1.0, report=False)
+        subprocess.run(["bash", "-ec", script], cwd=self.project, check=True, capture_output=True)
+        call = str(uuid.uuid4())
+        if changes := self.looks.look(1.0):
+            self.log.begin(prompt, call, "call", script).changed(changes)
+        return call
+
+    def changed(self, entries: Sequence[tuple[Path, Entry]]) -> None:
+        self.looks.absorb(entries)
+
+    def not_kept(self, words: str) -> None:
+        self.told.append(words)
+
+    # --- taking back ------------------------------------------------------------------------------------------
+
+    def operations(self, prompt: int = 1) -> list[Operation]:
+        return [each for each in self.log.operations() if each.prompt >= prompt]
+
+    def plan(self, operations: Sequence[Operation], *, merging: bool = False) -> Plan:
+        return make_plan(self.log.changes(operations), self.camera.take, self.contents, merging=merging)
+
+    def take_back(self, operations: Sequence[Operation], *, merging: bool = False) -> Plan:
+        """Takes them back, as an operation of prompt 0 (a redo takes that back)."""
+        plan = self.plan(operations, merging=merging)
+        changes = [Change(step.path, step.now, step.then) for step in plan.steps]
+        undo = self.log.add_undo("undo", changes, [each.id for each in operations], 0, 0)
+        self.told += make(plan.steps, self.camera)
+        self.log.settle(undo)
+        self.looks.absorb([(step.path, step.then) for step in plan.steps])
+        return plan
+
+    def redo(self) -> Plan:
+        return self.take_back([[each for each in self.log.operations() if each.by == "undo"][-1]])
+
+    def state(self) -> State:
+        return state_of(self.project)
+
+
+def state_of(folder: Path) -> State:
+    """Kind, mode and content of everything below a folder."""
+    found: State = {}
+    for here, folders, files in os.walk(folder):
+        if ".git" in folders:
+            folders.remove(".git")
+        for name in (*folders, *files):
+            path = Path(here, name)
+            seen = path.lstat()
+            content = b""
+            if path.is_symlink():
+                kind, content = "link", os.fsencode(os.readlink(path))
+            elif path.is_dir():
+                kind = "dir"
+            elif path.is_file():
+                kind, content = "file", path.read_bytes()
+            else:
+                kind = "other"
+            found[str(path.relative_to(folder))] = (kind, 0 if kind == "link" else seen.st_mode & 0o7777, content)
+    return found
+
+
+def git(folder: Path, *arguments: str) -> None:
+    identity = {
+        "GIT_AUTHOR_NAME": "a",
+        "GIT_AUTHOR_EMAIL": "a@b",
+        "GIT_COMMITTER_NAME": "a",
+        "GIT_COMMITTER_EMAIL": "a@b",
+    }
+    environ = {**os.environ, **identity, "GIT_CONFIG_GLOBAL": os.devnull, "GIT_CONFIG_NOSYSTEM": "1"}
+    program = shutil.which("git")
+    assert program is not None
+    subprocess.run([program, *arguments], cwd=folder, env=environ, check=True, capture_output=True)

@@ -1,0 +1,229 @@
+"""How other agents' designs failed their users: each case with what happens here.
+
+Shadow repositories filled disks and broke the user's own; `clean` and `reset` deleted what was the user's; only what
+edit tools did was undone; links were followed.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+import socket
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from acp_agent.undo.folder_looks import Limits
+
+from .kit import Bench, git
+
+
+@pytest.fixture
+def bench(tmp_path: Path) -> Iterator[Bench]:
+    made = Bench(tmp_path)
+    yield made
+    made.close()
+
+
+def commit_all(bench: Bench) -> None:
+    git(bench.project, "init", "-q")
+    git(bench.project, "add", "-A")
+    git(bench.project, "commit", "-q", "--allow-empty", "-m", "first")
+    later = 1_000_000_000_000_000_000 + (bench.project / ".git/index").stat().st_mtime_ns
+    os.utime(bench.project / ".git/index", ns=(later, later))  # No file is as young as the index.
+
+
+def test_files_that_the_agent_never_made_stay(bench: Bench) -> None:
+    """`git clean -fd` after a restore deleted a gigabyte of the user's data."""
+    (bench.project / "data").mkdir()
+    (bench.project / "data" / "mine.bin").write_bytes(b"mine")
+    call = bench.by_command("mkdir out && echo made > out/made.txt && echo more >> data/mine.bin")
+    (bench.project / "out" / "my own.txt").write_text("mine too")
+    plan = bench.take_back(bench.operations())
+    assert call and not plan.conflicts
+    assert (bench.project / "data" / "mine.bin").read_bytes() == b"mine"
+    assert (bench.project / "out" / "my own.txt").read_text() == "mine too"
+    assert not (bench.project / "out" / "made.txt").exists()
+    assert any("not empty" in words for words in bench.told)
+
+
+def test_what_gitignore_protected_stays_although_gitignore_is_taken_back(bench: Bench) -> None:
+    """`.gitignore` was reverted first; then `clean` wiped what it had protected."""
+    commit_all(bench)
+    bench.by_command("echo secrets > .gitignore")
+    (bench.project / "secrets").write_text("the user's")
+    bench.take_back(bench.operations())
+    assert not (bench.project / ".gitignore").exists()
+    assert (bench.project / "secrets").read_text() == "the user's"
+
+
+def test_no_git_identity_is_needed(bench: Bench) -> None:
+    """Without one, the checkpoint was empty, and everything untracked was removed with a message of success."""
+    git(bench.project, "init", "-q")
+    (bench.project / "untracked").write_text("before")
+    bench.by_command("echo after > untracked; rm -f nothing")
+    bench.take_back(bench.operations())
+    assert (bench.project / "untracked").read_text() == "before"
+
+
+def test_the_users_repository_is_never_written_to(bench: Bench) -> None:
+    """Nested repositories were renamed and left so; the index and HEAD moved."""
+    (bench.project / "vendor").mkdir()
+    (bench.project / "vendor" / "lib.c").write_text("int a;")
+    git(bench.project / "vendor", "init", "-q")
+    git(bench.project / "vendor", "add", "-A")
+    git(bench.project / "vendor", "commit", "-q", "-m", "first")
+    (bench.project / "main.c").write_text("int b;")
+    commit_all(bench)
+
+    def repositories() -> dict[str, bytes]:
+        return {
+            str(path): path.read_bytes()
+            for git in (bench.project / ".git", bench.project / "vendor" / ".git")
+            for path in sorted(git.rglob("*"))
+            if path.is_file()
+        }
+
+    before = repositories()
+    bench.by_command("echo 'int c;' >> main.c && rm vendor/lib.c")
+    bench.take_back(bench.operations())
+    assert repositories() == before
+    assert (bench.project / "vendor" / "lib.c").read_text() == "int a;"
+
+
+def test_files_made_since_are_removed(bench: Bench) -> None:
+    """`checkout-index -a -f` left them."""
+    bench.by_command("mkdir -p a/b && touch a/b/c")
+    bench.take_back(bench.operations())
+    assert bench.state() == {}
+
+
+def test_what_commands_changed_is_taken_back_too(bench: Bench) -> None:
+    """Only the edits of tools were."""
+    (bench.project / "a.txt").write_text("one\n")
+    (bench.project / "run.sh").write_text("#!/bin/sh\n")
+    (bench.project / "run.sh").chmod(0o644)
+    before = bench.state()
+    bench.by_command("sed -i s/one/two/ a.txt && chmod +x run.sh && mv a.txt b.txt && ln -s b.txt c && mkdir empty")
+    assert bench.state() != before
+    bench.take_back(bench.operations())
+    assert bench.state() == before
+
+
+def test_ignored_and_untracked_files_are_covered(bench: Bench) -> None:
+    """What `.gitignore` names was lost."""
+    (bench.project / ".gitignore").write_text(".env\n")
+    commit_all(bench)
+    (bench.project / ".env").write_text("KEY=1\n")
+    bench.by_command("rm .env && rm -rf .gitignore")
+    bench.take_back(bench.operations())
+    assert (bench.project / ".env").read_text() == "KEY=1\n"
+    assert (bench.project / ".gitignore").read_text() == ".env\n"
+
+
+def test_a_link_is_not_followed(bench: Bench, tmp_path: Path) -> None:
+    outside = tmp_path / "outside"
+    outside.mkdir()
+    (outside / "file").write_text("outside")
+    (bench.project / "folder").mkdir()
+    (bench.project / "folder" / "file").write_text("before")
+    bench.by_command("echo after > folder/file")
+    shutil.rmtree(bench.project / "folder")
+    (bench.project / "folder").symlink_to(outside)
+    plan = bench.take_back(bench.operations())
+    assert (outside / "file").read_text() == "outside"
+    assert [conflict.path for conflict in plan.conflicts] == [bench.project / "folder" / "file"]
+
+
+def test_links_modes_folders_and_what_is_no_file_are_recorded_as_what_they_are(bench: Bench) -> None:
+    (bench.project / "target").write_text("x")
+    (bench.project / "link").symlink_to("target")
+    (bench.project / "dangling").symlink_to("nowhere")
+    (bench.project / "Name").write_text("case")
+    (bench.project / "empty").mkdir(mode=0o750)
+    before = bench.state()
+    bench.by_command("rm link && ln -s elsewhere link && rm dangling && rmdir empty && mv Name name && mkfifo pipe")
+    bench.take_back(bench.operations())
+    assert bench.state() == before
+
+
+def test_a_socket_that_was_removed_is_named_as_lost(bench: Bench) -> None:
+    with socket.socket(socket.AF_UNIX) as server:
+        server.bind(os.path.relpath(bench.project / "s"))
+        bench.by_command("rm s")
+    plan = bench.plan(bench.operations())
+    assert [conflict.why for conflict in plan.conflicts] == ["it cannot be made again: it is no file"]
+
+
+def test_what_the_user_changed_since_is_a_conflict_and_left_alone(bench: Bench) -> None:
+    (bench.project / "a").write_text("1\n2\n3\n4\n5\n")
+    bench.by_command("sed -i s/2/two/ a")
+    (bench.project / "a").write_text("1\ntwo\n3\n4\nfive\n")
+    plan = bench.take_back(bench.operations())
+    assert (bench.project / "a").read_text() == "1\ntwo\n3\n4\nfive\n"
+    assert [conflict.mergeable for conflict in plan.conflicts] == [True]
+    bench.take_back(bench.operations(), merging=True)
+    assert (bench.project / "a").read_text() == "1\n2\n3\n4\nfive\n"
+
+
+def test_what_the_user_changed_between_two_commands_is_not_lost(bench: Bench) -> None:
+    (bench.project / "a").write_text("a\n")
+    bench.by_command("echo b >> a")
+    (bench.project / "a").write_text("a\nb\nmine\n")
+    bench.by_command("echo c >> a")
+    plan = bench.take_back(bench.operations())
+    assert [conflict.path.name for conflict in plan.conflicts] == ["a"]
+    assert (bench.project / "a").read_text() == "a\nb\nmine\nc\n"
+
+
+def test_large_files_cost_no_copy_and_are_named(tmp_path: Path) -> None:
+    """Shadow repositories of media folders took 170 GB and hours."""
+    bench = Bench(tmp_path, limits=Limits(1000, 1000))
+    for number in range(20):
+        with open(bench.project / f"{number}.mp4", "wb") as file:
+            file.truncate(500_000_000)
+    bench.by_command("rm 3.mp4 && mv 4.mp4 moved.mp4 && echo > small")
+    assert bench.contents.used() < 10_000
+    assert any("larger than 1000 bytes" in words for words in bench.looks.uncovered())
+    plan = bench.take_back(bench.operations())
+    assert [conflict.path.name for conflict in plan.conflicts] == ["3.mp4"]
+    assert (bench.project / "4.mp4").exists() and not (bench.project / "moved.mp4").exists()
+    bench.close()
+
+
+def test_too_many_files_are_left_out_by_folders_and_named(tmp_path: Path) -> None:
+    bench = Bench(tmp_path, limits=Limits(50, 1000))
+    (bench.project / "node_modules").mkdir()
+    for number in range(100):
+        (bench.project / "node_modules" / f"{number}.js").write_text("x")
+    (bench.project / "a.txt").write_text("a")
+    bench.by_command("echo b > a.txt && rm node_modules/1.js")
+    assert bench.looks.uncovered() == [
+        f"{bench.project}/node_modules: more than 50 files and folders (`undo.max_entries`)"
+    ]
+    bench.take_back(bench.operations())
+    assert (bench.project / "a.txt").read_text() == "a"
+    bench.close()
+
+
+def test_contents_in_git_are_not_copied(bench: Bench) -> None:
+    (bench.project / "a").write_text("x" * 50_000)
+    commit_all(bench)
+    bench.looks.look(1.0)
+    assert bench.contents.used() == 0
+    bench.by_command("echo > a && mkdir -p b && echo new > b/c")
+    bench.take_back(bench.operations())
+    assert (bench.project / "a").read_text() == "x" * 50_000
+
+
+def test_where_attributes_change_contents_git_is_not_relied_on(bench: Bench) -> None:
+    """A blob of Git LFS is a pointer of 130 bytes, not the file."""
+    (bench.project / ".gitattributes").write_text("*.txt filter=other\n")
+    (bench.project / "a.txt").write_text("as it is on the disk")
+    commit_all(bench)
+    bench.looks.look(1.0)
+    assert bench.contents.used() > 0
+    bench.by_command("rm a.txt")
+    bench.take_back(bench.operations())
+    assert (bench.project / "a.txt").read_text() == "as it is on the disk"
