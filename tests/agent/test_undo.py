@@ -281,7 +281,7 @@ async def call(r: Rig, method: str, **params: Any) -> Any:
 
 async def test_clients_list_preview_undo_and_redo(tmp_path):
     async with rig(tmp_path, [write("a.txt", "1\n2\n"), "Done."], mode="auto") as r:
-        assert r.editor.initialized.meta is not None
+        assert (r.editor.initialized.agent_capabilities.meta or {})["undo"] == {"version": 1}
         await r.editor.prompt("Change it.")
         (checkpoint,) = (await call(r, "_session/checkpoints"))["checkpoints"]
         assert (checkpoint["prompt"], checkpoint["title"], checkpoint["undone"]) == (1, "Change it.", False)
@@ -312,6 +312,25 @@ async def test_a_hunk_is_reverted_and_redone(tmp_path):
         assert path.read_text() == new
         await call(r, "_session/undo", path=str(path))
         assert path.read_text() == old
+
+
+async def test_a_file_taken_back_leaves_its_calls_other_files_and_each_undo_is_redone(tmp_path):
+    async with rig(tmp_path, [bash("echo a > a.txt; echo b > b.txt"), "Done."], mode="auto") as r:
+        await r.editor.prompt("Change it.")
+        a, b = r.project / "a.txt", r.project / "b.txt"
+        for path in (a, b):
+            await call(r, "_session/undo", path=str(path), since=1)
+            assert not path.exists()
+            (checkpoint,) = (await call(r, "_session/checkpoints"))["checkpoints"]
+            assert checkpoint["undone"] is False
+        await call(r, "_session/redo")
+        assert (a.exists(), b.exists()) == (False, True)
+        await call(r, "_session/undo", to=1, what="files")
+        assert (await call(r, "_session/checkpoints"))["checkpoints"][0]["undone"] is True
+        for there in ((False, True), (True, True)):
+            await call(r, "_session/redo")
+            assert (a.exists(), b.exists()) == there
+        assert (await call(r, "_session/checkpoints"))["redo"] is False
 
 
 @pytest.mark.parametrize(
