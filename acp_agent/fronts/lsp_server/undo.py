@@ -41,7 +41,7 @@ OFFER_SECONDS = 0.5
 NAMED_FILES = 5
 """Files and conflicts that are named in a question."""
 
-CANCEL, SHOW, DO, MERGE = "Cancel", "Show", "Take back", "Take back, and merge my changes"
+CANCEL, SHOW, DO, MERGE = "Cancel", "Show", "Do it", "Do it, and keep what I changed"
 
 _Kind = TypeVar("_Kind")
 
@@ -63,15 +63,17 @@ class Change(Wire, frozen=True):
     old_text: str | None = ""
     new_text: str | None = ""
     shown: bool = True
+    words: str = ""
+    """What changed besides the text, or why that is not shown."""
     added: int = 0
     removed: int = 0
     hunks: Sequence[Hunk] = ()
 
     @property
-    def words(self) -> str:
+    def label(self) -> str:
         counts = (f"+{self.added}" if self.added else "", f"-{self.removed}" if self.removed else "")
         kind = "" if self.kind == "changed" else f"({self.kind})"
-        return " ".join(filter(None, (one_line(self.path), *counts, kind)))
+        return " ".join(filter(None, (one_line(self.path), *counts, kind, one_line(self.words))))
 
     def lines(self, hunk: Hunk) -> tuple[list[str], list[str]]:
         return _cut(self.old_text, hunk.old_start, hunk.old_lines), _cut(self.new_text, hunk.new_start, hunk.new_lines)
@@ -138,6 +140,17 @@ class Asked(Struct, rename="camel", frozen=True):
     what: Literal["files", "conversation", "both"] | UnsetType = UNSET
     merge: bool = False
     yes: bool = False
+
+    @property
+    def subject(self) -> str:
+        """What is taken back, in words."""
+        if self.call is not UNSET:
+            return "one tool call"
+        if self.path is not UNSET:
+            return f"{'parts' if self.hunks is not UNSET else 'the changes'} of {one_line(self.path)}"
+        prompt = "the last prompt" if self.to is UNSET else f"prompt {self.to} and all after it"
+        what = "files and conversation" if self.what in (UNSET, "both") else self.what
+        return f"{prompt} ({what})"
 
     def params(self) -> dict[str, Any]:
         """For `_session/undo`."""
@@ -250,7 +263,8 @@ class Undo:
         if not asked.yes:
             answer = await self._request(session, method, {**params, "dryRun": True})
             outcome = _convert(answer, Outcome)
-            chosen = await self._confirm(outcome)
+            verb = f"take back {asked.subject}" if method == "undo" else "do again what was taken back"
+            chosen = await self._confirm(outcome, f"Agent: {verb}?")
             if chosen not in (DO, MERGE):
                 return answer
             merge = merge or chosen == MERGE
@@ -259,15 +273,15 @@ class Undo:
         answer = await self._request(session, method, params)
         outcome = _convert(answer, Outcome)
         self._known = None
-        words = "\n".join([outcome.words or ("Done." if outcome.done else "Nothing was changed."), *_left(outcome)])
+        words = outcome.words or ("Done." if outcome.done else "Nothing was changed.")
         self._editor.say(f"Agent: {words}", Kind.Info if outcome.done else Kind.Warning)
         if outcome.done and self._transcript.begun:
             self._transcript.end(one_line(words, 2_000))
         return answer
 
-    async def _confirm(self, outcome: Outcome) -> str | None:
-        files = [change.words for change in outcome.changes]
-        message = "\n".join([f"Agent: {outcome.words}", *_some(files), *_left(outcome)])
+    async def _confirm(self, outcome: Outcome, question: str) -> str | None:
+        files = [change.label for change in outcome.changes]
+        message = "\n".join([question, *(_some(files) or ["no file changes"]), *_left(outcome)])
         choices = [CANCEL, *([SHOW] if files else []), DO]
         if any(conflict.mergeable for conflict in outcome.conflicts):
             choices.append(MERGE)
@@ -405,7 +419,7 @@ def _as_diff(changes: Sequence[Change], not_covered: Sequence[str]) -> str:
     for change in changes:
         path = one_line(change.path, 1_000)
         if not change.shown:
-            lines.append(f"# {path}: {change.kind}; no text, or too long to be shown")
+            lines.append(f"# {path}: {change.kind}; {one_line(change.words) or 'no text, or too long to be shown'}")
             continue
         old, new = (legible(text or "").splitlines() for text in (change.old_text, change.new_text))
         before, after = (path if text is not None else "/dev/null" for text in (change.old_text, change.new_text))

@@ -238,7 +238,7 @@ class Contexts {
       canList: (list ?? null) !== null,
       canDelete: (remove ?? null) !== null,
       canResume: (resume ?? null) !== null,
-      canRedo: undo.facts.redo && host.active?.running === false,
+      canRedo: undo.now.checkpoints.redo && host.active?.running === false,
     };
     for (const [name, value] of Object.entries(values)) {
       if (this.told.get(name) !== value) {

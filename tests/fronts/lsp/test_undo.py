@@ -45,7 +45,7 @@ class Doubled:
     def undo(self, params: dict[str, Any]) -> dict[str, Any]:
         done = not params.get("dryRun", False)
         back = {**self.change, "oldText": NEW, "newText": OLD, "added": 1, "removed": 2}
-        words = "Took back 1 file." if done else "Would take back 1 file."
+        words = "Took back 1 file." if done else ""
         return {"changes": [back], "conflicts": self.conflicts, "done": done, "words": words}
 
     def asked(self, name: str) -> list[dict[str, Any]]:
@@ -89,30 +89,32 @@ async def test_nothing_is_taken_back_before_the_user_has_seen_what_and_said_yes(
         doubled.conflicts = [{"path": "/w/b.txt", "why": "changed since", "mergeable": True}]
         tasks.start_soon(undo, {"to": 1, "what": "files", "wait": True})
         question = await editor.question()
-        assert question.message.startswith("Agent: Would take back 1 file.\n")
+        assert question.message.startswith("Agent: take back prompt 1 and all after it (files)?\n")
         assert "a.txt +1 -2" in question.message and "left alone: /w/b.txt: changed since" in question.message
-        assert question.actions == ["Cancel", "Show", "Take back", "Take back, and merge my changes"]
+        assert question.actions == ["Cancel", "Show", "Do it", "Do it, and keep what I changed"]
         question.answer("Show")
         again = await editor.question(2)
         assert "-2\n+two\n" in shown(editor)
-        assert again.actions == ["Cancel", "Take back", "Take back, and merge my changes"]
+        assert again.actions == ["Cancel", "Do it", "Do it, and keep what I changed"]
         again.answer("Cancel")
         await editor.until(lambda: answers)
         assert doubled.asked("undo") == [{"to": 1, "what": "files", "dryRun": True}]
         assert not answers[0]["done"]
 
         tasks.start_soon(undo, {"wait": True})
-        (await editor.question(3)).answer(None)
+        third = await editor.question(3)
+        assert third.message.startswith("Agent: take back the last prompt (files and conversation)?\n")
+        third.answer(None)
         await editor.until(lambda: len(answers) == 2)
         assert doubled.asked("undo")[1:] == [{"dryRun": True}]
 
         tasks.start_soon(undo, {"call": "t1", "wait": True})
-        (await editor.question(4)).answer("Take back, and merge my changes")
+        (await editor.question(4)).answer("Do it, and keep what I changed")
         await editor.until(lambda: len(answers) == 3)
         assert answers[2]["done"]
         assert doubled.asked("undo")[2:] == [{"call": "t1", "dryRun": True}, {"call": "t1", "merge": True}]
-        assert "Agent: Took back 1 file.\nleft alone: /w/b.txt: changed since" in editor.said()
-        assert "*Took back 1 file. left alone: /w/b.txt: changed since*" in editor.transcript()
+        assert "Agent: Took back 1 file." in editor.said()
+        assert "*Took back 1 file.*" in editor.transcript()
 
 
 async def test_who_says_yes_is_not_asked(tmp_path, monkeypatch):

@@ -41,6 +41,8 @@ export class Undo {
   private readonly known = new WeakMap<Session, Undoable>();
   private readonly kept = new Map<string, Kept>();
   private looking: Promise<void> | undefined;
+  /** The session in which something was taken back here, and after which turn. */
+  private back: { readonly session: Session | undefined; readonly turn: number | undefined } | undefined;
   private readonly later = new Later(REFRESH, () => {
     this.look().catch(() => undefined);
   });
@@ -86,7 +88,12 @@ export class Undo {
   get facts(): PromptFacts {
     const { of, checkpoints } = this.now;
     const { fork } = (this.host.capabilities.sessionCapabilities ?? {}) as { readonly fork?: unknown };
-    return { of, fork: (fork ?? null) !== null, redo: checkpoints.redo };
+    return { of, fork: (fork ?? null) !== null, redo: checkpoints.redo && this.isFresh };
+  }
+
+  private get isFresh(): boolean {
+    const { active } = this.host;
+    return active !== undefined && this.back?.session === active && this.back.turn === active.turn;
   }
 
   soon(): void {
@@ -106,7 +113,9 @@ export class Undo {
 
   private async ask(): Promise<void> {
     const { active, running } = this.host;
-    if (running === undefined || active === undefined || active.loading || !this.available) {
+    // Before its first prompt a session has nothing, and the agent would prepare itself for the question.
+    const isNew = active?.turn === 0 && this.back?.session !== active;
+    if (running === undefined || active === undefined || active.loading || isNew || !this.available) {
       this.changed.fire();
       return;
     }
@@ -144,6 +153,7 @@ export class Undo {
     if (target === "redo" || ("what" in target && target.what !== "files")) {
       await this.host.reload(session);
     }
+    this.back = { session: this.host.active, turn: this.host.active?.turn };
     await this.look();
     return outcome;
   }

@@ -25,7 +25,14 @@ export interface ProblemAction {
 }
 
 export type Item =
-  | { readonly id: string; readonly type: "user"; readonly text: string; readonly attachments: readonly ShownAttachment[] }
+  | {
+      readonly id: string;
+      readonly type: "user";
+      readonly text: string;
+      readonly attachments: readonly ShownAttachment[];
+      /** The agent's, where it was loaded. */
+      readonly messageId?: string;
+    }
   | { readonly id: string; readonly type: "agent"; readonly text: string }
   | { readonly id: string; readonly type: "thought"; readonly text: string }
   | { readonly id: string; readonly type: "image"; readonly mimeType: string; readonly data: string }

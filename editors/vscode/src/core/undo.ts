@@ -16,6 +16,7 @@ export interface Checkpoint {
   readonly prompt: number;
   readonly time: string;
   readonly title: string;
+  readonly messageId: string;
   readonly undone: boolean;
   readonly files: number;
 }
@@ -44,6 +45,8 @@ export interface Change {
   readonly added: number;
   readonly removed: number;
   readonly calls: readonly string[];
+  /** What changed besides the text, or why that is not shown. */
+  readonly words: string;
   readonly hunks: readonly Hunk[];
 }
 
@@ -73,6 +76,7 @@ export function checkpointsOf(answer: unknown): Checkpoints {
     prompt: count(one["prompt"]),
     time: text(one["time"]),
     title: text(one["title"]),
+    messageId: text(one["messageId"]),
     undone: one["undone"] === true,
     files: array(one["files"]).length,
   }));
@@ -106,6 +110,7 @@ function changeOf(answer: unknown): Change {
     added: count(one["added"]),
     removed: count(one["removed"]),
     calls: array(one["calls"]).map(text),
+    words: text(one["words"]),
     hunks: array(one["hunks"]).map(record).map((hunk) => ({
       oldStart: count(hunk["oldStart"]),
       oldLines: count(hunk["oldLines"]),
@@ -138,18 +143,27 @@ function count(value: unknown): number {
 // --- prompts of the chat --------------------------------------------------------------------------------------------
 
 /**
- * Which of the agent's prompts the chat's messages are. Those that were said while a turn ran, and commands, have no
- * number; those that were taken back have no message any more.
+ * Which of the agent's prompts the chat's messages are: by their ids where they were loaded, else in order, else by
+ * their words. Commands, and what was said while a turn ran, have no number.
  */
 export function promptsOf(items: readonly Item[], checkpoints: readonly Checkpoint[]): PromptFacts["of"] {
-  const said = items.filter((item) => item.type === "user");
-  for (const list of [checkpoints.filter(({ undone }) => !undone), checkpoints]) {
-    if (list.length === said.length && said.every(({ text: words }, index) => words === "" || begins(words, list[index]?.title ?? ""))) {
-      return Object.fromEntries(said.map(({ id }, index) => [id, list[index]?.prompt ?? 0]));
+  const of: Record<string, number> = {};
+  const users = items.filter((item) => item.type === "user");
+  const byId = new Map(checkpoints.filter(({ messageId }) => messageId !== "").map((one) => [one.messageId, one.prompt]));
+  const said = users.filter(({ messageId }) => messageId === undefined || byId.size === 0);
+  for (const { id, messageId } of users) {
+    const prompt = byId.get(messageId ?? "");
+    if (prompt !== undefined) {
+      of[id] = prompt;
     }
   }
-  const of: Record<string, number> = {};
-  const newest = [...checkpoints].reverse();
+  const open = checkpoints.filter(({ prompt }) => !Object.values(of).includes(prompt));
+  for (const list of [open.filter(({ undone }) => !undone), open]) {
+    if (list.length === said.length && said.every(({ text: words }, index) => words === "" || begins(words, list[index]?.title ?? ""))) {
+      return { ...of, ...Object.fromEntries(said.map(({ id }, index) => [id, list[index]?.prompt ?? 0])) };
+    }
+  }
+  const newest = [...open].reverse();
   for (const { id, text: words } of said.reverse()) {
     const at = newest.findIndex(({ title }) => begins(words, title));
     const [found] = at < 0 ? [] : newest.splice(0, at + 1).slice(-1);
@@ -177,7 +191,7 @@ export function linesOfHunk({ oldText, newText }: Change, hunk: Hunk): { readonl
 }
 
 function cut(whole: string | null, start: number, lines: number): readonly string[] {
-  return lines === 0 ? [] : ((whole ?? "").match(/[^\n]*\n|[^\n]+$/gu) ?? []).slice(start - 1, start - 1 + lines);
+  return lines === 0 ? [] : ((whole ?? "").match(/[^\r\n]*(?:\r\n|\r|\n)|[^\r\n]+$/gu) ?? []).slice(start - 1, start - 1 + lines);
 }
 
 /** What a hunk is told by, wherever its lines stand: they move with what changes above them. */

@@ -42,7 +42,7 @@ export class Previews implements vscode.TextDocumentContentProvider, vscode.Disp
 
   private uri(change: Change, side: "oldText" | "newText"): vscode.Uri {
     const said = change[side] ?? "";
-    const text = change.shown ? said : `${side === "oldText" ? "Before" : "After"}: no text, or too long to be shown.\n`;
+    const text = change.shown ? said : `${side === "oldText" ? "Before" : "After"}: ${change.words || "no text, or too long to be shown"}\n`;
     const query = createHash("sha256").update(text).digest("base64url");
     this.texts.delete(query);
     this.texts.set(query, text);

@@ -54,10 +54,10 @@ export class Restoring {
   async revert(change: Change, since: number, hunk?: Hunk): Promise<void> {
     const session = this.session();
     const target = { path: change.path, since, ...(hunk === undefined ? {} : { hunks: [await this.indexOf(session, change, since, hunk)] }) };
-    const outcome = await this.undo.run(session, target);
-    const [conflict] = outcome.conflicts;
-    if (outcome.done || conflict === undefined) {
-      tell(outcome);
+    const { conflicts } = await this.undo.preview(session, target);
+    const [conflict] = conflicts;
+    if (conflict === undefined) {
+      tell(await this.undo.run(session, target));
       return;
     }
     const merge = "Merge";
