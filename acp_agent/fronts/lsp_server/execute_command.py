@@ -32,7 +32,7 @@ MAX_CHOICES = 30
 CONTINUE = "Continue."
 
 NUMBERS = {"acpCoder.undo": "to", "acpCoder.diff": "since"}
-"""The field that a plain number stands for."""
+"""The field that a plain number stands for, also one that an editor passes as a string."""
 
 Work = Callable[[], Awaitable[Any]]
 
@@ -298,8 +298,8 @@ def _read(name: str, plain: str, arguments: Sequence[Any] | None) -> _Given:
     if not given or given[0] is None:
         return _Given()
     value = given[0]
-    if name in NUMBERS and type(value) is int:
-        value = {NUMBERS[name]: value}
+    if name in NUMBERS and (type(value) is int or (isinstance(value, str) and value.isdecimal())):
+        value = {NUMBERS[name]: int(value)}
     if isinstance(value, str):
         if not plain:
             raise JsonRpcInvalidParams(f"{name} takes an object, not a string")

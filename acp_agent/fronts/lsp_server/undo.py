@@ -25,7 +25,7 @@ from acp_agent.fronts.lsp_server.conversation import Session
 from acp_agent.fronts.lsp_server.documents.editor_documents import Document, path_of, plain_ends
 from acp_agent.fronts.lsp_server.documents.edits import hunks_between
 from acp_agent.fronts.lsp_server.documents.text_positions import split_lines
-from acp_agent.fronts.lsp_server.front import Front
+from acp_agent.fronts.lsp_server.front import SAID_LENGTH, Front
 from acp_agent.fronts.lsp_server.lsp_editor import Kind
 from acp_agent.fronts.lsp_server.status import one_line
 from acp_agent.legible import legible
@@ -274,7 +274,9 @@ class Undo:
         outcome = _convert(answer, Outcome)
         self._known = None
         words = outcome.words or ("Done." if outcome.done else "Nothing was changed.")
-        self._editor.say(f"Agent: {words}", Kind.Info if outcome.done else Kind.Warning)
+        # All of it is in the transcript; what was left alone is worth a key press.
+        said = words if outcome.conflicts or not outcome.done else one_line(words, SAID_LENGTH)
+        self._editor.say(f"Agent: {said}", Kind.Info if outcome.done else Kind.Warning)
         if outcome.done and self._transcript.begun:
             self._transcript.end(one_line(words, 2_000))
         return answer

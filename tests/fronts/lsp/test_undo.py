@@ -131,10 +131,14 @@ async def test_who_says_yes_is_not_asked(tmp_path, monkeypatch):
 
 async def test_a_plain_argument_is_a_prompt_or_a_call(tmp_path, monkeypatch):
     async with changed(tmp_path, monkeypatch) as (editor, doubled, _):
-        for number, argument in enumerate((3, "t1"), 1):
+        for number, argument in enumerate((3, "4", "t1"), 1):
             assert await editor.execute("acpCoder.undo", argument) is None
             (await editor.question(number)).answer("Cancel")
-        assert doubled.asked("undo") == [{"to": 3, "dryRun": True}, {"call": "t1", "dryRun": True}]
+        assert doubled.asked("undo") == [
+            {"to": 3, "dryRun": True},
+            {"to": 4, "dryRun": True},
+            {"call": "t1", "dryRun": True},
+        ]
 
 
 async def test_checkpoints_and_changes_are_returned_and_shown(tmp_path, monkeypatch):
