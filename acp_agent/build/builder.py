@@ -8,6 +8,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable, Coroutine, Mapping
 from functools import partial
+from pathlib import Path
 from typing import Any
 
 import anyio.to_thread
@@ -15,8 +16,9 @@ import anyio.to_thread
 from acp_agent.build.own_credentials import own_credentials
 from acp_agent.build.session_parts import build_parts
 from acp_agent.build.warming import warm
+from acp_agent.config.xdg import state_dir
 from acp_agent.credentials.redactor import Redactor
-from acp_agent.errors import AuthRequired, InvalidParams, ProviderError
+from acp_agent.errors import AuthRequired, InvalidParams, ProviderError, StoreError
 from acp_agent.lazy import load
 from acp_agent.llm.choose import needs_key
 from acp_agent.loop.calls.redaction import Redaction
@@ -28,6 +30,8 @@ from acp_agent.loop.turns.parts import Parts
 from acp_agent.safety.deciding.deciders import EXAMINE
 from acp_agent.store.session_store import SessionStore
 from acp_agent.tools.kit.registry import builtin_registry
+
+TIDY = "acp_agent.undo.tidying:tidy"
 
 log = logging.getLogger(__name__)
 
@@ -88,7 +92,21 @@ class Builder:
             await warm([*self._registry.loaders(), partial(_examine, session), partial(_prices, session)])
             self._loaded()
             self._spawn(_sweep())
+            self._spawn(self._tidy(session))
         await parts.shell.confinement.ready()
+
+    async def _tidy(self, session: Session) -> None:
+        """Finishes the undos of agents that were killed, and drops what is too old."""
+        config, state = session.config, Path(state_dir(self._environ))
+        if not (state / "undo").is_dir():
+            return
+        try:
+            words = await anyio.to_thread.run_sync(load(TIDY), session.database, state, config.settings.undo)
+        except StoreError as error:
+            log.warning("what is kept for undo could not be tidied: %s", error)
+        else:
+            if words:
+                session.outbox.tell("\n".join(["An undo that had been interrupted was finished.", *words]))
 
     async def close(self) -> None:
         await self._models.close()

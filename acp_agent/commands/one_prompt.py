@@ -41,6 +41,16 @@ def run(options: Namespace, environ: Mapping[str, str]) -> int:
     return ended.status
 
 
+def in_session(options: Namespace, session_id: str, cwd: str, environ: Mapping[str, str]) -> int:
+    """Runs a slash command in a stored session: `acp-coder sessions undo ID [WORDS]`."""
+    if not Path(cwd).is_dir():
+        raise UsageError(f"the session's folder {cwd} is not there any more")
+    text = " ".join([f"/{options.verb}", *getattr(options, "words", [])])
+    answers: Answers = "person" if sys.stdin.isatty() else "nobody"
+    job = Headless(text, Path(cwd), environ, None, None, session_id, answers, False)
+    return run_headless(job, view_for(environ, json=False)).status
+
+
 def view_for(environ: Mapping[str, str], *, json: bool) -> View:
     """JSON lines, a live terminal, or plain lines, depending on stdout, TERM and NO_COLOR."""
     if json:

@@ -193,7 +193,7 @@ def _add_record(parser: argparse.ArgumentParser, prefix: str) -> None:
 
 
 def _add_sessions(commands: argparse._SubParsersAction[_Parser]) -> None:
-    sessions = commands.add_parser("sessions", help="list, show, export or delete sessions")
+    sessions = commands.add_parser("sessions", help="list, show, export, undo or delete sessions")
     verbs = sessions.add_subparsers(dest="verb", required=True, metavar="VERB", parser_class=_Parser)
     listing = verbs.add_parser("list", help="the sessions, newest first")
     listing.add_argument("--cwd", help="only this folder's")
@@ -203,6 +203,16 @@ def _add_sessions(commands: argparse._SubParsersAction[_Parser]) -> None:
         one.add_argument("id", help="the session's id, or a unique prefix of it")
         if verb == "export":
             one.add_argument("file", nargs="?", help="write it there as a recording (`acp-coder replay`) instead")
+    taking_back = {
+        "checkpoints": "list its prompts and what was changed for each",
+        "undo": "take back a prompt and all after it, or one call",
+        "redo": "take back the last undo",
+    }
+    for verb, words in taking_back.items():
+        one = verbs.add_parser(verb, help=words)
+        one.add_argument("id", help="the session's id, or a unique prefix of it")
+        if verb != "checkpoints":
+            one.add_argument("words", nargs="*", help="as after `/undo`: NUMBER or CALL, what, merge, yes")
 
 
 def _add_recordings(commands: argparse._SubParsersAction[_Parser]) -> None:

@@ -20,12 +20,17 @@ from acp_agent.store.session_store import SessionStore
 from acp_agent.store.spending_store import Spent, dollars
 
 ALL = 1_000_000
+IN_SESSION = "acp_agent.commands.one_prompt:in_session"
 WRITE = "acp_agent.commands.session_recording:write"
 
 
 def run(options: Namespace, environ: Mapping[str, str]) -> int:
     store = open_store(load_config(environ), environ)
     try:
+        if options.verb in ("undo", "redo", "checkpoints"):
+            record = _find(store, options.id)
+            store.close()
+            return int(load(IN_SESSION)(options, record.id, record.cwd, environ))
         if options.verb == "list":
             _list(store, options.cwd)
         elif options.verb == "export" and options.file:

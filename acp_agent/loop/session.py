@@ -11,6 +11,7 @@ import uuid
 from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from contextlib import asynccontextmanager
 from functools import cached_property
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 import anyio
@@ -100,6 +101,10 @@ class Session:
                 self._parts.calls.outputs.restore(stored)
                 self._parts.calls.quota.count(self._parts.memory.messages())
         return self._parts
+
+    @property
+    def database(self) -> Path:
+        return self._store.path
 
     def stored(self) -> list[LogEntry]:
         return self._store.entries(self.id)

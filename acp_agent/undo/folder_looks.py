@@ -37,7 +37,7 @@ SLICE = 0.05
 MOST_NAMED = 3
 
 Key = tuple[int, int, int, int, int]
-"""Mode, size, times of content and inode (ns), inode. Of a folder only the mode: the rest changes with its entries."""
+"""Mode, size, times of content and inode (ns), inode. Of a folder without what changes with its entries."""
 
 
 class Limits(Struct, frozen=True):
@@ -106,6 +106,9 @@ class FolderLooks:
             else:
                 self._absorb()
                 dirty = self._watch.changed()
+                for folder in self._watch.lost & self._folders.keys():
+                    self._watch.add(folder)
+                self._watch.lost.clear()
                 if dirty is None:
                     self._rescan(list(self._folders), changed)
                     self._scan([top for top in self._tops if top not in self._folders], changed)
@@ -142,6 +145,7 @@ class FolderLooks:
                 continue
             repository = self._repository(folder)
             known = repository.folders if repository is not None else None
+            blobs = repository.blobs if repository is not None else {}
             self._watch.add(folder)
             if (found := self._read(folder, self._limits.entries - self._count)) is None:
                 self._watch.drop(folder)
@@ -155,7 +159,7 @@ class FolderLooks:
                 if stat.S_ISDIR(key[0]):
                     last = path not in known if known else name in LATER
                     (later if last else first).append(path)
-                else:
+                elif (blob := blobs.get(path)) is None or blob[1] != key[2] or blob[0] != key[1] & 0xFFFFFFFF:
                     self._want(path, key, repository)
 
     def _read(self, folder: str, most: int) -> dict[str, Key] | None:
@@ -197,11 +201,10 @@ class FolderLooks:
                 if old == key:
                     continue
                 path = f"{folder}/{name}"
-                was, is_ = old is not None and stat.S_ISDIR(old[0]), key is not None and stat.S_ISDIR(key[0])
-                if was and not is_:
+                if _is_other_folder(old, key):
                     self._gone(path, changed)
                 changed.append((path, old, key))
-                if is_ and not was:
+                if _is_other_folder(key, old):
                     new.append(path)
         self._scan(new, changed)
 
@@ -212,7 +215,7 @@ class FolderLooks:
             if folder is None:
                 continue
             found, was = _key(str(path)), folder.get(path.name)
-            if was is not None and stat.S_ISDIR(was[0]) and (found is None or not stat.S_ISDIR(found[0])):
+            if _is_other_folder(was, found):
                 self._gone(str(path), None)
             self._count += (found is not None) - (was is not None)
             if found is None:
@@ -258,7 +261,7 @@ class FolderLooks:
     def _blob(self, path: str, key: Key, repository: Tracked | None) -> Blob | None:
         """Git's copy of a file that is as `key` says."""
         blob = repository.blobs.get(path) if repository is not None else None
-        return blob if blob is not None and (blob.size, blob.mtime_ns) == (key[1] & 0xFFFFFFFF, key[2]) else None
+        return blob if blob is not None and blob[:2] == (key[1] & 0xFFFFFFFF, key[2]) else None
 
     def _want(self, path: str, key: Key, repository: Tracked | None) -> None:
         """Notes that a file is to be copied, unless git or an earlier copy has it; a link's target is noted here."""
@@ -324,6 +327,10 @@ class FolderLooks:
     def _as_changes(self, changed: list[tuple[str, Key | None, Key | None]]) -> list[Change]:
         if not changed:
             return []
+        merged: dict[str, tuple[Key | None, Key | None]] = {}
+        for path, old, key in changed:  # A folder in the place of another: what was below, and what is.
+            merged[path] = (merged[path][0] if path in merged else old, key)
+        changed = [(path, old, key) for path, (old, key) in merged.items()]
         blobs = self._blobs((path, old) for path, old, _ in changed if old is not None)
         found = []
         for path, old, key in changed:
@@ -344,20 +351,20 @@ class FolderLooks:
                 found.append(Change(Path(path), before, after))
         return found
 
-    def _blobs(self, old: Iterable[tuple[str, Key]]) -> dict[str, bytes]:
+    def _blobs(self, old: Iterable[tuple[str, Key]]) -> dict[bytes, bytes]:
         """What git has of these files."""
-        wanted: dict[Path, set[str]] = {}
+        wanted: dict[Path, set[bytes]] = {}
         for path, key in old:
             repository = self._repository(path.rpartition("/")[0])
             if path not in self._copies and (blob := self._blob(path, key, repository)) is not None:
                 assert repository is not None
-                wanted.setdefault(repository.git, set()).add(blob.name)
-        found: dict[str, bytes] = {}
+                wanted.setdefault(repository.git, set()).add(blob[2])
+        found: dict[bytes, bytes] = {}
         for git, names in wanted.items():
             found |= read_blobs(git, names, self._programs_not_in)
         return found
 
-    def _entry(self, path: str, key: Key, blobs: dict[str, bytes]) -> Entry:
+    def _entry(self, path: str, key: Key, blobs: dict[bytes, bytes]) -> Entry:
         """What was at `path` when it was as `key` says."""
         mode = stat.S_IMODE(key[0])
         if stat.S_ISDIR(key[0]):
@@ -372,7 +379,7 @@ class FolderLooks:
         blob = self._blob(path, key, self._repository(path.rpartition("/")[0]))
         why = NOT_YET
         if blob is not None:
-            content = blobs.get(blob.name)
+            content = blobs.get(blob[2])
             if content is not None and len(content) == key[1]:
                 try:
                     return Entry("file", mode, key[1], self.camera.contents.put(content))
@@ -387,9 +394,16 @@ class FolderLooks:
         return Entry("file", mode, key[1], mark=f"{key[4]}:{key[1]}:{key[2]}", why=why)
 
 
+def _is_other_folder(one: Key | None, other: Key | None) -> bool:
+    """Whether `one` is a folder, and `other` not the same."""
+    if one is None or not stat.S_ISDIR(one[0]):
+        return False
+    return other is None or not stat.S_ISDIR(other[0]) or one[4] != other[4]
+
+
 def _key_of(seen: os.stat_result) -> Key:
     if stat.S_ISDIR(seen.st_mode):
-        return seen.st_mode, 0, 0, 0, 0
+        return seen.st_mode, 0, 0, 0, seen.st_ino
     return seen.st_mode, seen.st_size, seen.st_mtime_ns, seen.st_ctime_ns, seen.st_ino
 
 

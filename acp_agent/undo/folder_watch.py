@@ -33,6 +33,8 @@ class Watch:
 
     def __init__(self) -> None:
         self.tells = False
+        self.lost: set[str] = set()
+        """Folders that are not watched any more, since they were removed."""
         self._fd = -1
         self._paths: dict[int, str] = {}
         self._numbers: dict[str, int] = {}
@@ -84,10 +86,12 @@ class Watch:
                     return None
                 if (folder := self._paths.get(number)) is None:
                     continue
-                if mask & IGNORED:
-                    self._numbers.pop(self._paths.pop(number), None)
-                else:
-                    found.add(folder)
+                found.add(folder)
+                if mask & IGNORED:  # It was removed; if one is there again, that is another one.
+                    del self._paths[number]
+                    if self._numbers.get(folder) == number:
+                        del self._numbers[folder]
+                        self.lost.add(folder)
 
     def _drain(self) -> None:
         try:

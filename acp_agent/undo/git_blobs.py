@@ -28,10 +28,8 @@ FEW = 500_000
 """Bytes of attributes that are read."""
 
 
-class Blob(Struct, frozen=True):
-    size: int
-    mtime_ns: int
-    name: str
+Blob = tuple[int, int, bytes]
+"""Size (modulo 2**32) and time (ns) of the file for which git has this blob, and the blob's name."""
 
 
 class Tracked(Struct, frozen=True):
@@ -79,12 +77,10 @@ def tracked(folder: str, git: Path) -> Tracked:
         if 0 < state[0] <= MOST_BYTES:
             for entry in entries((git / "index").read_bytes()):
                 mtime = entry.seconds * 1_000_000_000 + entry.nanoseconds
-                if mtime >= state[1]:
-                    continue  # It may have changed in the same moment.
-                path = f"{folder}/{os.fsdecode(entry.path)}"
-                blobs[path] = Blob(entry.size, mtime, entry.blob.hex())
-                if path.endswith(".gitattributes"):
-                    attributes.append(Path(path))
+                if mtime < state[1]:  # Else it may have changed in the same moment.
+                    path = f"{folder}/{entry.path.decode('utf-8', 'surrogateescape')}"
+                    blobs[path] = (entry.size, mtime, entry.blob)
+            attributes += [Path(path) for path in blobs if path.endswith("/.gitattributes")]
         if any(_changes_content(path) for path in attributes):
             blobs = {}
     except (OSError, ValueError, struct.error):
@@ -105,9 +101,9 @@ def _changes_content(attributes: Path) -> bool:
         return False
 
 
-def read_blobs(git: Path, names: Iterable[str], folders: Sequence[Path]) -> dict[str, bytes]:
+def read_blobs(git: Path, blobs: Iterable[bytes], folders: Sequence[Path]) -> dict[bytes, bytes]:
     """The contents of these blobs, as far as they are there. `folders`: those in which no program is looked for."""
-    wanted = list(dict.fromkeys(names))
+    wanted = list(dict.fromkeys(blobs))
     program = find_program("git", os.environ, folders) if wanted else None
     if program is None:
         return {}
@@ -119,7 +115,7 @@ def read_blobs(git: Path, names: Iterable[str], folders: Sequence[Path]) -> dict
     try:
         done = subprocess.run(
             [program, f"--git-dir={git}", "-c", "safe.directory=*", "cat-file", "--batch"],
-            input="".join(f"{name}\n" for name in wanted).encode(),
+            input="".join(f"{name.hex()}\n" for name in wanted).encode(),
             capture_output=True,
             cwd="/",
             env=environ,
@@ -128,7 +124,8 @@ def read_blobs(git: Path, names: Iterable[str], folders: Sequence[Path]) -> dict
         )
     except (OSError, subprocess.SubprocessError):
         return {}
-    found, at, out = {}, 0, done.stdout
+    found: dict[bytes, bytes] = {}
+    at, out = 0, done.stdout
     for name in wanted:
         end = out.find(b"\n", at)
         if end < 0:

@@ -9,7 +9,6 @@ import errno
 import os
 import stat
 import sys
-import uuid
 from contextlib import suppress
 from pathlib import Path
 
@@ -61,7 +60,7 @@ class Camera:
                 regular(parent, path) as descriptor,
                 open(descriptor, "rb", closefd=False) as file,
             ):
-                data = file.read(self.limit + 1)
+                data = file.read(found.st_size + 1)
             kept = self.contents.put(data, like, sync=sync) if keep else name_of(data)
         except (OSError, ContentError) as error:
             words = error.strerror if isinstance(error, OSError) else str(error)
@@ -128,7 +127,9 @@ def _remove(parent: int, path: Path, found: os.stat_result) -> str:
 
 
 def _replace(parent: int, path: Path, entry: Entry, data: bytes, found: os.stat_result | None) -> None:
-    beside = f".{path.name[:40]}.{uuid.uuid4().hex[:12]}"
+    beside = _beside(path)
+    with suppress(FileNotFoundError):
+        os.unlink(beside, dir_fd=parent)
     try:
         if entry.kind == "link":
             os.symlink(entry.target, beside, dir_fd=parent)
@@ -146,6 +147,17 @@ def _replace(parent: int, path: Path, entry: Entry, data: bytes, found: os.stat_
         with suppress(OSError):
             os.unlink(beside, dir_fd=parent)
         raise
+
+
+def _beside(path: Path) -> str:
+    """The name under which a file is written before it takes its place; always the same for a path."""
+    return f".{path.name[:40]}.undo-{name_of(os.fsencode(path))[:16]}"
+
+
+def clear(path: Path) -> None:
+    """Removes what a process that was killed may have left beside `path`."""
+    with suppress(FileNotFoundError, NotADirectoryError), folder(path.parent) as parent:
+        os.unlink(_beside(path), dir_fd=parent)
 
 
 def rename(source: Path, destination: Path) -> None:

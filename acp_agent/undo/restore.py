@@ -17,7 +17,7 @@ from acp_agent.store.operation_store import OperationStore
 from acp_agent.undo.base import NOTHING
 from acp_agent.undo.contents import Contents
 from acp_agent.undo.operation_log import changes_of, settle
-from acp_agent.undo.pictures import Camera, put, rename
+from acp_agent.undo.pictures import Camera, clear, put, rename
 from acp_agent.undo.undo_plan import Step
 
 LOCKS = "restoring"
@@ -94,6 +94,7 @@ def recover(store: OperationStore, contents: Contents) -> list[str]:
                 continue
             for change in changes_of(store, [operation.id]):
                 try:
+                    clear(change.path)
                     current = camera.take(change.path, keep=False)
                     after = change.after or NOTHING
                     if current.same(after):

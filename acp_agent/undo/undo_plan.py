@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+import stat
 from collections.abc import Callable, Iterable, Sequence
 from itertools import pairwise
 from pathlib import Path
@@ -17,6 +19,7 @@ from acp_agent.undo.merge import merge
 CHANGED_SINCE = "it was changed since"
 BETWEEN = "it was changed between two changes of the agent"
 UNKNOWN = "the agent was killed while it changed it"
+NO_FOLDER = "its folder is something else now"
 UNSAVED = "the editor has unsaved changes of it"
 
 
@@ -78,7 +81,25 @@ def make_plan(changes: Sequence[Change], now: Callable[[Path], Entry], contents:
             continue
         if found is not current and (not found.same(current) or current.unsaved):
             steps.append(Step(path, current, found))
+    then = {step.path: step.then.kind for step in steps}
+    for step in [step for step in steps if step.then.kind != "none" and _has_no_folder(step.path, then)]:
+        steps.remove(step)
+        conflicts.append(Conflict(step.path, NO_FOLDER))
     return Plan(tuple(_in_order(steps, conflicts)), tuple(conflicts))
+
+
+def _has_no_folder(path: Path, then: dict[Path, str]) -> bool:
+    """Whether something else is where its folder was, also after the steps."""
+    for above in path.parents:
+        if above in then:
+            if then[above] not in ("dir", "none"):
+                return True
+            continue
+        try:
+            return not stat.S_ISDIR(os.lstat(above).st_mode)
+        except OSError:
+            continue
+    return False
 
 
 def _marks(changes: Iterable[Change], now: Callable[[Path], Entry]) -> set[str]:

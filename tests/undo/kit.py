@@ -17,6 +17,7 @@ from acp_agent.store.session_store import SessionStore
 from acp_agent.undo.base import Change, Entry, Operation
 from acp_agent.undo.contents import Contents
 from acp_agent.undo.folder_looks import FolderLooks, Limits
+from acp_agent.undo.folder_watch import Watch
 from acp_agent.undo.operation_log import Log
 from acp_agent.undo.pictures import Camera
 from acp_agent.undo.recording_executor import RecordingExecutor
@@ -29,16 +30,29 @@ State = dict[str, tuple[str, int, bytes]]
 class Bench:
     """`close` it."""
 
-    def __init__(self, folder: Path, *, limits: Limits | None = None, quota: int = 0) -> None:
+    def __init__(
+        self,
+        folder: Path,
+        *,
+        limits: Limits | None = None,
+        quota: int = 0,
+        session_id: str | None = None,
+        watching: bool = True,
+    ) -> None:
+        """`session_id`: one that is in the store already. `watching`: whether the system tells what changes."""
         self.project = folder / "project"
         self.project.mkdir(parents=True, exist_ok=True)
         self.contents = Contents(folder / "state" / "undo" / "contents", quota=quota)
         self.store = SessionStore(folder / "state" / "sessions.db")
-        self.session_id = str(uuid.uuid4())
-        self.store.create(SessionRecord(self.session_id, str(self.project)))
+        self.session_id = session_id or str(uuid.uuid4())
+        if session_id is None:
+            self.store.create(SessionRecord(self.session_id, str(self.project)))
         self.log = Log(self.store.operations, self.session_id)
         self.camera = Camera(self.contents, 1_000_000)
-        self.looks = FolderLooks([self.project], self.contents, limits or Limits(10_000, 100_000))
+        watch = Watch()
+        if not watching:
+            watch.close()
+        self.looks = FolderLooks([self.project], self.contents, limits or Limits(10_000, 100_000), watch=watch)
         self.told: list[str] = []
 
     def close(self) -> None:
@@ -56,11 +70,18 @@ class Bench:
 
     def by_command(self, script: str, prompt: int = 1) -> str:
         """A command of the model's; the id of its call."""
+        command = ["bash", "-ec", script]
+        return self.by_program(
+            lambda: subprocess.run(command, cwd=self.project, check=True, capture_output=True), prompt
+        )
+
+    def by_program(self, work: Callable[[], object], prompt: int = 1) -> str:
+        """What a command does, done by `work`."""
         self.looks.look(1.0, report=False)
-        subprocess.run(["bash", "-ec", script], cwd=self.project, check=True, capture_output=True)
+        work()
         call = str(uuid.uuid4())
         if changes := self.looks.look(1.0):
-            self.log.begin(prompt, call, "call", script).changed(changes)
+            self.log.begin(prompt, call, "call", "a command").changed(changes)
         return call
 
     def changed(self, entries: Sequence[tuple[Path, Entry]]) -> None:
@@ -77,18 +98,18 @@ class Bench:
     def plan(self, operations: Sequence[Operation], *, merging: bool = False) -> Plan:
         return make_plan(self.log.changes(operations), self.camera.take, self.contents, merging=merging)
 
-    def take_back(self, operations: Sequence[Operation], *, merging: bool = False) -> Plan:
-        """Takes them back, as an operation of prompt 0 (a redo takes that back)."""
+    def take_back(self, operations: Sequence[Operation], *, merging: bool = False, prompt: int = 1) -> Plan:
+        """Takes them back, as an operation of that prompt (a redo takes that back)."""
         plan = self.plan(operations, merging=merging)
         changes = [Change(step.path, step.now, step.then) for step in plan.steps]
-        undo = self.log.add_undo("undo", changes, [each.id for each in operations], 0, 0)
+        undo = self.log.add_undo("undo", changes, [each.id for each in operations], 0, prompt)
         self.told += make(plan.steps, self.camera)
         self.log.settle(undo)
         self.looks.absorb([(step.path, step.then) for step in plan.steps])
         return plan
 
-    def redo(self) -> Plan:
-        return self.take_back([[each for each in self.log.operations() if each.by == "undo"][-1]])
+    def redo(self, prompt: int = 1) -> Plan:
+        return self.take_back([[each for each in self.log.operations() if each.by == "undo"][-1]], prompt=prompt)
 
     def state(self) -> State:
         return state_of(self.project)
