@@ -215,6 +215,31 @@ async def test_a_change_that_the_editor_keeps_unsaved_is_taken_back_in_the_buffe
         assert (path.read_text(), r.editor.files.buffers[path]) == ("saved\n", "saved\n")
 
 
+async def test_changes_that_the_user_saved_later_are_taken_back_and_redone_saved_or_not(tmp_path):
+    path = tmp_path / "project" / "a.txt"
+    script = [read(path), write(path, "one\n"), "One.", write(path, "two\n"), "Two."]
+    async with rig(tmp_path, script, mode="auto", save=False) as r:
+        buffers = r.editor.files.buffers
+        path.write_text("before\n")
+        buffers[path] = "before\n"
+        for prompt in ("Change it.", "Again."):
+            await r.editor.prompt(prompt)
+            path.write_text(buffers[path])  # The user saves what the agent wrote.
+        await call(r, "_session/undo", to=1, what="files")
+        assert (path.read_text(), buffers[path]) == ("two\n", "before\n")
+        await call(r, "_session/redo")
+        assert (path.read_text(), buffers[path]) == ("two\n", "two\n")
+        await call(r, "_session/undo", to=1, what="files")
+        path.write_text(buffers[path])
+        await call(r, "_session/redo")
+        assert buffers[path] == "two\n"
+        path.write_text("two\nmine\n")
+        buffers[path] = "two\nmine\n"
+        with pytest.raises(PeerError, match="it was changed since"):
+            await call(r, "_session/undo", to=1, what="files")
+        assert (path.read_text(), buffers[path]) == ("two\nmine\n", "two\nmine\n")
+
+
 async def test_after_a_restart_all_is_still_known(tmp_path):
     async with rig(tmp_path, [write("a.txt", "new\n"), "Done."], mode="auto") as r:
         await r.editor.prompt("Change it.")
