@@ -310,6 +310,7 @@ async def test_clients_list_preview_undo_and_redo(tmp_path):
         await r.editor.prompt("Change it.")
         (checkpoint,) = (await call(r, "_session/checkpoints"))["checkpoints"]
         assert (checkpoint["prompt"], checkpoint["title"], checkpoint["undone"]) == (1, "Change it.", False)
+        assert checkpoint["cut"] is False
         assert checkpoint["files"] == [{"path": str(r.project / "a.txt"), "added": 2, "removed": 0, "kind": "created"}]
         seen = await call(r, "_session/undo", to=1, dryRun=True)
         assert seen["done"] is False and (r.project / "a.txt").exists()
@@ -318,7 +319,8 @@ async def test_clients_list_preview_undo_and_redo(tmp_path):
         ]
         assert (await call(r, "_session/undo", to=1, what="both"))["done"] is True
         assert not (r.project / "a.txt").exists()
-        assert (await call(r, "_session/checkpoints"))["redo"] is True
+        after = await call(r, "_session/checkpoints")
+        assert after["redo"] is True and after["checkpoints"][0]["cut"] is True
         await call(r, "_session/redo")
         assert (r.project / "a.txt").read_text() == "1\n2\n"
 

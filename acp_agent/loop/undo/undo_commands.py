@@ -330,6 +330,7 @@ def _as_checkpoint(checkpoint: Checkpoint) -> dict[str, Any]:
         "title": prompt.title,
         "messageId": prompt.message_id,
         "undone": checkpoint.undone,
+        "cut": prompt.cut,
         "files": [
             {"path": str(each.path), "added": each.added, "removed": each.removed, "kind": each.kind}
             for each in checkpoint.files

@@ -4,7 +4,7 @@ import type { PromptFacts } from "../core/messages.js";
 import type { ToolCalls } from "../core/toolCalls.js";
 import { isOver } from "../core/toolCalls.js";
 import type { Changes, Checkpoint, Checkpoints, Outcome, What } from "../core/undo.js";
-import { changesOf, checkpointsOf, hasUndo, Kept, outcomeOf, promptsOf } from "../core/undo.js";
+import { changesOf, checkpointsOf, cutsOf, hasUndo, Kept, outcomeOf, promptsOf } from "../core/undo.js";
 import { messageOf } from "../core/words.js";
 import type { AgentHost } from "./host.js";
 import type { AgentLink } from "./link.js";
@@ -123,8 +123,12 @@ export class Undo {
       const params = { sessionId: active.id };
       const checkpoints = checkpointsOf(await running.extension("_session/checkpoints", params));
       const last = checkpoints.list.filter(({ undone }) => !undone).at(-1);
-      const before = this.known.get(active) ?? NOTHING;
-      let { turn, session } = before;
+      const before = this.known.get(active);
+      if (before !== undefined && cutsOf(before.checkpoints) !== cutsOf(checkpoints) && !active.running) {
+        await this.shown(active);
+        return;
+      }
+      let { turn, session } = before ?? NOTHING;
       if (this.watched) {
         session = changesOf(await running.extension("_session/changes", params));
         const isFirst = last === undefined || last.prompt === checkpoints.list[0]?.prompt;
@@ -137,6 +141,27 @@ export class Undo {
     this.changed.fire();
   }
 
+  /** Some messages were taken back, or came back: the conversation is loaded anew, and looked at. */
+  private async shown(session: Session): Promise<void> {
+    const isBack = this.back?.session === session;
+    this.known.delete(session);
+    try {
+      await this.host.reload(session);
+    } catch (error) {
+      session.note("warning", "Messages that were taken back are still shown: the chat could not be loaded anew.", messageOf(error));
+    }
+    if (isBack) {
+      this.noteBack();
+    }
+    if (this.host.active !== session) {
+      await this.ask();
+    }
+  }
+
+  private noteBack(): void {
+    this.back = { session: this.host.active, turn: this.host.active?.turn };
+  }
+
   /** The changes as they are at this moment. */
   async changes(session: Session, since: number): Promise<Changes> {
     return changesOf(await this.link().extension("_session/changes", { sessionId: session.id, since }));
@@ -147,13 +172,10 @@ export class Undo {
     return await this.call(session, target, { dryRun: true });
   }
 
-  /** Does it, with the user's own changes merged where `merge`. The conversation is loaded anew if it has changed. */
+  /** Does it, with the user's own changes merged where `merge`. */
   async run(session: Session, target: Target, merge = false): Promise<Outcome> {
     const outcome = await this.call(session, target, merge ? { merge: true } : {});
-    if (target === "redo" || ("what" in target && target.what !== "files")) {
-      await this.host.reload(session);
-    }
-    this.back = { session: this.host.active, turn: this.host.active?.turn };
+    this.noteBack();
     await this.look();
     return outcome;
   }

@@ -17,7 +17,10 @@ export interface Checkpoint {
   readonly time: string;
   readonly title: string;
   readonly messageId: string;
+  /** Its changes were taken back, or its messages. */
   readonly undone: boolean;
+  /** Its messages were taken back. */
+  readonly cut: boolean;
   readonly files: number;
 }
 
@@ -78,6 +81,7 @@ export function checkpointsOf(answer: unknown): Checkpoints {
     title: text(one["title"]),
     messageId: text(one["messageId"]),
     undone: one["undone"] === true,
+    cut: one["cut"] === true,
     files: array(one["files"]).length,
   }));
   return { list: all, redo: redo === true };
@@ -157,11 +161,9 @@ export function promptsOf(items: readonly Item[], checkpoints: readonly Checkpoi
       of[id] = prompt;
     }
   }
-  const open = checkpoints.filter(({ prompt }) => !Object.values(of).includes(prompt));
-  for (const list of [open.filter(({ undone }) => !undone), open]) {
-    if (list.length === said.length && said.every(({ text: words }, index) => words === "" || begins(words, list[index]?.title ?? ""))) {
-      return { ...of, ...Object.fromEntries(said.map(({ id }, index) => [id, list[index]?.prompt ?? 0])) };
-    }
+  const open = checkpoints.filter(({ prompt, cut: gone }) => !gone && !Object.values(of).includes(prompt));
+  if (open.length === said.length && said.every(({ text: words }, index) => words === "" || begins(words, open[index]?.title ?? ""))) {
+    return { ...of, ...Object.fromEntries(said.map(({ id }, index) => [id, open[index]?.prompt ?? 0])) };
   }
   const newest = [...open].reverse();
   for (const { id, text: words } of said.reverse()) {
@@ -172,6 +174,11 @@ export function promptsOf(items: readonly Item[], checkpoints: readonly Checkpoi
     }
   }
   return of;
+}
+
+/** The prompts whose messages were taken back. */
+export function cutsOf({ list }: Checkpoints): string {
+  return list.flatMap(({ prompt, cut: gone }) => (gone ? [prompt] : [])).join();
 }
 
 function begins(words: string, title: string): boolean {

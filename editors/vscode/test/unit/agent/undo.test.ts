@@ -93,11 +93,21 @@ describe("undo", () => {
     expect(count(rigged, "_session/checkpoints")).toBe(0);
   });
 
+  it("shows what is left also where the user said it as a command", async () => {
+    const { undo, session, host } = await begun();
+    await host.running?.extension("_session/undo", { sessionId: session.id, to: 2 });
+    await undo.look();
+    expect(said(host.active)).toEqual(["One\n"]);
+    expect(undo.facts.redo).toBe(false);
+  });
+
   it("keeps the session where it cannot be loaded anew", async () => {
     const { undo, session, host } = await begun();
     session.prompt("lose", [{ type: "text", text: "lose" }]);
     await until(() => !session.running);
-    await expect(undo.run(session, { to: 1, what: "both" })).rejects.toThrow("lost");
+    await undo.look();
+    await undo.run(session, { to: 1, what: "both" });
+    expect(session.transcript.items.at(-1)).toMatchObject({ type: "notice", text: "it was lost" });
     expect(host.active).toBe(session);
     expect(host.session(session.id)).toBe(session);
   });

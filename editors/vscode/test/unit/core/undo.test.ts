@@ -7,8 +7,8 @@ function user(id: string, text: string, messageId?: string): Item {
   return { id, type: "user", text, attachments: [], ...(messageId === undefined ? {} : { messageId }) };
 }
 
-function point(prompt: number, title: string, undone = false, messageId = ""): Checkpoint {
-  return { prompt, title, undone, messageId, time: "", files: 0 };
+function point(prompt: number, title: string, cut = false, messageId = ""): Checkpoint {
+  return { prompt, title, undone: true, cut, messageId, time: "", files: 0 };
 }
 
 /** `b` is now `B`, and there is a new line at the end. */
@@ -40,8 +40,8 @@ describe("what the agent answers", () => {
   it("is taken as far as it is what it should be", () => {
     expect(checkpointsOf({ checkpoints: [{ prompt: 3, time: "t", title: "Do", files: [{}, {}] }, 7], redo: true })).toEqual({
       list: [
-        { prompt: 3, time: "t", title: "Do", messageId: "", undone: false, files: 2 },
-        { prompt: 0, time: "", title: "", messageId: "", undone: false, files: 0 },
+        { prompt: 3, time: "t", title: "Do", messageId: "", undone: false, cut: false, files: 2 },
+        { prompt: 0, time: "", title: "", messageId: "", undone: false, cut: false, files: 0 },
       ],
       redo: true,
     });
@@ -63,7 +63,6 @@ describe("the messages of the chat", () => {
   it.each([
     ["in order, where none is missing", [user("a", "One"), user("b", "One")], [point(1, "One"), point(4, "One")], { a: 1, b: 4 }],
     ["without those that were taken back", [user("a", "One")], [point(1, "One"), point(2, "One", true)], { a: 1 }],
-    ["also with those of which only the files were", [user("a", "One"), user("b", "Two")], [point(1, "One"), point(2, "Two", true)], { a: 1, b: 2 }],
     ["by their first words, where a command is between", [user("a", "One\n  more words"), user("b", "/compact"), user("c", "Two")], [point(1, "One more…"), point(2, "Two")], { a: 1, c: 2 }],
     ["the latest where words are the same", [user("a", "go on"), user("b", "/x"), user("c", "go on")], [point(1, "go on"), point(2, "go on")], { a: 1, c: 2 }],
     ["by their ids, where they were loaded", [user("a", "Go on", "m7"), user("b", "/x", "m8"), user("c", "Go on")], [point(1, "Go on", true, "m1"), point(2, "Go on", false, "m7"), point(3, "Go on", false, "m9")], { a: 2, c: 3 }],
