@@ -159,8 +159,10 @@ async def test_an_editor_that_cannot_ask_is_told_the_word(tmp_path):
 
 async def test_an_editor_with_forms_is_asked_by_one(tmp_path):
     async def answer(request: acp.CreateElicitationRequest) -> acp.CreateElicitationResponse:
-        choice = request.requested_schema.properties["choice"].enum[1]
-        return acp.CreateElicitationResponse(action="accept", content={"choice": choice})
+        assert isinstance(request, acp.ElicitationFormMode) and request.requested_schema.properties is not None
+        choice = request.requested_schema.properties["choice"]
+        assert isinstance(choice, acp.StringPropertySchema) and choice.enum is not None
+        return acp.CreateElicitationResponse(action="accept", content={"choice": choice.enum[1]})
 
     async with rig(tmp_path, [write("a.txt", "new\n"), "Done."], mode="auto", elicitation=answer) as r:
         await r.editor.prompt("Change it.")
