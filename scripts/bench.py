@@ -35,6 +35,7 @@ import bench_output
 import bench_proxy
 import bench_sandbox
 import bench_secrets
+import bench_undo
 
 from acp_agent.config.model import ToolsConfig
 from acp_agent.executors.base import FindQuery, GrepQuery
@@ -705,6 +706,11 @@ class Bench:
         samples = [bench_compaction.compaction() for _ in range(20)]
         self.add("make room among 500 messages, net", "50 ms", samples)
 
+    def undo(self) -> None:
+        """What recording and taking back cost; in a repository of 50,000 files, and in a folder of large ones."""
+        for figure, target, samples, unit in bench_undo.measure(self.home):
+            self.add(figure, target, samples, unit=unit)
+
     def vscode(self) -> None:
         """Three windows of VS Code with the extension, one after the other."""
         if not (ROOT / "tests" / ".editors" / "node_modules").exists():
@@ -790,6 +796,7 @@ BENCHES: dict[str, Callable[[Bench], None]] = {
     "compaction": Bench.compaction,
     "lsp_front": Bench.lsp_front,
     "lsp_diagnostics": Bench.lsp_diagnostics,
+    "undo": Bench.undo,
     "flood": Bench.flood,
     "vscode": Bench.vscode,
 }

@@ -115,7 +115,8 @@ class Database:
     def write(self, *, durable: bool = False) -> Iterator[sqlite3.Connection]:
         """One transaction. `durable`: a power cut cannot lose it either."""
         with self.errors():
-            self._db.execute(f"PRAGMA synchronous={'FULL' if durable else 'NORMAL'}")
+            if durable:
+                self._db.execute("PRAGMA synchronous=FULL")
             self._db.execute("BEGIN IMMEDIATE")
             try:
                 yield self._db
@@ -123,6 +124,8 @@ class Database:
                 self._db.rollback()
                 raise
             self._db.execute("COMMIT")
+            if durable:
+                self._db.execute("PRAGMA synchronous=NORMAL")
 
     @contextmanager
     def read(self) -> Iterator[sqlite3.Connection]:

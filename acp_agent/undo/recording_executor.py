@@ -53,7 +53,7 @@ class RecordingExecutor:
     # --- changes ----------------------------------------------------------------------------------------------
 
     async def write_text(self, path: Path, text: str) -> str:
-        shots = await self._before([*await self._thread(missing_folders, path), path], self._read.pop(path, None))
+        shots = await self._before(lambda: [*missing_folders(path), path], self._read.pop(path, None))
         now: str | None = None
         try:
             now = await self._executor.write_text(path, text)
@@ -63,16 +63,12 @@ class RecordingExecutor:
                 with anyio.CancelScope(shield=True):
                     await self._after(shots, now)
 
-    def _with_unsaved(self, entry: Entry, shown: str) -> Entry:
-        return with_unsaved(entry, shown, self._camera.contents)
-
     async def make_directory(self, path: Path) -> int:
-        missing = await self._thread(missing_folders, path)
-        shots = await self._before([*missing, path])
+        shots = await self._before(lambda: [*missing_folders(path), path])
         return await self._noted(shots, lambda: self._executor.make_directory(path))
 
     async def remove(self, path: Path, *, max_entries: int, judged: contract.Judged | None = None) -> contract.Tally:
-        shots = await self._before(await self._thread(tree, path, max_entries))
+        shots = await self._before(lambda: tree(path, max_entries))
         return await self._noted(shots, lambda: self._executor.remove(path, max_entries=max_entries, judged=judged))
 
     async def move(
@@ -84,8 +80,7 @@ class RecordingExecutor:
         max_entries: int,
         judged: contract.Judged | None = None,
     ) -> contract.Tally:
-        found = await self._thread(tree, source, max_entries)
-        shots = await self._before([*found, *await self._thread(_arriving, found, source, destination, max_entries)])
+        shots = await self._before(lambda: _arriving(source, destination, max_entries, moves=True))
         bounds: dict[str, Any] = {"overwrite": overwrite, "max_entries": max_entries, "judged": judged}
         return await self._noted(shots, lambda: self._executor.move(source, destination, **bounds))
 
@@ -98,17 +93,21 @@ class RecordingExecutor:
         max_entries: int,
         judged: contract.Judged | None = None,
     ) -> contract.Tally:
-        found = await self._thread(tree, source, max_entries)
-        shots = await self._before(await self._thread(_arriving, found, source, destination, max_entries))
+        shots = await self._before(lambda: _arriving(source, destination, max_entries, moves=False))
         bounds: dict[str, Any] = {"overwrite": overwrite, "max_entries": max_entries, "judged": judged}
         return await self._noted(shots, lambda: self._executor.copy(source, destination, **bounds))
 
-    async def _before(self, paths: Sequence[Path], read: str | None = None) -> _Shots | None:
+    async def _before(self, paths: Callable[[], Sequence[Path]], read: str | None = None) -> _Shots | None:
         """Pictures of these paths, in the log; `None` if that failed. `read`: what the editor has of the last."""
-        try:
-            pictures = await self._thread(lambda: [(path, self._camera.take(path)) for path in dict.fromkeys(paths)])
+
+        def take() -> list[tuple[Path, Entry]]:
+            pictures = [(path, self._camera.take(path)) for path in dict.fromkeys(paths())]
             if read is not None:
-                pictures[-1] = (pictures[-1][0], await self._thread(self._with_unsaved, pictures[-1][1], read))
+                pictures[-1] = (pictures[-1][0], with_unsaved(pictures[-1][1], read, self._camera.contents))
+            return pictures
+
+        try:
+            pictures = await self._thread(take)
             return _Shots(pictures, self._writer.before(pictures))
         except (ExecutorError, OSError, StoreError) as error:
             self._listener.not_kept(f"What this call changes cannot be taken back: {error}.")
@@ -126,12 +125,15 @@ class RecordingExecutor:
         """`shown`: the text that the editor has of the last path now."""
         before = [entry for _, entry in shots.pictures]
         paths = [path for path, _ in shots.pictures]
-        try:
-            after = await self._thread(
-                lambda: [self._camera.take(path, like=entry.content) for path, entry in shots.pictures]
-            )
+
+        def take() -> list[Entry]:
+            after = [self._camera.take(path, like=entry.content) for path, entry in shots.pictures]
             if shown is not None:
-                after[-1] = await self._thread(self._with_unsaved, after[-1], shown)
+                after[-1] = with_unsaved(after[-1], shown, self._camera.contents)
+            return after
+
+        try:
+            after = await self._thread(take)
             self._writer.after(shots.ids, before, after)
         except (ExecutorError, OSError, StoreError) as error:
             self._listener.not_kept(f"What this call changed cannot be taken back: {error}.")
@@ -141,12 +143,12 @@ class RecordingExecutor:
         if lost:
             self._listener.not_kept(f"Cannot be taken back: {', '.join(lost[:MOST_NAMED])}{_more(lost)}.")
 
-    async def _thread(self, work: Callable[..., T], *arguments: Any) -> T:
+    async def _thread(self, work: Callable[[], T]) -> T:
         user = self._executor.user()
 
         def done() -> T:
             with acting_as(user):
-                return work(*arguments)
+                return work()
 
         return await anyio.to_thread.run_sync(done)
 
@@ -197,10 +199,11 @@ def tree(path: Path, max_entries: int) -> list[Path]:
     return found
 
 
-def _arriving(found: list[Path], source: Path, destination: Path, max_entries: int) -> list[Path]:
-    """What changes at the destination: missing folders above it, what is there, what comes from the source."""
+def _arriving(source: Path, destination: Path, max_entries: int, *, moves: bool) -> list[Path]:
+    """What changes: with a move the source; at the destination missing folders above it, what is there, what comes."""
+    found = tree(source, max_entries)
     coming = [destination / path.relative_to(source) for path in found]
-    return [*missing_folders(destination), *tree(destination, max_entries), *coming]
+    return [*(found if moves else ()), *missing_folders(destination), *tree(destination, max_entries), *coming]
 
 
 def with_unsaved(entry: Entry, shown: str, contents: Contents) -> Entry:

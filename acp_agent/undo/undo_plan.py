@@ -81,7 +81,7 @@ def make_plan(changes: Sequence[Change], now: Callable[[Path], Entry], contents:
             continue
         if found is not current and (not found.same(current) or current.unsaved):
             steps.append(Step(path, current, found))
-    then = {step.path: step.then.kind for step in steps}
+    then: dict[Path, str] = {step.path: step.then.kind for step in steps}
     for step in [step for step in steps if step.then.kind != "none" and _has_no_folder(step.path, then)]:
         steps.remove(step)
         conflicts.append(Conflict(step.path, NO_FOLDER))

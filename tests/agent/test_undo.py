@@ -5,6 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
+import anyio
 import pytest
 
 from acp_agent.client.permissions import reject_once
@@ -34,6 +35,12 @@ def picks(option: str) -> Any:
         return acp.SelectedPermissionOutcome(option_id=option)
 
     return answer
+
+
+async def there(path: Path) -> None:
+    with anyio.fail_after(10):
+        while not path.exists():
+            await anyio.sleep(0.005)
 
 
 async def said(r: Rig, prompt: str) -> str:
@@ -159,8 +166,10 @@ async def test_an_editor_that_cannot_ask_is_told_the_word(tmp_path):
 
 async def test_an_editor_with_forms_is_asked_by_one(tmp_path):
     async def answer(request: acp.CreateElicitationRequest) -> acp.CreateElicitationResponse:
-        choice = request.requested_schema.properties["choice"].enum[1]
-        return acp.CreateElicitationResponse(action="accept", content={"choice": choice})
+        assert isinstance(request, acp.ElicitationFormMode) and request.requested_schema.properties is not None
+        choice = request.requested_schema.properties["choice"]
+        assert isinstance(choice, acp.StringPropertySchema) and choice.enum is not None
+        return acp.CreateElicitationResponse(action="accept", content={"choice": choice.enum[1]})
 
     async with rig(tmp_path, [write("a.txt", "new\n"), "Done."], mode="auto", elicitation=answer) as r:
         await r.editor.prompt("Change it.")
@@ -379,3 +388,90 @@ async def test_bad_parameters_are_refused_with_a_reason(tmp_path, params):
             await call(r, "_session/undo", **params)
         assert refused.value.code == -32602
         assert (r.project / "a.txt").exists()
+
+
+# --- whatever else runs ------------------------------------------------------------------------------------------
+
+
+async def test_what_the_users_hooks_change_after_a_call_goes_with_it(tmp_path):
+    config = '[[hooks.file_changed]]\ncommand = "echo formatted >> $ACP_CODER_FILE"\n'
+    async with rig(tmp_path, [write("a.txt", "a\n"), "Done."], mode="auto", config=config) as r:
+        await r.editor.prompt("Change it.")
+        assert (r.project / "a.txt").read_text() == "a\nformatted\n"
+        words = await said(r, "/undo files yes")
+        assert not (r.project / "a.txt").exists(), words
+
+
+async def test_what_a_command_in_the_background_changes_is_taken_back_only_by_its_call(tmp_path):
+    wait = "until [ -e go ]; do sleep 0.01; done; echo built > out.txt; rm go; until [ -e end ]; do sleep 0.01; done"
+    background = Answer(tool_calls=(Call("bash", {"command": wait, "background": True}),))
+    async with rig(tmp_path, [background, "Started."], mode="auto") as r:
+        await r.editor.prompt("Start it.")
+        (first,) = r.editor.tool_calls()
+        (r.project / "go").touch()
+        await there(r.project / "out.txt")
+        with anyio.fail_after(10):
+            while (r.project / "go").exists():
+                await anyio.sleep(0.005)
+        assert "Nothing is left to take back" in await said(r, "/undo 1 files yes")
+        assert (r.project / "out.txt").exists(), "it could be the user's"
+        words = await said(r, f"/undo {first} yes")
+        assert list(r.project.iterdir()) == [], words
+        (r.project / "end").touch()
+
+
+async def test_what_the_user_does_between_two_calls_is_the_users(tmp_path):
+    script = [bash("echo 1 > a.txt"), "One.", bash("echo 2 > b.txt"), "Two."]
+    async with rig(tmp_path, script, mode="auto") as r:
+        await r.editor.prompt("one")
+        (r.project / "mine.txt").write_text("mine")
+        (r.project / "a.txt").unlink()
+        await r.editor.prompt("two")
+        await said(r, "/undo 1 files yes")
+        assert {path.name for path in r.project.iterdir()} == {"mine.txt"}
+
+
+async def test_a_command_that_is_stopped_is_taken_back_too(tmp_path):
+    wait = bash("echo half > a.txt; touch there; while :; do sleep 0.05; done")
+    async with rig(tmp_path, [wait], mode="auto") as r:
+        turn = r.editor.begin("Do it.")
+        await there(r.project / "there")
+        r.editor.cancel()
+        assert (await turn.response()).stop_reason == "cancelled"
+        await said(r, "/undo 1 files yes")
+        assert list(r.project.iterdir()) == []
+
+
+async def test_in_the_home_folder_commands_are_not_covered_and_that_is_said(tmp_path):
+    script = [bash("echo 1 > a.txt"), write(tmp_path / "home" / "b.txt", "2\n"), "Done."]
+    async with agent_rig(tmp_path, script) as r:
+        await r.editor.new_session(tmp_path / "home")
+        await r.editor.client.set_session_mode(r.editor.session_id, "auto")
+        await r.editor.prompt("Change it.")
+        assert "what commands change in it is not kept" in await said(r, "/checkpoints")
+        await said(r, "/undo 1 files yes")
+        assert (tmp_path / "home" / "a.txt").exists() and not (tmp_path / "home" / "b.txt").exists()
+
+
+async def test_an_undo_while_a_turn_runs_is_refused(tmp_path):
+    async with rig(tmp_path, [bash("touch there; while :; do sleep 0.05; done")], mode="auto") as r:
+        turn = r.editor.begin("Do it.")
+        await there(r.project / "there")
+        with pytest.raises(PeerError, match="A turn is running"):
+            await call(r, "_session/undo")
+        assert (await call(r, "_session/checkpoints"))["checkpoints"], "looking is possible"
+        r.editor.cancel()
+        await turn.response()
+
+
+async def test_compaction_and_clear_do_not_stand_in_the_way(tmp_path):
+    script = [write("a.txt", "1\n"), "One.", "Two.", "A summary.", "Three."]
+    async with rig(tmp_path, script, mode="auto") as r:
+        await r.editor.prompt("one")
+        await r.editor.prompt("two")
+        before = r.messages(3)
+        await said(r, "/clear")
+        await said(r, "/undo 2 conversation yes")
+        await r.editor.prompt("three")
+        last = r.messages(len(r.model.requests))
+        assert last[: len(before) - 1] == before[:-1], "what the model knew before prompt 2, to the byte"
