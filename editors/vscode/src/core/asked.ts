@@ -26,7 +26,7 @@ export function aboutOf(record: CallRecord, meta: RequestPermissionRequest["tool
   const parts = [command === "" || title.includes(command) ? title : command];
   parts.push(...texts.map(withoutFence).filter((text) => text !== "" && !parts.some((part) => part.includes(text))));
   if (command === "" && diffs.length === 0) {
-    parts.push(...inputOf(record.rawInput, parts.join("\n")));
+    parts.push(...(record.kind === "switch_mode" && texts.length > 0 ? unsaid : inputOf)(record.rawInput, parts.join("\n")));
   }
   const text = (diffs.length > 0 && parts[0] === title && !title.includes("\n") ? parts.slice(1) : parts).join("\n\n");
   const size = text.length + diffs.reduce((sum, { lines }) => sum + lines.reduce((chars, line) => chars + line.length, 0), 0);
@@ -67,6 +67,15 @@ function inputOf(input: unknown, said: string): string[] {
     return [];
   }
   return [visible(typeof input === "string" ? input : JSON.stringify(input, undefined, 2))];
+}
+
+/** The input of a plan's call has the plan, too: only what is not said of it. */
+function unsaid(input: unknown, said: string): string[] {
+  if (typeof input !== "object" || input === null) {
+    return inputOf(input, said);
+  }
+  const left = Object.entries(input).filter(([, value]) => typeof value !== "string" || !said.includes(visible(value).trim()));
+  return left.map(([name, value]) => `${visible(name)}: ${visible(typeof value === "string" ? value : JSON.stringify(value))}`);
 }
 
 function withoutFence(text: string): string {

@@ -6,7 +6,7 @@ import { ToolCalls } from "../../../src/core/toolCalls.js";
 
 const WHY = "Asked because it deletes files.\n\nRisk: high (it deletes)";
 
-function record(call: { title: string; rawInput?: unknown; content?: ToolCallContent[] }): CallRecord {
+function record(call: { title: string; kind?: "switch_mode"; rawInput?: unknown; content?: ToolCallContent[] }): CallRecord {
   return new ToolCalls().apply("s1", { toolCallId: "t1", ...call }, { turn: 1, replayed: false });
 }
 
@@ -29,6 +29,13 @@ describe("what a question is about", () => {
   it("is the command where the title is another, and no character of it is hidden", () => {
     expect(aboutOf(record({ title: "Run it", rawInput: { command: "rm x\u001b[2K\u202e" } }), undefined).text).toBe("rm x\\x1b[2K\\u202e");
     expect(aboutOf(record({ title: "Run it", rawInput: { command: ["sh", "-c", "rm -rf ~"] } }), undefined).text).toBe("sh -c 'rm -rf ~'");
+  });
+
+  it("is a plan once, and what else its call would do", () => {
+    const plan = "# Plan\n\n1. Write it";
+    const call = record({ title: "Plan", kind: "switch_mode", rawInput: { plan: `${plan}\n`, mode: "auto" }, content: [text(plan)] });
+    expect(aboutOf(call, undefined).text).toBe(`Plan\n\n${plan}\n\nmode: auto`);
+    expect(aboutOf({ ...call, rawInput: { plan: "Another" } }, undefined).text).toContain("plan: Another");
   });
 
   it("is all of a change", () => {
