@@ -19,7 +19,7 @@ from .window import Window
 pytestmark = pytest.mark.anyio
 
 TEXT = "".join(f"line {number}\n" for number in range(1, 31))
-WRITES = [
+WRITES = (
     Answer(
         tool_calls=(
             Call("bash", {"command": "sed -i 's/^line 3$/LINE 3/; s/^line 28$/LINE 28/' a.txt; echo new > b.txt"}),
@@ -28,19 +28,19 @@ WRITES = [
     "One.",
     Answer(tool_calls=(Call("bash", {"command": "sed -i 's/^line 15$/LINE 15/' a.txt"}),)),
     "Two.",
-]
-AUTO = {"ACP_CODER_MODE": "auto"}
+)
 
 
 @asynccontextmanager
 async def changed(code: VsCode, tmp_path: Path) -> AsyncIterator[tuple[Window, Chat, Path]]:
     """Two prompts are done: the first changed two lines and made a file, the second changed one more line."""
-    async with working(code, tmp_path, WRITES, files={"a.txt": TEXT}, **AUTO) as (window, _):
+    async with working(code, tmp_path, WRITES, files={"a.txt": TEXT}, ACP_CODER_MODE="auto") as (window, _):
         chat = Chat(window)
         await chat.open()
-        for prompt, answer in (("First", "One."), ("Second", "Two.")):
-            await chat.send(prompt)
-            await window.eventually(chat.answers, lambda answers, last=answer: answers[-1:] == [last])
+        await chat.send("First")
+        await window.eventually(chat.answers, lambda answers: answers == ["One."])
+        await chat.send("Second")
+        await window.eventually(chat.answers, lambda answers: answers == ["One.", "Two."])
         yield window, chat, tmp_path / "project"
 
 
