@@ -63,11 +63,11 @@ def answer_initialize(params: object, config: Mapping[str, Any]) -> dict[str, An
                 "close": {},
             },
             "auth": {"logout": {}} if login else {},
-            **_lsp(config),
+            "_meta": {"undo": {"version": 1}, **_lsp(config)},
         },
         "authMethods": _auth_methods(params.get("clientCapabilities")) if login else [],
         "agentInfo": {"name": "acp-coder", "title": "ACP Coder", "version": __version__},
-        "_meta": {"steering": {"supported": True}, "undo": {"version": 1}},
+        "_meta": {"steering": {"supported": True}},
     }
 
 
@@ -76,7 +76,7 @@ def _lsp(config: Mapping[str, Any]) -> dict[str, Any]:
     resolves itself."""
     if _table(config.get("lsp")).get("enabled", True) is False:
         return {}
-    return {"_meta": {"lsp": {"notifications": list(LSP_NOTIFICATIONS), "mentions": ["@diagnostics", "@problems"]}}}
+    return {"lsp": {"notifications": list(LSP_NOTIFICATIONS), "mentions": ["@diagnostics", "@problems"]}}
 
 
 def needs_login(config: Mapping[str, Any]) -> bool:

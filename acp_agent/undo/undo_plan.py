@@ -117,17 +117,35 @@ def _back(path: Path, current: Entry, done: Sequence[Change]) -> Entry | Conflic
         return Conflict(path, UNKNOWN)
     for one, next_ in pairwise(done):
         assert one.after is not None
-        if not one.after.same(next_.before) or next_.before.unsaved not in ("", one.after.unsaved):
+        if one.after.same(next_.before) and next_.before.unsaved in ("", one.after.unsaved):
+            continue
+        if not _saved_or_not(next_.before, one):
             return Conflict(path, BETWEEN)
     assert last.after is not None
+    if _saved_or_not(current, last):
+        return _to(done[0].before)
     if current.unsaved and current.unsaved != last.after.unsaved:
         return Conflict(path, UNSAVED)
     if current.same(done[0].before) and current.unsaved == done[0].before.unsaved:
         return current  # Somebody has taken it back already.
     if not current.same(last.after):
         return Conflict(path, CHANGED_SINCE)
-    first = done[0].before
+    return _to(done[0].before)
+
+
+def _to(first: Entry) -> Entry:
     return replace(first, content=first.unsaved, unsaved="") if first.unsaved else first
+
+
+def _saved_or_not(current: Entry, change: Change) -> bool:
+    """Whether the editor shows what the change left, and has only saved it since, or not yet."""
+    after = change.after
+    assert after is not None
+    if (current.kind, current.mode) != (after.kind, after.mode) or current.kind != "file":
+        return False
+    if after.unsaved:
+        return not current.unsaved and current.content == after.unsaved
+    return bool(current.unsaved) and current.unsaved == after.content and current.same(change.before)
 
 
 def _merged(current: Entry, done: Sequence[Change], contents: Contents) -> Entry | None:

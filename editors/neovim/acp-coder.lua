@@ -3,6 +3,8 @@
 --   :AcpCoder [PROMPT]     ask; with a range, about these lines; without a prompt it asks for one
 --   :AcpCoderStop          stop the turn; :AcpCoderAnswer shows the pending question again
 --   :AcpCoderMode [mode]   :AcpCoderModel [model]   :AcpCoderSessions   :AcpCoderNew
+--   :AcpCoderUndo [N]      take back the last prompt, or prompt N and all after it; :AcpCoderRedo
+--   :AcpCoderDiff [N]      what was changed; :AcpCoderCheckpoints lists the prompts
 --   :AcpCoderTranscript    the conversation
 -- Code actions (`gra`) offer the same. Progress: `vim.ui.progress_status()` in the status line, or any progress plugin.
 if vim.fn.has("nvim-0.11") == 0 then
@@ -115,6 +117,10 @@ for name, command in pairs({
   AcpCoderModel = "acpCoder.model",
   AcpCoderSessions = "acpCoder.sessions",
   AcpCoderNew = "acpCoder.newSession",
+  AcpCoderUndo = "acpCoder.undo",
+  AcpCoderRedo = "acpCoder.redo",
+  AcpCoderDiff = "acpCoder.diff",
+  AcpCoderCheckpoints = "acpCoder.checkpoints",
 }) do
   vim.api.nvim_create_user_command(name, function(call)
     run(command, call.args ~= "" and call.args or nil)

@@ -224,6 +224,31 @@ async def test_a_change_that_the_editor_keeps_unsaved_is_taken_back_in_the_buffe
         assert (path.read_text(), r.editor.files.buffers[path]) == ("saved\n", "saved\n")
 
 
+async def test_changes_that_the_user_saved_later_are_taken_back_and_redone_saved_or_not(tmp_path):
+    path = tmp_path / "project" / "a.txt"
+    script = [read(path), write(path, "one\n"), "One.", write(path, "two\n"), "Two."]
+    async with rig(tmp_path, script, mode="auto", save=False) as r:
+        buffers = r.editor.files.buffers
+        path.write_text("before\n")
+        buffers[path] = "before\n"
+        for prompt in ("Change it.", "Again."):
+            await r.editor.prompt(prompt)
+            path.write_text(buffers[path])  # The user saves what the agent wrote.
+        await call(r, "_session/undo", to=1, what="files")
+        assert (path.read_text(), buffers[path]) == ("two\n", "before\n")
+        await call(r, "_session/redo")
+        assert (path.read_text(), buffers[path]) == ("two\n", "two\n")
+        await call(r, "_session/undo", to=1, what="files")
+        path.write_text(buffers[path])
+        await call(r, "_session/redo")
+        assert buffers[path] == "two\n"
+        path.write_text("two\nmine\n")
+        buffers[path] = "two\nmine\n"
+        with pytest.raises(PeerError, match="it was changed since"):
+            await call(r, "_session/undo", to=1, what="files")
+        assert (path.read_text(), buffers[path]) == ("two\nmine\n", "two\nmine\n")
+
+
 async def test_after_a_restart_all_is_still_known(tmp_path):
     async with rig(tmp_path, [write("a.txt", "new\n"), "Done."], mode="auto") as r:
         await r.editor.prompt("Change it.")
@@ -290,7 +315,7 @@ async def call(r: Rig, method: str, **params: Any) -> Any:
 
 async def test_clients_list_preview_undo_and_redo(tmp_path):
     async with rig(tmp_path, [write("a.txt", "1\n2\n"), "Done."], mode="auto") as r:
-        assert r.editor.initialized.meta is not None
+        assert (r.editor.initialized.agent_capabilities.meta or {})["undo"] == {"version": 1}
         await r.editor.prompt("Change it.")
         (checkpoint,) = (await call(r, "_session/checkpoints"))["checkpoints"]
         assert (checkpoint["prompt"], checkpoint["title"], checkpoint["undone"]) == (1, "Change it.", False)
@@ -321,6 +346,25 @@ async def test_a_hunk_is_reverted_and_redone(tmp_path):
         assert path.read_text() == new
         await call(r, "_session/undo", path=str(path))
         assert path.read_text() == old
+
+
+async def test_a_file_taken_back_leaves_its_calls_other_files_and_each_undo_is_redone(tmp_path):
+    async with rig(tmp_path, [bash("echo a > a.txt; echo b > b.txt"), "Done."], mode="auto") as r:
+        await r.editor.prompt("Change it.")
+        a, b = r.project / "a.txt", r.project / "b.txt"
+        for path in (a, b):
+            await call(r, "_session/undo", path=str(path), since=1)
+            assert not path.exists()
+            (checkpoint,) = (await call(r, "_session/checkpoints"))["checkpoints"]
+            assert checkpoint["undone"] is False
+        await call(r, "_session/redo")
+        assert (a.exists(), b.exists()) == (False, True)
+        await call(r, "_session/undo", to=1, what="files")
+        assert (await call(r, "_session/checkpoints"))["checkpoints"][0]["undone"] is True
+        for there in ((False, True), (True, True)):
+            await call(r, "_session/redo")
+            assert (a.exists(), b.exists()) == there
+        assert (await call(r, "_session/checkpoints"))["redo"] is False
 
 
 @pytest.mark.parametrize(

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import json
 import sys
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from typing import Any
@@ -108,6 +108,8 @@ class RawAgent:
         """Until it is set, `initialize` is not answered."""
         self.refusal: str | None = None
         """With it, `session/new` is answered with an error with this message."""
+        self.answers: dict[str, Callable[[dict[str, Any]], Any]] = {}
+        """What other methods are answered with, by their params."""
         self._prompts, self._unread = anyio.create_memory_object_stream[Turn](100)
         self._stream: anyio.abc.SocketStream | None = None
         self._open: dict[int, Request] = {}
@@ -179,6 +181,8 @@ class RawAgent:
         elif method == "session/prompt":
             params = message["params"]
             await self._prompts.send(Turn(self, message["id"], params["sessionId"], params["prompt"][0]["text"]))
+        elif method in self.answers:
+            await self.say(id=message["id"], result=self.answers[method](message["params"]))
         elif "id" in message:
             await self.say(id=message["id"], error={"code": -32601, "message": f"no {method}"})
 

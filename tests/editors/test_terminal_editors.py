@@ -53,6 +53,9 @@ class Editor:
 
     async def stop(self) -> None: ...
 
+    async def undo(self, again: str = "undo") -> None:
+        """Or `redo`."""
+
     async def save(self) -> None: ...
 
     async def transcript(self) -> None: ...
@@ -99,12 +102,16 @@ class Helix(Editor):
 
     async def choose(self, name: str) -> None:
         options = [line.strip() for line in self.pane.text().splitlines()]
-        for _ in range(options.index(name) - options.index("Reject")):
+        first = next(index for index, option in enumerate(options) if option in ("Reject", "Cancel"))
+        for _ in range(options.index(name) - first):
             self.pane.keys("Down")
         self.pane.keys("Enter")
 
     async def stop(self) -> None:
         self.command("lsp-workspace-command acpCoder.stop")
+
+    async def undo(self, again: str = "undo") -> None:
+        self.command(f"lsp-workspace-command acpCoder.{again}")
 
     async def save(self) -> None:
         self.command("w")
@@ -158,6 +165,9 @@ class Neovim(Editor):
 
     async def stop(self) -> None:
         self.command("AcpCoderStop")
+
+    async def undo(self, again: str = "undo") -> None:
+        self.command(f"AcpCoder{again.title()}")
 
     async def save(self) -> None:
         """The agent asks for it: `acpCoder/save`."""
@@ -224,6 +234,9 @@ class Emacs(Editor):
     async def stop(self) -> None:
         await self.command("acp-coder-stop")
 
+    async def undo(self, again: str = "undo") -> None:
+        await self.command(f"acp-coder-{again}")
+
     async def save(self) -> None:
         """The agent asks for it: `acpCoder/save`."""
 
@@ -269,6 +282,14 @@ async def asked(editor: Editor, times: int) -> None:
             await anyio.sleep(0.03)
 
 
+async def turn_over(editor: Editor, answer: str) -> None:
+    """Waits until the transcript ends with this answer."""
+    folder = editor.pane.home / ".local/state/acp-coder/transcripts"
+    with anyio.fail_after(45):
+        while not any(f"{answer}\n\n## You" in file.read_text() for file in folder.glob("*.md")):
+            await anyio.sleep(0.03)
+
+
 by_editor = pytest.mark.parametrize("name", list(HOW))
 
 QUESTION = {"helix": "Edit app.py", "neovim": "Edit app.py", "emacs": "-    pass"}
@@ -301,6 +322,31 @@ async def test_a_turn_is_asked_for_watched_allowed_and_read_again(name, tmp_path
     results = [message["content"] for message in last if message["role"] == "tool"]
     if name != "helix":  # Saved before the command ran.
         assert "return 42" in results[-1]
+
+
+@by_editor
+async def test_a_prompt_is_taken_back_once_the_user_has_confirmed_it_and_comes_back(name, tmp_path):
+    async with open_in(
+        name, tmp_path, (Answer(tool_calls=(Call("read", {"path": "app.py"}), EDIT)), "Done.")
+    ) as editor:
+        pane = editor.pane
+        await editor.ask("make it answer 42")
+        await pane.until("Reject")
+        await editor.choose("Allow once")
+        await pane.until(lambda seen: "    return 42" in seen and "Reject" not in seen)
+        await editor.save()
+        await pane.file("app.py", "return 42")
+        await turn_over(editor, "Done.")
+        await editor.undo()
+        await pane.until("take back the last prompt")
+        await editor.choose("Do it")
+        await pane.until(lambda seen: "return 42" not in seen and "Cancel" not in seen and seen.count("    pass") == 2)
+        await editor.save()
+        await pane.file("app.py", APP)
+        await editor.undo("redo")
+        await pane.until("do again what was taken back")
+        await editor.choose("Do it")
+        await pane.until(lambda seen: "    return 42" in seen and "Cancel" not in seen)
 
 
 async def test_helix_offers_to_ask_the_comment_at_its_cursor(tmp_path):

@@ -12,11 +12,12 @@ from typing import Any
 from lsprotocol import types
 from msgspec import Struct
 
+from acp_agent.fronts.lsp_server.documents.editor_documents import Document
 from acp_agent.fronts.lsp_server.drawing import SOURCE
-from acp_agent.fronts.lsp_server.editor_documents import Document
 from acp_agent.fronts.lsp_server.prompt_content import is_cursor, question_in
 from acp_agent.fronts.lsp_server.status import one_line
 from acp_agent.fronts.lsp_server.transcript import is_transcript
+from acp_agent.fronts.lsp_server.undo import Offer
 
 KIND = "source.acpCoder"
 QUICKFIX = types.CodeActionKind.QuickFix.value
@@ -33,13 +34,19 @@ class _Action(Struct, frozen=True):
 
 
 def actions_for(
-    params: types.CodeActionParams, document: Document | None, *, busy: bool, literals: bool, question: str = ""
+    params: types.CodeActionParams,
+    document: Document | None,
+    *,
+    busy: bool,
+    literals: bool,
+    question: str = "",
+    offers: Sequence[Offer] = (),
 ) -> list[types.CodeAction | types.Command]:
     """`busy`: whether a turn is running. `question`: one that waits for its answer. `literals`: whether the editor
-    accepts more than commands."""
+    accepts more than commands. `offers`: the agent's changes there."""
     only = params.context.only
     found: list[types.CodeAction | types.Command] = []
-    for action in _all(params, document, busy, question):
+    for action in _all(params, document, busy, question, offers):
         if only is not None and not any(_is_below(action.kind, str(getattr(kind, "value", kind))) for kind in only):
             continue
         command = types.Command(title=action.title, command=action.command, arguments=list(action.arguments))
@@ -61,7 +68,9 @@ def _is_below(kind: str, wanted: str) -> bool:
     return not wanted or kind == wanted or kind.startswith(wanted + ".")
 
 
-def _all(params: types.CodeActionParams, document: Document | None, busy: bool, question: str) -> Iterator[_Action]:
+def _all(
+    params: types.CodeActionParams, document: Document | None, busy: bool, question: str, offers: Sequence[Offer]
+) -> Iterator[_Action]:
     uri = params.text_document.uri
     if question:
         yield _Action(f"Agent: answer: {one_line(question, WORDS)}", "acpCoder.answer")
@@ -69,6 +78,9 @@ def _all(params: types.CodeActionParams, document: Document | None, busy: bool, 
         yield _Action("Send to the agent", "acpCoder.send", ({"uri": uri},))
     else:
         yield from _about(uri, params.range, params.context.diagnostics, document)
+    for offer in offers:
+        lines = f"line {offer.first}" if offer.first == offer.last else f"lines {offer.first}-{offer.last}"
+        yield _Action(f"Agent: revert this change ({lines})", "acpCoder.undo", (offer.argument,))
     if busy:
         yield _Action("Agent: stop", "acpCoder.stop")
     else:

@@ -17,10 +17,10 @@ import anyio.to_thread
 from acp_agent.client.fs import Files
 from acp_agent.client.terminals import Terminals
 from acp_agent.errors import InternalError
-from acp_agent.fronts.lsp_server.editor_documents import Document, Documents, same_text, text_of_file
-from acp_agent.fronts.lsp_server.edits import Hunk, rebased, text_edits
+from acp_agent.fronts.lsp_server.documents.editor_documents import Document, Documents, same_text, text_of_file
+from acp_agent.fronts.lsp_server.documents.edits import Hunk, rebased, text_edits
+from acp_agent.fronts.lsp_server.documents.text_positions import Text, split_lines
 from acp_agent.fronts.lsp_server.lsp_editor import Editor, Kind
-from acp_agent.fronts.lsp_server.text_positions import Text, split_lines
 from acp_agent.schema import acp
 
 log = logging.getLogger(__name__)

@@ -78,6 +78,8 @@ class Conversation:
         self._queued = anyio.Event()
         self._running: Turn | None = None
         self._scope: anyio.CancelScope | None = None
+        self.turns = 0
+        """So many have ended."""
 
     # --- turns ------------------------------------------------------------------------------------------------
 
@@ -103,6 +105,7 @@ class Conversation:
                 await self._turn(self._running)
             finally:
                 turn, self._running = self._running, None
+                self.turns += 1
                 turn.done.set()
 
     @property
@@ -166,6 +169,11 @@ class Conversation:
             self._watcher.turn_ended(turn)
 
     # --- sessions ---------------------------------------------------------------------------------------------
+
+    @property
+    def current(self) -> Session | None:
+        """The session, also of an agent that has ended; `open` brings it back."""
+        return self._session
 
     async def open(self) -> Session:
         """Returns the session, starting one if there is none. Raises AgentError."""

@@ -13,7 +13,7 @@ import anyio
 import anyio.abc
 from lsprotocol import types
 
-from acp_agent.fronts.lsp_server.editor_documents import Documents
+from acp_agent.fronts.lsp_server.documents.editor_documents import Documents
 from acp_agent.fronts.lsp_server.initialization_options import Options
 from acp_agent.fronts.lsp_server.lsp_editor import Editor
 from acp_agent.fronts.lsp_server.progress import Progress

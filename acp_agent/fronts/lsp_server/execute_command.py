@@ -24,11 +24,15 @@ from acp_agent.fronts.lsp_server.lsp_editor import Kind
 from acp_agent.fronts.lsp_server.prompt_content import Passage, Prompt
 from acp_agent.fronts.lsp_server.status import one_line
 from acp_agent.fronts.lsp_server.transcript import is_answered, pending_prompt
+from acp_agent.fronts.lsp_server.undo import Asked, Undo, read_asked
 
 MAX_CHOICES = 30
 """No editor shows more than that in one question."""
 
 CONTINUE = "Continue."
+
+NUMBERS = {"acpCoder.undo": "to", "acpCoder.diff": "since"}
+"""The field that a plain number stands for, also one that an editor passes as a string."""
 
 Work = Callable[[], Awaitable[Any]]
 
@@ -43,11 +47,13 @@ class _Given(Struct, frozen=True):
     message: str = ""
     source: str = ""
     wait: bool = False
+    more: Asked = Asked()
 
 
 class Commands:
-    def __init__(self, front: Front, tasks: anyio.abc.TaskGroup) -> None:
+    def __init__(self, front: Front, undo: Undo, tasks: anyio.abc.TaskGroup) -> None:
         self._front = front
+        self._undo = undo
         self._tasks = tasks
         self._sent: list[Turn] = []
         """Turns of prompts sent from the transcript."""
@@ -68,6 +74,10 @@ class Commands:
             ("newSession", "", self._new_session),
             ("sessions", "id", self._sessions),
             ("output", "id", self._output),
+            ("checkpoints", "", lambda _: self._undo.checkpoints),
+            ("diff", "", lambda given: partial(self._undo.diff, given.more.since)),
+            ("undo", "call", lambda given: partial(self._undo.undo, given.more)),
+            ("redo", "", lambda given: partial(self._undo.redo, given.more)),
         ):
             self.table[f"acpCoder.{name}"] = partial(self._execute, f"acpCoder.{name}", plain, work)
 
@@ -288,6 +298,8 @@ def _read(name: str, plain: str, arguments: Sequence[Any] | None) -> _Given:
     if not given or given[0] is None:
         return _Given()
     value = given[0]
+    if name in NUMBERS and (type(value) is int or (isinstance(value, str) and value.isdecimal())):
+        value = {NUMBERS[name]: int(value)}
     if isinstance(value, str):
         if not plain:
             raise JsonRpcInvalidParams(f"{name} takes an object, not a string")
@@ -308,6 +320,7 @@ def _read(name: str, plain: str, arguments: Sequence[Any] | None) -> _Given:
         message=_text(name, diagnostic, "message"),
         source=_text(name, diagnostic, "source"),
         wait=wait,
+        more=read_asked(name, value) if name in ("acpCoder.undo", "acpCoder.redo", "acpCoder.diff") else Asked(),
     )
 
 

@@ -22,16 +22,16 @@ from acp_agent.fronts.headless import AGENT_COMMAND
 from acp_agent.fronts.lsp_server.agent_host import AgentHost
 from acp_agent.fronts.lsp_server.buffers import Buffers, WarnedTerminals
 from acp_agent.fronts.lsp_server.conversation import Conversation, Folders, Session, Turn
+from acp_agent.fronts.lsp_server.documents.editor_documents import Documents, path_of, uri_of
+from acp_agent.fronts.lsp_server.documents.edits import hunks_between, text_edits
+from acp_agent.fronts.lsp_server.documents.text_positions import Text, choose_encoding
 from acp_agent.fronts.lsp_server.drawing import Drawing
-from acp_agent.fronts.lsp_server.editor_documents import Documents, path_of, uri_of
-from acp_agent.fronts.lsp_server.edits import hunks_between, text_edits
 from acp_agent.fronts.lsp_server.initialization_options import Options, read_options
 from acp_agent.fronts.lsp_server.lsp_editor import Editor, Kind
 from acp_agent.fronts.lsp_server.progress import Progress
 from acp_agent.fronts.lsp_server.prompt_content import Prompt
 from acp_agent.fronts.lsp_server.questions import Questions
 from acp_agent.fronts.lsp_server.status import Board, Call, one_line
-from acp_agent.fronts.lsp_server.text_positions import Text, choose_encoding
 from acp_agent.fronts.lsp_server.transcript import Transcript, with_draft
 from acp_agent.protocol.transports import Transport
 from acp_agent.schema import acp

@@ -11,7 +11,7 @@ from lsprotocol import types
 from pygls.lsp.server import LanguageServer
 
 from acp_agent.errors import PeerError
-from acp_agent.fronts.lsp_server.editor_documents import Document
+from acp_agent.fronts.lsp_server.documents.editor_documents import Document
 from acp_agent.fronts.lsp_server.wire import Wire
 from acp_agent.legible import legible
 

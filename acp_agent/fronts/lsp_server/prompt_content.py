@@ -10,8 +10,8 @@ from urllib.parse import urldefrag
 from lsprotocol.types import Position, Range
 from msgspec import Struct
 
-from acp_agent.fronts.lsp_server.editor_documents import Documents, path_of
-from acp_agent.fronts.lsp_server.text_positions import Text
+from acp_agent.fronts.lsp_server.documents.editor_documents import Documents, path_of
+from acp_agent.fronts.lsp_server.documents.text_positions import Text
 from acp_agent.schema.acp import ContentBlock, EmbeddedResource, ResourceLink, TextContent, TextResourceContents
 
 LONGEST_PASSAGE = 100_000

@@ -6,6 +6,7 @@ import logging
 import signal
 from collections.abc import Mapping, Sequence
 from functools import partial
+from pathlib import Path
 from typing import Any
 
 import anyio
@@ -16,11 +17,13 @@ from pygls.lsp.server import LanguageServer
 from pygls.protocol import default_converter
 
 from acp_agent import __version__
+from acp_agent.config.xdg import state_dir
 from acp_agent.errors import ConnectionClosed
 from acp_agent.fronts.lsp_server.actions import KIND, QUICKFIX, actions_for
 from acp_agent.fronts.lsp_server.execute_command import Commands
 from acp_agent.fronts.lsp_server.front import Front
 from acp_agent.fronts.lsp_server.lsp_editor import Editor
+from acp_agent.fronts.lsp_server.undo import Undo
 from acp_agent.fronts.lsp_server.wire import Outgoing, Wire, flush_bounded, serve_wire
 from acp_agent.protocol.transports import FdTransport
 
@@ -68,12 +71,14 @@ async def serve_streams(argv: Sequence[str], environ: Mapping[str, str], read_fd
     try:
         async with anyio.create_task_group() as tasks:
             front = Front(Editor(server, wire), argv, environ, tasks)
-            _register(server, wire, front, tasks)
+            undo = Undo(front, Path(state_dir(environ)) / "shown", tasks)
+            _register(server, wire, front, undo, tasks)
             tasks.start_soon(_pass_on, outgoing, tasks)
             try:
                 await serve_wire(wire, read_fd)
             finally:
                 front.leave()
+                undo.close()
                 with anyio.CancelScope(shield=True):
                     await flush_bounded(outgoing, GOODBYE_SECONDS)
             tasks.cancel_scope.cancel()
@@ -96,7 +101,7 @@ async def _leave_on_signal(tasks: anyio.abc.TaskGroup) -> None:
             tasks.cancel_scope.cancel()
 
 
-def _register(server: Server, wire: Wire, front: Front, tasks: anyio.abc.TaskGroup) -> None:
+def _register(server: Server, wire: Wire, front: Front, undo: Undo, tasks: anyio.abc.TaskGroup) -> None:
     def feature(name: str, handler: Any, options: Any = None) -> None:
         server.feature(name, options)(handler)
 
@@ -126,11 +131,16 @@ def _register(server: Server, wire: Wire, front: Front, tasks: anyio.abc.TaskGro
     def change_folders(params: types.DidChangeWorkspaceFoldersParams) -> None:
         front.change_folders(params.event)
 
-    def code_actions(params: types.CodeActionParams) -> list[types.CodeAction | types.Command]:
+    async def code_actions(params: types.CodeActionParams) -> list[types.CodeAction | types.Command]:
         document = front.documents.get(params.text_document.uri)
-        literals = front.editor.takes_action_literals
+        offers = await undo.offers(document, params.range)
         return actions_for(
-            params, document, busy=front.conversation.busy, literals=literals, question=front.questions.waiting
+            params,
+            document,
+            busy=front.conversation.busy,
+            literals=front.editor.takes_action_literals,
+            question=front.questions.waiting,
+            offers=offers,
         )
 
     def hints(params: types.InlayHintParams) -> list[types.InlayHint]:
@@ -154,5 +164,5 @@ def _register(server: Server, wire: Wire, front: Front, tasks: anyio.abc.TaskGro
     feature(types.TEXT_DOCUMENT_INLAY_HINT, hints)
     feature(types.TEXT_DOCUMENT_CODE_LENS, lenses, types.CodeLensOptions(resolve_provider=False))
     feature(types.WINDOW_WORK_DONE_PROGRESS_CANCEL, cancel_progress)
-    for name, execute in Commands(front, tasks).table.items():
+    for name, execute in Commands(front, undo, tasks).table.items():
         wire.fm.commands[name] = partial(execute)

@@ -9,7 +9,7 @@ from typing import Any, Literal
 from lsprotocol.types import Range
 from msgspec import UNSET, Struct
 
-from acp_agent.fronts.lsp_server.text_positions import split_lines
+from acp_agent.fronts.lsp_server.documents.text_positions import split_lines
 from acp_agent.legible import legible
 from acp_agent.schema import acp
 

@@ -243,7 +243,9 @@ class Undoing:
         now = await self._now([change.path for change in changes])
         plan = await self._thread(lambda: self._plan(changes, now, merging))
         files = await self._thread(lambda: self._files(plan))
-        return Prepared(target, tuple(chosen), plan, files, title, rewinds)
+        # Of a file's operations the other files stay; what an undo did is no work of the agent's that is undone.
+        undone = tuple(each for each in chosen if only is None and (target.redo or each.by != "undo"))
+        return Prepared(target, undone, plan, files, title, rewinds)
 
     def _plan(self, changes: Sequence[Change], now: dict[Path, Entry], merging: bool) -> Plan:
         def entry(path: Path) -> Entry:

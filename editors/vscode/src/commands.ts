@@ -8,8 +8,11 @@ import type { CallRecord, ToolCalls } from "./core/toolCalls.js";
 import { messageOf, plain } from "./core/words.js";
 import type { Diffs } from "./editor/diffs.js";
 import type { Outputs } from "./editor/outputs.js";
+import type { Plans } from "./editor/plans.js";
 import type { Questions } from "./editor/questions.js";
+import type { Restoring } from "./editor/restoring.js";
 import type { Terminals } from "./editor/terminals.js";
+import type { ChangesTree } from "./status/changes.js";
 import type { InlineStatus } from "./status/inline.js";
 import type { CallLenses } from "./status/lenses.js";
 import { reveal } from "./status/follow.js";
@@ -22,6 +25,9 @@ export interface Parts {
   readonly chat: ChatView;
   readonly diffs: Diffs;
   readonly outputs: Outputs;
+  readonly plans: Plans;
+  readonly restoring: Restoring;
+  readonly changes: ChangesTree;
   readonly questions: Questions;
   readonly terminals: Terminals;
   readonly inline: InlineStatus;
@@ -40,7 +46,7 @@ interface CallRef {
 type Handler = (argument?: unknown, more?: unknown) => unknown;
 
 export function registerCommands(parts: Parts): vscode.Disposable {
-  const { host, chat, diffs, outputs, questions, terminals, trace, log } = parts;
+  const { host, chat, diffs, outputs, questions, restoring, changes, terminals, trace, log } = parts;
   const handlers: Record<string, Handler> = {
     openChat: () => chat.show(),
     newSession: async () => {
@@ -56,6 +62,11 @@ export function registerCommands(parts: Parts): vscode.Disposable {
     answer: () => questions.pick(),
     allowOnce: () => questions.answerWith("allow_once"),
     rejectOnce: () => questions.answerWith("reject_once"),
+    answerPlan: (plan, optionId) => {
+      if (plan instanceof vscode.Uri && typeof optionId === "string") {
+        parts.plans.answer(plan, optionId);
+      }
+    },
     restart: () => host.restart(),
     login: (method) => login(parts, method),
     useUvx: async () => {
@@ -120,6 +131,22 @@ export function registerCommands(parts: Parts): vscode.Disposable {
         await chat.reveal(record.toolCallId);
       }
     },
+    restore: async (prompt) => {
+      if (typeof prompt === "number") {
+        await restoring.restore(prompt);
+      }
+    },
+    fork: async (prompt) => {
+      if (typeof prompt === "number") {
+        await restoring.fork(prompt);
+      }
+    },
+    redo: () => restoring.redo(),
+    openChange: (row) => changes.open(row),
+    keepChange: (row) => {
+      changes.keep(row);
+    },
+    revertChange: (row) => changes.revert(row),
     openLink: (href) => openLink(href),
     addSelection: async () => {
       const selection = selectionAttachment();

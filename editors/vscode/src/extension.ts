@@ -3,6 +3,7 @@ import { access } from "node:fs/promises";
 import { homedir } from "node:os";
 import * as vscode from "vscode";
 import { AgentHost } from "./agent/host.js";
+import { Undo } from "./agent/undo.js";
 import { SessionsTree } from "./chat/sessionsTree.js";
 import { ChatView } from "./chat/view.js";
 import { registerCommands } from "./commands.js";
@@ -15,9 +16,13 @@ import { Elicitation } from "./editor/elicitation.js";
 import { Files } from "./editor/files.js";
 import { LanguageServers, LSP_METHODS, LSP_NOTIFICATIONS } from "./editor/languageServers.js";
 import { Outputs } from "./editor/outputs.js";
+import { Plans } from "./editor/plans.js";
+import { Previews } from "./editor/previews.js";
 import { Questions } from "./editor/questions.js";
+import { Restoring } from "./editor/restoring.js";
 import { Terminals } from "./editor/terminals.js";
 import { SECTION, settings } from "./settings.js";
+import { ChangesTree } from "./status/changes.js";
 import { FollowMode } from "./status/follow.js";
 import { InlineStatus } from "./status/inline.js";
 import { CallLenses } from "./status/lenses.js";
@@ -79,28 +84,39 @@ export function activate(context: vscode.ExtensionContext): void {
   running = host;
 
   const marks = new Marks();
-  const chat = new ChatView(context.extensionUri, host, calls, terminals);
+  const undo = new Undo(host, calls, (text) => {
+    log.info(text);
+  });
+  const chat = new ChatView(context.extensionUri, host, calls, terminals, undo);
+  const previews = new Previews();
+  const restoring = new Restoring(host, undo, previews, chat);
+  const changes = new ChangesTree(host, undo, previews, restoring);
   const diffs = new Diffs(calls);
   const outputs = new Outputs(calls, terminals);
   const contexts = new Contexts();
   const typing = new Typing();
   const questions = new Questions(host, calls, diffs, chat, settings.openDiffs, typing);
+  const plans = new Plans(host, calls, settings.openDiffs, typing);
   const inline = new InlineStatus(calls, marks, vscode.Uri.joinPath(context.extensionUri, "media"), () => ({
     enabled: settings.inline(),
     fadeAfter: settings.fadeAfter(),
   }));
   const lenses = new CallLenses(calls, marks, () => settings.inline() && settings.codeLens());
   const follow = new FollowMode(calls, settings.followMode, (sessionId) => host.active?.id === sessionId, typing);
-  const parts = { host, calls, chat, diffs, outputs, questions, terminals, inline, lenses, trace, log };
+  const parts = { host, calls, chat, diffs, outputs, questions, plans, restoring, changes, terminals, inline, lenses, trace, log };
   context.subscriptions.push(
     log,
     trace,
     terminals,
     languageServers,
+    undo,
+    previews,
+    changes,
     chat,
     diffs,
     outputs,
     questions,
+    plans,
     inline,
     lenses,
     follow,
@@ -119,6 +135,11 @@ export function activate(context: vscode.ExtensionContext): void {
       }),
     ),
     new vscode.Disposable(
+      undo.changed.on(() => {
+        contexts.update(host, undo);
+      }),
+    ),
+    new vscode.Disposable(
       host.changed.on((change) => {
         if (change.kind === "active") {
           remember(context, host.active);
@@ -130,7 +151,7 @@ export function activate(context: vscode.ExtensionContext): void {
           remember(context, host.active);
           onRunning(change.session, inline, lenses);
         }
-        contexts.update(host);
+        contexts.update(host, undo);
       }),
     ),
     vscode.workspace.onDidChangeConfiguration((event) => {
@@ -210,13 +231,14 @@ function remember(context: vscode.ExtensionContext, session: { readonly id: stri
 class Contexts {
   private readonly told = new Map<string, boolean>();
 
-  update(host: AgentHost): void {
+  update(host: AgentHost, undo: Undo): void {
     const { list, delete: remove, resume } = host.capabilities.sessionCapabilities ?? {};
     const values = {
       running: host.all.some((session) => session.running),
       canList: (list ?? null) !== null,
       canDelete: (remove ?? null) !== null,
       canResume: (resume ?? null) !== null,
+      canRedo: undo.now.checkpoints.redo && host.active?.running === false,
     };
     for (const [name, value] of Object.entries(values)) {
       if (this.told.get(name) !== value) {

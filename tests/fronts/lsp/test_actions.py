@@ -8,8 +8,8 @@ from typing import Any
 import pytest
 from lsprotocol import types
 
+from acp_agent.fronts.lsp_server.documents.text_positions import Text
 from acp_agent.fronts.lsp_server.prompt_content import question_in
-from acp_agent.fronts.lsp_server.text_positions import Text
 from tests.fronts.lsp.kit import CAPTURED, raw_lsp
 
 TEXT = "# Why is this \U0001d518 so slow?\nx = [\n    1,\n]\n"

@@ -11,7 +11,7 @@ import anyio
 import pytest
 from lsprotocol import types
 
-from acp_agent.fronts.lsp_server.editor_documents import Documents
+from acp_agent.fronts.lsp_server.documents.editor_documents import Documents
 from acp_agent.fronts.lsp_server.prompt_content import passage
 from acp_agent.fronts.lsp_server.questions import QUIET_SECONDS
 from tests.editors.raw_agent import Failed, RawAgent, Turn

@@ -109,7 +109,7 @@ async def test_initialize_is_answered_without_an_agent(tmp_path: Path, name: str
         capabilities = editor.result.capabilities
         assert capabilities.inlay_hint_provider and capabilities.code_lens_provider
         assert capabilities.execute_command_provider is not None
-        assert len(capabilities.execute_command_provider.commands) == 15
+        assert len(capabilities.execute_command_provider.commands) == 19
         sync = capabilities.text_document_sync
         assert isinstance(sync, types.TextDocumentSyncOptions)
         assert sync.open_close and sync.save and sync.change == types.TextDocumentSyncKind.Incremental

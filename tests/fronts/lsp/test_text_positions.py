@@ -10,11 +10,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from lsprotocol.types import Position, Range
 
-from acp_agent.fronts.lsp_server.editor_documents import path_of, uri_of
-from acp_agent.fronts.lsp_server.edits import hunks_between, rebased, text_edits
+from acp_agent.fronts.lsp_server.documents.editor_documents import path_of, uri_of
+from acp_agent.fronts.lsp_server.documents.edits import hunks_between, rebased, text_edits
+from acp_agent.fronts.lsp_server.documents.text_positions import ENCODINGS, Encoding, Text, choose_encoding, split_lines
 from acp_agent.fronts.lsp_server.initialization_options import Options, read_options
 from acp_agent.fronts.lsp_server.status import Board
-from acp_agent.fronts.lsp_server.text_positions import ENCODINGS, Encoding, Text, choose_encoding, split_lines
 from acp_agent.schema.acp import ToolCall, ToolCallLocation
 
 CHARACTERS = st.text(st.sampled_from(list("ab\n\r\t\x0c\u2028\u00fc\u20ac\u0301\U0001d518\u200d")), max_size=40)

@@ -291,6 +291,32 @@ export class AgentHost {
     return session;
   }
 
+  /** Shows the conversation as the agent has it now: some of it was taken back, or came back. */
+  async reload(session: Session): Promise<void> {
+    if (this.capabilities.loadSession !== true || this.sessions.get(session.id) !== session) {
+      return;
+    }
+    this.sessions.delete(session.id);
+    try {
+      await this.openSession(session.id, "load", session.cwd);
+    } catch (error) {
+      this.sessions.set(session.id, session);
+      this.lookAt(session);
+      throw error;
+    }
+  }
+
+  /** A new session with the conversation before a prompt; it becomes the active one. */
+  async fork(session: Session, prompt: number): Promise<Session> {
+    const link = await this.start();
+    const place = { ...this.roots(), cwd: session.cwd };
+    const params = { sessionId: session.id, ...place, mcpServers: [], _meta: { fork: { to: prompt } } };
+    const { sessionId } = (await link.extension("session/fork", params)) as acp.NewSessionResponse;
+    this.changed.fire({ kind: "sessions" });
+    // A fork replays nothing by itself.
+    return await this.openSession(sessionId, "load", session.cwd);
+  }
+
   /** All sessions of this folder known to the agent, in its order, newest first. */
   async listSessions(): Promise<acp.SessionInfo[]> {
     const link = await this.start();

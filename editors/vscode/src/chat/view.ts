@@ -2,6 +2,7 @@ import { randomBytes } from "node:crypto";
 import * as vscode from "vscode";
 import type { AgentHost, HostChange } from "../agent/host.js";
 import type { Session, SessionFact } from "../agent/session.js";
+import type { Undo } from "../agent/undo.js";
 import { cardOf } from "../core/cards.js";
 import { MODES, pickersOf } from "../core/pickers.js";
 import type { CallRecord, ToolCalls } from "../core/toolCalls.js";
@@ -24,6 +25,7 @@ const COMMANDS: ReadonlySet<string> = new Set([
   "acpCoder.openFolder",
   "acpCoder.answer",
   "acpCoder.sessions.focus",
+  "acpCoder.redo",
 ]);
 
 const FACTS: Readonly<Record<SessionFact, readonly (keyof ChatFacts)[]>> = {
@@ -57,6 +59,7 @@ export class ChatView implements vscode.WebviewViewProvider, vscode.Disposable {
     private readonly host: AgentHost,
     private readonly calls: ToolCalls,
     private readonly terminals: Terminals,
+    private readonly undo: Undo,
   ) {
     this.outbox = new Outbox({
       facts: (keys) => this.facts(keys),
@@ -75,6 +78,11 @@ export class ChatView implements vscode.WebviewViewProvider, vscode.Disposable {
       new vscode.Disposable(
         calls.changed.on(({ record }) => {
           this.onCall(record);
+        }),
+      ),
+      new vscode.Disposable(
+        undo.changed.on(() => {
+          this.outbox.fact("prompts");
         }),
       ),
       new vscode.Disposable(
@@ -224,6 +232,7 @@ export class ChatView implements vscode.WebviewViewProvider, vscode.Disposable {
       pickers: pickersOf(transcript?.options ?? [], transcript?.modes ?? null),
       permissions: (session?.questions ?? []).map(({ id, toolCallId, title, options, hasDiff, about, seen }) => ({ id, toolCallId, title, options, hasDiff, about, seen })),
       queue: session?.queued ?? [],
+      prompts: this.undo.facts,
       images: host.capabilities.promptCapabilities?.image === true,
     };
   }
@@ -282,6 +291,10 @@ export class ChatView implements vscode.WebviewViewProvider, vscode.Disposable {
         return;
       case "pick":
         await pick(session, message.id, message.value);
+        return;
+      case "restore":
+      case "fork":
+        await vscode.commands.executeCommand(`acpCoder.${message.type}`, message.prompt);
         return;
       case "complete":
         this.post({ type: "completions", request: message.request, entries: await complete(message.query) });

@@ -1,4 +1,5 @@
 import type { ContentBlock } from "@agentclientprotocol/sdk";
+import type { Attachment, ShownAttachment } from "./messages.js";
 import { labelOfUri } from "./uris.js";
 
 /** A content block as Markdown; images that can be shown are drawn by their callers. */
@@ -15,4 +16,13 @@ export function markdownOf(block: ContentBlock): string {
     case "image":
       return "_(an image)_";
   }
+}
+
+/** What was attached to a message, as it can be sent again; nothing if it cannot. */
+export function sentAgain({ label, uri, preview }: ShownAttachment): readonly Attachment[] {
+  const image = /^data:([^;,]+);base64,(.*)$/su.exec(preview ?? "");
+  if (image?.[1] !== undefined && image[2] !== undefined) {
+    return [{ kind: "image", label, mimeType: image[1], data: image[2] }];
+  }
+  return uri?.startsWith("file:") === true ? [{ kind: "file", uri, label }] : [];
 }

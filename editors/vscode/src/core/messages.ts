@@ -25,7 +25,14 @@ export interface ProblemAction {
 }
 
 export type Item =
-  | { readonly id: string; readonly type: "user"; readonly text: string; readonly attachments: readonly ShownAttachment[] }
+  | {
+      readonly id: string;
+      readonly type: "user";
+      readonly text: string;
+      readonly attachments: readonly ShownAttachment[];
+      /** The agent's, where it was loaded. */
+      readonly messageId?: string;
+    }
   | { readonly id: string; readonly type: "agent"; readonly text: string }
   | { readonly id: string; readonly type: "thought"; readonly text: string }
   | { readonly id: string; readonly type: "image"; readonly mimeType: string; readonly data: string }
@@ -164,6 +171,16 @@ export interface QueuedPrompt {
   readonly now: boolean;
 }
 
+/** What can be taken back, where the agent can. */
+export interface PromptFacts {
+  /** The agent's numbers of the user's messages, by item. */
+  readonly of: Readonly<Record<string, number>>;
+  /** Whether a session can go on from an earlier prompt. */
+  readonly fork: boolean;
+  /** Whether the last restoring can be undone. */
+  readonly redo: boolean;
+}
+
 /** Everything except the conversation itself; a patch holds the changed fields. */
 export interface ChatFacts {
   readonly agent: { readonly status: AgentStatus; readonly name: string };
@@ -180,6 +197,7 @@ export interface ChatFacts {
   readonly pickers: readonly Picker[];
   readonly permissions: readonly Permission[];
   readonly queue: readonly QueuedPrompt[];
+  readonly prompts: PromptFacts;
   /** Whether images may be pasted. */
   readonly images: boolean;
 }
@@ -246,4 +264,6 @@ export type FromView =
   | { readonly type: "openOutput"; readonly toolCallId: string }
   | { readonly type: "openTerminal"; readonly terminalId: string }
   | { readonly type: "openLink"; readonly href: string }
+  /** To before the prompt with this number of the agent's, or a new session from there. */
+  | { readonly type: "restore" | "fork"; readonly prompt: number }
   | { readonly type: "command"; readonly command: string; readonly argument?: string };

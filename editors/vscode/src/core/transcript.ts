@@ -90,7 +90,7 @@ export class Transcript {
     if (this.title === "" && text.trim() !== "") {
       this.title = short(text, 60);
     }
-    return [this.add({ id: this.nextId(), type: "user", text, attachments })];
+    return [this.add({ id: this.nextId(), type: "user", text, attachments, ...(messageId === undefined ? {} : { messageId }) })];
   }
 
   notice(severity: string, title: string, text: string): ItemChange {

@@ -1,8 +1,9 @@
 /** What can be done with a message: copied, and one of the user's edited and sent again. */
 import { useEffect, useRef, useState } from "preact/hooks";
 import type { JSX } from "preact";
-import type { Attachment, ShownAttachment } from "../core/messages";
-import { useView } from "./context";
+import { sentAgain } from "../core/contentBlocks";
+import type { ShownAttachment } from "../core/messages";
+import { useFact, useView } from "./context";
 import { Icon } from "./icons";
 import { copyText } from "./markdown";
 
@@ -10,9 +11,11 @@ interface ActionsProps {
   readonly text: string;
   /** What a message of the user's was sent with; without it the message cannot be sent again. */
   readonly attachments?: readonly ShownAttachment[];
+  /** The item of a message of the user's: with its number it can be gone back to. */
+  readonly item?: string;
 }
 
-export function Actions({ text, attachments }: ActionsProps): JSX.Element {
+export function Actions({ text, attachments, item }: ActionsProps): JSX.Element {
   const { bus } = useView();
   const [copied, setCopied] = useState(false);
   const timer = useRef<ReturnType<typeof setTimeout>>();
@@ -45,19 +48,50 @@ export function Actions({ text, attachments }: ActionsProps): JSX.Element {
           title="Edit and send again"
           aria-label="Edit the message and send it again"
           onClick={() => {
-            bus.emit("compose", { text, attachments: attachments.flatMap(again) });
+            bus.emit("compose", { text, attachments: attachments.flatMap(sentAgain) });
           }}
         >
           <Icon name="edit" />
         </button>
       )}
+      {item !== undefined && <Back item={item} />}
     </div>
   );
 }
 
-/** The attachment as it can be sent again, if it can. */
-function again({ label, uri, preview }: ShownAttachment): readonly Attachment[] {
-  const image = /^data:([^;,]+);base64,(.*)$/s.exec(preview ?? "");
-  if (image?.[1] !== undefined && image[2] !== undefined) return [{ kind: "image", label, mimeType: image[1], data: image[2] }];
-  return uri?.startsWith("file:") === true ? [{ kind: "file", uri, label }] : [];
+/** To before a message: taking back what followed, or going on from there in a new session. */
+function Back({ item }: { readonly item: string }): JSX.Element | null {
+  const { post } = useView();
+  const { of, fork } = useFact("prompts");
+  const running = useFact("running");
+  const prompt = of[item];
+  if (prompt === undefined || running) return null;
+  return (
+    <>
+      <button
+        type="button"
+        class="plain"
+        title="Restore to here: take back what the agent changed since, or the chat, or both"
+        aria-label="Restore to here"
+        onClick={() => {
+          post({ type: "restore", prompt });
+        }}
+      >
+        <Icon name="restore" />
+      </button>
+      {fork && (
+        <button
+          type="button"
+          class="plain"
+          title="Fork from here: a new session with the chat before this message"
+          aria-label="Fork from here"
+          onClick={() => {
+            post({ type: "fork", prompt });
+          }}
+        >
+          <Icon name="fork" />
+        </button>
+      )}
+    </>
+  );
 }

@@ -6,7 +6,7 @@ import { useChunks, useFact, useView, type View, ViewContext } from "./context";
 import { Conversation } from "./conversation";
 import { UsageLine } from "./footer";
 import { Icon, Spinner } from "./icons";
-import { Plan, ProblemBanner, Queue } from "./panels";
+import { Plan, ProblemBanner, Queue, Redo } from "./panels";
 import { Question } from "./permission";
 
 export function App({ view }: { readonly view: View }): JSX.Element {
@@ -22,6 +22,7 @@ export function App({ view }: { readonly view: View }): JSX.Element {
         <div class="bottom">
           <Plan />
           <Queue />
+          <Redo />
           <Question />
           <Composer />
           <UsageLine />

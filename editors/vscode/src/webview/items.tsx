@@ -61,7 +61,7 @@ function Body({ item, live }: BodyProps): JSX.Element {
               </ul>
             )}
           </div>
-          {item.text !== "" && <Actions text={item.text} attachments={item.attachments} />}
+          {item.text !== "" && <Actions text={item.text} attachments={item.attachments} item={item.id} />}
         </>
       );
     case "agent":

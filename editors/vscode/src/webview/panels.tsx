@@ -1,4 +1,4 @@
-/** What stands between the conversation and the box where the user writes: the plan and the queue; and the problem above all. */
+/** What stands between the conversation and the box where the user writes: the plan, the queue, what can be redone; and the problem above all. */
 import type { JSX } from "preact";
 import type { PlanEntry } from "../core/messages";
 import { useFact, useOpen, useView } from "./context";
@@ -93,6 +93,29 @@ export function Queue(): JSX.Element | null {
           </li>
         ))}
       </ul>
+    </section>
+  );
+}
+
+/** After something was taken back, until the next prompt. */
+export function Redo(): JSX.Element | null {
+  const { post } = useView();
+  const { redo } = useFact("prompts");
+  const running = useFact("running");
+  if (!redo || running) return null;
+  return (
+    <section class="panel redo" aria-label="Taken back">
+      <span class="name">Taken back</span>
+      <button
+        type="button"
+        class="link"
+        onClick={() => {
+          post({ type: "command", command: "acpCoder.redo" });
+        }}
+      >
+        <Icon name="redo" />
+        <span>Redo</span>
+      </button>
     </section>
   );
 }

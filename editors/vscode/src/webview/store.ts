@@ -25,6 +25,7 @@ const NOTHING: ChatFacts = {
   pickers: [],
   permissions: [],
   queue: [],
+  prompts: { of: {}, fork: false, redo: false },
   images: false,
 };
 

@@ -46,7 +46,7 @@ describe("the conversation", () => {
     transcript.apply(piece({ type: "resource_link", name: "a.py", uri: "file:///p/a.py" }), TOP);
     transcript.apply(piece({ type: "text", text: "this" }), TOP);
     expect(transcript.items).toEqual([
-      { id: "1", type: "user", text: "Look at this", attachments: [{ kind: "file", label: "a.py", uri: "file:///p/a.py" }] },
+      { id: "1", type: "user", text: "Look at this", attachments: [{ kind: "file", label: "a.py", uri: "file:///p/a.py" }], messageId: "u1" },
     ]);
   });
 

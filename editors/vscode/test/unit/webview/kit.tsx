@@ -50,6 +50,7 @@ export const STATE: ChatState = {
   pickers: [],
   permissions: [],
   queue: [],
+  prompts: { of: {}, fork: false, redo: false },
   images: true,
   items: [],
   tools: [],

@@ -17,6 +17,7 @@ const STATE: ChatState = {
   pickers: [],
   permissions: [],
   queue: [],
+  prompts: { of: {}, fork: false, redo: false },
   images: false,
   items: [
     { id: "a", type: "agent", text: "One" },

@@ -225,3 +225,23 @@ test("an answer that is being written has no buttons yet", () => {
   const view = new TestView({ items: [{ id: "1", type: "agent", text: "I am" }], running: true });
   expect(view.all(".actions")).toEqual([]);
 });
+
+test("a message that the agent can go back to has buttons for it, while no turn runs", () => {
+  const item = { type: "user", attachments: [] } as const;
+  const view = new TestView({
+    items: [{ id: "1", text: "One", ...item }, { id: "2", text: "/compact", ...item }, { id: "3", text: "Two", ...item }],
+    prompts: { of: { 1: 1, 3: 2 }, fork: true, redo: false },
+  });
+  expect(view.all("[aria-label='Restore to here']")).toHaveLength(2);
+  expect(view.all("[data-item='2'] [aria-label='Restore to here']")).toHaveLength(0);
+  view.click(view.button("Restore to here", "[data-item='3']"));
+  view.click(view.button("Fork from here", "[data-item='1']"));
+  expect([...view.sent("restore"), ...view.sent("fork")]).toEqual([{ type: "restore", prompt: 2 }, { type: "fork", prompt: 1 }]);
+  view.patch({ facts: { running: true } });
+  expect(view.all("[aria-label='Restore to here']")).toHaveLength(0);
+  view.patch({ facts: { running: false, prompts: { of: { 1: 1 }, fork: false, redo: true } } });
+  expect(view.all("[aria-label='Restore to here']")).toHaveLength(1);
+  expect(view.all("[aria-label='Fork from here']")).toHaveLength(0);
+  view.click(view.button("Redo"));
+  expect(view.sent("command")).toEqual([{ type: "command", command: "acpCoder.redo" }]);
+});

@@ -17,7 +17,7 @@ from lsprotocol.types import (
 )
 from msgspec import Struct, field
 
-from acp_agent.fronts.lsp_server.text_positions import Encoding, Text
+from acp_agent.fronts.lsp_server.documents.text_positions import Encoding, Text
 
 LARGEST = 16 * 1024 * 1024
 """Maximum size of a file that is compared with its document."""

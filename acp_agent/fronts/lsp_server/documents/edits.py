@@ -12,7 +12,7 @@ from collections.abc import Sequence
 from lsprotocol.types import Range, TextEdit
 from msgspec import Struct
 
-from acp_agent.fronts.lsp_server.text_positions import Text
+from acp_agent.fronts.lsp_server.documents.text_positions import Text
 
 MATCHED_LINES = 4_000
 """Above that, everything between the common beginning and end is replaced as one piece: matching takes too long."""

@@ -1,0 +1,175 @@
+import { Emitter } from "../core/emitter.js";
+import { Later } from "../core/later.js";
+import type { PromptFacts } from "../core/messages.js";
+import type { ToolCalls } from "../core/toolCalls.js";
+import { isOver } from "../core/toolCalls.js";
+import type { Changes, Checkpoint, Checkpoints, Outcome, What } from "../core/undo.js";
+import { changesOf, checkpointsOf, hasUndo, Kept, outcomeOf, promptsOf } from "../core/undo.js";
+import { messageOf } from "../core/words.js";
+import type { AgentHost } from "./host.js";
+import type { AgentLink } from "./link.js";
+import { INVALID_PARAMS } from "./link.js";
+import type { Session } from "./session.js";
+
+/** Milliseconds in which tool calls that end lead to one look at the changes. */
+const REFRESH = 300;
+
+/** What is taken back: a prompt and all after it, a call, or a file, or some of its hunks. */
+export type Target =
+  | { readonly to: number; readonly what: What }
+  | { readonly path: string; readonly since: number; readonly hunks?: readonly number[] }
+  | "redo";
+
+export interface Undoable {
+  readonly checkpoints: Checkpoints;
+  /** The numbers of the chat's messages. */
+  readonly of: PromptFacts["of"];
+  /** The last prompt that was not taken back, and what was changed since before it; and since the first. */
+  readonly last: Checkpoint | undefined;
+  readonly turn: Changes;
+  readonly session: Changes;
+}
+
+const NO_CHANGES: Changes = { list: [], notCovered: [] };
+const NOTHING: Undoable = { checkpoints: { list: [], redo: false }, of: {}, last: undefined, turn: NO_CHANGES, session: NO_CHANGES };
+
+/** What the agent can take back in the active session: looked at when a turn or a tool call ends, while it is shown. */
+export class Undo {
+  readonly changed = new Emitter<void>();
+  /** Whether someone looks at the changes: otherwise only the prompts are asked for. */
+  watched = false;
+  private readonly known = new WeakMap<Session, Undoable>();
+  private readonly kept = new Map<string, Kept>();
+  private looking: Promise<void> | undefined;
+  /** The session in which something was taken back here, and after which turn. */
+  private back: { readonly session: Session | undefined; readonly turn: number | undefined } | undefined;
+  private readonly later = new Later(REFRESH, () => {
+    this.look().catch(() => undefined);
+  });
+
+  constructor(
+    private readonly host: AgentHost,
+    calls: ToolCalls,
+    private readonly log: (text: string) => void,
+  ) {
+    host.changed.on((change) => {
+      const ofTurn = change.kind === "session" && (change.change.reset || change.change.facts.has("running"));
+      if (change.kind === "agent" || change.kind === "active" || ofTurn) {
+        this.soon();
+      }
+    });
+    calls.changed.on(({ record, before }) => {
+      if (this.watched && isOver(record.status) && before !== undefined && !isOver(before.status) && !record.replayed) {
+        this.soon();
+      }
+    });
+  }
+
+  dispose(): void {
+    this.later.dispose();
+  }
+
+  get available(): boolean {
+    return hasUndo(this.host.capabilities._meta);
+  }
+
+  /** Of the active session. */
+  get now(): Undoable {
+    return (this.host.active && this.known.get(this.host.active)) ?? NOTHING;
+  }
+
+  get keeps(): Kept {
+    const id = this.host.active?.id ?? "";
+    const kept = this.kept.get(id) ?? new Kept();
+    this.kept.set(id, kept);
+    return kept;
+  }
+
+  get facts(): PromptFacts {
+    const { of, checkpoints } = this.now;
+    const { fork } = (this.host.capabilities.sessionCapabilities ?? {}) as { readonly fork?: unknown };
+    return { of, fork: (fork ?? null) !== null, redo: checkpoints.redo && this.isFresh };
+  }
+
+  private get isFresh(): boolean {
+    const { active } = this.host;
+    return active !== undefined && this.back?.session === active && this.back.turn === active.turn;
+  }
+
+  soon(): void {
+    this.later.soon();
+  }
+
+  /** Asks the agent anew; one look at a time. */
+  async look(): Promise<void> {
+    while (this.looking !== undefined) {
+      await this.looking;
+    }
+    this.looking = this.ask().finally(() => {
+      this.looking = undefined;
+    });
+    await this.looking;
+  }
+
+  private async ask(): Promise<void> {
+    const { active, running } = this.host;
+    // Before its first prompt a session has nothing, and the agent would prepare itself for the question.
+    const isNew = active?.turn === 0 && this.back?.session !== active;
+    if (running === undefined || active === undefined || active.loading || isNew || !this.available) {
+      this.changed.fire();
+      return;
+    }
+    try {
+      const params = { sessionId: active.id };
+      const checkpoints = checkpointsOf(await running.extension("_session/checkpoints", params));
+      const last = checkpoints.list.filter(({ undone }) => !undone).at(-1);
+      const before = this.known.get(active) ?? NOTHING;
+      let { turn, session } = before;
+      if (this.watched) {
+        session = changesOf(await running.extension("_session/changes", params));
+        const isFirst = last === undefined || last.prompt === checkpoints.list[0]?.prompt;
+        turn = isFirst ? session : changesOf(await running.extension("_session/changes", { ...params, since: last.prompt }));
+      }
+      this.known.set(active, { checkpoints, of: promptsOf(active.transcript.items, checkpoints.list), last, turn, session });
+    } catch (error) {
+      this.log(`The changes of the session could not be asked for: ${messageOf(error)}`);
+    }
+    this.changed.fire();
+  }
+
+  /** The changes as they are at this moment. */
+  async changes(session: Session, since: number): Promise<Changes> {
+    return changesOf(await this.link().extension("_session/changes", { sessionId: session.id, since }));
+  }
+
+  /** What would happen. */
+  async preview(session: Session, target: Target): Promise<Outcome> {
+    return await this.call(session, target, { dryRun: true });
+  }
+
+  /** Does it, with the user's own changes merged where `merge`. The conversation is loaded anew if it has changed. */
+  async run(session: Session, target: Target, merge = false): Promise<Outcome> {
+    const outcome = await this.call(session, target, merge ? { merge: true } : {});
+    if (target === "redo" || ("what" in target && target.what !== "files")) {
+      await this.host.reload(session);
+    }
+    this.back = { session: this.host.active, turn: this.host.active?.turn };
+    await this.look();
+    return outcome;
+  }
+
+  private async call(session: Session, target: Target, more: object): Promise<Outcome> {
+    if (session.running) {
+      throw Object.assign(new Error("The agent is working: stop it first."), { code: INVALID_PARAMS });
+    }
+    const params = { sessionId: session.id, ...more };
+    return outcomeOf(await (target === "redo" ? this.link().extension("_session/redo", params) : this.link().extension("_session/undo", { ...params, ...target })));
+  }
+
+  private link(): AgentLink {
+    if (this.host.running === undefined) {
+      throw new Error("The agent is not running.");
+    }
+    return this.host.running;
+  }
+}

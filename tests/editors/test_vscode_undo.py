@@ -1,0 +1,189 @@
+"""Taking back what the agent did, in the real VS Code: restore to a prompt, the Changes view, plans to approve."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from acp_agent.testing.fake_model import Answer, Call
+
+from .chat import Chat
+from .kit import VsCode, working
+from .raw_agent import raw_agent
+from .window import Window
+
+pytestmark = pytest.mark.anyio
+
+TEXT = "".join(f"line {number}\n" for number in range(1, 31))
+WRITES = [
+    Answer(
+        tool_calls=(
+            Call("bash", {"command": "sed -i 's/^line 3$/LINE 3/; s/^line 28$/LINE 28/' a.txt; echo new > b.txt"}),
+        )
+    ),
+    "One.",
+    Answer(tool_calls=(Call("bash", {"command": "sed -i 's/^line 15$/LINE 15/' a.txt"}),)),
+    "Two.",
+]
+AUTO = {"ACP_CODER_MODE": "auto"}
+
+
+@asynccontextmanager
+async def changed(code: VsCode, tmp_path: Path) -> AsyncIterator[tuple[Window, Chat, Path]]:
+    """Two prompts are done: the first changed two lines and made a file, the second changed one more line."""
+    async with working(code, tmp_path, WRITES, files={"a.txt": TEXT}, **AUTO) as (window, _):
+        chat = Chat(window)
+        await chat.open()
+        for prompt, answer in (("First", "One."), ("Second", "Two.")):
+            await chat.send(prompt)
+            await window.eventually(chat.answers, lambda answers, last=answer: answers[-1:] == [last])
+        yield window, chat, tmp_path / "project"
+
+
+async def press(window: Window, chat: Chat, prompt: str, button: str) -> None:
+    """A button of a message, which is there when the mouse is over it."""
+    item = chat.frame.locator(".from-user").filter(has_text=prompt)
+    await item.hover()
+    await item.get_by_role("button", name=button, exact=True).click()
+
+
+async def read(file: Path) -> str | None:
+    return file.read_text() if file.exists() else None
+
+
+async def test_files_and_chat_are_restored_to_a_prompt_after_a_preview_and_come_back(code, tmp_path):
+    async with changed(code, tmp_path) as (window, chat, project):
+        after = (project / "a.txt").read_text()
+        await window.open_file(project / "a.txt")
+        await press(window, chat, "First", "Restore to here")
+        title, labels = await window.quick_input()
+        assert "Restore to before “First”" in title
+        assert [label.strip() for label in labels] == ["Files and chat", "Files", "Chat"]
+        await window.choose("Files and chat")
+        await window.tab("Restore to before “First” (2 files)").wait_for()
+        await window.page.locator(".multiDiffEntry").nth(1).wait_for()
+        _, labels = await window.quick_input()
+        assert [label.strip() for label in labels] == ["Restore", "Cancel"]
+        assert (project / "a.txt").read_text() == after
+        await window.page.keyboard.press("Escape")
+        await window.eventually(window.tabs, lambda tabs: tabs == ["a.txt"])
+        assert (project / "a.txt").read_text() == after
+
+        await press(window, chat, "First", "Restore to here")
+        await window.choose("Files and chat")
+        await window.page.locator(".multiDiffEntry").nth(1).wait_for()
+        await window.choose("Restore")
+        await window.eventually(chat.prompts, lambda prompts: prompts == [])
+        assert (project / "a.txt").read_text() == TEXT
+        assert not (project / "b.txt").exists()
+        await window.eventually(chat.box.input_value, lambda text: text == "First")
+        assert await window.tabs() == ["a.txt"]
+
+        await chat.frame.get_by_role("button", name="Redo").click()
+        await window.choose("Redo")
+        await window.eventually(chat.prompts, lambda prompts: prompts == ["First", "Second"])
+        assert (project / "a.txt").read_text() == after
+        assert (project / "b.txt").read_text() == "new\n"
+
+
+async def test_what_the_user_changed_since_is_named_and_left_alone(code, tmp_path):
+    async with changed(code, tmp_path) as (window, chat, project):
+        (project / "b.txt").write_text("mine\n")
+        await press(window, chat, "First", "Restore to here")
+        await window.choose("Files")
+        _, labels = await window.quick_input()
+        assert any(label.strip().startswith("b.txt: ") for label in labels), labels
+        await window.choose("Restore")
+        await window.eventually(lambda: read(project / "a.txt"), lambda text: text == TEXT)
+        assert (project / "b.txt").read_text() == "mine\n"
+        assert await chat.prompts() == ["First", "Second"]
+
+
+async def test_changes_are_listed_kept_and_reverted_hunk_by_hunk(code, tmp_path):
+    async with changed(code, tmp_path) as (window, _, project):
+        after = (project / "a.txt").read_text()
+
+        async def labels() -> list[tuple[str, str]]:
+            return [(label, description) for label, description, *_ in await window.rows("Changes")]
+
+        async def act(row: str, action: str) -> None:
+            shown = window.row("Changes", row)
+            await shown.hover()
+            await shown.get_by_role("button", name=action).click()
+
+        await window.eventually(labels, lambda rows: rows[:2] == [("Last prompt", "1 file +1 −1"), ("a.txt", "+1 −1")])
+        assert ("Session", "2 files +4 −3") in await labels()
+        await window.row("Changes", "Last prompt").locator(".monaco-tl-twistie").click()
+        await window.row("Changes", "Session").locator(".monaco-tl-twistie").click()
+        await window.row("Changes", "a.txt").locator(".monaco-tl-twistie").click()
+        await window.eventually(labels, lambda rows: ("Line 15", "+1 −1 LINE 15") in rows)
+        await act("Line 3", "Keep")
+        await window.eventually(labels, lambda rows: not any(label == "Line 3" for label, _ in rows))
+        await act("Line 28", "Revert")
+        reverted = after.replace("LINE 28", "line 28")
+        await window.eventually(lambda: read(project / "a.txt"), lambda text: text == reverted)
+        await window.eventually(labels, lambda rows: not any(label == "Line 28" for label, _ in rows))
+        await act("b.txt", "Revert")
+        await window.eventually(lambda: read(project / "b.txt"), lambda text: text is None)
+        await window.eventually(labels, lambda rows: not any(label == "b.txt" for label, _ in rows))
+        assert (project / "a.txt").read_text() == reverted
+        await window.command("ACP Coder: Redo What Was Taken Back")
+        await window.choose("Redo")
+        await window.eventually(lambda: read(project / "b.txt"), lambda text: text == "new\n")
+        await window.row("Changes", "a.txt").click()
+        await window.tab("a.txt (changed)").wait_for()
+        before, now = await window.diff()
+        assert "line 15" in before and "LINE 15" in now
+
+
+PLAN = "# Plan\n\n" + "".join(f"{number}. Step {number}\n" for number in range(1, 81)) + "\nThat is all."
+OPTIONS = [
+    {"optionId": "ask", "name": "Approve and ask before edits", "kind": "allow_once"},
+    {"optionId": "auto", "name": "Approve and do not ask for edits", "kind": "allow_always"},
+    {"optionId": "plan", "name": "Keep planning", "kind": "reject_once"},
+]
+
+
+async def test_a_plan_is_a_document_that_is_approved_once_it_was_read(code, tmp_path):
+    project = tmp_path / "project"
+    project.mkdir()
+    async with raw_agent() as agent, code.window(project, agent.settings) as window:
+        chat = Chat(window)
+        await chat.open()
+        await chat.send("Plan")
+        turn = await agent.prompted()
+        content = [{"type": "content", "content": {"type": "text", "text": PLAN}}]
+        call: dict[str, Any] = {
+            "toolCallId": "p",
+            "title": "Carry out the plan",
+            "kind": "switch_mode",
+            "content": content,
+        }
+        question = await turn.request("session/request_permission", toolCall=call, options=OPTIONS)
+        await window.tab("Plan.md").wait_for()
+        text = await window.eventually(window.editor_text, lambda text: "# Plan" in text)
+        assert "Carry out the plan" in text and "That is all." not in text
+        names = [option["name"] for option in OPTIONS]
+        # Those at the end may have a place already, and no words yet.
+        await window.eventually(window.lenses, lambda lenses: lenses[:3] == names)
+        await window.click_lens("Approve and ask before edits")  # It turns to the end.
+        await window.eventually(window.editor_text, lambda text: "That is all." in text)
+        assert not question.done.is_set()
+        await window.eventually(window.lenses, lambda lenses: names[0] in lenses[-3:])
+        await window.eventually(
+            lambda: chat.option(names[0]).get_attribute("aria-disabled"), lambda disabled: disabled is None
+        )
+        await window.page.locator(".codelens-decoration > a", has_text=names[0]).last.click()
+        assert await question.chosen() == "ask"
+
+        again = await turn.request("session/request_permission", toolCall={**call, "toolCallId": "q"}, options=OPTIONS)
+        await window.eventually(window.editor_text, lambda text: "# Plan" in text)
+        await window.focus_editor()
+        await window.type("No")
+        assert "No" not in await window.editor_text()
+        await window.click_lens("Keep planning")
+        assert await again.chosen() == "plan"
