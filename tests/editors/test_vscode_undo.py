@@ -111,9 +111,15 @@ async def test_changes_are_listed_kept_and_reverted_hunk_by_hunk(code, tmp_path)
             return [(label, description) for label, description, *_ in await window.rows("Changes")]
 
         async def act(row: str, action: str) -> None:
-            shown = window.row("Changes", row)
-            await shown.hover()
-            await shown.get_by_role("button", name=action).click()
+            button = window.row("Changes", row).get_by_role("button", name=action)
+
+            async def pointed_at() -> bool:
+                """Rows move while the list is drawn anew."""
+                await window.row("Changes", row).hover()
+                return await button.is_visible()
+
+            await window.eventually(pointed_at, bool)
+            await button.click()
 
         await window.eventually(labels, lambda rows: rows[:2] == [("Last prompt", "1 file +1 −1"), ("a.txt", "+1 −1")])
         assert ("Session", "2 files +4 −3") in await labels()
