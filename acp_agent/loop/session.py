@@ -163,7 +163,7 @@ class Session:
         prompts = parts.prompts
         self.limit = ""
         if self.choices.bound_to is None and parts.commands.finds(blocks):
-            self._record_prompt(blocks)
+            self._record_prompt(blocks, command=True)
             await parts.commands.run(blocks)
             return "end_turn"
         prompts.user_message(blocks)  # What the model does not take is refused before anything is stored.
@@ -222,26 +222,33 @@ class Session:
             self._parts.memory.add(self._parts.prompts.user_message(blocks))
         return True
 
-    def _record_prompt(self, blocks: Sequence[acp.ContentBlock]) -> None:
+    def _record_prompt(self, blocks: Sequence[acp.ContentBlock], *, command: bool = False) -> None:
         at = self._store.change(self.id, new_turn=True)  # First: a prompt that fails with this leaves nothing behind.
         self.turns += 1
         message_id = str(uuid.uuid4())
-        self.outbox.put("turn", {"number": self.turns, "message_id": message_id, "time": at})
+        mark = {"number": self.turns, "message_id": message_id, "time": at, "command": command}
+        self.outbox.put("turn", mark)
         self._show_prompt(blocks, message_id)
 
     def rewind(self, to: int) -> None:
-        """Takes the conversation back to before prompt `to`. Raises RewindError."""
+        """Takes the conversation back to before prompt `to`. Raises RewindError, StoreError."""
         self._turn_back(to)
 
     def unrewind(self) -> None:
-        """Restores what the last rewind cut. Raises RewindError."""
+        """Restores what the last rewind cut. Raises RewindError, StoreError."""
         self._turn_back(None)
 
     def _turn_back(self, to: int | None) -> None:
         assert self._parts is not None, "only what has been built can be taken back"
-        self._parts.memory.turn_back(to)
-        self._parts.calls.forget()
-        self.report_usage(0, self.usage.size if self.usage is not None else 0)
+        parts = self._parts
+        before = parts.memory.length
+        parts.memory.turn_back(to)
+        parts.calls.forget()
+        parts.calls.quota.count(parts.memory.messages())
+        parts.shell.runs.forget()
+        if self.usage is not None:
+            more = parts.memory.room.estimator.tokens(self.choices.model, parts.memory.length - before)
+            self.report_usage(max(0, self.usage.used + more), self.usage.size)
 
     def _show_prompt(self, blocks: Sequence[acp.ContentBlock], message_id: str) -> None:
         redaction = self.outbox.redaction

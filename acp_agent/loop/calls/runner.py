@@ -221,6 +221,7 @@ class Calls:
             raise
         finally:
             self._audit(call)
+            self.recorder.closed(call)
             if call.goes_on is not None:
                 self.shell.runs.watch(call.goes_on)
             with anyio.CancelScope(shield=True):

@@ -8,10 +8,11 @@ from collections.abc import Iterable, Sequence
 
 from acp_agent.llm.base import Message
 from acp_agent.loop.memory.history import History
-from acp_agent.loop.memory.replay import rebuild_history
+from acp_agent.loop.memory.replay import history_of, rebuild_history
 from acp_agent.loop.memory.rewinding import RewindMark, check_rewind, check_unrewind, pending_notes
 from acp_agent.loop.memory.room import Room
 from acp_agent.loop.memory.session_goals import Goals
+from acp_agent.loop.memory.token_counts import characters
 from acp_agent.loop.outbox import Outbox
 from acp_agent.loop.prompts.instructions import Instructions
 from acp_agent.loop.prompts.skills import Skills
@@ -55,6 +56,11 @@ class Memory:
         other.ledger = Ledger()
         return other
 
+    @property
+    def length(self) -> int:
+        """Characters of the conversation."""
+        return sum(map(characters, self.history.messages))
+
     def messages(self) -> Sequence[Message]:
         return self.history.messages
 
@@ -87,18 +93,17 @@ class Memory:
 
     def turn_back(self, to: int | None) -> None:
         """Takes the conversation back to before prompt `to`, or (`None`) restores what the last such step cut. Raises
-        RewindError."""
-        self._outbox.flush()
-        entries = self._store.entries(self._outbox.session_id)
+        RewindError, StoreError: then nothing is changed."""
+        entries = self._outbox.stored()
         if to is None:
             check_unrewind(entries)
             entry = LogEntry("unrewind", b"{}")
         else:
             check_rewind(entries, to)
             entry = LogEntry("rewind", encode(RewindMark(to)))
-        self._outbox.put(entry.kind, entry.payload)
-        self._outbox.flush()
-        self.restore([*entries, entry])
+        self._outbox.store_now(entry)
+        self._notes = pending_notes([*entries, entry])
+        self.history = history_of([*entries, entry])
         self.instructions.forget()
         self.ledger.clear()
 
