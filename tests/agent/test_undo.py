@@ -158,7 +158,7 @@ async def test_an_editor_that_cannot_ask_is_told_the_word(tmp_path):
 
 
 async def test_an_editor_with_forms_is_asked_by_one(tmp_path):
-    async def answer(request: acp.CreateElicitationRequest) -> acp.CreateElicitationResponse:
+    async def answer(request: Any) -> acp.CreateElicitationResponse:
         choice = request.requested_schema.properties["choice"].enum[1]
         return acp.CreateElicitationResponse(action="accept", content={"choice": choice})
 
