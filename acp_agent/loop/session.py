@@ -26,6 +26,7 @@ from acp_agent.errors import (
     RpcError,
     StoreError,
 )
+from acp_agent.lazy import load
 from acp_agent.loop.choices import Choices
 from acp_agent.loop.modes import MODES, Mode
 from acp_agent.loop.opened import Opened
@@ -34,13 +35,15 @@ from acp_agent.loop.published import Published
 from acp_agent.loop.turn_queue import TurnQueue
 from acp_agent.protocol.client import Client
 from acp_agent.schema import acp
-from acp_agent.store.base import LogEntry
+from acp_agent.store.base import LogEntry, SessionRecord
 from acp_agent.store.session_store import SessionStore
 
 if TYPE_CHECKING:
     from acp_agent.llm.base import UsageReport
+    from acp_agent.loop.prompts.instructions import Instructions
     from acp_agent.loop.turns.parts import Parts
 
+FORK = "acp_agent.loop.memory.forking:fork"
 log = logging.getLogger(__name__)
 
 PROMPT_REDACTED = (
@@ -71,6 +74,8 @@ class Session:
         self.choices = Choices(record, self.outbox, store, opened.models)
         self.queue = TurnQueue()
         self.published = Published(opened.config.settings.lsp)
+        self.cache_key = record.id
+        """For the provider's prompt cache; a fork has its source's."""
         self.title = record.title
         self.turns = record.turns
         self.usage: acp.UsageUpdate | None = None
@@ -97,7 +102,7 @@ class Session:
             if self._parts is None:
                 self._parts = await self._build(self)
                 stored = self.stored()
-                self._parts.memory.restore(stored)
+                self.cache_key = self._parts.memory.restore(stored) or self.id
                 self._parts.calls.outputs.restore(stored)
                 self._parts.calls.quota.count(self._parts.memory.messages())
         return self._parts
@@ -108,6 +113,18 @@ class Session:
 
     def stored(self) -> list[LogEntry]:
         return self._store.entries(self.id)
+
+    def fork(self, entries: Sequence[LogEntry]) -> SessionRecord:
+        """A new session that begins with `entries`, a part of the log. Raises StoreError."""
+        record = self._store.get(self.id)
+        if record is None:
+            raise StoreError(f"session {self.id} was deleted and cannot be forked")
+        forked: SessionRecord = load(FORK)(self._store, record, entries, self)
+        return forked
+
+    def instructions(self) -> Instructions | None:
+        """Of the system prompt, if it has been built."""
+        return None if self._parts is None else self._parts.memory.instructions
 
     async def prompt(
         self, blocks: Sequence[acp.ContentBlock], *, bound_to: Mode | None = None, announce: str = ""
@@ -128,7 +145,7 @@ class Session:
                     try:
                         reason = await self._turn(blocks)
                     finally:
-                        self.choices.bound_to = None
+                        self.choices.bound_to, self.queue.prompt = None, 0
         except ProviderError as error:
             raise _as_answer(error, self.outbox.clean(str(error) + self._meant_provider(error))) from error
         finally:
@@ -225,6 +242,7 @@ class Session:
     def _record_prompt(self, blocks: Sequence[acp.ContentBlock], *, command: bool = False) -> None:
         at = self._store.change(self.id, new_turn=True)  # First: a prompt that fails with this leaves nothing behind.
         self.turns += 1
+        self.queue.prompt = self.turns
         message_id = str(uuid.uuid4())
         mark = {"number": self.turns, "message_id": message_id, "time": at, "command": command}
         self.outbox.put("turn", mark)
