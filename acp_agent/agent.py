@@ -43,11 +43,16 @@ from acp_agent.store.base import SessionRecord
 
 if TYPE_CHECKING:
     from acp_agent.build.builder import Builder
+    from acp_agent.config.load import Config
     from acp_agent.loop.turns.parts import Parts
 
 log = logging.getLogger(__name__)
 
 STEERING = "_session/steering"
+FORK = "session/fork"
+FORK_WISHED = "acp_agent.loop.memory.forking:fork_wished"
+SHAPES = {STEERING: "session/prompt", FORK: "session/resume"}
+"""Methods outside the schema -> the one whose params they have."""
 UNDO_METHODS = ("_session/checkpoints", "_session/changes", "_session/undo", "_session/redo")
 UNDO_ANSWER = "acp_agent.loop.undo.undo_commands:answer"
 BUILDER = "acp_agent.build.builder:Builder"
@@ -84,6 +89,7 @@ class Agent:
             "session/new": self.new_session,
             "session/load": self.load_session,
             "session/resume": self.resume_session,
+            FORK: self.fork_session,
             "session/list": self.list_sessions,
             "session/close": self.close_session,
             "session/delete": self.delete_session,
@@ -117,7 +123,7 @@ class Agent:
         try:
             if method in UNDO_METHODS:
                 return await serve(params)
-            return await serve(decode_params("session/prompt" if method == STEERING else method, params, "agent"))
+            return await serve(decode_params(SHAPES.get(method, method), params, "agent"))
         except RpcError:
             raise
         except (ConfigError, StoreError) as error:
@@ -205,14 +211,35 @@ class Agent:
         )
         return Reply(resumed, lambda: self._start(session))
 
-    async def _reopen(self, request: acp.LoadSessionRequest | acp.ResumeSessionRequest) -> Session:
+    async def fork_session(self, request: acp.ResumeSessionRequest) -> Reply:
+        """ACP's draft: its params are those of `session/resume`, its answer that of `session/new`."""
+        source, (cwd, more), config = self._stored(request)
+        store = self._opening.store(config)
+        forked = load(FORK_WISHED)(store, source, request.meta, self._sessions.get(source.id))
+        record = self._moved(forked, cwd, more)
+        session = self._add(opened(record, config, known_models(config), request.mcp_servers))
+        made = acp.NewSessionResponse(
+            session_id=session.id,
+            modes=session.choices.mode_state(),
+            config_options=session.choices.options(),
+            meta=rules(session.config, session.roots),
+        )
+        return Reply(made, lambda: self._start(session))
+
+    def _stored(
+        self, request: acp.LoadSessionRequest | acp.ResumeSessionRequest
+    ) -> tuple[SessionRecord, tuple[str, tuple[str, ...]], Config]:
+        """The session that a request names, and the folders and the configuration to open it with."""
         cwd, more = folders(request.cwd, request.additional_directories)
         config = self._opening.config(cwd)
-        store = self._opening.store(config)
-        record = store.get(request.session_id)
+        record = self._opening.store(config).get(request.session_id)
         if record is None:
             raise ResourceNotFound(f"Session {request.session_id!r} does not exist")
         self._opening.login.need(config)
+        return record, (cwd, more), config
+
+    async def _reopen(self, request: acp.LoadSessionRequest | acp.ResumeSessionRequest) -> Session:
+        record, (cwd, more), config = self._stored(request)
         async with self._reopening:
             await self._closed(record.id)
             if (open_ := self._sessions.get(record.id)) is not None:

@@ -61,6 +61,7 @@ def answer_initialize(params: object, config: Mapping[str, Any]) -> dict[str, An
                 "additionalDirectories": {},
                 "resume": {},
                 "close": {},
+                "fork": {},
             },
             "auth": {"logout": {}} if login else {},
             "_meta": {"undo": {"version": 1}, **_lsp(config)},

@@ -42,6 +42,7 @@ def run(options: Namespace, environ: Mapping[str, str]) -> int:
 
 def _job(project: Path, demo: Path, folder: Path, environ: Mapping[str, str]) -> Headless:
     """Reads and writes nothing of the user's: configuration, sessions and log are in the temporary folder."""
+    (folder / "config.toml").write_text("[undo]\nenabled = false\n", encoding="utf-8")
     own = {
         "ACP_CODER_API": "scripted",
         "ACP_CODER_PROVIDER": "default",

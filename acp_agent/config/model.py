@@ -474,6 +474,9 @@ class ToolsConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     repeated_failures: Annotated[
         int, key("Identical failures of the same call after which it is not run again.", ge=1, project=True)
     ] = 2
+    max_plan_chars: Annotated[
+        int, key("Maximum characters of a plan for approval: you are to read all of it.", ge=1000)
+    ] = 20_000
     ask_timeout: Annotated[float, key("Seconds `ask_user` waits for an answer.", gt=0)] = 1800.0
     max_output_chars: Annotated[
         int, key("Maximum characters of a tool result for the model; the middle is cut.", ge=1000, project=True)

@@ -11,6 +11,7 @@ import grp
 import os
 import platform
 import pwd
+import threading
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from functools import cache
@@ -58,9 +59,30 @@ def acting_as(user: User | None) -> Iterator[None]:
     own = os.getgroups()
     try:
         _become(user.uid, user.gid, user.groups)
+        _acting.now = user, own
         yield
     finally:
+        _acting.now = None
         _become(os.geteuid(), os.getegid(), own)
+
+
+_acting = threading.local()
+"""`now`: whom this thread acts as, and our own groups."""
+
+
+@contextmanager
+def as_ourselves() -> Iterator[None]:
+    """Within `acting_as`: what this thread does with our own files."""
+    acting = getattr(_acting, "now", None)
+    if acting is None:
+        yield
+        return
+    user, own = acting
+    _become(os.geteuid(), os.getegid(), own)
+    try:
+        yield
+    finally:
+        _become(user.uid, user.gid, user.groups)
 
 
 def _become(uid: int, gid: int, groups: Iterable[int]) -> None:

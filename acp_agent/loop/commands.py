@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from acp_agent.loop.undo.undoing import Undoing
 
 CHECKPOINTS = "acp_agent.loop.undo.undo_commands:checkpoints"
+FORK = "acp_agent.loop.memory.forking:fork_command"
 DIFF = "acp_agent.loop.undo.undo_commands:diff"
 UNDO = "acp_agent.loop.undo.undo_commands:undo"
 
@@ -292,6 +293,10 @@ async def _diff(session: Session, parts: Parts, rest: str) -> str:
     return str(await load(DIFF)(session, parts.commands.undoing, rest))
 
 
+async def _fork(session: Session, parts: Parts, rest: str) -> str:
+    return str(load(FORK)(session, rest))
+
+
 COMMANDS: dict[str, Callable[[Session, Parts, str], Awaitable[str]]] = {
     "help": _help,
     "model": _model,
@@ -314,4 +319,5 @@ COMMANDS: dict[str, Callable[[Session, Parts, str], Awaitable[str]]] = {
     "undo": _undo,
     "redo": _redo,
     "diff": _diff,
+    "fork": _fork,
 }

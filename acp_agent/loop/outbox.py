@@ -134,6 +134,18 @@ class Outbox:
                 self._failure = None  # Nothing was lost.
         self._unsaved, self._not_before = [], 0.0
 
+    def stored(self) -> list[LogEntry]:
+        """The whole log. Raises StoreError if what was emitted cannot be stored."""
+        self.flush()
+        self._save([], now=True)
+        if self._unsaved:
+            raise self._failure or StoreError("what was said cannot be stored")
+        return self._store.entries(self.session_id)
+
+    def store_now(self, entry: LogEntry) -> None:
+        """Stores an entry that nobody is sent, after all others. Raises StoreError."""
+        self._store.append(self.session_id, [entry])
+
     def release(self) -> None:
         """The client knows the session's id now: updates may be sent."""
         self.held = False

@@ -26,6 +26,7 @@ from acp_agent.errors import (
     RpcError,
     StoreError,
 )
+from acp_agent.lazy import load
 from acp_agent.loop.choices import Choices
 from acp_agent.loop.modes import MODES, Mode
 from acp_agent.loop.opened import Opened
@@ -34,13 +35,15 @@ from acp_agent.loop.published import Published
 from acp_agent.loop.turn_queue import TurnQueue
 from acp_agent.protocol.client import Client
 from acp_agent.schema import acp
-from acp_agent.store.base import LogEntry
+from acp_agent.store.base import LogEntry, SessionRecord
 from acp_agent.store.session_store import SessionStore
 
 if TYPE_CHECKING:
     from acp_agent.llm.base import UsageReport
+    from acp_agent.loop.prompts.instructions import Instructions
     from acp_agent.loop.turns.parts import Parts
 
+FORK = "acp_agent.loop.memory.forking:fork"
 log = logging.getLogger(__name__)
 
 PROMPT_REDACTED = (
@@ -71,6 +74,8 @@ class Session:
         self.choices = Choices(record, self.outbox, store, opened.models)
         self.queue = TurnQueue()
         self.published = Published(opened.config.settings.lsp)
+        self.cache_key = record.id
+        """For the provider's prompt cache; a fork has its source's."""
         self.title = record.title
         self.turns = record.turns
         self.usage: acp.UsageUpdate | None = None
@@ -97,7 +102,7 @@ class Session:
             if self._parts is None:
                 self._parts = await self._build(self)
                 stored = self.stored()
-                self._parts.memory.restore(stored)
+                self.cache_key = self._parts.memory.restore(stored) or self.id
                 self._parts.calls.outputs.restore(stored)
                 self._parts.calls.quota.count(self._parts.memory.messages())
         return self._parts
@@ -108,6 +113,18 @@ class Session:
 
     def stored(self) -> list[LogEntry]:
         return self._store.entries(self.id)
+
+    def fork(self, entries: Sequence[LogEntry]) -> SessionRecord:
+        """A new session that begins with `entries`, a part of the log. Raises StoreError."""
+        record = self._store.get(self.id)
+        if record is None:
+            raise StoreError(f"session {self.id} was deleted and cannot be forked")
+        forked: SessionRecord = load(FORK)(self._store, record, entries, self)
+        return forked
+
+    def instructions(self) -> Instructions | None:
+        """Of the system prompt, if it has been built."""
+        return None if self._parts is None else self._parts.memory.instructions
 
     async def prompt(
         self, blocks: Sequence[acp.ContentBlock], *, bound_to: Mode | None = None, announce: str = ""
@@ -128,7 +145,7 @@ class Session:
                     try:
                         reason = await self._turn(blocks)
                     finally:
-                        self.choices.bound_to = None
+                        self.choices.bound_to, self.queue.prompt = None, 0
         except ProviderError as error:
             raise _as_answer(error, self.outbox.clean(str(error) + self._meant_provider(error))) from error
         finally:
@@ -163,7 +180,7 @@ class Session:
         prompts = parts.prompts
         self.limit = ""
         if self.choices.bound_to is None and parts.commands.finds(blocks):
-            self._record_prompt(blocks)
+            self._record_prompt(blocks, command=True)
             await parts.commands.run(blocks)
             return "end_turn"
         prompts.user_message(blocks)  # What the model does not take is refused before anything is stored.
@@ -222,26 +239,34 @@ class Session:
             self._parts.memory.add(self._parts.prompts.user_message(blocks))
         return True
 
-    def _record_prompt(self, blocks: Sequence[acp.ContentBlock]) -> None:
+    def _record_prompt(self, blocks: Sequence[acp.ContentBlock], *, command: bool = False) -> None:
         at = self._store.change(self.id, new_turn=True)  # First: a prompt that fails with this leaves nothing behind.
         self.turns += 1
+        self.queue.prompt = self.turns
         message_id = str(uuid.uuid4())
-        self.outbox.put("turn", {"number": self.turns, "message_id": message_id, "time": at})
+        mark = {"number": self.turns, "message_id": message_id, "time": at, "command": command}
+        self.outbox.put("turn", mark)
         self._show_prompt(blocks, message_id)
 
     def rewind(self, to: int) -> None:
-        """Takes the conversation back to before prompt `to`. Raises RewindError."""
+        """Takes the conversation back to before prompt `to`. Raises RewindError, StoreError."""
         self._turn_back(to)
 
     def unrewind(self) -> None:
-        """Restores what the last rewind cut. Raises RewindError."""
+        """Restores what the last rewind cut. Raises RewindError, StoreError."""
         self._turn_back(None)
 
     def _turn_back(self, to: int | None) -> None:
         assert self._parts is not None, "only what has been built can be taken back"
-        self._parts.memory.turn_back(to)
-        self._parts.calls.forget()
-        self.report_usage(0, self.usage.size if self.usage is not None else 0)
+        parts = self._parts
+        before = parts.memory.length
+        parts.memory.turn_back(to)
+        parts.calls.forget()
+        parts.calls.quota.count(parts.memory.messages())
+        parts.shell.runs.forget()
+        if self.usage is not None:
+            more = parts.memory.room.estimator.tokens(self.choices.model, parts.memory.length - before)
+            self.report_usage(max(0, self.usage.used + more), self.usage.size)
 
     def _show_prompt(self, blocks: Sequence[acp.ContentBlock], message_id: str) -> None:
         redaction = self.outbox.redaction

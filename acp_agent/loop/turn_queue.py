@@ -18,6 +18,8 @@ class TurnQueue:
         self._scopes: list[anyio.CancelScope] = []
         self.closed = False
         """Whether the session is closed: nothing more is sent."""
+        self.prompt = 0
+        """The number of the running prompt, once it is in the log; 0: none."""
         self.steering: list[Sequence[ContentBlock]] | None = None
         """What the user wrote since the last step of the running turn; `None` while no turn takes it."""
 

@@ -2,7 +2,8 @@
 
 One log, two readers: an entry is either for the client (`update`) or for the model (`message`, `reset`). Loading a
 session sends the first kind again and rebuilds the history from the second. `turn` stands before a prompt; `rewind` and
-`unrewind` say what of the log was taken back (`loop/memory/rewinding.py`); a `note` is for the model's next turn.
+`unrewind` say what of the log was taken back (`loop/memory/rewinding.py`); a `note` is for the model's next turn;
+a `fork` says where the log came from.
 """
 
 from __future__ import annotations
@@ -11,7 +12,7 @@ from typing import Literal
 
 import msgspec
 
-EntryKind = Literal["update", "message", "reset", "turn", "rewind", "unrewind", "note"]
+EntryKind = Literal["update", "message", "reset", "turn", "rewind", "unrewind", "note", "fork"]
 Decision = Literal["allow", "reject"]
 
 

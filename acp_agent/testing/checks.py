@@ -30,6 +30,9 @@ RANK = {"pending": 0, "in_progress": 1, "completed": 2, "failed": 2}
 OPENERS = ("session/load", "session/resume")
 """Requests that name the session themselves."""
 
+DRAFTS = {"session/fork": ("session/resume", "session/new")}
+"""Methods of drafts -> those whose params and whose result they have."""
+
 CAPABILITY: dict[str, tuple[str, ...]] = {
     "fs/read_text_file": ("fs", "readTextFile"),
     "fs/write_text_file": ("fs", "writeTextFile"),
@@ -66,6 +69,9 @@ class Schema:
                     self.results[direction, method] = name
                 else:
                     self.params[direction, method] = name
+        for method, (params, result) in DRAFTS.items():
+            self.params["to_agent", method] = self.params["to_agent", params]
+            self.results["to_agent", method] = self.results["to_agent", result]
 
     def problems(self, definition: str, value: Any) -> Iterator[str]:
         validator = self._validators.get(definition)
@@ -195,7 +201,7 @@ class WireChecks:
             self._learn(method, result)
 
     def _learn(self, method: str, result: Any) -> None:
-        if method == "session/new":
+        if method in ("session/new", *DRAFTS):
             self._sessions.add(result["sessionId"])
         elif method == "terminal/create":
             self._terminals.add(result["terminalId"])

@@ -18,6 +18,7 @@ from collections.abc import Collection
 from pathlib import Path
 
 from acp_agent.errors import AgentError
+from acp_agent.executors.users import as_ourselves
 
 LEVEL = 1
 """Of the compression: speed matters more."""
@@ -58,6 +59,10 @@ class Contents:
     def put(self, data: bytes, like: str = "", *, sync: bool = False) -> str:
         """Keeps `data` and returns its hash. `like`: a kept content that it probably resembles. `sync`: it is on the
         disk when this returns. Raises ContentError."""
+        with as_ourselves():
+            return self._put(data, like, sync)
+
+    def _put(self, data: bytes, like: str, sync: bool) -> str:
         name = name_of(data)
         path = self._path(name)
         try:
@@ -124,7 +129,8 @@ class Contents:
 
     def get(self, name: str) -> bytes:
         """The content with this hash. Raises ContentError if it is lost."""
-        return self._read(name)[1]
+        with as_ourselves():
+            return self._read(name)[1]
 
     def _read(self, name: str) -> tuple[int, bytes]:
         """The length of its chain of differences, and the content."""

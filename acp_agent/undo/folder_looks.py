@@ -11,7 +11,7 @@ import stat
 import threading
 import time
 from collections import deque
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 
 from msgspec import Struct
@@ -72,8 +72,8 @@ class FolderLooks:
         self._count = 0
         self._beyond: list[str] = []
         """Folders that were left out."""
-        self._tracked: dict[str, Tracked] = {}
-        """By work tree."""
+        self._tracked: dict[str, Tracked | None] = {}
+        """By folder: the repository that it belongs to, if any."""
         self._copies: dict[str, tuple[Key, str]] = {}
         self._pending: dict[str, Key] = {}
         """Files to be copied."""
@@ -248,14 +248,20 @@ class FolderLooks:
     # --- contents ---------------------------------------------------------------------------------------------
 
     def _repository(self, folder: str) -> Tracked | None:
-        """The one that `folder` belongs to; its index is read when the first folder of it is seen."""
-        if folder not in self._tracked and (git := git_of(folder)) is not None:
-            self._tracked[folder] = tracked(folder, git)
+        """The one that `folder` belongs to, which may be above the session's folders; its index is read when the first
+        folder of it is seen."""
         at = folder
         while at not in self._tracked:
-            if at in self._tops or "/" not in at[1:]:
-                return None
-            at = at.rpartition("/")[0]
+            if (git := git_of(at)) is not None:
+                self._tracked[at] = tracked(at, git)
+            elif at.count("/") < 2:
+                self._tracked[at] = None
+            else:
+                at = at.rpartition("/")[0]
+                continue
+            break
+        for each in _up_to(folder, at):
+            self._tracked.setdefault(each, self._tracked[at])
         return self._tracked[at]
 
     def _blob(self, path: str, key: Key, repository: Tracked | None) -> Blob | None:
@@ -308,9 +314,9 @@ class FolderLooks:
         return entry.content
 
     def _read_indexes_again(self) -> None:
-        for folder, repository in list(self._tracked.items()):
-            if state_of_index(repository.git) != repository.index:
-                self._tracked[folder] = tracked(folder, repository.git)
+        stale = {each.folder for each in self._tracked.values() if each and state_of_index(each.git) != each.index}
+        if stale:
+            self._tracked = {k: each for k, each in self._tracked.items() if each and each.folder not in stale}
         for path, key in list(self._pending.items()):
             if self._blob(path, key, self._repository(path.rpartition("/")[0])) is not None:
                 del self._pending[path]
@@ -392,6 +398,13 @@ class FolderLooks:
         elif path in self._hidden:
             why = HIDDEN
         return Entry("file", mode, key[1], mark=f"{key[4]}:{key[1]}:{key[2]}", why=why)
+
+
+def _up_to(folder: str, above: str) -> Iterator[str]:
+    """`folder` and those above it, below `above`."""
+    while len(folder) > len(above):
+        yield folder
+        folder = folder.rpartition("/")[0]
 
 
 def _is_other_folder(one: Key | None, other: Key | None) -> bool:

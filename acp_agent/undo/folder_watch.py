@@ -11,7 +11,7 @@ import struct
 import sys
 from functools import cache
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
 from acp_agent.executors.beneath import file_system
 from acp_agent.lazy import load
@@ -31,6 +31,9 @@ SILENT = frozenset({0x6969, 0x517B, 0xFF534D42, 0xFE534D42, 0x65735546, 0x010219
 class Watch:
     """Close it. `tells` is false once it cannot be relied on."""
 
+    taken: ClassVar[int] = 0
+    """Watches of all sessions of this process."""
+
     def __init__(self) -> None:
         self.tells = False
         self.lost: set[str] = set()
@@ -47,7 +50,7 @@ class Watch:
         """From now on, `changed` names this folder when an entry of it changes."""
         if not self.tells:
             return
-        if len(self._numbers) >= self._most or (not self._numbers and _is_silent(folder)):
+        if Watch.taken >= self._most or (not self._numbers and _is_silent(folder)):
             self.tells = False
             return
         number = _libc().inotify_add_watch(self._fd, os.fsencode(folder), WATCHED)
@@ -56,12 +59,15 @@ class Watch:
             return
         if (other := self._paths.get(number)) is not None:
             self._numbers.pop(other, None)
+        else:
+            Watch.taken += 1
         self._paths[number], self._numbers[folder] = folder, number
 
     def drop(self, folder: str) -> None:
         """The folder is no longer of interest."""
         if (number := self._numbers.pop(folder, None)) is not None and self._paths.get(number) == folder:
             del self._paths[number]
+            Watch.taken -= 1
             _libc().inotify_rm_watch(self._fd, number)
 
     def changed(self) -> set[str] | None:
@@ -89,6 +95,7 @@ class Watch:
                 found.add(folder)
                 if mask & IGNORED:  # It was removed; if one is there again, that is another one.
                     del self._paths[number]
+                    Watch.taken -= 1
                     if self._numbers.get(folder) == number:
                         del self._numbers[folder]
                         self.lost.add(folder)
@@ -105,6 +112,8 @@ class Watch:
         if self._fd >= 0:
             os.close(self._fd)
             self._fd = -1
+            Watch.taken -= len(self._paths)
+            self._paths.clear()
 
 
 @cache

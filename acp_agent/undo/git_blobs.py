@@ -35,6 +35,8 @@ Blob = tuple[int, int, bytes]
 class Tracked(Struct, frozen=True):
     """The files of one repository that are as its index says, unless their size or time differs."""
 
+    folder: str
+    """The top of its work tree."""
     git: Path
     """The repository."""
     index: tuple[int, int]
@@ -90,7 +92,7 @@ def tracked(folder: str, git: Path) -> Tracked:
         while above not in folders and len(above) >= len(folder):
             folders.add(above)
             above = above.rpartition("/")[0]
-    return Tracked(git, state, blobs, frozenset(folders))
+    return Tracked(folder, git, state, blobs, frozenset(folders))
 
 
 def _changes_content(attributes: Path) -> bool:

@@ -148,7 +148,7 @@ async def test_a_second_initialize_leaves_sessions_alone(tmp_path):
         assert (await r.editor.prompt("hi")).stop_reason == "end_turn"
 
 
-@pytest.mark.parametrize("method", ["session/fork", "_vendor/thing", "nonsense", "session/cancelled"])
+@pytest.mark.parametrize("method", ["session/archive", "_vendor/thing", "nonsense", "session/cancelled"])
 async def test_unknown_methods_are_not_found(tmp_path, method):
     async with connect(environ_for(tmp_path, "http://localhost:1/v1")) as (editor, _):
         with pytest.raises(PeerError) as error:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import uuid
+from typing import Any
 
 import anyio
 import pytest
@@ -426,12 +427,65 @@ async def test_switch_mode_leaves_architect_after_asking_every_time(tmp_path):
         assert modes[-1].current_mode_id == "code"
 
 
-async def test_a_refused_switch_changes_nothing(tmp_path):
-    script = rounds(Call("switch_mode", {}))
+PLAN = "# The plan\n\n1. do it"
+PROPOSES = Call("switch_mode", {"plan": PLAN})
+
+
+@pytest.mark.parametrize("mode", ["code", "auto"])
+async def test_an_approved_plan_is_carried_out_in_the_mode_that_the_user_chose(tmp_path, mode):
+    async def pick(request: Any) -> Any:
+        return SelectedPermissionOutcome(option_id=mode)
+
+    script = rounds(PROPOSES, Call("write", {"path": "x", "content": "x"}))
+    async with rig(tmp_path, script, mode="architect", permissions=[pick]) as r:
+        await r.editor.prompt("go")
+        review, *asked = r.editor.permission_requests
+        assert review.tool_call.kind == "switch_mode"
+        assert [item.content.text for item in review.tool_call.content] == [PLAN]
+        assert len(asked) == (mode == "code")
+        assert f"The mode is `{mode}` now" in results(r, 2)[0]
+        assert PLAN in next(iter(r.editor.tool_calls().values())).text()
+
+
+async def test_a_plan_that_is_not_approved_ends_the_turn_and_the_next_prompt_says_why(tmp_path):
+    script = [Answer(tool_calls=(PROPOSES,)), "Then so."]
     async with rig(tmp_path, script, mode="architect", permissions=[reject_once]) as r:
         await r.editor.prompt("go")
+        assert len(r.model.requests) == 1
+        await r.editor.prompt("Smaller steps.")
         assert "write" not in r.tool_names(2)
         assert "category: confirmation_required" in results(r, 2)[0]
+
+
+async def test_the_users_words_about_a_plan_reach_the_model_where_there_are_forms(tmp_path):
+    async def smaller(request: Any) -> Any:
+        return CreateElicitationResponse(action="accept", content={"words": "Smaller steps."})
+
+    script = rounds(PROPOSES)
+    async with rig(tmp_path, script, mode="architect", permissions=[reject_once], elicitation=smaller) as r:
+        await r.editor.prompt("go")
+        assert "Smaller steps." in results(r, 2)[0]
+        assert "write" not in r.tool_names(2)
+
+
+@pytest.mark.parametrize(
+    ("plan", "trouble"),
+    [
+        ("x" * 1001, "1001 characters, more than 1000"),
+        ("do \u202eti", "would not see"),
+        ("do it <!-- and that -->", "would not see"),
+        (" \n", "is empty"),
+    ],
+    ids=["long", "reversed", "hidden", "empty"],
+)
+async def test_a_plan_that_cannot_be_shown_whole_is_not_put_before_the_user(tmp_path, plan, trouble):
+    config = "[tools]\nmax_plan_chars = 1000\n"
+    script = rounds(Call("switch_mode", {"plan": plan}))
+    async with rig(tmp_path, script, mode="architect", config=config) as r:
+        await r.editor.prompt("go")
+        assert not r.editor.permission_requests
+        assert trouble in results(r, 2)[0]
+        assert "write" not in r.tool_names(2)
 
 
 # --- the registry, and models without tool calls -----------------------------------------------------------------

@@ -293,7 +293,7 @@ async def test_sessions_are_shown_exported_and_deleted(tmp_path):
             for line in (await ran(model, tmp_path, "sessions", "export", session_id)).stdout.splitlines()
         ]
         assert exported[0]["kind"] == "session"
-        assert {line["kind"] for line in exported[1:]} == {"update", "message"}
+        assert {line["kind"] for line in exported[1:]} == {"turn", "update", "message"}
         assert (await ran(model, tmp_path, "sessions", "delete", session_id)).returncode == 0
         assert (await ran(model, tmp_path, "sessions", "list")).stdout == ""
 

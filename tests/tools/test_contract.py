@@ -59,7 +59,7 @@ SOME: dict[str, dict[str, Any]] = {
     "schedule_list": {},
     "schedule_remove": {"id": "x"},
     "skill": {"name": "release"},
-    "switch_mode": {},
+    "switch_mode": {"plan": "1. do it"},
     "tools": {"query": "move a file"},
     "time": {},
 }

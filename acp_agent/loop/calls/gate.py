@@ -21,7 +21,7 @@ from acp_agent.loop.calls.guard import Guard
 from acp_agent.loop.choices import Choices
 from acp_agent.loop.modes import Mode
 from acp_agent.protocol.client import Client
-from acp_agent.safety.access import Allow, Ask, Deny, Verdict
+from acp_agent.safety.access import Allow, Ask, Deny, ModeAccess, Verdict
 from acp_agent.safety.deciding.deciders import CallFacts, Judgement
 from acp_agent.schema import acp
 from acp_agent.store.base import Decision, Permission
@@ -39,8 +39,16 @@ REJECTED = (
 )
 
 
+PLAN_REJECTED = "The user did not approve the plan and keeps planning. Nothing may be changed yet."
+
+REVIEW = "acp_agent.loop.plan_review:review_plan"
+
+
 class Permit(Struct, frozen=True):
     """The call may run."""
+
+    mode: str = ""
+    """For a plan: the mode in which the user wants it carried out."""
 
 
 class Refused(Struct, frozen=True):
@@ -48,6 +56,8 @@ class Refused(Struct, frozen=True):
 
     reason: str
     category: ToolErrorCategory = "policy_blocked"
+    ends_turn: bool = False
+    """The user says more with the next prompt."""
 
 
 WRITTEN_CALL = (
@@ -145,7 +155,8 @@ class Gate:
     async def _asked(
         self, ask: Ask, facts: CallFacts, decision: Judgement, call: acp.ToolCallUpdate
     ) -> Permit | Refused | TurnCancelledByClient:
-        answer = await self._ask(ask, call)
+        leaves = any(isinstance(access, ModeAccess) for access in facts.accesses)
+        answer = await (self._review(call) if leaves else self._ask(ask, call))
         if isinstance(answer, TurnCancelledByClient):
             self.guard.decided(facts, decision, "cancelled", ask.rule, ask.reason)
             return answer
@@ -218,6 +229,22 @@ class Gate:
             log.warning("the permission request failed: %s", error)
             return Refused(f"The editor could not ask the user for permission ({error}), so the call was not run.")
         return self._take(answer, ask)
+
+    async def _review(self, call: acp.ToolCallUpdate) -> Permit | Refused | TurnCancelledByClient:
+        """Puts the plan that `call` shows before the user."""
+        try:
+            review = await load(REVIEW)(self._client, call)
+        except ConnectionClosed:
+            raise
+        except AgentError as error:
+            log.warning("the plan could not be reviewed: %s", error)
+            return Refused(f"The editor could not show the plan to the user ({error}), so the mode stays.")
+        if review.cancelled:
+            return TurnCancelledByClient()
+        if review.mode is not None:
+            return Permit(review.mode)
+        words = f" Their words:\n{review.words}" if review.words else " They will say what should be different."
+        return Refused(f"{PLAN_REJECTED}{words}", "confirmation_required", ends_turn=not review.words)
 
     def _only_once(self, ask: Ask) -> bool:
         return ask.every_time or any(self._redactor.redact(scope) != scope for scope in ask.scopes)

@@ -221,6 +221,7 @@ class Calls:
             raise
         finally:
             self._audit(call)
+            self.recorder.closed(call)
             if call.goes_on is not None:
                 self.shell.runs.watch(call.goes_on)
             with anyio.CancelScope(shield=True):
@@ -367,14 +368,15 @@ class Calls:
                 await self.shell.confinement.ready()
             call.facts = CallFacts(call.name, ready.arguments, accesses, call.id, call.use.written)
             match await self.gate.permit(call.facts, self.reports.question(call, ready, preview)):
-                case Refused(reason, category):
+                case Refused(reason, category, ends_turn):
+                    call.outcome.ends_turn = ends_turn
                     raise ToolError(reason, category)
                 case TurnCancelledByClient():
                     self.reports.fail(call, ToolError(CANCELLED, "cancelled"))
                     self.session.queue.cancel()
                     return
-                case Permit():
-                    pass
+                case Permit(mode):
+                    preview = replace(preview, mode=mode)
             await anyio.lowlevel.checkpoint()  # A cancellation that arrived in the meantime takes effect first.
             begun = True
             call.began = time.monotonic()

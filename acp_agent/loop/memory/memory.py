@@ -7,11 +7,13 @@ import copy
 from collections.abc import Iterable, Sequence
 
 from acp_agent.llm.base import Message
+from acp_agent.loop.memory.forking import fork_mark
 from acp_agent.loop.memory.history import History
-from acp_agent.loop.memory.replay import rebuild_history
+from acp_agent.loop.memory.replay import history_of, rebuild_history
 from acp_agent.loop.memory.rewinding import RewindMark, check_rewind, check_unrewind, pending_notes
 from acp_agent.loop.memory.room import Room
 from acp_agent.loop.memory.session_goals import Goals
+from acp_agent.loop.memory.token_counts import characters
 from acp_agent.loop.outbox import Outbox
 from acp_agent.loop.prompts.instructions import Instructions
 from acp_agent.loop.prompts.skills import Skills
@@ -37,6 +39,8 @@ class Memory:
         self._store = store
         self._kept = True
         self._notes: list[str] = []
+        self._sources: tuple[str, ...] = ()
+        """The sessions that this one was forked from: it reads their outputs."""
         self.history = History()
         self.room = room
         self.goals = goals
@@ -54,6 +58,11 @@ class Memory:
         other.instructions = self.instructions.for_sub_agent()
         other.ledger = Ledger()
         return other
+
+    @property
+    def length(self) -> int:
+        """Characters of the conversation."""
+        return sum(map(characters, self.history.messages))
 
     def messages(self) -> Sequence[Message]:
         return self.history.messages
@@ -77,28 +86,33 @@ class Memory:
         redaction = self._outbox.redaction
         return message if redaction is None else redaction.message(message)
 
-    def restore(self, entries: Iterable[LogEntry]) -> None:
-        """Restores the stored history; stores what had to be added to repair it."""
+    def restore(self, entries: Iterable[LogEntry]) -> str:
+        """Restores the stored history; stores what had to be added to repair it. Returns the id of the session from
+        which this one was forked in the end, if it was."""
         entries = list(entries)
         self._notes = pending_notes(entries)
         self.history, added = rebuild_history(entries)
         for message in added:
             self._outbox.put("message", encode(message))
+        if (mark := fork_mark(entries)) is None:
+            return ""
+        self._sources = mark.sources
+        self.instructions.recall(mark.mark, mark.facts, mark.instructions)
+        return mark.sources[-1]
 
     def turn_back(self, to: int | None) -> None:
         """Takes the conversation back to before prompt `to`, or (`None`) restores what the last such step cut. Raises
-        RewindError."""
-        self._outbox.flush()
-        entries = self._store.entries(self._outbox.session_id)
+        RewindError, StoreError: then nothing is changed."""
+        entries = self._outbox.stored()
         if to is None:
             check_unrewind(entries)
             entry = LogEntry("unrewind", b"{}")
         else:
             check_rewind(entries, to)
             entry = LogEntry("rewind", encode(RewindMark(to)))
-        self._outbox.put(entry.kind, entry.payload)
-        self._outbox.flush()
-        self.restore([*entries, entry])
+        self._outbox.store_now(entry)
+        self._notes = pending_notes([*entries, entry])
+        self.history = history_of([*entries, entry])
         self.instructions.forget()
         self.ledger.clear()
 
@@ -120,4 +134,8 @@ class Memory:
     def read_overflow(self, overflow_id: str, offset: int, limit: int) -> OverflowPart | None:
         """Returns part of a stored output of this session; offset and limit in characters. `None` if it does not exist.
         Raises StoreError."""
-        return self._store.overflow.read(self._outbox.session_id, overflow_id, offset, limit)
+        parts = (
+            self._store.overflow.read(session_id, overflow_id, offset, limit)
+            for session_id in (self._outbox.session_id, *self._sources)
+        )
+        return next((part for part in parts if part is not None), None)

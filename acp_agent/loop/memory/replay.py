@@ -12,7 +12,7 @@ import msgspec
 
 from acp_agent.llm.base import AssistantMessage, Message
 from acp_agent.loop.memory.history import History, decode_message, decode_messages
-from acp_agent.loop.memory.rewinding import kept
+from acp_agent.loop.memory.rewinding import asks_model, kept
 from acp_agent.store.base import LogEntry
 
 CHUNKS = ("user_message_chunk", "agent_message_chunk", "agent_thought_chunk")
@@ -24,6 +24,8 @@ def rebuild_history(entries: Iterable[LogEntry]) -> tuple[History, list[Message]
     open calls. The caller stores these."""
     history = History()
     unsaved: dict[str, str] = {}
+    said = True
+    """Whether the model is speaking."""
     for entry in kept(entries):
         if entry.kind == "message":
             history.add(decode_message(entry.payload))
@@ -31,7 +33,9 @@ def rebuild_history(entries: Iterable[LogEntry]) -> tuple[History, list[Message]
         elif entry.kind == "reset":
             history.replace(decode_messages(entry.payload))
             unsaved = {}
-        elif entry.kind == "update":
+        elif entry.kind in ("turn", "rewind", "unrewind"):
+            unsaved, said = {}, asks_model(entry)
+        elif entry.kind == "update" and said:
             update = msgspec.json.decode(entry.payload)
             if update.get("sessionUpdate") == "agent_message_chunk":
                 text = _text(update)
@@ -43,6 +47,17 @@ def rebuild_history(entries: Iterable[LogEntry]) -> tuple[History, list[Message]
         history.add(begun)
         repaired.append(begun)
     return history, repaired
+
+
+def history_of(entries: Iterable[LogEntry]) -> History:
+    """What the model knew; nothing is repaired."""
+    history = History()
+    for entry in kept(entries):
+        if entry.kind == "message":
+            history.add(decode_message(entry.payload))
+        elif entry.kind == "reset":
+            history.replace(decode_messages(entry.payload))
+    return history
 
 
 def replayed_updates(entries: Iterable[LogEntry]) -> list[dict[str, Any]]:

@@ -25,6 +25,8 @@ class TurnMark(msgspec.Struct, frozen=True):
     message_id: str = ""
     time: str = ""
     """ISO 8601, UTC."""
+    command: bool = False
+    """Whether it is a slash command, of which the model knows nothing."""
 
 
 class RewindMark(msgspec.Struct, frozen=True):
@@ -47,7 +49,7 @@ class Prompt(msgspec.Struct, frozen=True):
 
 
 def kept(entries: Iterable[LogEntry]) -> list[LogEntry]:
-    """What is left of the log."""
+    """What is left of the log, with the marks that say where something was cut or restored."""
     return _Reader(entries).left
 
 
@@ -69,6 +71,11 @@ def before(entries: Iterable[LogEntry], prompt: int) -> list[LogEntry]:
     if (at := reader.starts().get(prompt)) is None:
         raise RewindError(f"there is no prompt {prompt} in it")
     return reader.left[:at]
+
+
+def asks_model(entry: LogEntry) -> bool:
+    """Whether what follows this mark may be said by the model: not after a command, nor after a cut."""
+    return entry.kind == "turn" and not msgspec.json.decode(entry.payload, type=TurnMark).command
 
 
 def prompts_of(entries: Iterable[LogEntry]) -> list[Prompt]:
@@ -106,10 +113,11 @@ class _Reader:
             if entry.kind == "rewind":
                 at = self.starts()[msgspec.json.decode(entry.payload, type=RewindMark).to]
                 self.cuts.append((at, self.left[at:]))
-                del self.left[at:]
+                self.left[at:] = [entry]
             elif entry.kind == "unrewind":
                 at, cut = self.cuts.pop()
                 self.left[at:at] = cut
+                self.left.append(entry)
             else:
                 if entry.kind in ("message", "reset"):
                     self.cuts.clear()

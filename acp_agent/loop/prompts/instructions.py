@@ -64,6 +64,11 @@ class Instructions:
         """About the project and how commands run in it, as it was at the first prompt."""
         return facts_of(self._roots, self.limits())
 
+    def recall(self, mark: str, facts: str, text: str) -> None:
+        """Goes on with what another session's system prompt says, if it could still be this one's."""
+        if mark == self.mark:
+            self.facts, self.text = facts, text
+
     def _of_roots(self) -> str:
         if not self._enabled:
             return ""

@@ -32,5 +32,5 @@ def model_settings(session: Session, memory: Memory, model: ReadyModel) -> Model
         system=session.outbox.clean(system),
         thought_level=THOUGHT_LEVELS.get(session.choices.thought_level),
         max_output_tokens=agent.max_output_tokens or None,
-        cache_key=session.id,
+        cache_key=session.cache_key,
     )

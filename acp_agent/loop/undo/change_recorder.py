@@ -69,6 +69,8 @@ class ChangeRecorder:
         self._above = ""
         """The calls of which ours are part, each with a slash."""
         self._copy_left = 0.0
+        self._running: list[Call] = []
+        """Calls that something may be running for."""
         self._background = ""
         """The call whose command was running in the background at the last look."""
         self.trouble = ""
@@ -148,7 +150,13 @@ class ChangeRecorder:
         if not self.enabled or not (runs or (hooks and writes)):
             return None
         await self._look(None, self._config.look_seconds)
+        self._running.append(call)
         return Window(self, call)
+
+    def closed(self, call: Call) -> None:
+        """The call is over, with its window."""
+        if call in self._running:
+            self._running.remove(call)
 
     async def _look(self, call: Call | None, seconds: float) -> None:
         """Records what changed since the last look: for `call`, else for a command in the background, else for nobody:
@@ -157,6 +165,8 @@ class ChangeRecorder:
             async with self._looking:
                 if self.looks is None:
                     return
+                if call is None and self._running:
+                    call = self._running[-1]  # What changes while it runs is its doing.
                 background, self._background = self._background, self._shell.runs.running_call
                 of = "" if call is not None else background or self._background
                 report = call is not None or bool(of)

@@ -52,6 +52,8 @@ class Preview(Struct, frozen=True):
     """Where it will happen, if known more precisely than before."""
     accesses: tuple[Access, ...] = ()
     """Further accesses of the call."""
+    mode: str = ""
+    """The mode that the user chose, set before `run`."""
 
 
 class CommandOutput(Struct, frozen=True):

@@ -1,0 +1,143 @@
+"""A new session that begins with the conversation of another one.
+
+The log is copied, and the beginning of the system prompt is kept for it: the fork's first request begins with the same
+bytes as the next one of its source would, so the provider's cache serves both.
+"""
+
+from __future__ import annotations
+
+import uuid
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
+
+import msgspec
+from msgspec.structs import replace
+
+from acp_agent.errors import InvalidParams, StoreError
+from acp_agent.llm.base import AssistantMessage, UserMessage
+from acp_agent.loop.memory.history import decode_message
+from acp_agent.loop.memory.rewinding import RewindError, TurnMark, before, kept
+from acp_agent.store.base import LogEntry, SessionRecord
+from acp_agent.store.session_store import SessionStore
+
+if TYPE_CHECKING:
+    from acp_agent.loop.session import Session
+
+
+class ForkMark(msgspec.Struct, frozen=True):
+    """The first entry of a fork's log."""
+
+    sources: tuple[str, ...]
+    """The session that was forked, then the one that this was forked from, and so on."""
+    mark: str = ""
+    facts: str = ""
+    instructions: str = ""
+    """As in `Instructions`; empty if the source was not open."""
+
+
+def fork_mark(entries: Sequence[LogEntry]) -> ForkMark | None:
+    first = entries[0] if entries else None
+    return msgspec.json.decode(first.payload, type=ForkMark) if first is not None and first.kind == "fork" else None
+
+
+def fork(
+    store: SessionStore, source: SessionRecord, entries: Sequence[LogEntry], session: Session | None = None
+) -> SessionRecord:
+    """A new session like `source` that begins with `entries`, a part of its log. `session`: the source, if it is open.
+    Raises StoreError."""
+    own = fork_mark(entries)
+    mark = ForkMark((source.id, *(own.sources if own is not None else ())))
+    if session is not None and (system := session.instructions()) is not None:
+        text = session.outbox.clean(system.text)
+        mark = replace(mark, mark=system.mark, facts=session.outbox.clean(system.facts), instructions=text)
+    marks = [entry for entry in entries if entry.kind == "turn"]
+    record = replace(
+        source,
+        id=str(uuid.uuid4()),
+        title=f"{source.title} (fork)" if marks and source.title else None,
+        created_at="",
+        updated_at="",
+        turns=msgspec.json.decode(marks[-1].payload, type=TurnMark).number if marks else 0,
+    )
+    first = LogEntry("fork", msgspec.json.encode(mark))
+    store.create(record)
+    try:
+        store.append(record.id, [first, *entries[1 if own is not None else 0 :]])
+    except StoreError:
+        store.delete(record.id)
+        raise
+    return record
+
+
+def fork_wished(
+    store: SessionStore, source: SessionRecord, meta: dict[str, Any] | None, session: Session | None
+) -> SessionRecord:
+    """Serves `session/fork`. Raises InvalidParams, StoreError."""
+    entries = kept(store.entries(source.id)) if session is None else finished(session)
+    return fork(store, source, wished(entries, meta), session)
+
+
+def fork_command(session: Session, rest: str) -> str:
+    """`/fork [N]`: makes the session, and says how to open it."""
+    word = rest.strip().lstrip("#")
+    if word and not word.isdigit():
+        return "`/fork` makes a session with this conversation, `/fork 3` with what was before prompt 3."
+    try:
+        entries = finished(session)
+        made = session.fork(before(entries, int(word)) if word else entries)
+    except RewindError as error:
+        return f"Not forked: {error}. `/checkpoints` lists the prompts."
+    part = f"before prompt {word}" if word else "so far"
+    return (
+        f"The session `{made.id}` begins with the conversation {part}. Open it from your editor's list of sessions, or "
+        f"with `acp-coder prompt --session {made.id} TEXT`. The files stay as they are; what was done here is taken "
+        "back here, not there."
+    )
+
+
+def finished(session: Session) -> list[LogEntry]:
+    """The log of an open session up to the end of its last finished turn."""
+    session.outbox.flush()
+    entries = session.stored()
+    return before(entries, session.queue.prompt) if session.queue.prompt else kept(entries)
+
+
+def wished(entries: list[LogEntry], meta: dict[str, Any] | None) -> list[LogEntry]:
+    """The part of the log that the `_meta` of a `session/fork` names: all, what is before a prompt, or what is up to a
+    message. Raises InvalidParams."""
+    own, air = (meta or {}).get("fork"), (meta or {}).get("jetbrains")
+    try:
+        if own is not None:
+            if not isinstance(own, dict) or type(own.get("to", 0)) is not int:
+                raise InvalidParams("Invalid params: $._meta.fork.to: a prompt's number is expected")
+            return before(entries, own["to"]) if "to" in own else entries
+        for key in ("air", "fork"):
+            air = air.get(key) if isinstance(air, dict) else None
+        if isinstance(air, dict) and air.get("version") == 1 and isinstance(air.get("messageId"), str):
+            return up_to(entries, air["messageId"])
+    except RewindError as error:
+        raise InvalidParams(f"The session cannot be forked there: {error}") from error
+    return entries
+
+
+def up_to(entries: list[LogEntry], message_id: str) -> list[LogEntry]:
+    """The log up to a message and including it, as the user and as the model see it. Raises RewindError."""
+    updates = [msgspec.json.decode(entry.payload) if entry.kind == "update" else {} for entry in entries]
+    last = max((at for at, update in enumerate(updates) if update.get("messageId") == message_id), default=None)
+    if last is None:
+        raise RewindError("it has no message with that id")
+    is_user = updates[last]["sessionUpdate"] == "user_message_chunk"
+    end = last + 1
+    while end < len(entries) and _belongs(entries[end], updates[end], is_user=is_user):
+        end += 1
+    return entries[:end]
+
+
+def _belongs(entry: LogEntry, update: dict[str, Any], *, is_user: bool) -> bool:
+    """Whether an entry after the message's last update is still part of it. Calls of tools are not."""
+    if entry.kind != "message":
+        return is_user and entry.kind in ("note", "update") and not update.get("sessionUpdate", "").startswith("agent_")
+    message = decode_message(entry.payload)
+    if is_user:
+        return isinstance(message, UserMessage)
+    return isinstance(message, AssistantMessage) and not message.tool_calls
