@@ -213,7 +213,7 @@ class ChangeRecorder:
     async def settled(self) -> None:
         """Waits until everything that was changed is in the log."""
         if self.enabled:
-            await self._look(None, 0.0)
+            await self._look(None, self._config.look_seconds)
 
     def uncovered(self) -> list[str]:
         """What commands can change without a way back, and why."""
