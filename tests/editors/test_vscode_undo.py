@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, suppress
 from pathlib import Path
 from typing import Any
 
 import pytest
+from playwright.async_api import TimeoutError
 
 from acp_agent.testing.fake_model import Answer, Call
 
@@ -105,6 +106,7 @@ async def test_what_the_user_changed_since_is_named_and_left_alone(code, tmp_pat
 
 async def test_changes_are_listed_kept_and_reverted_hunk_by_hunk(code, tmp_path):
     async with changed(code, tmp_path) as (window, _, project):
+        await window.page.set_viewport_size({"width": 1400, "height": 1500})  # All rows are in view.
         after = (project / "a.txt").read_text()
 
         async def labels() -> list[tuple[str, str]]:
@@ -113,13 +115,15 @@ async def test_changes_are_listed_kept_and_reverted_hunk_by_hunk(code, tmp_path)
         async def act(row: str, action: str) -> None:
             button = window.row("Changes", row).get_by_role("button", name=action)
 
-            async def pointed_at() -> bool:
-                """Rows move while the list is drawn anew."""
+            async def pressed() -> bool:
+                """Rows move while the list is drawn anew, away from the mouse."""
                 await window.row("Changes", row).hover()
-                return await button.is_visible()
+                with suppress(TimeoutError):
+                    await button.click(timeout=1000)
+                    return True
+                return False
 
-            await window.eventually(pointed_at, bool)
-            await button.click()
+            await window.eventually(pressed, bool)
 
         await window.eventually(labels, lambda rows: rows[:2] == [("Last prompt", "1 file +1 −1"), ("a.txt", "+1 −1")])
         assert ("Session", "2 files +4 −3") in await labels()
