@@ -106,7 +106,7 @@ async def test_what_the_user_changed_since_is_named_and_left_alone(code, tmp_pat
 
 async def test_changes_are_listed_kept_and_reverted_hunk_by_hunk(code, tmp_path):
     async with changed(code, tmp_path) as (window, _, project):
-        await window.page.set_viewport_size({"width": 1400, "height": 1500})  # All rows are in view.
+        await window.view("Chat").locator(".pane-header").click()  # Room for all rows.
         after = (project / "a.txt").read_text()
 
         async def labels() -> list[tuple[str, str]]:
