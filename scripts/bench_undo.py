@@ -18,7 +18,7 @@ from acp_agent.store.session_store import SessionStore
 from acp_agent.undo.base import Change, Entry
 from acp_agent.undo.contents import Contents
 from acp_agent.undo.folder_looks import FolderLooks, Limits
-from acp_agent.undo.operation_log import Log
+from acp_agent.undo.operation_log import Log, rows_of
 from acp_agent.undo.pictures import Camera
 from acp_agent.undo.recording_executor import RecordingExecutor
 from acp_agent.undo.restore import make
@@ -94,7 +94,7 @@ def _undo(home: Path, log: Log, contents: Contents) -> list[Figure]:
         looks.look(5.0, report=False)
         for number in range(100):
             (project / f"{number}.py").write_text(f"after {number} {round_}\n" * 300)
-        log.begin(2 + round_, str(uuid.uuid4()), "call", "command").changed(looks.look(5.0))
+        log.begin(2 + round_, str(uuid.uuid4()), "call", "command").changed(rows_of(looks.look(5.0)))
         operations = [each for each in log.operations() if each.prompt == 2 + round_]
         begun = time.perf_counter()
         plan = make_plan(log.changes(operations), camera.take, contents, merging=False)

@@ -45,9 +45,7 @@ class FileChange(Struct, frozen=True):
         return sum(hunk[1] for hunk in self.hunks)
 
 
-def file_change(
-    path: Path, before: Entry, after: Entry, contents: Contents, calls: Sequence[str] = ()
-) -> FileChange | None:
+def file_change(path: Path, before: Entry, after: Entry, contents: Contents) -> FileChange | None:
     """`None` for folders, which are not shown."""
     if {before.kind, after.kind} <= {"none", "dir"}:
         return None
@@ -63,8 +61,8 @@ def file_change(
         old, new = _text(before, contents), _text(after, contents)
     except (ContentError, UnicodeError) as error:
         said = str(error) if isinstance(error, ContentError) else "it is no text"
-        return FileChange(path, kind, None, None, False, (), tuple(calls), "; ".join([*words, said]))
-    return FileChange(path, kind, old, new, True, hunks(old or "", new or ""), tuple(calls), "; ".join(words))
+        return FileChange(path, kind, None, None, False, (), words="; ".join([*words, said]))
+    return FileChange(path, kind, old, new, True, hunks(old or "", new or ""), words="; ".join(words))
 
 
 def _text(entry: Entry, contents: Contents) -> str | None:

@@ -31,6 +31,9 @@ LATER = frozenset(
 GIT = ".git"
 MANY = 200
 """Files without a copy, from which on git's index is read again: it may know them."""
+MOST_KEPT = 500
+"""Changes of one look of which what became of a file is kept, to show and to merge it."""
+MANY_CHANGES = "more than 500 files were changed at once"
 NOT_YET = "it was not copied in time (`undo.copy_seconds`)"
 SLICE = 0.05
 """Seconds for which a look may have to wait while files are copied."""
@@ -225,7 +228,7 @@ class FolderLooks:
             folder[path.name] = found
             if stat.S_ISDIR(found[0]):
                 self._scan([str(path)], [])
-            elif entry.content and entry.mark == f"{found[4]}:{found[1]}:{found[2]}":
+            elif entry.content and entry.mark == _mark(found):
                 self._forget_file(str(path))
                 self._copies[str(path)] = (found, entry.content)
             else:
@@ -338,12 +341,12 @@ class FolderLooks:
             merged[path] = (merged[path][0] if path in merged else old, key)
         changed = [(path, old, key) for path, (old, key) in merged.items()]
         blobs = self._blobs((path, old) for path, old, _ in changed if old is not None)
-        found = []
+        found: list[Change] = []
         for path, old, key in changed:
             before = NOTHING if old is None else self._entry(path, old, blobs)
             self._forget_file(path)
             try:
-                after = self.camera.take(Path(path), like=before.content) if key is not None else NOTHING
+                after = NOTHING if key is None else self._after(path, key, before, keep=len(found) < MOST_KEPT)
             except (OSError, ExecutorError) as error:
                 after = Entry("other", why=str(error))
             if key is not None and after.content:
@@ -356,6 +359,13 @@ class FolderLooks:
             if not before.same(after):
                 found.append(Change(Path(path), before, after))
         return found
+
+    def _after(self, path: str, key: Key, before: Entry, *, keep: bool) -> Entry:
+        """What is at `path` now. Without `keep` the content of a file is neither read nor kept: it is when the file is
+        restored, and until then its time tells whether it is still the same."""
+        if keep or not stat.S_ISREG(key[0]):
+            return self.camera.take(Path(path), like=before.content)
+        return Entry("file", stat.S_IMODE(key[0]), key[1], mark=_mark(key), why=MANY_CHANGES)
 
     def _blobs(self, old: Iterable[tuple[str, Key]]) -> dict[bytes, bytes]:
         """What git has of these files."""
@@ -397,7 +407,7 @@ class FolderLooks:
             why = TOO_LONG.format(self._limits.file_bytes)
         elif path in self._hidden:
             why = HIDDEN
-        return Entry("file", mode, key[1], mark=f"{key[4]}:{key[1]}:{key[2]}", why=why)
+        return Entry("file", mode, key[1], mark=_mark(key), why=why)
 
 
 def _up_to(folder: str, above: str) -> Iterator[str]:
@@ -418,6 +428,11 @@ def _key_of(seen: os.stat_result) -> Key:
     if stat.S_ISDIR(seen.st_mode):
         return seen.st_mode, 0, 0, 0, seen.st_ino
     return seen.st_mode, seen.st_size, seen.st_mtime_ns, seen.st_ctime_ns, seen.st_ino
+
+
+def _mark(key: Key) -> str:
+    """As `pictures.mark_of`."""
+    return f"{key[4]}:{key[1]}:{key[2]}"
 
 
 def _key(path: str) -> Key | None:

@@ -61,6 +61,14 @@ class Log:
         self._store.say(operation, uncovered)
 
 
+Row = tuple[bytes, str, str | None]
+
+
+def rows_of(changes: Iterable[Change]) -> list[Row]:
+    """Changes as the store keeps them; takes a while for many, and may be done in any thread."""
+    return [_row(change.path, change.before, change.after) for change in changes]
+
+
 class Writer:
     """The rows of one call. Nothing is written before the first change or the first words."""
 
@@ -83,8 +91,11 @@ class Writer:
             self._store.know(changed)
         return bool(changed)
 
-    def changed(self, changes: Sequence[Change]) -> None:
-        self._add([_row(change.path, change.before, change.after) for change in changes])
+    def changed(self, rows: Sequence[Row]) -> None:
+        """Notes what was changed; see `rows_of`."""
+        if not self.operation:
+            self._add([])
+        self._store.more_at_once(self.operation, rows)
 
     def say(self, uncovered: str) -> None:
         """Says what cannot be taken back."""

@@ -147,7 +147,7 @@ async def test_switched_off_nothing_is_asked_nothing_kept_nothing_advertised(tmp
         tmp_path, [Answer(text="ok")], config="[lsp]\nenabled = false\n", language_servers=answering([])
     ) as it:
         assert it.editor.initialized is not None
-        assert it.editor.initialized.agent_capabilities.meta is None
+        assert "lsp" not in (it.editor.initialized.agent_capabilities.meta or {})
         publish(it, it.project / "a.py", diagnostic("published"))
         assert "the tool `diagnostics`" in await prompted(it, "@diagnostics")
 

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import os
+import sys
+import tempfile
 from pathlib import Path
 from typing import Any
 
@@ -475,3 +478,55 @@ async def test_compaction_and_clear_do_not_stand_in_the_way(tmp_path):
         await r.editor.prompt("three")
         last = r.messages(len(r.model.requests))
         assert last[: len(before) - 1] == before[:-1], "what the model knew before prompt 2, to the byte"
+
+
+SERVER = """
+import json, pathlib, sys
+for line in sys.stdin:
+    asked = json.loads(line)
+    if "id" not in asked:
+        continue
+    result = {}
+    if asked["method"] == "initialize":
+        result = {"protocolVersion": asked["params"]["protocolVersion"], "capabilities": {"tools": {}}}
+        result["serverInfo"] = {"name": "w", "version": "1"}
+    elif asked["method"] == "tools/list":
+        result = {"tools": [{"name": "put", "description": "Puts.", "inputSchema": {"type": "object"}}]}
+    elif asked["method"] == "tools/call":
+        pathlib.Path(sys.argv[1]).write_text("by the server")
+        result = {"content": [{"type": "text", "text": "put"}]}
+    print(json.dumps({"jsonrpc": "2.0", "id": asked["id"], "result": result}), flush=True)
+"""
+
+
+async def test_what_an_mcp_server_changes_goes_with_its_call(tmp_path):
+    script = [Answer(tool_calls=(Call("mcp_w_put", {}),)), "Done."]
+    async with agent_rig(tmp_path, script) as r:
+        path = r.project / "a.txt"
+        path.write_text("before")
+        (tmp_path / "server.py").write_text(SERVER)
+        arguments = [str(tmp_path / "server.py"), str(path)]
+        server = acp.McpServerStdio(name="w", command=sys.executable, args=arguments, env=[])
+        await r.editor.new_session(r.project, mcp_servers=[server])
+        await r.editor.client.set_session_mode(r.editor.session_id, "auto")
+        await r.editor.prompt("Change it.")
+        assert path.read_text() == "by the server", r.editor.text()
+        words = await said(r, "/undo files yes")
+        assert path.read_text() == "before", words
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root can act as another user")
+async def test_another_users_files_are_kept_and_restored_as_theirs():
+    config = '[tools.scope]\nrun_as_user = "nobody"\n'
+    script = [bash("echo after > a.txt; echo new > b.txt"), read("a.txt"), write("a.txt", "written\n"), "Done."]
+    with tempfile.TemporaryDirectory(prefix="acp-user-") as name:
+        Path(name).chmod(0o755)
+        async with rig(Path(name), script, mode="auto", config=config) as r:
+            r.project.chmod(0o777)
+            (r.project / "a.txt").write_text("before\n")
+            (r.project / "a.txt").chmod(0o666)
+            await r.editor.prompt("Change it.")
+            assert (r.project / "a.txt").read_text() == "written\n", r.editor.text()
+            words = await said(r, "/undo files yes")
+            assert (r.project / "a.txt").read_text() == "before\n", words
+            assert not (r.project / "b.txt").exists()

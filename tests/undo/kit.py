@@ -18,7 +18,7 @@ from acp_agent.undo.base import Change, Entry, Operation
 from acp_agent.undo.contents import Contents
 from acp_agent.undo.folder_looks import FolderLooks, Limits
 from acp_agent.undo.folder_watch import Watch
-from acp_agent.undo.operation_log import Log
+from acp_agent.undo.operation_log import Log, rows_of
 from acp_agent.undo.pictures import Camera
 from acp_agent.undo.recording_executor import RecordingExecutor
 from acp_agent.undo.restore import make
@@ -81,7 +81,7 @@ class Bench:
         work()
         call = str(uuid.uuid4())
         if changes := self.looks.look(1.0):
-            self.log.begin(prompt, call, "call", "a command").changed(changes)
+            self.log.begin(prompt, call, "call", "a command").changed(rows_of(changes))
         return call
 
     def changed(self, entries: Sequence[tuple[Path, Entry]]) -> None:

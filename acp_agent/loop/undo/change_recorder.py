@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from acp_agent.undo.base import Change, Entry
     from acp_agent.undo.contents import Contents
     from acp_agent.undo.folder_looks import FolderLooks
-    from acp_agent.undo.operation_log import Log, Writer
+    from acp_agent.undo.operation_log import Log, Row, Writer
     from acp_agent.undo.pictures import Camera
 
 log = logging.getLogger(__name__)
@@ -39,6 +39,7 @@ CONTENTS = "acp_agent.undo.contents:Contents"
 LIMITS = "acp_agent.undo.folder_looks:Limits"
 LOG = "acp_agent.undo.operation_log:Log"
 LOOKS = "acp_agent.undo.folder_looks:FolderLooks"
+ROWS_OF = "acp_agent.undo.operation_log:rows_of"
 RECORDED = "acp_agent.undo.recording_executor:RecordingExecutor"
 
 PROMPTLY = 0.25
@@ -170,21 +171,21 @@ class ChangeRecorder:
                 background, self._background = self._background, self._shell.runs.running_call
                 of = "" if call is not None else background or self._background
                 report = call is not None or bool(of)
-                changes = await self._in_thread(lambda looks: looks.look(seconds, report=report))
+                changes, rows = await self._in_thread(lambda looks: _with_rows(looks.look(seconds, report=report)))
                 if changes:
-                    self._note(call, of, changes)
+                    self._note(call, of, changes, rows)
             self._copy_on()
         except (AgentError, OSError) as error:
             self.trouble = str(error)
             log.warning("what commands change cannot be taken back: %s", error)
 
-    def _note(self, call: Call | None, of: str, changes: Sequence[Change]) -> None:
+    def _note(self, call: Call | None, of: str, changes: Sequence[Change], rows: Sequence[Row]) -> None:
         lost = [f"{change.path} ({change.before.why})" for change in changes if change.before.why]
         if call is not None:
             writer = self._writer(call)
         else:
             writer = self.log.begin(self._session.turns, of, "background", "in the background")
-        writer.changed(changes)
+        writer.changed(rows)
         if lost:
             words = f"Cannot be taken back: {', '.join(lost[:3])}{f' and {len(lost) - 3} more' if lost[3:] else ''}."
             writer.say(words)
@@ -230,6 +231,10 @@ class ChangeRecorder:
     async def close(self) -> None:
         if "looks" in vars(self) and self.looks is not None:
             self.looks.close()
+
+
+def _with_rows(changes: Sequence[Change]) -> tuple[Sequence[Change], Sequence[Row]]:
+    return changes, load(ROWS_OF)(changes) if changes else ()
 
 
 class Window(Struct):

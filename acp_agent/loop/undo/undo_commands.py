@@ -8,6 +8,8 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, get_args
 
+from msgspec.structs import replace
+
 from acp_agent.errors import AgentError, ConnectionClosed, InvalidParams
 from acp_agent.loop.undo.undoing import Checkpoint, Prepared, Target, UndoError, Undoing, What, conflict_words
 from acp_agent.schema import acp
@@ -26,6 +28,8 @@ NAMES: dict[What, str] = {
     "files": "Take back files only",
     "conversation": "Take back the conversation only",
 }
+MOST_TEXT = 16_000_000
+"""Characters of files in one answer."""
 MOST_SHOWN = 100
 """Files of a preview; the others are named."""
 SHORTEST_CALL = 6
@@ -275,7 +279,7 @@ async def answer(undoing: Undoing, method: str, params: dict[str, Any]) -> dict[
             case "_session/changes":
                 until = _number(params, "until") if params.get("until") is not None else None
                 files, uncovered = await undoing.changes(_number(params, "since"), until, _string(params, "call"))
-                return {"changes": [_as_change(each) for each in files], "notCovered": uncovered}
+                return {"changes": _as_changes(files), "notCovered": uncovered}
         target = Target(redo=True) if method == "_session/redo" else _target(params)
         prepared = await undoing.prepare(target, merging=params.get("merge") is True)
         words, done = "", params.get("dryRun") is not True
@@ -285,7 +289,7 @@ async def answer(undoing: Undoing, method: str, params: dict[str, Any]) -> dict[
         if done:
             words = await undoing.carry_out(prepared, what)
         return {
-            "changes": [_as_change(each) for each in prepared.files],
+            "changes": _as_changes(prepared.files),
             "conflicts": [
                 {"path": str(each.path), "why": each.why, "mergeable": each.mergeable}
                 for each in prepared.plan.conflicts
@@ -337,6 +341,17 @@ def _as_checkpoint(checkpoint: Checkpoint) -> dict[str, Any]:
         ],
         "notCovered": list(checkpoint.uncovered),
     }
+
+
+def _as_changes(changes: Sequence[FileChange]) -> list[dict[str, Any]]:
+    """With the texts of as many as one message should carry."""
+    found, left = [], MOST_TEXT
+    for change in changes:
+        left -= len(change.old or "") + len(change.new or "")
+        found.append(
+            _as_change(change if left > 0 else replace(change, shown=False, words="there is too much to show"))
+        )
+    return found
 
 
 def _as_change(change: FileChange) -> dict[str, Any]:

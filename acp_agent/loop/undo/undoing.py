@@ -38,6 +38,8 @@ What = Literal["files", "conversation", "both"]
 AT_ONCE = 16
 """Files that the editor is asked about at the same time."""
 MOST_NAMED = 20
+MOST_KNOWN = 2_000
+"""Changes of files that are remembered as they are shown."""
 
 
 class UndoError(AgentError):
@@ -86,6 +88,7 @@ class Undoing:
         self._recorder = recorder
         self._shell = shell
         self._tell_model = tell_model
+        self._known: dict[tuple[Path, Entry, Entry], FileChange | None] = {}
 
     @property
     def _log(self) -> Log:
@@ -151,10 +154,19 @@ class Undoing:
             before, after = done[0].before, done[-1].after
             if after is None or (before.same(after) and before.unsaved == after.unsaved):
                 continue
-            shown = file_change(path, before, after, self._recorder.contents, (calls or {}).get(path, ()))
+            shown = self._shown(path, before, after)
             if shown is not None:
-                found.append(shown)
+                found.append(replace(shown, calls=(calls or {}).get(path, ())))
         return tuple(found)
+
+    def _shown(self, path: Path, before: Entry, after: Entry) -> FileChange | None:
+        """Remembered: lists of many prompts are asked for again and again."""
+        key = (path, before, after)
+        if key not in self._known:
+            if len(self._known) >= MOST_KNOWN:
+                self._known.clear()
+            self._known[key] = file_change(path, before, after, self._recorder.contents)
+        return self._known[key]
 
     def can_redo(self) -> bool:
         return _last_undo(self._log.operations()) is not None
