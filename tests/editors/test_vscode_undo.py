@@ -150,6 +150,33 @@ async def test_changes_are_listed_kept_and_reverted_hunk_by_hunk(code, tmp_path)
         assert "line 15" in before and "LINE 15" in now
 
 
+async def test_a_fork_goes_on_from_before_a_prompt_in_a_session_of_its_own(code, tmp_path):
+    async with changed(code, tmp_path) as (window, chat, project):
+        after = (project / "a.txt").read_text()
+        await press(window, chat, "Second", "Fork from here")
+        await window.eventually(chat.prompts, lambda prompts: prompts == ["First"])
+        await window.eventually(chat.box.input_value, lambda text: text == "Second")
+        assert await chat.answers() == ["One."]
+        assert (project / "a.txt").read_text() == after
+        await window.eventually(lambda: window.rows("Sessions"), lambda rows: len(rows) == 2)
+
+
+async def test_the_agents_plan_is_approved_in_its_document(code, tmp_path):
+    plan = Answer(tool_calls=(Call("switch_mode", {"plan": "# Plan\n\n1. Write it."}),))
+    async with working(code, tmp_path, (plan, "Begun."), ACP_CODER_MODE="architect") as (window, model):
+        chat = Chat(window)
+        await chat.open()
+        await chat.send("Plan it")
+        await window.tab("Plan.md").wait_for()
+        text = await window.eventually(window.editor_text, lambda text: "1. Write it." in text)
+        assert text.count("# Plan") == 1
+        approve = "Approve, ask before changes (mode code)"
+        await window.eventually(window.lenses, lambda lenses: lenses[:1] == [approve] and "Keep planning" in lenses)
+        await window.click_lens(approve)
+        await window.eventually(chat.answers, lambda answers: answers == ["Begun."])
+        assert "The user approved the plan" in str(model.requests[-1].body["messages"][-1]["content"])
+
+
 PLAN = "# Plan\n\n" + "".join(f"{number}. Step {number}\n" for number in range(1, 81)) + "\nThat is all."
 OPTIONS = [
     {"optionId": "ask", "name": "Approve and ask before edits", "kind": "allow_once"},
