@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, suppress
 from pathlib import Path
 from typing import Any
 
 import pytest
+from playwright.async_api import TimeoutError
 
 from acp_agent.testing.fake_model import Answer, Call
 
@@ -105,6 +106,7 @@ async def test_what_the_user_changed_since_is_named_and_left_alone(code, tmp_pat
 
 async def test_changes_are_listed_kept_and_reverted_hunk_by_hunk(code, tmp_path):
     async with changed(code, tmp_path) as (window, _, project):
+        await window.view("Chat").locator(".pane-header").click()  # Room for all rows.
         after = (project / "a.txt").read_text()
 
         async def labels() -> list[tuple[str, str]]:
@@ -113,13 +115,15 @@ async def test_changes_are_listed_kept_and_reverted_hunk_by_hunk(code, tmp_path)
         async def act(row: str, action: str) -> None:
             button = window.row("Changes", row).get_by_role("button", name=action)
 
-            async def pointed_at() -> bool:
-                """Rows move while the list is drawn anew."""
+            async def pressed() -> bool:
+                """Rows move while the list is drawn anew, away from the mouse."""
                 await window.row("Changes", row).hover()
-                return await button.is_visible()
+                with suppress(TimeoutError):
+                    await button.click(timeout=1000)
+                    return True
+                return False
 
-            await window.eventually(pointed_at, bool)
-            await button.click()
+            await window.eventually(pressed, bool)
 
         await window.eventually(labels, lambda rows: rows[:2] == [("Last prompt", "1 file +1 −1"), ("a.txt", "+1 −1")])
         assert ("Session", "2 files +4 −3") in await labels()
@@ -144,6 +148,33 @@ async def test_changes_are_listed_kept_and_reverted_hunk_by_hunk(code, tmp_path)
         await window.tab("a.txt (changed)").wait_for()
         before, now = await window.diff()
         assert "line 15" in before and "LINE 15" in now
+
+
+async def test_a_fork_goes_on_from_before_a_prompt_in_a_session_of_its_own(code, tmp_path):
+    async with changed(code, tmp_path) as (window, chat, project):
+        after = (project / "a.txt").read_text()
+        await press(window, chat, "Second", "Fork from here")
+        await window.eventually(chat.prompts, lambda prompts: prompts == ["First"])
+        await window.eventually(chat.box.input_value, lambda text: text == "Second")
+        assert await chat.answers() == ["One."]
+        assert (project / "a.txt").read_text() == after
+        await window.eventually(lambda: window.rows("Sessions"), lambda rows: len(rows) == 2)
+
+
+async def test_the_agents_plan_is_approved_in_its_document(code, tmp_path):
+    plan = Answer(tool_calls=(Call("switch_mode", {"plan": "# Plan\n\n1. Write it."}),))
+    async with working(code, tmp_path, (plan, "Begun."), ACP_CODER_MODE="architect") as (window, model):
+        chat = Chat(window)
+        await chat.open()
+        await chat.send("Plan it")
+        await window.tab("Plan.md").wait_for()
+        text = await window.eventually(window.editor_text, lambda text: "1. Write it." in text)
+        assert text.count("# Plan") == 1
+        approve = "Approve, ask before changes (mode code)"
+        await window.eventually(window.lenses, lambda lenses: lenses[:1] == [approve] and "Keep planning" in lenses)
+        await window.click_lens(approve)
+        await window.eventually(chat.answers, lambda answers: answers == ["Begun."])
+        assert "The user approved the plan" in str(model.requests[-1].body["messages"][-1]["content"])
 
 
 PLAN = "# Plan\n\n" + "".join(f"{number}. Step {number}\n" for number in range(1, 81)) + "\nThat is all."

@@ -115,7 +115,9 @@ export class Undo {
     const { active, running } = this.host;
     // Before its first prompt a session has nothing, and the agent would prepare itself for the question.
     const isNew = active?.turn === 0 && this.back?.session !== active;
-    if (running === undefined || active === undefined || active.loading || isNew || !this.available) {
+    // While a turn runs nothing can be taken back: only who looks at the changes wants to know.
+    const isLater = active?.running === true && !this.watched;
+    if (running === undefined || active === undefined || active.loading || isNew || isLater || !this.available) {
       this.changed.fire();
       return;
     }
