@@ -461,7 +461,8 @@ class Confinement:
         writable = [*(inside if config.writable else folders), *paths_of(write), self._folder.path / "state"]
         seen = folders if config.writable else []
         for folder in folders:
-            places, special = git_places(folder)
+            places, special, shown = git_places(folder)
+            seen += shown
             if config.writable:
                 seen += places
             else:
