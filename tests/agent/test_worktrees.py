@@ -123,6 +123,8 @@ async def test_a_commit_in_a_worktree_is_merged_by_the_command_that_is_told(tmp_
         (r.project / "cache/deep/file").write_text("deep\n")
         before = status(r.project)
         tree = await opened(r)
+        git(r.project, "pack-refs", "--all", "--prune")
+        assert not (r.project / ".git/refs/heads/acp-coder").exists()
         assert not (tree / ".other").exists()
         await r.editor.prompt("go")
         assert " made" in results(r, 3)[0] and "of the user\ndeep" in results(r, 3)[1]
@@ -147,6 +149,19 @@ async def test_a_worktree_in_which_nothing_was_changed_is_gone_with_its_session(
         assert not tree.exists()
         assert status(r.project) == before
         assert "acp-coder" not in git(r.project, "branch", "--all") + git(r.project, "worktree", "list")
+
+
+async def test_half_a_worktree_is_none(tmp_path: Path) -> None:
+    project = tmp_path / "project"
+    prepared(project)
+    (project / ".gitignore").write_text(".env\n")
+    (project / "file").unlink()
+    (project / "file").mkdir()
+    (project / "file/.env").write_text("x\n")
+    with pytest.raises(OSError, match="file"):  # Where the copy is to be, the last commit has a file.
+        make(project, state(tmp_path), ["file/.env"])
+    assert not all_of(state(tmp_path))
+    assert "acp-coder" not in git(project, "branch", "--all")
 
 
 async def test_a_forged_record_removes_no_other_repository(tmp_path: Path) -> None:

@@ -463,6 +463,9 @@ class Confinement:
         for folder in folders:
             places, special, shown = git_places(folder)
             seen += shown
+            if shown:  # Git removes folders of branches that it packs.
+                for place in places:
+                    place.mkdir(parents=True, exist_ok=True)
             if config.writable:
                 seen += places
             else:

@@ -87,11 +87,18 @@ def make(cwd: Path, state: Path, include: Sequence[str] = (), *, waits: bool = F
         admin = (path / ".git").read_text(encoding="utf-8").removeprefix("gitdir:").strip()
         made = Worktree(str(path), admin, branch, base, str(top), until)
         _record(path).write_bytes(msgspec.json.encode(made))
-        _in(made, "reset", "--quiet", "--hard", base)
-        _copy_in(top, path, include)
-        return Hold(made)
+        try:
+            _in(made, "reset", "--quiet", "--hard", base)
+            _copy_in(top, path, include)
+            return Hold(made)
+        except (OSError, WorktreeError):
+            os.close(lock)
+            lock = -1
+            remove(made, changed=True)  # Half of one is none.
+            raise
     finally:
-        os.close(lock)
+        if lock >= 0:
+            os.close(lock)
 
 
 def of_folder(path: Path) -> Worktree | None:
