@@ -83,6 +83,8 @@ class FolderLooks:
         self._large: set[str] = set()
         self._hidden: set[str] = set()
         self._links: dict[str, Entry] = {}
+        self._unkept: dict[str, str] = {}
+        """Files that could not be copied, and why."""
         self._ours: deque[tuple[Path, Entry]] = deque()
         self.begun = False
 
@@ -131,11 +133,12 @@ class FolderLooks:
     def uncovered(self) -> list[str]:
         """What commands may change without a way back, and why."""
         with self._lock:
-            parts = [
+            parts: list[tuple[list[str], str]] = [
                 (sorted(self._beyond), f"more than {self._limits.entries} files and folders (`undo.max_entries`)"),
                 (sorted(self._large), f"larger than {self._limits.file_bytes} bytes (`undo.max_file_bytes`)"),
                 (sorted(self._pending), "not copied in time (`undo.copy_seconds`)"),
                 (sorted(self._hidden), "hidden by the configuration"),
+                *((sorted(p for p in self._unkept if self._unkept[p] == why), why) for why in {*self._unkept.values()}),
             ]
         return [f"{_named(paths)}: {why}" for paths, why in parts if paths]
 
@@ -293,6 +296,7 @@ class FolderLooks:
 
     def _forget_file(self, path: str) -> None:
         self._pending.pop(path, None)
+        self._unkept.pop(path, None)
         self._large.discard(path)
         self._hidden.discard(path)
 
@@ -312,6 +316,7 @@ class FolderLooks:
         except (OSError, ExecutorError):
             return ""
         if not entry.content or _key(path) != key:
+            self._unkept[path] = entry.why or NOT_YET
             return ""
         self._copies[path] = (key, entry.content)
         return entry.content
@@ -351,7 +356,9 @@ class FolderLooks:
                 after = Entry("other", why=str(error))
             if key is not None and after.content:
                 self._copies[path] = (key, after.content)
-            elif key is not None and not stat.S_ISDIR(key[0]) and after.why != MANY_CHANGES:
+            elif after.why == MANY_CHANGES:
+                self._unkept[path] = MANY_CHANGES
+            elif key is not None and not stat.S_ISDIR(key[0]):
                 self._want(path, key, self._repository(path.rpartition("/")[0]))
             if key is None:
                 self._copies.pop(path, None)
@@ -407,8 +414,8 @@ class FolderLooks:
             why = TOO_LONG.format(self._limits.file_bytes)
         elif path in self._hidden:
             why = HIDDEN
-        elif path not in self._pending:
-            why = MANY_CHANGES
+        else:
+            why = self._unkept.get(path, NOT_YET)
         return Entry("file", mode, key[1], mark=_mark(key), why=why)
 
 
