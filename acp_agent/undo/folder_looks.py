@@ -80,11 +80,9 @@ class FolderLooks:
         self._copies: dict[str, tuple[Key, str]] = {}
         self._pending: dict[str, Key] = {}
         """Files to be copied."""
-        self._large: set[str] = set()
-        self._hidden: set[str] = set()
         self._links: dict[str, Entry] = {}
         self._unkept: dict[str, str] = {}
-        """Files that could not be copied, and why."""
+        """Files that are not copied, and why."""
         self._ours: deque[tuple[Path, Entry]] = deque()
         self.begun = False
 
@@ -135,11 +133,10 @@ class FolderLooks:
         with self._lock:
             parts: list[tuple[list[str], str]] = [
                 (sorted(self._beyond), f"more than {self._limits.entries} files and folders (`undo.max_entries`)"),
-                (sorted(self._large), f"larger than {self._limits.file_bytes} bytes (`undo.max_file_bytes`)"),
-                (sorted(self._pending), "not copied in time (`undo.copy_seconds`)"),
-                (sorted(self._hidden), "hidden by the configuration"),
-                *((sorted(p for p in self._unkept if self._unkept[p] == why), why) for why in {*self._unkept.values()}),
+                (sorted(self._pending), NOT_YET),
             ]
+            for why in dict.fromkeys(self._unkept.values()):
+                parts.append((sorted(path for path in self._unkept if self._unkept[path] == why), why))
         return [f"{_named(paths)}: {why}" for paths, why in parts if paths]
 
     def _scan(self, folders: Iterable[str], changed: list[tuple[str, Key | None, Key | None]]) -> None:
@@ -288,17 +285,15 @@ class FolderLooks:
         if self._blob(path, key, repository) is not None or self._copies.get(path, (None,))[0] == key:
             return
         if key[1] > self._limits.file_bytes:
-            self._large.add(path)
+            self._unkept[path] = TOO_LONG.format(self._limits.file_bytes)
         elif self._hides is not None and self._hides(Path(path)):
-            self._hidden.add(path)
+            self._unkept[path] = HIDDEN
         else:
             self._pending[path] = key
 
     def _forget_file(self, path: str) -> None:
         self._pending.pop(path, None)
         self._unkept.pop(path, None)
-        self._large.discard(path)
-        self._hidden.discard(path)
 
     def _copy(self, seconds: float) -> None:
         if len(self._pending) > MANY:
@@ -400,7 +395,7 @@ class FolderLooks:
         if known == key:
             return Entry("file", mode, key[1], name)
         blob = self._blob(path, key, self._repository(path.rpartition("/")[0]))
-        why = NOT_YET
+        why = ""
         if blob is not None:
             content = blobs.get(blob[2])
             if content is not None and len(content) == key[1]:
@@ -410,10 +405,6 @@ class FolderLooks:
                     why = str(error)
             else:
                 why = "git has not kept it"
-        elif key[1] > self._limits.file_bytes:
-            why = TOO_LONG.format(self._limits.file_bytes)
-        elif path in self._hidden:
-            why = HIDDEN
         else:
             why = self._unkept.get(path, NOT_YET)
         return Entry("file", mode, key[1], mark=_mark(key), why=why)
