@@ -18,7 +18,10 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from msgspec.structs import replace
+
 from acp_agent.config.sources import merge
+from acp_agent.config.xdg import state_dir
 from acp_agent.errors import (
     AgentError,
     ConfigError,
@@ -28,6 +31,7 @@ from acp_agent.errors import (
     ResourceNotFound,
     RpcError,
     StoreError,
+    WorktreeError,
 )
 from acp_agent.handshake import LSP_NOTIFICATIONS, answer_initialize
 from acp_agent.lazy import load
@@ -37,6 +41,7 @@ from acp_agent.opening import Opening, answer, folders, known_models, normal, op
 from acp_agent.protocol.client import Client
 from acp_agent.protocol.connection import Connection, Reply
 from acp_agent.protocol.profiles import rendering_plan
+from acp_agent.safety.folders.protect import WORKTREES
 from acp_agent.schema import acp
 from acp_agent.schema.decode import decode_params
 from acp_agent.store.base import SessionRecord
@@ -44,6 +49,7 @@ from acp_agent.store.base import SessionRecord
 if TYPE_CHECKING:
     from acp_agent.build.builder import Builder
     from acp_agent.config.load import Config
+    from acp_agent.loop.shell.worktrees import Hold
     from acp_agent.loop.turns.parts import Parts
 
 log = logging.getLogger(__name__)
@@ -51,6 +57,9 @@ log = logging.getLogger(__name__)
 STEERING = "_session/steering"
 FORK = "session/fork"
 FORK_WISHED = "acp_agent.loop.memory.forking:fork_wished"
+MAKE_WORKTREE = "acp_agent.loop.shell.worktrees:make"
+WORKTREE_OF = "acp_agent.loop.shell.worktrees:of_folder"
+HOLD = "acp_agent.loop.shell.worktrees:Hold"
 SHAPES = {STEERING: "session/prompt", FORK: "session/resume"}
 """Methods outside the schema -> the one whose params they have."""
 UNDO_METHODS = ("_session/checkpoints", "_session/changes", "_session/undo", "_session/redo")
@@ -80,7 +89,9 @@ class Agent:
         self._client_info: acp.Implementation | None = None
         self._sessions: dict[str, Session] = {}
         self._reopening = asyncio.Lock()
-        self._closing: dict[str, asyncio.Future[None]] = {}
+        self._closing: dict[str, asyncio.Future[str]] = {}
+        self._held: dict[str, Hold] = {}
+        """The worktrees that sessions work in."""
         self._builder: asyncio.Future[Builder] | None = None
         self._background: set[asyncio.Task[None]] = set()
         self._methods: dict[str, Callable[[Any], Awaitable[Any]]] = {
@@ -183,9 +194,39 @@ class Agent:
     # --- sessions ---------------------------------------------------------------------------------------------
 
     async def new_session(self, request: acp.NewSessionRequest) -> Reply:
-        new = self._opening.new(request)
-        session = self._add(new)
+        cwd, _ = folders(request.cwd, request.additional_directories)
+        config = self._opening.config(cwd)
+        hold = await self._isolated(request, config) if self._opening.isolates(request.meta, config) else None
+        try:
+            if hold is not None:
+                request = replace(request, cwd=hold.worktree.path)
+            new = self._opening.new(request)
+            session = self._add(new)
+        finally:
+            if hold is not None:
+                hold.release()
         return Reply(answer(new), lambda: self._start(session))
+
+    async def _isolated(self, request: acp.NewSessionRequest | acp.ResumeSessionRequest, config: Config) -> Hold:
+        """Makes a worktree for a session. Raises InvalidParams."""
+        if request.additional_directories:
+            raise InvalidParams("Invalid params: $.additionalDirectories: not with a worktree, which has one folder")
+        state, include = Path(state_dir(self._opening.environ)), config.settings.worktree.include
+        try:
+            made: Hold = await asyncio.to_thread(load(MAKE_WORKTREE), Path(request.cwd), state, include)
+        except (WorktreeError, OSError) as error:
+            raise InvalidParams(f"No worktree was made: {error}") from error
+        return made
+
+    def _hold(self, cwd: str) -> Hold | None:
+        """Keeps the worktree that a session works in, if it does."""
+        if Path(cwd).parent.name != WORKTREES or (worktree := load(WORKTREE_OF)(Path(cwd))) is None:
+            return None
+        try:
+            held: Hold = load(HOLD)(worktree)
+        except OSError as error:
+            raise InvalidParams(f"Invalid params: $.cwd: {cwd} is being removed") from error
+        return held
 
     async def load_session(self, request: acp.LoadSessionRequest) -> Reply:
         session = await self._reopen(request)
@@ -215,9 +256,14 @@ class Agent:
         """ACP's draft: its params are those of `session/resume`, its answer that of `session/new`."""
         source, (cwd, more), config = self._stored(request)
         store = self._opening.store(config)
-        forked = load(FORK_WISHED)(store, source, request.meta, self._sessions.get(source.id))
-        record = self._moved(forked, cwd, more)
-        session = self._add(opened(record, config, known_models(config), request.mcp_servers))
+        hold = await self._isolated(request, config) if self._opening.isolates(request.meta, config) else None
+        try:
+            forked = load(FORK_WISHED)(store, source, request.meta, self._sessions.get(source.id))
+            record = self._moved(forked, cwd if hold is None else hold.worktree.path, more)
+            session = self._add(opened(record, config, known_models(config), request.mcp_servers))
+        finally:
+            if hold is not None:
+                hold.release()
         made = acp.NewSessionResponse(
             session_id=session.id,
             modes=session.choices.mode_state(),
@@ -242,11 +288,18 @@ class Agent:
         record, (cwd, more), config = self._stored(request)
         async with self._reopening:
             await self._closed(record.id)
-            if (open_ := self._sessions.get(record.id)) is not None:
-                if open_.queue.busy:
-                    raise InvalidParams(f"Session {record.id!r} is open and a turn is running; cancel it first")
-                await self._close(open_)
-            return self._add(opened(self._moved(record, cwd, more), config, known_models(config), request.mcp_servers))
+            open_ = self._sessions.get(record.id)
+            if open_ is not None and open_.queue.busy:
+                raise InvalidParams(f"Session {record.id!r} is open and a turn is running; cancel it first")
+            hold = self._hold(cwd)  # Until it is open again.
+            try:
+                if open_ is not None:
+                    await self._close(open_)
+                record = self._moved(record, cwd, more)
+                return self._add(opened(record, config, known_models(config), request.mcp_servers))
+            finally:
+                if hold is not None:
+                    hold.release()
 
     def _moved(self, record: SessionRecord, cwd: str, more: tuple[str, ...]) -> SessionRecord:
         """Returns the session with the folders it is opened with now: each load and resume states them again."""
@@ -278,6 +331,8 @@ class Agent:
             plan=rendering_plan(self._capabilities, self._client_info, settings.clients),
         )
         session = Session(opened, client, self._opening.store(opened.config), soon=_soon, build=self._build)
+        if (hold := self._hold(opened.record.cwd)) is not None:
+            self._held[session.id] = hold
         self._sessions[session.id] = session
         return session
 
@@ -315,8 +370,8 @@ class Agent:
         )
 
     async def close_session(self, request: acp.CloseSessionRequest) -> acp.CloseSessionResponse:
-        await self._close(self._session(request.session_id))
-        return acp.CloseSessionResponse()
+        told = await self._close(self._session(request.session_id))
+        return acp.CloseSessionResponse(meta={"worktree": told} if told else None)
 
     async def delete_session(self, request: acp.DeleteSessionRequest) -> acp.DeleteSessionResponse:
         if (session := self._sessions.get(request.session_id)) is not None:
@@ -325,12 +380,21 @@ class Agent:
         self._opening.store(self._opening.config()).delete(request.session_id)
         return acp.DeleteSessionResponse()
 
-    async def _close(self, session: Session) -> None:
-        """Closes it completely, even if the caller is cancelled."""
+    async def _close(self, session: Session) -> str:
+        """Closes it completely, even if the caller is cancelled. Returns what becomes of its worktree, in words."""
         del self._sessions[session.id]
-        closing = self._closing[session.id] = asyncio.ensure_future(session.close())
+        closing = self._closing[session.id] = asyncio.ensure_future(self._end(session))
         closing.add_done_callback(lambda _: self._closing.pop(session.id, None))
-        await asyncio.shield(closing)
+        return await asyncio.shield(closing)
+
+    async def _end(self, session: Session) -> str:
+        await session.close()
+        if (hold := self._held.pop(session.id, None)) is None:
+            return ""
+        told = await asyncio.to_thread(hold.end)
+        if told:
+            log.warning("%s", told)
+        return told
 
     async def _closed(self, session_id: str) -> None:
         """Waits for a close of the session that is in progress."""
@@ -437,7 +501,7 @@ class Agent:
         for task in self._background:
             task.cancel()
         for session in tuple(self._sessions.values()):
-            await session.close()
+            await self._end(session)
         self._sessions.clear()
         for closing in tuple(self._closing.values()):
             await closing

@@ -181,6 +181,10 @@ class ExecutorError(AgentError):
     """A file or command operation could not be done; the message says what and why."""
 
 
+class WorktreeError(AgentError):
+    """There can be no git worktree of a folder, or git failed on one; the message says why."""
+
+
 class ToolError(AgentError):
     """A tool failed. The message is text for the model: what was tried, what happened, what to try instead.
 

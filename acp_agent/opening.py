@@ -23,7 +23,7 @@ from acp_agent.loop.options import AUTO_MODEL, config_options, mode_state
 from acp_agent.loop.prompts.project_rules import project_rules
 from acp_agent.loop.toolbox.trust import project_layer
 from acp_agent.safety.folders.paths import Roots, real_path
-from acp_agent.safety.folders.protect import configured_folders
+from acp_agent.safety.folders.protect import WORKTREES, configured_folders
 from acp_agent.schema import acp
 from acp_agent.store.base import SessionRecord
 from acp_agent.store.session_store import SessionStore
@@ -43,6 +43,13 @@ class Opening:
         self.login = Login(environ)
         self._flags = flags
         self._store: SessionStore | None = None
+
+    def isolates(self, meta: Mapping[str, Any] | None, config: Config) -> bool:
+        """Whether a session is to be in a worktree of its own. Raises InvalidParams."""
+        wished = (meta or {}).get("isolation", config.settings.agent.isolation)
+        if wished not in ("none", "worktree"):
+            raise InvalidParams("Invalid params: $._meta.isolation: `none` or `worktree` is expected")
+        return bool(wished == "worktree")
 
     def new(self, request: acp.NewSessionRequest) -> Opened:
         """Makes a session. Raises RpcError, ConfigError, StoreError."""
@@ -116,6 +123,8 @@ def rules(config: Config, roots: Roots) -> dict[str, Any] | None:
 def folders(cwd: str, additional: Sequence[str]) -> tuple[str, tuple[str, ...]]:
     """The checked roots of a session."""
     _absolute(cwd, "$.cwd")
+    if not Path(cwd).is_dir() and Path(cwd).parent.name == WORKTREES:
+        raise InvalidParams(f"Invalid params: $.cwd: the worktree {cwd} was removed; open it in the project's folder")
     if not Path(cwd).is_dir():
         raise InvalidParams(f"Invalid params: $.cwd: {cwd} is not an existing folder")
     for index, folder in enumerate(additional):

@@ -31,9 +31,11 @@ from acp_agent.safety.deciding.deciders import EXAMINE
 from acp_agent.store.session_store import SessionStore
 from acp_agent.tools.kit.registry import builtin_registry
 
-TIDY = "acp_agent.undo.tidying:tidy"
-
 log = logging.getLogger(__name__)
+
+TIDY = "acp_agent.undo.tidying:tidy"
+LEFT_WORKTREES = "acp_agent.loop.shell.worktrees:left_of"
+SWEEP_WORKTREES = "acp_agent.loop.shell.worktrees:sweep"
 
 
 class Builder:
@@ -57,7 +59,7 @@ class Builder:
         """Builds the parts of `session`, which live as long as it does."""
         redaction = self._redaction(session)
         parts = build_parts(session, store, self._registry, self._models, redaction, self._environ, self._spawn)
-        self._spawn(parts.beside.live())
+        self._spawn(parts.beside.live(in_part=session.in_part))
         self._spawn(parts.languages.live())  # Separate: a failing language server must not affect the others.
         return parts
 
@@ -87,11 +89,14 @@ class Builder:
             log.info("the models could not be listed: %s", error)
         if told := await parts.turns.prepare():
             session.outbox.tell("\n".join(told))
+        state, top = Path(state_dir(self._environ)), session.roots.real[0]
+        for words in await anyio.to_thread.run_sync(load(LEFT_WORKTREES), state, top):
+            session.outbox.tell(words)
         if not self._warm:
             self._warm = True
             await warm([*self._registry.loaders(), partial(_examine, session), partial(_prices, session)])
             self._loaded()
-            self._spawn(_sweep())
+            self._spawn(_sweep(Path(state_dir(self._environ))))
             self._spawn(self._tidy(session))
         await parts.shell.confinement.ready()
 
@@ -125,6 +130,7 @@ def _prices(session: Session) -> None:
         load(LISTED)
 
 
-async def _sweep() -> None:
+async def _sweep(state: Path) -> None:
+    await anyio.to_thread.run_sync(load(SWEEP_WORKTREES), state)
     for folder in await anyio.to_thread.run_sync(sweep):
         log.info("removed %s, left by an agent that was killed", folder)

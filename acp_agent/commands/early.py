@@ -36,7 +36,10 @@ def early_session(
             return opening, None, events
         try:
             with _ended_by_signals():
-                opened = opening.new(decode_params(first.method, first.params, "agent"))
+                request = decode_params(first.method, first.params, "agent")
+                if opening.isolates(request.meta, opening.config(request.cwd)):
+                    return opening, None, events  # Making a worktree takes time.
+                opened = opening.new(request)
         except StoreError as error:  # Once is enough: it may have waited for a busy database.
             data = peer.fail(first.id, InternalError.code, str(error))
         else:

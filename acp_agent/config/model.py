@@ -52,6 +52,10 @@ class AgentConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
             "asks only about dangerous calls and where a rule asks."
         ),
     ] = "code"
+    isolation: Annotated[
+        Literal["none", "worktree"],
+        key("`worktree`: each new session works in a git worktree of its own, on a branch of its own."),
+    ] = "none"
     thought_level: Annotated[
         ThoughtLevelName, key("Reasoning effort of the model; `default` leaves it to the server.", project=True)
     ] = "default"
@@ -637,6 +641,12 @@ class UndoConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     retention_days: Annotated[float, key("Days after which changes can no longer be taken back.", gt=0)] = 30.0
 
 
+class WorktreeConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    include: Annotated[
+        list[str], key("Globs of ignored files that are copied into each new worktree of the agent's (`.env`).")
+    ] = []
+
+
 class Settings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """The whole configuration."""
 
@@ -665,6 +675,7 @@ class Settings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     limits: LimitsConfig = LimitsConfig()
     store: StoreConfig = StoreConfig()
     undo: UndoConfig = UndoConfig()
+    worktree: WorktreeConfig = WorktreeConfig()
     log: LogConfig = LogConfig()
     audit: safety.AuditConfig = safety.AuditConfig()
 

@@ -6,8 +6,10 @@ A command's answer is shown to the user and stored; the model does not see it.
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Sequence
-from functools import cached_property
+from functools import cached_property, partial
 from typing import TYPE_CHECKING
+
+import anyio.to_thread
 
 from acp_agent import __version__
 from acp_agent.errors import InvalidParams, ToolError
@@ -24,6 +26,8 @@ if TYPE_CHECKING:
     from acp_agent.loop.undo.undoing import Undoing
 
 CHECKPOINTS = "acp_agent.loop.undo.undo_commands:checkpoints"
+MAKE_WORKTREE = "acp_agent.loop.shell.worktrees:make"
+WORKTREE = "acp_agent.loop.shell.worktrees:command"
 FORK = "acp_agent.loop.memory.forking:fork_command"
 DIFF = "acp_agent.loop.undo.undo_commands:diff"
 UNDO = "acp_agent.loop.undo.undo_commands:undo"
@@ -294,7 +298,19 @@ async def _diff(session: Session, parts: Parts, rest: str) -> str:
 
 
 async def _fork(session: Session, parts: Parts, rest: str) -> str:
-    return str(load(FORK)(session, rest))
+    async def worktree() -> str:
+        state, include = parts.calls.recorder.state, session.config.settings.worktree.include
+        make = partial(load(MAKE_WORKTREE), session.roots.cwd, state, include, waits=True)
+        hold = await anyio.to_thread.run_sync(make)
+        hold.release()
+        return str(hold.worktree.path)
+
+    return str(await load(FORK)(session, rest, worktree))
+
+
+async def _worktree(session: Session, parts: Parts, rest: str) -> str:
+    run = partial(load(WORKTREE), parts.calls.recorder.state, session.roots.real[0], rest)
+    return str(await anyio.to_thread.run_sync(run))
 
 
 COMMANDS: dict[str, Callable[[Session, Parts, str], Awaitable[str]]] = {
@@ -320,4 +336,5 @@ COMMANDS: dict[str, Callable[[Session, Parts, str], Awaitable[str]]] = {
     "redo": _redo,
     "diff": _diff,
     "fork": _fork,
+    "worktree": _worktree,
 }

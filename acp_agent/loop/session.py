@@ -6,6 +6,7 @@ here.
 
 from __future__ import annotations
 
+import copy
 import logging
 import uuid
 from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
@@ -34,6 +35,7 @@ from acp_agent.loop.outbox import Outbox
 from acp_agent.loop.published import Published
 from acp_agent.loop.turn_queue import TurnQueue
 from acp_agent.protocol.client import Client
+from acp_agent.safety.folders.paths import Roots
 from acp_agent.schema import acp
 from acp_agent.store.base import LogEntry, SessionRecord
 from acp_agent.store.session_store import SessionStore
@@ -84,6 +86,8 @@ class Session:
         self.last_call: UsageReport | None = None
         self.limit = ""
         """The limit on the cost that ended the last turn, if one did."""
+        self.in_part = False
+        """Whether only a sub-agent works in it."""
         self._store = store
         self._build = build
         self._parts: Parts | None = None
@@ -114,13 +118,19 @@ class Session:
     def stored(self) -> list[LogEntry]:
         return self._store.entries(self.id)
 
-    def fork(self, entries: Sequence[LogEntry]) -> SessionRecord:
-        """A new session that begins with `entries`, a part of the log. Raises StoreError."""
+    def fork(self, entries: Sequence[LogEntry], *, cwd: str | None = None) -> SessionRecord:
+        """A new session that begins with `entries`, a part of the log; `cwd`: in another folder. Raises StoreError."""
         record = self._store.get(self.id)
         if record is None:
             raise StoreError(f"session {self.id} was deleted and cannot be forked")
-        forked: SessionRecord = load(FORK)(self._store, record, entries, self)
+        forked: SessionRecord = load(FORK)(self._store, record, entries, self, cwd)
         return forked
+
+    async def parts_elsewhere(self, folder: Path) -> Parts:
+        """The parts for a sub-agent that works in another folder. It has no MCP servers: they work in this one."""
+        other = copy.copy(self)
+        other.roots, other.in_part, other._parts = Roots(folder), True, None
+        return await self._build(other)
 
     def instructions(self) -> Instructions | None:
         """Of the system prompt, if it has been built."""

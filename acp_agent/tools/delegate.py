@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Literal
+
 from pydantic import Field
 
 from acp_agent.safety.folders.paths import Roots
@@ -17,6 +19,9 @@ class DelegateParams(Params):
     )
     title: str = Field(default="", description="The task in a few words, for the user.")
     tools: list[str] | None = Field(default=None, description="Names of the tools it gets; default: all.")
+    isolation: Literal["none", "worktree"] = Field(
+        default="none", description="`worktree`: it works in a git worktree of its own, from the last commit."
+    )
     max_iterations: int | None = Field(default=None, ge=1, description="Model calls it may make.")
 
 
@@ -32,7 +37,9 @@ class Delegate(HarmlessTool[DelegateParams]):
         limit = ctx.config.delegate.max_iterations
         tools = None if params.tools is None else tuple(dict.fromkeys(params.tools))
         rounds = min(params.max_iterations or limit, limit)
-        return await ctx.call.delegate(Task(params.prompt, _title(params), tools, rounds))
+        return await ctx.call.delegate(
+            Task(params.prompt, _title(params), tools, rounds, params.isolation == "worktree")
+        )
 
 
 def _title(params: DelegateParams) -> str:

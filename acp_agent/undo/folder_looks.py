@@ -351,7 +351,7 @@ class FolderLooks:
                 after = Entry("other", why=str(error))
             if key is not None and after.content:
                 self._copies[path] = (key, after.content)
-            elif key is not None and not stat.S_ISDIR(key[0]):
+            elif key is not None and not stat.S_ISDIR(key[0]) and after.why != MANY_CHANGES:
                 self._want(path, key, self._repository(path.rpartition("/")[0]))
             if key is None:
                 self._copies.pop(path, None)
@@ -407,6 +407,8 @@ class FolderLooks:
             why = TOO_LONG.format(self._limits.file_bytes)
         elif path in self._hidden:
             why = HIDDEN
+        elif path not in self._pending:
+            why = MANY_CHANGES
         return Entry("file", mode, key[1], mark=_mark(key), why=why)
 
 

@@ -150,7 +150,7 @@ async def test_checkpoints_list_prompts_with_files_and_lines(tmp_path):
 async def test_nothing_happens_without_a_yes(tmp_path):
     async with rig(tmp_path, [write("a.txt", "new\n"), "Done."], mode="auto", permissions=[reject_once]) as r:
         await r.editor.prompt("Change it.")
-        assert await said(r, "/undo") == "Nothing was changed."
+        assert await said(r, "/undo") == "Nothing was changed. `/undo 1 yes` does it without a question."
         assert (r.project / "a.txt").exists()
         assert {option.option_id for option in r.editor.permission_requests[0].options} == {
             "both", "files", "conversation", "keep",
@@ -163,7 +163,7 @@ async def test_an_editor_that_cannot_ask_is_told_the_word(tmp_path):
 
     async with rig(tmp_path, [write("a.txt", "new\n"), "Done."], mode="auto", otherwise=fails) as r:
         await r.editor.prompt("Change it.")
-        assert "`/undo 1 yes`" in await said(r, "/undo")
+        assert "Your editor cannot ask: `/undo 1 yes`" in await said(r, "/undo")
         assert (r.project / "a.txt").exists()
 
 

@@ -72,7 +72,7 @@ def worktree(tmp_path: Path) -> tuple[Path, Path]:
 
 def test_a_worktrees_repository_may_be_written_but_for_its_hooks_and_configuration(tmp_path: Path) -> None:
     main, tree = worktree(tmp_path)
-    writable, protected = git_places(tree)
+    writable, protected, _ = git_places(tree)
     assert writable == (main / ".git",)
     assert set(protected) >= {main / ".git/hooks", main / ".git/config"}
 
@@ -82,13 +82,13 @@ def test_a_git_file_that_nothing_points_back_to_gives_nothing(tmp_path: Path) ->
     other = tmp_path / "other"
     other.mkdir()
     (other / ".git").write_text((tree / ".git").read_text())  # of another worktree
-    assert git_places(other) == ((), ())
+    assert git_places(other) == ((), (), ())
     keys = tmp_path / "keys"
     keys.mkdir()
     (other / ".git").write_text(f"gitdir: {keys}\n")
-    assert git_places(other) == ((), ())
-    assert git_places(main) == ((), ())
-    assert git_places(tmp_path / "none") == ((), ())
+    assert git_places(other) == ((), (), ())
+    assert git_places(main) == ((), (), ())
+    assert git_places(tmp_path / "none") == ((), (), ())
 
 
 # --- a folder's own files ----------------------------------------------------------------------------------------

@@ -28,12 +28,13 @@ class Beside:
         self._network = network
         self._scope = anyio.CancelScope()
 
-    async def live(self) -> None:
+    async def live(self, *, in_part: bool = False) -> None:
+        """`in_part`: only for a sub-agent, without servers and schedules."""
         with self._scope:
             async with anyio.create_task_group() as tasks:
-                if self._servers.any:
+                if self._servers.any and not in_part:
                     tasks.start_soon(self._servers.run)
-                if self._scheduler is not None:
+                if self._scheduler is not None and not in_part:
                     tasks.start_soon(self._scheduler.live)
                 tasks.start_soon(self._web.live)
                 tasks.start_soon(self._network)

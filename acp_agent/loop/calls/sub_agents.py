@@ -8,11 +8,17 @@ the call ends all of it: it runs in the call's own task.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import partial
+from pathlib import Path
 from typing import TYPE_CHECKING
 
+import anyio
+import anyio.to_thread
 import msgspec
+from msgspec.structs import replace
 
-from acp_agent.errors import ProviderError, ToolError
+from acp_agent.errors import ProviderError, ToolError, WorktreeError
+from acp_agent.lazy import load
 from acp_agent.llm import base as llm
 from acp_agent.loop.calls.call import Call
 from acp_agent.loop.calls.reports import Parent
@@ -26,6 +32,9 @@ from acp_agent.tools.kit.tool_context import Task, ToolResult
 
 if TYPE_CHECKING:
     from acp_agent.loop.calls.runner import Calls
+    from acp_agent.loop.shell.worktrees import Hold
+
+MAKE_WORKTREE = "acp_agent.loop.shell.worktrees:make"
 
 NOT_FOR_SUB_AGENTS = frozenset(("plan", "ask_user", "switch_mode", "schedule_add", "schedule_remove"))
 """Tools that belong to the conversation with the user."""
@@ -50,6 +59,8 @@ async def run_sub_agent(calls: Calls, call: Call, task: Task) -> ToolResult:
     if calls.depth >= config.delegate.max_depth:
         deep = config.delegate.max_depth
         raise ToolError(f"Sub-agents can be nested at most {deep} deep. Do the task yourself.", "policy_blocked")
+    if task.isolated:
+        return await _run_isolated(calls, call, task)
     below = calls.below(Parent(call, calls.reports, task.title), _allowed(calls, task))
     host = _SubHost(below)
     host.add(llm.UserMessage((llm.TextPart(task.prompt),)))
@@ -75,6 +86,37 @@ async def run_sub_agent(calls: Calls, call: Call, task: Task) -> ToolResult:
         ) from error
     text = "\n\n".join(part for part in (host.last_words(), ENDINGS.get(reason, ""), *host.said) if part)
     return ToolResult(text or "[the sub-agent gave no answer]", failed=reason in ENDINGS)
+
+
+async def _run_isolated(calls: Calls, call: Call, task: Task) -> ToolResult:
+    """Runs it in a worktree of its own, with its own parts of the session."""
+    session = calls.session
+    if not session.choices.mode().changes:
+        raise ToolError(f"The mode `{session.choices.mode().id}` is read-only; no worktree was made.", "policy_blocked")
+    include = session.config.settings.worktree.include
+    make = partial(load(MAKE_WORKTREE), session.roots.cwd, calls.recorder.state, include)
+    try:
+        hold: Hold = await anyio.to_thread.run_sync(make)
+    except (WorktreeError, OSError) as error:
+        raise ToolError(f"No worktree was made: {error}. Do without `isolation`.", "permanent_failure") from error
+    told = ""
+    try:
+        parts = await session.parts_elsewhere(Path(hold.worktree.path))
+        try:
+            own, turn = parts.calls, calls.shell.turn
+            own.depth, own.quota, own.reports = calls.depth, calls.quota, calls.reports
+            own.shell.turn.begin(turn.model, turn.goal_id)
+            await own.shell.confinement.ready()
+            await own.toolbox.offer.aim(task.prompt, calls.memory.room.known(turn.model.name, turn.model.known_window))
+            result = await run_sub_agent(own, call, replace(task, isolated=False))
+        finally:
+            with anyio.CancelScope(shield=True):
+                await parts.close()
+    finally:
+        with anyio.CancelScope(shield=True):
+            told = await anyio.to_thread.run_sync(hold.end)
+    words = told or "Nothing was changed in its worktree, which was removed."
+    return replace(result, text=f"{result.text}\n\n[{words}]")
 
 
 def _allowed(calls: Calls, task: Task) -> frozenset[str]:

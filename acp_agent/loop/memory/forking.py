@@ -7,13 +7,13 @@ bytes as the next one of its source would, so the provider's cache serves both.
 from __future__ import annotations
 
 import uuid
-from collections.abc import Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
 import msgspec
 from msgspec.structs import replace
 
-from acp_agent.errors import InvalidParams, StoreError
+from acp_agent.errors import InvalidParams, StoreError, WorktreeError
 from acp_agent.llm.base import AssistantMessage, UserMessage
 from acp_agent.loop.memory.history import decode_message
 from acp_agent.loop.memory.rewinding import RewindError, TurnMark, before, kept
@@ -22,6 +22,12 @@ from acp_agent.store.session_store import SessionStore
 
 if TYPE_CHECKING:
     from acp_agent.loop.session import Session
+
+
+USAGE = (
+    "`/fork` makes a session with this conversation, `/fork 3` with what was before prompt 3; with `worktree` after "
+    "that it gets a git worktree of its own."
+)
 
 
 class ForkMark(msgspec.Struct, frozen=True):
@@ -41,10 +47,14 @@ def fork_mark(entries: Sequence[LogEntry]) -> ForkMark | None:
 
 
 def fork(
-    store: SessionStore, source: SessionRecord, entries: Sequence[LogEntry], session: Session | None = None
+    store: SessionStore,
+    source: SessionRecord,
+    entries: Sequence[LogEntry],
+    session: Session | None = None,
+    cwd: str | None = None,
 ) -> SessionRecord:
     """A new session like `source` that begins with `entries`, a part of its log. `session`: the source, if it is open.
-    Raises StoreError."""
+    `cwd`: another folder. Raises StoreError."""
     own = fork_mark(entries)
     mark = ForkMark((source.id, *(own.sources if own is not None else ())))
     if session is not None and (system := session.instructions()) is not None:
@@ -54,6 +64,8 @@ def fork(
     record = replace(
         source,
         id=str(uuid.uuid4()),
+        cwd=cwd or source.cwd,
+        additional_directories=() if cwd else source.additional_directories,
         title=f"{source.title} (fork)" if marks and source.title else None,
         created_at="",
         updated_at="",
@@ -77,20 +89,27 @@ def fork_wished(
     return fork(store, source, wished(entries, meta), session)
 
 
-def fork_command(session: Session, rest: str) -> str:
-    """`/fork [N]`: makes the session, and says how to open it."""
-    word = rest.strip().lstrip("#")
+async def fork_command(session: Session, rest: str, worktree: Callable[[], Awaitable[str]]) -> str:
+    """`/fork [N] [worktree]`: makes the session, and says how to open it. `worktree` makes one and returns its path."""
+    words = rest.split()
+    isolated = words[-1:] == ["worktree"]
+    word = " ".join(words[:-1] if isolated else words).lstrip("#")
     if word and not word.isdigit():
-        return "`/fork` makes a session with this conversation, `/fork 3` with what was before prompt 3."
+        return USAGE
     try:
         entries = finished(session)
-        made = session.fork(before(entries, int(word)) if word else entries)
+        entries = before(entries, int(word)) if word else entries
+        cwd = await worktree() if isolated else None
+        made = session.fork(entries, cwd=cwd)
     except RewindError as error:
         return f"Not forked: {error}. `/checkpoints` lists the prompts."
+    except WorktreeError as error:
+        return f"Not forked: {error}."
     part = f"before prompt {word}" if word else "so far"
+    files = f"Its files are in the worktree {cwd}" if cwd else "The files stay as they are"
     return (
         f"The session `{made.id}` begins with the conversation {part}. Open it from your editor's list of sessions, or "
-        f"with `acp-coder prompt --session {made.id} TEXT`. The files stay as they are; what was done here is taken "
+        f"with `acp-coder prompt --session {made.id} TEXT`. {files}; what was done here is taken "
         "back here, not there."
     )
 

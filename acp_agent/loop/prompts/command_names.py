@@ -28,7 +28,8 @@ BUILT_IN: dict[str, tuple[str, str]] = {
     "undo": ("Take back a prompt and all after it, or one call", "number|call id [files|conversation|both] [merge]"),
     "redo": ("Take back the last undo", ""),
     "diff": ("Show what the agent changed, since before a prompt", "number"),
-    "fork": ("Make a new session with this conversation, or what is before a prompt", "number"),
+    "fork": ("Make a new session with this conversation, or what is before a prompt", "number [worktree]"),
+    "worktree": ("List the git worktrees that the agent made of this project; remove one", "remove name"),
     "doctor": ("Show how commands are confined and what is logged", ""),
 }
 """Name -> description and hint."""

@@ -461,7 +461,11 @@ class Confinement:
         writable = [*(inside if config.writable else folders), *paths_of(write), self._folder.path / "state"]
         seen = folders if config.writable else []
         for folder in folders:
-            places, special = git_places(folder)
+            places, special, shown = git_places(folder)
+            seen += shown
+            if shown:  # Git removes folders of branches that it packs.
+                for place in places:
+                    place.mkdir(parents=True, exist_ok=True)
             if config.writable:
                 seen += places
             else:

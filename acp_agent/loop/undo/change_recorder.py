@@ -64,7 +64,7 @@ class ChangeRecorder:
         self._store = store
         self._shell = shell
         self._config = config
-        self._state = state
+        self.state = state
         self._home = home
         self._spawn = spawn
         self._above = ""
@@ -97,7 +97,7 @@ class ChangeRecorder:
 
     @cached_property
     def contents(self) -> Contents:
-        return cast("Contents", load(CONTENTS)(self._state / "undo" / "contents", quota=self._config.quota_bytes))
+        return cast("Contents", load(CONTENTS)(self.state / "undo" / "contents", quota=self._config.quota_bytes))
 
     @cached_property
     def camera(self) -> Camera:
@@ -113,7 +113,7 @@ class ChangeRecorder:
                 self.trouble = TOO_WIDE.format(folder)
                 return None
         limits = load(LIMITS)(self._config.max_entries, self._config.max_file_bytes)
-        skips = [self._state]
+        skips = [self.state]
         return cast("FolderLooks", load(LOOKS)(roots.real, self.contents, limits, hides=roots.rules.hides, skips=skips))
 
     @cached_property
@@ -213,7 +213,7 @@ class ChangeRecorder:
     async def settled(self) -> None:
         """Waits until everything that was changed is in the log."""
         if self.enabled:
-            await self._look(None, 0.0)
+            await self._look(None, self._config.look_seconds)
 
     def uncovered(self) -> list[str]:
         """What commands can change without a way back, and why."""

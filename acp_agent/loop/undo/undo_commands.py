@@ -101,7 +101,7 @@ async def undo(session: Session, undoing: Undoing, rest: str, *, redo: bool = Fa
             sure = wish.sure and possible
             what, merging = (possible[0], wish.merging) if sure else await _ask(session, card, prepared, possible)
             if what is None:
-                return f"Nothing was changed. {_how(prepared, redo)}" if merging else "Nothing was changed."
+                return f"Nothing was changed. {'Your editor cannot ask: ' if merging else ''}{_how(prepared, redo)}"
             if merging and not wish.merging:
                 prepared = await undoing.prepare(wish.target, merging=True)
             words = await undoing.carry_out(prepared, what)
@@ -131,10 +131,8 @@ def _nothing(prepared: Prepared) -> str:
 
 
 def _how(prepared: Prepared, redo: bool) -> str:
-    if redo:
-        return "`/redo yes` does it without a question."
     of = prepared.target.call or prepared.target.prompt
-    return f"Your editor cannot ask: `/undo {of} yes` does it without a question."
+    return f"`{'/redo' if redo else f'/undo {of}'} yes` does it without a question."
 
 
 def _show(session: Session, prepared: Prepared) -> acp.ToolCall:

@@ -21,6 +21,11 @@ ALWAYS = (".git",)
 IGNORED = dict.fromkeys((0xAD, *range(0x200B, 0x2010), *range(0x202A, 0x202F), *range(0x2060, 0x2070), 0xFEFF))
 """Characters in names that some file systems (HFS+) do not see."""
 
+WORKTREES = "acp-coder-worktrees"
+"""The folder of the worktrees that the agent makes."""
+BRANCHES = "acp-coder"
+"""Their branches are below it."""
+
 MAX_POINTER = 4096
 ESCAPED = re.compile(r"\\([0-7]{3})")
 MOUNTS = Path("/proc/self/mountinfo")
@@ -218,25 +223,30 @@ def configured_folders(texts: Sequence[str]) -> list[Path]:
     return [path for path in paths if path.is_absolute() and path.is_dir()]
 
 
-def git_places(root: Path) -> tuple[tuple[Path, ...], tuple[Path, ...]]:
-    """Git's folders for a worktree whose `.git` is a file: (to be writable, to be protected).
+def git_places(root: Path) -> tuple[tuple[Path, ...], tuple[Path, ...], tuple[Path, ...]]:
+    """Git's folders for a worktree whose `.git` is a file: (to be writable, to be protected, to be readable). Of a
+    worktree that the agent made, only what a commit on its own branch writes is writable.
 
     Only a folder that points back is accepted: a file naming any other folder yields nothing.
     """
     pointer = _text(root / ".git")
     if pointer is None or not pointer.startswith("gitdir:"):
-        return (), ()
+        return (), (), ()
     try:
         folder = (root / pointer.removeprefix("gitdir:").strip()).resolve(strict=True)
         back = _text(folder / "gitdir")
         if back is None or (folder / back.strip()).resolve() != (root / ".git").resolve():
-            return (), ()
+            return (), (), ()
         common = (folder / (_text(folder / "commondir") or ".").strip()).resolve(strict=True)
     except (OSError, RuntimeError, ValueError):
-        return (), ()
+        return (), (), ()
     if folder.parent.parent != common or folder.parent.name != "worktrees" or not (common / "objects").is_dir():
-        return (), ()
-    return (common,), (common / "hooks", common / "config", folder / "config.worktree")
+        return (), (), ()
+    own = folder / "config.worktree"
+    if root.parent.name == WORKTREES:
+        branches = (common / "refs" / "heads" / BRANCHES, common / "logs" / "refs" / "heads" / BRANCHES)
+        return (common / "objects", *branches, folder), (own, folder / "gitdir", folder / "commondir"), (common,)
+    return (common,), (common / "hooks", common / "config", own), ()
 
 
 def _text(path: Path) -> str | None:

@@ -205,6 +205,8 @@ class Task(Struct, frozen=True):
     tools: tuple[str, ...] | None
     """`None`: all tools of the mode."""
     max_iterations: int
+    isolated: bool = False
+    """In a git worktree of its own."""
 
 
 class CallHandle(Protocol):
