@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, Literal
@@ -77,8 +78,13 @@ def _text(entry: Entry, contents: Contents) -> str | None:
     return decoded(contents.get(name)).text
 
 
+def lines_of(text: str) -> list[str]:
+    """As editors count them: a form feed ends no line."""
+    return list(io.StringIO(text, newline=""))
+
+
 def hunks(old: str, new: str) -> tuple[Hunk, ...]:
-    one, two = old.splitlines(keepends=True), new.splitlines(keepends=True)
+    one, two = lines_of(old), lines_of(new)
     if max(len(one), len(two)) > MOST_COMPARED:
         return ((1, len(one), 1, len(two)),)
     matcher: Any = load(MATCHER)(None, one, two, autojunk=False)
@@ -91,7 +97,7 @@ def hunks(old: str, new: str) -> tuple[Hunk, ...]:
 
 def without(old: str, new: str, chosen: Sequence[int]) -> str:
     """`new`, with these hunks (indices) as they were. Raises IndexError for one that there is not."""
-    one, two = old.splitlines(keepends=True), new.splitlines(keepends=True)
+    one, two = lines_of(old), lines_of(new)
     all_ = hunks(old, new)
     for index in sorted(set(chosen), reverse=True):
         if index < 0:

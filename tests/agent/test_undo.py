@@ -338,7 +338,7 @@ async def test_clients_list_preview_undo_and_redo(tmp_path):
 
 
 async def test_a_hunk_is_reverted_and_redone(tmp_path):
-    old, new = "1\n2\n3\n4\n5\n6\n", "1\ntwo\n3\n4\nfive\n6\n"
+    old, new = "1\n2\n3\f3\n4\n5\n6\n", "1\ntwo\n3\f3\n4\nfive\n6\n"
     async with rig(tmp_path, [read("a.txt"), write("a.txt", new), "Done."], mode="auto") as r:
         path = r.project / "a.txt"
         path.write_text(old)
@@ -346,7 +346,7 @@ async def test_a_hunk_is_reverted_and_redone(tmp_path):
         (change,) = (await call(r, "_session/changes"))["changes"]
         assert [hunk["oldStart"] for hunk in change["hunks"]] == [2, 5]
         await call(r, "_session/undo", path=str(path), hunks=[1])
-        assert path.read_text() == "1\ntwo\n3\n4\n5\n6\n"
+        assert path.read_text() == "1\ntwo\n3\f3\n4\n5\n6\n"
         await call(r, "_session/redo")
         assert path.read_text() == new
         await call(r, "_session/undo", path=str(path))
