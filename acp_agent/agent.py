@@ -49,13 +49,17 @@ from acp_agent.store.base import SessionRecord
 if TYPE_CHECKING:
     from acp_agent.build.builder import Builder
     from acp_agent.config.load import Config
-    from acp_agent.loop.shell.worktrees import Hold
+    from acp_agent.loop.shell.worktrees import Hold, Worktree
     from acp_agent.loop.turns.parts import Parts
+    from acp_agent.store.session_store import SessionStore
 
 log = logging.getLogger(__name__)
 
 STEERING = "_session/steering"
 FORK = "session/fork"
+CONTENTS = "acp_agent.undo.contents:Contents"
+ENTRIES_BEFORE = "acp_agent.undo.elsewhere:entries_before"
+PUT_BELOW = "acp_agent.undo.elsewhere:put_below"
 FORK_WISHED = "acp_agent.loop.memory.forking:fork_wished"
 MAKE_WORKTREE = "acp_agent.loop.shell.worktrees:make"
 WORKTREE_OF = "acp_agent.loop.shell.worktrees:of_folder"
@@ -218,6 +222,14 @@ class Agent:
             raise InvalidParams(f"No worktree was made: {error}") from error
         return made
 
+    async def _as_before(self, store: SessionStore, source: str, prompt: int, worktree: Worktree) -> None:
+        """Puts the files that a session changed into a worktree, as they were before a prompt (0: as they are)."""
+        contents = load(CONTENTS)(Path(state_dir(self._opening.environ)) / "undo" / "contents")
+        entries = load(ENTRIES_BEFORE)(store.operations, source, prompt)
+        top, folder = Path(worktree.top), Path(worktree.path)
+        for words in await asyncio.to_thread(load(PUT_BELOW), entries, top, folder, contents):
+            log.warning("fork: %s", words)
+
     def _hold(self, cwd: str) -> Hold | None:
         """Keeps the worktree that a session works in, if it does."""
         if Path(cwd).parent.name != WORKTREES or (worktree := load(WORKTREE_OF)(Path(cwd))) is None:
@@ -259,6 +271,9 @@ class Agent:
         hold = await self._isolated(request, config) if self._opening.isolates(request.meta, config) else None
         try:
             forked = load(FORK_WISHED)(store, source, request.meta, self._sessions.get(source.id))
+            if hold is not None:
+                prompt = forked.turns + 1 if forked.turns < source.turns else 0
+                await self._as_before(store, source.id, prompt, hold.worktree)
             record = self._moved(forked, cwd if hold is None else hold.worktree.path, more)
             session = self._add(opened(record, config, known_models(config), request.mcp_servers))
         finally:

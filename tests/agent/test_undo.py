@@ -16,6 +16,7 @@ from acp_agent.errors import PeerError
 from acp_agent.schema import acp
 from acp_agent.testing.fake_model import Answer, Call
 
+from ..undo.kit import git
 from .kit import Rig, agent_rig, rig
 
 pytestmark = pytest.mark.anyio
@@ -530,3 +531,25 @@ async def test_another_users_files_are_kept_and_restored_as_theirs():
             words = await said(r, "/undo files yes")
             assert (r.project / "a.txt").read_text() == "before\n", words
             assert not (r.project / "b.txt").exists()
+
+
+@pytest.mark.parametrize("by_method", [False, True])
+async def test_a_fork_in_a_worktree_has_the_files_of_its_prompt(tmp_path, by_method):
+    script = [write("a.txt", "1\n"), "One.", write("b/c.txt", "2\n"), bash("echo 3 > a.txt; rm tracked"), "Two."]
+    async with rig(tmp_path, script, mode="auto") as r:
+        (r.project / "tracked").write_text("committed")
+        for command in (["init", "-q"], ["add", "-A"], ["commit", "-q", "-m", "first"]):
+            git(r.project, *command)
+        await r.editor.prompt("one")
+        await r.editor.prompt("two")
+        if by_method:
+            meta = {"fork": {"to": 2}, "isolation": "worktree"}
+            asked = {"sessionId": r.editor.session_id, "cwd": str(r.project), "mcpServers": [], "_meta": meta}
+            assert (await r.editor.request("session/fork", asked))["sessionId"]
+        else:
+            assert "as they were then" in await said(r, "/fork 2 worktree")
+        (worktree,) = (tmp_path / "home/.local/state/acp-coder-worktrees").glob("????????")
+        assert (worktree / "a.txt").read_text() == "1\n"
+        assert (worktree / "tracked").read_text() == "committed"
+        assert not (worktree / "b").exists()
+        assert (r.project / "a.txt").read_text() == "3\n"

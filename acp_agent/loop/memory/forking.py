@@ -89,8 +89,11 @@ def fork_wished(
     return fork(store, source, wished(entries, meta), session)
 
 
-async def fork_command(session: Session, rest: str, worktree: Callable[[], Awaitable[str]]) -> str:
-    """`/fork [N] [worktree]`: makes the session, and says how to open it. `worktree` makes one and returns its path."""
+async def fork_command(
+    session: Session, rest: str, worktree: Callable[[int], Awaitable[tuple[str, Sequence[str]]]]
+) -> str:
+    """`/fork [N] [worktree]`: makes the session, and says how to open it. `worktree` makes one with the files as they
+    were before a prompt (0: as they are) and returns its path, and what is not as it was."""
     words = rest.split()
     isolated = words[-1:] == ["worktree"]
     word = " ".join(words[:-1] if isolated else words).lstrip("#")
@@ -99,19 +102,23 @@ async def fork_command(session: Session, rest: str, worktree: Callable[[], Await
     try:
         entries = finished(session)
         entries = before(entries, int(word)) if word else entries
-        cwd = await worktree() if isolated else None
+        cwd, lost = await worktree(int(word or 0)) if isolated else (None, ())
         made = session.fork(entries, cwd=cwd)
     except RewindError as error:
         return f"Not forked: {error}. `/checkpoints` lists the prompts."
     except WorktreeError as error:
         return f"Not forked: {error}."
     part = f"before prompt {word}" if word else "so far"
-    files = f"Its files are in the worktree {cwd}" if cwd else "The files stay as they are"
-    return (
+    files = "The files stay as they are"
+    if cwd:
+        then = "as they were then" if word else "as they are"
+        files = f"The worktree {cwd} has the files that the agent changed {then}, the others as last committed"
+    told = (
         f"The session `{made.id}` begins with the conversation {part}. Open it from your editor's list of sessions, or "
         f"with `acp-coder prompt --session {made.id} TEXT`. {files}; what was done here is taken "
         "back here, not there."
     )
+    return "\n- ".join([told, *lost])
 
 
 def finished(session: Session) -> list[LogEntry]:

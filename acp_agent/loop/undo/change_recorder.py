@@ -61,7 +61,7 @@ class ChangeRecorder:
         spawn: Callable[[Coroutine[Any, Any, None]], None],
     ) -> None:
         self._session = session
-        self._store = store
+        self.store = store
         self._shell = shell
         self._config = config
         self.state = state
@@ -93,7 +93,7 @@ class ChangeRecorder:
 
     @cached_property
     def log(self) -> Log:
-        return cast("Log", load(LOG)(self._store, self._session.id))
+        return cast("Log", load(LOG)(self.store, self._session.id))
 
     @cached_property
     def contents(self) -> Contents:

@@ -1,0 +1,51 @@
+"""The files of a session as they were before a prompt, put into another folder: the worktree of a fork."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+
+from acp_agent.errors import AgentError
+from acp_agent.store.operation_store import OperationStore
+from acp_agent.undo.base import Entry
+from acp_agent.undo.contents import Contents
+from acp_agent.undo.operation_log import Log
+from acp_agent.undo.pictures import put
+
+
+def entries_before(store: OperationStore, session_id: str, prompt: int) -> dict[Path, Entry]:
+    """What was before that prompt (0: what was last) at each path that the session changed, as far as it is known.
+    Raises StoreError."""
+    log = Log(store, session_id)
+    operations = log.operations()
+    changes = log.changes_by_operation(operations)
+    found: dict[Path, Entry] = {}
+    settled: set[Path] = set()
+    for operation in operations:
+        for change in changes[operation.id]:
+            if change.path in settled:
+                continue
+            if prompt and operation.prompt >= prompt:
+                settled.add(change.path)
+                found[change.path] = change.before
+            elif change.after is not None:
+                found[change.path] = change.after
+    return found
+
+
+def put_below(entries: Mapping[Path, Entry], top: Path, folder: Path, contents: Contents) -> list[str]:
+    """Puts what is below `top` at the same place below `folder`. Returns what could not be, in words."""
+    words = []
+    inside = {path: entry for path, entry in entries.items() if top in path.parents and ".git" not in path.parts}
+    gone = [path for path, entry in inside.items() if entry.kind == "none"]
+    there = [path for path, entry in inside.items() if entry.kind != "none"]
+    for path in (*sorted(gone, key=lambda path: -len(path.parts)), *sorted(there, key=lambda path: len(path.parts))):
+        place = folder / path.relative_to(top)
+        try:
+            if left := put(place, inside[path], contents):
+                words.append(left)
+        except FileNotFoundError:
+            continue  # Its folder is not there either.
+        except (AgentError, OSError) as error:
+            words.append(f"{place} is not as it was: {error}")
+    return words
