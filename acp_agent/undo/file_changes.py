@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import io
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, Literal
@@ -13,6 +12,7 @@ from acp_agent.executors.encodings import decoded
 from acp_agent.lazy import load
 from acp_agent.undo.base import Entry
 from acp_agent.undo.contents import ContentError, Contents
+from acp_agent.undo.merge import lines_of
 
 MATCHER = "difflib:SequenceMatcher"
 MOST_SHOWN = 1_000_000
@@ -76,11 +76,6 @@ def _text(entry: Entry, contents: Contents) -> str | None:
     if not (name := entry.unsaved or entry.content):
         raise ContentError(entry.why or "its content is not kept")
     return decoded(contents.get(name)).text
-
-
-def lines_of(text: str) -> list[str]:
-    """As editors count them: a form feed ends no line."""
-    return list(io.StringIO(text, newline=""))
 
 
 def hunks(old: str, new: str) -> tuple[Hunk, ...]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 from collections.abc import Iterator
 from typing import Any
 
@@ -15,7 +16,7 @@ LONGEST = 20_000
 def merge(base: str, ours: str, theirs: str) -> str | None:
     """`ours` with the changes from `base` to `theirs`; `None` where both changed the same or neighbouring lines
     differently."""
-    lines = [text.splitlines(keepends=True) for text in (base, ours, theirs)]
+    lines = [lines_of(text) for text in (base, ours, theirs)]
     if max(map(len, lines)) > LONGEST:
         return None
     merged: list[str] = []
@@ -27,6 +28,11 @@ def merge(base: str, ours: str, theirs: str) -> str | None:
         else:
             return None
     return "".join(merged)
+
+
+def lines_of(text: str) -> list[str]:
+    """As editors count them: a form feed ends no line."""
+    return list(io.StringIO(text, newline=""))
 
 
 def _pieces(base: list[str], ours: list[str], theirs: list[str]) -> Iterator[tuple[list[str], list[str], list[str]]]:

@@ -338,6 +338,17 @@ async def test_clients_list_preview_undo_and_redo(tmp_path):
         assert (r.project / "a.txt").read_text() == "1\n2\n"
 
 
+async def test_a_hunk_of_a_file_in_another_encoding_is_reverted_in_it(tmp_path):
+    async with rig(tmp_path, [bash("cat new > a.txt; rm new"), "Done."], mode="auto") as r:
+        path = r.project / "a.txt"
+        path.write_text("eins\r\nzwei\r\ndrei\r\n", encoding="utf-16", newline="")
+        new = "eins\r\nZWEI\r\ndrei\r\nvier\r\n"
+        (r.project / "new").write_text(new, encoding="utf-16", newline="")
+        await r.editor.prompt("Change it.")
+        await call(r, "_session/undo", path=str(path), hunks=[0])
+        assert path.read_bytes().decode("utf-16") == "eins\r\nzwei\r\ndrei\r\nvier\r\n"
+
+
 async def test_a_hunk_is_reverted_and_redone(tmp_path):
     old, new = "1\n2\n3\f3\n4\n5\n6\n", "1\ntwo\n3\f3\n4\nfive\n6\n"
     async with rig(tmp_path, [read("a.txt"), write("a.txt", new), "Done."], mode="auto") as r:

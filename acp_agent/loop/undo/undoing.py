@@ -14,7 +14,7 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from acp_agent.errors import AgentError, ConnectionClosed, ExecutorError, StoreError
-from acp_agent.executors.encodings import decoded
+from acp_agent.executors.encodings import UTF8, decoded, encoded
 from acp_agent.executors.route import route
 from acp_agent.executors.users import acting_as
 from acp_agent.loop.memory.rewinding import Prompt, prompts_of
@@ -220,8 +220,7 @@ class Undoing:
             return await self._prepared(target, chosen, str(path), merging, only=path)
         now = (await self._now([path]))[path]
         try:
-            text = await self._thread(lambda: self._without(changes[0].before, now, target.hunks))
-            data = text.encode()
+            data = await self._thread(lambda: self._without(changes[0].before, now, target.hunks))
             then = Entry("file", now.mode, len(data), self._recorder.contents.put(data, now.content))
         except (ContentError, UnicodeError, IndexError, ExecutorError) as error:
             raise UndoError(
@@ -230,16 +229,19 @@ class Undoing:
         plan = Plan((Step(path, now, then),))
         return Prepared(target, (), plan, self._files(plan), f"changes of {path}")
 
-    def _without(self, before: Entry, now: Entry, hunks: Sequence[int]) -> str:
-        texts = []
+    def _without(self, before: Entry, now: Entry, hunks: Sequence[int]) -> bytes:
+        """The file without these hunks, in its encoding."""
+        texts, encoding = [], UTF8
         for entry in (before, now):
             if entry.kind not in ("file", "none"):
                 raise ExecutorError("it is no file")
             name = entry.unsaved or entry.content
             if entry.kind == "file" and not name:
                 raise ContentError(entry.why)
-            texts.append(decoded(self._recorder.contents.get(name)).text if entry.kind == "file" else "")
-        return without(texts[0], texts[1], hunks)
+            found = decoded(self._recorder.contents.get(name)) if entry.kind == "file" else None
+            texts.append("" if found is None else found.text)
+            encoding = UTF8 if found is None else found.encoding
+        return encoded(without(texts[0], texts[1], hunks), encoding)[0]
 
     async def _prepared(
         self,
