@@ -298,6 +298,21 @@ async def test_sessions_are_shown_exported_and_deleted(tmp_path):
         assert (await ran(model, tmp_path, "sessions", "list")).stdout == ""
 
 
+async def test_a_session_is_taken_back_without_an_editor(tmp_path):
+    async with FakeModel([WRITE, "Done."]) as model:
+        await ran(model, tmp_path, "prompt", "--yes", "Write something")
+        session_id = (await ran(model, tmp_path, "sessions", "list")).stdout.split()[0]
+        (written,) = tmp_path.rglob("n.txt")
+        listed = (await ran(model, tmp_path, "sessions", "checkpoints", session_id[:8])).stdout
+        assert "Write something: 1 file (+1 -0)" in listed
+        asked = await ran(model, tmp_path, "sessions", "undo", session_id)
+        assert "`/undo 1 yes` does it without a question" in asked.stdout and written.exists()
+        done = await ran(model, tmp_path, "sessions", "undo", session_id, "1", "files", "yes")
+        assert "1 file restored" in done.stdout and not written.exists(), done.stdout + done.stderr
+        await ran(model, tmp_path, "sessions", "redo", session_id, "yes")
+        assert written.read_text() == "new\n"
+
+
 @pytest.mark.parametrize(
     "arguments",
     [
