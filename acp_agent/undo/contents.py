@@ -15,6 +15,7 @@ import time
 import uuid
 import zlib
 from collections.abc import Collection
+from contextlib import suppress
 from pathlib import Path
 
 from acp_agent.errors import AgentError
@@ -29,6 +30,8 @@ YOUNG = 3600.0
 """Seconds for which a content is kept although no operation refers to it: another agent may be about to."""
 BLOCK = 4096
 """Bytes that the smallest file takes."""
+SHORT = 32 * 1024
+"""Bytes of a content that is compressed before a difference is looked for."""
 RECENT, LONGEST_RECENT = 8, 1_000_000
 """Contents that are remembered, of at most so many bytes: the next one of the same file is a difference to one."""
 
@@ -71,22 +74,14 @@ class Contents:
                 return name
             except FileNotFoundError:
                 pass
-            packed = self._difference(data, like) or b"\0" + zlib.compress(data, LEVEL)
+            packed = self._packed(data, like)
             self._remember(name, packed[0], data)
             self._need_room(len(packed))
-            path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
-            beside = path.parent / f".{uuid.uuid4().hex}"
             try:
-                descriptor = os.open(beside, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
-                with open(descriptor, "wb") as file:
-                    file.write(packed)
-                    if sync:
-                        file.flush()
-                        os.fsync(file.fileno())
-                os.rename(beside, path)
-            except BaseException:
-                beside.unlink(missing_ok=True)
-                raise
+                _write(path, packed, sync)
+            except FileNotFoundError:
+                path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
+                _write(path, packed, sync)
         except OSError as error:
             raise ContentError(f"{self.folder}: {error.strerror or error}") from error
         return name
@@ -109,6 +104,15 @@ class Contents:
     def used(self) -> int:
         """Bytes that all contents take on the disk."""
         return sum(_rounded(size) for _, size, _ in self._all())
+
+    def _packed(self, data: bytes, like: str) -> bytes:
+        """As short as it gets in a short time; what fits into a block is short enough."""
+        whole = b""
+        if len(data) <= SHORT:
+            whole = b"\0" + zlib.compress(data, LEVEL)
+            if len(whole) <= BLOCK:
+                return whole
+        return self._difference(data, like) or whole or b"\0" + zlib.compress(data, LEVEL)
 
     def _difference(self, data: bytes, like: str) -> bytes:
         """`data` as what differs from `like`; empty where that does not save much."""
@@ -199,6 +203,23 @@ class Contents:
                 bases.append(name)
         except (OSError, struct.error):
             return bases
+
+
+def _write(path: Path, packed: bytes, sync: bool) -> None:
+    beside = f"{path.parent}/.{uuid.uuid4().hex}"
+    descriptor = os.open(beside, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
+    try:
+        with open(descriptor, "wb", buffering=0) as file:
+            left = memoryview(packed)
+            while left:
+                left = left[file.write(left) :]
+            if sync:
+                os.fsync(descriptor)
+        os.rename(beside, path)
+    except BaseException:
+        with suppress(OSError):
+            os.unlink(beside)
+        raise
 
 
 def _rounded(size: int) -> int:
