@@ -44,6 +44,8 @@ RECORDED = "acp_agent.undo.recording_executor:RecordingExecutor"
 
 PROMPTLY = 0.25
 """Seconds that a call's end waits for what its command changed; the look goes on beside the model's next answer."""
+REQUEST_FIRST = 0.1
+"""Seconds that the first request of a session has to itself: loading what looks takes time."""
 TOO_WIDE = "the session's folder is {}, so what commands change in it is not kept"
 
 
@@ -141,7 +143,12 @@ class ChangeRecorder:
         """A turn has begun: looks beside the model's first answer."""
         self._copy_left = self._config.copy_seconds
         if self.enabled:
-            self._spawn(self._look(None, 0.0))
+            self._spawn(self._look_beside())
+
+    async def _look_beside(self) -> None:
+        if "looks" not in vars(self):
+            await anyio.sleep(REQUEST_FIRST)
+        await self._look(None, 0.0)
 
     async def window(self, call: Call, accesses: Sequence[Access], *, hooks: bool) -> Window | None:
         """To be opened before a call runs; `None` if nothing but our own tools can change files. `hooks`: whether the
