@@ -162,7 +162,7 @@ class FolderLooks:
                 if stat.S_ISDIR(key[0]):
                     last = path not in known if known else name in LATER
                     (later if last else first).append(path)
-                elif (blob := blobs.get(path)) is None or blob[1] != key[2] or blob[0] != key[1] & 0xFFFFFFFF:
+                elif (blob := blobs.get(path)) is None or blob[:3] != (key[1] & 0xFFFFFFFF, key[2], key[3]):
                     self._want(path, key, repository)
 
     def _read(self, folder: str, most: int) -> dict[str, Key] | None:
@@ -270,7 +270,7 @@ class FolderLooks:
     def _blob(self, path: str, key: Key, repository: Tracked | None) -> Blob | None:
         """Git's copy of a file that is as `key` says."""
         blob = repository.blobs.get(path) if repository is not None else None
-        return blob if blob is not None and blob[:2] == (key[1] & 0xFFFFFFFF, key[2]) else None
+        return blob if blob is not None and blob[:3] == (key[1] & 0xFFFFFFFF, key[2], key[3]) else None
 
     def _want(self, path: str, key: Key, repository: Tracked | None) -> None:
         """Notes that a file is to be copied, unless git or an earlier copy has it; a link's target is noted here."""
@@ -376,7 +376,7 @@ class FolderLooks:
             repository = self._repository(path.rpartition("/")[0])
             if path not in self._copies and (blob := self._blob(path, key, repository)) is not None:
                 assert repository is not None
-                wanted.setdefault(repository.git, set()).add(blob[2])
+                wanted.setdefault(repository.git, set()).add(blob[3])
         found: dict[bytes, bytes] = {}
         for git, names in wanted.items():
             found |= read_blobs(git, names, self._programs_not_in)
@@ -397,7 +397,7 @@ class FolderLooks:
         blob = self._blob(path, key, self._repository(path.rpartition("/")[0]))
         why = ""
         if blob is not None:
-            content = blobs.get(blob[2])
+            content = blobs.get(blob[3])
             if content is not None and len(content) == key[1]:
                 try:
                     return Entry("file", mode, key[1], self.camera.contents.put(content))

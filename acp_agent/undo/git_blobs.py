@@ -28,8 +28,8 @@ FEW = 500_000
 """Bytes of attributes that are read."""
 
 
-Blob = tuple[int, int, bytes]
-"""Size (modulo 2**32) and time (ns) of the file for which git has this blob, and the blob's name."""
+Blob = tuple[int, int, int, bytes]
+"""Size (modulo 2**32) and times (ns; of content and inode) of the file for which git has this blob, and its name."""
 
 
 class Tracked(Struct, frozen=True):
@@ -81,7 +81,7 @@ def tracked(folder: str, git: Path) -> Tracked:
                 mtime = entry.seconds * 1_000_000_000 + entry.nanoseconds
                 if mtime < state[1]:  # Else it may have changed in the same moment.
                     path = f"{folder}/{entry.path.decode('utf-8', 'surrogateescape')}"
-                    blobs[path] = (entry.size, mtime, entry.blob)
+                    blobs[path] = (entry.size, mtime, entry.changed_ns, entry.blob)
             attributes += [Path(path) for path in blobs if path.endswith("/.gitattributes")]
         if any(_changes_content(path) for path in attributes):
             blobs = {}

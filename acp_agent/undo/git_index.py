@@ -34,6 +34,8 @@ class Entry(Struct, frozen=True):
     mode: int
     seconds: int
     nanoseconds: int
+    changed_ns: int
+    """Of the inode, in nanoseconds."""
     size: int
     """Modulo 2**32."""
     blob: bytes
@@ -88,7 +90,7 @@ def entries(data: bytes) -> Iterator[Entry]:
         at += (name - at + len(path) + 8) & ~7
         mode = fields[6]
         if stat.S_IFMT(mode) in (LINK, FILE) and not flags & ASSUMED_VALID and not more & SKIPPED:
-            yield Entry(path, mode, fields[2], fields[3], fields[9], fields[10])
+            yield Entry(path, mode, fields[2], fields[3], fields[0] * 10**9 + fields[1], fields[9], fields[10])
 
 
 def _has_blob(path: bytes, found: os.stat_result, blob: bytes) -> bool:

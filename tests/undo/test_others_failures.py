@@ -227,3 +227,25 @@ def test_where_attributes_change_contents_git_is_not_relied_on(bench: Bench) -> 
     bench.by_command("rm a.txt")
     bench.take_back(bench.operations())
     assert (bench.project / "a.txt").read_text() == "as it is on the disk"
+
+
+def test_a_file_that_only_looks_as_git_has_it_is_copied(bench: Bench) -> None:
+    path = bench.project / "a"
+    path.write_text("committed")
+    commit_all(bench)
+    seen = path.stat()
+    path.write_text("the users")
+    os.utime(path, ns=(seen.st_atime_ns, seen.st_mtime_ns))
+    bench.by_command("echo changed > a")
+    bench.take_back(bench.operations())
+    assert path.read_text() == "the users"
+
+
+def test_names_that_are_no_text_are_taken_back(bench: Bench) -> None:
+    before = {b"\xff\xfe", b"new\nline", b"b\xc3\xa4r"}
+    for name in before:
+        with open(os.fsencode(bench.project) + b"/" + name, "wb") as file:
+            file.write(name)
+    bench.by_command("rm -- *; mkdir $'\\xfd'; echo x > $'\\xfd/\\xfc'")
+    bench.take_back(bench.operations())
+    assert set(os.listdir(os.fsencode(bench.project))) == before
