@@ -14,6 +14,7 @@ import pytest
 from acp_agent.client.permissions import reject_once
 from acp_agent.errors import PeerError
 from acp_agent.schema import acp
+from acp_agent.testing.fake_editor import AnswersError
 from acp_agent.testing.fake_model import Answer, Call
 
 from ..undo.kit import git
@@ -251,6 +252,23 @@ async def test_changes_that_the_user_saved_later_are_taken_back_and_redone_saved
         with pytest.raises(PeerError, match="it was changed since"):
             await call(r, "_session/undo", to=1, what="files")
         assert (path.read_text(), buffers[path]) == ("two\nmine\n", "two\nmine\n")
+
+
+async def test_an_editor_that_refuses_to_write_leaves_nothing_half_restored(tmp_path):
+    script = [bash("for f in a b c; do echo after > $f; done; echo new > d"), "Done."]
+    async with rig(tmp_path, script, mode="auto") as r:
+        for name in "abc":
+            (r.project / name).write_text("before\n")
+        await r.editor.prompt("Change it.")
+        r.editor.misbehave["fs/write_text_file"] = AnswersError(code=-32603, message="out of order")
+        words = await said(r, "/undo both yes")
+        assert words.startswith("Nothing was restored: ") and "out of order" in words
+        assert {path.name: path.read_text() for path in r.project.iterdir()} == {
+            "a": "after\n", "b": "after\n", "c": "after\n", "d": "new\n",
+        }  # fmt: skip
+        del r.editor.misbehave["fs/write_text_file"]
+        await said(r, "/undo both yes")
+        assert {path.name: path.read_text() for path in r.project.iterdir()} == dict.fromkeys("abc", "before\n")
 
 
 async def test_after_a_restart_all_is_still_known(tmp_path):

@@ -24,6 +24,7 @@ from acp_agent.loop.undo.change_recorder import ChangeRecorder
 from acp_agent.undo.base import NOTHING, Change, Entry, Operation
 from acp_agent.undo.contents import ContentError
 from acp_agent.undo.file_changes import FileChange, file_change, without
+from acp_agent.undo.pictures import put
 from acp_agent.undo.recording_executor import with_unsaved
 from acp_agent.undo.restore import held, make
 from acp_agent.undo.undo_plan import Conflict, Plan, Step, by_path, make_plan
@@ -374,9 +375,16 @@ class Undoing:
             for step, before in reversed(shown):
                 try:
                     await self._shell.executor.write_text(step.path, before)
-                except (AgentError, OSError) as error:
-                    log.warning("%s could not be put back: %s", step.path, error)
+                except (AgentError, OSError):
+                    await self._thread(partial(self._put_back, step))
             raise
+
+    def _put_back(self, step: Step) -> None:
+        """On the disk: the editor does not."""
+        try:
+            put(step.path, step.now, self._recorder.contents)
+        except (AgentError, OSError) as error:
+            log.warning("%s could not be put back: %s", step.path, error)
 
     def _for_editor(self, step: Step) -> tuple[str, str] | None:
         """The texts that the editor shows and is to show, if it is to restore the file."""
