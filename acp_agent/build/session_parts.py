@@ -125,7 +125,7 @@ def build_parts(
         languages=languages,
         models=own_models,
         journal=journal,
-        commands=Commands(session, lambda: load(UNDOING)(session, recorder, shell, memory.tell)),
+        commands=Commands(session, lambda: load(UNDOING)(session, recorder, shell, memory.tell, journal.notice)),
         prompts=Prompts(session, own_models, memory, toolbox, languages, calls, menu),
         turns=Turns(session, memory, toolbox, calls, journal),
         context=ContextUse(session, memory, offer, own_models),

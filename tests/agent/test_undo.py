@@ -101,6 +101,8 @@ async def test_redo_brings_files_and_conversation_back(tmp_path):
         await said(r, "Go on.")
         assert asked(r, 3)[:4] == ["Change it.", "assistant", "tool", "assistant"]
         assert await said(r, "/redo yes") == "There is no undo to take back."
+        audit = (Path(r.environ["HOME"]) / ".local/state/acp-coder/audit.jsonl").read_text()
+        assert "undo by the user: Taken back: prompt 1" in audit and "undo by the user: Done again" in audit
 
 
 async def test_only_files_or_only_the_conversation(tmp_path):

@@ -82,13 +82,19 @@ class Undoing:
     """Of one session."""
 
     def __init__(
-        self, session: Session, recorder: ChangeRecorder, shell: Shell, tell_model: Callable[[str], None]
+        self,
+        session: Session,
+        recorder: ChangeRecorder,
+        shell: Shell,
+        tell_model: Callable[[str], None],
+        notice: Callable[[str], None],
     ) -> None:
-        """`tell_model`: what the model is told before the next prompt."""
+        """`tell_model`: what the model is told before the next prompt. `notice`: for the audit log."""
         self._session = session
         self._recorder = recorder
         self._shell = shell
         self._tell_model = tell_model
+        self._notice = notice
         self._known: dict[tuple[Path, Entry, Entry], FileChange | None] = {}
 
     @property
@@ -328,6 +334,7 @@ class Undoing:
             raise UndoError(f"Nothing was restored: {error}.") from error
         done = _done_words(prepared, files=files, cut=bool(cut))
         self._tell_model(_for_model(prepared, files=files, cut=bool(cut)))
+        self._notice(f"undo by the user: {done}")
         lost = [f"- {words}" for words in left]
         return "\n".join([done, *([_left(prepared.plan)] if files and prepared.plan.conflicts else []), *lost])
 
