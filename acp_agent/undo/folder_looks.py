@@ -218,6 +218,11 @@ class FolderLooks:
             if folder is None:
                 continue
             found, was = _key(str(path)), folder.get(path.name)
+            if entry.kind == "file" and entry.mark and (found is None or _mark(found) != entry.mark):
+                self._count += was is None  # Somebody has changed it again since: that is to be found.
+                folder[path.name] = left = _key_of_entry(entry)
+                self._copies[str(path)] = (left, entry.content)
+                continue
             if _is_other_folder(was, found):
                 self._gone(str(path), None)
             self._count += (found is not None) - (was is not None)
@@ -428,6 +433,12 @@ def _key_of(seen: os.stat_result) -> Key:
     if stat.S_ISDIR(seen.st_mode):
         return seen.st_mode, 0, 0, 0, seen.st_ino
     return seen.st_mode, seen.st_size, seen.st_mtime_ns, seen.st_ctime_ns, seen.st_ino
+
+
+def _key_of_entry(entry: Entry) -> Key:
+    """Of a file that is not there as such any more."""
+    inode, size, mtime = map(int, entry.mark.split(":"))
+    return stat.S_IFREG | entry.mode, size, mtime, 0, inode
 
 
 def _mark(key: Key) -> str:

@@ -22,7 +22,7 @@ MOST_BYTES = 50_000_000
 PATIENCE = 60.0
 """Seconds to wait for git."""
 GIT_FILE = re.compile(rb"gitdir: (.+?)\s*")
-CHANGES_CONTENT = re.compile(rb"\b(filter|working-tree-encoding)=|\bident\b")
+CHANGES_CONTENT = re.compile(rb"\b(filter|working-tree-encoding)=|\bident\b|\beol=crlf\b|\bcrlf\b")
 """In attributes: a file's content is not that of its blob."""
 FEW = 500_000
 """Bytes of attributes that are read."""

@@ -32,6 +32,7 @@ def make(steps: Sequence[Step], camera: Camera) -> list[str]:
     moved = {step.now.mark: step for step in steps if step.then.kind == "none" and step.now.mark}
     moves = [(moved[step.then.mark], step) for step in steps if _is_unkept(step) and step.then.mark in moved]
     taken = {id(step) for pair in moves for step in pair}
+    above = {folder for _, step in moves for folder in step.path.parents}
     try:
         for source, destination in moves:
             rename(source.path, destination.path)
@@ -39,7 +40,10 @@ def make(steps: Sequence[Step], camera: Camera) -> list[str]:
         for step in steps:
             if id(step) in taken:
                 continue
-            if not camera.take(step.path, keep=False).same(step.now):
+            found = camera.take(step.path, keep=False)
+            if step.then.kind == "dir" and step.now.kind == "none" and found.kind == "dir" and step.path in above:
+                found = step.now  # Made a moment ago, for a file that was moved there.
+            if not found.same(step.now):
                 raise ExecutorError(f"{step.path} changed in the last moment, so nothing was restored")
             done.append(step)
             if left := put(step.path, step.then, contents):

@@ -12,7 +12,7 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from acp_agent.errors import ExecutorError
-from acp_agent.undo.base import Change, Entry
+from acp_agent.undo.base import NOTHING, Change, Entry
 from acp_agent.undo.contents import ContentError, Contents
 from acp_agent.undo.merge import merge
 
@@ -59,12 +59,15 @@ def make_plan(changes: Sequence[Change], now: Callable[[Path], Entry], contents:
     `merging`: what was changed since is merged where that is clean."""
     steps: list[Step] = []
     conflicts: list[Conflict] = []
+    links = {path for path, done in by_path(changes).items() if _becomes_folder(path, done, now)}
     for path, done in by_path(changes).items():
         try:
             current = now(path)
         except (OSError, ExecutorError) as error:
-            conflicts.append(Conflict(path, str(error)))
-            continue
+            if not _is_below_link(path, links):
+                conflicts.append(Conflict(path, str(error)))
+                continue
+            current = NOTHING
         found = _back(path, current, done)
         if isinstance(found, Conflict):
             merged = _merged(current, done, contents)
@@ -86,6 +89,19 @@ def make_plan(changes: Sequence[Change], now: Callable[[Path], Entry], contents:
         steps.remove(step)
         conflicts.append(Conflict(step.path, NO_FOLDER))
     return Plan(tuple(_in_order(steps, conflicts)), tuple(conflicts))
+
+
+def _becomes_folder(path: Path, done: Sequence[Change], now: Callable[[Path], Entry]) -> bool:
+    """Whether the agent has put a link, which is still there, in the place of a folder."""
+    after = done[-1].after
+    try:
+        return done[0].before.kind == "dir" and after is not None and after.kind == "link" and now(path).same(after)
+    except (OSError, ExecutorError):
+        return False
+
+
+def _is_below_link(path: Path, links: set[Path]) -> bool:
+    return any(above in links for above in path.parents)
 
 
 def _has_no_folder(path: Path, then: dict[Path, str]) -> bool:

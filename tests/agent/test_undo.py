@@ -220,6 +220,58 @@ async def test_unsaved_changes_made_since_are_a_conflict(tmp_path):
         assert (path.read_text(), r.editor.files.buffers[path]) == ("agent\n", "agent\nand mine\n")
 
 
+async def test_what_is_typed_while_the_question_is_open_is_not_overwritten(tmp_path):
+    path = tmp_path / "project" / "a.txt"
+
+    async def types(request: acp.RequestPermissionRequest) -> acp.RequestPermissionOutcome:
+        path.write_text("agent\nand mine\n")
+        return acp.SelectedPermissionOutcome(option_id="files")
+
+    async with rig(tmp_path, [read(path), write(path, "agent\n"), "Done."], mode="auto") as r:
+        path.write_text("before\n")
+        await r.editor.prompt("Change it.")
+        r.editor.permissions.append(types)
+        assert "changed in the last moment, so nothing was restored" in await said(r, "/undo")
+        assert path.read_text() == "agent\nand mine\n"
+
+
+async def test_what_was_taken_back_is_not_brought_back_by_another_undo(tmp_path):
+    script = [write("a.txt", "1\n"), "One.", write("b.txt", "2\n"), "Two."]
+    async with rig(tmp_path, script, mode="auto") as r:
+        await r.editor.prompt("one")
+        await r.editor.prompt("two")
+        await said(r, "/undo 1 files yes")
+        await said(r, "/undo 2 files yes")
+        assert list(r.project.iterdir()) == []
+
+
+async def test_files_of_a_prompt_that_was_cut_are_still_taken_back(tmp_path):
+    async with rig(tmp_path, [write("a.txt", "1\n"), "One."], mode="auto") as r:
+        await r.editor.prompt("one")
+        await said(r, "/undo conversation yes")
+        assert (r.project / "a.txt").exists()
+        await said(r, "/undo 1 files yes")
+        assert list(r.project.iterdir()) == []
+
+
+@pytest.mark.parametrize("command", ["/undo \u00b2", "/diff \u00b2", "/fork \u00b2", f"/undo {'9' * 5000}"])
+async def test_odd_digits_are_no_numbers(tmp_path, command):
+    async with rig(tmp_path, ["One."]) as r:
+        await r.editor.prompt("one")
+        assert await said(r, command)
+
+
+async def test_a_fork_after_an_undo_lives(tmp_path):
+    async with rig(tmp_path, ["One.", "Two.", "Three."], mode="auto") as r:
+        await r.editor.prompt("one")
+        await r.editor.prompt("two")
+        await said(r, "/undo 2 conversation yes")
+        asked = {"sessionId": r.editor.session_id, "cwd": str(r.project), "mcpServers": []}
+        made = (await r.editor.request("session/fork", asked))["sessionId"]
+        await r.editor.load_session(made, r.project)
+        assert "1. " in await said(r, "/checkpoints")
+
+
 async def test_a_change_that_the_editor_keeps_unsaved_is_taken_back_in_the_buffer(tmp_path):
     path = tmp_path / "project" / "a.txt"
     async with rig(tmp_path, [read(path), write(path, "agent\n"), "Done."], mode="auto", save=False) as r:

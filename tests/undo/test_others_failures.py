@@ -249,3 +249,26 @@ def test_names_that_are_no_text_are_taken_back(bench: Bench) -> None:
     bench.by_command("rm -- *; mkdir $'\\xfd'; echo x > $'\\xfd/\\xfc'")
     bench.take_back(bench.operations())
     assert set(os.listdir(os.fsencode(bench.project))) == before
+
+
+def test_a_folder_that_the_agent_replaced_by_a_link_is_one_again(bench: Bench) -> None:
+    (bench.project / "src").mkdir()
+    (bench.project / "src" / "x").write_text("the user's")
+    before = bench.state()
+    bench.by_command("mv src lib && ln -s lib src")
+    plan = bench.take_back(bench.operations())
+    assert not plan.conflicts
+    assert bench.state() == before
+
+
+def test_what_changes_a_file_right_after_our_own_tool_is_found(bench: Bench) -> None:
+    """A formatter, a hook: they may be done before it is looked again."""
+    bench.looks.look(1.0)
+    path = bench.project / "a"
+    bench.by_tool(lambda executor: executor.write_text(path, "tool\n"))
+    path.write_text("tool\nformatted\n")
+    (change,) = bench.looks.look(1.0)
+    assert bench.contents.get(change.before.content) == b"tool\n"
+    path.unlink()
+    (change,) = bench.looks.look(1.0)
+    assert change.before.size == len("tool\nformatted\n") and change.after is not None and change.after.kind == "none"

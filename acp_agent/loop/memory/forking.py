@@ -97,7 +97,7 @@ async def fork_command(
     words = rest.split()
     isolated = words[-1:] == ["worktree"]
     word = " ".join(words[:-1] if isolated else words).lstrip("#")
-    if word and not word.isdigit():
+    if word and not (word.isascii() and word.isdigit() and len(word) < 10):
         return USAGE
     try:
         entries = finished(session)

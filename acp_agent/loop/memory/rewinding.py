@@ -111,7 +111,10 @@ class _Reader:
         """What can be restored, and where; the last of it last."""
         for entry in entries:
             if entry.kind == "rewind":
-                at = self.starts()[msgspec.json.decode(entry.payload, type=RewindMark).to]
+                at = self.starts().get(msgspec.json.decode(entry.payload, type=RewindMark).to)
+                if at is None:  # What it cut is gone already: this log is what `kept` left of another.
+                    self.left.append(entry)
+                    continue
                 self.cuts.append((at, self.left[at:]))
                 self.left[at:] = [entry]
             elif entry.kind == "unrewind":

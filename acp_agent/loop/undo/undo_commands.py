@@ -56,13 +56,17 @@ class Wish:
                 self.merging, self.sure = self.merging or lower == MERGE, self.sure or lower == "yes"
             elif redo:
                 raise UndoError("`/redo` takes back the last undo; it takes no number.")
-            elif lower.isdigit() and not (prompt or call):
+            elif is_number(lower) and not (prompt or call):
                 prompt = int(lower)
             elif len(word) >= SHORTEST_CALL and not (prompt or call):
                 call = word
             else:
                 raise UndoError(f"`{word}` is not understood. {USAGE}")
         self.target = Target(prompt, call, redo=redo)
+
+
+def is_number(word: str) -> bool:
+    return word.isascii() and word.isdigit() and len(word) < 10
 
 
 async def checkpoints(undoing: Undoing) -> str:
@@ -228,7 +232,7 @@ def _close(session: Session, card: acp.ToolCall, status: acp.ToolCallStatus) -> 
 async def diff(session: Session, undoing: Undoing, rest: str) -> str:
     """`/diff [N]`: shows every file's change since before prompt N, in a card."""
     word = rest.strip().lstrip("#")
-    if word and not word.isdigit():
+    if word and not is_number(word):
         return "`/diff` shows what the agent changed in this session, `/diff 3` since before prompt 3."
     files, uncovered = await undoing.changes(int(word or 0))
     if not files:

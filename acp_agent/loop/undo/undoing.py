@@ -188,13 +188,14 @@ class Undoing:
         operations = self._log.operations()
         if target.redo:
             return await self._prepare_redo(operations, merging)
-        prompts = [prompt for prompt in prompts_of(self._session.stored()) if not prompt.cut]
+        every = prompts_of(self._session.stored())
+        prompts = [prompt for prompt in every if not prompt.cut]
         if target.call:
             return await self._prepare_call(target, operations, merging)
         if target.path is not None:
             return await self._prepare_path(target, target.path, operations, merging)
         number = target.prompt or _last(operations, prompts)
-        prompt = next((prompt for prompt in prompts if prompt.number == number), None)
+        prompt = next((prompt for prompt in every if prompt.number == number), None)
         if prompt is None:
             raise UndoError(
                 f"There is no prompt {number} to go back to; `/checkpoints` lists them."
@@ -202,8 +203,12 @@ class Undoing:
                 else "There is nothing to take back yet."
             )
         chosen = [each for each in operations if each.prompt >= number and each.by != "background"]
+        theirs = [each for each in chosen if each.by != "undo"]
+        paths = {change.path for change in self._log.changes(theirs)}
         title = f"prompt {number} ({prompt.title})"
-        return await self._prepared(replace(target, prompt=number), chosen, title, merging, rewinds=number)
+        return await self._prepared(
+            replace(target, prompt=number), chosen, title, merging, rewinds=0 if prompt.cut else number, only=paths
+        )
 
     async def _prepare_redo(self, operations: Sequence[Operation], merging: bool) -> Prepared:
         if (last := _last_undo(operations)) is None:
@@ -224,8 +229,10 @@ class Undoing:
         if not changes:
             raise UndoError(f"The agent has not changed {path} since then.")
         if not target.hunks:
-            return await self._prepared(target, chosen, str(path), merging, only=path)
-        now = (await self._now([path]))[path]
+            return await self._prepared(target, chosen, str(path), merging, only={path}, whole=False)
+        now = (await self._now([path])).get(path)
+        if now is None or now.kind != "file":
+            raise UndoError(f"{path} is no file any more; take back the whole file.")
         try:
             data = await self._thread(lambda: self._without(changes[0].before, now, target.hunks))
             then = Entry("file", now.mode, len(data), self._recorder.contents.put(data, now.content))
@@ -258,14 +265,15 @@ class Undoing:
         merging: bool,
         *,
         rewinds: int = 0,
-        only: Path | None = None,
+        only: set[Path] | None = None,
+        whole: bool = True,
     ) -> Prepared:
-        changes = [change for change in self._log.changes(chosen) if only is None or change.path == only]
+        changes = [change for change in self._log.changes(chosen) if only is None or change.path in only]
         now = await self._now([change.path for change in changes])
         plan = await self._thread(lambda: self._plan(changes, now, merging))
         files = await self._thread(lambda: self._files(plan))
         # Of a file's operations the other files stay; what an undo did is no work of the agent's that is undone.
-        undone = tuple(each for each in chosen if only is None and (target.redo or each.by != "undo"))
+        undone = tuple(each for each in chosen if whole and (target.redo or each.by != "undo"))
         return Prepared(target, undone, plan, files, title, rewinds)
 
     def _plan(self, changes: Sequence[Change], now: dict[Path, Entry], merging: bool) -> Plan:
@@ -371,6 +379,7 @@ class Undoing:
         try:
             for step in steps:
                 if (text := await self._thread(partial(self._for_editor, step))) is not None:
+                    await self._need_same(step, text[0])
                     shown.append((step, text[0]))
                     await self._shell.executor.write_text(step.path, text[1])
             in_editor = {step.path for step, _ in shown}
@@ -385,6 +394,12 @@ class Undoing:
                 except (AgentError, OSError):
                     await self._thread(partial(self._put_back, step))
             raise
+
+    async def _need_same(self, step: Step, shown: str) -> None:
+        """The question may have been open for long: what the user typed meanwhile is not overwritten."""
+        now = await self._thread(lambda: self._recorder.camera.take(step.path, keep=False))
+        if not now.same(step.now) or await self._shell.executor.read_text(step.path) != shown:
+            raise ExecutorError(f"{step.path} changed in the last moment, so nothing was restored")
 
     def _put_back(self, step: Step) -> None:
         """On the disk: the editor does not."""
