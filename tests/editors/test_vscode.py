@@ -51,7 +51,7 @@ async def test_the_views_are_there_and_an_answer_streams_into_the_chat_with_its_
     async with working(code, tmp_path, script) as (window, model):
         chat = Chat(window)
         await chat.open()
-        assert await window.eventually(window.views, len) == ["Chat", "Tool Calls", "Sessions"]
+        assert await window.eventually(window.views, len) == ["Chat", "Tool Calls", "Changes", "Sessions"]
         await chat.send("Say hello")
         await window.eventually(chat.answers, lambda texts: texts == ["Hello, you"])
         assert await chat.prompts() == ["Say hello"]
