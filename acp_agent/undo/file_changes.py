@@ -12,7 +12,7 @@ from acp_agent.executors.encodings import decoded
 from acp_agent.lazy import load
 from acp_agent.undo.base import Entry
 from acp_agent.undo.contents import ContentError, Contents
-from acp_agent.undo.merge import lines_of
+from acp_agent.undo.merge import is_quick, lines_of
 
 MATCHER = "difflib:SequenceMatcher"
 MOST_SHOWN = 1_000_000
@@ -80,7 +80,7 @@ def _text(entry: Entry, contents: Contents) -> str | None:
 
 def hunks(old: str, new: str) -> tuple[Hunk, ...]:
     one, two = lines_of(old), lines_of(new)
-    if max(len(one), len(two)) > MOST_COMPARED:
+    if max(len(one), len(two)) > MOST_COMPARED or not is_quick(one, two):
         return ((1, len(one), 1, len(two)),)
     matcher: Any = load(MATCHER)(None, one, two, autojunk=False)
     found = []

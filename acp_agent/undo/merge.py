@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import io
+from collections import Counter
 from collections.abc import Iterator
 from typing import Any
 
 from acp_agent.lazy import load
 
 MATCHER = "difflib:SequenceMatcher"
+MOST_PAIRS = 500_000
+"""Pairs of equal lines of two texts that are compared."""
 LONGEST = 20_000
 """Lines of a text that is merged."""
 
@@ -17,7 +20,8 @@ def merge(base: str, ours: str, theirs: str) -> str | None:
     """`ours` with the changes from `base` to `theirs`; `None` where both changed the same or neighbouring lines
     differently."""
     lines = [lines_of(text) for text in (base, ours, theirs)]
-    if max(map(len, lines)) > LONGEST:
+    base_lines, *others = lines
+    if max(map(len, lines)) > LONGEST or not all(is_quick(base_lines, other) for other in others):
         return None
     merged: list[str] = []
     for old, mine, other in _pieces(*lines):
@@ -28,6 +32,12 @@ def merge(base: str, ours: str, theirs: str) -> str | None:
         else:
             return None
     return "".join(merged)
+
+
+def is_quick(one: list[str], two: list[str]) -> bool:
+    """Whether these lines are compared in a short time: lines that occur again and again in both take long."""
+    counts = Counter(two)
+    return sum(count * counts[line] for line, count in Counter(one).items()) <= MOST_PAIRS
 
 
 def lines_of(text: str) -> list[str]:

@@ -14,7 +14,9 @@ from pathlib import Path
 
 import pytest
 
+from acp_agent.undo.file_changes import hunks
 from acp_agent.undo.folder_looks import Limits
+from acp_agent.undo.merge import merge
 
 from .kit import Bench, git
 
@@ -272,3 +274,10 @@ def test_what_changes_a_file_right_after_our_own_tool_is_found(bench: Bench) -> 
     path.unlink()
     (change,) = bench.looks.look(1.0)
     assert change.before.size == len("tool\nformatted\n") and change.after is not None and change.after.kind == "none"
+
+
+def test_files_that_take_long_to_compare_are_one_hunk() -> None:
+    old = "".join(f"value {number}\n\n}}\n" for number in range(1000))
+    new = "".join(f"    value {number}\n\n}}\n" for number in range(1000))
+    assert hunks(old, new) == ((1, 3000, 1, 3000),)
+    assert merge(old, new, old + "more\n") is None
