@@ -34,7 +34,7 @@ from acp_agent.executors.sandbox.base import Confined, Invocation
 from acp_agent.executors.shell_state import repair_state, with_state
 from acp_agent.executors.start import Confine, of_its_own, start, start_confined
 from acp_agent.executors.tree_walk import Hides
-from acp_agent.executors.users import acting_as
+from acp_agent.executors.users import in_thread_as
 from acp_agent.own_programs import find_bash, find_program, with_search_path
 
 T = TypeVar("T")
@@ -258,14 +258,8 @@ class LocalExecutor:
 
     async def _in_thread(self, path: Path, work: Callable[[], T]) -> T:
         """What `work` returns, done by the user that tools act as."""
-        user = self.user()
-
-        def done() -> T:
-            with acting_as(user):
-                return work()
-
         try:
-            return await anyio.to_thread.run_sync(done)
+            return await in_thread_as(self.user(), work)
         except FileNotFoundError:
             raise
         except OSError as error:

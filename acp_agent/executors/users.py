@@ -12,16 +12,20 @@ import os
 import platform
 import pwd
 import threading
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from functools import cache
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
+
+import anyio.to_thread
 
 from acp_agent.child import User
 from acp_agent.errors import ExecutorError
 from acp_agent.executors.sandbox.syscalls import ARCHES, number
 from acp_agent.lazy import load
+
+T = TypeVar("T")
 
 
 @cache
@@ -64,6 +68,16 @@ def acting_as(user: User | None) -> Iterator[None]:
     finally:
         _acting.now = None
         _become(os.geteuid(), os.getegid(), own)
+
+
+async def in_thread_as(user: User | None, work: Callable[[], T]) -> T:
+    """What `work` returns, done in a thread that acts as `user`."""
+
+    def done() -> T:
+        with acting_as(user):
+            return work()
+
+    return await anyio.to_thread.run_sync(done)
 
 
 _acting = threading.local()

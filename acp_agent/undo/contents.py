@@ -56,16 +56,12 @@ class Contents:
     def _path(self, name: str) -> Path:
         return self.folder / name[:2] / name[2:]
 
-    def has(self, name: str) -> bool:
-        return self._path(name).exists()
-
-    def put(self, data: bytes, like: str = "", *, sync: bool = False) -> str:
-        """Keeps `data` and returns its hash. `like`: a kept content that it probably resembles. `sync`: it is on the
-        disk when this returns. Raises ContentError."""
+    def put(self, data: bytes, like: str = "") -> str:
+        """Keeps `data` and returns its hash. `like`: a kept content that it probably resembles. Raises ContentError."""
         with as_ourselves():
-            return self._put(data, like, sync)
+            return self._put(data, like)
 
-    def _put(self, data: bytes, like: str, sync: bool) -> str:
+    def _put(self, data: bytes, like: str) -> str:
         name = name_of(data)
         path = self._path(name)
         try:
@@ -78,10 +74,10 @@ class Contents:
             self._remember(name, packed[0], data)
             self._need_room(len(packed))
             try:
-                _write(path, packed, sync)
+                _write(path, packed)
             except FileNotFoundError:
                 path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
-                _write(path, packed, sync)
+                _write(path, packed)
         except OSError as error:
             raise ContentError(f"{self.folder}: {error.strerror or error}") from error
         return name
@@ -205,7 +201,7 @@ class Contents:
             return bases
 
 
-def _write(path: Path, packed: bytes, sync: bool) -> None:
+def _write(path: Path, packed: bytes) -> None:
     beside = f"{path.parent}/.{uuid.uuid4().hex}"
     descriptor = os.open(beside, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
     try:
@@ -213,8 +209,6 @@ def _write(path: Path, packed: bytes, sync: bool) -> None:
             left = memoryview(packed)
             while left:
                 left = left[file.write(left) :]
-            if sync:
-                os.fsync(descriptor)
         os.rename(beside, path)
     except BaseException:
         with suppress(OSError):

@@ -309,17 +309,16 @@ class FolderLooks:
             del self._pending[path]
             self._copy_one(path, key)
 
-    def _copy_one(self, path: str, key: Key) -> str:
-        """Copies a file if it still is as `key` says; its hash, empty if it is not."""
+    def _copy_one(self, path: str, key: Key) -> None:
+        """Copies a file if it still is as `key` says."""
         try:
             entry = self.camera.take(Path(path))
         except (OSError, ExecutorError):
-            return ""
-        if not entry.content or _key(path) != key:
+            return
+        if entry.content and _key(path) == key:
+            self._copies[path] = (key, entry.content)
+        else:
             self._unkept[path] = entry.why or NOT_YET
-            return ""
-        self._copies[path] = (key, entry.content)
-        return entry.content
 
     def _read_indexes_again(self) -> None:
         stale = {each.folder for each in self._tracked.values() if each and state_of_index(each.git) != each.index}

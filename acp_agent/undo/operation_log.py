@@ -52,14 +52,6 @@ class Log:
         """The undo did nothing after all."""
         self._store.remove([operation])
 
-    def replace_changes(self, operation: int, changes: Iterable[Change]) -> None:
-        """What an undo really did."""
-        self._store.drop([row[0] for row in self._store.changes([operation])])
-        self._store.more(operation, [_row(change.path, change.before, change.after) for change in changes])
-
-    def say(self, operation: int, uncovered: str) -> None:
-        self._store.say(operation, uncovered)
-
 
 Row = tuple[bytes, str, str | None]
 

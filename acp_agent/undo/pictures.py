@@ -32,16 +32,16 @@ class Camera:
         self.limit = limit
         self._hides = hides
 
-    def take(self, path: Path, *, like: str = "", keep: bool = True, sync: bool = False) -> Entry:
+    def take(self, path: Path, *, like: str = "", keep: bool = True) -> Entry:
         """What is at `path`. `like`: a kept content that it resembles. `keep`: whether its content is kept, not only
         its hash. Raises ExecutorError, OSError."""
         try:
             with folder(path.parent) as parent:
-                return self._take(parent, path, like, keep, sync)
+                return self._take(parent, path, like, keep)
         except (FileNotFoundError, NotADirectoryError):
             return NOTHING
 
-    def _take(self, parent: int, path: Path, like: str, keep: bool, sync: bool) -> Entry:
+    def _take(self, parent: int, path: Path, like: str, keep: bool) -> Entry:
         found = look(parent, path.name or ".")
         if found is None or (ANY_CASE and path.name and path.name not in names(parent)):
             return NOTHING
@@ -61,7 +61,7 @@ class Camera:
                 open(descriptor, "rb", closefd=False) as file,
             ):
                 data = file.read(found.st_size + 1)
-            kept = self.contents.put(data, like, sync=sync) if keep else name_of(data)
+            kept = self.contents.put(data, like) if keep else name_of(data)
         except (OSError, ContentError) as error:
             words = error.strerror if isinstance(error, OSError) else str(error)
             return Entry("file", mode, found.st_size, mark=mark_of(found), why=words or "it cannot be read")

@@ -7,7 +7,6 @@ from pathlib import Path
 from typing import Any, Protocol, TypeVar
 
 import anyio
-import anyio.to_thread
 from msgspec import Struct
 from msgspec.structs import replace
 
@@ -16,7 +15,7 @@ from acp_agent.executors import base as contract
 from acp_agent.executors import files
 from acp_agent.executors.encodings import decoded
 from acp_agent.executors.local import LocalExecutor
-from acp_agent.executors.users import acting_as
+from acp_agent.executors.users import in_thread_as
 from acp_agent.undo.base import Entry
 from acp_agent.undo.contents import Contents
 from acp_agent.undo.operation_log import Writer
@@ -54,14 +53,7 @@ class RecordingExecutor:
 
     async def write_text(self, path: Path, text: str) -> str:
         shots = await self._before(lambda: [*missing_folders(path), path], self._read.pop(path, None))
-        now: str | None = None
-        try:
-            now = await self._executor.write_text(path, text)
-            return now
-        finally:
-            if shots is not None:
-                with anyio.CancelScope(shield=True):
-                    await self._after(shots, now)
+        return await self._noted(shots, lambda: self._executor.write_text(path, text))
 
     async def make_directory(self, path: Path) -> int:
         shots = await self._before(lambda: [*missing_folders(path), path])
@@ -114,12 +106,14 @@ class RecordingExecutor:
             return None
 
     async def _noted(self, shots: _Shots | None, work: Callable[[], Awaitable[T]]) -> T:
+        done: T | None = None
         try:
-            return await work()
+            done = await work()
+            return done
         finally:
             if shots is not None:
-                with anyio.CancelScope(shield=True):
-                    await self._after(shots)
+                with anyio.CancelScope(shield=True):  # What returns text returns what the editor has.
+                    await self._after(shots, done if isinstance(done, str) else None)
 
     async def _after(self, shots: _Shots, shown: str | None = None) -> None:
         """`shown`: the text that the editor has of the last path now."""
@@ -144,13 +138,7 @@ class RecordingExecutor:
             self._listener.not_kept(f"Cannot be taken back: {', '.join(lost[:MOST_NAMED])}{_more(lost)}.")
 
     async def _thread(self, work: Callable[[], T]) -> T:
-        user = self._executor.user()
-
-        def done() -> T:
-            with acting_as(user):
-                return work()
-
-        return await anyio.to_thread.run_sync(done)
+        return await in_thread_as(self._executor.user(), work)
 
     # --- the rest ---------------------------------------------------------------------------------------------
 

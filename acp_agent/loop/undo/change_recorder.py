@@ -11,13 +11,12 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
 
 import anyio
-import anyio.to_thread
 from msgspec import Struct, field
 
 from acp_agent.config.model import UndoConfig
 from acp_agent.errors import AgentError, StoreError
 from acp_agent.executors.base import Executor
-from acp_agent.executors.users import acting_as
+from acp_agent.executors.users import in_thread_as
 from acp_agent.lazy import load
 from acp_agent.loop.session import Session
 from acp_agent.loop.shell.session_shell import Shell
@@ -208,14 +207,9 @@ class ChangeRecorder:
         await self._in_thread(lambda looks: looks.copy_on(seconds))
 
     async def _in_thread(self, work: Callable[[FolderLooks], Any]) -> Any:
-        looks, user = self.looks, self._shell.executor.user()
+        looks = self.looks
         assert looks is not None
-
-        def done() -> Any:
-            with acting_as(user):
-                return work(looks)
-
-        return await anyio.to_thread.run_sync(done)
+        return await in_thread_as(self._shell.executor.user(), lambda: work(looks))
 
     async def settled(self) -> None:
         """Waits until everything that was changed is in the log."""

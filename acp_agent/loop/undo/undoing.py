@@ -9,14 +9,13 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Literal, TypeVar
 
 import anyio
-import anyio.to_thread
 from msgspec import Struct
 from msgspec.structs import replace
 
 from acp_agent.errors import AgentError, ConnectionClosed, ExecutorError, StoreError
 from acp_agent.executors.encodings import UTF8, decoded, encoded
 from acp_agent.executors.route import route
-from acp_agent.executors.users import acting_as
+from acp_agent.executors.users import in_thread_as
 from acp_agent.loop.memory.rewinding import Prompt, prompts_of
 from acp_agent.loop.session import Session
 from acp_agent.loop.shell.session_shell import Shell
@@ -428,13 +427,7 @@ class Undoing:
                 make([Step(step.path, now, step.then)], camera)
 
     async def _thread(self, work: Callable[[], T]) -> T:
-        user = self._shell.executor.user()
-
-        def done() -> T:
-            with acting_as(user):
-                return work()
-
-        return await anyio.to_thread.run_sync(done)
+        return await in_thread_as(self._shell.executor.user(), work)
 
 
 def _last_undo(operations: Sequence[Operation]) -> Operation | None:
