@@ -21,7 +21,7 @@ from acp_agent.executors.tree_walk import Hides
 from acp_agent.undo.base import NOTHING, Change, Entry
 from acp_agent.undo.contents import ContentError, Contents
 from acp_agent.undo.folder_watch import Watch
-from acp_agent.undo.git_blobs import Blob, Tracked, git_of, read_blobs, state_of_index, tracked
+from acp_agent.undo.git_blobs import Blob, Tracked, git_of, read_blobs, read_sizes, state_of_index, tracked
 from acp_agent.undo.pictures import HIDDEN, TOO_LONG, Camera
 
 LATER = frozenset(
@@ -122,7 +122,8 @@ class FolderLooks:
             return changes
 
     def copy_on(self, seconds: float) -> None:
-        """Copies what has no copy yet, for at most so many seconds."""
+        """Copies what has no copy yet, for at most so many seconds; what git has of the others is checked first."""
+        self._check_git()
         end = time.monotonic() + seconds
         while self._pending and (left := end - time.monotonic()) > 0:
             with self._lock:
@@ -272,6 +273,22 @@ class FolderLooks:
             self._tracked.setdefault(each, self._tracked[at])
         return self._tracked[at]
 
+    def _check_git(self) -> None:
+        """Files that git's blobs cannot give back are to be copied."""
+        with self._lock:
+            unchecked = {each.folder: each for each in self._tracked.values() if each and not each.checked}
+        for repository in unchecked.values():
+            names = [blob[3] for blob in list(repository.blobs.values())]
+            sizes = read_sizes(repository.git, names, self._programs_not_in)
+            with self._lock:
+                repository.checked = True
+                wrong = [path for path, blob in repository.blobs.items() if not _is_whole(blob, sizes)]
+                for path in wrong:
+                    del repository.blobs[path]
+                    folder, _, name = path.rpartition("/")
+                    if (key := self._folders.get(folder, {}).get(name)) is not None:
+                        self._want(path, key, repository)
+
     def _blob(self, path: str, key: Key, repository: Tracked | None) -> Blob | None:
         """Git's copy of a file that is as `key` says."""
         blob = repository.blobs.get(path) if repository is not None else None
@@ -412,6 +429,12 @@ class FolderLooks:
         else:
             why = self._unkept.get(path, NOT_YET)
         return Entry("file", mode, key[1], mark=_mark(key), why=why)
+
+
+def _is_whole(blob: Blob, sizes: dict[bytes, int]) -> bool:
+    """Whether git can give back the file, byte for byte."""
+    size = sizes.get(blob[3])
+    return size is not None and size & 0xFFFFFFFF == blob[0]
 
 
 def _up_to(folder: str, above: str) -> Iterator[str]:

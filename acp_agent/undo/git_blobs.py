@@ -22,8 +22,8 @@ MOST_BYTES = 50_000_000
 PATIENCE = 60.0
 """Seconds to wait for git."""
 GIT_FILE = re.compile(rb"gitdir: (.+?)\s*")
-CHANGES_CONTENT = re.compile(rb"\b(filter|working-tree-encoding)=|\bident\b|\beol=crlf\b|\bcrlf\b")
-"""In attributes: a file's content is not that of its blob."""
+CHANGES_CONTENT = re.compile(rb"\b(filter|working-tree-encoding)=|\bident\b")
+"""In attributes: a file's content is not that of its blob. Other line endings show in its size (`read_sizes`)."""
 FEW = 500_000
 """Bytes of attributes that are read."""
 
@@ -32,7 +32,7 @@ Blob = tuple[int, int, int, bytes]
 """Size (modulo 2**32) and times (ns; of content and inode) of the file for which git has this blob, and its name."""
 
 
-class Tracked(Struct, frozen=True):
+class Tracked(Struct):
     """The files of one repository that are as its index says, unless their size or time differs."""
 
     folder: str
@@ -45,6 +45,8 @@ class Tracked(Struct, frozen=True):
     """By absolute path."""
     folders: frozenset[str]
     """Those that contain such files."""
+    checked: bool = False
+    """Whether the blobs are known to be there, with the sizes of the files."""
 
 
 def git_of(folder: str) -> Path | None:
@@ -106,9 +108,33 @@ def _changes_content(attributes: Path) -> bool:
 def read_blobs(git: Path, blobs: Iterable[bytes], folders: Sequence[Path]) -> dict[bytes, bytes]:
     """The contents of these blobs, as far as they are there. `folders`: those in which no program is looked for."""
     wanted = list(dict.fromkeys(blobs))
-    program = find_program("git", os.environ, folders) if wanted else None
+    out = _cat_file(git, wanted, "--batch", folders)
+    found: dict[bytes, bytes] = {}
+    at = 0
+    for name in wanted:
+        end = out.find(b"\n", at)
+        if end < 0:
+            break
+        size = _size(out[at:end])
+        at = end + 1
+        if size is not None:
+            found[name] = out[at : at + size]
+            at += size + 1
+    return found
+
+
+def read_sizes(git: Path, blobs: Iterable[bytes], folders: Sequence[Path]) -> dict[bytes, int]:
+    """The sizes of these blobs in bytes, as far as they are there. Where git changes line endings (`core.autocrlf`,
+    `core.eol`, the attribute `text`), a file that it changed has another size than its blob."""
+    wanted = list(dict.fromkeys(blobs))
+    sizes = map(_size, _cat_file(git, wanted, "--batch-check", folders).split(b"\n"))
+    return {name: size for name, size in zip(wanted, sizes, strict=False) if size is not None}
+
+
+def _cat_file(git: Path, blobs: Sequence[bytes], how: str, folders: Sequence[Path]) -> bytes:
+    program = find_program("git", os.environ, folders) if blobs else None
     if program is None:
-        return {}
+        return b""
     environ = {
         "PATH": os.environ.get("PATH", ""), "HOME": "/", "LC_ALL": "C", "GIT_CONFIG_NOSYSTEM": "1",
         "GIT_CONFIG_GLOBAL": os.devnull, "GIT_NO_LAZY_FETCH": "1", "GIT_NO_REPLACE_OBJECTS": "1",
@@ -116,8 +142,8 @@ def read_blobs(git: Path, blobs: Iterable[bytes], folders: Sequence[Path]) -> di
     }  # fmt: skip
     try:
         done = subprocess.run(
-            [program, f"--git-dir={git}", "-c", "safe.directory=*", "cat-file", "--batch"],
-            input="".join(f"{name.hex()}\n" for name in wanted).encode(),
+            [program, f"--git-dir={git}", "-c", "safe.directory=*", "cat-file", "--buffer", how],
+            input="".join(f"{name.hex()}\n" for name in blobs).encode(),
             capture_output=True,
             cwd="/",
             env=environ,
@@ -125,17 +151,11 @@ def read_blobs(git: Path, blobs: Iterable[bytes], folders: Sequence[Path]) -> di
             check=False,
         )
     except (OSError, subprocess.SubprocessError):
-        return {}
-    found: dict[bytes, bytes] = {}
-    at, out = 0, done.stdout
-    for name in wanted:
-        end = out.find(b"\n", at)
-        if end < 0:
-            break
-        head = out[at:end].split()
-        at = end + 1
-        if len(head) == 3 and head[1] == b"blob":
-            size = int(head[2])
-            found[name] = out[at : at + size]
-            at += size + 1
-    return found
+        return b""
+    return done.stdout
+
+
+def _size(head: bytes) -> int | None:
+    """From a line of `git cat-file`; `None` if it is not that of a blob."""
+    parts = head.split()
+    return int(parts[2]) if len(parts) == 3 and parts[1] == b"blob" else None

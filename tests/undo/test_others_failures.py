@@ -231,6 +231,40 @@ def test_where_attributes_change_contents_git_is_not_relied_on(bench: Bench) -> 
     assert (bench.project / "a.txt").read_text() == "as it is on the disk"
 
 
+@pytest.mark.parametrize("how", ["core.autocrlf=true", "core.autocrlf=input", "* text=auto", "* text eol=crlf"])
+def test_line_endings_that_git_changes_come_back(bench: Bench, how: str) -> None:
+    """A blob has other line endings than the file: what git gives back would be another file."""
+    git(bench.project, "init", "-q")
+    if how.startswith("core."):
+        git(bench.project, "config", *how.split("="))
+    else:
+        (bench.project / ".gitattributes").write_text(f"{how}\n")
+    (bench.project / "a.txt").write_bytes(b"one\r\ntwo\r\n")
+    (bench.project / "same.txt").write_bytes(b"one line without an end")
+    commit_all(bench)
+    bench.looks.look(0.0)
+    bench.looks.copy_on(5.0)
+    assert not bench.looks.uncovered()
+    assert bench.contents.used() == 4096  # A block: `same.txt` is in git.
+    bench.by_command("echo > a.txt; echo > same.txt")
+    plan = bench.take_back(bench.operations())
+    assert not plan.conflicts
+    assert (bench.project / "a.txt").read_bytes() == b"one\r\ntwo\r\n"
+    assert (bench.project / "same.txt").read_bytes() == b"one line without an end"
+
+
+def test_what_git_has_lost_is_copied_in_time(bench: Bench) -> None:
+    """A partial clone has no blobs for what it has not fetched."""
+    (bench.project / "a.txt").write_text("kept")
+    commit_all(bench)
+    shutil.rmtree(bench.project / ".git" / "objects")
+    bench.looks.look(0.0)
+    bench.looks.copy_on(5.0)
+    bench.by_command("echo > a.txt")
+    bench.take_back(bench.operations())
+    assert (bench.project / "a.txt").read_text() == "kept"
+
+
 def test_a_file_that_only_looks_as_git_has_it_is_copied(bench: Bench) -> None:
     path = bench.project / "a"
     path.write_text("committed")
