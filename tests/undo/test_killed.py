@@ -193,6 +193,24 @@ def unkept(bench: Bench) -> dict[str, tuple[int, ...]]:
     }
 
 
+def test_what_the_user_made_after_the_kill_stays_and_so_does_what_was_set_aside(tmp_path: Path) -> None:
+    bench = small_bench(tmp_path)
+    (bench.project / "a").write_text("before")
+    (bench.project / "b").write_text("before")
+    bench.by_command("echo after > a; head -c 3000 /dev/zero > b")
+    assert killed_at(4, lambda: bench.take_back(bench.operations()))
+    assert len(bench.state()) == 3 and not (bench.project / "b").exists(), "b is set aside, a is written beside"
+    for name in ("a", "b"):
+        (bench.project / name).write_text("the user's")
+    first, second, third = tidy(tmp_path / "state" / "sessions.db", tmp_path / "state", UndoConfig())
+    assert "a was changed meanwhile and left alone" in first and "b was changed meanwhile" in second
+    aside = next(path for path in bench.project.iterdir() if path.name.startswith("."))
+    assert f"what was {bench.project / 'b'} is kept as {aside}" in third
+    assert aside.read_bytes() == bytes(3000)
+    assert {path.read_text() for path in bench.project.iterdir() if path != aside} == {"the user's"}
+    bench.close()
+
+
 def test_killed_before_any_of_its_changes_an_undo_is_finished_and_nothing_is_left_beside() -> None:
     def killed_everywhere(folder: Path) -> None:
         number = 1

@@ -14,6 +14,7 @@ from pathlib import Path
 
 import pytest
 
+from acp_agent.errors import ExecutorError
 from acp_agent.undo.contents import ContentError
 from acp_agent.undo.file_changes import hunks
 from acp_agent.undo.folder_looks import Limits
@@ -317,6 +318,33 @@ def test_a_later_step_that_fails_leaves_files_that_are_not_kept_untouched(tmp_pa
         bench.take_back(bench.operations())
     assert {path.name: (path.stat().st_ino, path.stat().st_mtime_ns) for path in bench.project.iterdir()} == before
     bench.close()
+
+
+def test_what_changed_while_the_question_was_open_stops_the_undo_before_it_begins(bench: Bench) -> None:
+    for name in ("a", "b"):
+        (bench.project / name).write_text("before")
+    bench.by_command("echo after > a; echo after > b")
+    plan = bench.plan(bench.operations())
+    first, last = (step.path for step in plan.steps)
+    inode = first.stat().st_ino
+    last.write_text("mine")
+    with pytest.raises(ExecutorError, match="changed in the last moment"):
+        make(plan.steps, bench.camera)
+    assert (first.read_text(), first.stat().st_ino, last.read_text()) == ("after\n", inode, "mine")
+
+
+def test_a_folder_that_was_made_for_an_undo_that_failed_is_gone(bench: Bench, tmp_path: Path) -> None:
+    (bench.project / "d").mkdir()
+    for name in ("d/a", "b"):
+        (bench.project / name).write_text(f"before {name}")
+    bench.by_command("rm d/a b")
+    (bench.project / "d").rmdir()
+    steps = sorted(bench.plan(bench.operations()).steps, key=lambda step: step.path.name)
+    content = steps[-1].then.content
+    (tmp_path / "state/undo/contents" / content[:2] / content[2:]).unlink()
+    with pytest.raises(ContentError):
+        make(steps, bench.camera)
+    assert bench.state() == {}
 
 
 def test_in_a_folder_that_cannot_be_read_any_more_nothing_is_lost() -> None:
