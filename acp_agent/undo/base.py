@@ -30,6 +30,11 @@ class Entry(Struct, frozen=True, omit_defaults=True):
     why: str = ""
     """Why the content is not kept."""
 
+    @property
+    def kept(self) -> bool:
+        """Whether it can be made again from what is kept."""
+        return self.kind in ("none", "dir", "link") or bool(self.content)
+
     def same(self, other: Entry) -> bool:
         """Whether both are the same on disk, as far as it matters: not the time. Contents that are not kept are the
         same if inode, size and time are."""

@@ -120,8 +120,8 @@ class Contents:
             return b""
         if depth >= LONGEST_CHAIN:
             return b""
-        head = _common(base, data)
-        tail = min(_common(base[::-1], data[::-1]), min(len(base), len(data)) - head)
+        head = common(base, data)
+        tail = min(common(base[::-1], data[::-1]), min(len(base), len(data)) - head)
         if len(data) - head - tail > len(data) // 8:
             return b""
         middle = zlib.compress(data[head : len(data) - tail], LEVEL)
@@ -220,7 +220,7 @@ def _rounded(size: int) -> int:
     return (size + BLOCK - 1) // BLOCK * BLOCK
 
 
-def _common(one: bytes, other: bytes) -> int:
+def common(one: bytes, other: bytes) -> int:
     """The length of what both begin with."""
     low, high = 0, min(len(one), len(other))
     while low < high:

@@ -1,26 +1,49 @@
 """Makes the steps of an undo. It is in the log, with all its changes, before the first of them; so a process that is
-killed in between leaves an undo that `recover` finishes.
+killed in between leaves an undo that `recover` finishes, from the log and what is on the disk.
+
+A file whose present content is not kept is set aside, under a name that follows from its path, until the last step is
+done. Folders that cannot be written to are opened, if their mode is in the log, and get their modes last.
 
 Blocking; what the open editor must do itself comes before, by `loop/undo`.
 """
 
 from __future__ import annotations
 
+import errno
 import fcntl
 import os
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
+from typing import TypeVar
+
+from msgspec.structs import replace
 
 from acp_agent.errors import AgentError, ExecutorError
+from acp_agent.executors.beneath import Swapped
 from acp_agent.store.operation_store import OperationStore
-from acp_agent.undo.base import NOTHING
+from acp_agent.undo.base import NOTHING, Entry
 from acp_agent.undo.contents import Contents
 from acp_agent.undo.operation_log import changes_of, settle
-from acp_agent.undo.pictures import Camera, clear, put, rename
+from acp_agent.undo.pictures import (
+    OPEN,
+    Camera,
+    aside,
+    clear,
+    half,
+    missing_folders,
+    named,
+    put,
+    put_in_place,
+    rename,
+    set_mode,
+)
 from acp_agent.undo.undo_plan import Step
 
+T = TypeVar("T")
+
 LOCKS = "restoring"
+DENIED = (errno.EACCES, errno.EPERM, errno.EBUSY)
 
 
 def make(steps: Sequence[Step], camera: Camera) -> list[str]:
@@ -28,44 +51,178 @@ def make(steps: Sequence[Step], camera: Camera) -> list[str]:
 
     Raises ContentError, ExecutorError, OSError.
     """
-    contents, done, words = camera.contents, list[Step](), list[str]()
-    moved = {step.now.mark: step for step in steps if step.then.kind == "none" and step.now.mark}
-    moves = [(moved[step.then.mark], step) for step in steps if _is_unkept(step) and step.then.mark in moved]
-    taken = {id(step) for pair in moves for step in pair}
-    above = {folder for _, step in moves for folder in step.path.parents}
+    undo, seen = _Undo(steps, camera), dict[Path, Entry]()
+    for step in steps:
+        seen[step.path] = undo.look(step)
+        _need(seen[step.path].same(step.now), step)
+    done, left = list[Step](), dict[Path, str]()
     try:
-        for source, destination in moves:
-            rename(source.path, destination.path)
-            done += [source, destination]
         for step in steps:
-            if id(step) in taken:
-                continue
-            found = camera.take(step.path, keep=False)
-            if step.then.kind == "dir" and step.now.kind == "none" and found.kind == "dir" and step.path in above:
-                found = step.now  # Made a moment ago, for a file that was moved there.
-            if not found.same(step.now):
-                raise ExecutorError(f"{step.path} changed in the last moment, so nothing was restored")
+            undo.set_aside(step)
+        for step in steps:
+            if step.now.kind != "dir":  # A folder may be open now, and only an empty one is removed.
+                now = NOTHING if step.path in undo.asides else step.now
+                _need(undo.look(step, seen[step.path]).same(now), step)
             done.append(step)
-            if left := put(step.path, step.then, contents):
-                words.append(left)
+            if words := undo.make(step):
+                left[step.path] = words
     except (AgentError, OSError):
-        _back(done, moves, contents)
+        undo.back(done)
         raise
-    return words
+    return [*left.values(), *undo.finish(left)]
 
 
-def _is_unkept(step: Step) -> bool:
-    return step.then.kind == "file" and not step.then.content
+def _need(same: bool, step: Step) -> None:
+    if not same:
+        raise ExecutorError(f"{step.path} changed in the last moment, so nothing was restored")
 
 
-def _back(done: Sequence[Step], moves: Sequence[tuple[Step, Step]], contents: Contents) -> None:
-    for step in reversed(done):
-        with suppress(AgentError, OSError):
-            if not _is_unkept(step) and (step.now.content or step.now.kind != "file"):
-                put(step.path, step.now, contents)
-    for source, destination in moves:
-        with suppress(AgentError, OSError):
-            rename(destination.path, source.path)
+class _Undo:
+    """Steps on their way."""
+
+    def __init__(self, steps: Sequence[Step], camera: Camera) -> None:
+        self.steps = steps
+        self._camera = camera
+        gone = {step.path for step in steps if step.now.kind == "dir" and step.then.kind != "dir"}
+        self._wanted = {step.then.mark for step in steps if not step.then.kept} - {""}
+        self._links = {step.path for step in steps if step.now.kind == "link"}
+        waits = [step for step in steps if not step.now.kept or step.now.mark in self._wanted]
+        self.asides = {step.path: (aside(step.path, gone), step.now) for step in waits}
+        self._moved: dict[Path, tuple[Path, Entry]] = {}
+        """Files that were moved back, and where they had been set aside."""
+        self._folders = [step for step in steps if "dir" in (step.now.kind, step.then.kind)]
+        self._folders.sort(key=lambda step: -len(step.path.parts))
+        self._made: list[Path] = []
+        """Missing folders above what was made."""
+
+    def look(self, step: Step, known: Entry = NOTHING) -> Entry:
+        try:
+            return self._opening(step.path, lambda: self._camera.take(step.path, keep=False, known=known))
+        except Swapped:
+            if self._links.isdisjoint(step.path.parents):
+                raise
+            return NOTHING  # Below a link that becomes a folder.
+
+    # --- forth ------------------------------------------------------------------------------------------------
+
+    def set_aside(self, step: Step) -> None:
+        if step.path in self.asides:
+            place = self.asides[step.path][0]
+            self._opening(step.path, lambda: rename(step.path, place, step.now.mode))
+
+    def make(self, step: Step) -> str:
+        """Returns what was not done, in words."""
+        path, then = step.path, step.then
+        if then.kind != "none":
+            self._made += missing_folders(path)
+        waiting = [each for each in self.asides.values() if then.mark in self._wanted and each[1].mark == then.mark]
+        if source := next((each for each in waiting if os.path.lexists(each[0])), None):
+            left = self._opening(path, lambda: rename(source[0], path, then.mode, replacing=True))
+            if not left:
+                self._moved[path] = source
+            return left
+        if then.kind == step.now.kind == "dir":
+            if then.mode != step.now.mode:
+                set_mode(path, then.mode | OPEN)
+            return ""
+        return self._put(path, then)
+
+    def _put(self, path: Path, entry: Entry) -> str:
+        if entry.kind == "dir":
+            entry = replace(entry, mode=entry.mode | OPEN)
+        try:
+            return self._opening(path, lambda: put(path, entry, self._camera.contents))
+        except OSError as error:
+            if error.errno not in DENIED or not put_in_place(path, entry, self._camera.contents):
+                raise
+            return ""
+
+    def _opening(self, path: Path, work: Callable[[], T]) -> T:
+        """Does it once more with the folders above opened, if that was missing."""
+        with named(path):
+            try:
+                return work()
+            except PermissionError:
+                opened = [self._open(step.path) for step in reversed(self._folders) if step.path in path.parents]
+                if not any(opened):
+                    raise
+                return work()
+
+    def _open(self, folder: Path) -> bool:
+        with suppress(PermissionError):
+            return set_mode(folder, OPEN, more=True)
+        return False
+
+    def finish(self, undone: Collection[Path]) -> list[str]:
+        """Removes what was set aside and gives folders their modes. What `undone` steps need goes back to where it was.
+        Returns what could not be done, in words."""
+        words = []
+        needed = {step.then.mark for step in self.steps if step.path in undone} - {""}
+        for path, (place, entry) in self.asides.items():
+            if not self._is_aside(path):
+                continue
+            try:
+                if path in undone or entry.mark in needed:
+                    self._bring_home(path)
+                else:
+                    self._put(place, NOTHING)
+            except (AgentError, OSError) as error:
+                words.append(f"what was {path} is kept as {place}: {error}")
+        return words + self._set_modes(back=False)
+
+    def _set_modes(self, *, back: bool) -> list[str]:
+        """Of the folders that are there, the deepest first."""
+        words = []
+        for step in self._folders:
+            wanted, other = (step.now, step.then) if back else (step.then, step.now)
+            try:
+                set_mode(step.path, wanted.mode if wanted.kind == "dir" else other.mode)
+            except (AgentError, OSError) as error:
+                words.append(f"{step.path} has other permissions than before: {error}")
+        return words
+
+    # --- back -------------------------------------------------------------------------------------------------
+
+    def back(self, done: Sequence[Step]) -> None:
+        """Files that are not kept first; once more at the end for those whose folder was missing."""
+        for path, (place, entry) in self._moved.items():
+            with suppress(AgentError, OSError):
+                rename(path, place, entry.mode)
+        self._asides_back()
+        for step in reversed(done):
+            if step.path not in self.asides:
+                with suppress(AgentError, OSError):
+                    self._put(step.path, step.now)
+        self._asides_back()
+        for folder in reversed(self._made):
+            with suppress(AgentError, OSError):
+                self._put(folder, NOTHING)
+        self._set_modes(back=True)
+
+    def _asides_back(self) -> None:
+        for path in self.asides:
+            if self._is_aside(path):
+                with suppress(AgentError, OSError):
+                    self._bring_home(path, replacing=True)
+
+    def _bring_home(self, path: Path, *, replacing: bool = False) -> None:
+        place, entry = self.asides[path]
+        self._opening(path, lambda: rename(place, path, entry.mode, replacing=replacing))
+
+    # --- after a kill -----------------------------------------------------------------------------------------
+
+    def is_begun(self, step: Step, current: Entry) -> bool:
+        """Whether a killed process can have left the path so, in the midst of its step."""
+        kinds = step.now.kind, step.then.kind
+        if current.kind == "none":
+            moved = step.path in self.asides and step.now.mark in self._wanted
+            return moved or self._is_aside(step.path) or ("dir" in kinds and "none" not in kinds)
+        if current.kind == "dir":
+            return "dir" in kinds and current.mode in (OPEN, step.now.mode | OPEN, step.then.mode | OPEN)
+        return current.kind == "file" and half(step.path, step.now, step.then, self._camera.contents)
+
+    def _is_aside(self, path: Path) -> bool:
+        return path in self.asides and os.path.lexists(self.asides[path][0])
 
 
 @contextmanager
@@ -91,23 +248,45 @@ def held(folder: Path, operation: int) -> Iterator[bool]:
 def recover(store: OperationStore, contents: Contents) -> list[str]:
     """Finishes the undos of processes that were killed. Returns what could not be, in words."""
     words = []
-    camera = Camera(contents, 1 << 40)
     for operation in store.running():
         with held(contents.folder.parent, operation.id) as ours:
             if not ours or (now := store.get(operation.id)) is None or now.state != "running":
                 continue
-            for change in changes_of(store, [operation.id]):
-                try:
-                    clear(change.path)
-                    current = camera.take(change.path, keep=False)
-                    after = change.after or NOTHING
-                    if current.same(after):
-                        continue
-                    if not current.same(change.before):
-                        words.append(f"{change.path} was changed meanwhile and left alone")
-                    elif left := put(change.path, after, contents):
-                        words.append(left)
-                except (AgentError, OSError) as error:
-                    words.append(f"{change.path} was not restored: {error}")
+            changes = changes_of(store, [operation.id])
+            words += _go_on([Step(change.path, change.before, change.after or NOTHING) for change in changes], contents)
             settle(store, operation.id)
     return words
+
+
+def _go_on(steps: Sequence[Step], contents: Contents) -> list[str]:
+    """Makes the steps that are not made yet, as far as nobody else has changed anything."""
+    longest = max((entry.size for step in steps for entry in (step.now, step.then) if entry.content), default=0)
+    undo = _Undo(steps, Camera(contents, longest))
+    undone: dict[Path, str] = {}
+    untouched, made = set[Path](), set[Path]()
+
+    def each(chosen: Sequence[Step], work: Callable[[Step], str | None]) -> list[Step]:
+        """Those with which it worked."""
+        for step in chosen:
+            try:
+                if words := work(step):
+                    undone[step.path] = words
+            except (AgentError, OSError) as error:
+                undone[step.path] = f"{step.path} was not restored: {error}"
+        return [step for step in chosen if step.path not in undone]
+
+    def look(step: Step) -> str | None:
+        with suppress(Swapped):  # Below a link there is nothing of ours.
+            clear(step.path)
+        if (current := undo.look(step)).same(step.then):
+            made.add(step.path)
+        elif current.same(step.now):
+            untouched.add(step.path)
+        elif not undo.is_begun(step, current):
+            return f"{step.path} was changed meanwhile and left alone"
+        return None
+
+    left = [step for step in each(steps, look) if step.path not in made]
+    left = each(left, lambda step: undo.set_aside(step) if step.path in untouched else None)
+    each(left, undo.make)
+    return [*undone.values(), *undo.finish(undone)]

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import os
 import stat
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import suppress
 from itertools import pairwise
 from pathlib import Path
 
@@ -15,11 +16,14 @@ from acp_agent.errors import ExecutorError
 from acp_agent.undo.base import NOTHING, Change, Entry
 from acp_agent.undo.contents import ContentError, Contents
 from acp_agent.undo.merge import merge
+from acp_agent.undo.pictures import has_other_names
 
 CHANGED_SINCE = "it was changed since"
 BETWEEN = "it was changed between two changes of the agent"
 UNKNOWN = "the agent was killed while it changed it"
 NO_FOLDER = "its folder is something else now"
+NOT_AGAIN = "cannot be made again by /redo"
+OTHER_NAMES = "a hard link: it may become a file of its own"
 UNSAVED = "the editor has unsaved changes of it"
 
 
@@ -42,8 +46,14 @@ class Plan(Struct, frozen=True):
     steps: tuple[Step, ...] = ()
     conflicts: tuple[Conflict, ...] = ()
 
-    def __bool__(self) -> bool:
-        return bool(self.steps or self.conflicts)
+    def remarks(self) -> dict[Path, str]:
+        """What the user should know before files are changed."""
+        moved = {step.then.mark for step in self.steps} - {""}
+        found = {step.path: NOT_AGAIN for step in self.steps if not step.now.kept and step.now.mark not in moved}
+        for step in self.steps:
+            if step.now.kind == step.then.kind == "file" and has_other_names(step.path):
+                found[step.path] = f"{found[step.path]}; {OTHER_NAMES}" if step.path in found else OTHER_NAMES
+        return found
 
 
 def by_path(changes: Iterable[Change]) -> dict[Path, list[Change]]:
@@ -75,11 +85,7 @@ def make_plan(changes: Sequence[Change], now: Callable[[Path], Entry], contents:
                 conflicts.append(replace(found, mergeable=merged is not None))
                 continue
             found = merged
-        if found.kind == "file" and not found.content and not found.same(current):
-            if found.mark not in _marks(changes, now):
-                conflicts.append(Conflict(path, f"its earlier content was not kept: {found.why}"))
-                continue
-        elif found.why and found.kind in ("other", "link") and not found.same(current):
+        if found.why and found.kind in ("other", "link") and not found.same(current):
             conflicts.append(Conflict(path, f"it cannot be made again: {found.why}"))
             continue
         if found is not current and (not found.same(current) or current.unsaved):
@@ -88,6 +94,10 @@ def make_plan(changes: Sequence[Change], now: Callable[[Path], Entry], contents:
     for step in [step for step in steps if step.then.kind != "none" and _has_no_folder(step.path, then)]:
         steps.remove(step)
         conflicts.append(Conflict(step.path, NO_FOLDER))
+    while unkept := _unkept(steps):
+        steps = [step for step in steps if step.path not in unkept]
+        conflicts += [Conflict(path, f"its earlier content was not kept: {why}") for path, why in unkept.items()]
+    steps += _closed_folders(steps)
     return Plan(tuple(_in_order(steps, conflicts)), tuple(conflicts))
 
 
@@ -118,10 +128,22 @@ def _has_no_folder(path: Path, then: dict[Path, str]) -> bool:
     return False
 
 
-def _marks(changes: Iterable[Change], now: Callable[[Path], Entry]) -> set[str]:
-    """Of what came to be by these changes and is still there: files that were moved can be moved back."""
-    arrived = [change.path for change in changes if change.after is not None and change.after.mark]
-    return {now(path).mark for path in arrived} - {""}
+def _unkept(steps: Sequence[Step]) -> dict[Path, str]:
+    """What these steps cannot make again, and why: it is not kept, and not where one of them could move it from."""
+    marks = {step.now.mark for step in steps} - {""}
+    return {step.path: step.then.why for step in steps if not step.then.kept and step.then.mark not in marks}
+
+
+def _closed_folders(steps: Sequence[Step]) -> Iterator[Step]:
+    """Those that we may not write to, in which something changes: they stay as they are, and their mode is in the log
+    while they are open."""
+    effective = os.access in os.supports_effective_ids
+    for folder in {step.path.parent for step in steps} - {step.path for step in steps}:
+        with suppress(OSError):
+            found = os.lstat(folder)
+            if stat.S_ISDIR(found.st_mode) and not os.access(folder, os.W_OK | os.X_OK, effective_ids=effective):
+                entry = Entry("dir", stat.S_IMODE(found.st_mode))
+                yield Step(folder, entry, entry)
 
 
 def _back(path: Path, current: Entry, done: Sequence[Change]) -> Entry | Conflict:

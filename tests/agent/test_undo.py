@@ -128,6 +128,26 @@ async def test_one_call_is_taken_back_by_its_id_and_later_changes_stay(tmp_path)
         assert [path.name for path in r.project.iterdir()] == ["b.txt"]
 
 
+async def test_what_redo_cannot_make_again_and_hard_links_are_named_before_they_are_changed(tmp_path):
+    command = "head -c 3000 /dev/zero > large; mkfifo pipe; head -c 3000 /dev/zero > a; echo more >> linked; mv b c"
+    config = "[undo]\nmax_file_bytes = 1000\nmax_tool_file_bytes = 1000\n"
+    async with rig(tmp_path, [bash(command), "Done."], mode="auto", config=config) as r:
+        for name in ("a", "linked"):
+            (r.project / name).write_text("before\n")
+        (r.project / "b").write_bytes(b"b" * 3000)
+        os.link(r.project / "linked", tmp_path / "other name")
+        await r.editor.prompt("Change it.")
+        r.editor.permissions.append(picks("files"))
+        await said(r, "/undo")
+        shown = r.editor.permission_requests[-1].tool_call.content[0].content.text.splitlines()
+        again = [line.split(":")[0].rpartition("/")[2] for line in shown if "cannot be made again by /redo" in line]
+        assert sorted(again) == ["a", "large", "pipe"], shown
+        (line,) = [line for line in shown if "hard link" in line]
+        assert line.endswith("/linked: changed (a hard link: it may become a file of its own)")
+        assert {path.name for path in r.project.iterdir()} == {"a", "b", "linked"}
+        assert (r.project / "linked").read_text() == (r.project / "a").read_text() == "before\n"
+
+
 async def test_a_prompt_in_the_middle_goes_with_all_after_it(tmp_path):
     script = [write("a.txt", "1\n"), "One.", write("a.txt", "2\n"), "Two.", write("a.txt", "3\n"), "Three."]
     async with rig(tmp_path, script, mode="auto") as r:

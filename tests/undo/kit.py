@@ -5,6 +5,9 @@ from __future__ import annotations
 import os
 import shutil
 import subprocess
+import sys
+import tempfile
+import traceback
 import uuid
 from collections.abc import Awaitable, Callable, Sequence
 from pathlib import Path
@@ -12,6 +15,7 @@ from pathlib import Path
 import anyio
 
 from acp_agent.executors.local import LocalExecutor
+from acp_agent.executors.users import find_user
 from acp_agent.store.base import SessionRecord
 from acp_agent.store.session_store import SessionStore
 from acp_agent.undo.base import Change, Entry, Operation
@@ -113,6 +117,40 @@ class Bench:
 
     def state(self) -> State:
         return state_of(self.project)
+
+
+def as_a_user(work: Callable[[Path], object]) -> None:
+    """Does that in an empty folder, as a user who is not root."""
+    with tempfile.TemporaryDirectory(prefix="acp-undo-") as name:
+        if (user := find_user("nobody") if os.geteuid() == 0 else None) is None:
+            work(Path(name))
+            return
+        warm = Bench(Path(name, "warm"))  # That user may not be able to read Python's own files.
+        warm.by_command("echo > a")
+        warm.take_back(warm.operations())
+        warm.close()
+        os.chown(name, user.uid, user.gid)
+        if (child := os.fork()) == 0:
+            failed = 1
+            try:
+                os.setgroups([])
+                os.setgid(user.gid)
+                os.setuid(user.uid)
+                work(Path(name))
+                failed = 0
+            finally:
+                if failed:
+                    traceback.print_exc()
+                    sys.stderr.flush()
+                os._exit(failed)
+        assert os.waitpid(child, 0)[1] == 0
+
+
+def small_bench(folder: Path) -> Bench:
+    """Contents of more than 1000 bytes are not kept in it."""
+    bench = Bench(folder, limits=Limits(10_000, 1000))
+    bench.camera = Camera(bench.contents, 1000)
+    return bench
 
 
 def state_of(folder: Path) -> State:

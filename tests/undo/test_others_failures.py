@@ -14,11 +14,14 @@ from pathlib import Path
 
 import pytest
 
+from acp_agent.errors import ExecutorError
+from acp_agent.undo.contents import ContentError
 from acp_agent.undo.file_changes import hunks
 from acp_agent.undo.folder_looks import Limits
 from acp_agent.undo.merge import merge
+from acp_agent.undo.restore import make
 
-from .kit import Bench, git
+from .kit import Bench, as_a_user, git, small_bench
 
 
 @pytest.fixture
@@ -315,3 +318,98 @@ def test_files_that_take_long_to_compare_are_one_hunk() -> None:
     new = "".join(f"    value {number}\n\n}}\n" for number in range(1000))
     assert hunks(old, new) == ((1, 3000, 1, 3000),)
     assert merge(old, new, old + "more\n") is None
+
+
+def test_a_users_file_that_the_agent_linked_to_is_not_written_through_the_link(bench: Bench, tmp_path: Path) -> None:
+    (tmp_path / "outside").write_text("the user's")
+    (bench.project / "a").write_text("before")
+    bench.by_command("ln -f ../outside a")
+    bench.take_back(bench.operations())
+    assert (bench.project / "a").read_text() == "before"
+    assert (tmp_path / "outside").read_text() == "the user's"
+
+
+def test_hard_links_come_apart_and_that_is_said(bench: Bench, tmp_path: Path) -> None:
+    (bench.project / "a").write_text("before")
+    os.link(bench.project / "a", tmp_path / "outside")
+    bench.by_command("echo after > a")
+    words = bench.plan(bench.operations()).remarks()
+    assert words == {bench.project / "a": "a hard link: it may become a file of its own"}
+    bench.take_back(bench.operations())
+    assert (bench.project / "a").read_text() == "before"
+    assert (tmp_path / "outside").read_text() == "after\n"
+
+
+def test_a_later_step_that_fails_leaves_files_that_are_not_kept_untouched(tmp_path: Path) -> None:
+    bench = small_bench(tmp_path)
+    (bench.project / "a").write_text("before")
+    (bench.project / "z").write_text("the other content")
+    bench.by_command("head -c 3000 /dev/zero > new; head -c 3000 /dev/zero > a; rm z")
+    (step,) = (step for step in bench.plan(bench.operations()).steps if step.path.name == "z")
+    (tmp_path / "state/undo/contents" / step.then.content[:2] / step.then.content[2:]).unlink()
+    before = {path.name: (path.stat().st_ino, path.stat().st_mtime_ns) for path in bench.project.iterdir()}
+    with pytest.raises(ContentError):
+        bench.take_back(bench.operations())
+    assert {path.name: (path.stat().st_ino, path.stat().st_mtime_ns) for path in bench.project.iterdir()} == before
+    bench.close()
+
+
+def test_what_changed_while_the_question_was_open_stops_the_undo_before_it_begins(bench: Bench) -> None:
+    for name in ("a", "b"):
+        (bench.project / name).write_text("before")
+    bench.by_command("echo after > a; echo after > b")
+    plan = bench.plan(bench.operations())
+    first, last = (step.path for step in plan.steps)
+    time = first.stat().st_mtime_ns
+    last.write_text("mine")
+    with pytest.raises(ExecutorError, match="changed in the last moment"):
+        make(plan.steps, bench.camera)
+    assert (first.read_text(), first.stat().st_mtime_ns, last.read_text()) == ("after\n", time, "mine")
+
+
+def test_a_folder_that_was_made_for_an_undo_that_failed_is_gone(bench: Bench, tmp_path: Path) -> None:
+    (bench.project / "d").mkdir()
+    for name in ("d/a", "b"):
+        (bench.project / name).write_text(f"before {name}")
+    bench.by_command("rm d/a b")
+    (bench.project / "d").rmdir()
+    steps = sorted(bench.plan(bench.operations()).steps, key=lambda step: step.path.name)
+    content = steps[-1].then.content
+    (tmp_path / "state/undo/contents" / content[:2] / content[2:]).unlink()
+    with pytest.raises(ContentError):
+        make(steps, bench.camera)
+    assert bench.state() == {}
+
+
+def test_in_a_folder_that_cannot_be_read_any_more_nothing_is_lost() -> None:
+    def shut(folder: Path) -> None:
+        bench = small_bench(folder)
+        (bench.project / "d").mkdir()
+        (bench.project / "d" / "f").write_text("before")
+        (bench.project / "e").write_text("before")
+        before = bench.state()
+        bench.by_command("echo after > e; chmod 000 d")
+        bench.take_back(bench.operations())
+        assert bench.state() == before
+        bench.by_command("echo after > d/f", prompt=2)
+        bench.take_back(bench.operations(2))
+        assert bench.state() == before
+        bench.close()
+
+    as_a_user(shut)
+
+
+def test_the_file_that_cannot_be_restored_is_named(tmp_path: Path) -> None:
+    def denied(folder: Path) -> None:
+        bench = small_bench(folder)
+        bench.by_command("mkdir d; echo > d/f; chmod 444 d/f", prompt=1)
+        bench.by_command("chmod 644 d/f; echo more > d/f; chmod 444 d/f", prompt=2)
+        plan = bench.plan(bench.operations(2))
+        (bench.project / "d").chmod(0o555)
+        with pytest.raises(PermissionError, match=r"/d/f'$"):
+            make(plan.steps, bench.camera)
+        assert (bench.project / "d" / "f").read_text() == "more\n"
+        assert (bench.project / "d").stat().st_mode & 0o777 == 0o555
+        bench.close()
+
+    as_a_user(denied)

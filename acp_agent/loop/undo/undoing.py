@@ -285,7 +285,12 @@ class Undoing:
 
     def _files(self, plan: Plan) -> tuple[FileChange, ...]:
         shown = (file_change(step.path, step.now, step.then, self._recorder.contents) for step in plan.steps)
-        return tuple(each for each in shown if each is not None)
+        known = plan.remarks()
+        return tuple(
+            replace(each, words="; ".join(filter(None, (each.words, known.get(each.path)))))
+            for each in shown
+            if each is not None
+        )
 
     async def _now(self, paths: Sequence[Path]) -> dict[Path, Entry]:
         """What is at these paths, with the editor's text where that differs; without those that cannot be read."""
