@@ -183,6 +183,8 @@ class FolderLooks:
                         self._linked.add(folder)
                     if len(found) > most:
                         return None
+        except PermissionError:  # What is in it has not gone: it is what it was when it could last be read.
+            return self._folders.get(folder, found)
         except OSError:
             pass
         return found

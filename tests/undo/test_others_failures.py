@@ -413,3 +413,23 @@ def test_the_file_that_cannot_be_restored_is_named(tmp_path: Path) -> None:
         bench.close()
 
     as_a_user(denied)
+
+
+def test_what_is_in_a_folder_that_became_unreadable_has_not_gone(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
+    """For root, who reads every folder, the system's refusal is played."""
+    if os.geteuid() == 0:
+        scan = os.scandir
+
+        def refuses(path: str) -> object:
+            if not isinstance(path, int) and os.stat(path).st_mode & 0o777 == 0:
+                raise PermissionError(13, "Permission denied", path)
+            return scan(path)
+
+        monkeypatch.setattr("acp_agent.undo.folder_looks.os.scandir", refuses)
+    (bench.project / "d").mkdir()
+    (bench.project / "d" / "a").write_text("mine")
+    bench.by_command("chmod 000 d")
+    (change,) = bench.log.changes(bench.operations())
+    assert change.path == bench.project / "d"
+    assert not bench.take_back(bench.operations()).conflicts
+    assert (bench.project / "d" / "a").read_text() == "mine"
