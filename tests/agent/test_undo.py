@@ -417,7 +417,8 @@ async def test_a_hunk_of_a_file_in_another_encoding_is_reverted_in_it(tmp_path):
         new = "eins\r\nZWEI\r\ndrei\r\nvier\r\n"
         (r.project / "new").write_text(new, encoding="utf-16", newline="")
         await r.editor.prompt("Change it.")
-        await call(r, "_session/undo", path=str(path), hunks=[0])
+        changes = (await call(r, "_session/changes"))["changes"]
+        await revert(r, next(each for each in changes if each["path"] == str(path)), 0)
         assert path.read_bytes().decode("utf-16") == "eins\r\nzwei\r\ndrei\r\nvier\r\n"
 
 
@@ -429,7 +430,7 @@ async def test_a_hunk_is_reverted_and_redone(tmp_path):
         await r.editor.prompt("Change it.")
         (change,) = (await call(r, "_session/changes"))["changes"]
         assert [hunk["oldStart"] for hunk in change["hunks"]] == [2, 5]
-        await call(r, "_session/undo", path=str(path), hunks=[1])
+        await revert(r, change, 1)
         assert path.read_text() == "1\ntwo\n3\f3\n4\n5\n6\n"
         await call(r, "_session/redo")
         assert path.read_text() == new
@@ -456,6 +457,106 @@ async def test_a_file_taken_back_leaves_its_calls_other_files_and_each_undo_is_r
         assert (await call(r, "_session/checkpoints"))["redo"] is False
 
 
+async def revert(r: Rig, change: dict[str, Any], *hunks: int, **params: Any) -> Any:
+    expect = [change["hunks"][hunk]["id"] for hunk in hunks]
+    return await call(r, "_session/undo", path=change["path"], hunks=hunks, expect=expect, **params)
+
+
+async def test_a_hunk_is_known_by_its_lines_and_never_another_one_in_its_place(tmp_path):
+    new = "1\ntwo\n3\n4\nfive\n6\n"
+    async with rig(tmp_path, [read("a.txt"), write("a.txt", new), "Done."], mode="auto") as r:
+        path = r.project / "a.txt"
+        path.write_text("1\n2\n3\n4\n5\n6\n")
+        await r.editor.prompt("Change it.")
+        (change,) = (await call(r, "_session/changes"))["changes"]
+        with pytest.raises(PeerError, match=r"expect: the `id` of each of the `hunks`"):
+            await call(r, "_session/undo", path=str(path), hunks=[0])
+        await revert(r, change, 0)
+        with pytest.raises(PeerError, match="Ask for its changes again"):
+            await revert(r, change, 0)
+        assert path.read_text() == "1\n2\n3\n4\nfive\n6\n"
+        await revert(r, change, 1)
+        assert path.read_text() == "1\n2\n3\n4\n5\n6\n"
+
+
+async def test_the_only_hunk_of_a_file_that_came_or_went_is_all_of_it(tmp_path):
+    async with rig(tmp_path, [bash("echo new > new.txt; rm old.sh"), "Done."], mode="auto") as r:
+        new, old = r.project / "new.txt", r.project / "old.sh"
+        old.write_text("old\n")
+        old.chmod(0o750)
+        await r.editor.prompt("Change it.")
+        for change in (await call(r, "_session/changes"))["changes"]:
+            await revert(r, change, 0)
+        assert (new.exists(), old.read_text(), old.stat().st_mode & 0o777) == (False, "old\n", 0o750)
+        await call(r, "_session/redo")
+        await call(r, "_session/redo")
+        assert (new.read_text(), old.exists()) == ("new\n", False)
+        new.write_text("new\nmine\n")
+        change = next(c for c in (await call(r, "_session/changes"))["changes"] if c["path"] == str(new))
+        with pytest.raises(PeerError, match="changed since"):
+            await revert(r, change, 0)
+        assert new.read_text() == "new\nmine\n"
+
+
+def shown_lines(change: dict[str, Any]) -> tuple[str, str, int, int]:
+    return change["oldText"], change["newText"], change["added"], change["removed"]
+
+
+async def test_changes_of_the_user_are_not_shown_as_the_agents(tmp_path):
+    script = [bash("sed -i s/2/two/ a.txt; echo 1 > b.txt; echo x >> c.txt"), "One.", bash("sed -i s/5/five/ a.txt")]
+    async with rig(tmp_path, [*script, "Two."], mode="auto") as r:
+        a, b, c = (r.project / name for name in ("a.txt", "b.txt", "c.txt"))
+        a.write_text("1\n2\n3\n4\n5\n6\n7\n")
+        c.write_text("c\n")
+        await r.editor.prompt("one")
+        a.write_text("1\ntwo\n3\n4\n5\n6\n7\nbetween\n")
+        await r.editor.prompt("two")
+        a.write_text("above\n" + a.read_text())
+        b.write_text("1 and mine\n")
+        changes = {each["path"]: each for each in (await call(r, "_session/changes"))["changes"]}
+        assert {Path(path).name: each["mixed"] for path, each in changes.items()} == {
+            "a.txt": True, "b.txt": True, "c.txt": False,
+        }  # fmt: skip
+        now = "above\n1\ntwo\n3\n4\nfive\n6\n7\nbetween\n"
+        assert shown_lines(changes[str(a)]) == ("above\n1\n2\n3\n4\n5\n6\n7\nbetween\n", now, 2, 2)
+        assert shown_lines(changes[str(b)]) == (None, "1\n", 1, 0), "what the agent left, if it cannot be told apart"
+        assert shown_lines(changes[str(c)]) == ("c\n", "c\nx\n", 1, 0)
+        words = await said(r, "/diff")
+        assert words.startswith("3 files changed in this session (+4 -2).")
+        assert f"{a}, {b} also have changes that are not the agent's." in words
+        a.write_text("1\n2\n3\n4\n5\n6\n7\n")
+        left = (await call(r, "_session/changes"))["changes"]
+        assert {each["path"] for each in left} == {str(b), str(c)}, "what the user has taken back is no change"
+
+
+async def test_a_hunk_is_reverted_in_the_text_as_it_is_now(tmp_path):
+    new = "1\ntwo\n3\n4\n5\nsix\n7\n"
+    async with rig(tmp_path, [read("a.txt"), write("a.txt", new), "Done."], mode="auto") as r:
+        path = r.project / "a.txt"
+        path.write_text("1\n2\n3\n4\n5\n6\n7\n")
+        await r.editor.prompt("Change it.")
+        path.write_text("mine\n" + new)
+        (change,) = (await call(r, "_session/changes"))["changes"]
+        r.editor.files.buffers[path] = f"unsaved\nmine\n{new}"
+        await revert(r, change, 1)
+        assert path.read_text() == "unsaved\nmine\n1\ntwo\n3\n4\n5\n6\n7\n"
+
+
+async def test_a_hunk_whose_lines_the_user_changed_is_left_alone_and_the_others_are_not(tmp_path):
+    new = "1\ntwo\n3\n4\n5\nsix\n7\n"
+    async with rig(tmp_path, [read("a.txt"), write("a.txt", new), "Done."], mode="auto") as r:
+        path = r.project / "a.txt"
+        path.write_text("1\n2\n3\n4\n5\n6\n7\n")
+        await r.editor.prompt("Change it.")
+        path.write_text(new.replace("two", "TWO"))
+        (change,) = (await call(r, "_session/changes"))["changes"]
+        assert shown_lines(change) == ("1\n2\n3\n4\n5\n6\n7\n", new, 2, 2) and change["mixed"] is True
+        with pytest.raises(PeerError, match="changed since"):
+            await revert(r, change, 0)
+        await revert(r, change, 1)
+        assert path.read_text() == "1\nTWO\n3\n4\n5\n6\n7\n"
+
+
 @pytest.mark.parametrize(
     "params",
     [
@@ -464,6 +565,7 @@ async def test_a_file_taken_back_leaves_its_calls_other_files_and_each_undo_is_r
         {"to": "x"},
         {"path": "relative"},
         {"hunks": [-1], "path": "/x"},
+        {"hunks": [0], "expect": ["x"]},
         {"what": "all"},
         {"call": "nobody"},
     ],

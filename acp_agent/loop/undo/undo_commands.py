@@ -13,7 +13,7 @@ from msgspec.structs import replace
 from acp_agent.errors import AgentError, ConnectionClosed, InvalidParams
 from acp_agent.loop.undo.undoing import Checkpoint, Prepared, Target, UndoError, Undoing, What, conflict_words
 from acp_agent.schema import acp
-from acp_agent.undo.file_changes import FileChange
+from acp_agent.undo.file_changes import FileChange, hunk_ids
 
 if TYPE_CHECKING:
     from acp_agent.loop.session import Session
@@ -256,7 +256,10 @@ async def diff(session: Session, undoing: Undoing, rest: str) -> str:
         )
     )
     added, removed = sum(each.added for each in files), sum(each.removed for each in files)
-    return f"{len(files)} file{'s' if len(files) > 1 else ''} changed {since} (+{added} -{removed})."
+    mixed = [str(each.path) for each in files if each.mixed]
+    also = f" {', '.join(mixed)} also ha{'ve' if len(mixed) > 1 else 's'} changes that are not the agent's."
+    told = f"{len(files)} file{'s' if len(files) > 1 else ''} changed {since} (+{added} -{removed})."
+    return told + (also if mixed else "")
 
 
 def diff_content(change: FileChange) -> acp.Diff:
@@ -307,11 +310,15 @@ def _target(params: dict[str, Any]) -> Target:
     path = _string(params, "path")
     if path and not path.startswith("/"):
         raise InvalidParams("Invalid params: $.path: not absolute")
-    hunks = params.get("hunks") or []
-    if not isinstance(hunks, list) or not all(isinstance(each, int) and each >= 0 for each in hunks):
+    hunks, expect = params.get("hunks") or [], params.get("expect") or []
+    if not isinstance(hunks, list) or not all(type(each) is int and each >= 0 for each in hunks):
         raise InvalidParams("Invalid params: $.hunks: indices of hunks are expected")
+    if hunks and not path:
+        raise InvalidParams("Invalid params: $.hunks: they are of a `path`")
+    if not isinstance(expect, list) or len(expect) != len(hunks):
+        raise InvalidParams("Invalid params: $.expect: the `id` of each of the `hunks`, from `_session/changes`")
     number = _number(params, "since") if path else _number(params, "to")
-    return Target(number, _string(params, "call"), Path(path) if path else None, tuple(hunks))
+    return Target(number, _string(params, "call"), Path(path) if path else None, tuple(hunks), tuple(expect))
 
 
 def _number(params: dict[str, Any], name: str) -> int:
@@ -367,6 +374,10 @@ def _as_change(change: FileChange) -> dict[str, Any]:
         "words": change.words,
         "added": change.added,
         "removed": change.removed,
+        "mixed": change.mixed,
         "calls": list(change.calls),
-        "hunks": [dict(zip(names, hunk, strict=True)) for hunk in change.hunks],
+        "hunks": [
+            {"id": id_, **dict(zip(names, hunk, strict=True))}
+            for id_, hunk in zip(hunk_ids(change), change.hunks, strict=True)
+        ],
     }

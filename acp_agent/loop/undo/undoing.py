@@ -13,20 +13,21 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from acp_agent.errors import AgentError, ConnectionClosed, ExecutorError, StoreError
-from acp_agent.executors.encodings import UTF8, decoded, encoded
+from acp_agent.executors.encodings import decoded, encoded
 from acp_agent.executors.route import route
 from acp_agent.executors.users import in_thread_as
 from acp_agent.loop.memory.rewinding import Prompt, prompts_of
 from acp_agent.loop.session import Session
 from acp_agent.loop.shell.session_shell import Shell
 from acp_agent.loop.undo.change_recorder import ChangeRecorder
-from acp_agent.undo.base import NOTHING, Change, Entry, Operation
+from acp_agent.undo.base import Change, Entry, Operation
 from acp_agent.undo.contents import ContentError
-from acp_agent.undo.file_changes import FileChange, file_change, without
+from acp_agent.undo.file_changes import FileChange, file_change, parts_of, without
+from acp_agent.undo.merge import merge
 from acp_agent.undo.pictures import put
 from acp_agent.undo.recording_executor import with_unsaved
 from acp_agent.undo.restore import held, make
-from acp_agent.undo.undo_plan import Conflict, Plan, Step, by_path, make_plan
+from acp_agent.undo.undo_plan import Conflict, Plan, Step, make_plan
 
 if TYPE_CHECKING:
     from acp_agent.undo.operation_log import Log
@@ -54,6 +55,8 @@ class Target(Struct, frozen=True):
     path: Path | None = None
     hunks: tuple[int, ...] = ()
     """Of the file's changes; empty: all."""
+    expect: tuple[str, ...] = ()
+    """What each of these is known by (`hunk_ids`)."""
     redo: bool = False
 
 
@@ -137,10 +140,9 @@ class Undoing:
         changes = self._log.changes(each for each in chosen if each.by != "background" or call)
         uncovered = [each.uncovered for each in chosen if each.uncovered]
         calls = self._calls_by_path(chosen)
-        if until is None and not call:
-            now = await self._now([change.path for change in changes])
-            changes = [Change(path, done[0].before, now.get(path, NOTHING)) for path, done in by_path(changes).items()]
-        return await self._thread(lambda: self._net(changes, calls)), [*dict.fromkeys(uncovered), *self.uncovered()]
+        now = await self._now([change.path for change in changes]) if until is None and not call else None
+        found = await self._thread(lambda: self._net(changes, now, calls))
+        return found, [*dict.fromkeys(uncovered), *self.uncovered()]
 
     def _calls_by_path(self, operations: Sequence[Operation]) -> dict[Path, tuple[str, ...]]:
         calls: dict[Path, tuple[str, ...]] = {}
@@ -152,17 +154,16 @@ class Undoing:
         return calls
 
     def _net(
-        self, changes: Sequence[Change], calls: dict[Path, tuple[str, ...]] | None = None
+        self,
+        changes: Sequence[Change],
+        now: dict[Path, Entry] | None = None,
+        calls: dict[Path, tuple[str, ...]] | None = None,
     ) -> tuple[FileChange, ...]:
-        """What these changes amount to, file by file."""
+        """What these changes amount to, file by file; `now`: what is left of it."""
         found = []
-        for path, done in by_path(changes).items():
-            before, after = done[0].before, done[-1].after
-            if after is None or (before.same(after) and before.unsaved == after.unsaved):
-                continue
-            shown = self._shown(path, before, after)
-            if shown is not None:
-                found.append(replace(shown, calls=(calls or {}).get(path, ())))
+        for path, part in parts_of(changes, now, self._recorder.contents).items():
+            if (shown := self._shown(path, part.old, part.new)) is not None:
+                found.append(replace(shown, calls=(calls or {}).get(path, ()), mixed=part.mixed))
         return tuple(found)
 
     def _shown(self, path: Path, before: Entry, after: Entry) -> FileChange | None:
@@ -229,32 +230,40 @@ class Undoing:
             raise UndoError(f"The agent has not changed {path} since then.")
         if not target.hunks:
             return await self._prepared(target, chosen, str(path), merging, only={path}, whole=False)
-        now = (await self._now([path])).get(path)
-        if now is None or now.kind != "file":
-            raise UndoError(f"{path} is no file any more; take back the whole file.")
-        try:
-            data = await self._thread(lambda: self._without(changes[0].before, now, target.hunks))
-            then = Entry("file", now.mode, len(data), self._recorder.contents.put(data, now.content))
-        except (ContentError, UnicodeError, IndexError, ExecutorError) as error:
-            raise UndoError(
-                f"These changes of {path} cannot be taken back: {error or 'there are not so many'}."
-            ) from error
-        plan = Plan((Step(path, now, then),))
+        now = await self._now([path])
+        step = await self._thread(lambda: self._without(path, changes, now, target))
+        plan = Plan((step,))
         return Prepared(target, (), plan, self._files(plan), f"changes of {path}")
 
-    def _without(self, before: Entry, now: Entry, hunks: Sequence[int]) -> bytes:
-        """The file without these hunks, in its encoding."""
-        texts, encoding = [], UTF8
-        for entry in (before, now):
-            if entry.kind not in ("file", "none"):
-                raise ExecutorError("it is no file")
-            name = entry.unsaved or entry.content
-            if entry.kind == "file" and not name:
-                raise ContentError(entry.why)
-            found = decoded(self._recorder.contents.get(name)) if entry.kind == "file" else None
-            texts.append("" if found is None else found.text)
-            encoding = UTF8 if found is None else found.encoding
-        return encoded(without(texts[0], texts[1], hunks), encoding)[0]
+    def _without(self, path: Path, changes: Sequence[Change], entries: dict[Path, Entry], target: Target) -> Step:
+        """The file without these hunks, in its encoding. Raises UndoError."""
+        contents = self._recorder.contents
+        part, now = parts_of(changes, entries, contents).get(path), entries.get(path)
+        change = self._shown(path, part.old, part.new) if part is not None else None
+        try:
+            if part is None or change is None or now is None:
+                raise LookupError
+            wanted = without(change, tuple(zip(target.hunks, target.expect, strict=True)))
+            if change.kind != "changed" and part.new is now:
+                return Step(path, now, part.old)  # All of it: the file goes, or comes back.
+            if not part.old.kind == part.new.kind == now.kind == "file":
+                raise UndoError(f"{path} was changed since; nothing was restored.")
+            if not now.content:
+                raise ContentError(now.why)
+            disk = decoded(contents.get(now.content))
+            text = decoded(contents.get(now.unsaved)).text if now.unsaved else disk.text
+            merged = wanted if text == change.new else merge(change.new or "", text, wanted)
+            if merged is None:
+                raise UndoError(f"These lines of {path} were changed since; nothing was restored.")
+            data, encoding = encoded(merged, disk.encoding)
+            if encoding != disk.encoding:
+                raise UndoError(f"{path} is in {disk.encoding.name}, which lacks a character of its text.")
+            return Step(path, now, Entry("file", now.mode, len(data), contents.put(data, now.content)))
+        except LookupError:
+            words = f"{path} has no such change any more: it was changed since. Ask for its changes again."
+            raise UndoError(words) from None
+        except (ContentError, UnicodeError) as error:
+            raise UndoError(f"These changes of {path} cannot be taken back: {error}.") from error
 
     async def _prepared(
         self,

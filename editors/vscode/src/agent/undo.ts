@@ -17,7 +17,7 @@ const REFRESH = 300;
 /** What is taken back: a prompt and all after it, a call, or a file, or some of its hunks. */
 export type Target =
   | { readonly to: number; readonly what: What }
-  | { readonly path: string; readonly since: number; readonly hunks?: readonly number[] }
+  | { readonly path: string; readonly since: number; readonly hunks?: readonly number[]; readonly expect?: readonly string[] }
   | "redo";
 
 export interface Undoable {
@@ -162,11 +162,6 @@ export class Undo {
 
   private noteBack(): void {
     this.back = { session: this.host.active, turn: this.host.active?.turn };
-  }
-
-  /** The changes as they are at this moment. */
-  async changes(session: Session, since: number): Promise<Changes> {
-    return changesOf(await this.link().extension("_session/changes", { sessionId: session.id, since }));
   }
 
   /** What would happen. */
