@@ -198,6 +198,57 @@ async def test_what_the_user_changed_is_named_and_left_or_merged(tmp_path):
         assert path.read_text() == "1\n2\n3\n4\nfive\n"
 
 
+async def test_a_merge_takes_back_no_more_than_was_asked_for(tmp_path):
+    async with rig(tmp_path, [bash("sed -i s/2/two/ a.txt"), "Done."], mode="auto") as r:
+        path = r.project / "a.txt"
+        path.write_text("1\n2\n3\n4\n5\n")
+        await r.editor.prompt("Change it.")
+        path.write_text("1\ntwo\n3\n4\nfive\n")
+        r.editor.permissions.append(picks("merge"))
+        words = await said(r, "/undo 1 files")
+        assert path.read_text() == "1\n2\n3\n4\nfive\n" and "conversation" not in words
+        assert (await call(r, "_session/checkpoints"))["checkpoints"][0]["cut"] is False
+        path.write_text("1\n2\n3\n4\n5\n")
+        await said(r, "/redo")
+        names = [option.name for option in r.editor.permission_requests[-1].options]
+        assert names == ["Do again files only, keep what you changed since", "Change nothing"]
+
+
+async def test_each_redo_restores_its_own_cut_of_the_conversation_or_none(tmp_path):
+    script = [write("a.txt", "1\n"), "One.", write("b.txt", "2\n"), "Two.", "Three."]
+    async with rig(tmp_path, script, mode="auto") as r:
+        await r.editor.prompt("one")
+        await r.editor.prompt("two")
+        await said(r, "/undo 2 yes")
+        await said(r, "/undo 1 yes")
+        await said(r, "/redo files yes")
+        words = await said(r, "/redo yes")
+        assert "1 file restored." in words and sorted(path.name for path in r.project.iterdir()) == ["a.txt", "b.txt"]
+        assert [each["cut"] for each in (await call(r, "_session/checkpoints"))["checkpoints"]] == [True, True]
+
+
+async def test_a_cut_conversation_is_not_restored_once_the_model_was_asked(tmp_path):
+    async with rig(tmp_path, ["One.", "Two."], mode="auto") as r:
+        await r.editor.prompt("one")
+        await said(r, "/undo yes")
+        await r.editor.prompt("two")
+        assert "since the model was last asked" in await said(r, "/redo yes")
+
+
+async def test_checkpoints_say_what_of_a_prompt_was_taken_back(tmp_path):
+    script = [write("a.txt", "1\n"), "One.", write("b.txt", "2\n"), "Two.", write("c.txt", "3\n"), "Three."]
+    async with rig(tmp_path, script, mode="auto") as r:
+        for word in ("one", "two", "three"):
+            await r.editor.prompt(word)
+        await said(r, "/undo 3 yes")
+        await said(r, "/undo 2 conversation yes")
+        file, both = "1 file (+1 -0)", ", files and conversation taken back"
+        for lines in ([file, f"{file}, conversation taken back", file + both], [f"{file}, files taken back"]):
+            found = (await said(r, "/checkpoints")).splitlines()
+            assert [line.split(": ")[1] for line in found if line.startswith("- ")][: len(lines)] == lines
+            await said(r, "/undo 1 files yes")
+
+
 async def test_unsaved_text_of_the_editor_comes_back(tmp_path):
     path = tmp_path / "project" / "a.txt"
     edit = Answer(tool_calls=(Call("edit", {"path": str(path), "old_text": "unsaved", "new_text": "edited"}),))
@@ -523,7 +574,8 @@ async def test_changes_of_the_user_are_not_shown_as_the_agents(tmp_path):
         assert shown_lines(changes[str(c)]) == ("c\n", "c\nx\n", 1, 0)
         words = await said(r, "/diff")
         assert words.startswith("3 files changed in this session (+4 -2).")
-        assert f"{a}, {b} also have changes that are not the agent's." in words
+        assert "also have changes that are not the agent's" in words
+        assert str(a) in words and str(b) in words and str(c) not in words
         a.write_text("1\n2\n3\n4\n5\n6\n7\n")
         left = (await call(r, "_session/changes"))["changes"]
         assert {each["path"] for each in left} == {str(b), str(c)}, "what the user has taken back is no change"

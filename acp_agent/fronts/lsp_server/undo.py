@@ -105,6 +105,7 @@ class Checkpoint(Wire, frozen=True):
     time: str = ""
     title: str = ""
     undone: bool = False
+    cut: bool = False
     files: Sequence[File] = ()
     not_covered: Sequence[str] = ()
 
@@ -372,7 +373,8 @@ def _left(outcome: Outcome) -> list[str]:
 def _listed(found: Checkpoints) -> str:
     lines = ["# Checkpoints", ""]
     for point in found.checkpoints:
-        lines.append(f"## {point.prompt}. {one_line(point.title)}{' (taken back)' if point.undone else ''}")
+        back = " and ".join(["files"] * point.undone + ["conversation"] * point.cut)
+        lines.append(f"## {point.prompt}. {one_line(point.title)}{f' ({back} taken back)' if back else ''}")
         lines += ["", *([one_line(point.time), ""] if point.time else [])]
         lines += [f"- {one_line(file.path)} +{file.added} -{file.removed}" for file in point.files]
         lines += [f"- not covered: {one_line(words, 500)}" for words in point.not_covered]

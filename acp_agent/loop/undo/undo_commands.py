@@ -24,9 +24,9 @@ KEEP = "keep"
 MERGE = "merge"
 CHOICE = "choice"
 NAMES: dict[What, str] = {
-    "both": "Take back files and conversation",
-    "files": "Take back files only",
-    "conversation": "Take back the conversation only",
+    "both": "files and conversation",
+    "files": "files only",
+    "conversation": "the conversation only",
 }
 MOST_TEXT = 16_000_000
 """Characters of files in one answer."""
@@ -85,7 +85,8 @@ def _checkpoint_line(checkpoint: Checkpoint) -> str:
     prompt, files = checkpoint.prompt, checkpoint.files
     added, removed = sum(each.added for each in files), sum(each.removed for each in files)
     count = f"{len(files)} file{'s' if len(files) != 1 else ''} (+{added} -{removed})" if files else "no files"
-    undone = ", taken back" if checkpoint.undone else ""
+    back = " and ".join(["files"] * checkpoint.undone + ["conversation"] * prompt.cut)
+    undone = f", {back} taken back" if back else ""
     uncovered = "".join(f"\n  - {words}" for words in checkpoint.uncovered)
     return f"- {prompt.number}. {prompt.time[:16].replace('T', ' ')} {prompt.title}: {count}{undone}{uncovered}"
 
@@ -95,15 +96,13 @@ async def undo(session: Session, undoing: Undoing, rest: str, *, redo: bool = Fa
     try:
         wish = Wish(rest, redo=redo)
         prepared = await undoing.prepare(wish.target, merging=wish.merging)
-        possible = _possible(prepared)
-        if wish.what is not None:
-            possible = [what for what in possible if what == wish.what]
-        if not possible and not _merges(prepared):
+        possible = _possible(prepared, wish)
+        if not possible and not _merges(prepared, wish):
             return _nothing(prepared)
         card = _show(session, prepared)
         try:
             sure = wish.sure and possible
-            what, merging = (possible[0], wish.merging) if sure else await _ask(session, card, prepared, possible)
+            what, merging = (possible[0], wish.merging) if sure else await _ask(session, card, prepared, wish)
             if what is None:
                 return f"Nothing was changed. {'Your editor cannot ask: ' if merging else ''}{_how(prepared, redo)}"
             if merging and not wish.merging:
@@ -118,15 +117,16 @@ async def undo(session: Session, undoing: Undoing, rest: str, *, redo: bool = Fa
         return str(error)
 
 
-def _possible(prepared: Prepared) -> list[What]:
+def _possible(prepared: Prepared, wish: Wish) -> list[What]:
     files, conversation = bool(prepared.plan.steps), bool(prepared.rewinds)
+    found: list[What] = ["files"] if files else ["conversation"] if conversation else []
     if files and conversation:
-        return ["both", "files", "conversation"]
-    return ["files"] if files else ["conversation"] if conversation else []
+        found = ["both", "files", "conversation"]
+    return [what for what in found if wish.what in (what, None)]
 
 
-def _merges(prepared: Prepared) -> bool:
-    return any(each.mergeable for each in prepared.plan.conflicts)
+def _merges(prepared: Prepared, wish: Wish) -> bool:
+    return wish.what != "conversation" and any(each.mergeable for each in prepared.plan.conflicts)
 
 
 def _nothing(prepared: Prepared) -> str:
@@ -173,15 +173,13 @@ def _summary(prepared: Prepared) -> str:
     return "\n".join([f"{count} file{'s' if count != 1 else ''} would change.", *lines])
 
 
-async def _ask(
-    session: Session, card: acp.ToolCall, prepared: Prepared, possible: Sequence[What]
-) -> tuple[What | None, bool]:
+async def _ask(session: Session, card: acp.ToolCall, prepared: Prepared, wish: Wish) -> tuple[What | None, bool]:
     """What is to be taken back, and whether with a merge; (`None`, true) if nobody can be asked."""
-    offered = {NAMES[what]: what for what in possible}
-    if prepared.target.redo:
-        offered = {name.replace("Take back", "Do again"): what for name, what in offered.items()}
-    most: What = "both" if prepared.rewinds else "files"
-    merged: dict[str, What] = {f"{NAMES[most]}, keep what you changed since": most} if _merges(prepared) else {}
+    verb = "Do again" if prepared.target.redo else "Take back"
+    offered = {f"{verb} {NAMES[what]}": what for what in _possible(prepared, wish)}
+    most: What = wish.what or ("both" if prepared.rewinds else "files")
+    with_merge = f"{verb} {NAMES[most]}, keep what you changed since"
+    merged: dict[str, What] = {with_merge: most} if _merges(prepared, wish) else {}
     try:
         if session.client.plan.forms:
             return await _by_form(session, card, offered, merged)

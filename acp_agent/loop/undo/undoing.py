@@ -16,7 +16,7 @@ from acp_agent.errors import AgentError, ConnectionClosed, ExecutorError, StoreE
 from acp_agent.executors.encodings import decoded, encoded
 from acp_agent.executors.route import route
 from acp_agent.executors.users import in_thread_as
-from acp_agent.loop.memory.rewinding import Prompt, prompts_of
+from acp_agent.loop.memory.rewinding import Prompt, RewindError, check_unrewind, prompts_of
 from acp_agent.loop.session import Session
 from acp_agent.loop.shell.session_shell import Shell
 from acp_agent.loop.undo.change_recorder import ChangeRecorder
@@ -78,6 +78,7 @@ class Checkpoint(Struct, frozen=True):
     files: tuple[FileChange, ...]
     uncovered: tuple[str, ...]
     undone: bool
+    """Whether the files were taken back."""
 
 
 class Undoing:
@@ -119,7 +120,7 @@ class Undoing:
             files = await self._thread(partial(self._net, changes))
             undone = bool(made) and all(each.state == "taken back" for each in made)
             uncovered = tuple(dict.fromkeys(each.uncovered for each in made if each.uncovered))
-            found.append(Checkpoint(prompt, files, uncovered, undone or prompt.cut))
+            found.append(Checkpoint(prompt, files, uncovered, undone))
         return found
 
     def uncovered(self) -> list[str]:
@@ -213,7 +214,16 @@ class Undoing:
     async def _prepare_redo(self, operations: Sequence[Operation], merging: bool) -> Prepared:
         if (last := _last_undo(operations)) is None:
             raise UndoError("There is no undo to take back.")
-        return await self._prepared(Target(redo=True), [last], last.title, merging, rewinds=last.rewound)
+        rewinds, why = last.rewound, ""
+        try:
+            if rewinds:
+                check_unrewind(self._session.stored(), rewinds)
+        except RewindError as error:
+            rewinds, why = 0, str(error)
+        prepared = await self._prepared(Target(redo=True), [last], last.title, merging, rewinds=rewinds)
+        if why and not prepared.plan:
+            raise UndoError(f"The conversation cannot be restored: {why}.")
+        return prepared
 
     async def _prepare_call(self, target: Target, operations: Sequence[Operation], merging: bool) -> Prepared:
         chosen = [each for each in operations if _is_of(each, target.call)]
@@ -343,7 +353,8 @@ class Undoing:
         try:
             steps = prepared.plan.steps if files else ()
             with anyio.CancelScope(shield=True):
-                left = await self._restore(prepared, steps, cut)
+                undoes = prepared.operations if what != "conversation" or prepared.target.redo else ()
+                left = await self._restore(prepared.title, undoes, steps, cut)
         except (AgentError, OSError) as error:
             if cut:
                 self._turn_back(cut, forth=not prepared.target.redo)
@@ -356,18 +367,13 @@ class Undoing:
 
     def _turn_back(self, number: int, *, forth: bool) -> None:
         try:
-            if forth:
-                self._session.unrewind()
-            else:
-                self._session.rewind(number)
+            self._session.turn_back(number, forth=forth)
         except AgentError as error:
             raise UndoError(f"The conversation cannot be changed: {error}.") from error
 
-    async def _restore(self, prepared: Prepared, steps: Sequence[Step], cut: int) -> list[str]:
+    async def _restore(self, title: str, undoes: Sequence[Operation], steps: Sequence[Step], cut: int) -> list[str]:
         changes = [Change(step.path, step.now, step.then) for step in steps]
-        undoes = [each.id for each in prepared.operations]
-        title = prepared.title
-        operation = self._log.add_undo(title, changes, undoes, cut, self._session.turns)
+        operation = self._log.add_undo(title, changes, [each.id for each in undoes], cut, self._session.turns)
         try:
             with held(self._recorder.contents.folder.parent, operation):
                 left = await self._make(steps)

@@ -124,7 +124,7 @@ export class Undo {
     try {
       const params = { sessionId: active.id };
       const checkpoints = checkpointsOf(await running.extension("_session/checkpoints", params));
-      const last = checkpoints.list.filter(({ undone }) => !undone).at(-1);
+      const last = checkpoints.list.filter(({ undone, cut }) => !undone && !cut).at(-1);
       const before = this.known.get(active);
       if (before !== undefined && cutsOf(before.checkpoints) !== cutsOf(checkpoints) && !active.running) {
         await this.shown(active);

@@ -17,7 +17,7 @@ export interface Checkpoint {
   readonly time: string;
   readonly title: string;
   readonly messageId: string;
-  /** Its changes were taken back, or its messages. */
+  /** Its changes were taken back. */
   readonly undone: boolean;
   /** Its messages were taken back. */
   readonly cut: boolean;
