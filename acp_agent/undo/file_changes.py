@@ -101,14 +101,15 @@ def file_change(path: Path, before: Entry, after: Entry, contents: Contents) -> 
     if before.kind == after.kind == "file" and before.mode != after.mode:
         words.append(f"mode {before.mode:o} becomes {after.mode:o}")
     try:
-        old, new = _text(before, contents), _text(after, contents)
+        old, new = text_of(before, contents), text_of(after, contents)
     except (ContentError, UnicodeError) as error:
         said = str(error) if isinstance(error, ContentError) else "it is no text"
         return FileChange(path, kind, None, None, False, (), words="; ".join([*words, said]))
     return FileChange(path, kind, old, new, True, hunks(old or "", new or ""), words="; ".join(words))
 
 
-def _text(entry: Entry, contents: Contents) -> str | None:
+def text_of(entry: Entry, contents: Contents) -> str | None:
+    """`None` where there is no file. Raises ContentError, UnicodeError."""
     if entry.kind == "link":
         return f"-> {entry.target}"
     if entry.kind != "file":

@@ -296,6 +296,77 @@ async def test_what_was_taken_back_is_not_brought_back_by_another_undo(tmp_path)
         assert list(r.project.iterdir()) == []
 
 
+async def test_what_was_taken_back_with_older_changes_is_not_brought_back(tmp_path):
+    script = [read("a.txt"), write("a.txt", "1\n"), "One.", read("a.txt"), write("a.txt", "2\n"), "Two."]
+    async with rig(tmp_path, [*script, read("a.txt"), write("a.txt", "3\n"), "Three."], mode="auto") as r:
+        path = r.project / "a.txt"
+        path.write_text("0\n")
+        await r.editor.prompt("one")
+        await r.editor.prompt("two")
+        await call(r, "_session/undo", to=1, what="files")
+        assert "Nothing is left to take back" in await said(r, "/undo 2 files yes")
+        assert (await call(r, "_session/changes", since=2))["changes"] == []
+        await call(r, "_session/redo")
+        await call(r, "_session/undo", to=2, what="files")
+        assert path.read_text() == "1\n"
+        await call(r, "_session/redo")
+        await call(r, "_session/undo", path=str(path), since=1)
+        assert path.read_text() == "0\n"
+        await said(r, "/undo 2 files yes")
+        assert path.read_text() == "0\n"
+        await r.editor.prompt("three")
+        with pytest.raises(PeerError, match="it was changed between two changes of the agent"):
+            await call(r, "_session/undo", to=2, what="files")
+        assert path.read_text() == "3\n"
+        await call(r, "_session/undo", to=3, what="files")
+        assert path.read_text() == "0\n"
+
+
+async def test_a_call_that_was_taken_back_alone_does_not_come_back_with_the_next_prompt(tmp_path):
+    script = [bash("sed -i s/1/one/ a.txt"), "One.", bash("sed -i s/5/five/ a.txt"), "Two."]
+    async with rig(tmp_path, script, mode="auto") as r:
+        path = r.project / "a.txt"
+        path.write_text("1\n2\n3\n4\n5\n")
+        await r.editor.prompt("one")
+        await r.editor.prompt("two")
+        first, _ = r.editor.tool_calls()
+        await said(r, f"/undo {first} merge yes")
+        assert path.read_text() == "1\n2\n3\n4\nfive\n"
+        with pytest.raises(PeerError, match="it was changed since; `merge` takes back only the agent's part"):
+            await call(r, "_session/undo", to=2, what="files")
+        await said(r, "/undo 2 files merge yes")
+        assert path.read_text() == "1\n2\n3\n4\n5\n"
+
+
+async def test_after_a_hunk_was_reverted_the_prompt_is_taken_back_without_a_merge(tmp_path):
+    async with rig(tmp_path, [bash("sed -i 's/1/one/; s/5/five/' a.txt"), "Done."], mode="auto") as r:
+        path = r.project / "a.txt"
+        path.write_text("1\n2\n3\n4\n5\n")
+        await r.editor.prompt("one")
+        (change,) = (await call(r, "_session/changes"))["changes"]
+        await revert(r, change, 0)
+        await said(r, "/undo 1 files yes")
+        assert path.read_text() == "1\n2\n3\n4\n5\n"
+
+
+@pytest.mark.parametrize("by_call", [False, True])
+async def test_many_changes_of_one_command_are_taken_back_again_after_a_redo(tmp_path, by_call):
+    change = bash("for n in $(seq 520); do echo after > $n; echo new > new$n; done")
+    async with rig(tmp_path, [change, "Done."], mode="auto") as r:
+        for number in range(1, 521):
+            (r.project / str(number)).write_text("before\n")
+        await r.editor.prompt("Change them.")
+        (first,) = r.editor.tool_calls()
+        target = {"call": first} if by_call else {"to": 1, "what": "files"}
+        for _ in range(2):
+            outcome = await call(r, "_session/undo", **target)
+            assert outcome["conflicts"] == []
+            assert {path.read_text() for path in r.project.iterdir()} == {"before\n"}
+            await call(r, "_session/redo")
+            assert (r.project / "520").read_text() == "after\n"
+            assert len(list(r.project.iterdir())) == 1040
+
+
 async def test_files_of_a_prompt_that_was_cut_are_still_taken_back(tmp_path):
     async with rig(tmp_path, [write("a.txt", "1\n"), "One."], mode="auto") as r:
         await r.editor.prompt("one")
@@ -549,6 +620,33 @@ async def test_the_only_hunk_of_a_file_that_came_or_went_is_all_of_it(tmp_path):
         assert new.read_text() == "new\nmine\n"
 
 
+@pytest.mark.parametrize("opened_by_link", [False, True])
+async def test_a_file_is_found_by_another_path_of_its_folder(tmp_path, opened_by_link):
+    async with agent_rig(tmp_path, [write("a.txt", "1\n"), "Done."]) as r:
+        (tmp_path / "link").symlink_to(r.project)
+        await r.editor.new_session(tmp_path / "link" if opened_by_link else r.project)
+        await r.editor.client.set_session_mode(r.editor.session_id, "auto")
+        await r.editor.prompt("Change it.")
+        (change,) = (await call(r, "_session/changes"))["changes"]
+        await revert(r, {**change, "path": str(tmp_path / "link" / "a.txt")}, 0)
+        assert not (r.project / "a.txt").exists()
+        await call(r, "_session/redo")
+        await revert(r, change, 0)
+        assert not (r.project / "a.txt").exists()
+
+
+async def test_a_hunk_is_reverted_in_the_files_encoding_although_the_text_is_not_saved(tmp_path):
+    path, new = tmp_path / "project" / "a.txt", "eins\nZWEI\ndrei\nvier\n"
+    async with rig(tmp_path, [read(path), write(path, new), "Done."], mode="auto") as r:
+        path.write_text(new.lower(), encoding="utf-16")
+        await r.editor.prompt("Change it.")
+        assert path.read_bytes().decode("utf-16") == new
+        (change,) = (await call(r, "_session/changes"))["changes"]
+        r.editor.files.buffers[path] = f"{new}unsaved\n"
+        await revert(r, change, 0)
+        assert path.read_bytes().decode("utf-16") == "eins\nzwei\ndrei\nvier\nunsaved\n"
+
+
 def shown_lines(change: dict[str, Any]) -> tuple[str, str, int, int]:
     return change["oldText"], change["newText"], change["added"], change["removed"]
 
@@ -646,7 +744,7 @@ async def test_what_the_users_hooks_change_after_a_call_goes_with_it(tmp_path):
 async def test_what_a_command_in_the_background_changes_is_taken_back_only_by_its_call(tmp_path):
     wait = "until [ -e go ]; do sleep 0.01; done; echo built > out.txt; rm go; until [ -e end ]; do sleep 0.01; done"
     background = Answer(tool_calls=(Call("bash", {"command": wait, "background": True}),))
-    async with rig(tmp_path, [background, "Started."], mode="auto") as r:
+    async with rig(tmp_path, [background, "Started.", "Next."], mode="auto") as r:
         await r.editor.prompt("Start it.")
         (first,) = r.editor.tool_calls()
         (r.project / "go").touch()
@@ -656,6 +754,9 @@ async def test_what_a_command_in_the_background_changes_is_taken_back_only_by_it
                 await anyio.sleep(0.005)
         assert "Nothing is left to take back" in await said(r, "/undo 1 files yes")
         assert (r.project / "out.txt").exists(), "it could be the user's"
+        await r.editor.prompt("Next.")
+        one, *_, two = (await call(r, "_session/checkpoints"))["checkpoints"]
+        assert [Path(each["path"]).name for each in one["files"]] == ["out.txt"] and two["files"] == []
         words = await said(r, f"/undo {first} yes")
         assert list(r.project.iterdir()) == [], words
         (r.project / "end").touch()

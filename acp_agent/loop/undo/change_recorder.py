@@ -73,6 +73,8 @@ class ChangeRecorder:
         self._copy_left = 0.0
         self._running: list[Call] = []
         """Calls that something may be running for."""
+        self._prompts: dict[str, int] = {}
+        """By call: the prompt that it belongs to."""
         self._background = ""
         """The call whose command was running in the background at the last look."""
         self.trouble = ""
@@ -158,6 +160,7 @@ class ChangeRecorder:
             return None
         await self._look(None, self._config.look_seconds)
         self._running.append(call)
+        self._prompts[call.id] = self._session.turns
         return Window(self, call)
 
     def closed(self, call: Call) -> None:
@@ -190,7 +193,8 @@ class ChangeRecorder:
         if call is not None:
             writer = self._writer(call)
         else:
-            writer = self.log.begin(self._session.turns, of, "background", "in the background")
+            prompt = self._prompts.get(of, self._session.turns)
+            writer = self.log.begin(prompt, of, "background", "in the background")
         writer.changed(rows)
         if lost:
             words = f"Cannot be taken back: {', '.join(lost[:3])}{f' and {len(lost) - 3} more' if lost[3:] else ''}."

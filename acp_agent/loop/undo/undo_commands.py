@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import os
 import uuid
 from collections.abc import Sequence
 from pathlib import Path
@@ -316,7 +317,9 @@ def _target(params: dict[str, Any]) -> Target:
     if not isinstance(expect, list) or len(expect) != len(hunks):
         raise InvalidParams("Invalid params: $.expect: the `id` of each of the `hunks`, from `_session/changes`")
     number = _number(params, "since") if path else _number(params, "to")
-    return Target(number, _string(params, "call"), Path(path) if path else None, tuple(hunks), tuple(expect))
+    folder, name = os.path.split(path)
+    real = Path(os.path.realpath(folder), name) if path else None  # The last part itself may be a link that changed.
+    return Target(number, _string(params, "call"), real, tuple(hunks), tuple(expect))
 
 
 def _number(params: dict[str, Any], name: str) -> int:

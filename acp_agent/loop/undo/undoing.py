@@ -28,6 +28,7 @@ from acp_agent.undo.pictures import put
 from acp_agent.undo.recording_executor import with_unsaved
 from acp_agent.undo.restore import held, make
 from acp_agent.undo.undo_plan import Conflict, Plan, Step, make_plan
+from acp_agent.undo.what_stands import standing
 
 if TYPE_CHECKING:
     from acp_agent.undo.operation_log import Log
@@ -118,7 +119,8 @@ class Undoing:
                 continue
             changes = [change for each in made for change in by_operation[each.id]]
             files = await self._thread(partial(self._net, changes))
-            undone = bool(made) and all(each.state == "taken back" for each in made)
+            calls = [each for each in made if each.by == "call"]
+            undone = bool(calls) and all(each.state == "taken back" for each in calls)
             uncovered = tuple(dict.fromkeys(each.uncovered for each in made if each.uncovered))
             found.append(Checkpoint(prompt, files, uncovered, undone))
         return found
@@ -132,18 +134,20 @@ class Undoing:
         """What the agent changed from before prompt `since` to after prompt `until` (`None`: to now, that is what is
         left of it), or by one call; and what is not covered."""
         await self._recorder.settled()
-        operations = self._log.operations()
-        chosen = [
-            each
-            for each in operations
-            if (_is_of(each, call) if call else since <= each.prompt and (until is None or each.prompt <= until))
-        ]
-        changes = self._log.changes(each for each in chosen if each.by != "background" or call)
+        operations = [each for each in self._log.operations() if until is None or each.prompt <= until]
+        chosen = [each for each in operations if (_is_of(each, call) if call else _is_since(each, since))]
+        theirs = [each for each in chosen if each.by != "background"]
+        changes = self._log.changes(chosen) if call else self._standing(operations, theirs)
         uncovered = [each.uncovered for each in chosen if each.uncovered]
         calls = self._calls_by_path(chosen)
         now = await self._now([change.path for change in changes]) if until is None and not call else None
         found = await self._thread(lambda: self._net(changes, now, calls))
         return found, [*dict.fromkeys(uncovered), *self.uncovered()]
+
+    def _standing(self, operations: Sequence[Operation], chosen: Sequence[Operation]) -> list[Change]:
+        first = min((each.id for each in chosen), default=0)
+        changes = self._log.changes_by_operation([each for each in operations if each.id >= first])
+        return standing(operations, changes, {each.id for each in chosen}, self._recorder.contents)
 
     def _calls_by_path(self, operations: Sequence[Operation]) -> dict[Path, tuple[str, ...]]:
         calls: dict[Path, tuple[str, ...]] = {}
@@ -203,13 +207,10 @@ class Undoing:
                 if number
                 else "There is nothing to take back yet."
             )
-        chosen = [each for each in operations if each.prompt >= number and each.by != "background"]
-        theirs = [each for each in chosen if each.by != "undo"]
-        paths = {change.path for change in self._log.changes(theirs)}
-        title = f"prompt {number} ({prompt.title})"
-        return await self._prepared(
-            replace(target, prompt=number), chosen, title, merging, rewinds=0 if prompt.cut else number, only=paths
-        )
+        chosen = [each for each in operations if _is_since(each, number) and each.by != "background"]
+        changes = self._standing(operations, chosen)
+        title, rewinds = f"prompt {number} ({prompt.title})", 0 if prompt.cut else number
+        return await self._prepared(replace(target, prompt=number), chosen, changes, title, merging, rewinds=rewinds)
 
     async def _prepare_redo(self, operations: Sequence[Operation], merging: bool) -> Prepared:
         if (last := _last_undo(operations)) is None:
@@ -220,7 +221,8 @@ class Undoing:
                 check_unrewind(self._session.stored(), rewinds)
         except RewindError as error:
             rewinds, why = 0, str(error)
-        prepared = await self._prepared(Target(redo=True), [last], last.title, merging, rewinds=rewinds)
+        changes = self._log.changes([last])
+        prepared = await self._prepared(Target(redo=True), [last], changes, last.title, merging, rewinds=rewinds)
         if why and not prepared.plan:
             raise UndoError(f"The conversation cannot be restored: {why}.")
         return prepared
@@ -229,17 +231,18 @@ class Undoing:
         chosen = [each for each in operations if _is_of(each, target.call)]
         if not chosen:
             raise UndoError(f"No call with the id {target.call} has changed anything that is kept.")
-        return await self._prepared(target, chosen, f"the call {chosen[0].title}", merging)
+        changes = self._standing(operations, chosen)
+        return await self._prepared(target, chosen, changes, f"the call {chosen[0].title}", merging)
 
     async def _prepare_path(
         self, target: Target, path: Path, operations: Sequence[Operation], merging: bool
     ) -> Prepared:
-        chosen = [each for each in operations if each.prompt >= target.prompt and each.by != "background"]
-        changes = [change for change in self._log.changes(chosen) if change.path == path]
+        chosen = [each for each in operations if _is_since(each, target.prompt) and each.by != "background"]
+        changes = [change for change in self._standing(operations, chosen) if change.path == path]
         if not changes:
             raise UndoError(f"The agent has not changed {path} since then.")
         if not target.hunks:
-            return await self._prepared(target, chosen, str(path), merging, only={path}, whole=False)
+            return await self._prepared(target, (), changes, str(path), merging)  # Its calls' other files stay.
         now = await self._now([path])
         step = await self._thread(lambda: self._without(path, changes, now, target))
         plan = Plan((step,))
@@ -278,21 +281,17 @@ class Undoing:
     async def _prepared(
         self,
         target: Target,
-        chosen: Sequence[Operation],
+        undone: Sequence[Operation],
+        changes: Sequence[Change],
         title: str,
         merging: bool,
         *,
         rewinds: int = 0,
-        only: set[Path] | None = None,
-        whole: bool = True,
     ) -> Prepared:
-        changes = [change for change in self._log.changes(chosen) if only is None or change.path in only]
         now = await self._now([change.path for change in changes])
         plan = await self._thread(lambda: self._plan(changes, now, merging))
         files = await self._thread(lambda: self._files(plan))
-        # Of a file's operations the other files stay; what an undo did is no work of the agent's that is undone.
-        undone = tuple(each for each in chosen if whole and (target.redo or each.by != "undo"))
-        return Prepared(target, undone, plan, files, title, rewinds)
+        return Prepared(target, tuple(undone), plan, files, title, rewinds)
 
     def _plan(self, changes: Sequence[Change], now: dict[Path, Entry], merging: bool) -> Plan:
         def entry(path: Path) -> Entry:
@@ -453,6 +452,10 @@ def _last_undo(operations: Sequence[Operation]) -> Operation | None:
         if each.by == "undo" and each.state == "done" and not redoes:
             return each
     return None
+
+
+def _is_since(operation: Operation, prompt: int) -> bool:
+    return operation.by != "undo" and operation.prompt >= prompt
 
 
 def _is_of(operation: Operation, call: str) -> bool:
