@@ -762,6 +762,21 @@ async def test_what_a_command_in_the_background_changes_is_taken_back_only_by_it
         (r.project / "end").touch()
 
 
+async def test_what_another_sessions_tools_write_meanwhile_is_not_the_commands(tmp_path):
+    command = bash("echo 1 > a.txt; until [ -e go ]; do sleep 0.01; done; rm go")
+    async with rig(tmp_path, [command, write("b.txt", "2\n"), "Second.", "First."], mode="auto") as r:
+        first = r.editor.session_id
+        turn = r.editor.begin("one")
+        await there(r.project / "a.txt")
+        await r.editor.new_session(r.project)
+        await r.editor.client.set_session_mode(r.editor.session_id, "auto")
+        await r.editor.prompt("two")
+        (r.project / "go").touch()
+        await turn.response()
+        found = await r.editor.request("_session/changes", {"sessionId": first})
+        assert [Path(each["path"]).name for each in found["changes"]] == ["a.txt"]
+
+
 async def test_what_the_user_does_between_two_calls_is_the_users(tmp_path):
     script = [bash("echo 1 > a.txt"), "One.", bash("echo 2 > b.txt"), "Two."]
     async with rig(tmp_path, script, mode="auto") as r:

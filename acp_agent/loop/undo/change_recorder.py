@@ -9,6 +9,7 @@ from collections.abc import Callable, Coroutine, Sequence
 from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
+from weakref import WeakSet
 
 import anyio
 from msgspec import Struct, field
@@ -47,6 +48,9 @@ REQUEST_FIRST = 0.1
 """Seconds that the first request of a session has to itself: loading what looks takes time."""
 TOO_WIDE = "the session's folder is {}, so what commands change in it is not kept"
 
+RECORDERS: WeakSet[ChangeRecorder] = WeakSet()
+"""Of all sessions of this process."""
+
 
 class ChangeRecorder:
     """Of one session. `state`: the folder of everything that lasts. `spawn` runs something beside the session."""
@@ -68,6 +72,7 @@ class ChangeRecorder:
         self.state = state
         self._home = home
         self._spawn = spawn
+        RECORDERS.add(self)
         self._above = ""
         """The calls of which ours are part, each with a slash."""
         self._copy_left = 0.0
@@ -229,9 +234,10 @@ class ChangeRecorder:
         return [] if self.looks is None else self.looks.uncovered()
 
     def absorb(self, entries: Sequence[tuple[Path, Entry]]) -> None:
-        """These were changed by our own tools, and are in the log."""
-        if self.looks is not None:
-            self.looks.absorb(entries)
+        """These were changed by our own tools, and are in the log: no command of any session did it."""
+        for recorder in RECORDERS:
+            if (looks := vars(recorder).get("looks")) is not None:
+                looks.absorb(entries)
 
     async def close(self) -> None:
         if "looks" in vars(self) and self.looks is not None:
