@@ -296,7 +296,8 @@ class Agent:
         record = self._opening.store(config).get(request.session_id)
         if record is None:
             raise ResourceNotFound(f"Session {request.session_id!r} does not exist")
-        self._opening.login.need(config)
+        if (request.meta or {}).get("login") != "later":
+            self._opening.login.need(config)
         return record, (cwd, more), config
 
     async def _reopen(self, request: acp.LoadSessionRequest | acp.ResumeSessionRequest) -> Session:

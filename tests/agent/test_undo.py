@@ -463,6 +463,20 @@ async def test_after_a_restart_all_is_still_known(tmp_path):
         assert len(asked(r, 1)) == 1 and "took back" in asked(r, 1)[0], "the model is told after a restart, too"
 
 
+async def test_without_a_login_what_was_done_is_taken_back(tmp_path):
+    async with rig(tmp_path, [write("a.txt", "new\n"), "Done."], mode="auto") as r:
+        await r.editor.prompt("Change it.")
+        session = r.editor.session_id
+    async with agent_rig(tmp_path, environ={"OPENAI_BASE_URL": "https://api.openai.com/v1"}) as r:
+        with pytest.raises(PeerError, match="OPENAI_API_KEY"):
+            await r.editor.client.resume_session(session, r.project)
+        await r.editor.client.resume_session(session, r.project, meta={"login": "later"})
+        r.editor.session_id = session
+        assert "1 file restored" in await said(r, "/undo yes")
+        with pytest.raises(PeerError, match="OPENAI_API_KEY"):
+            await r.editor.prompt("Go on.")
+
+
 async def test_diff_shows_all_changes_over_several_edits_and_commands(tmp_path):
     script = [write("a.txt", "1\n"), bash("echo 2 >> a.txt; echo x > gone; rm gone"), "Done."]
     async with rig(tmp_path, script, mode="auto") as r:
