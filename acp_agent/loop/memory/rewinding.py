@@ -96,6 +96,11 @@ def prompts_of(entries: Iterable[LogEntry]) -> list[Prompt]:
     return found
 
 
+def is_number(word: str) -> bool:
+    """Whether it can be a prompt's."""
+    return word.isascii() and word.isdigit() and len(word) < 10
+
+
 def pending_notes(entries: Iterable[LogEntry]) -> list[str]:
     """What the model is to be told before the next prompt."""
     notes: list[str] = []

@@ -39,6 +39,7 @@ CONTENTS = "acp_agent.undo.contents:Contents"
 LIMITS = "acp_agent.undo.folder_looks:Limits"
 LOG = "acp_agent.undo.operation_log:Log"
 LOOKS = "acp_agent.undo.folder_looks:FolderLooks"
+NAMED = "acp_agent.undo.base:named"
 ROWS_OF = "acp_agent.undo.operation_log:rows_of"
 RECORDED = "acp_agent.undo.recording_executor:RecordingExecutor"
 
@@ -202,7 +203,7 @@ class ChangeRecorder:
             writer = self.log.begin(prompt, of, "background", "in the background")
         writer.changed(rows)
         if lost:
-            words = f"Cannot be taken back: {', '.join(lost[:3])}{f' and {len(lost) - 3} more' if lost[3:] else ''}."
+            words = f"Cannot be taken back: {load(NAMED)(lost)}."
             writer.say(words)
             if call is not None:
                 call.outcome.uncovered = words

@@ -12,8 +12,11 @@ from typing import TYPE_CHECKING, Any, get_args
 from msgspec.structs import replace
 
 from acp_agent.errors import AgentError, ConnectionClosed, InvalidParams
+from acp_agent.loop.ask import ask_beside
+from acp_agent.loop.memory.rewinding import is_number
 from acp_agent.loop.undo.undoing import Checkpoint, Prepared, Target, UndoError, Undoing, What, conflict_words
 from acp_agent.schema import acp
+from acp_agent.undo.base import named
 from acp_agent.undo.file_changes import FileChange, hunk_ids
 
 if TYPE_CHECKING:
@@ -64,10 +67,6 @@ class Wish:
             else:
                 raise UndoError(f"`{word}` is not understood. {USAGE}")
         self.target = Target(prompt, call, redo=redo)
-
-
-def is_number(word: str) -> bool:
-    return word.isascii() and word.isdigit() and len(word) < 10
 
 
 async def checkpoints(undoing: Undoing) -> str:
@@ -208,17 +207,7 @@ async def _by_permission(
     options = [acp.PermissionOption(option_id=what, name=name, kind="allow_once") for name, what in offered.items()]
     options += [acp.PermissionOption(option_id=MERGE, name=name, kind="allow_once") for name in merged]
     options.append(acp.PermissionOption(option_id=KEEP, name="Change nothing", kind="reject_once"))
-    shown = acp.ToolCallUpdate(
-        tool_call_id=card.tool_call_id,
-        title=card.title,
-        kind="edit",
-        status="pending",
-        content=card.content,
-        locations=card.locations,
-        meta={"undo": True},
-    )
-    outcome = (await session.client.request_permission(shown, options)).outcome
-    picked = outcome.option_id if isinstance(outcome, acp.SelectedPermissionOutcome) else KEEP
+    picked = await ask_beside(session.outbox, card, options, {"undo": True})
     if picked == MERGE and merged:
         return next(iter(merged.values())), True
     return next((what for what in offered.values() if what == picked), None), False
@@ -256,7 +245,7 @@ async def diff(session: Session, undoing: Undoing, rest: str) -> str:
     )
     added, removed = sum(each.added for each in files), sum(each.removed for each in files)
     mixed = [str(each.path) for each in files if each.mixed]
-    also = f" {', '.join(mixed)} also ha{'ve' if len(mixed) > 1 else 's'} changes that are not the agent's."
+    also = f" Changes that are not the agent's are also in {named(mixed, MOST_SHOWN)}."
     told = f"{len(files)} file{'s' if len(files) > 1 else ''} changed {since} (+{added} -{removed})."
     return told + (also if mixed else "")
 

@@ -20,7 +20,7 @@ from acp_agent.loop.memory.rewinding import Prompt, RewindError, check_unrewind,
 from acp_agent.loop.session import Session
 from acp_agent.loop.shell.session_shell import Shell
 from acp_agent.loop.undo.change_recorder import ChangeRecorder
-from acp_agent.undo.base import Change, Entry, Operation
+from acp_agent.undo.base import Change, Entry, Operation, named
 from acp_agent.undo.contents import ContentError
 from acp_agent.undo.file_changes import FileChange, file_change, parts_of, without
 from acp_agent.undo.merge import merge
@@ -497,12 +497,11 @@ def conflict_words(conflict: Conflict) -> str:
 
 
 def _for_model(prepared: Prepared, *, files: bool, cut: bool) -> str:
-    paths = ", ".join(str(each.path) for each in prepared.files[:MOST_NAMED]) or "no file"
     did = "did again what had been taken back" if prepared.target.redo else "took back"
     told = f"[The user {did}: {prepared.title}."
     if files:
-        more = f" and {len(prepared.files) - MOST_NAMED} more" if len(prepared.files) > MOST_NAMED else ""
-        told += f" These files are as they were: {paths}{more}; read them again before you change them."
+        paths = named([str(each.path) for each in prepared.files], MOST_NAMED) or "no file"
+        told += f" These files are as they were: {paths}; read them again before you change them."
     if cut and not files and not prepared.target.redo:
         told += " The files stay as the removed part of the conversation left them."
     return f"{told}]"
