@@ -58,8 +58,7 @@ log = logging.getLogger(__name__)
 STEERING = "_session/steering"
 FORK = "session/fork"
 CONTENTS = "acp_agent.undo.contents:Contents"
-ENTRIES_BEFORE = "acp_agent.undo.elsewhere:entries_before"
-PUT_BELOW = "acp_agent.undo.elsewhere:put_below"
+PUT_AS_BEFORE = "acp_agent.undo.elsewhere:put_as_before"
 FORK_WISHED = "acp_agent.loop.memory.forking:fork_wished"
 MAKE_WORKTREE = "acp_agent.loop.shell.worktrees:make"
 WORKTREE_OF = "acp_agent.loop.shell.worktrees:of_folder"
@@ -225,9 +224,8 @@ class Agent:
     async def _as_before(self, store: SessionStore, source: str, prompt: int, worktree: Worktree) -> None:
         """Puts the files that a session changed into a worktree, as they were before a prompt (0: as they are)."""
         contents = load(CONTENTS)(Path(state_dir(self._opening.environ)) / "undo" / "contents")
-        entries = load(ENTRIES_BEFORE)(store.operations, source, prompt)
-        top, folder = Path(worktree.top), Path(worktree.path)
-        for words in await asyncio.to_thread(load(PUT_BELOW), entries, top, folder, contents):
+        put = load(PUT_AS_BEFORE)
+        for words in await put(store.operations, source, prompt, worktree.top, worktree.path, contents):
             log.warning("fork: %s", words)
 
     def _hold(self, cwd: str) -> Hold | None:
@@ -296,7 +294,8 @@ class Agent:
         record = self._opening.store(config).get(request.session_id)
         if record is None:
             raise ResourceNotFound(f"Session {request.session_id!r} does not exist")
-        self._opening.login.need(config)
+        if (request.meta or {}).get("login") != "later":
+            self._opening.login.need(config)
         return record, (cwd, more), config
 
     async def _reopen(self, request: acp.LoadSessionRequest | acp.ResumeSessionRequest) -> Session:

@@ -165,8 +165,10 @@ class AcpClient:
         request = acp.LoadSessionRequest(session_id=session_id, **_where(cwd, around))
         return await self._answer("session/load", request, acp.LoadSessionResponse)
 
-    async def resume_session(self, session_id: str, cwd: Path, **around: Unpack[Around]) -> acp.ResumeSessionResponse:
-        request = acp.ResumeSessionRequest(session_id=session_id, **_where(cwd, around))
+    async def resume_session(
+        self, session_id: str, cwd: Path, *, meta: dict[str, Any] | None = None, **around: Unpack[Around]
+    ) -> acp.ResumeSessionResponse:
+        request = acp.ResumeSessionRequest(session_id=session_id, **_where(cwd, around), meta=meta)
         return await self._answer("session/resume", request, acp.ResumeSessionResponse)
 
     async def list_sessions(self, *, cwd: Path | None = None, cursor: str | None = None) -> acp.ListSessionsResponse:

@@ -47,7 +47,7 @@ def in_session(options: Namespace, session_id: str, cwd: str, environ: Mapping[s
         raise UsageError(f"the session's folder {cwd} is not there any more")
     text = " ".join([f"/{options.verb}", *getattr(options, "words", [])])
     answers: Answers = "person" if sys.stdin.isatty() else "nobody"
-    job = Headless(text, Path(cwd), environ, None, None, session_id, answers, False)
+    job = Headless(text, Path(cwd), environ, session=session_id, answers=answers, needs_login=False)
     return run_headless(job, view_for(environ, json=False)).status
 
 

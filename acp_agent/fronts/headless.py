@@ -52,6 +52,8 @@ class Headless(Struct, frozen=True):
     answers: Answers = "nobody"
     newest: bool = False
     """Whether to go on with the newest session of `cwd`."""
+    needs_login: bool = True
+    """Whether the model is asked."""
 
 
 class Ended(Struct, frozen=True):
@@ -117,7 +119,8 @@ async def _open(job: Headless, client: AcpClient, view: View) -> str:
         session_id, options = new.session_id, new.config_options
     else:
         try:
-            options = (await client.resume_session(session_id, job.cwd)).config_options
+            meta = None if job.needs_login else {"login": "later"}
+            options = (await client.resume_session(session_id, job.cwd, meta=meta)).config_options
         except PeerError as error:
             if error.code != ResourceNotFound.code:
                 raise

@@ -87,15 +87,11 @@ async def _ask_either(
     """Whether the answer was `yes`; `None` without one. Raises ConnectionClosed."""
     call_id = str(uuid.uuid4())
     content: list[acp.ToolCallContent] = [acp.Content(content=acp.TextContent(text=text))]
-    outbox.emit(acp.ToolCall(tool_call_id=call_id, title=title, kind="other", status="pending", content=content))
-    shown = acp.ToolCallUpdate(
-        tool_call_id=call_id, title=title, kind="other", status="pending", content=content, meta=meta
-    )
+    card = acp.ToolCall(tool_call_id=call_id, title=title, kind="other", status="pending", content=content)
+    outbox.emit(card)
     answer: bool | None = None
     try:
-        outcome = (await outbox.client.request_permission(shown, [yes, no])).outcome
-        if isinstance(outcome, acp.SelectedPermissionOutcome) and outcome.option_id in (yes.option_id, no.option_id):
-            answer = outcome.option_id == yes.option_id
+        answer = {yes.option_id: True, no.option_id: False}.get(await ask_beside(outbox, card, [yes, no], meta))
     except ConnectionClosed:
         raise
     except AgentError as error:
@@ -104,6 +100,23 @@ async def _ask_either(
         status: acp.ToolCallStatus = "completed" if answer is not None else "failed"
         outbox.emit(acp.ToolCallProgress(tool_call_id=call_id, status=status))
     return answer
+
+
+async def ask_beside(
+    outbox: Outbox, card: acp.ToolCall, options: Sequence[acp.PermissionOption], meta: dict[str, Any]
+) -> str:
+    """The id of the option that the user chose for a card that is shown; empty if none. Raises AgentError."""
+    shown = acp.ToolCallUpdate(
+        tool_call_id=card.tool_call_id,
+        title=card.title,
+        kind=card.kind,
+        status=card.status,
+        content=card.content,
+        locations=card.locations,
+        meta=meta,
+    )
+    outcome = (await outbox.client.request_permission(shown, options)).outcome
+    return outcome.option_id if isinstance(outcome, acp.SelectedPermissionOutcome) else ""
 
 
 # --- by a form ---------------------------------------------------------------------------------------------------

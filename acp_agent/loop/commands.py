@@ -7,7 +7,6 @@ from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Sequence
 from functools import cached_property, partial
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 import anyio.to_thread
@@ -29,8 +28,7 @@ if TYPE_CHECKING:
 CHECKPOINTS = "acp_agent.loop.undo.undo_commands:checkpoints"
 MAKE_WORKTREE = "acp_agent.loop.shell.worktrees:make"
 WORKTREE = "acp_agent.loop.shell.worktrees:command"
-ENTRIES_BEFORE = "acp_agent.undo.elsewhere:entries_before"
-PUT_BELOW = "acp_agent.undo.elsewhere:put_below"
+PUT_AS_BEFORE = "acp_agent.undo.elsewhere:put_as_before"
 FORK = "acp_agent.loop.memory.forking:fork_command"
 DIFF = "acp_agent.loop.undo.undo_commands:diff"
 UNDO = "acp_agent.loop.undo.undo_commands:undo"
@@ -305,13 +303,12 @@ async def _fork(session: Session, parts: Parts, rest: str) -> str:
 
     async def worktree(prompt: int) -> tuple[str, Sequence[str]]:
         await recorder.settled()
-        entries = load(ENTRIES_BEFORE)(recorder.store, session.id, prompt)
         make = partial(load(MAKE_WORKTREE), session.roots.cwd, recorder.state, session.config.settings.worktree.include)
         hold = await anyio.to_thread.run_sync(partial(make, waits=True))
-        made, top = Path(hold.worktree.path), Path(hold.worktree.top)
-        lost = await anyio.to_thread.run_sync(load(PUT_BELOW), entries, top, made, recorder.contents)
+        top, made = hold.worktree.top, hold.worktree.path
+        lost = await load(PUT_AS_BEFORE)(recorder.store, session.id, prompt, top, made, recorder.contents)
         hold.release()
-        return str(made), lost
+        return made, lost
 
     return str(await load(FORK)(session, rest, worktree))
 

@@ -258,19 +258,12 @@ class Session:
         self.outbox.put("turn", mark)
         self._show_prompt(blocks, message_id)
 
-    def rewind(self, to: int) -> None:
-        """Takes the conversation back to before prompt `to`. Raises RewindError, StoreError."""
-        self._turn_back(to)
-
-    def unrewind(self) -> None:
-        """Restores what the last rewind cut. Raises RewindError, StoreError."""
-        self._turn_back(None)
-
-    def _turn_back(self, to: int | None) -> None:
+    def turn_back(self, to: int, *, forth: bool) -> None:
+        """As `Memory.turn_back`."""
         assert self._parts is not None, "only what has been built can be taken back"
         parts = self._parts
         before = parts.memory.length
-        parts.memory.turn_back(to)
+        parts.memory.turn_back(to, forth=forth)
         parts.calls.forget()
         parts.calls.quota.count(parts.memory.messages())
         parts.shell.runs.forget()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Literal
 
@@ -75,3 +76,9 @@ class Operation(Struct, frozen=True):
     """The operations that an undo took back."""
     rewound: int = 0
     """For an undo: the prompt from which on the conversation was cut; 0 if it was not."""
+
+
+def named(names: Sequence[str], most: int = 3) -> str:
+    """`A, B and 7 more`."""
+    more = f" and {len(names) - most} more" if len(names) > most else ""
+    return ", ".join(names[:most]) + more

@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from pathlib import Path
 
+import anyio.to_thread
+
 from acp_agent.errors import AgentError
 from acp_agent.store.operation_store import OperationStore
 from acp_agent.undo.base import Entry
@@ -13,7 +15,16 @@ from acp_agent.undo.operation_log import Log
 from acp_agent.undo.pictures import put
 
 
-def entries_before(store: OperationStore, session_id: str, prompt: int) -> dict[Path, Entry]:
+async def put_as_before(
+    store: OperationStore, session_id: str, prompt: int, top: str, folder: str, contents: Contents
+) -> list[str]:
+    """Puts the files below `top` that a session changed below `folder`, as they were before a prompt (0: as they are).
+    Returns what could not be, in words. Raises StoreError."""
+    entries = _entries_before(store, session_id, prompt)
+    return await anyio.to_thread.run_sync(_put_below, entries, Path(top), Path(folder), contents)
+
+
+def _entries_before(store: OperationStore, session_id: str, prompt: int) -> dict[Path, Entry]:
     """What was before that prompt (0: what was last) at each path that the session changed, as far as it is known.
     Raises StoreError."""
     log = Log(store, session_id)
@@ -33,7 +44,7 @@ def entries_before(store: OperationStore, session_id: str, prompt: int) -> dict[
     return found
 
 
-def put_below(entries: Mapping[Path, Entry], top: Path, folder: Path, contents: Contents) -> list[str]:
+def _put_below(entries: Mapping[Path, Entry], top: Path, folder: Path, contents: Contents) -> list[str]:
     """Puts what is below `top` at the same place below `folder`. Returns what could not be, in words."""
     words = []
     inside = {path: entry for path, entry in entries.items() if top in path.parents and ".git" not in path.parts}

@@ -2,17 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import hashlib
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, Literal
 
 from msgspec import Struct
 
+from acp_agent.errors import ExecutorError
 from acp_agent.executors.encodings import decoded
 from acp_agent.lazy import load
-from acp_agent.undo.base import Entry
+from acp_agent.undo.base import NOTHING, Change, Entry
 from acp_agent.undo.contents import ContentError, Contents
 from acp_agent.undo.merge import is_quick, lines_of
+from acp_agent.undo.undo_plan import BETWEEN, CHANGED_SINCE, UNSAVED, by_path, make_plan
 
 MATCHER = "difflib:SequenceMatcher"
 MOST_SHOWN = 1_000_000
@@ -36,6 +39,8 @@ class FileChange(Struct, frozen=True):
     calls: tuple[str, ...] = ()
     words: str = ""
     """What changed besides the text, or why that is not shown."""
+    mixed: bool = False
+    """Whether somebody else has changed the file as well."""
 
     @property
     def added(self) -> int:
@@ -44,6 +49,43 @@ class FileChange(Struct, frozen=True):
     @property
     def removed(self) -> int:
         return sum(hunk[1] for hunk in self.hunks)
+
+
+class Part(Struct, frozen=True):
+    """The agent's part in what became of a path."""
+
+    old: Entry
+    new: Entry
+    mixed: bool
+    """Whether somebody else has changed it as well."""
+
+
+def parts_of(changes: Sequence[Change], now: Mapping[Path, Entry] | None, contents: Contents) -> dict[Path, Part]:
+    """What is left of these changes: that which taking them back, with a merge, would change, seen the other way round.
+    Where it cannot be told apart from what others did: what the changes left. `now`: what is there; `None`: what the
+    changes left, and nothing is merged."""
+    done = by_path(changes)
+
+    def entry(path: Path) -> Entry:
+        found = done[path][-1].after or NOTHING if now is None else now.get(path)
+        if found is None:
+            raise ExecutorError("it cannot be looked at")
+        return found
+
+    plan = make_plan(changes, entry, contents, merging=now is not None)
+    found = {step.path: Part(step.then, step.now, not _is_back(step.then, done[step.path][0])) for step in plan.steps}
+    for conflict in plan.conflicts:
+        first, last = done[conflict.path][0].before, done[conflict.path][-1].after
+        after = (now or {}).get(conflict.path) if last is None else last
+        if after is not None and not (first.same(after) and first.unsaved == after.unsaved):
+            mixed = conflict.why in (BETWEEN, CHANGED_SINCE, UNSAVED)
+            found[conflict.path] = Part(first, after, mixed)
+    return {path: found[path] for path in done if path in found}
+
+
+def _is_back(then: Entry, first: Change) -> bool:
+    before = first.before
+    return (then.kind, then.mode, then.content) == (before.kind, before.mode, before.unsaved or before.content)
 
 
 def file_change(path: Path, before: Entry, after: Entry, contents: Contents) -> FileChange | None:
@@ -59,14 +101,15 @@ def file_change(path: Path, before: Entry, after: Entry, contents: Contents) -> 
     if before.kind == after.kind == "file" and before.mode != after.mode:
         words.append(f"mode {before.mode:o} becomes {after.mode:o}")
     try:
-        old, new = _text(before, contents), _text(after, contents)
+        old, new = text_of(before, contents), text_of(after, contents)
     except (ContentError, UnicodeError) as error:
         said = str(error) if isinstance(error, ContentError) else "it is no text"
         return FileChange(path, kind, None, None, False, (), words="; ".join([*words, said]))
     return FileChange(path, kind, old, new, True, hunks(old or "", new or ""), words="; ".join(words))
 
 
-def _text(entry: Entry, contents: Contents) -> str | None:
+def text_of(entry: Entry, contents: Contents) -> str | None:
+    """`None` where there is no file. Raises ContentError, UnicodeError."""
     if entry.kind == "link":
         return f"-> {entry.target}"
     if entry.kind != "file":
@@ -90,14 +133,29 @@ def hunks(old: str, new: str) -> tuple[Hunk, ...]:
     return tuple(found)
 
 
-def without(old: str, new: str, chosen: Sequence[int]) -> str:
-    """`new`, with these hunks (indices) as they were. Raises IndexError for one that there is not."""
-    one, two = lines_of(old), lines_of(new)
-    all_ = hunks(old, new)
-    for index in sorted(set(chosen), reverse=True):
-        if index < 0:
-            raise IndexError(index)
-        start, count, at, length = all_[index]
+def hunk_ids(change: FileChange) -> list[str]:
+    """What each hunk is known by, wherever it stands: its lines."""
+    one, two = lines_of(change.old or ""), lines_of(change.new or "")
+    found = []
+    for start, count, at, length in change.hunks:
+        begin, end = start - (count > 0), at - (length > 0)
+        lines = repr((one[begin : begin + count], two[end : end + length]))
+        found.append(hashlib.sha256(lines.encode("utf-8", "surrogatepass")).hexdigest()[:16])
+    return found
+
+
+def without(change: FileChange, wanted: Sequence[tuple[int, str]]) -> str:
+    """The text after the change, with these hunks as they were. They are known by index and id: where another one is
+    there now, the nearest with that id is meant. Raises LookupError if there is none."""
+    one, two = lines_of(change.old or ""), lines_of(change.new or "")
+    ids, chosen = hunk_ids(change), set[int]()
+    for index, known in wanted:
+        places = [at for at, id_ in enumerate(ids) if id_ == known and at not in chosen]
+        if not places:
+            raise LookupError(known)
+        chosen.add(min(places, key=lambda at: abs(at - index)))
+    for index in sorted(chosen, reverse=True):
+        start, count, at, length = change.hunks[index]
         begin, end = start - (count > 0), at - (length > 0)
         two[end : end + length] = one[begin : begin + count]
     return "".join(two)

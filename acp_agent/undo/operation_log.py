@@ -74,14 +74,13 @@ class Writer:
         """Notes what is at paths that are about to be changed; an id for each."""
         return self._add([_row(path, entry, None) for path, entry in pictures])
 
-    def after(self, ids: Sequence[int], before: Sequence[Entry], after: Sequence[Entry]) -> bool:
-        """Notes what is there now; false if all is as before."""
+    def after(self, ids: Sequence[int], before: Sequence[Entry], after: Sequence[Entry]) -> None:
+        """Notes what is there now."""
         rows = list(zip(ids, before, after, strict=True))
         if same := [id_ for id_, old, new in rows if _equal(old, new)]:
             self._store.drop(same)
         if changed := [(id_, text_of(new)) for id_, old, new in rows if not _equal(old, new)]:
             self._store.know(changed)
-        return bool(changed)
 
     def changed(self, rows: Sequence[Row]) -> None:
         """Notes what was changed; see `rows_of`."""

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Sequence
+from functools import partial
 from pathlib import Path
-from typing import Any, Protocol, TypeVar
+from typing import Protocol, TypeVar
 
 import anyio
 from msgspec import Struct
@@ -16,14 +17,12 @@ from acp_agent.executors import files
 from acp_agent.executors.encodings import decoded
 from acp_agent.executors.local import LocalExecutor
 from acp_agent.executors.users import in_thread_as
-from acp_agent.undo.base import Entry
+from acp_agent.undo.base import Entry, named
 from acp_agent.undo.contents import Contents
 from acp_agent.undo.operation_log import Writer
 from acp_agent.undo.pictures import Camera, missing_folders
 
 T = TypeVar("T")
-
-MOST_NAMED = 3
 
 
 class Listener(Protocol):
@@ -73,8 +72,8 @@ class RecordingExecutor:
         judged: contract.Judged | None = None,
     ) -> contract.Tally:
         shots = await self._before(lambda: _arriving(source, destination, max_entries, moves=True))
-        bounds: dict[str, Any] = {"overwrite": overwrite, "max_entries": max_entries, "judged": judged}
-        return await self._noted(shots, lambda: self._executor.move(source, destination, **bounds))
+        move = partial(self._executor.move, overwrite=overwrite, max_entries=max_entries, judged=judged)
+        return await self._noted(shots, lambda: move(source, destination))
 
     async def copy(
         self,
@@ -86,8 +85,8 @@ class RecordingExecutor:
         judged: contract.Judged | None = None,
     ) -> contract.Tally:
         shots = await self._before(lambda: _arriving(source, destination, max_entries, moves=False))
-        bounds: dict[str, Any] = {"overwrite": overwrite, "max_entries": max_entries, "judged": judged}
-        return await self._noted(shots, lambda: self._executor.copy(source, destination, **bounds))
+        copy = partial(self._executor.copy, overwrite=overwrite, max_entries=max_entries, judged=judged)
+        return await self._noted(shots, lambda: copy(source, destination))
 
     async def _before(self, paths: Callable[[], Sequence[Path]], read: str | None = None) -> _Shots | None:
         """Pictures of these paths, in the log; `None` if that failed. `read`: what the editor has of the last."""
@@ -135,7 +134,7 @@ class RecordingExecutor:
         self._listener.changed(list(zip(paths, after, strict=True)))
         lost = [f"{path} ({old.why})" for path, old, new in zip(paths, before, after, strict=True) if _lost(old, new)]
         if lost:
-            self._listener.not_kept(f"Cannot be taken back: {', '.join(lost[:MOST_NAMED])}{_more(lost)}.")
+            self._listener.not_kept(f"Cannot be taken back: {named(lost)}.")
 
     async def _thread(self, work: Callable[[], T]) -> T:
         return await in_thread_as(self._executor.user(), work)
@@ -206,7 +205,3 @@ def with_unsaved(entry: Entry, shown: str, contents: Contents) -> Entry:
 
 def _lost(before: Entry, after: Entry) -> bool:
     return before.kind == "file" and not before.content and not before.same(after)
-
-
-def _more(lost: list[str]) -> str:
-    return f" and {len(lost) - MOST_NAMED} more" if len(lost) > MOST_NAMED else ""

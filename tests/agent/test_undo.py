@@ -218,6 +218,57 @@ async def test_what_the_user_changed_is_named_and_left_or_merged(tmp_path):
         assert path.read_text() == "1\n2\n3\n4\nfive\n"
 
 
+async def test_a_merge_takes_back_no_more_than_was_asked_for(tmp_path):
+    async with rig(tmp_path, [bash("sed -i s/2/two/ a.txt"), "Done."], mode="auto") as r:
+        path = r.project / "a.txt"
+        path.write_text("1\n2\n3\n4\n5\n")
+        await r.editor.prompt("Change it.")
+        path.write_text("1\ntwo\n3\n4\nfive\n")
+        r.editor.permissions.append(picks("merge"))
+        words = await said(r, "/undo 1 files")
+        assert path.read_text() == "1\n2\n3\n4\nfive\n" and "conversation" not in words
+        assert (await call(r, "_session/checkpoints"))["checkpoints"][0]["cut"] is False
+        path.write_text("1\n2\n3\n4\n5\n")
+        await said(r, "/redo")
+        names = [option.name for option in r.editor.permission_requests[-1].options]
+        assert names == ["Do again files only, keep what you changed since", "Change nothing"]
+
+
+async def test_each_redo_restores_its_own_cut_of_the_conversation_or_none(tmp_path):
+    script = [write("a.txt", "1\n"), "One.", write("b.txt", "2\n"), "Two.", "Three."]
+    async with rig(tmp_path, script, mode="auto") as r:
+        await r.editor.prompt("one")
+        await r.editor.prompt("two")
+        await said(r, "/undo 2 yes")
+        await said(r, "/undo 1 yes")
+        await said(r, "/redo files yes")
+        words = await said(r, "/redo yes")
+        assert "1 file restored." in words and sorted(path.name for path in r.project.iterdir()) == ["a.txt", "b.txt"]
+        assert [each["cut"] for each in (await call(r, "_session/checkpoints"))["checkpoints"]] == [True, True]
+
+
+async def test_a_cut_conversation_is_not_restored_once_the_model_was_asked(tmp_path):
+    async with rig(tmp_path, ["One.", "Two."], mode="auto") as r:
+        await r.editor.prompt("one")
+        await said(r, "/undo yes")
+        await r.editor.prompt("two")
+        assert "since the model was last asked" in await said(r, "/redo yes")
+
+
+async def test_checkpoints_say_what_of_a_prompt_was_taken_back(tmp_path):
+    script = [write("a.txt", "1\n"), "One.", write("b.txt", "2\n"), "Two.", write("c.txt", "3\n"), "Three."]
+    async with rig(tmp_path, script, mode="auto") as r:
+        for word in ("one", "two", "three"):
+            await r.editor.prompt(word)
+        await said(r, "/undo 3 yes")
+        await said(r, "/undo 2 conversation yes")
+        file, both = "1 file (+1 -0)", ", files and conversation taken back"
+        for lines in ([file, f"{file}, conversation taken back", file + both], [f"{file}, files taken back"]):
+            found = (await said(r, "/checkpoints")).splitlines()
+            assert [line.split(": ")[1] for line in found if line.startswith("- ")][: len(lines)] == lines
+            await said(r, "/undo 1 files yes")
+
+
 async def test_unsaved_text_of_the_editor_comes_back(tmp_path):
     path = tmp_path / "project" / "a.txt"
     edit = Answer(tool_calls=(Call("edit", {"path": str(path), "old_text": "unsaved", "new_text": "edited"}),))
@@ -263,6 +314,78 @@ async def test_what_was_taken_back_is_not_brought_back_by_another_undo(tmp_path)
         await said(r, "/undo 1 files yes")
         await said(r, "/undo 2 files yes")
         assert list(r.project.iterdir()) == []
+
+
+async def test_what_was_taken_back_with_older_changes_is_not_brought_back(tmp_path):
+    script = [read("a.txt"), write("a.txt", "1\n"), "One.", read("a.txt"), write("a.txt", "2\n"), "Two."]
+    async with rig(tmp_path, [*script, read("a.txt"), write("a.txt", "3\n"), "Three."], mode="auto") as r:
+        path = r.project / "a.txt"
+        path.write_text("0\n")
+        await r.editor.prompt("one")
+        await r.editor.prompt("two")
+        await call(r, "_session/undo", to=1, what="files")
+        assert "Nothing is left to take back" in await said(r, "/undo 2 files yes")
+        assert (await call(r, "_session/changes", since=2))["changes"] == []
+        await call(r, "_session/redo")
+        await call(r, "_session/undo", to=2, what="files")
+        assert path.read_text() == "1\n"
+        await call(r, "_session/redo")
+        await call(r, "_session/undo", path=str(path), since=1)
+        assert path.read_text() == "0\n"
+        await said(r, "/undo 2 files yes")
+        assert path.read_text() == "0\n"
+        await r.editor.prompt("three")
+        with pytest.raises(PeerError, match="it was changed between two changes of the agent"):
+            await call(r, "_session/undo", to=2, what="files")
+        assert path.read_text() == "3\n"
+        await call(r, "_session/undo", to=3, what="files")
+        assert path.read_text() == "0\n"
+
+
+async def test_a_call_that_was_taken_back_alone_does_not_come_back_with_the_next_prompt(tmp_path):
+    script = [bash("sed -i s/1/one/ a.txt"), "One.", bash("sed -i s/5/five/ a.txt"), "Two."]
+    async with rig(tmp_path, script, mode="auto") as r:
+        path = r.project / "a.txt"
+        path.write_text("1\n2\n3\n4\n5\n")
+        await r.editor.prompt("one")
+        await r.editor.prompt("two")
+        first, _ = r.editor.tool_calls()
+        await said(r, f"/undo {first} merge yes")
+        assert path.read_text() == "1\n2\n3\n4\nfive\n"
+        with pytest.raises(PeerError, match="it was changed since; `merge` takes back only the agent's part"):
+            await call(r, "_session/undo", to=2, what="files")
+        await said(r, "/undo 2 files merge yes")
+        assert path.read_text() == "1\n2\n3\n4\n5\n"
+
+
+async def test_after_a_hunk_was_reverted_the_prompt_is_taken_back_without_a_merge(tmp_path):
+    async with rig(tmp_path, [bash("sed -i 's/1/one/; s/5/five/' a.txt"), "Done."], mode="auto") as r:
+        path = r.project / "a.txt"
+        path.write_text("1\n2\n3\n4\n5\n")
+        await r.editor.prompt("one")
+        (change,) = (await call(r, "_session/changes"))["changes"]
+        await revert(r, change, 0)
+        await said(r, "/undo 1 files yes")
+        assert path.read_text() == "1\n2\n3\n4\n5\n"
+
+
+@pytest.mark.parametrize("by_call", [False, True])
+async def test_many_changes_of_one_command_are_taken_back_again_after_a_redo(tmp_path, monkeypatch, by_call):
+    monkeypatch.setattr("acp_agent.undo.folder_looks.MOST_KEPT", 5)
+    change = bash("for n in $(seq 20); do echo after > $n; echo new > new$n; done")
+    async with rig(tmp_path, [change, "Done."], mode="auto") as r:
+        for number in range(1, 21):
+            (r.project / str(number)).write_text("before\n")
+        await r.editor.prompt("Change them.")
+        (first,) = r.editor.tool_calls()
+        target = {"call": first} if by_call else {"to": 1, "what": "files"}
+        for _ in range(2):
+            outcome = await call(r, "_session/undo", **target)
+            assert outcome["conflicts"] == []
+            assert {path.read_text() for path in r.project.iterdir()} == {"before\n"}
+            await call(r, "_session/redo")
+            assert (r.project / "20").read_text() == "after\n"
+            assert len(list(r.project.iterdir())) == 40
 
 
 async def test_files_of_a_prompt_that_was_cut_are_still_taken_back(tmp_path):
@@ -361,6 +484,20 @@ async def test_after_a_restart_all_is_still_known(tmp_path):
         assert len(asked(r, 1)) == 1 and "took back" in asked(r, 1)[0], "the model is told after a restart, too"
 
 
+async def test_without_a_login_what_was_done_is_taken_back(tmp_path):
+    async with rig(tmp_path, [write("a.txt", "new\n"), "Done."], mode="auto") as r:
+        await r.editor.prompt("Change it.")
+        session = r.editor.session_id
+    async with agent_rig(tmp_path, environ={"OPENAI_BASE_URL": "https://api.openai.com/v1"}) as r:
+        with pytest.raises(PeerError, match="OPENAI_API_KEY"):
+            await r.editor.client.resume_session(session, r.project)
+        await r.editor.client.resume_session(session, r.project, meta={"login": "later"})
+        r.editor.session_id = session
+        assert "1 file restored" in await said(r, "/undo yes")
+        with pytest.raises(PeerError, match="OPENAI_API_KEY"):
+            await r.editor.prompt("Go on.")
+
+
 async def test_diff_shows_all_changes_over_several_edits_and_commands(tmp_path):
     script = [write("a.txt", "1\n"), bash("echo 2 >> a.txt; echo x > gone; rm gone"), "Done."]
     async with rig(tmp_path, script, mode="auto") as r:
@@ -437,7 +574,8 @@ async def test_a_hunk_of_a_file_in_another_encoding_is_reverted_in_it(tmp_path):
         new = "eins\r\nZWEI\r\ndrei\r\nvier\r\n"
         (r.project / "new").write_text(new, encoding="utf-16", newline="")
         await r.editor.prompt("Change it.")
-        await call(r, "_session/undo", path=str(path), hunks=[0])
+        changes = (await call(r, "_session/changes"))["changes"]
+        await revert(r, next(each for each in changes if each["path"] == str(path)), 0)
         assert path.read_bytes().decode("utf-16") == "eins\r\nzwei\r\ndrei\r\nvier\r\n"
 
 
@@ -449,7 +587,7 @@ async def test_a_hunk_is_reverted_and_redone(tmp_path):
         await r.editor.prompt("Change it.")
         (change,) = (await call(r, "_session/changes"))["changes"]
         assert [hunk["oldStart"] for hunk in change["hunks"]] == [2, 5]
-        await call(r, "_session/undo", path=str(path), hunks=[1])
+        await revert(r, change, 1)
         assert path.read_text() == "1\ntwo\n3\f3\n4\n5\n6\n"
         await call(r, "_session/redo")
         assert path.read_text() == new
@@ -476,6 +614,134 @@ async def test_a_file_taken_back_leaves_its_calls_other_files_and_each_undo_is_r
         assert (await call(r, "_session/checkpoints"))["redo"] is False
 
 
+async def revert(r: Rig, change: dict[str, Any], *hunks: int, **params: Any) -> Any:
+    expect = [change["hunks"][hunk]["id"] for hunk in hunks]
+    return await call(r, "_session/undo", path=change["path"], hunks=hunks, expect=expect, **params)
+
+
+async def test_a_hunk_is_known_by_its_lines_and_never_another_one_in_its_place(tmp_path):
+    new = "1\ntwo\n3\n4\nfive\n6\n"
+    async with rig(tmp_path, [read("a.txt"), write("a.txt", new), "Done."], mode="auto") as r:
+        path = r.project / "a.txt"
+        path.write_text("1\n2\n3\n4\n5\n6\n")
+        await r.editor.prompt("Change it.")
+        (change,) = (await call(r, "_session/changes"))["changes"]
+        with pytest.raises(PeerError, match=r"expect: the `id` of each of the `hunks`"):
+            await call(r, "_session/undo", path=str(path), hunks=[0])
+        await revert(r, change, 0)
+        with pytest.raises(PeerError, match="Ask for its changes again"):
+            await revert(r, change, 0)
+        assert path.read_text() == "1\n2\n3\n4\nfive\n6\n"
+        await revert(r, change, 1)
+        assert path.read_text() == "1\n2\n3\n4\n5\n6\n"
+
+
+async def test_the_only_hunk_of_a_file_that_came_or_went_is_all_of_it(tmp_path):
+    async with rig(tmp_path, [bash("echo new > new.txt; rm old.sh"), "Done."], mode="auto") as r:
+        new, old = r.project / "new.txt", r.project / "old.sh"
+        old.write_text("old\n")
+        old.chmod(0o750)
+        await r.editor.prompt("Change it.")
+        for change in (await call(r, "_session/changes"))["changes"]:
+            await revert(r, change, 0)
+        assert (new.exists(), old.read_text(), old.stat().st_mode & 0o777) == (False, "old\n", 0o750)
+        await call(r, "_session/redo")
+        await call(r, "_session/redo")
+        assert (new.read_text(), old.exists()) == ("new\n", False)
+        new.write_text("new\nmine\n")
+        change = next(c for c in (await call(r, "_session/changes"))["changes"] if c["path"] == str(new))
+        with pytest.raises(PeerError, match="changed since"):
+            await revert(r, change, 0)
+        assert new.read_text() == "new\nmine\n"
+
+
+@pytest.mark.parametrize("opened_by_link", [False, True])
+async def test_a_file_is_found_by_another_path_of_its_folder(tmp_path, opened_by_link):
+    async with agent_rig(tmp_path, [write("a.txt", "1\n"), "Done."]) as r:
+        (tmp_path / "link").symlink_to(r.project)
+        await r.editor.new_session(tmp_path / "link" if opened_by_link else r.project)
+        await r.editor.client.set_session_mode(r.editor.session_id, "auto")
+        await r.editor.prompt("Change it.")
+        (change,) = (await call(r, "_session/changes"))["changes"]
+        await revert(r, {**change, "path": str(tmp_path / "link" / "a.txt")}, 0)
+        assert not (r.project / "a.txt").exists()
+        await call(r, "_session/redo")
+        await revert(r, change, 0)
+        assert not (r.project / "a.txt").exists()
+
+
+async def test_a_hunk_is_reverted_in_the_files_encoding_although_the_text_is_not_saved(tmp_path):
+    path, new = tmp_path / "project" / "a.txt", "eins\nZWEI\ndrei\nvier\n"
+    async with rig(tmp_path, [read(path), write(path, new), "Done."], mode="auto") as r:
+        path.write_text(new.lower(), encoding="utf-16")
+        await r.editor.prompt("Change it.")
+        assert path.read_bytes().decode("utf-16") == new
+        (change,) = (await call(r, "_session/changes"))["changes"]
+        r.editor.files.buffers[path] = f"{new}unsaved\n"
+        await revert(r, change, 0)
+        assert path.read_bytes().decode("utf-16") == "eins\nzwei\ndrei\nvier\nunsaved\n"
+
+
+def shown_lines(change: dict[str, Any]) -> tuple[str, str, int, int]:
+    return change["oldText"], change["newText"], change["added"], change["removed"]
+
+
+async def test_changes_of_the_user_are_not_shown_as_the_agents(tmp_path):
+    script = [bash("sed -i s/2/two/ a.txt; echo 1 > b.txt; echo x >> c.txt"), "One.", bash("sed -i s/5/five/ a.txt")]
+    async with rig(tmp_path, [*script, "Two."], mode="auto") as r:
+        a, b, c = (r.project / name for name in ("a.txt", "b.txt", "c.txt"))
+        a.write_text("1\n2\n3\n4\n5\n6\n7\n")
+        c.write_text("c\n")
+        await r.editor.prompt("one")
+        a.write_text("1\ntwo\n3\n4\n5\n6\n7\nbetween\n")
+        await r.editor.prompt("two")
+        a.write_text("above\n" + a.read_text())
+        b.write_text("1 and mine\n")
+        changes = {each["path"]: each for each in (await call(r, "_session/changes"))["changes"]}
+        assert {Path(path).name: each["mixed"] for path, each in changes.items()} == {
+            "a.txt": True, "b.txt": True, "c.txt": False,
+        }  # fmt: skip
+        now = "above\n1\ntwo\n3\n4\nfive\n6\n7\nbetween\n"
+        assert shown_lines(changes[str(a)]) == ("above\n1\n2\n3\n4\n5\n6\n7\nbetween\n", now, 2, 2)
+        assert shown_lines(changes[str(b)]) == (None, "1\n", 1, 0), "what the agent left, if it cannot be told apart"
+        assert shown_lines(changes[str(c)]) == ("c\n", "c\nx\n", 1, 0)
+        words = await said(r, "/diff")
+        assert words.startswith("3 files changed in this session (+4 -2).")
+        assert "Changes that are not the agent's are also in" in words
+        assert str(a) in words and str(b) in words and str(c) not in words
+        a.write_text("1\n2\n3\n4\n5\n6\n7\n")
+        left = (await call(r, "_session/changes"))["changes"]
+        assert {each["path"] for each in left} == {str(b), str(c)}, "what the user has taken back is no change"
+
+
+async def test_a_hunk_is_reverted_in_the_text_as_it_is_now(tmp_path):
+    new = "1\ntwo\n3\n4\n5\nsix\n7\n"
+    async with rig(tmp_path, [read("a.txt"), write("a.txt", new), "Done."], mode="auto") as r:
+        path = r.project / "a.txt"
+        path.write_text("1\n2\n3\n4\n5\n6\n7\n")
+        await r.editor.prompt("Change it.")
+        path.write_text("mine\n" + new)
+        (change,) = (await call(r, "_session/changes"))["changes"]
+        r.editor.files.buffers[path] = f"unsaved\nmine\n{new}"
+        await revert(r, change, 1)
+        assert path.read_text() == "unsaved\nmine\n1\ntwo\n3\n4\n5\n6\n7\n"
+
+
+async def test_a_hunk_whose_lines_the_user_changed_is_left_alone_and_the_others_are_not(tmp_path):
+    new = "1\ntwo\n3\n4\n5\nsix\n7\n"
+    async with rig(tmp_path, [read("a.txt"), write("a.txt", new), "Done."], mode="auto") as r:
+        path = r.project / "a.txt"
+        path.write_text("1\n2\n3\n4\n5\n6\n7\n")
+        await r.editor.prompt("Change it.")
+        path.write_text(new.replace("two", "TWO"))
+        (change,) = (await call(r, "_session/changes"))["changes"]
+        assert shown_lines(change) == ("1\n2\n3\n4\n5\n6\n7\n", new, 2, 2) and change["mixed"] is True
+        with pytest.raises(PeerError, match="changed since"):
+            await revert(r, change, 0)
+        await revert(r, change, 1)
+        assert path.read_text() == "1\nTWO\n3\n4\n5\n6\n7\n"
+
+
 @pytest.mark.parametrize(
     "params",
     [
@@ -484,6 +750,7 @@ async def test_a_file_taken_back_leaves_its_calls_other_files_and_each_undo_is_r
         {"to": "x"},
         {"path": "relative"},
         {"hunks": [-1], "path": "/x"},
+        {"hunks": [0], "expect": ["x"]},
         {"what": "all"},
         {"call": "nobody"},
     ],
@@ -512,7 +779,7 @@ async def test_what_the_users_hooks_change_after_a_call_goes_with_it(tmp_path):
 async def test_what_a_command_in_the_background_changes_is_taken_back_only_by_its_call(tmp_path):
     wait = "until [ -e go ]; do sleep 0.01; done; echo built > out.txt; rm go; until [ -e end ]; do sleep 0.01; done"
     background = Answer(tool_calls=(Call("bash", {"command": wait, "background": True}),))
-    async with rig(tmp_path, [background, "Started."], mode="auto") as r:
+    async with rig(tmp_path, [background, "Started.", "Next."], mode="auto") as r:
         await r.editor.prompt("Start it.")
         (first,) = r.editor.tool_calls()
         (r.project / "go").touch()
@@ -522,9 +789,27 @@ async def test_what_a_command_in_the_background_changes_is_taken_back_only_by_it
                 await anyio.sleep(0.005)
         assert "Nothing is left to take back" in await said(r, "/undo 1 files yes")
         assert (r.project / "out.txt").exists(), "it could be the user's"
+        await r.editor.prompt("Next.")
+        one, *_, two = (await call(r, "_session/checkpoints"))["checkpoints"]
+        assert [Path(each["path"]).name for each in one["files"]] == ["out.txt"] and two["files"] == []
         words = await said(r, f"/undo {first} yes")
         assert list(r.project.iterdir()) == [], words
         (r.project / "end").touch()
+
+
+async def test_what_another_sessions_tools_write_meanwhile_is_not_the_commands(tmp_path):
+    command = bash("echo 1 > a.txt; until [ -e go ]; do sleep 0.01; done; rm go")
+    async with rig(tmp_path, [command, write("b.txt", "2\n"), "Second.", "First."], mode="auto") as r:
+        first = r.editor.session_id
+        turn = r.editor.begin("one")
+        await there(r.project / "a.txt")
+        await r.editor.new_session(r.project)
+        await r.editor.client.set_session_mode(r.editor.session_id, "auto")
+        await r.editor.prompt("two")
+        (r.project / "go").touch()
+        await turn.response()
+        found = await r.editor.request("_session/changes", {"sessionId": first})
+        assert [Path(each["path"]).name for each in found["changes"]] == ["a.txt"]
 
 
 async def test_what_the_user_does_between_two_calls_is_the_users(tmp_path):

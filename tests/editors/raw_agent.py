@@ -44,7 +44,7 @@ OPTIONS = [
 
 
 class Failed(Exception):
-    """The client answered with an error, whose message this has."""
+    """One side answers with an error, whose message this has."""
 
 
 @dataclass
@@ -182,7 +182,10 @@ class RawAgent:
             params = message["params"]
             await self._prompts.send(Turn(self, message["id"], params["sessionId"], params["prompt"][0]["text"]))
         elif method in self.answers:
-            await self.say(id=message["id"], result=self.answers[method](message["params"]))
+            try:
+                await self.say(id=message["id"], result=self.answers[method](message["params"]))
+            except Failed as refused:
+                await self.say(id=message["id"], error={"code": -32602, "message": str(refused)})
         elif "id" in message:
             await self.say(id=message["id"], error={"code": -32601, "message": f"no {method}"})
 

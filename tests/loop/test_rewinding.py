@@ -65,7 +65,7 @@ def test_what_is_left_is_what_was_there_before() -> None:
         chance = random.Random(seed)
         log: list[LogEntry] = []
         snapshots: dict[int, list[bytes]] = {}
-        undone: list[list[bytes]] = []
+        undone: list[tuple[int, list[bytes]]] = []
         for number in range(1, chance.randint(2, 12)):
             match chance.choice(["prompt", "prompt", "prompt", "reset", "rewind", "unrewind", "help"]):
                 case "prompt":
@@ -86,17 +86,17 @@ def test_what_is_left_is_what_was_there_before() -> None:
                     except RewindError:
                         continue
                     log += [rewind(to), said("taken back")]
-                    undone.append(now)
+                    undone.append((to, now))
                     assert texts(history_of(log)) == snapshots[to]
                 case "unrewind":
                     log += turn(number, command=True)
                     try:
-                        check_unrewind(log)
+                        check_unrewind(log, undone[-1][0] if undone else chance.choice([0, *snapshots]))
                     except RewindError:
                         assert not undone
                         continue
                     log.append(UNREWIND)
-                    assert texts(history_of(log)) == undone.pop()
+                    assert texts(history_of(log)) == undone.pop()[1]
             history, repaired = rebuild_history(log)
             assert (texts(history), repaired) == (texts(history_of(log)), []), "a restart changes nothing"
             replayed_updates(log)
@@ -107,7 +107,9 @@ def test_a_commands_answer_never_becomes_the_models_words() -> None:
     log = [*turn(1), user, *turn(2, command=True), said("Commands: ..."), *answered(3)]
     history, repaired = rebuild_history([*log, rewind(3), said("Taken back.")])
     assert (texts(history), repaired) == ([user.payload], [])
-    check_unrewind([*log, rewind(3)])
+    check_unrewind([*log, rewind(3)], 3)
+    with pytest.raises(RewindError, match="more of it was taken back since"):
+        check_unrewind([*log, rewind(3), rewind(1)], 3)
 
 
 def test_words_that_a_killed_agent_had_said_are_kept() -> None:

@@ -1,7 +1,6 @@
 """Takes back what the agent did, by its extension methods (docs/rooms/undo.md): commands, and offers for code actions.
 
-What would happen is shown and asked once, unless the caller says `yes`. A hunk is known by its lines: where it is now
-is asked of the agent before it is reverted.
+What would happen is shown and asked once, unless the caller says `yes`.
 """
 
 from __future__ import annotations
@@ -55,6 +54,7 @@ class Hunk(Wire, frozen=True):
     old_lines: int
     new_start: int
     new_lines: int
+    id: str = ""
 
 
 class Change(Wire, frozen=True):
@@ -74,9 +74,6 @@ class Change(Wire, frozen=True):
         counts = (f"+{self.added}" if self.added else "", f"-{self.removed}" if self.removed else "")
         kind = "" if self.kind == "changed" else f"({self.kind})"
         return " ".join(filter(None, (one_line(self.path), *counts, kind, one_line(self.words))))
-
-    def lines(self, hunk: Hunk) -> tuple[list[str], list[str]]:
-        return _cut(self.old_text, hunk.old_start, hunk.old_lines), _cut(self.new_text, hunk.new_start, hunk.new_lines)
 
 
 class Changes(Wire, frozen=True):
@@ -108,6 +105,7 @@ class Checkpoint(Wire, frozen=True):
     time: str = ""
     title: str = ""
     undone: bool = False
+    cut: bool = False
     files: Sequence[File] = ()
     not_covered: Sequence[str] = ()
 
@@ -115,14 +113,6 @@ class Checkpoint(Wire, frozen=True):
 class Checkpoints(Wire, frozen=True):
     checkpoints: Sequence[Checkpoint] = ()
     redo: bool = False
-
-
-class Lines(Struct, frozen=True):
-    """A hunk as code actions name it."""
-
-    old: list[str]
-    new: list[str]
-    line: int = 0
 
 
 class Asked(Struct, rename="camel", frozen=True):
@@ -135,8 +125,8 @@ class Asked(Struct, rename="camel", frozen=True):
     """In place of `path`."""
     since: int | UnsetType = UNSET
     hunks: list[int] | UnsetType = UNSET
-    hunk: Lines | None = None
-    """In place of `hunks`."""
+    expect: list[str] | UnsetType = UNSET
+    """The ids of `hunks`."""
     what: Literal["files", "conversation", "both"] | UnsetType = UNSET
     merge: bool = False
     yes: bool = False
@@ -154,7 +144,7 @@ class Asked(Struct, rename="camel", frozen=True):
 
     def params(self) -> dict[str, Any]:
         """For `_session/undo`."""
-        names = ("to", "call", "path", "since", "hunks", "what")
+        names = ("to", "call", "path", "since", "hunks", "expect", "what")
         return {name: value for name in names if (value := getattr(self, name)) is not UNSET}
 
 
@@ -249,11 +239,7 @@ class Undo:
         return answer
 
     async def undo(self, asked: Asked) -> Any:
-        session = await self._session()
-        params = asked.params()
-        if asked.hunk is not None:
-            params["hunks"] = [await self._find(session, str(asked.path), params.get("since"), asked.hunk)]
-        return await self._take_back(session, "undo", params, asked)
+        return await self._take_back(await self._session(), "undo", asked.params(), asked)
 
     async def redo(self, asked: Asked) -> Any:
         return await self._take_back(await self._session(), "redo", {}, asked)
@@ -270,9 +256,9 @@ class Undo:
             merge = merge or chosen == MERGE
         if merge:
             params = {**params, "merge": True}
+        self._known = None
         answer = await self._request(session, method, params)
         outcome = _convert(answer, Outcome)
-        self._known = None
         words = outcome.words or ("Done." if outcome.done else "Nothing was changed.")
         # All of it is in the transcript; what was left alone is worth a key press.
         said = words if outcome.conflicts or not outcome.done else one_line(words, SAID_LENGTH)
@@ -296,20 +282,6 @@ class Undo:
         except PeerError as error:
             raise AgentError("the editor cannot ask; with `yes: true` the command does not ask") from error
         return chosen
-
-    async def _find(self, session: Session, path: str, since: int | None, wanted: Lines) -> int:
-        now = await self._ask(session, "changes", {} if since is None else {"since": since}, Changes)
-        found = [
-            (abs(hunk.new_start - wanted.line), index)
-            for change in now.changes
-            if change.path == path
-            for index, hunk in enumerate(change.hunks)
-            if change.lines(hunk) == (wanted.old, wanted.new)
-        ]
-        if not found:
-            self._known = None
-            raise AgentError("this change is not there any more: the file has changed since")
-        return min(found)[1]
 
     # --- the agent ----------------------------------------------------------------------------------------------
 
@@ -365,17 +337,13 @@ def _write(path: Path, text: str) -> None:
 # --- hunks -------------------------------------------------------------------------------------------------------
 
 
-def _cut(text: str | None, start: int, count: int) -> list[str]:
-    return split_lines(text or "")[start - 1 : start - 1 + count] if count else []
-
-
 def _offers(change: Change, document: Document, where: Range) -> list[Offer]:
     """Hunks that are as the agent left them, where they are in the document now."""
     if change.new_text is None or not change.shown:
         return []
     edits = hunks_between(split_lines(plain_ends(change.new_text)), split_lines(plain_ends(document.now.text)))
     found = []
-    for hunk in change.hunks:
+    for index, hunk in enumerate(change.hunks):
         # Of removed lines the place is the line before.
         start = max(hunk.new_start - 1, 0)
         end = start + max(hunk.new_lines, 1)
@@ -384,9 +352,8 @@ def _offers(change: Change, document: Document, where: Range) -> list[Offer]:
         moved = sum(len(edit.lines) - (edit.end - edit.start) for edit in edits if edit.end <= start)
         first, last = start + moved, end + moved - 1
         if where.start.line <= last and first <= where.end.line:
-            old, new = change.lines(hunk)
-            named = {"old": old, "new": new, "line": hunk.new_start}
-            found.append(Offer(first + 1, last + 1, {"uri": document.uri, "hunk": named, "yes": True}))
+            argument = {"uri": document.uri, "hunks": [index], "expect": [hunk.id], "yes": True}
+            found.append(Offer(first + 1, last + 1, argument))
     return found
 
 
@@ -406,7 +373,8 @@ def _left(outcome: Outcome) -> list[str]:
 def _listed(found: Checkpoints) -> str:
     lines = ["# Checkpoints", ""]
     for point in found.checkpoints:
-        lines.append(f"## {point.prompt}. {one_line(point.title)}{' (taken back)' if point.undone else ''}")
+        back = " and ".join(["files"] * point.undone + ["conversation"] * point.cut)
+        lines.append(f"## {point.prompt}. {one_line(point.title)}{f' ({back} taken back)' if back else ''}")
         lines += ["", *([one_line(point.time), ""] if point.time else [])]
         lines += [f"- {one_line(file.path)} +{file.added} -{file.removed}" for file in point.files]
         lines += [f"- not covered: {one_line(words, 500)}" for words in point.not_covered]

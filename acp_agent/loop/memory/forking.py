@@ -16,7 +16,7 @@ from msgspec.structs import replace
 from acp_agent.errors import InvalidParams, StoreError, WorktreeError
 from acp_agent.llm.base import AssistantMessage, UserMessage
 from acp_agent.loop.memory.history import decode_message
-from acp_agent.loop.memory.rewinding import RewindError, TurnMark, before, kept
+from acp_agent.loop.memory.rewinding import RewindError, TurnMark, before, is_number, kept
 from acp_agent.store.base import LogEntry, SessionRecord
 from acp_agent.store.session_store import SessionStore
 
@@ -97,7 +97,7 @@ async def fork_command(
     words = rest.split()
     isolated = words[-1:] == ["worktree"]
     word = " ".join(words[:-1] if isolated else words).lstrip("#")
-    if word and not (word.isascii() and word.isdigit() and len(word) < 10):
+    if word and not is_number(word):
         return USAGE
     try:
         entries = finished(session)

@@ -100,12 +100,12 @@ class Memory:
         self.instructions.recall(mark.mark, mark.facts, mark.instructions)
         return mark.sources[-1]
 
-    def turn_back(self, to: int | None) -> None:
-        """Takes the conversation back to before prompt `to`, or (`None`) restores what the last such step cut. Raises
-        RewindError, StoreError: then nothing is changed."""
+    def turn_back(self, to: int, *, forth: bool) -> None:
+        """Takes the conversation back to before prompt `to`, or (`forth`) restores what the last step, which was to
+        there, cut. Raises RewindError, StoreError: then nothing is changed."""
         entries = self._outbox.stored()
-        if to is None:
-            check_unrewind(entries)
+        if forth:
+            check_unrewind(entries, to)
             entry = LogEntry("unrewind", b"{}")
         else:
             check_rewind(entries, to)

@@ -59,10 +59,13 @@ def check_rewind(entries: Iterable[LogEntry], to: int) -> None:
         raise RewindError(f"there is no prompt {to} in it")
 
 
-def check_unrewind(entries: Iterable[LogEntry]) -> None:
-    """Raises RewindError if nothing can be restored."""
-    if not _Reader(entries).cuts:
-        raise RewindError("nothing was taken back since the model was last asked")
+def check_unrewind(entries: Iterable[LogEntry], to: int) -> None:
+    """Raises RewindError if what can be restored is not what was cut from prompt `to` on."""
+    cuts = _Reader(entries).cuts
+    if to not in [cut[0] for cut in cuts]:
+        raise RewindError("nothing of it was taken back since the model was last asked")
+    if cuts[-1][0] != to:
+        raise RewindError("more of it was taken back since")
 
 
 def before(entries: Iterable[LogEntry], prompt: int) -> list[LogEntry]:
@@ -93,6 +96,11 @@ def prompts_of(entries: Iterable[LogEntry]) -> list[Prompt]:
     return found
 
 
+def is_number(word: str) -> bool:
+    """Whether it can be a prompt's."""
+    return word.isascii() and word.isdigit() and len(word) < 10
+
+
 def pending_notes(entries: Iterable[LogEntry]) -> list[str]:
     """What the model is to be told before the next prompt."""
     notes: list[str] = []
@@ -107,18 +115,19 @@ def pending_notes(entries: Iterable[LogEntry]) -> list[str]:
 class _Reader:
     def __init__(self, entries: Iterable[LogEntry]) -> None:
         self.left: list[LogEntry] = []
-        self.cuts: list[tuple[int, list[LogEntry]]] = []
-        """What can be restored, and where; the last of it last."""
+        self.cuts: list[tuple[int, int, list[LogEntry]]] = []
+        """What can be restored: from which prompt, where, what; the last of it last."""
         for entry in entries:
             if entry.kind == "rewind":
-                at = self.starts().get(msgspec.json.decode(entry.payload, type=RewindMark).to)
+                to = msgspec.json.decode(entry.payload, type=RewindMark).to
+                at = self.starts().get(to)
                 if at is None:  # What it cut is gone already: this log is what `kept` left of another.
                     self.left.append(entry)
                     continue
-                self.cuts.append((at, self.left[at:]))
+                self.cuts.append((to, at, self.left[at:]))
                 self.left[at:] = [entry]
             elif entry.kind == "unrewind":
-                at, cut = self.cuts.pop()
+                _, at, cut = self.cuts.pop()
                 self.left[at:at] = cut
                 self.left.append(entry)
             else:

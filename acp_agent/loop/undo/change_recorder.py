@@ -9,6 +9,7 @@ from collections.abc import Callable, Coroutine, Sequence
 from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
+from weakref import WeakSet
 
 import anyio
 from msgspec import Struct, field
@@ -38,6 +39,7 @@ CONTENTS = "acp_agent.undo.contents:Contents"
 LIMITS = "acp_agent.undo.folder_looks:Limits"
 LOG = "acp_agent.undo.operation_log:Log"
 LOOKS = "acp_agent.undo.folder_looks:FolderLooks"
+NAMED = "acp_agent.undo.base:named"
 ROWS_OF = "acp_agent.undo.operation_log:rows_of"
 RECORDED = "acp_agent.undo.recording_executor:RecordingExecutor"
 
@@ -46,6 +48,9 @@ PROMPTLY = 0.25
 REQUEST_FIRST = 0.1
 """Seconds that the first request of a session has to itself: loading what looks takes time."""
 TOO_WIDE = "the session's folder is {}, so what commands change in it is not kept"
+
+RECORDERS: WeakSet[ChangeRecorder] = WeakSet()
+"""Of all sessions of this process."""
 
 
 class ChangeRecorder:
@@ -68,11 +73,14 @@ class ChangeRecorder:
         self.state = state
         self._home = home
         self._spawn = spawn
+        RECORDERS.add(self)
         self._above = ""
         """The calls of which ours are part, each with a slash."""
         self._copy_left = 0.0
         self._running: list[Call] = []
         """Calls that something may be running for."""
+        self._prompts: dict[str, int] = {}
+        """By call: the prompt that it belongs to."""
         self._background = ""
         """The call whose command was running in the background at the last look."""
         self.trouble = ""
@@ -158,6 +166,7 @@ class ChangeRecorder:
             return None
         await self._look(None, self._config.look_seconds)
         self._running.append(call)
+        self._prompts[call.id] = self._session.turns
         return Window(self, call)
 
     def closed(self, call: Call) -> None:
@@ -190,10 +199,11 @@ class ChangeRecorder:
         if call is not None:
             writer = self._writer(call)
         else:
-            writer = self.log.begin(self._session.turns, of, "background", "in the background")
+            prompt = self._prompts.get(of, self._session.turns)
+            writer = self.log.begin(prompt, of, "background", "in the background")
         writer.changed(rows)
         if lost:
-            words = f"Cannot be taken back: {', '.join(lost[:3])}{f' and {len(lost) - 3} more' if lost[3:] else ''}."
+            words = f"Cannot be taken back: {load(NAMED)(lost)}."
             writer.say(words)
             if call is not None:
                 call.outcome.uncovered = words
@@ -225,9 +235,10 @@ class ChangeRecorder:
         return [] if self.looks is None else self.looks.uncovered()
 
     def absorb(self, entries: Sequence[tuple[Path, Entry]]) -> None:
-        """These were changed by our own tools, and are in the log."""
-        if self.looks is not None:
-            self.looks.absorb(entries)
+        """These were changed by our own tools, and are in the log: no command of any session did it."""
+        for recorder in RECORDERS:
+            if (looks := vars(recorder).get("looks")) is not None:
+                looks.absorb(entries)
 
     async def close(self) -> None:
         if "looks" in vars(self) and self.looks is not None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import os
 import uuid
 from collections.abc import Sequence
 from pathlib import Path
@@ -11,9 +12,12 @@ from typing import TYPE_CHECKING, Any, get_args
 from msgspec.structs import replace
 
 from acp_agent.errors import AgentError, ConnectionClosed, InvalidParams
+from acp_agent.loop.ask import ask_beside
+from acp_agent.loop.memory.rewinding import is_number
 from acp_agent.loop.undo.undoing import Checkpoint, Prepared, Target, UndoError, Undoing, What, conflict_words
 from acp_agent.schema import acp
-from acp_agent.undo.file_changes import FileChange
+from acp_agent.undo.base import named
+from acp_agent.undo.file_changes import FileChange, hunk_ids
 
 if TYPE_CHECKING:
     from acp_agent.loop.session import Session
@@ -24,9 +28,9 @@ KEEP = "keep"
 MERGE = "merge"
 CHOICE = "choice"
 NAMES: dict[What, str] = {
-    "both": "Take back files and conversation",
-    "files": "Take back files only",
-    "conversation": "Take back the conversation only",
+    "both": "files and conversation",
+    "files": "files only",
+    "conversation": "the conversation only",
 }
 MOST_TEXT = 16_000_000
 """Characters of files in one answer."""
@@ -65,10 +69,6 @@ class Wish:
         self.target = Target(prompt, call, redo=redo)
 
 
-def is_number(word: str) -> bool:
-    return word.isascii() and word.isdigit() and len(word) < 10
-
-
 async def checkpoints(undoing: Undoing) -> str:
     """The answer of `/checkpoints`."""
     found = await undoing.checkpoints()
@@ -85,7 +85,8 @@ def _checkpoint_line(checkpoint: Checkpoint) -> str:
     prompt, files = checkpoint.prompt, checkpoint.files
     added, removed = sum(each.added for each in files), sum(each.removed for each in files)
     count = f"{len(files)} file{'s' if len(files) != 1 else ''} (+{added} -{removed})" if files else "no files"
-    undone = ", taken back" if checkpoint.undone else ""
+    back = " and ".join(["files"] * checkpoint.undone + ["conversation"] * prompt.cut)
+    undone = f", {back} taken back" if back else ""
     uncovered = "".join(f"\n  - {words}" for words in checkpoint.uncovered)
     return f"- {prompt.number}. {prompt.time[:16].replace('T', ' ')} {prompt.title}: {count}{undone}{uncovered}"
 
@@ -95,15 +96,13 @@ async def undo(session: Session, undoing: Undoing, rest: str, *, redo: bool = Fa
     try:
         wish = Wish(rest, redo=redo)
         prepared = await undoing.prepare(wish.target, merging=wish.merging)
-        possible = _possible(prepared)
-        if wish.what is not None:
-            possible = [what for what in possible if what == wish.what]
-        if not possible and not _merges(prepared):
+        possible = _possible(prepared, wish)
+        if not possible and not _merges(prepared, wish):
             return _nothing(prepared)
         card = _show(session, prepared)
         try:
             sure = wish.sure and possible
-            what, merging = (possible[0], wish.merging) if sure else await _ask(session, card, prepared, possible)
+            what, merging = (possible[0], wish.merging) if sure else await _ask(session, card, prepared, wish)
             if what is None:
                 return f"Nothing was changed. {'Your editor cannot ask: ' if merging else ''}{_how(prepared, redo)}"
             if merging and not wish.merging:
@@ -118,15 +117,16 @@ async def undo(session: Session, undoing: Undoing, rest: str, *, redo: bool = Fa
         return str(error)
 
 
-def _possible(prepared: Prepared) -> list[What]:
+def _possible(prepared: Prepared, wish: Wish) -> list[What]:
     files, conversation = bool(prepared.plan.steps), bool(prepared.rewinds)
+    found: list[What] = ["files"] if files else ["conversation"] if conversation else []
     if files and conversation:
-        return ["both", "files", "conversation"]
-    return ["files"] if files else ["conversation"] if conversation else []
+        found = ["both", "files", "conversation"]
+    return [what for what in found if wish.what in (what, None)]
 
 
-def _merges(prepared: Prepared) -> bool:
-    return any(each.mergeable for each in prepared.plan.conflicts)
+def _merges(prepared: Prepared, wish: Wish) -> bool:
+    return wish.what != "conversation" and any(each.mergeable for each in prepared.plan.conflicts)
 
 
 def _nothing(prepared: Prepared) -> str:
@@ -173,15 +173,13 @@ def _summary(prepared: Prepared) -> str:
     return "\n".join([f"{count} file{'s' if count != 1 else ''} would change.", *lines])
 
 
-async def _ask(
-    session: Session, card: acp.ToolCall, prepared: Prepared, possible: Sequence[What]
-) -> tuple[What | None, bool]:
+async def _ask(session: Session, card: acp.ToolCall, prepared: Prepared, wish: Wish) -> tuple[What | None, bool]:
     """What is to be taken back, and whether with a merge; (`None`, true) if nobody can be asked."""
-    offered = {NAMES[what]: what for what in possible}
-    if prepared.target.redo:
-        offered = {name.replace("Take back", "Do again"): what for name, what in offered.items()}
-    most: What = "both" if prepared.rewinds else "files"
-    merged: dict[str, What] = {f"{NAMES[most]}, keep what you changed since": most} if _merges(prepared) else {}
+    verb = "Do again" if prepared.target.redo else "Take back"
+    offered = {f"{verb} {NAMES[what]}": what for what in _possible(prepared, wish)}
+    most: What = wish.what or ("both" if prepared.rewinds else "files")
+    with_merge = f"{verb} {NAMES[most]}, keep what you changed since"
+    merged: dict[str, What] = {with_merge: most} if _merges(prepared, wish) else {}
     try:
         if session.client.plan.forms:
             return await _by_form(session, card, offered, merged)
@@ -209,17 +207,7 @@ async def _by_permission(
     options = [acp.PermissionOption(option_id=what, name=name, kind="allow_once") for name, what in offered.items()]
     options += [acp.PermissionOption(option_id=MERGE, name=name, kind="allow_once") for name in merged]
     options.append(acp.PermissionOption(option_id=KEEP, name="Change nothing", kind="reject_once"))
-    shown = acp.ToolCallUpdate(
-        tool_call_id=card.tool_call_id,
-        title=card.title,
-        kind="edit",
-        status="pending",
-        content=card.content,
-        locations=card.locations,
-        meta={"undo": True},
-    )
-    outcome = (await session.client.request_permission(shown, options)).outcome
-    picked = outcome.option_id if isinstance(outcome, acp.SelectedPermissionOutcome) else KEEP
+    picked = await ask_beside(session.outbox, card, options, {"undo": True})
     if picked == MERGE and merged:
         return next(iter(merged.values())), True
     return next((what for what in offered.values() if what == picked), None), False
@@ -256,7 +244,10 @@ async def diff(session: Session, undoing: Undoing, rest: str) -> str:
         )
     )
     added, removed = sum(each.added for each in files), sum(each.removed for each in files)
-    return f"{len(files)} file{'s' if len(files) > 1 else ''} changed {since} (+{added} -{removed})."
+    mixed = [str(each.path) for each in files if each.mixed]
+    also = f" Changes that are not the agent's are also in {named(mixed, MOST_SHOWN)}."
+    told = f"{len(files)} file{'s' if len(files) > 1 else ''} changed {since} (+{added} -{removed})."
+    return told + (also if mixed else "")
 
 
 def diff_content(change: FileChange) -> acp.Diff:
@@ -307,11 +298,17 @@ def _target(params: dict[str, Any]) -> Target:
     path = _string(params, "path")
     if path and not path.startswith("/"):
         raise InvalidParams("Invalid params: $.path: not absolute")
-    hunks = params.get("hunks") or []
-    if not isinstance(hunks, list) or not all(isinstance(each, int) and each >= 0 for each in hunks):
+    hunks, expect = params.get("hunks") or [], params.get("expect") or []
+    if not isinstance(hunks, list) or not all(type(each) is int and each >= 0 for each in hunks):
         raise InvalidParams("Invalid params: $.hunks: indices of hunks are expected")
+    if hunks and not path:
+        raise InvalidParams("Invalid params: $.hunks: they are of a `path`")
+    if not isinstance(expect, list) or len(expect) != len(hunks):
+        raise InvalidParams("Invalid params: $.expect: the `id` of each of the `hunks`, from `_session/changes`")
     number = _number(params, "since") if path else _number(params, "to")
-    return Target(number, _string(params, "call"), Path(path) if path else None, tuple(hunks))
+    folder, name = os.path.split(path)
+    real = Path(os.path.realpath(folder), name) if path else None  # The last part itself may be a link that changed.
+    return Target(number, _string(params, "call"), real, tuple(hunks), tuple(expect))
 
 
 def _number(params: dict[str, Any], name: str) -> int:
@@ -367,6 +364,10 @@ def _as_change(change: FileChange) -> dict[str, Any]:
         "words": change.words,
         "added": change.added,
         "removed": change.removed,
+        "mixed": change.mixed,
         "calls": list(change.calls),
-        "hunks": [dict(zip(names, hunk, strict=True)) for hunk in change.hunks],
+        "hunks": [
+            {"id": id_, **dict(zip(names, hunk, strict=True))}
+            for id_, hunk in zip(hunk_ids(change), change.hunks, strict=True)
+        ],
     }

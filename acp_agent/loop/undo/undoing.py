@@ -13,20 +13,22 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from acp_agent.errors import AgentError, ConnectionClosed, ExecutorError, StoreError
-from acp_agent.executors.encodings import UTF8, decoded, encoded
+from acp_agent.executors.encodings import decoded, encoded
 from acp_agent.executors.route import route
 from acp_agent.executors.users import in_thread_as
-from acp_agent.loop.memory.rewinding import Prompt, prompts_of
+from acp_agent.loop.memory.rewinding import Prompt, RewindError, check_unrewind, prompts_of
 from acp_agent.loop.session import Session
 from acp_agent.loop.shell.session_shell import Shell
 from acp_agent.loop.undo.change_recorder import ChangeRecorder
-from acp_agent.undo.base import NOTHING, Change, Entry, Operation
+from acp_agent.undo.base import Change, Entry, Operation, named
 from acp_agent.undo.contents import ContentError
-from acp_agent.undo.file_changes import FileChange, file_change, without
+from acp_agent.undo.file_changes import FileChange, file_change, parts_of, without
+from acp_agent.undo.merge import merge
 from acp_agent.undo.pictures import put
 from acp_agent.undo.recording_executor import with_unsaved
 from acp_agent.undo.restore import held, make
-from acp_agent.undo.undo_plan import Conflict, Plan, Step, by_path, make_plan
+from acp_agent.undo.undo_plan import Conflict, Plan, Step, make_plan
+from acp_agent.undo.what_stands import standing
 
 if TYPE_CHECKING:
     from acp_agent.undo.operation_log import Log
@@ -54,6 +56,8 @@ class Target(Struct, frozen=True):
     path: Path | None = None
     hunks: tuple[int, ...] = ()
     """Of the file's changes; empty: all."""
+    expect: tuple[str, ...] = ()
+    """What each of these is known by (`hunk_ids`)."""
     redo: bool = False
 
 
@@ -75,6 +79,7 @@ class Checkpoint(Struct, frozen=True):
     files: tuple[FileChange, ...]
     uncovered: tuple[str, ...]
     undone: bool
+    """Whether the files were taken back."""
 
 
 class Undoing:
@@ -114,9 +119,10 @@ class Undoing:
                 continue
             changes = [change for each in made for change in by_operation[each.id]]
             files = await self._thread(partial(self._net, changes))
-            undone = bool(made) and all(each.state == "taken back" for each in made)
+            calls = [each for each in made if each.by == "call"]
+            undone = bool(calls) and all(each.state == "taken back" for each in calls)
             uncovered = tuple(dict.fromkeys(each.uncovered for each in made if each.uncovered))
-            found.append(Checkpoint(prompt, files, uncovered, undone or prompt.cut))
+            found.append(Checkpoint(prompt, files, uncovered, undone))
         return found
 
     def uncovered(self) -> list[str]:
@@ -128,19 +134,20 @@ class Undoing:
         """What the agent changed from before prompt `since` to after prompt `until` (`None`: to now, that is what is
         left of it), or by one call; and what is not covered."""
         await self._recorder.settled()
-        operations = self._log.operations()
-        chosen = [
-            each
-            for each in operations
-            if (_is_of(each, call) if call else since <= each.prompt and (until is None or each.prompt <= until))
-        ]
-        changes = self._log.changes(each for each in chosen if each.by != "background" or call)
+        operations = [each for each in self._log.operations() if until is None or each.prompt <= until]
+        chosen = [each for each in operations if (_is_of(each, call) if call else _is_since(each, since))]
+        theirs = [each for each in chosen if each.by != "background"]
+        changes = self._log.changes(chosen) if call else self._standing(operations, theirs)
         uncovered = [each.uncovered for each in chosen if each.uncovered]
         calls = self._calls_by_path(chosen)
-        if until is None and not call:
-            now = await self._now([change.path for change in changes])
-            changes = [Change(path, done[0].before, now.get(path, NOTHING)) for path, done in by_path(changes).items()]
-        return await self._thread(lambda: self._net(changes, calls)), [*dict.fromkeys(uncovered), *self.uncovered()]
+        now = await self._now([change.path for change in changes]) if until is None and not call else None
+        found = await self._thread(lambda: self._net(changes, now, calls))
+        return found, [*dict.fromkeys(uncovered), *self.uncovered()]
+
+    def _standing(self, operations: Sequence[Operation], chosen: Sequence[Operation]) -> list[Change]:
+        first = min((each.id for each in chosen), default=0)
+        changes = self._log.changes_by_operation([each for each in operations if each.id >= first])
+        return standing(operations, changes, {each.id for each in chosen}, self._recorder.contents)
 
     def _calls_by_path(self, operations: Sequence[Operation]) -> dict[Path, tuple[str, ...]]:
         calls: dict[Path, tuple[str, ...]] = {}
@@ -152,17 +159,16 @@ class Undoing:
         return calls
 
     def _net(
-        self, changes: Sequence[Change], calls: dict[Path, tuple[str, ...]] | None = None
+        self,
+        changes: Sequence[Change],
+        now: dict[Path, Entry] | None = None,
+        calls: dict[Path, tuple[str, ...]] | None = None,
     ) -> tuple[FileChange, ...]:
-        """What these changes amount to, file by file."""
+        """What these changes amount to, file by file; `now`: what is left of it."""
         found = []
-        for path, done in by_path(changes).items():
-            before, after = done[0].before, done[-1].after
-            if after is None or (before.same(after) and before.unsaved == after.unsaved):
-                continue
-            shown = self._shown(path, before, after)
-            if shown is not None:
-                found.append(replace(shown, calls=(calls or {}).get(path, ())))
+        for path, part in parts_of(changes, now, self._recorder.contents).items():
+            if (shown := self._shown(path, part.old, part.new)) is not None:
+                found.append(replace(shown, calls=(calls or {}).get(path, ()), mixed=part.mixed))
         return tuple(found)
 
     def _shown(self, path: Path, before: Entry, after: Entry) -> FileChange | None:
@@ -201,79 +207,91 @@ class Undoing:
                 if number
                 else "There is nothing to take back yet."
             )
-        chosen = [each for each in operations if each.prompt >= number and each.by != "background"]
-        theirs = [each for each in chosen if each.by != "undo"]
-        paths = {change.path for change in self._log.changes(theirs)}
-        title = f"prompt {number} ({prompt.title})"
-        return await self._prepared(
-            replace(target, prompt=number), chosen, title, merging, rewinds=0 if prompt.cut else number, only=paths
-        )
+        chosen = [each for each in operations if _is_since(each, number) and each.by != "background"]
+        changes = self._standing(operations, chosen)
+        title, rewinds = f"prompt {number} ({prompt.title})", 0 if prompt.cut else number
+        return await self._prepared(replace(target, prompt=number), chosen, changes, title, merging, rewinds=rewinds)
 
     async def _prepare_redo(self, operations: Sequence[Operation], merging: bool) -> Prepared:
         if (last := _last_undo(operations)) is None:
             raise UndoError("There is no undo to take back.")
-        return await self._prepared(Target(redo=True), [last], last.title, merging, rewinds=last.rewound)
+        rewinds, why = last.rewound, ""
+        try:
+            if rewinds:
+                check_unrewind(self._session.stored(), rewinds)
+        except RewindError as error:
+            rewinds, why = 0, str(error)
+        changes = self._log.changes([last])
+        prepared = await self._prepared(Target(redo=True), [last], changes, last.title, merging, rewinds=rewinds)
+        if why and not prepared.plan:
+            raise UndoError(f"The conversation cannot be restored: {why}.")
+        return prepared
 
     async def _prepare_call(self, target: Target, operations: Sequence[Operation], merging: bool) -> Prepared:
         chosen = [each for each in operations if _is_of(each, target.call)]
         if not chosen:
             raise UndoError(f"No call with the id {target.call} has changed anything that is kept.")
-        return await self._prepared(target, chosen, f"the call {chosen[0].title}", merging)
+        changes = self._standing(operations, chosen)
+        return await self._prepared(target, chosen, changes, f"the call {chosen[0].title}", merging)
 
     async def _prepare_path(
         self, target: Target, path: Path, operations: Sequence[Operation], merging: bool
     ) -> Prepared:
-        chosen = [each for each in operations if each.prompt >= target.prompt and each.by != "background"]
-        changes = [change for change in self._log.changes(chosen) if change.path == path]
+        chosen = [each for each in operations if _is_since(each, target.prompt) and each.by != "background"]
+        changes = [change for change in self._standing(operations, chosen) if change.path == path]
         if not changes:
             raise UndoError(f"The agent has not changed {path} since then.")
         if not target.hunks:
-            return await self._prepared(target, chosen, str(path), merging, only={path}, whole=False)
-        now = (await self._now([path])).get(path)
-        if now is None or now.kind != "file":
-            raise UndoError(f"{path} is no file any more; take back the whole file.")
-        try:
-            data = await self._thread(lambda: self._without(changes[0].before, now, target.hunks))
-            then = Entry("file", now.mode, len(data), self._recorder.contents.put(data, now.content))
-        except (ContentError, UnicodeError, IndexError, ExecutorError) as error:
-            raise UndoError(
-                f"These changes of {path} cannot be taken back: {error or 'there are not so many'}."
-            ) from error
-        plan = Plan((Step(path, now, then),))
+            return await self._prepared(target, (), changes, str(path), merging)  # Its calls' other files stay.
+        now = await self._now([path])
+        step = await self._thread(lambda: self._without(path, changes, now, target))
+        plan = Plan((step,))
         return Prepared(target, (), plan, self._files(plan), f"changes of {path}")
 
-    def _without(self, before: Entry, now: Entry, hunks: Sequence[int]) -> bytes:
-        """The file without these hunks, in its encoding."""
-        texts, encoding = [], UTF8
-        for entry in (before, now):
-            if entry.kind not in ("file", "none"):
-                raise ExecutorError("it is no file")
-            name = entry.unsaved or entry.content
-            if entry.kind == "file" and not name:
-                raise ContentError(entry.why)
-            found = decoded(self._recorder.contents.get(name)) if entry.kind == "file" else None
-            texts.append("" if found is None else found.text)
-            encoding = UTF8 if found is None else found.encoding
-        return encoded(without(texts[0], texts[1], hunks), encoding)[0]
+    def _without(self, path: Path, changes: Sequence[Change], entries: dict[Path, Entry], target: Target) -> Step:
+        """The file without these hunks, in its encoding. Raises UndoError."""
+        contents = self._recorder.contents
+        part, now = parts_of(changes, entries, contents).get(path), entries.get(path)
+        change = self._shown(path, part.old, part.new) if part is not None else None
+        try:
+            if part is None or change is None or now is None:
+                raise LookupError
+            wanted = without(change, tuple(zip(target.hunks, target.expect, strict=True)))
+            if change.kind != "changed" and part.new is now:
+                return Step(path, now, part.old)  # All of it: the file goes, or comes back.
+            if not part.old.kind == part.new.kind == now.kind == "file":
+                raise UndoError(f"{path} was changed since; nothing was restored.")
+            if not now.content:
+                raise ContentError(now.why)
+            disk = decoded(contents.get(now.content))
+            text = decoded(contents.get(now.unsaved)).text if now.unsaved else disk.text
+            merged = wanted if text == change.new else merge(change.new or "", text, wanted)
+            if merged is None:
+                raise UndoError(f"These lines of {path} were changed since; nothing was restored.")
+            data, encoding = encoded(merged, disk.encoding)
+            if encoding != disk.encoding:
+                raise UndoError(f"{path} is in {disk.encoding.name}, which lacks a character of its text.")
+            return Step(path, now, Entry("file", now.mode, len(data), contents.put(data, now.content)))
+        except LookupError:
+            words = f"{path} has no such change any more: it was changed since. Ask for its changes again."
+            raise UndoError(words) from None
+        except (ContentError, UnicodeError) as error:
+            raise UndoError(f"These changes of {path} cannot be taken back: {error}.") from error
 
     async def _prepared(
         self,
         target: Target,
-        chosen: Sequence[Operation],
+        undone: Sequence[Operation],
+        changes: Sequence[Change],
         title: str,
         merging: bool,
         *,
         rewinds: int = 0,
-        only: set[Path] | None = None,
-        whole: bool = True,
     ) -> Prepared:
-        changes = [change for change in self._log.changes(chosen) if only is None or change.path in only]
         now = await self._now([change.path for change in changes])
         plan = await self._thread(lambda: self._plan(changes, now, merging))
         files = await self._thread(lambda: self._files(plan))
-        # Of a file's operations the other files stay; what an undo did is no work of the agent's that is undone.
-        undone = tuple(each for each in chosen if whole and (target.redo or each.by != "undo"))
-        return Prepared(target, undone, plan, files, title, rewinds)
+        return Prepared(target, tuple(undone), plan, files, title, rewinds)
 
     def _plan(self, changes: Sequence[Change], now: dict[Path, Entry], merging: bool) -> Plan:
         def entry(path: Path) -> Entry:
@@ -339,7 +357,8 @@ class Undoing:
         try:
             steps = prepared.plan.steps if files else ()
             with anyio.CancelScope(shield=True):
-                left = await self._restore(prepared, steps, cut)
+                undoes = prepared.operations if what != "conversation" or prepared.target.redo else ()
+                left = await self._restore(prepared.title, undoes, steps, cut)
         except (AgentError, OSError) as error:
             if cut:
                 self._turn_back(cut, forth=not prepared.target.redo)
@@ -352,18 +371,13 @@ class Undoing:
 
     def _turn_back(self, number: int, *, forth: bool) -> None:
         try:
-            if forth:
-                self._session.unrewind()
-            else:
-                self._session.rewind(number)
+            self._session.turn_back(number, forth=forth)
         except AgentError as error:
             raise UndoError(f"The conversation cannot be changed: {error}.") from error
 
-    async def _restore(self, prepared: Prepared, steps: Sequence[Step], cut: int) -> list[str]:
+    async def _restore(self, title: str, undoes: Sequence[Operation], steps: Sequence[Step], cut: int) -> list[str]:
         changes = [Change(step.path, step.now, step.then) for step in steps]
-        undoes = [each.id for each in prepared.operations]
-        title = prepared.title
-        operation = self._log.add_undo(title, changes, undoes, cut, self._session.turns)
+        operation = self._log.add_undo(title, changes, [each.id for each in undoes], cut, self._session.turns)
         try:
             with held(self._recorder.contents.folder.parent, operation):
                 left = await self._make(steps)
@@ -445,6 +459,10 @@ def _last_undo(operations: Sequence[Operation]) -> Operation | None:
     return None
 
 
+def _is_since(operation: Operation, prompt: int) -> bool:
+    return operation.by != "undo" and operation.prompt >= prompt
+
+
 def _is_of(operation: Operation, call: str) -> bool:
     """Whether it is of this call, or of one of its sub-agent's."""
     return call in operation.call.split("/")
@@ -484,12 +502,11 @@ def conflict_words(conflict: Conflict) -> str:
 
 
 def _for_model(prepared: Prepared, *, files: bool, cut: bool) -> str:
-    paths = ", ".join(str(each.path) for each in prepared.files[:MOST_NAMED]) or "no file"
     did = "did again what had been taken back" if prepared.target.redo else "took back"
     told = f"[The user {did}: {prepared.title}."
     if files:
-        more = f" and {len(prepared.files) - MOST_NAMED} more" if len(prepared.files) > MOST_NAMED else ""
-        told += f" These files are as they were: {paths}{more}; read them again before you change them."
+        paths = named([str(each.path) for each in prepared.files], MOST_NAMED) or "no file"
+        told += f" These files are as they were: {paths}; read them again before you change them."
     if cut and not files and not prepared.target.redo:
         told += " The files stay as the removed part of the conversation left them."
     return f"{told}]"

@@ -13,14 +13,14 @@ from lsprotocol import types
 from pygls.exceptions import JsonRpcException
 
 from tests.editors import raw_agent as raw
-from tests.editors.raw_agent import RawAgent
+from tests.editors.raw_agent import Failed, RawAgent
 from tests.fronts.lsp.kit import LspEditor, raw_lsp
 
 OLD = "one\ntwo\nthree\nfour\n"
 NEW = "one\n2\nthree\nfour\nfive\n"
 HUNKS = [
-    {"oldStart": 2, "oldLines": 1, "newStart": 2, "newLines": 1},
-    {"oldStart": 4, "oldLines": 0, "newStart": 5, "newLines": 1},
+    {"id": "b2", "oldStart": 2, "oldLines": 1, "newStart": 2, "newLines": 1},
+    {"id": "five", "oldStart": 4, "oldLines": 0, "newStart": 5, "newLines": 1},
 ]
 
 
@@ -32,6 +32,7 @@ class Doubled:
         self.change: dict[str, Any] = {"path": str(file), "kind": "changed", "oldText": OLD, "newText": NEW}
         self.change |= {"shown": True, "added": 2, "removed": 1, "calls": ["t1"], "hunks": HUNKS}
         self.conflicts: list[dict[str, Any]] = []
+        self.refusal = ""
         point = {"prompt": 1, "time": "2026-01-01T10:00:00Z", "title": "Count\x1b", "undone": False}
         point |= {"files": [{"path": str(file), "added": 2, "removed": 1}], "notCovered": ["big.bin: too large"]}
         answers: dict[str, Callable[[dict[str, Any]], Any]] = {
@@ -43,6 +44,8 @@ class Doubled:
         agent.answers = {f"_session/{name}": answer for name, answer in answers.items()}
 
     def undo(self, params: dict[str, Any]) -> dict[str, Any]:
+        if self.refusal:
+            raise Failed(self.refusal)
         done = not params.get("dryRun", False)
         back = {**self.change, "oldText": NEW, "newText": OLD, "added": 1, "removed": 2}
         words = "Took back 1 file." if done else ""
@@ -120,11 +123,12 @@ async def test_nothing_is_taken_back_before_the_user_has_seen_what_and_said_yes(
 async def test_who_says_yes_is_not_asked(tmp_path, monkeypatch):
     async with changed(tmp_path, monkeypatch) as (editor, doubled, document):
         await editor.execute(
-            "acpCoder.undo", {"uri": document.uri, "hunks": [1], "since": 1, "yes": True, "wait": True}
+            "acpCoder.undo",
+            {"uri": document.uri, "hunks": [1], "expect": ["five"], "since": 1, "yes": True, "wait": True},
         )
         await editor.execute("acpCoder.redo", {"yes": True, "wait": True})
         path = str(tmp_path / "project" / "a.txt")
-        assert doubled.asked("undo") == [{"path": path, "since": 1, "hunks": [1]}]
+        assert doubled.asked("undo") == [{"path": path, "since": 1, "hunks": [1], "expect": ["five"]}]
         assert doubled.asked("redo") == [{}]
         assert editor.questions == []
 
@@ -177,16 +181,17 @@ async def test_the_changed_places_have_an_action_that_reverts_them(tmp_path, mon
 
         (action,) = await reverts(5)
         assert action["title"] == "Agent: revert this change (line 6)"
-        doubled.change["hunks"] = [HUNKS[1]]  # What is asked then counts, not what was known before.
         await editor.execute(action["command"]["command"], *action["command"]["arguments"])
-        await editor.until(editor.said)
         await editor.until(lambda: any("Took back" in words for words in editor.said()))
-        assert doubled.asked("undo") == [{"path": str(tmp_path / "project" / "a.txt"), "hunks": [0]}]
-
+        assert doubled.asked("undo") == [
+            {"path": str(tmp_path / "project" / "a.txt"), "hunks": [1], "expect": ["five"]}
+        ]
+        # Also where that fails the changes are asked for again.
+        assert await reverts(5)
         doubled.change["hunks"] = []
+        doubled.refusal = "it was changed since"
         await editor.execute(action["command"]["command"], *action["command"]["arguments"])
-        await editor.until(lambda: any("not there any more" in words for words in editor.said()))
-        assert len(doubled.asked("undo")) == 1
+        await editor.until(lambda: any("it was changed since" in words for words in editor.said()))
         assert await reverts(5) == []
 
 

@@ -17,7 +17,7 @@ const REFRESH = 300;
 /** What is taken back: a prompt and all after it, a call, or a file, or some of its hunks. */
 export type Target =
   | { readonly to: number; readonly what: What }
-  | { readonly path: string; readonly since: number; readonly hunks?: readonly number[] }
+  | { readonly path: string; readonly since: number; readonly hunks?: readonly number[]; readonly expect?: readonly string[] }
   | "redo";
 
 export interface Undoable {
@@ -124,7 +124,7 @@ export class Undo {
     try {
       const params = { sessionId: active.id };
       const checkpoints = checkpointsOf(await running.extension("_session/checkpoints", params));
-      const last = checkpoints.list.filter(({ undone }) => !undone).at(-1);
+      const last = checkpoints.list.filter(({ undone, cut }) => !undone && !cut).at(-1);
       const before = this.known.get(active);
       if (before !== undefined && cutsOf(before.checkpoints) !== cutsOf(checkpoints) && !active.running) {
         await this.shown(active);
@@ -162,11 +162,6 @@ export class Undo {
 
   private noteBack(): void {
     this.back = { session: this.host.active, turn: this.host.active?.turn };
-  }
-
-  /** The changes as they are at this moment. */
-  async changes(session: Session, since: number): Promise<Changes> {
-    return changesOf(await this.link().extension("_session/changes", { sessionId: session.id, since }));
   }
 
   /** What would happen. */

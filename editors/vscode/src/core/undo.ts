@@ -17,7 +17,7 @@ export interface Checkpoint {
   readonly time: string;
   readonly title: string;
   readonly messageId: string;
-  /** Its changes were taken back, or its messages. */
+  /** Its changes were taken back. */
   readonly undone: boolean;
   /** Its messages were taken back. */
   readonly cut: boolean;
@@ -31,6 +31,8 @@ export interface Checkpoints {
 
 /** Lines counted from 1; of nothing, the line before. */
 export interface Hunk {
+  /** What it is known by, wherever it stands. */
+  readonly id: string;
   readonly oldStart: number;
   readonly oldLines: number;
   readonly newStart: number;
@@ -50,6 +52,8 @@ export interface Change {
   readonly calls: readonly string[];
   /** What changed besides the text, or why that is not shown. */
   readonly words: string;
+  /** Whether somebody else has changed the file as well. */
+  readonly mixed: boolean;
   readonly hunks: readonly Hunk[];
 }
 
@@ -115,7 +119,9 @@ function changeOf(answer: unknown): Change {
     removed: count(one["removed"]),
     calls: array(one["calls"]).map(text),
     words: text(one["words"]),
+    mixed: one["mixed"] === true,
     hunks: array(one["hunks"]).map(record).map((hunk) => ({
+      id: text(hunk["id"]),
       oldStart: count(hunk["oldStart"]),
       oldLines: count(hunk["oldLines"]),
       newStart: count(hunk["newStart"]),
@@ -230,13 +236,6 @@ export class Kept {
     const hunks = change.hunks.filter((hunk) => !this.keys.has(keyOfHunk(change, hunk)));
     return { hunks, any: change.hunks.length === 0 ? !this.keys.has(keyOfFile(change)) : hunks.length > 0 };
   }
-}
-
-/** The place of a hunk in newer changes of its file, by its lines; the nearest of several. `undefined`: it is gone. */
-export function findHunk(before: Change, hunk: Hunk, now: Change | undefined): number | undefined {
-  const key = keyOfHunk(before, hunk);
-  const same = (now?.hunks ?? []).flatMap((one, index) => (now !== undefined && keyOfHunk(now, one) === key ? [{ index, far: Math.abs(one.newStart - hunk.newStart) }] : []));
-  return same.sort((left, right) => left.far - right.far)[0]?.index;
 }
 
 // --- words ----------------------------------------------------------------------------------------------------------

@@ -5,7 +5,7 @@ import type { Target, Undo } from "../agent/undo.js";
 import { sentAgain } from "../core/contentBlocks.js";
 import type { Attachment } from "../core/messages.js";
 import type { Change, Conflict, Hunk, Outcome, What } from "../core/undo.js";
-import { findHunk, sum } from "../core/undo.js";
+import { sum } from "../core/undo.js";
 import { plain, plural, short, withoutIcons } from "../core/words.js";
 import type { Previews } from "./previews.js";
 
@@ -53,29 +53,23 @@ export class Restoring {
   /** One file, or one of its hunks, to what it was before a prompt. */
   async revert(change: Change, since: number, hunk?: Hunk): Promise<void> {
     const session = this.session();
-    const target = { path: change.path, since, ...(hunk === undefined ? {} : { hunks: [await this.indexOf(session, change, since, hunk)] }) };
-    const { conflicts } = await this.undo.preview(session, target);
-    const [conflict] = conflicts;
-    if (conflict === undefined) {
-      tell(await this.undo.run(session, target));
-      return;
+    const target = { path: change.path, since, ...(hunk === undefined ? {} : { hunks: [change.hunks.indexOf(hunk)], expect: [hunk.id] }) };
+    try {
+      const { conflicts } = await this.undo.preview(session, target);
+      const [conflict] = conflicts;
+      if (conflict === undefined) {
+        tell(await this.undo.run(session, target));
+        return;
+      }
+      const merge = "Merge";
+      const chosen = await vscode.window.showWarningMessage(plain(`Not reverted: ${nameOf(conflict)}.`), ...(conflict.mergeable ? [merge] : []));
+      if (chosen === merge) {
+        tell(await this.undo.run(session, target, true));
+      }
+    } catch (error) {
+      this.undo.soon(); // What is listed may be older than the file.
+      throw error;
     }
-    const merge = "Merge";
-    const chosen = await vscode.window.showWarningMessage(plain(`Not reverted: ${nameOf(conflict)}.`), ...(conflict.mergeable ? [merge] : []));
-    if (chosen === merge) {
-      tell(await this.undo.run(session, target, true));
-    }
-  }
-
-  /** Where the hunk is now: what is listed may be older than the file. */
-  private async indexOf(session: Session, change: Change, since: number, hunk: Hunk): Promise<number> {
-    const { list } = await this.undo.changes(session, since);
-    const index = findHunk(change, hunk, list.find(({ path }) => path === change.path));
-    if (index === undefined) {
-      this.undo.soon();
-      throw new Error("The file has changed there since it was listed. Look at the change again.");
-    }
-    return index;
   }
 
   /** Shows what would happen, and asks. Returns whether it was done. */

@@ -162,7 +162,7 @@ function fileItem(node: Node & { type: "file" }): vscode.TreeItem {
   item.resourceUri = vscode.Uri.file(change.path);
   item.iconPath = vscode.ThemeIcon.File;
   item.description = [figures(change), kind, change.words, folder === "." ? "" : folder].filter((text) => text !== "").join(" ");
-  item.tooltip = [change.path, change.words].filter((text) => text !== "").join("\n");
+  item.tooltip = [change.path, change.words, change.mixed ? "It also has changes that are not the agent's." : ""].filter((text) => text !== "").join("\n");
   item.accessibilityInformation = { label: `${change.path}, ${change.kind}, ${String(change.added)} lines added, ${String(change.removed)} removed` };
   item.contextValue = "file";
   item.command = { title: "Open", command: "acpCoder.openChange", arguments: [node] };

@@ -67,12 +67,12 @@ describe("undo", () => {
     const rigged = await begun();
     const { undo, session, host } = rigged;
     await undo.run(session, { to: 2, what: "files" });
-    await undo.run(session, { path: "/w/a.txt", since: 1, hunks: [0] }, true);
+    await undo.run(session, { path: "/w/a.txt", since: 1, hunks: [0], expect: ["h"] }, true);
     expect(host.active).toBe(session);
     expect(count(rigged, "session/load")).toBe(0);
     expect(rigged.wire.filter(({ message }) => message.method === "_session/undo").map(({ message }) => message.params)).toEqual([
       { sessionId: session.id, to: 2, what: "files" },
-      { sessionId: session.id, path: "/w/a.txt", since: 1, hunks: [0], merge: true },
+      { sessionId: session.id, path: "/w/a.txt", since: 1, hunks: [0], expect: ["h"], merge: true },
     ]);
   });
 

@@ -1,7 +1,7 @@
 import { describe, expect, it } from "vitest";
 import type { Item } from "../../../src/core/messages.js";
 import type { Change, Checkpoint } from "../../../src/core/undo.js";
-import { changesOf, checkpointsOf, findHunk, hasUndo, Kept, linesOfHunk, outcomeOf, promptsOf, sum } from "../../../src/core/undo.js";
+import { changesOf, checkpointsOf, hasUndo, Kept, linesOfHunk, outcomeOf, promptsOf, sum } from "../../../src/core/undo.js";
 
 function user(id: string, text: string, messageId?: string): Item {
   return { id, type: "user", text, attachments: [], ...(messageId === undefined ? {} : { messageId }) };
@@ -24,9 +24,10 @@ function edited(above = ""): Change {
     removed: 1,
     calls: ["t1"],
     words: "",
+    mixed: false,
     hunks: [
-      { oldStart: 2 + up, oldLines: 1, newStart: 2 + up, newLines: 1 },
-      { oldStart: 3 + up, oldLines: 0, newStart: 4 + up, newLines: 1 },
+      { id: "b", oldStart: 2 + up, oldLines: 1, newStart: 2 + up, newLines: 1 },
+      { id: "d", oldStart: 3 + up, oldLines: 0, newStart: 4 + up, newLines: 1 },
     ],
   };
 }
@@ -46,8 +47,8 @@ describe("what the agent answers", () => {
       redo: true,
     });
     expect(checkpointsOf(null)).toEqual({ list: [], redo: false });
-    expect(changesOf({ changes: [{ path: "/a", kind: "created", oldText: null, shown: false }], notCovered: ["/big: too large"] })).toMatchObject({
-      list: [{ path: "/a", kind: "created", oldText: null, newText: "", shown: false, hunks: [] }],
+    expect(changesOf({ changes: [{ path: "/a", kind: "created", oldText: null, shown: false, mixed: true, hunks: [{ id: "h", newLines: 1 }] }], notCovered: ["/big: too large"] })).toMatchObject({
+      list: [{ path: "/a", kind: "created", oldText: null, newText: "", shown: false, mixed: true, hunks: [{ id: "h", oldStart: 0, newLines: 1 }] }],
       notCovered: ["/big: too large"],
     });
     expect(outcomeOf({ conflicts: [{ path: "/a", why: "changed since", mergeable: true }], words: "No." })).toEqual({
@@ -100,15 +101,5 @@ describe("hunks", () => {
     kept.keep(image);
     expect(kept.left(image).any).toBe(false);
     expect(kept.left({ ...image, calls: ["t1", "t2"] }).any).toBe(true);
-  });
-
-  it("are found again by their lines, and not when those are gone", () => {
-    const [, second] = edited().hunks;
-    if (second === undefined) throw new Error("no hunks");
-    const more = edited("above\n");
-    const fresh = { ...more, hunks: [{ oldStart: 1, oldLines: 0, newStart: 1, newLines: 1 }, ...more.hunks] };
-    expect(findHunk(edited(), second, fresh)).toBe(2);
-    expect(findHunk(edited(), second, { ...edited(), newText: "a\nB\nc\nD" })).toBeUndefined();
-    expect(findHunk(edited(), second, undefined)).toBeUndefined();
   });
 });
