@@ -223,7 +223,7 @@ class Undoing:
             rewinds, why = 0, str(error)
         changes = self._log.changes([last])
         prepared = await self._prepared(Target(redo=True), [last], changes, last.title, merging, rewinds=rewinds)
-        if why and not prepared.plan:
+        if why and not (prepared.plan.steps or prepared.plan.conflicts):
             raise UndoError(f"The conversation cannot be restored: {why}.")
         return prepared
 
