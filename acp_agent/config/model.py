@@ -416,12 +416,22 @@ class CompressionConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True)
     ] = {}
 
 
+class TerminalConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    columns: Annotated[int, key("Width of the terminals of `bash` with `terminal`.", ge=20, le=500, project=True)] = 120
+    rows: Annotated[int, key("Their height.", ge=5, le=200, project=True)] = 40
+    history: Annotated[int, key("Lines kept that have scrolled off.", ge=0, le=100_000, project=True)] = 2000
+    capture_chars: Annotated[
+        int, key("Characters that `capture_pane` returns at most; the last ones.", ge=500, project=True)
+    ] = 8000
+
+
 class ToolsConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     guidance: Annotated[
         Literal["short", "full"],
         key("How tools are described to the model: `short` in plain sentences, `full` with headings and examples."),
     ] = "short"
     bash: BashConfig = BashConfig()
+    terminal: TerminalConfig = TerminalConfig()
     files: FilesConfig = FilesConfig()
     web: WebConfig = WebConfig()
     diagnostics: DiagnosticsConfig = DiagnosticsConfig()

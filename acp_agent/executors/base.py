@@ -43,6 +43,15 @@ class Network(Struct, frozen=True):
     """Without namespaces: the only port that it may connect to."""
 
 
+class TerminalSize(Struct, frozen=True):
+    """A terminal of its own for a command."""
+
+    columns: int
+    rows: int
+    history: int
+    """Lines kept that have scrolled off."""
+
+
 class Command(Struct, frozen=True):
     """A bash command line, exactly as the model wrote it."""
 
@@ -62,6 +71,8 @@ class Command(Struct, frozen=True):
     """Whether the sandbox, if any, confines it. False: the user allowed it outside."""
     network: Callable[[], Network] | None = None
     """Opens its way to the network; `None`: it has what the configuration says, which is all or nothing."""
+    terminal: TerminalSize | None = None
+    """It runs in a terminal that can be typed into, never in one of the editor's."""
 
 
 class ExitStatus(Struct, frozen=True):
@@ -83,12 +94,64 @@ class TerminalView(Struct, frozen=True):
     """An id this connection created by `terminal/create`."""
 
 
+class Foreground(Struct, frozen=True):
+    """What gets the keys that are typed into a terminal."""
+
+    program: str
+    """Its name; empty if unknown."""
+    group: int
+    """Its process group; 0 if unknown."""
+    prompts: bool
+    """Whether it is a shell that takes command lines, not one that runs a script."""
+    folder: Path | None
+    """Its working directory, if known."""
+
+
+class Terminal(Protocol):
+    """A terminal of a command's own. Its rows are numbered from 0, the topmost that is shown; negative ones have
+    scrolled off."""
+
+    pending: str | None
+    """What was typed into a shell's line since it was empty; `None` where that cannot be known."""
+
+    def text(self) -> str:
+        """All that is kept, as lines; those that went on in the next row are one."""
+        ...
+
+    def rows(self, *, join: bool = False, keep_spaces: bool = False) -> tuple[list[str], int]:
+        """All that are kept, without empty ones at the end, and how many of them have scrolled off. `join`: those that
+        go on in the next are one. `keep_spaces`: at their ends."""
+        ...
+
+    @property
+    def alternate(self) -> bool:
+        """Whether a full-screen program shows its own screen."""
+        ...
+
+    @property
+    def application_keys(self) -> bool:
+        """Whether the program wants the arrow keys in their other form (DECCKM)."""
+        ...
+
+    def foreground(self) -> Foreground: ...
+
+    async def type(self, data: bytes) -> None:
+        """Raises ExecutorError if nothing reads it any more."""
+        ...
+
+    async def settled(self, quiet: float, most: float) -> None:
+        """Waits until nothing has been printed for `quiet` seconds or the command has ended, at most `most` seconds."""
+        ...
+
+
 class Process(Protocol):
     """A started command. `close()` must be called once it is no longer shown; it is idempotent and kills running
     processes."""
 
     view: TerminalView | None
     """The terminal that the client shows live itself; `None` if output must be reported to it."""
+    terminal: Terminal | None
+    """The terminal it was started in, if it has one of its own."""
     remark: str
     """Once it has ended: what the sandbox did not take over of its changes; empty if there is nothing to say."""
 

@@ -28,7 +28,7 @@ from msgspec.structs import replace
 from acp_agent.child import User
 from acp_agent.errors import AgentError, ConnectionClosed, ExecutorError, PeerError
 from acp_agent.executors import files
-from acp_agent.executors.base import Command, ExitStatus, OutputChunk, Process, TerminalView
+from acp_agent.executors.base import Command, ExitStatus, OutputChunk, Process, Terminal, TerminalView
 from acp_agent.executors.beneath import folder, regular
 from acp_agent.executors.buffer import without_first_part
 from acp_agent.executors.encodings import BYTE_ORDER, UTF8, Decoded, decoded, line_feeds, lossy
@@ -176,7 +176,7 @@ class EditorExecutor(LocalExecutor):
         return replace(command, env={"PATH": path, **command.env})
 
     async def run(self, command: Command) -> Process:
-        if route("run", self.offer) == "editor":
+        if route("run", self.offer) == "editor" and command.terminal is None:
             try:
                 command = self._with_own_path(command)
                 environ, state = self.environment(command), self.state_file(command)
@@ -366,6 +366,8 @@ class NotStarted(ExecutorError):
 
 class EditorProcess:
     """A command in an editor terminal. Terminals merge the streams: all output counts as stdout."""
+
+    terminal: Terminal | None = None
 
     def __init__(
         self,

@@ -18,7 +18,7 @@ import subprocess
 import uuid
 from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from pathlib import Path
-from typing import TypeVar
+from typing import TYPE_CHECKING, TypeVar, cast
 
 import anyio
 import anyio.from_thread
@@ -35,9 +35,19 @@ from acp_agent.executors.shell_state import repair_state, with_state
 from acp_agent.executors.start import Confine, of_its_own, start, start_confined
 from acp_agent.executors.tree_walk import Hides
 from acp_agent.executors.users import in_thread_as
+from acp_agent.lazy import load
 from acp_agent.own_programs import find_bash, find_program, with_search_path
 
+if TYPE_CHECKING:
+    from acp_agent.executors.terminals.process import Pty, TerminalProcess
+
 T = TypeVar("T")
+
+OPEN_PTY = "acp_agent.executors.terminals.process:open_pty"
+TERMINAL = "acp_agent.executors.terminals.process:TerminalProcess"
+UNQUIET = "acp_agent.executors.terminals.process:UNQUIET"
+IN_TERMINAL = "xterm-256color"
+"""TERM of a command in a terminal."""
 
 MARK = "ACP_CODER_RUN"
 """Environment variable that marks what an executor started."""
@@ -115,18 +125,31 @@ class LocalExecutor:
             command.script, self.state_file(command), keep=command.keeps_state, without=of_its_own(command)
         )
         argv = (self._bash, "-c", script)
-        if self._confine is None or not command.confined:
-            popen = start(argv, command.cwd, environ, command, user=user)
-            self._started = True
-            return LocalProcess(popen, mark, command.output_limit, self._grace)
-        confined = self._confine(Invocation(argv, command.cwd, environ), command)
+        terminal: Pty | None = None
+        confined: Confined | None = None
         try:
-            popen = start_confined(confined, command, user)
+            if command.terminal is not None:
+                terminal = load(OPEN_PTY)(command.terminal, None if user is None else user.uid)
+            if self._confine is None or not command.confined:
+                popen = start(argv, command.cwd, environ, command, user=user, terminal=terminal)
+            else:
+                invocation = Invocation(argv, command.cwd, environ, in_terminal=terminal is not None)
+                confined = self._confine(invocation, command)
+                popen = start_confined(confined, command, user, terminal)
             self._started = True
-            return LocalProcess(popen, mark, command.output_limit, self._grace, confined)
+            if terminal is None:
+                return LocalProcess(popen, mark, command.output_limit, self._grace, confined)
+            made = load(TERMINAL)(popen, terminal.ours, mark, command.terminal, self._grace, confined)
+            return cast("TerminalProcess", made)
         except BaseException:
-            confined.close()
+            if confined is not None:
+                confined.close()
+            if terminal is not None:
+                os.close(terminal.ours)
             raise
+        finally:
+            if terminal is not None:
+                os.close(terminal.theirs)
 
     def state_file(self, command: contract.Command) -> Path | None:
         """Where the shell's state is stored. An unconfined command never runs what a confined one may have written."""
@@ -137,7 +160,11 @@ class LocalExecutor:
 
     def environment(self, command: contract.Command) -> dict[str, str]:
         """The complete environment of `command`."""
-        return {**self._environ, **command.env}
+        if command.terminal is None:
+            return {**self._environ, **command.env}
+        unquiet = load(UNQUIET)
+        own = {name: value for name, value in self._environ.items() if name not in unquiet}
+        return {**own, **command.env, "TERM": IN_TERMINAL}
 
     async def close(self) -> None:
         """Kills everything this executor's commands left running."""
@@ -270,6 +297,7 @@ class LocalProcess:
     """A running `bash -c`. Iterate `output()` or await `wait()`; both read the pipes."""
 
     view: contract.TerminalView | None = None
+    terminal: contract.Terminal | None = None
     remark = ""
 
     def __init__(
@@ -279,7 +307,9 @@ class LocalProcess:
         limit: int,
         grace: float,
         confined: Confined | None = None,
+        streams: Mapping[contract.StreamName, int] | None = None,
     ) -> None:
+        """`streams`: descriptors to read in the place of its pipes; they are closed with it."""
         self._grace = grace
         self._confined = confined
         self._popen = popen
@@ -294,12 +324,8 @@ class LocalProcess:
         self._both: BoundedText | None = None
         """Created when the second stream prints: most commands use only one, and then it is that one."""
         self._ready: list[contract.OutputChunk] = []
-        assert popen.stdout is not None and popen.stderr is not None
-        streams: tuple[tuple[contract.StreamName, int], ...] = (
-            ("stdout", popen.stdout.fileno()),
-            ("stderr", popen.stderr.fileno()),
-        )
-        for name, fd in streams:
+        self._streams = _pipes_of(popen) if streams is None else streams
+        for name, fd in self._streams.items():
             os.set_blocking(fd, False)
             self._decoders[name] = Utf8Stream()
             self._selector.register(fd, selectors.EVENT_READ, name)
@@ -360,9 +386,8 @@ class LocalProcess:
             self._close_confined()
         self._selector.close()
         os.close(self._exit_fd)
-        for stream in (self._popen.stdout, self._popen.stderr):
-            assert stream is not None
-            stream.close()
+        for fd in self._streams.values():
+            os.close(fd)
 
     def _close_confined(self) -> None:
         if self._confined is not None:
@@ -413,13 +438,19 @@ class LocalProcess:
 
     def _read(self, fd: int, stream: contract.StreamName) -> bool:
         try:
-            data = os.read(fd, READ_SIZE)
+            data = self._read_some(fd)
         except BlockingIOError:
             return False
         if not data:
             self._selector.unregister(fd)
-        self._add(stream, self._decoders[stream].decode(data, final=not data))
+        self._take(stream, data)
         return bool(data)
+
+    def _read_some(self, fd: int) -> bytes:
+        return os.read(fd, READ_SIZE)
+
+    def _take(self, stream: contract.StreamName, data: bytes) -> None:
+        self._add(stream, self._decoders[stream].decode(data, final=not data))
 
     def _drain(self) -> None:
         """Reads what the pipes hold now. A background child may keep them open: its later output is ignored."""
@@ -437,6 +468,15 @@ class LocalProcess:
                 self._both.add(text)
             self._buffers[stream].add(text)
             self._ready.append(contract.OutputChunk(stream, text))
+
+
+def _pipes_of(popen: subprocess.Popen[bytes]) -> dict[contract.StreamName, int]:
+    assert popen.stdout is not None and popen.stderr is not None
+    pipes: dict[contract.StreamName, int] = {"stdout": popen.stdout.fileno(), "stderr": popen.stderr.fileno()}
+    pipes = {name: os.dup(fd) for name, fd in pipes.items()}
+    for pipe in (popen.stdout, popen.stderr):
+        pipe.close()
+    return pipes
 
 
 async def kill_marked(mark: str) -> None:

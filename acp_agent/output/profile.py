@@ -17,7 +17,7 @@ STREAM_CHARS = 4_000
 
 TEXT_CHARS = 8_000
 
-FROM_THE_END = frozenset(("bash_output", "bash_kill"))
+FROM_THE_END = frozenset(("bash_output", "bash_kill", "capture_pane", "send_keys"))
 """Tools whose newest output matters most."""
 
 

@@ -90,6 +90,8 @@ class ToolAccess(Struct, frozen=True):
     words: str
     """The scope as shown to the user after "Always allow": `calls of create_issue of the server github`."""
     changes: bool = True
+    once: bool = False
+    """Whether no remembered answer covers it: another time it is something else."""
 
 
 class ModeAccess(Struct, frozen=True):

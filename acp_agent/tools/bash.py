@@ -10,9 +10,9 @@ import anyio
 from pydantic import Field, field_validator, model_validator
 from pydantic.json_schema import SkipJsonSchema
 
-from acp_agent.config.model import ToolsConfig
+from acp_agent.config.model import TerminalConfig, ToolsConfig
 from acp_agent.errors import ToolError
-from acp_agent.executors.base import Command, ExitStatus, Process
+from acp_agent.executors.base import Command, ExitStatus, Process, TerminalSize
 from acp_agent.output.envelope import NO_OUTPUT, ShellOutput
 from acp_agent.safety.access import RISK_METADATA, Access, Claim, ExecuteAccess
 from acp_agent.safety.folders.paths import Roots
@@ -32,6 +32,9 @@ BROKEN_JSON = re.compile(r"\s*(?:\{|\[\s*[\"'{]|\[\s*\[\S|null\s*$)")
 LEAST_WAIT = 0.5
 """Seconds more, at least, for a command that was asked about while it ran."""
 
+SETTLED_WITHIN, QUIET_FOR = 3.0, 0.4
+"""Seconds until the first screen of a program in a terminal is shown, at most; and without a change of it."""
+
 NOT_EXECUTABLE, NOT_FOUND = 126, 127
 """The shell's own exit codes."""
 
@@ -48,6 +51,11 @@ class BashParams(Params):
         default=True,
         description='true: until it ends; false: not at all, like `background`; seconds, "30s" or "10m": that long, '
         "then it continues in the background.",
+    )
+    terminal: bool = Field(
+        default=False,
+        description="Run it in a terminal, for a program that asks or draws: look with `capture_pane`, answer with "
+        "`send_keys`.",
     )
     outside_sandbox: bool = Field(
         default=False,
@@ -72,7 +80,7 @@ class BashParams(Params):
 
     @property
     def in_background(self) -> bool:
-        return self.background or self.wait is False
+        return self.background or self.wait is False or self.terminal
 
     @property
     def patience(self) -> float | None:
@@ -123,10 +131,11 @@ class Bash(Tool[BashParams]):
         return [ExecuteAccess(params.command, cwd, not params.outside_sandbox, claim)]
 
     async def preview(self, params: BashParams, ctx: ToolContext) -> Preview:
-        if ctx.config.bash.refuse_interactive:
+        if ctx.config.bash.refuse_interactive and not params.terminal:
             found = wants_terminal(params.command, background=params.in_background)
             if found is not None:
-                raise ToolError(f"The command was not run: {found.why}.", suggestion=found.instead)
+                words = f"{found.instead} If it has to be this: `terminal`: true, and `send_keys` answers it."
+                raise ToolError(f"The command was not run: {found.why}.", suggestion=words)
         if params.in_background or params.patience is not None:
             ctx.shell.runs.check_room()
         return Preview()
@@ -141,8 +150,11 @@ class Bash(Tool[BashParams]):
             state_file=ctx.shell.state,
             keeps_state=not params.in_background and patience is None,
             confined=not params.outside_sandbox,
+            terminal=_size(ctx.config.terminal) if params.terminal else None,
         )
         process = await ctx.call.start(command)
+        if params.terminal:
+            return await _in_terminal(process, command, params, ctx)
         if params.in_background:
             return _started(ctx.call.to_background(process, command, timeout=params.timeout))
         limit = min(patience or params.timeout or config.timeout, config.max_timeout)
@@ -166,6 +178,29 @@ class Bash(Tool[BashParams]):
             return _started(ctx.call.to_background(process, command, timeout=rest), printed, limit)
         await process.kill()
         return _result(process, command, status, limit, ctx)
+
+
+def _size(config: TerminalConfig) -> TerminalSize:
+    return TerminalSize(config.columns, config.rows, config.history)
+
+
+async def _in_terminal(process: Process, command: Command, params: BashParams, ctx: ToolContext) -> ToolResult:
+    """Waits until it prints nothing more for a moment, or ends."""
+    status: ExitStatus | None = None
+    wait = params.wait if not isinstance(params.wait, bool | str) else SETTLED_WITHIN
+    with anyio.move_on_after(wait) as scope:
+        end = scope.deadline
+        async for chunk in process.output():
+            ctx.call.show(chunk)
+            if wait == SETTLED_WITHIN:
+                scope.deadline = min(end, anyio.current_time() + QUIET_FOR)
+        status = await process.wait()
+    if status is not None:
+        return _result(process, command, status, None, ctx)
+    printed = _printed(process, params.command, ExitStatus(), running=True)
+    run_id = ctx.call.to_background(process, command, timeout=params.timeout)
+    told = f"[terminal] running, its screen is above: run_id={run_id}; `send_keys` types, `bash_kill` ends it"
+    return ToolResult(told, command=printed, raw_output={"run_id": run_id, "background": True})
 
 
 def _started(run_id: str, printed: CommandOutput | None = None, waited: float | None = None) -> ToolResult:

@@ -52,6 +52,7 @@ SIDEWAYS = {("testing", "client")}
 
 DOORS: dict[str, tuple[str, ...]] = {
     "pydantic": ("acp_agent.tools",),
+    "pyte": ("acp_agent.executors.terminals.screen",),
     "botocore": ("acp_agent.llm.clouds.bedrock",),
     "google": ("acp_agent.llm.clouds.vertex",),
     "genai_prices": ("acp_agent.llm.prices",),
@@ -95,7 +96,7 @@ BROAD = {
 ROOMS: dict[str, tuple[str, ...]] = {
     "acp_agent.safety": ("", "folders", "lines", "deciding"),
     "acp_agent.loop": ("", "prompts", "shell", "memory", "toolbox", "model", "beside", "undo", "calls", "turns"),
-    "acp_agent.tools": ("kit", "net", "web", "files", "code", ""),
+    "acp_agent.tools": ("kit", "net", "web", "files", "code", "terminal", ""),
 }
 """The rooms of a wing in the order in which they build on each other; the first is what is at its top."""
 
@@ -105,6 +106,8 @@ ABOVE = {"acp_agent.loop.commands"}
 """Modules at the top of a wing that use all of its rooms."""
 
 ROOM_PAGES = {
+    "executors/terminals": "docs/rooms/places.md",
+    "tools/terminal": "docs/rooms/places.md",
     "executors/sandbox": "docs/rooms/sandbox.md",
     "executors/sandbox/proxy": "docs/rooms/network.md",
     "fronts/lsp_server": "docs/rooms/lsp-front.md",

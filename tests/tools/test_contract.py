@@ -25,6 +25,8 @@ SOME: dict[str, dict[str, Any]] = {
     "bash_output": {"run_id": "x"},
     "bash_kill": {"run_id": "x"},
     "bash_list": {},
+    "capture_pane": {"target": "x"},
+    "send_keys": {"target": "x", "enter": True, "risk": "low", "mutation": False, "privesc": False, "why": "x"},
     "apply_patch": {"input": "*** Begin Patch\n*** Add File: f\n+a\n*** End Patch"},
     "read": {"path": "f"},
     "read_overflow": {"id": "overflow:00000000-0000-4000-8000-000000000000"},

@@ -101,6 +101,8 @@ class Invocation(Struct, frozen=True):
     """The whole environment."""
     by_script: bool = False
     """Whether a shell script starts it and waits for it (the editor's terminal). Otherwise this process does."""
+    in_terminal: bool = False
+    """Whether it has a terminal of its own, which it keeps: what it does to that reaches nobody else."""
 
 
 class Confined(Struct, frozen=True):

@@ -52,7 +52,7 @@ LEAST_LANDLOCK = 2
 
 ALWAYS = (
     *("--unshare-user", "--unshare-pid", "--unshare-ipc", "--unshare-uts", "--unshare-cgroup-try"),
-    *("--cap-drop", "ALL", "--new-session"),
+    *("--cap-drop", "ALL"),
 )
 """The user namespace also for root: without it, its mounts would be the machine's."""
 
@@ -106,7 +106,7 @@ class Bubblewrap(Struct, frozen=True):
             spots = [spot for each in view.spots if (spot := _found(each, view, held)) is not None]
             dies = invocation.by_script or threading.current_thread() is threading.main_thread()
             filter_file = write_filter(folder, self.arch, unix_sockets=policy.unix_sockets)
-            words = [*self._arguments(spots, policy, dies), "--chdir", str(invocation.cwd), ""]
+            words = [*self._arguments(spots, policy, dies, invocation.in_terminal), "--chdir", str(invocation.cwd), ""]
             arguments = os.fsencode("\0".join(words))
             files = {
                 "--args": (ARGS_FD, _private(folder / f"bwrap-{run}.args", arguments)),
@@ -187,8 +187,10 @@ class Bubblewrap(Struct, frozen=True):
         inside.close_files()
         return inside.become(invocation.argv, invocation.env)
 
-    def _arguments(self, spots: list[Spot], policy: SandboxPolicy, dies: bool) -> Iterable[str]:
+    def _arguments(self, spots: list[Spot], policy: SandboxPolicy, dies: bool, in_terminal: bool) -> Iterable[str]:
         yield from ALWAYS
+        if not in_terminal:
+            yield "--new-session"  # No terminal of somebody else's to type into.
         if policy.copies is not None:
             yield from TO_MOUNT
         elif not os.statvfs("/proc/sys/user").f_flag & os.ST_RDONLY:

@@ -21,7 +21,7 @@ import anyio
 from msgspec import Struct
 
 from acp_agent.errors import AgentError, ToolError
-from acp_agent.executors.base import Command, ExitStatus, Process
+from acp_agent.executors.base import Command, ExitStatus, Process, Terminal
 from acp_agent.llm.base import TextPart, UserMessage
 from acp_agent.output.envelope import ShellOutput, bounded
 from acp_agent.tools.kit.tool_context import CommandOutput, RunState, ToolResult
@@ -128,6 +128,11 @@ class SessionRuns:
     def any(self) -> bool:
         """Whether there are or were any."""
         return bool(self._runs)
+
+    @property
+    def any_terminal(self) -> bool:
+        """Whether there are or were any in terminals of their own."""
+        return any(run.command.terminal is not None for run in self._runs.values())
 
     @property
     def running_call(self) -> str:
@@ -257,6 +262,23 @@ class SessionRuns:
         if not run.running:
             run.told = True
         return run.state()
+
+    def terminal(self, run_id: str) -> tuple[Command, Terminal]:
+        """The terminal of a run that has one, and its command. Raises ToolError."""
+        run = self._find(run_id)
+        if run.process is None:
+            raise ToolError(
+                f"The command of {run_id} has ended ({_ending(run)}), and its terminal with it.",
+                "invalid_parameters",
+                suggestion="`bash_output` has what its screen showed.",
+            )
+        if run.process.terminal is None:
+            raise ToolError(
+                f"The command of {run_id} has no terminal: it was started without `terminal`.",
+                "invalid_parameters",
+                suggestion="Look at it with `bash_output`; end it with `bash_kill` and start it again with `terminal`.",
+            )
+        return run.command, run.process.terminal
 
     async def kill(self, run_id: str) -> RunState:
         run = self._find(run_id)

@@ -203,6 +203,24 @@ class ContentFeed(Feed):
         self._emit(ToolCallProgress(tool_call_id=self._call_id, content=[content]))
 
 
+class ScreenFeed(Feed):
+    """What a terminal's screen shows, as the call's content."""
+
+    def __init__(
+        self, call_id: str, emit: Emit, drain: Drain, rate: int, redact: Redact, screen: Callable[[], str]
+    ) -> None:
+        """`screen`: its text, without credentials."""
+        super().__init__(call_id, emit, drain, rate, redact, head=0, tail=0)
+        self._screen = screen
+
+    def add(self, chunk: OutputChunk) -> None:
+        self._news.set()
+
+    def _send(self) -> None:
+        content = Content(content=TextContent(text=self._screen()))
+        self._emit(ToolCallProgress(tool_call_id=self._call_id, content=[content]))
+
+
 class TerminalFeed(Feed):
     """Every character, to the display terminal `call_id`; of a flood, the beginning and end of each update."""
 

@@ -16,7 +16,7 @@ from acp_agent.executors.base import ExitStatus, Process
 from acp_agent.legible import legible
 from acp_agent.llm.base import TextPart, ToolMessage
 from acp_agent.loop.calls.call import Call, Ready
-from acp_agent.loop.calls.live import ContentFeed, Feed, TerminalFeed, terminal_info
+from acp_agent.loop.calls.live import ContentFeed, Feed, ScreenFeed, TerminalFeed, terminal_info
 from acp_agent.loop.calls.redaction import Redaction
 from acp_agent.loop.outbox import Outbox
 from acp_agent.output.envelope import ShellOutput, bounded
@@ -89,7 +89,7 @@ class Reports:
         other._parent = parent
         return other
 
-    def feed(self, call: Call) -> Feed:
+    def feed(self, call: Call, process: Process) -> Feed:
         """Where the call's live output goes."""
 
         def emit(update: acp.ToolCallProgress) -> None:
@@ -98,6 +98,16 @@ class Reports:
 
         kind = TerminalFeed if self._display.terminal_meta else ContentFeed
         display = self._display
+        if process.terminal is not None and not display.terminal_meta:
+            text, redact = process.terminal.text, self._redact.text
+            return ScreenFeed(
+                call.id,
+                emit,
+                self._outbox.drain,
+                display.updates_per_second,
+                self._redact.stream,
+                lambda: redact(text())[-display.live_chars :],
+            )
         return kind(
             call.id, emit, self._outbox.drain, display.updates_per_second, display.live_chars, self._redact.stream
         )

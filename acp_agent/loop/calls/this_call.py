@@ -53,7 +53,7 @@ class ThisCall:
         if process.view is not None:
             reports.show_process(call, process)
         else:
-            call.feed = reports.feed(call)
+            call.feed = reports.feed(call, process)
             self._tasks.start_soon(call.feed.pump)
         return process
 

@@ -13,7 +13,7 @@ from acp_agent.llm.base import TextPart, ToolMessage, ToolUse
 
 SETTING = '(`agent.doom_loop`). Say "continue" to go on.'
 
-POLLS = frozenset(("bash_output", "bash_list"))
+POLLS = frozenset(("bash_output", "bash_list", "capture_pane"))
 """Tools made to be called repeatedly."""
 
 

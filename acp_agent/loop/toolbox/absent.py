@@ -16,12 +16,14 @@ if TYPE_CHECKING:
     from acp_agent.loop.beside.languages import Languages
 
 ASK_LANGUAGE_SERVERS = frozenset(("definition", "references", "symbols", "hover", "rename"))
+TYPE_INTO_RUNS = frozenset(("capture_pane", "send_keys"))
 LOOK_AT_RUNS = frozenset(("bash_output", "bash_kill", "bash_list"))
 
 NO_RUNS = (
     "Nothing was started in the background in this session (`bash` with `background`). "
     "Runs end with their session, so those of earlier sessions are gone."
 )
+NO_TERMINALS = "No program runs in a terminal (`bash` with `terminal`)."
 
 
 class Absent:
@@ -50,6 +52,8 @@ class Absent:
             return self._languages.missing()
         if tool in LOOK_AT_RUNS:
             return None if self._runs.any else NO_RUNS
+        if tool in TYPE_INTO_RUNS:
+            return None if self._runs.any_terminal else NO_TERMINALS
         match tool:
             case "browser":
                 return self._browser

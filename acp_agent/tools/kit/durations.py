@@ -5,9 +5,13 @@ from __future__ import annotations
 import math
 import re
 
-DURATION = re.compile(r"(\d+(?:\.\d+)?|\.\d+)\s*(s|sec|secs|seconds?|m|min|mins|minutes?|h|hours?)?", re.IGNORECASE)
-FACTORS = {"s": 1.0, "m": 60.0, "h": 3600.0}
+DURATION = re.compile(r"(\d+(?:\.\d+)?|\.\d+)\s*(ms|s|sec|secs|seconds?|m|min|mins|minutes?|h|hours?)?", re.IGNORECASE)
+FACTORS = {"ms": 0.001, "s": 1.0, "m": 60.0, "h": 3600.0}
 WORDS = {"true": True, "false": False}
+
+
+def _unit(word: str) -> str:
+    return "ms" if word.lower() == "ms" else word[0].lower()
 
 
 def wait_of(value: bool | float | str) -> bool | float:
@@ -21,7 +25,7 @@ def wait_of(value: bool | float | str) -> bool | float:
             raise ValueError(
                 f"{value!r} is not a duration; give true, false, seconds, or one such as `30s`, `10m`, `1h`"
             )
-        value = float(found[1]) * FACTORS[(found[2] or "s")[0].lower()]
+        value = float(found[1]) * FACTORS[_unit(found[2] or "s")]
     if isinstance(value, bool):
         return value
     if not math.isfinite(value) or value < 0:

@@ -28,6 +28,8 @@ TOOLS: dict[str, str] = {
     "bash_output": "acp_agent.tools.bash_output:BashOutput",
     "bash_kill": "acp_agent.tools.bash_kill:BashKill",
     "bash_list": "acp_agent.tools.bash_list:BashList",
+    "capture_pane": "acp_agent.tools.terminal.capture_pane:CapturePane",
+    "send_keys": "acp_agent.tools.terminal.send_keys:SendKeys",
     "read": "acp_agent.tools.files.read:Read",
     "read_overflow": "acp_agent.tools.read_overflow:ReadOverflow",
     "edit": "acp_agent.tools.files.edit:Edit",

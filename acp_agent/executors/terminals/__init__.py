@@ -1,0 +1,1 @@
+"""Terminals that a program is given, and that can be typed into."""

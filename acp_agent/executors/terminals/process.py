@@ -1,0 +1,217 @@
+"""A command in a terminal of its own (a pty), that can be typed into and shows a screen."""
+
+from __future__ import annotations
+
+import contextlib
+import fcntl
+import os
+import pty
+import signal
+import struct
+import subprocess
+import termios
+from collections.abc import Sequence
+from pathlib import Path
+
+import anyio
+from msgspec import Struct
+
+from acp_agent.errors import ExecutorError
+from acp_agent.executors.base import Foreground, OutputChunk, StreamName, Terminal, TerminalSize
+from acp_agent.executors.local import LocalProcess, kill_marked
+from acp_agent.executors.sandbox.base import Confined
+from acp_agent.executors.terminals.screen import Screen
+
+TAKE_OVER = 'exec 0<>"$0" 1>&0 2>&0 && exec "$@"'
+"""A session's leader that opens a terminal gets it as its own: then `^C` is a signal, and /dev/tty is there."""
+UNQUIET = ("GIT_TERMINAL_PROMPT", "GIT_EDITOR", "PAGER", "MANPAGER", "GIT_PAGER")
+"""Variables that keep programs from asking, where nobody can answer."""
+SHELLS = frozenset({"ash", "bash", "dash", "fish", "ksh", "mksh", "sh", "zsh"})
+MANY_PROGRAMS = "busybox"
+"""One that is as many by its first word."""
+ANSWERS = 4096
+"""Bytes of answers to a program's questions about its terminal that may wait to be read by it."""
+
+
+class Pty(Struct, frozen=True):
+    """Both ends, and the name of that of the program."""
+
+    ours: int
+    theirs: int
+    name: str
+
+    def argv(self, bash: str, argv: tuple[str, ...]) -> tuple[str, ...]:
+        """Starts `argv` with it as its terminal."""
+        return bash, "-c", TAKE_OVER, self.name, *argv
+
+
+def open_pty(size: TerminalSize, owner: int | None) -> Pty:
+    """`owner`: the user it is for, if not this one. Raises ExecutorError."""
+    try:
+        ours, theirs = pty.openpty()
+    except OSError as error:
+        raise ExecutorError(f"there is no terminal for the command: {error.strerror or error}") from error
+    try:
+        os.set_inheritable(theirs, False)
+        fcntl.ioctl(theirs, termios.TIOCSWINSZ, struct.pack("HHHH", size.rows, size.columns, 0, 0))
+        if owner is not None:
+            os.fchown(theirs, owner, -1)
+        return Pty(ours, theirs, os.ttyname(theirs))
+    except OSError as error:
+        os.close(ours)
+        os.close(theirs)
+        raise ExecutorError(f"there is no terminal for the command: {error.strerror or error}") from error
+
+
+class TerminalProcess(LocalProcess):
+    """`stdout` and `combined` are what its screen shows, with the lines that have scrolled off."""
+
+    def __init__(
+        self,
+        popen: subprocess.Popen[bytes],
+        ours: int,
+        mark: str,
+        size: TerminalSize,
+        grace: float,
+        confined: Confined | None = None,
+    ) -> None:
+        self._screen = Screen(size.columns, size.rows, size.history, self._answer)
+        self._master = ours
+        self.terminal: Terminal | None = self
+        self.pending: str | None = ""
+        self._news = anyio.Event()
+        super().__init__(popen, mark, 0, grace, confined, {"stdout": ours})
+
+    def _answer(self, data: bytes) -> None:
+        """As the emulator draws: never blocks, and what a program does not read is lost."""
+        if self._closed:
+            return
+        try:
+            os.write(self._master, data[:ANSWERS])
+        except OSError:
+            return
+
+    def _read_some(self, fd: int) -> bytes:
+        try:
+            return super()._read_some(fd)
+        except BlockingIOError:
+            raise
+        except OSError:  # Nothing has it open any more.
+            return b""
+
+    def _take(self, stream: StreamName, data: bytes) -> None:
+        self._screen.add(data)
+        if text := self._decoders[stream].decode(data, final=not data):
+            self._ready.append(OutputChunk(stream, text))
+        self._news.set()
+
+    async def settled(self, quiet: float, most: float) -> None:
+        """Somebody else must be reading its output."""
+        with anyio.move_on_after(most):
+            while not self._ended:
+                self._news = anyio.Event()
+                with anyio.move_on_after(quiet) as scope:
+                    await self._news.wait()
+                if scope.cancelled_caught:
+                    return
+
+    async def type(self, data: bytes) -> None:
+        rest = memoryview(data)
+        while rest:
+            if self._ended or self._closed:
+                raise ExecutorError("the program has ended, so nothing was typed")
+            try:
+                rest = rest[os.write(self._master, rest) :]
+            except BlockingIOError:
+                await anyio.wait_writable(self._master)
+            except OSError as error:
+                raise ExecutorError(f"nothing could be typed: {error.strerror or error}") from error
+
+    def foreground(self) -> Foreground:
+        group = 0
+        if not self._closed:
+            with contextlib.suppress(OSError):
+                group = max(0, os.tcgetpgrp(self._master))
+        return _foreground(group)
+
+    async def kill(self) -> None:
+        if not self._ended:
+            # Not only the shell's own group: an interactive shell gives each job one, and ignores SIGTERM.
+            group = self.foreground().group
+            for number in (signal.SIGHUP, signal.SIGCONT):
+                for each in {group, self._popen.pid} - {0}:
+                    _signal(each, number)
+        await super().kill()
+        await kill_marked(self._mark)
+
+    def text(self) -> str:
+        return self._screen.text()
+
+    def rows(self, *, join: bool = False, keep_spaces: bool = False) -> tuple[list[str], int]:
+        return self._screen.rows(join=join, keep_spaces=keep_spaces)
+
+    @property
+    def alternate(self) -> bool:
+        return self._screen.alternate
+
+    @property
+    def application_keys(self) -> bool:
+        return self._screen.application_keys
+
+    @property
+    def stdout(self) -> str:
+        return self.text()
+
+    @property
+    def combined(self) -> str:
+        return self.text()
+
+    @property
+    def truncated(self) -> bool:
+        return bool(self.lost)
+
+    @property
+    def lost(self) -> str:
+        lines, left_out = self._screen.lost_lines, self._screen.left_out
+        words = [f"{lines} lines at the start"] if lines else []
+        return " and ".join([*words, f"{left_out} bytes that came too fast"] if left_out else words)
+
+
+def _signal(group: int, number: int) -> None:
+    with contextlib.suppress(ProcessLookupError, PermissionError):
+        os.killpg(group, number)
+
+
+def _foreground(group: int) -> Foreground:
+    if not group:
+        return Foreground("", 0, False, None)
+    folder: Path | None = None
+    try:
+        program = Path(os.readlink(f"/proc/{group}/exe")).name
+        folder = Path(os.readlink(f"/proc/{group}/cwd"))
+        with open(f"/proc/{group}/cmdline", "rb") as file:
+            words = [os.fsdecode(word) for word in file.read().rstrip(b"\0").split(b"\0")]
+        if program == MANY_PROGRAMS:
+            program = _base(words[0])
+    except OSError:  # Not Linux, or another user's.
+        words = _asked(group)
+        program = _base(words[0]) if words else ""
+    return Foreground(program, group, program in SHELLS and _takes_lines(words[1:]), folder)
+
+
+def _base(word: str) -> str:
+    return word.rpartition("/")[2].removeprefix("-")
+
+
+def _takes_lines(arguments: Sequence[str]) -> bool:
+    """Whether a shell with these arguments reads commands from its terminal: it has no script and no `-c`."""
+    return all(word.startswith("-") and (word.startswith("--") or "c" not in word) for word in arguments)
+
+
+def _asked(pid: int) -> list[str]:
+    """The words of its command line, as `ps` has them."""
+    try:
+        argv = ["/bin/ps", "-o", "args=", "-p", str(pid)]
+        return os.fsdecode(subprocess.run(argv, capture_output=True, timeout=1, check=False).stdout).split()
+    except (OSError, subprocess.SubprocessError):
+        return []

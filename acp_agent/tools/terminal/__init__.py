@@ -1,0 +1,1 @@
+"""Tools for terminals that can be typed into."""

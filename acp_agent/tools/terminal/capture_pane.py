@@ -1,0 +1,78 @@
+"""`capture_pane`: what the screen of a program in a terminal shows."""
+
+from __future__ import annotations
+
+from typing import Literal
+
+import anyio
+from pydantic import Field, field_validator
+
+from acp_agent.executors.base import Command, Terminal
+from acp_agent.output.envelope import ShellOutput
+from acp_agent.tools.kit.base import HarmlessTool, Params
+from acp_agent.tools.kit.durations import wait_of
+from acp_agent.tools.kit.tool_context import CommandOutput, Preview, ToolContext, ToolResult
+
+MOST_DELAY = 60.0
+
+
+def delay_of(value: bool | float | str) -> float:
+    """Seconds, at most a minute. Raises ValueError."""
+    seconds = wait_of(value)
+    if isinstance(seconds, bool | str):
+        return 0.0
+    return min(seconds, MOST_DELAY)
+
+
+class CapturePaneParams(Params):
+    target: str = Field(description="The run_id of `bash` with `terminal`.")
+    start: int | Literal["-"] = Field(
+        default=0, description='First row; 0: the topmost shown, -10: ten rows above it, "-": the first kept.'
+    )
+    end: int | Literal["-"] = Field(default="-", description='Last row; "-": the last shown.')
+    join_wrapped_lines: bool = Field(default=True, description="Rows that go on in the next are one line.")
+    preserve_trailing_spaces: bool = Field(default=False, description="Keep spaces at the ends of rows.")
+    delay: bool | float | str = Field(default=0.0, description='Wait first: seconds or "2s", at most 60 s.')
+
+    @field_validator("delay")
+    @classmethod
+    def _seconds(cls, delay: bool | float | str) -> float:
+        return delay_of(delay)
+
+
+class CapturePane(HarmlessTool[CapturePaneParams]):
+    name = "capture_pane"
+    aliases = ("capture-pane", "read_terminal", "tmux_capture_pane")
+    title = "Look at the terminal {target:.8}"
+    kind = "read"
+    reads_only = True
+
+    async def run(self, params: CapturePaneParams, ctx: ToolContext, preview: Preview) -> ToolResult:
+        command, terminal = ctx.shell.runs.terminal(params.target)
+        assert isinstance(params.delay, float)
+        await anyio.sleep(params.delay)
+        rows, above = terminal.rows(join=params.join_wrapped_lines, keep_spaces=params.preserve_trailing_spaces)
+        first = 0 if params.start == "-" else min(len(rows), max(0, above + params.start))
+        last = len(rows) if params.end == "-" else min(len(rows), max(first, above + params.end + 1))
+        return shown(rows, first, last, terminal, command, ctx)
+
+
+def screen(terminal: Terminal, command: Command, ctx: ToolContext) -> ToolResult:
+    """The rows that are shown."""
+    rows, above = terminal.rows(join=True)
+    return shown(rows, above, len(rows), terminal, command, ctx)
+
+
+def shown(rows: list[str], first: int, last: int, terminal: Terminal, command: Command, ctx: ToolContext) -> ToolResult:
+    """Those from `first` to before `last` as a result, with the program that gets the keys."""
+    before_end = len(rows) - first, len(rows) - last
+    rows = ctx.redactor.redact("\n".join(rows)).split("\n")  # Whole: a credential may begin above.
+    first, last = (max(0, len(rows) - number) for number in before_end)
+    text, limit = "\n".join(rows[first:last]), ctx.config.terminal.capture_chars
+    if left_out := max(0, len(text) - limit):
+        text = f"[truncated {left_out} chars from start]\n{text[left_out:]}"
+    foreground = terminal.foreground()
+    heading = f"[running: {foreground.program or 'unknown'}{', full screen' if terminal.alternate else ''}]"
+    streams = ShellOutput(text, "", None, truncated=bool(left_out))
+    text = text.rstrip("\n") or "[the screen is empty]"
+    return ToolResult("", command=CommandOutput(command.script, streams, text, heading, running=True))
