@@ -49,9 +49,8 @@ from acp_agent.store.base import SessionRecord
 if TYPE_CHECKING:
     from acp_agent.build.builder import Builder
     from acp_agent.config.load import Config
-    from acp_agent.loop.shell.worktrees import Hold, Worktree
+    from acp_agent.loop.shell.worktrees import Hold
     from acp_agent.loop.turns.parts import Parts
-    from acp_agent.store.session_store import SessionStore
 
 log = logging.getLogger(__name__)
 
@@ -221,13 +220,6 @@ class Agent:
             raise InvalidParams(f"No worktree was made: {error}") from error
         return made
 
-    async def _as_before(self, store: SessionStore, source: str, prompt: int, worktree: Worktree) -> None:
-        """Puts the files that a session changed into a worktree, as they were before a prompt (0: as they are)."""
-        contents = load(CONTENTS)(Path(state_dir(self._opening.environ)) / "undo" / "contents")
-        put = load(PUT_AS_BEFORE)
-        for words in await put(store.operations, source, prompt, worktree.top, worktree.path, contents):
-            log.warning("fork: %s", words)
-
     def _hold(self, cwd: str) -> Hold | None:
         """Keeps the worktree that a session works in, if it does."""
         if Path(cwd).parent.name != WORKTREES or (worktree := load(WORKTREE_OF)(Path(cwd))) is None:
@@ -271,7 +263,10 @@ class Agent:
             forked = load(FORK_WISHED)(store, source, request.meta, self._sessions.get(source.id))
             if hold is not None:
                 prompt = forked.turns + 1 if forked.turns < source.turns else 0
-                await self._as_before(store, source.id, prompt, hold.worktree)
+                top, folder = hold.worktree.top, hold.worktree.path
+                contents = load(CONTENTS)(Path(state_dir(self._opening.environ)) / "undo" / "contents")
+                for words in await load(PUT_AS_BEFORE)(store.operations, source.id, prompt, top, folder, contents):
+                    log.warning("fork: %s", words)
             record = self._moved(forked, cwd if hold is None else hold.worktree.path, more)
             session = self._add(opened(record, config, known_models(config), request.mcp_servers))
         finally:

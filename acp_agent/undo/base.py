@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Literal
 
 from msgspec import Struct
+from msgspec.structs import replace
 
 Kind = Literal["none", "file", "dir", "link", "other"]
 By = Literal["call", "background", "undo"]
@@ -42,6 +43,10 @@ class Entry(Struct, frozen=True, omit_defaults=True):
         if (self.kind, self.mode, self.target) != (other.kind, other.mode, other.target):
             return False
         return self.content == other.content if self.content and other.content else self.mark == other.mark
+
+    def shown(self) -> Entry:
+        """With the text that the editor had as its content."""
+        return replace(self, content=self.unsaved, unsaved="") if self.unsaved else self
 
 
 NOTHING = Entry()

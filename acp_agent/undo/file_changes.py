@@ -73,7 +73,11 @@ def parts_of(changes: Sequence[Change], now: Mapping[Path, Entry] | None, conten
         return found
 
     plan = make_plan(changes, entry, contents, merging=now is not None)
-    found = {step.path: Part(step.then, step.now, not _is_back(step.then, done[step.path][0])) for step in plan.steps}
+    found = {
+        step.path: Part(step.then, step.now, not step.then.same(done[step.path][0].before.shown()))
+        for step in plan.steps
+        if step.path in done
+    }
     for conflict in plan.conflicts:
         first, last = done[conflict.path][0].before, done[conflict.path][-1].after
         after = (now or {}).get(conflict.path) if last is None else last
@@ -81,11 +85,6 @@ def parts_of(changes: Sequence[Change], now: Mapping[Path, Entry] | None, conten
             mixed = conflict.why in (BETWEEN, CHANGED_SINCE, UNSAVED)
             found[conflict.path] = Part(first, after, mixed)
     return {path: found[path] for path in done if path in found}
-
-
-def _is_back(then: Entry, first: Change) -> bool:
-    before = first.before
-    return (then.kind, then.mode, then.content) == (before.kind, before.mode, before.unsaved or before.content)
 
 
 def file_change(path: Path, before: Entry, after: Entry, contents: Contents) -> FileChange | None:

@@ -18,7 +18,7 @@ from msgspec import Struct
 
 from acp_agent.errors import ExecutorError
 from acp_agent.executors.tree_walk import Hides
-from acp_agent.undo.base import NOTHING, Change, Entry
+from acp_agent.undo.base import NOTHING, Change, Entry, named
 from acp_agent.undo.contents import ContentError, Contents
 from acp_agent.undo.folder_watch import Watch
 from acp_agent.undo.git_blobs import Blob, Tracked, git_of, read_blobs, read_sizes, state_of_index, tracked
@@ -37,7 +37,6 @@ MANY_CHANGES = "more than 500 files were changed at once"
 NOT_YET = "it was not copied in time (`undo.copy_seconds`)"
 SLICE = 0.05
 """Seconds for which a look may have to wait while files are copied."""
-MOST_NAMED = 3
 
 Key = tuple[int, int, int, int, int]
 """Mode, size, times of content and inode (ns), inode. Of a folder without what changes with its entries."""
@@ -138,7 +137,7 @@ class FolderLooks:
             ]
             for why in dict.fromkeys(self._unkept.values()):
                 parts.append((sorted(path for path in self._unkept if self._unkept[path] == why), why))
-        return [f"{_named(paths)}: {why}" for paths, why in parts if paths]
+        return [f"{named(paths)}: {why}" for paths, why in parts if paths]
 
     def _scan(self, folders: Iterable[str], changed: list[tuple[str, Key | None, Key | None]]) -> None:
         """Looks at these folders, which are new, and all below them."""
@@ -475,8 +474,3 @@ def _key(path: str) -> Key | None:
         return _key_of(os.lstat(path))
     except OSError:
         return None
-
-
-def _named(paths: list[str]) -> str:
-    more = f" and {len(paths) - MOST_NAMED} more" if len(paths) > MOST_NAMED else ""
-    return ", ".join(paths[:MOST_NAMED]) + more

@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Sequence
-from functools import partial
 from pathlib import Path
-from typing import Protocol, TypeVar
+from typing import Any, Protocol, TypeVar
 
 import anyio
 from msgspec import Struct
@@ -62,31 +61,17 @@ class RecordingExecutor:
         shots = await self._before(lambda: tree(path, max_entries))
         return await self._noted(shots, lambda: self._executor.remove(path, max_entries=max_entries, judged=judged))
 
-    async def move(
-        self,
-        source: Path,
-        destination: Path,
-        *,
-        overwrite: bool,
-        max_entries: int,
-        judged: contract.Judged | None = None,
-    ) -> contract.Tally:
-        shots = await self._before(lambda: _arriving(source, destination, max_entries, moves=True))
-        move = partial(self._executor.move, overwrite=overwrite, max_entries=max_entries, judged=judged)
-        return await self._noted(shots, lambda: move(source, destination))
+    async def move(self, source: Path, destination: Path, **bounds: Any) -> contract.Tally:
+        return await self._carry(self._executor.move, source, destination, bounds, moves=True)
 
-    async def copy(
-        self,
-        source: Path,
-        destination: Path,
-        *,
-        overwrite: bool,
-        max_entries: int,
-        judged: contract.Judged | None = None,
-    ) -> contract.Tally:
-        shots = await self._before(lambda: _arriving(source, destination, max_entries, moves=False))
-        copy = partial(self._executor.copy, overwrite=overwrite, max_entries=max_entries, judged=judged)
-        return await self._noted(shots, lambda: copy(source, destination))
+    async def copy(self, source: Path, destination: Path, **bounds: Any) -> contract.Tally:
+        return await self._carry(self._executor.copy, source, destination, bounds, moves=False)
+
+    async def _carry(
+        self, work: Callable[..., Awaitable[T]], source: Path, destination: Path, bounds: dict[str, Any], *, moves: bool
+    ) -> T:
+        shots = await self._before(lambda: _arriving(source, destination, bounds["max_entries"], moves=moves))
+        return await self._noted(shots, lambda: work(source, destination, **bounds))
 
     async def _before(self, paths: Callable[[], Sequence[Path]], read: str | None = None) -> _Shots | None:
         """Pictures of these paths, in the log; `None` if that failed. `read`: what the editor has of the last."""

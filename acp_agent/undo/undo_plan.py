@@ -161,18 +161,14 @@ def _back(path: Path, current: Entry, done: Sequence[Change]) -> Entry | Conflic
             return Conflict(path, BETWEEN)
     assert last.after is not None
     if _saved_or_not(current, last):
-        return _to(done[0].before)
+        return done[0].before.shown()
     if current.unsaved and current.unsaved != last.after.unsaved:
         return Conflict(path, UNSAVED)
     if current.same(done[0].before) and current.unsaved == done[0].before.unsaved:
         return current  # Somebody has taken it back already.
     if not current.same(last.after):
         return Conflict(path, CHANGED_SINCE)
-    return _to(done[0].before)
-
-
-def _to(first: Entry) -> Entry:
-    return replace(first, content=first.unsaved, unsaved="") if first.unsaved else first
+    return done[0].before.shown()
 
 
 def _saved_or_not(current: Entry, change: Change) -> bool:

@@ -7,7 +7,7 @@ from pathlib import Path
 
 from msgspec.structs import replace
 
-from acp_agent.undo.base import Change, Entry, Operation
+from acp_agent.undo.base import Change, Operation
 from acp_agent.undo.contents import ContentError, Contents
 from acp_agent.undo.file_changes import text_of
 from acp_agent.undo.merge import merge
@@ -67,7 +67,7 @@ def _is_within(undo: Change, done: Sequence[Change], contents: Contents) -> bool
     left, last = undo.after, done[-1].after
     if left is None or last is None:
         return False
-    if any(_is(left, entry) for change in done for entry in (change.before, change.after) if entry is not None):
+    if any(left.same(entry.shown()) for change in done for entry in (change.before, change.after) if entry):
         return True
     try:
         first, after, text = (text_of(entry, contents) for entry in (done[0].before, last, left))
@@ -75,8 +75,3 @@ def _is_within(undo: Change, done: Sequence[Change], contents: Contents) -> bool
         return False
     # The rest of them taken back gives what was before them.
     return None not in (first, after, text) and merge(after or "", text or "", first or "") == first
-
-
-def _is(left: Entry, entry: Entry) -> bool:
-    then = replace(entry, content=entry.unsaved) if entry.unsaved else entry
-    return left.same(then)

@@ -921,6 +921,24 @@ async def test_another_users_files_are_kept_and_restored_as_theirs():
             assert not (r.project / "b.txt").exists()
 
 
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root can act as another user")
+async def test_changes_in_a_folder_that_is_not_to_be_written_to_are_shown_and_reverted():
+    config = '[tools.scope]\nrun_as_user = "nobody"\n'
+    with tempfile.TemporaryDirectory(prefix="acp-user-") as name:
+        Path(name).chmod(0o755)
+        async with rig(Path(name), [bash("echo after > d/a.txt"), "Done."], mode="auto", config=config) as r:
+            path = r.project / "d" / "a.txt"
+            path.parent.mkdir()
+            path.write_text("before\n")
+            path.chmod(0o666)
+            path.parent.chmod(0o555)
+            await r.editor.prompt("Change it.")
+            (change,) = (await call(r, "_session/changes"))["changes"]
+            assert shown_lines(change) == ("before\n", "after\n", 1, 1)
+            await revert(r, change, 0)
+            assert path.read_text() == "before\n"
+
+
 @pytest.mark.parametrize("by_method", [False, True])
 async def test_a_fork_in_a_worktree_has_the_files_of_its_prompt(tmp_path, by_method):
     script = [write("a.txt", "1\n"), "One.", write("b/c.txt", "2\n"), bash("echo 3 > a.txt; rm tracked"), "Two."]
