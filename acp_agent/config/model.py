@@ -204,6 +204,9 @@ class BashConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     terminate_grace: Annotated[
         float, key("Seconds between SIGTERM and SIGKILL when a command is stopped.", ge=0, le=5)
     ] = 0.1
+    login_shell: Annotated[
+        bool, key("Run commands in a login shell, which reads `/etc/profile` and, outside the sandbox, your own.")
+    ] = False
     editor_terminal: Annotated[bool, key("Run commands in the editor's own terminal if it offers one.")] = True
     max_background_runs: Annotated[
         int, key("Background commands of a session that may run at the same time.", ge=0, le=64, project=True)
@@ -464,9 +467,10 @@ class ToolsConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
         bool, key("`bash` requires `risk`, `mutation`, `privesc` and `why`, shown with the permission request.")
     ] = False
     observation: Annotated[
-        Literal["plain", "envelope"],
+        Literal["plain", "envelope", "timestamp"],
         key(
-            "How the model reads results: `plain` text, or the JSON `envelope` `acp_coder.tool_observation.v1`.",
+            "How the model reads results: `plain` text, the JSON `envelope` `acp_coder.tool_observation.v1`, or JSON "
+            "with the time of each result (`timestamp`).",
             project=True,
         ),
     ] = "plain"

@@ -71,8 +71,15 @@ class Command(Struct, frozen=True):
     """Whether the sandbox, if any, confines it. False: the user allowed it outside."""
     network: Callable[[], Network] | None = None
     """Opens its way to the network; `None`: it has what the configuration says, which is all or nothing."""
+    login: bool = False
+    """Whether its shell is a login shell."""
     terminal: TerminalSize | None = None
     """It runs in a terminal that can be typed into, never in one of the editor's."""
+
+
+def shell_options(command: Command) -> tuple[str, ...]:
+    """Of the shell that runs it."""
+    return ("-l",) if command.login else ()
 
 
 class ExitStatus(Struct, frozen=True):

@@ -28,7 +28,7 @@ from msgspec.structs import replace
 from acp_agent.child import User
 from acp_agent.errors import AgentError, ConnectionClosed, ExecutorError, PeerError
 from acp_agent.executors import files
-from acp_agent.executors.base import Command, ExitStatus, OutputChunk, Process, Terminal, TerminalView
+from acp_agent.executors.base import Command, ExitStatus, OutputChunk, Process, Terminal, TerminalView, shell_options
 from acp_agent.executors.beneath import folder, regular
 from acp_agent.executors.buffer import without_first_part
 from acp_agent.executors.encodings import BYTE_ORDER, UTF8, Decoded, decoded, line_feeds, lossy
@@ -105,7 +105,7 @@ class EditorTerminals:
         text = f"exec </dev/null; {line}\n"
         confined: Confined | None = None
         if self._confine is not None and command.confined:
-            argv = (bash, "-c", text.rstrip("\n"))
+            argv = (bash, *shell_options(command), "-c", text.rstrip("\n"))
             confined = self._confine(Invocation(argv, command.cwd, {**environ, MARK: mark}, by_script=True), command)
             text = confined_script(confined)
         else:
@@ -114,7 +114,7 @@ class EditorTerminals:
             script.write_text(text, encoding="utf-8")
             terminal_id = await self._client.create_terminal(
                 bash,
-                [str(script)],
+                [*(shell_options(command) if confined is None else ()), str(script)],
                 cwd=command.cwd,
                 env=env,
                 output_byte_limit=min(command.output_limit, self._output_limit),

@@ -124,7 +124,7 @@ class LocalExecutor:
         script = with_state(
             command.script, self.state_file(command), keep=command.keeps_state, without=of_its_own(command)
         )
-        argv = (self._bash, "-c", script)
+        argv = (self._bash, *contract.shell_options(command), "-c", script)
         terminal: Pty | None = None
         confined: Confined | None = None
         try:

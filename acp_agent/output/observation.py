@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Literal
+from contextlib import suppress
+from typing import Annotated, Any, Literal
 
 import msgspec
 from msgspec import Meta
@@ -41,6 +42,28 @@ class Observation(msgspec.Struct, frozen=True):
     session: ObservedSession
     tool: ObservedTool
     result: ObservedResult
+
+
+class Harness(msgspec.Struct, frozen=True):
+    unix_millis: Annotated[int, Meta(description="Milliseconds since 1970, of this machine's clock.")]
+    source: Literal["harness"] = "harness"
+
+
+class Stamped(msgspec.Struct, frozen=True):
+    harness_timestamp: Harness
+    result: Annotated[Any, Meta(description="For a command its exit code and output; else the tool's JSON or text.")]
+
+
+def stamped_text(said: str, *, ran: bool, exit_code: int | None, output_chars: int, unix_millis: int) -> str:
+    """The result `said` as JSON for the model with the time, the text cut to that many characters. `ran`: whether it
+    ran a command."""
+    result: Any = bounded(said, output_chars)
+    if ran:
+        result = {"exit_code": exit_code, "output": result}
+    elif said.startswith("{") and result == said:
+        with suppress(msgspec.DecodeError):
+            result = msgspec.json.decode(said)
+    return msgspec.json.encode(Stamped(Harness(unix_millis), result)).decode()
 
 
 def observation_text(observation: Observation, *, output_chars: int, raw_chars: int) -> str:

@@ -36,7 +36,7 @@ def result_chars(config: ToolsConfig) -> int:
     if config.profile == "short":
         return TEXT_CHARS
     limit = min(config.max_output_chars, config.overflow.threshold)
-    if config.observation == "envelope":
+    if config.observation != "plain":
         limit = min(limit, max(config.envelope.output_chars - ROOM_FOR_NOTES, 1))
     return limit
 

@@ -150,6 +150,7 @@ class Bash(Tool[BashParams]):
             state_file=ctx.shell.state,
             keeps_state=not params.in_background and patience is None,
             confined=not params.outside_sandbox,
+            login=config.login_shell,
             terminal=_size(ctx.config.terminal) if params.terminal else None,
         )
         process = await ctx.call.start(command)

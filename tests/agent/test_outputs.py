@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import re
 import sqlite3
+import time
 import uuid
 from pathlib import Path
 
@@ -520,6 +521,22 @@ async def test_the_model_reads_envelopes_where_it_is_configured_so(tmp_path):
             "observations": 5,
         }
         assert "schema" not in r.editor.text()
+
+
+async def test_each_result_has_its_time_where_it_is_configured_so(tmp_path):
+    script = [asks(bash("echo out; exit 3"), Call("time", {}), Call("read", {"path": "a.json"})), "done"]
+    before = time.time_ns() // 1_000_000
+    async with rig(tmp_path, script, mode="auto", config='[tools]\nobservation = "timestamp"\n') as r:
+        (r.project / "a.json").write_text('{"not": "ours"}')
+        await r.editor.prompt("go")
+        ran, clock, file = [json.loads(message["content"]) for message in r.messages(2) if message["role"] == "tool"]
+        for each in (ran, clock, file):
+            assert each.keys() == {"harness_timestamp", "result"}
+            assert each["harness_timestamp"]["source"] == "harness"
+            assert before <= each["harness_timestamp"]["unix_millis"] <= time.time_ns() // 1_000_000
+        assert ran["result"]["exit_code"] == 3 and ran["result"]["output"].startswith("out\n")
+        assert abs(clock["result"]["unix_millis"] - clock["harness_timestamp"]["unix_millis"]) < 60_000
+        assert '{"not": "ours"}' in str(file["result"])
 
 
 async def test_the_counters_of_envelopes_go_on_after_a_reload(tmp_path):

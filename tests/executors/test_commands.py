@@ -29,6 +29,13 @@ async def test_a_command_runs_in_its_folder_with_its_variables(backend: str, tmp
         assert ended.stdout == f"{on.folder / 'a b'}\nva lue\n"
 
 
+async def test_the_shell_is_a_login_shell_only_if_wanted(backend: str, tmp_path: Path) -> None:
+    async with stage(backend, tmp_path) as on:
+        for login in (True, False):
+            ended = await run(on.executor, "shopt -q login_shell && echo login; :", on.folder, login=login)
+            assert ended.stdout.endswith("login\n") == login
+
+
 @pytest.mark.parametrize("script", ["true", "exit 0", ":", "# nothing"])
 async def test_a_silent_success_is_zero_not_unknown(script: str, backend: str, tmp_path: Path) -> None:
     async with stage(backend, tmp_path) as on:

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import json
 import logging
+import time
 from collections import Counter
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
@@ -36,6 +37,7 @@ from acp_agent.output.observation import (
     ObservedTool,
     ResultStatus,
     observation_text,
+    stamped_text,
 )
 from acp_agent.output.profile import TEXT_CHARS, keeps, result_chars, shortened, shortened_streams
 from acp_agent.output.sanitize import sanitize_output
@@ -140,7 +142,7 @@ class Outputs(Struct, eq=False):
 
     def restore(self, entries: Sequence[LogEntry]) -> None:
         """Goes on counting where the last envelope of the stored session ended."""
-        if self.config.observation == "plain":
+        if self.config.observation != "envelope":
             return
         for entry in reversed(entries):
             message = decode_message(entry.payload) if entry.kind == "message" else None
@@ -328,6 +330,12 @@ class Outputs(Struct, eq=False):
             return message
         said = "\n".join(part.text for part in message.content if isinstance(part, TextPart))
         others = [part for part in message.content if not isinstance(part, TextPart)]
+        if self.config.observation == "timestamp":
+            ran, most = call.outcome.ran, self.config.envelope.output_chars
+            code = ran.exit_code if ran is not None else None
+            millis = time.time_ns() // 1_000_000
+            text = stamped_text(said, ran=ran is not None, exit_code=code, output_chars=most, unix_millis=millis)
+            return ToolMessage(message.call_id, message.name, (TextPart(text), *others))
         arguments: Any = call.ready.arguments if call.ready is not None else call.use.arguments
         raw = arguments if isinstance(arguments, str) else json.dumps(arguments, ensure_ascii=False, default=str)
         script = arguments.get("command") if isinstance(arguments, dict) and call.name == "bash" else None
