@@ -337,7 +337,7 @@ class Agent:
             self._capabilities,
             timeout=settings.limits.client_timeout,
             lsp_timeout=settings.lsp.request_timeout if settings.lsp.enabled else None,
-            plan=rendering_plan(self._capabilities, self._client_info, settings.clients),
+            plan=rendering_plan(self._capabilities, self._client_info, settings.clients, far=settings.agent.far),
         )
         session = Session(opened, client, self._opening.store(opened.config), soon=_soon, build=self._build)
         if (hold := self._hold(opened.record.cwd)) is not None:

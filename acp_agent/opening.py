@@ -126,7 +126,8 @@ def folders(cwd: str, additional: Sequence[str]) -> tuple[str, tuple[str, ...]]:
     if not Path(cwd).is_dir() and Path(cwd).parent.name == WORKTREES:
         raise InvalidParams(f"Invalid params: $.cwd: the worktree {cwd} was removed; open it in the project's folder")
     if not Path(cwd).is_dir():
-        raise InvalidParams(f"Invalid params: $.cwd: {cwd} is not an existing folder")
+        where = f" on {os.uname().nodename}, where acp-coder runs" if os.environ.get("SSH_CONNECTION") else ""
+        raise InvalidParams(f"Invalid params: $.cwd: {cwd} is not an existing folder{where}")
     for index, folder in enumerate(additional):
         _absolute(folder, f"$.additionalDirectories[{index}]")
     return normal(cwd), tuple(normal(folder) for folder in additional)

@@ -9,6 +9,7 @@ command -v chromium >/dev/null 2>&1 || command -v google-chrome >/dev/null 2>&1 
 for each in curl:curl wget:wget dig:bind9-dnsutils ping:iputils-ping ssh:openssh-client git:git; do
   command -v "${each%%:*}" >/dev/null 2>&1 || packages+=("${each##*:}")
 done
+[ -x /usr/sbin/sshd ] || command -v sshd >/dev/null 2>&1 || packages+=(openssh-server)
 [ ${#packages[@]} -eq 0 ] && exit 0
 if ! command -v apt-get >/dev/null 2>&1; then
   echo "WARNING: not installed: ${packages[*]} (no apt-get here); the tests of these are skipped" >&2

@@ -52,6 +52,13 @@ class AgentConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
             "asks only about dangerous calls and where a rule asks."
         ),
     ] = "code"
+    far: Annotated[
+        bool,
+        key(
+            "The editor runs on another machine (its command is `ssh HOST acp-coder`): its files, terminals and "
+            "language servers are those of that machine and are left alone."
+        ),
+    ] = False
     isolation: Annotated[
         Literal["none", "worktree"],
         key("`worktree`: each new session works in a git worktree of its own, on a branch of its own."),

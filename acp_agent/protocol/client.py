@@ -66,12 +66,12 @@ class Client:
 
     def answers(self, method: str) -> bool:
         """Whether the client serves this method of the `_lsp/*` extension."""
-        return method in self._lsp_methods
+        return method in self._lsp_methods and not self.plan.far
 
     @cached_property
     def publishes_diagnostics(self) -> bool:
         """Whether the client notifies us of changed diagnostics."""
-        lsp = (self.capabilities.meta or {}).get("lsp")
+        lsp = None if self.plan.far else (self.capabilities.meta or {}).get("lsp")
         named = lsp.get("notifications") if isinstance(lsp, dict) else None
         return isinstance(named, list) and "_lsp/publishDiagnostics" in named
 

@@ -42,6 +42,9 @@ PROFILES: dict[str, Quirks] = {
 """By the name in `clientInfo`, in lower case."""
 
 
+OF_ITS_MACHINE = ("reads_files", "writes_files", "terminals")
+
+
 class RenderingPlan(Struct, frozen=True):
     """Features this client gets, and those it does without."""
 
@@ -59,6 +62,8 @@ class RenderingPlan(Struct, frozen=True):
     """The client draws plans; else the steps go into the tool call that sets them."""
     compaction: bool
     notices: bool
+    far: bool = False
+    """It runs on another machine: its language servers see other files."""
     corrected: tuple[str, ...] = ()
     """Differences from the client's claims, and why."""
 
@@ -67,8 +72,11 @@ def rendering_plan(
     capabilities: ClientCapabilities,
     info: Implementation | None = None,
     overrides: Mapping[str, ClientProfileConfig] | None = None,
+    *,
+    far: bool = False,
 ) -> RenderingPlan:
-    """The plan for a client. `overrides`: the user's settings (`clients.NAME`), which take precedence."""
+    """The plan for a client. `overrides`: the user's settings (`clients.NAME`), which take precedence. `far`: it runs
+    on another machine."""
     name = info.name if info is not None and info.name else UNNAMED
     quirks = PROFILES.get(name.lower(), Quirks())
     if name == UNNAMED and capabilities.terminal:
@@ -93,8 +101,13 @@ def rendering_plan(
             if value is not None and value != plan[key] and (said[key] or not value or key == "terminal_output"):
                 plan[key] = value
                 corrected.append(f"{key.replace('_', ' ')}: {'yes' if value else 'no'} ({why})")
+    for key in OF_ITS_MACHINE if far else ():
+        if plan[key]:
+            plan[key] = False
+            corrected.append(f"{key.replace('_', ' ')}: no (it runs on another machine, `agent.far`)")
     return RenderingPlan(
         name=name,
+        far=far,
         **plan,
         compaction=session is not None and session.compaction is not None,
         notices=session is not None and session.notices is not None,

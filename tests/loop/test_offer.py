@@ -20,8 +20,8 @@ from acp_agent.tools.kit.registry import Registry, SessionRegistry, ToolEntry, b
 
 pytestmark = pytest.mark.anyio
 
-ABSENT = ("definition", "references", "symbols", "hover", "rename", "skill", "switch_mode")
-"""Tools that a project without skills and language servers has not."""
+ABSENT = ("definition", "references", "symbols", "hover", "rename", "skill", "switch_mode", "capture_pane", "send_keys")
+"""Tools that a project without skills and language servers has not, nor a session without a terminal."""
 
 
 def entry(name: str, description: str = "", *, core: bool = False, reads_only: bool = False) -> ToolEntry:
@@ -112,7 +112,7 @@ def test_complex_built_in_tools_think_first_where_it_is_enabled():
     thinking = {
         tool.name for tool in made.definitions_of(made.entries()) if "thinking" in tool.parameters["properties"]
     }
-    assert thinking == {"plan", "http_request"}
+    assert thinking == {"plan", "http_request", "send_keys"}
 
 
 def test_rules_do_not_count_unless_they_are_enabled():
