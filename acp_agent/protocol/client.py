@@ -33,6 +33,9 @@ if TYPE_CHECKING:
 LSP_RESULT = "acp_agent.schema.lsp_types:decode_result"
 LSP_METHODS = "acp_agent.schema.lsp_types:METHODS"
 
+STEPS = "steps"
+"""Id of the plan that the tool `plan` makes."""
+
 
 class Client:
     """The editor as seen by one session. `timeout` (seconds) limits every call that needs no answer from a user."""
@@ -88,8 +91,14 @@ class Client:
     # --- updates ----------------------------------------------------------------------------------------------
 
     def update(self, update: acp.SessionUpdate) -> None:
-        """Queues a `session/update`; never waits."""
-        self._connection.notify("session/update", acp.SessionNotification(session_id=self._session_id, update=update))
+        """Queues a `session/update`; never waits. Steps go as a document to a client that takes these."""
+        shown: Any = update
+        if self.plan.plan_documents and isinstance(shown, acp.Plan):
+            shown = acp.PlanUpdate(plan=acp.PlanItems(plan_id=STEPS, entries=shown.entries))
+        elif self.plan.plan_documents and isinstance(shown, dict) and shown.get("sessionUpdate") == "plan":  # Stored.
+            items = {"type": "items", "planId": STEPS, "entries": shown.get("entries", [])}
+            shown = {"sessionUpdate": "plan_update", "plan": items}
+        self._connection.notify("session/update", acp.SessionNotification(session_id=self._session_id, update=shown))
 
     def push(self) -> None:
         """Sends what is queued immediately, if the client reads."""

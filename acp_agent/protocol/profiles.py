@@ -60,6 +60,8 @@ class RenderingPlan(Struct, frozen=True):
     """Ask questions with forms (elicitation), else as permission requests or in text."""
     plans: bool
     """The client draws plans; else the steps go into the tool call that sets them."""
+    plan_documents: bool
+    """It draws plans as documents of their own (the draft `plan_update`), the steps as one of them."""
     compaction: bool
     notices: bool
     far: bool = False
@@ -109,6 +111,7 @@ def rendering_plan(
         name=name,
         far=far,
         **plan,
+        plan_documents=bool(plan["plans"]) and capabilities.plan is not None,
         compaction=session is not None and session.compaction is not None,
         notices=session is not None and session.notices is not None,
         corrected=tuple(corrected),

@@ -48,6 +48,19 @@ CAPABILITY: dict[str, tuple[str, ...]] = {
 """The `clientCapabilities` entry required before an agent may send this method or update."""
 
 
+def with_drafts(file: Path) -> dict[str, Any]:
+    """The pinned schema with the drafts that are served, which are in a file beside it."""
+    document: dict[str, Any] = json.loads(file.read_text(encoding="utf-8"))
+    drafts = json.loads(file.with_name("acp-v1-drafts.schema.json").read_text(encoding="utf-8"))
+    definitions = document["$defs"]
+    definitions.update(drafts["$defs"])
+    for name, properties in drafts["properties"].items():
+        definitions[name]["properties"].update(properties)
+    for name, variants in drafts["variants"].items():
+        definitions[name]["oneOf"] += variants
+    return document
+
+
 class Schema:
     """The pinned schema: a compiled validator for the params and for the result of each method."""
 
@@ -57,7 +70,7 @@ class Schema:
             registry = load("jsonschema_rs:Registry")
         except ImportError as error:
             raise RuntimeError("checking the wire needs the package jsonschema-rs") from error
-        document = json.loads(file.read_text(encoding="utf-8"))
+        document = with_drafts(file)
         self._registry = registry([(BASE_URI, document)])
         self._validators: dict[str, Any] = {}
         self.params: dict[tuple[Direction, str], str] = {}

@@ -240,6 +240,7 @@ class Capabilities(TypedDict, total=False):
     boolean_options: bool
     notices: bool
     compaction: bool
+    plan_documents: bool
 
 
 class EditorOptions(Capabilities, FileQuirks, TerminalQuirks, total=False):
@@ -567,5 +568,6 @@ def _capabilities(options: Capabilities, *, elicitation: bool, language_servers:
         session=None if session == acp.ClientSessionCapabilities() else session,
         auth=acp.AuthCapabilities(terminal=options.get("terminal_auth", False)),
         elicitation=form_and_url if elicitation else None,
+        plan=acp.PlanCapabilities() if options.get("plan_documents") else None,
         meta=meta or None,
     )

@@ -13,8 +13,10 @@ from acp_agent.client.permissions import reject_once
 from acp_agent.schema.acp import (
     CreateElicitationResponse,
     CurrentModeUpdate,
+    PlanUpdate,
     SelectedPermissionOutcome,
 )
+from acp_agent.schema.acp import Plan as OldPlan
 from acp_agent.testing.fake_model import Answer, Call, Failure
 from acp_agent.tools.kit.registry import builtin_registry
 
@@ -445,6 +447,29 @@ async def test_an_approved_plan_is_carried_out_in_the_mode_that_the_user_chose(t
         assert len(asked) == (mode == "code")
         assert f"The mode is `{mode}` now" in results(r, 2)[0]
         assert PLAN in next(iter(r.editor.tool_calls().values())).text()
+
+
+async def test_plans_are_documents_where_the_client_takes_them(tmp_path):
+    """The steps, too, after a reload as well: never both forms on one connection."""
+    steps = Call("plan", {"entries": [{"content": "do it", "priority": "high", "status": "pending"}]})
+    async with rig(tmp_path, rounds(steps, PROPOSES), mode="architect", plan_documents=True) as r:
+        await r.editor.prompt("go")
+        session_id = r.editor.session_id
+        (review,) = r.editor.permission_requests
+        assert [item.content.text for item in review.tool_call.content] == [PLAN]
+        asked = next(n for n, line in enumerate(r.editor.transcript) if _method(line) == "session/request_permission")
+        before = json.dumps([line.message for line in r.editor.transcript[:asked]])
+        assert json.dumps(PLAN) in before and '"planId": "proposal"' in before
+        seen = [*r.editor.updates[session_id]]
+        await r.editor.load_session(session_id, r.project)
+        plans = [each for each in (*seen, *r.editor.updates[session_id]) if isinstance(each, PlanUpdate | OldPlan)]
+        assert [each.plan.plan_id for each in plans if isinstance(each, PlanUpdate)] == ["steps", "proposal", "steps"]
+        assert plans[-1].plan.entries[0].content == "do it"
+        assert not [each for each in plans if isinstance(each, OldPlan)]
+
+
+def _method(line: Any) -> str:
+    return str(line.message.get("method"))
 
 
 async def test_a_plan_that_is_not_approved_ends_the_turn_and_the_next_prompt_says_why(tmp_path):

@@ -14,10 +14,11 @@ from msgspec.structs import fields
 from acp_agent.schema import acp, decode
 from acp_agent.schema.acp import AGENT_METHODS, CLIENT_METHODS, PROTOCOL_METHODS, AcpObject, WithMeta
 from acp_agent.schema.decode import Side, decode_params, decode_result
+from acp_agent.testing.checks import with_drafts
 from tests.tables import table
 
 ROOT = Path(__file__).resolve().parents[2]
-DEFS: dict[str, Any] = json.loads((ROOT / "schemas" / "acp-v1.schema.json").read_text(encoding="utf-8"))["$defs"]
+DEFS: dict[str, Any] = with_drafts(ROOT / "schemas" / "acp-v1.schema.json")["$defs"]
 MESSAGES: dict[Side, dict[str, dict[str, Any]]] = json.loads(
     (Path(__file__).parent / "messages.json").read_text(encoding="utf-8")
 )
