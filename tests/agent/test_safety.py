@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import itertools
 import json
 import os
 import pwd
@@ -899,7 +898,7 @@ async def test_what_is_hidden_stays_hidden_whatever_is_renamed_or_flooded(tmp_pa
         for name in ("config/secrets.yml", "priv/key", "z.pem"):
             (r.project / name).parent.mkdir(exist_ok=True)
             (r.project / name).write_text("hidden words\n")
-        await r.editor.prompt("go")
+        await r.editor.prompt("go", seconds=60)
         assert not [text for text in results(r, 6) if "hidden words" in text]
         assert (r.project / "config/secrets.yml").exists()
 
@@ -1245,11 +1244,11 @@ async def test_commands_may_write_less_than_file_tools(tmp_path, monkeypatch, ki
 
 @pytest.mark.parametrize("limited", [True, False])
 async def test_a_command_is_ended_before_the_disk_is_full(tmp_path, monkeypatch, limited):
-    space = itertools.chain([10**9], itertools.repeat(10**6))  # As if something filled it meanwhile.
-    monkeypatch.setattr(free_disk, "free", lambda folders: next(space))
+    begun = tmp_path / "project" / "begun"  # As if something filled it from then on.
+    monkeypatch.setattr(free_disk, "free", lambda folders: 10**6 if begun.exists() else 10**9)
     monkeypatch.setattr(free_disk, "LOOK_SECONDS", 0.05)
     config = f"[tools.sandbox]\nmin_free_disk = {200_000_000 * limited}\n"
-    command = "echo begun; for i in $(seq 20); do sleep 0.1; done; echo ended"
+    command = "echo begun; touch begun; for i in $(seq 20); do sleep 0.1; done; echo ended"
     async with rig(tmp_path, rounds(bash(command)), config=config, sandbox=True, mode="auto") as r:
         with anyio.fail_after(30):
             await r.editor.prompt("go")

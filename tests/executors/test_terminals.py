@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import os
-from collections.abc import AsyncIterator, Callable
+import signal
+from collections.abc import AsyncIterator, Callable, Iterator
 from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import cast
@@ -22,6 +23,15 @@ from tests.executors.kit import BACKENDS, Stage, open_descriptors, stage, until_
 pytestmark = pytest.mark.anyio
 
 SIZE = TerminalSize(80, 24, 100)
+
+
+@pytest.fixture(autouse=True)
+def interruptible() -> Iterator[None]:
+    """As in the agent, which handles SIGINT: programs inherit it if it is ignored, as in what a script starts with `&`,
+    and then `^C` does nothing to them."""
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)
+    yield
+    signal.signal(signal.SIGINT, before)
 
 
 class On:
