@@ -39,13 +39,13 @@ from acp_agent.lazy import load
 from acp_agent.own_programs import find_bash, find_program, with_search_path
 
 if TYPE_CHECKING:
-    from acp_agent.executors.terminals.process import Pty, TerminalProcess
+    from acp_agent.executors.terminals.pseudo_terminal import Pty
 
 T = TypeVar("T")
 
-OPEN_PTY = "acp_agent.executors.terminals.process:open_pty"
+OPEN_PTY = "acp_agent.executors.terminals.pseudo_terminal:open_pty"
 TERMINAL = "acp_agent.executors.terminals.process:TerminalProcess"
-UNQUIET = "acp_agent.executors.terminals.process:UNQUIET"
+UNQUIET = "acp_agent.executors.terminals.pseudo_terminal:UNQUIET"
 IN_TERMINAL = "xterm-256color"
 """TERM of a command in a terminal."""
 
@@ -140,7 +140,7 @@ class LocalExecutor:
             if terminal is None:
                 return LocalProcess(popen, mark, command.output_limit, self._grace, confined)
             made = load(TERMINAL)(popen, terminal.ours, mark, command.terminal, self._grace, confined)
-            return cast("TerminalProcess", made)
+            return cast("contract.Process", made)
         except BaseException:
             if confined is not None:
                 confined.close()

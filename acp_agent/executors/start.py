@@ -16,7 +16,7 @@ from acp_agent.lazy import load
 from acp_agent.own_programs import find_bash
 
 if TYPE_CHECKING:
-    from acp_agent.executors.terminals.process import Pty
+    from acp_agent.executors.terminals.pseudo_terminal import Pty
 
 Confine = Callable[[Invocation, Command], Confined]
 """Returns the command as it runs in the sandbox. Raises ExecutorError where it must not be run."""

@@ -3,18 +3,13 @@
 from __future__ import annotations
 
 import contextlib
-import fcntl
 import os
-import pty
 import signal
-import struct
 import subprocess
-import termios
 from collections.abc import Sequence
 from pathlib import Path
 
 import anyio
-from msgspec import Struct
 
 from acp_agent.errors import ExecutorError
 from acp_agent.executors.base import Foreground, OutputChunk, StreamName, Terminal, TerminalSize
@@ -22,45 +17,11 @@ from acp_agent.executors.local import LocalProcess, kill_marked
 from acp_agent.executors.sandbox.base import Confined
 from acp_agent.executors.terminals.screen import Screen
 
-TAKE_OVER = 'exec 0<>"$0" 1>&0 2>&0 && exec "$@"'
-"""A session's leader that opens a terminal gets it as its own: then `^C` is a signal, and /dev/tty is there."""
-UNQUIET = ("GIT_TERMINAL_PROMPT", "GIT_EDITOR", "PAGER", "MANPAGER", "GIT_PAGER")
-"""Variables that keep programs from asking, where nobody can answer."""
 SHELLS = frozenset({"ash", "bash", "dash", "fish", "ksh", "mksh", "sh", "zsh"})
 MANY_PROGRAMS = "busybox"
 """One that is as many by its first word."""
 ANSWERS = 4096
 """Bytes of answers to a program's questions about its terminal that may wait to be read by it."""
-
-
-class Pty(Struct, frozen=True):
-    """Both ends, and the name of that of the program."""
-
-    ours: int
-    theirs: int
-    name: str
-
-    def argv(self, bash: str, argv: tuple[str, ...]) -> tuple[str, ...]:
-        """Starts `argv` with it as its terminal."""
-        return bash, "-c", TAKE_OVER, self.name, *argv
-
-
-def open_pty(size: TerminalSize, owner: int | None) -> Pty:
-    """`owner`: the user it is for, if not this one. Raises ExecutorError."""
-    try:
-        ours, theirs = pty.openpty()
-    except OSError as error:
-        raise ExecutorError(f"there is no terminal for the command: {error.strerror or error}") from error
-    try:
-        os.set_inheritable(theirs, False)
-        fcntl.ioctl(theirs, termios.TIOCSWINSZ, struct.pack("HHHH", size.rows, size.columns, 0, 0))
-        if owner is not None:
-            os.fchown(theirs, owner, -1)
-        return Pty(ours, theirs, os.ttyname(theirs))
-    except OSError as error:
-        os.close(ours)
-        os.close(theirs)
-        raise ExecutorError(f"there is no terminal for the command: {error.strerror or error}") from error
 
 
 class TerminalProcess(LocalProcess):
