@@ -105,6 +105,45 @@ async def test_what_stands_in_a_shells_line_is_not_guessed(tmp_path: Path, given
         assert second.tool_call.title == "Type true Enter"
 
 
+@pytest.mark.parametrize(
+    ("first", "then"),
+    [
+        ('echo "', '"; touch gone'),
+        ("cat <<'x'", "touch gone"),
+        ("true \\", "&& touch gone"),
+        ("for i in 1", "do touch gone; done"),
+        ("echo touch gone", "!!:s/echo //"),
+        ("echo touch gone", "^echo^^"),
+        ("alias ls='touch gone'", "ls"),
+        ("PS1='$(touch gone)'", "true"),
+        ("fc -s echo=", "true"),
+        ("bind -x '\"a\": touch gone'", "true"),
+        ("PROMPT_COMMAND='touch gone'", "true"),
+    ],
+)
+async def test_no_line_runs_what_a_rule_denies_by_way_of_another(tmp_path: Path, first: str, then: str) -> None:
+    rules = '[[tools.permissions.bash]]\npattern = "*touch*"\naction = "deny"\n'
+    script = [in_terminal(SHELL), line(first), line(then), line("echo the end"), "done"]
+    async with rig(tmp_path, model(*script), config=rules, mode="auto", otherwise=reject_once) as r:
+        await r.editor.prompt("go")
+        assert not (r.project / "gone").exists()
+
+
+async def test_a_whole_line_with_all_that_bash_has_does_not_ask(tmp_path: Path) -> None:
+    lines = [
+        "for i in 1 2; do echo $i; done",
+        "cat <<x\na\nx",
+        "echo 'a; b' \"c\" # d",
+        "sleep 0 & wait",
+        "cd / && pwd",
+    ]
+    typed = [keys(literal_text=text, enter=True, risk="high", mutation=True) for text in lines]
+    async with rig(tmp_path, model(in_terminal(SHELL), *typed, "done"), mode="auto") as r:
+        await r.editor.prompt("go")
+        assert questions(r) == []
+        assert "\n1\n2\n" in result(r, 3) and "a; b c" in result(r, 5)
+
+
 async def test_an_interrupt_needs_no_question(tmp_path: Path) -> None:
     script = [in_terminal("sleep 1000; echo gone; read"), keys(keys=["C-c"]), "done"]
     async with rig(tmp_path, model(*script), permissions=[allow_once], otherwise=reject_once) as r:

@@ -17,7 +17,7 @@ from acp_agent.executors.local import LocalProcess, kill_marked
 from acp_agent.executors.sandbox.base import Confined
 from acp_agent.executors.terminals.screen import Screen
 
-SHELLS = frozenset({"ash", "bash", "dash", "fish", "ksh", "mksh", "sh", "zsh"})
+SHELLS = frozenset({"ash", "bash", "dash", "ksh", "mksh", "sh", "zsh"})
 MANY_PROGRAMS = "busybox"
 """One that is as many by its first word."""
 ANSWERS = 4096

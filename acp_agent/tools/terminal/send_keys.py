@@ -18,6 +18,7 @@ from acp_agent.errors import ExecutorError, ToolError
 from acp_agent.executors.base import Command, Terminal
 from acp_agent.safety.access import Access, Claim, ExecuteAccess, NoAccess, ToolAccess
 from acp_agent.safety.folders.paths import Roots
+from acp_agent.safety.lines.typed_line import not_alone
 from acp_agent.tools.kit.base import Params, Tool
 from acp_agent.tools.kit.tool_context import Description, Preview, ToolContext, ToolResult
 from acp_agent.tools.terminal.capture_pane import delay_of, screen
@@ -91,23 +92,30 @@ class SendKeys(Tool[SendKeysParams]):
 
     async def preview(self, params: SendKeysParams, ctx: ToolContext) -> Preview:
         command, terminal = ctx.shell.runs.terminal(params.target)
-        return Preview(state=_aim(terminal), accesses=(self._access(params, command, terminal),))
+        return Preview(state=_aim(terminal), accesses=self._accesses(params, command, terminal))
 
-    def _access(self, params: SendKeysParams, command: Command, terminal: Terminal) -> Access:
+    def _accesses(self, params: SendKeysParams, command: Command, terminal: Terminal) -> tuple[Access, ...]:
         foreground, pending = terminal.foreground(), terminal.pending
+        program, text = foreground.program or "a program", params.literal_text
         if params.interrupts:
-            return NoAccess()
-        if foreground.prompts and pending is not None and not params.keys:
-            if not params.submits and "\n" not in params.literal_text:
-                return NoAccess()  # It stands there; Enter is judged with it.
-            if params.submits:
-                line = f"{pending}{params.literal_text}".rstrip("\n")
-                claim = Claim(params.risk, params.mutation, params.privesc, params.why)
-                return ExecuteAccess(line, foreground.folder or command.cwd, command.confined, claim)
-        program = foreground.program or "a program"
-        if foreground.prompts:
-            return ToolAccess(f"keys {program}", f"keys for the line of {program}, which is not known whole", once=True)
-        return ToolAccess(f"keys {program} {params.target.strip()}", f"what is typed into {program} in this terminal")
+            return (NoAccess(),)
+        if not foreground.prompts:
+            words = f"what is typed into {program} in this terminal"
+            return (ToolAccess(f"keys {program} {params.target.strip()}", words),)
+        if pending is not None and not params.keys and not params.submits and "\n" not in text:
+            return (NoAccess(),)  # It stands there; Enter is judged with it.
+        found: list[Access] = []
+        line = f"{pending or ''}{text}".rstrip("\n")
+        if line.strip():
+            claim = Claim(params.risk, params.mutation, params.privesc, params.why)
+            found.append(ExecuteAccess(line, foreground.folder or command.cwd, command.confined, claim))
+        if pending is None or params.keys or not params.submits:
+            why = "what stands there is not known whole"
+        else:
+            why = not_alone(line)
+        if why:
+            found.append(ToolAccess(f"keys {program}", f"keys for the line of {program}: {why}", once=True))
+        return tuple(found) or (NoAccess(),)
 
     async def run(self, params: SendKeysParams, ctx: ToolContext, preview: Preview) -> ToolResult:
         assert isinstance(preview.state, _Aim) and isinstance(params.delay, float)
@@ -129,6 +137,8 @@ class SendKeys(Tool[SendKeysParams]):
 
     def _pending(self, params: SendKeysParams, pending: str | None) -> str | None:
         """What stands in the shell's line afterwards."""
-        if params.submits or params.interrupts:
+        if params.interrupts:
             return ""
+        if params.submits:
+            return "" if pending is not None and not not_alone(f"{pending}{params.literal_text}") else None
         return None if params.keys or pending is None else f"{pending}{params.literal_text}"
