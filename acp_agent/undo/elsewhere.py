@@ -6,13 +6,14 @@ from collections.abc import Mapping
 from pathlib import Path
 
 import anyio.to_thread
+from msgspec.structs import replace
 
 from acp_agent.errors import AgentError
 from acp_agent.store.operation_store import OperationStore
 from acp_agent.undo.base import Entry
 from acp_agent.undo.contents import Contents
 from acp_agent.undo.operation_log import Log
-from acp_agent.undo.pictures import put
+from acp_agent.undo.pictures import OPEN, put
 
 
 async def put_as_before(
@@ -50,13 +51,22 @@ def _put_below(entries: Mapping[Path, Entry], top: Path, folder: Path, contents:
     inside = {path: entry for path, entry in entries.items() if top in path.parents and ".git" not in path.parts}
     gone = [path for path, entry in inside.items() if entry.kind == "none"]
     there = [path for path, entry in inside.items() if entry.kind != "none"]
-    for path in (*sorted(gone, key=lambda path: -len(path.parts)), *sorted(there, key=lambda path: len(path.parts))):
+    gone.sort(key=lambda path: -len(path.parts))
+    there.sort(key=lambda path: len(path.parts))
+    steps = [(path, _open(inside[path])) for path in (*gone, *there)]
+    steps += [(path, inside[path]) for path in there[::-1] if inside[path].kind == "dir"]  # Permissions come last.
+    for path, entry in steps:
         place = folder / path.relative_to(top)
         try:
-            if left := put(place, inside[path], contents):
+            if left := put(place, entry, contents):
                 words.append(left)
         except FileNotFoundError:
             continue  # Its folder is not there either.
         except (AgentError, OSError) as error:
             words.append(f"{place} is not as it was: {error}")
     return words
+
+
+def _open(entry: Entry) -> Entry:
+    """A folder in which something can be made."""
+    return replace(entry, mode=entry.mode | OPEN) if entry.kind == "dir" else entry

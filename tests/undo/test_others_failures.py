@@ -15,7 +15,9 @@ from pathlib import Path
 import pytest
 
 from acp_agent.errors import ExecutorError
-from acp_agent.undo.contents import ContentError
+from acp_agent.undo.base import Entry
+from acp_agent.undo.contents import ContentError, Contents
+from acp_agent.undo.elsewhere import _put_below
 from acp_agent.undo.file_changes import hunks
 from acp_agent.undo.folder_looks import Limits
 from acp_agent.undo.merge import merge
@@ -433,3 +435,18 @@ def test_what_is_in_a_folder_that_became_unreadable_has_not_gone(bench: Bench, m
     assert change.path == bench.project / "d"
     assert not bench.take_back(bench.operations()).conflicts
     assert (bench.project / "d" / "a").read_text() == "mine"
+
+
+def test_read_only_folders_are_made_elsewhere_with_what_is_in_them() -> None:
+    def work(folder: Path) -> None:
+        contents = Contents(folder / "contents")
+        (folder / "there").mkdir()
+        closed = {folder / "top/d": Entry("dir", 0o555), folder / "top/d/e": Entry("dir", 0o500)}
+        file = {folder / "top/d/e/a": Entry("file", 0o444, 1, contents.put(b"a"))}
+        assert _put_below({**file, **closed}, folder / "top", folder / "there", contents) == []
+        assert (folder / "there/d/e/a").read_text() == "a"
+        assert [(folder / "there" / name).stat().st_mode & 0o777 for name in ("d", "d/e")] == [0o555, 0o500]
+        for name in ("d", "d/e"):
+            (folder / "there" / name).chmod(0o700)
+
+    as_a_user(work)
