@@ -249,6 +249,17 @@ async def test_the_history_can_be_read_without_its_credentials(tmp_path: Path) -
         assert secret not in str([r.messages(number) for number in range(2, 6)]).replace(program, "")
 
 
+@pytest.mark.parametrize("join", [True, False])
+async def test_a_credential_that_goes_on_in_the_next_row_is_found(tmp_path: Path, join: bool) -> None:
+    secret = "ghp_" + "a1B2" * 9
+    program = "printf '%99s ' x; printf %s ghp_; printf 'a1B2%.0s' 1 2 3 4 5 6 7 8 9; echo; read"
+    script = [in_terminal(program), look(join_wrapped_lines=join), "done"]
+    async with rig(tmp_path, model(*script), mode="auto") as r:
+        await r.editor.prompt("go")
+        assert secret[:20] not in result(r, 3) and secret[-16:] not in result(r, 3)
+        assert "redacted" in result(r, 3)
+
+
 async def test_the_tools_are_offered_once_there_is_a_terminal(tmp_path: Path) -> None:
     async with rig(tmp_path, model(in_terminal("read"), "done"), mode="auto") as r:
         await r.editor.prompt("go")
