@@ -39,6 +39,25 @@ def questions(r: Rig) -> list[str]:
     return [str(request.tool_call.title) for request in r.editor.permission_requests]
 
 
+@pytest.mark.parametrize("sandbox", [True, False], ids=["sandbox", "bare"])
+async def test_a_shell_has_jobs_and_its_terminal_in_the_sandbox_too(tmp_path: Path, sandbox: bool) -> None:
+    """What runs in front is known through its namespaces; nothing outside can be written."""
+    script = [
+        in_terminal(SHELL),
+        keys(literal_text="echo here >/dev/tty; echo x >../outside", enter=True, risk="high", mutation=True),
+        keys(literal_text="sleep 1000", enter=True, risk="high", mutation=True),
+        keys(keys=["C-c"]),
+        keys(literal_text="cd .. && pwd && jobs", enter=True, risk="high", mutation=True),
+        "done",
+    ]
+    async with rig(tmp_path, model(*script), mode="auto", sandbox=sandbox, otherwise=allow_once) as r:
+        await r.editor.prompt("go")
+        assert "\nhere\n" in result(r, 3)
+        assert (tmp_path / "outside").exists() is not sandbox
+        assert result(r, 4).startswith("[running: sleep]") and result(r, 5).startswith("[running: bash]")
+        assert f"\n{tmp_path}\n" in result(r, 6)
+
+
 @pytest.mark.parametrize("editor", [{"terminal": True}, {"terminal": False}], ids=["terminals", "nothing"])
 async def test_a_program_that_asks_is_answered(tmp_path: Path, editor: dict[str, Any]) -> None:
     script = [
