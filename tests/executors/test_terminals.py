@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import sys
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from pathlib import Path
@@ -186,3 +187,43 @@ async def test_the_terminal_of_another_user_is_theirs(tmp_path: Path) -> None:
         async with on(at, "id -un; echo mine >/dev/tty; read x") as it:
             assert "nobody\nmine\n" in await it.until("mine")
     await executor.close()
+
+
+@pytest.mark.parametrize("joined", ["e\u0301", "e\u0301\x1b[m", "\x1b[He\u0301\u0301\u0301"])
+def test_marks_without_end_do_not_grow(joined: str) -> None:
+    """Each one more made the emulator slower: a file of them stopped the agent for minutes."""
+    screen = Screen(20, 5, 3, lambda data: None)
+    for _ in range(3):
+        screen.add((joined + "\u0301\x1b[m" * 100 + "\u0301" * 1000).encode())
+        assert len(screen.text()) < 200
+
+
+def test_characters_without_width_hide_nothing() -> None:
+    screen = Screen(40, 5, 3, lambda data: None)
+    screen.add("\u26a0\ufe0f warning: a\u200bb\r\n".encode())
+    assert screen.text() == "\u26a0 warning: ab\n"
+
+
+@pytest.mark.parametrize("sequence", [b"\x1b#8", b"\x1b[?5h", b"\x1b[?5l", b"\x1b[?3h", b"\x1b[2J"])
+def test_no_sequence_costs_every_cell(sequence: bytes) -> None:
+    """There can be tens of thousands of them between two looks."""
+    screen = Screen(80, 24, 3, lambda data: None)
+
+    def work(output: bytes) -> int:
+        calls = 0
+
+        def count(*event: object) -> None:
+            nonlocal calls
+            calls += 1
+
+        screen.add(output)
+        sys.setprofile(count)
+        try:
+            screen.text()
+        finally:
+            sys.setprofile(None)
+        return calls
+
+    work(b"x" * 80 * 24)
+    least = work(b"\x1b[6n")
+    assert work(sequence) < least + 500
