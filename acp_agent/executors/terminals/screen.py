@@ -166,8 +166,8 @@ class Screen:
             rows.pop()
         above = min(above, len(rows))
         if join:
-            joined = _joined(rows, screen.columns)
-            above = len(_joined(rows[:above], screen.columns))
+            joined = _joined(rows)
+            above = len(_joined(rows[:above]))
             rows = joined
         return (rows if keep_spaces else [row.rstrip() for row in rows]), above
 
@@ -176,7 +176,8 @@ class Screen:
         return "".join(f"{row}\n" for row in rows)
 
 
-def _joined(rows: Iterable[str], columns: int) -> list[str]:
+def _joined(rows: Iterable[str]) -> list[str]:
+    """A row with something in its last column goes on in the next; each has as many columns as the screen."""
     found: list[str] = []
     goes_on = False
     for row in rows:
@@ -184,5 +185,5 @@ def _joined(rows: Iterable[str], columns: int) -> list[str]:
             found[-1] += row
         else:
             found.append(row)
-        goes_on = len(row) >= columns and not row[-1:].isspace()
+        goes_on = not row[-1:].isspace()
     return found

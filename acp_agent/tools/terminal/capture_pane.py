@@ -51,7 +51,9 @@ class CapturePane(HarmlessTool[CapturePaneParams]):
         command, terminal = ctx.shell.runs.terminal(params.target)
         assert isinstance(params.delay, float)
         await anyio.sleep(params.delay)
-        rows, above = terminal.rows(join=params.join_wrapped_lines, keep_spaces=params.preserve_trailing_spaces)
+        joined = "\n".join(terminal.rows(join=True)[0])
+        join = params.join_wrapped_lines or ctx.redactor.redact(joined) != joined  # No credential as two halves.
+        rows, above = terminal.rows(join=join, keep_spaces=params.preserve_trailing_spaces)
         first = 0 if params.start == "-" else min(len(rows), max(0, above + params.start))
         last = len(rows) if params.end == "-" else min(len(rows), max(first, above + params.end + 1))
         return shown(rows, first, last, terminal, command, ctx)
