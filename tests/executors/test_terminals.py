@@ -16,6 +16,7 @@ from hypothesis import strategies as st
 
 from acp_agent.errors import ExecutorError
 from acp_agent.executors.base import Command, Terminal, TerminalSize
+from acp_agent.executors.local import LocalExecutor
 from acp_agent.executors.terminals.process import TerminalProcess
 from acp_agent.executors.terminals.screen import MOST_FED, Screen
 from tests.executors.kit import BACKENDS, Stage, open_descriptors, stage, until_dead, until_exists
@@ -176,7 +177,6 @@ def test_no_output_breaks_the_screen(parts: list[bytes]) -> None:
 async def test_the_terminal_of_another_user_is_theirs(tmp_path: Path) -> None:
     if os.geteuid() != 0:
         pytest.skip("only root gives commands another user")
-    from acp_agent.executors.local import LocalExecutor
     from acp_agent.executors.users import find_user
 
     other = find_user("nobody")
@@ -227,3 +227,14 @@ def test_no_sequence_costs_every_cell(sequence: bytes) -> None:
     work(b"x" * 80 * 24)
     least = work(b"\x1b[6n")
     assert work(sequence) < least + 500
+
+
+async def test_the_shell_that_opens_the_terminal_reads_no_file_of_the_users(tmp_path: Path) -> None:
+    """It is outside the sandbox, in which such a file can be changed."""
+    (tmp_path / "startup").write_text(f"echo once >>{tmp_path}/read")
+    executor = LocalExecutor(environ={**os.environ, "BASH_ENV": str(tmp_path / "startup")})
+    with anyio.fail_after(20):
+        async with on(Stage(executor, tmp_path, tmp_path), "echo begun; read x") as it:
+            await it.until("begun")
+            assert (tmp_path / "read").read_text() == "once\n"
+    await executor.close()

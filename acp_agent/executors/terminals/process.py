@@ -6,6 +6,7 @@ import contextlib
 import fcntl
 import os
 import pty
+import re
 import signal
 import struct
 import subprocess
@@ -27,10 +28,15 @@ TAKE_OVER = 'exec 0<>"$0" 1>&0 2>&0 && exec "$@"'
 UNQUIET = ("GIT_TERMINAL_PROMPT", "GIT_EDITOR", "PAGER", "MANPAGER", "GIT_PAGER")
 """Variables that keep programs from asking, where nobody can answer."""
 SHELLS = frozenset({"ash", "bash", "dash", "fish", "ksh", "mksh", "sh", "zsh"})
+VALUED = re.compile(r"[-+]\w*[oOC]|--(rcfile|init-file|init-command|features|profile|emulate)")
+"""Their options that the next word belongs to."""
 MANY_PROGRAMS = "busybox"
 """One that is as many by its first word."""
 ANSWERS = 4096
 """Bytes of answers to a program's questions about its terminal that may wait to be read by it."""
+
+READ_WITHIN = 5.0
+"""Seconds within which a program must read what is typed, once no more fits into its terminal."""
 
 
 class Pty(Struct, frozen=True):
@@ -41,8 +47,8 @@ class Pty(Struct, frozen=True):
     name: str
 
     def argv(self, bash: str, argv: tuple[str, ...]) -> tuple[str, ...]:
-        """Starts `argv` with it as its terminal."""
-        return bash, "-c", TAKE_OVER, self.name, *argv
+        """Starts `argv` with it as its terminal. `-p`: without $BASH_ENV, which only the sandbox may read."""
+        return bash, "-p", "-c", TAKE_OVER, self.name, *argv
 
 
 def open_pty(size: TerminalSize, owner: int | None) -> Pty:
@@ -123,7 +129,10 @@ class TerminalProcess(LocalProcess):
             try:
                 rest = rest[os.write(self._master, rest) :]
             except BlockingIOError:
-                await anyio.wait_writable(self._master)
+                with anyio.move_on_after(READ_WITHIN) as scope:
+                    await anyio.wait_writable(self._master)
+                if scope.cancelled_caught:
+                    raise ExecutorError(f"the program does not read: {len(rest)} bytes were not typed") from None
             except OSError as error:
                 raise ExecutorError(f"nothing could be typed: {error.strerror or error}") from error
 
@@ -133,6 +142,15 @@ class TerminalProcess(LocalProcess):
             with contextlib.suppress(OSError):
                 group = max(0, os.tcgetpgrp(self._master))
         return _foreground(group)
+
+    @property
+    def interrupts(self) -> bool:
+        if self._closed:
+            return False
+        with contextlib.suppress(termios.error):
+            modes = termios.tcgetattr(self._master)
+            return bool(modes[3] & termios.ISIG) and modes[6][termios.VINTR] == b"\x03"
+        return False
 
     async def kill(self) -> None:
         if not self._ended:
@@ -192,6 +210,7 @@ def _foreground(group: int) -> Foreground:
         with open(f"/proc/{group}/cmdline", "rb") as file:
             words = [os.fsdecode(word) for word in file.read().rstrip(b"\0").split(b"\0")]
         if program == MANY_PROGRAMS:
+            words = words[1:] if _base(words[0]) == program and words[1:] else words
             program = _base(words[0])
     except OSError:  # Not Linux, or another user's.
         words = _asked(group)
@@ -205,7 +224,15 @@ def _base(word: str) -> str:
 
 def _takes_lines(arguments: Sequence[str]) -> bool:
     """Whether a shell with these arguments reads commands from its terminal: it has no script and no `-c`."""
-    return all(word.startswith("-") and (word.startswith("--") or "c" not in word) for word in arguments)
+    before = ""
+    for word in arguments:
+        short = word[:1] in ("-", "+") and not word.startswith("--")
+        if short and "c" in word:
+            return False
+        if word[:1] not in ("-", "+") and not VALUED.fullmatch(before):
+            return False
+        before = word
+    return True
 
 
 def _asked(pid: int) -> list[str]:

@@ -6,6 +6,7 @@ so the user is asked.
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 from typing import Literal
 
@@ -23,6 +24,11 @@ from acp_agent.tools.kit.tool_context import Description, Preview, ToolContext, 
 from acp_agent.tools.terminal.capture_pane import delay_of, screen
 from acp_agent.tools.terminal.keys import INTERRUPTS, bytes_of, typed
 
+CHANGED = re.compile(r"[^\n -~]|![^\s=(]|^\^", re.MULTILINE)
+"""What a shell may read as something else: a tab completes, `!!` is an earlier line, and without a UTF-8 locale
+the bytes of a letter are keys."""
+OTHERS = frozenset({"fish", "zsh"})
+"""Shells with another language than that in which lines are judged."""
 QUIET, SETTLED_WITHIN = 0.3, 3.0
 """Seconds until the screen is shown: without a change of it, and at most."""
 
@@ -69,6 +75,11 @@ def _aim(terminal: Terminal) -> _Aim:
     return _Aim(foreground.program, foreground.group, terminal.pending, foreground.prompts)
 
 
+def _known(pending: str | None, text: str) -> bool:
+    """Whether the shell's line is what was typed."""
+    return pending is not None and CHANGED.search(f"{pending}{text}") is None
+
+
 class SendKeys(Tool[SendKeysParams]):
     name = "send_keys"
     aliases = ("send-keys", "write_terminal", "tmux_send_keys")
@@ -97,7 +108,8 @@ class SendKeys(Tool[SendKeysParams]):
         foreground, pending = terminal.foreground(), terminal.pending
         if params.interrupts:
             return NoAccess()
-        if foreground.prompts and pending is not None and not params.keys:
+        known = foreground.program not in OTHERS and _known(pending, params.literal_text)
+        if foreground.prompts and not params.keys and known:
             if not params.submits and "\n" not in params.literal_text:
                 return NoAccess()  # It stands there; Enter is judged with it.
             if params.submits:
@@ -119,16 +131,17 @@ class SendKeys(Tool[SendKeysParams]):
                 suggestion="Look with `capture_pane` and decide again.",
             )
         data = typed(params.literal_text).encode() + bytes_of(params.keys, application=terminal.application_keys)
-        terminal.pending = self._pending(params, terminal.pending) if preview.state.line else ""
+        now = self._pending(params, terminal.pending, interrupts=terminal.interrupts)
+        terminal.pending = now if preview.state.line else ""
         try:
             await terminal.type(data + (b"\r" if params.enter else b""))
         except ExecutorError as error:
-            raise ToolError(f"Nothing was typed: {error}.") from error
+            raise ToolError(f"Not everything was typed: {error}.") from error
         await terminal.settled(QUIET, SETTLED_WITHIN)
         return screen(terminal, command, ctx)
 
-    def _pending(self, params: SendKeysParams, pending: str | None) -> str | None:
+    def _pending(self, params: SendKeysParams, pending: str | None, *, interrupts: bool) -> str | None:
         """What stands in the shell's line afterwards."""
-        if params.submits or params.interrupts:
+        if params.submits or (params.interrupts and interrupts):
             return ""
-        return None if params.keys or pending is None else f"{pending}{params.literal_text}"
+        return f"{pending}{params.literal_text}" if not params.keys and _known(pending, params.literal_text) else None
