@@ -140,6 +140,11 @@ class Terminal(Protocol):
         """Whether the program wants the arrow keys in their other form (DECCKM)."""
         ...
 
+    @property
+    def interrupts(self) -> bool:
+        """Whether `^C` is a signal, not a character like others."""
+        ...
+
     def foreground(self) -> Foreground: ...
 
     async def type(self, data: bytes) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import signal
+import sys
 from collections.abc import AsyncIterator, Callable, Iterator
 from contextlib import asynccontextmanager
 from pathlib import Path
@@ -16,6 +17,7 @@ from hypothesis import strategies as st
 
 from acp_agent.errors import ExecutorError
 from acp_agent.executors.base import Command, Terminal, TerminalSize
+from acp_agent.executors.local import LocalExecutor
 from acp_agent.executors.terminals.process import TerminalProcess
 from acp_agent.executors.terminals.screen import MOST_FED, Screen
 from tests.executors.kit import BACKENDS, Stage, open_descriptors, stage, until_dead, until_exists
@@ -185,7 +187,6 @@ def test_no_output_breaks_the_screen(parts: list[bytes]) -> None:
 async def test_the_terminal_of_another_user_is_theirs(tmp_path: Path) -> None:
     if os.geteuid() != 0:
         pytest.skip("only root gives commands another user")
-    from acp_agent.executors.local import LocalExecutor
     from acp_agent.executors.users import find_user
 
     other = find_user("nobody")
@@ -195,4 +196,55 @@ async def test_the_terminal_of_another_user_is_theirs(tmp_path: Path) -> None:
     with anyio.fail_after(20):
         async with on(at, "id -un; echo mine >/dev/tty; read x") as it:
             assert "nobody\nmine\n" in await it.until("mine")
+    await executor.close()
+
+
+@pytest.mark.parametrize("joined", ["e\u0301", "e\u0301\x1b[m", "\x1b[He\u0301\u0301\u0301"])
+def test_marks_without_end_do_not_grow(joined: str) -> None:
+    """Each one more made the emulator slower: a file of them stopped the agent for minutes."""
+    screen = Screen(20, 5, 3, lambda data: None)
+    for _ in range(3):
+        screen.add((joined + "\u0301\x1b[m" * 100 + "\u0301" * 1000).encode())
+        assert len(screen.text()) < 200
+
+
+def test_characters_without_width_hide_nothing() -> None:
+    screen = Screen(40, 5, 3, lambda data: None)
+    screen.add("\u26a0\ufe0f warning: a\u200bb\r\n".encode())
+    assert screen.text() == "\u26a0 warning: ab\n"
+
+
+@pytest.mark.parametrize("sequence", [b"\x1b#8", b"\x1b[?5h", b"\x1b[?5l", b"\x1b[?3h", b"\x1b[2J"])
+def test_no_sequence_costs_every_cell(sequence: bytes) -> None:
+    """There can be tens of thousands of them between two looks."""
+    screen = Screen(80, 24, 3, lambda data: None)
+
+    def work(output: bytes) -> int:
+        calls = 0
+
+        def count(*event: object) -> None:
+            nonlocal calls
+            calls += 1
+
+        screen.add(output)
+        sys.setprofile(count)
+        try:
+            screen.text()
+        finally:
+            sys.setprofile(None)
+        return calls
+
+    work(b"x" * 80 * 24)
+    least = work(b"\x1b[6n")
+    assert work(sequence) < least + 500
+
+
+async def test_the_shell_that_opens_the_terminal_reads_no_file_of_the_users(tmp_path: Path) -> None:
+    """It is outside the sandbox, in which such a file can be changed."""
+    (tmp_path / "startup").write_text(f"echo once >>{tmp_path}/read")
+    executor = LocalExecutor(environ={**os.environ, "BASH_ENV": str(tmp_path / "startup")})
+    with anyio.fail_after(20):
+        async with on(Stage(executor, tmp_path, tmp_path), "echo begun; read x") as it:
+            await it.until("begun")
+            assert (tmp_path / "read").read_text() == "once\n"
     await executor.close()

@@ -52,6 +52,7 @@ SIDEWAYS = {("testing", "client")}
 
 DOORS: dict[str, tuple[str, ...]] = {
     "pydantic": ("acp_agent.tools",),
+    "wcwidth": ("acp_agent.executors.terminals.screen",),
     "pyte": ("acp_agent.executors.terminals.screen",),
     "botocore": ("acp_agent.llm.clouds.bedrock",),
     "google": ("acp_agent.llm.clouds.vertex",),

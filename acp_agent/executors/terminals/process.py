@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import contextlib
 import os
+import re
 import signal
 import subprocess
+import termios
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -18,10 +20,14 @@ from acp_agent.executors.sandbox.base import Confined
 from acp_agent.executors.terminals.screen import Screen
 
 SHELLS = frozenset({"ash", "bash", "dash", "ksh", "mksh", "sh", "zsh"})
+VALUED = re.compile(r"[-+]\w*[oOC]|--(rcfile|init-file|init-command|features|profile|emulate)")
+"""Their options that the next word belongs to."""
 MANY_PROGRAMS = "busybox"
 """One that is as many by its first word."""
 ANSWERS = 4096
 """Bytes of answers to a program's questions about its terminal that may wait to be read by it."""
+READ_WITHIN = 5.0
+"""Seconds within which a program must read what is typed, once no more fits into its terminal."""
 
 
 class TerminalProcess(LocalProcess):
@@ -84,7 +90,10 @@ class TerminalProcess(LocalProcess):
             try:
                 rest = rest[os.write(self._master, rest) :]
             except BlockingIOError:
-                await anyio.wait_writable(self._master)
+                with anyio.move_on_after(READ_WITHIN) as scope:
+                    await anyio.wait_writable(self._master)
+                if scope.cancelled_caught:
+                    raise ExecutorError(f"the program does not read: {len(rest)} bytes were not typed") from None
             except OSError as error:
                 raise ExecutorError(f"nothing could be typed: {error.strerror or error}") from error
 
@@ -94,6 +103,15 @@ class TerminalProcess(LocalProcess):
             with contextlib.suppress(OSError):
                 group = max(0, os.tcgetpgrp(self._master))
         return _foreground(group)
+
+    @property
+    def interrupts(self) -> bool:
+        if self._closed:
+            return False
+        with contextlib.suppress(termios.error):
+            modes = termios.tcgetattr(self._master)
+            return bool(modes[3] & termios.ISIG) and modes[6][termios.VINTR] == b"\x03"
+        return False
 
     async def kill(self) -> None:
         if not self._ended:
@@ -153,6 +171,7 @@ def _foreground(group: int) -> Foreground:
         with open(f"/proc/{group}/cmdline", "rb") as file:
             words = [os.fsdecode(word) for word in file.read().rstrip(b"\0").split(b"\0")]
         if program == MANY_PROGRAMS:
+            words = words[1:] if _base(words[0]) == program and words[1:] else words
             program = _base(words[0])
     except OSError:  # Not Linux, or another user's.
         words = _asked(group)
@@ -166,7 +185,15 @@ def _base(word: str) -> str:
 
 def _takes_lines(arguments: Sequence[str]) -> bool:
     """Whether a shell with these arguments reads commands from its terminal: it has no script and no `-c`."""
-    return all(word.startswith("-") and (word.startswith("--") or "c" not in word) for word in arguments)
+    before = ""
+    for word in arguments:
+        short = word[:1] in ("-", "+") and not word.startswith("--")
+        if short and "c" in word:
+            return False
+        if word[:1] not in ("-", "+") and not VALUED.fullmatch(before):
+            return False
+        before = word
+    return True
 
 
 def _asked(pid: int) -> list[str]:

@@ -27,8 +27,8 @@ class Pty(Struct, frozen=True):
     name: str
 
     def argv(self, bash: str, argv: tuple[str, ...]) -> tuple[str, ...]:
-        """Starts `argv` with it as its terminal."""
-        return bash, "-c", TAKE_OVER, self.name, *argv
+        """Starts `argv` with it as its terminal. `-p`: without $BASH_ENV, which only the sandbox may read."""
+        return bash, "-p", "-c", TAKE_OVER, self.name, *argv
 
 
 def open_pty(size: TerminalSize, owner: int | None) -> Pty:

@@ -10,8 +10,10 @@ from collections import deque
 from collections.abc import Callable, Iterable
 from copy import copy
 from typing import Any
+from unicodedata import combining
 
 import pyte
+from wcwidth import wcwidth
 
 MOST_FED = 65_536
 """Bytes of output between two looks that are drawn; those before them are left out."""
@@ -19,6 +21,10 @@ DECCKM = 1 << 5
 """The mode "cursor keys", as the emulator keeps private modes."""
 ALTERNATE = frozenset({47, 1047, 1049})
 """Private modes that switch to the alternate screen."""
+SLOW = frozenset({3, 5})
+"""Private modes for which the emulator changes every cell: another width, colours the other way round."""
+MOST_IN_CELL = 8
+"""Characters: one and the marks on it."""
 
 
 class _Screen(pyte.Screen):
@@ -39,18 +45,42 @@ class _Screen(pyte.Screen):
             self.above.append(self.line(0))
         super().index()
 
+    def draw(self, data: str) -> None:
+        """Without characters that have no width, at which the emulator drops the rest, and marks without end."""
+        if not data.isascii():
+            x, y = self.cursor.x, self.cursor.y
+            before = self.buffer[y][x - 1] if x else self.buffer[y - 1][self.columns - 1] if y else None
+            room, kept = MOST_IN_CELL - len(before.data if before else ""), []
+            for char in data:
+                wide = wcwidth(char) > 0
+                room = MOST_IN_CELL - 1 if wide else room - 1
+                if wide or (combining(char) and room >= 0):
+                    kept.append(char)
+            data = "".join(kept)
+        super().draw(data)
+
+    def alignment_display(self) -> None:
+        """A test picture, which nobody needs: every cell of it costs."""
+        self.erase_in_display(2)
+
+    def erase_in_display(self, how: int = 0, *more: Any, **ways: Any) -> None:
+        if how in (2, 3):
+            self.buffer.clear()
+        else:
+            super().erase_in_display(how, *more, **ways)
+
     def reset(self) -> None:
         self.other = None
         super().reset()
 
     def set_mode(self, *modes: int, **how: bool) -> None:
-        super().set_mode(*modes, **how)
+        super().set_mode(*_quick(modes, how), **how)
         if how.get("private") and ALTERNATE.intersection(modes) and self.other is None:
             self.other = dict(self.buffer), copy(self.cursor)
             self.buffer.clear()
 
     def reset_mode(self, *modes: int, **how: bool) -> None:
-        super().reset_mode(*modes, **how)
+        super().reset_mode(*_quick(modes, how), **how)
         if how.get("private") and ALTERNATE.intersection(modes) and self.other is not None:
             rows, cursor = self.other
             self.other = None
@@ -66,8 +96,13 @@ class _Screen(pyte.Screen):
         self._answer(data.encode())
 
     def line(self, row: int) -> str:
-        cells = self.buffer[row]
+        if not (cells := self.buffer.get(row)):
+            return " " * self.columns
         return "".join(cells[column].data for column in range(self.columns))
+
+
+def _quick(modes: Iterable[int], how: dict[str, bool]) -> list[int]:
+    return [mode for mode in modes if not (how.get("private") and mode in SLOW)]
 
 
 class Screen:
@@ -131,8 +166,8 @@ class Screen:
             rows.pop()
         above = min(above, len(rows))
         if join:
-            joined = _joined(rows, screen.columns)
-            above = len(_joined(rows[:above], screen.columns))
+            joined = _joined(rows)
+            above = len(_joined(rows[:above]))
             rows = joined
         return (rows if keep_spaces else [row.rstrip() for row in rows]), above
 
@@ -141,7 +176,8 @@ class Screen:
         return "".join(f"{row}\n" for row in rows)
 
 
-def _joined(rows: Iterable[str], columns: int) -> list[str]:
+def _joined(rows: Iterable[str]) -> list[str]:
+    """A row with something in its last column goes on in the next; each has as many columns as the screen."""
     found: list[str] = []
     goes_on = False
     for row in rows:
@@ -149,5 +185,5 @@ def _joined(rows: Iterable[str], columns: int) -> list[str]:
             found[-1] += row
         else:
             found.append(row)
-        goes_on = len(row) >= columns and not row[-1:].isspace()
+        goes_on = not row[-1:].isspace()
     return found

@@ -7,7 +7,9 @@ import re
 from acp_agent.safety.lines.line import read
 from acp_agent.safety.lines.reach import NOT_UNDERSTOOD
 
-HISTORY = re.compile(r"!|\A\^", re.MULTILINE)
+KEYS = re.compile(r"[^\n -~]")
+"""A tab completes, and without a UTF-8 locale the bytes of a letter are keys."""
+HISTORY = re.compile(r"!(?![\s=(]|\Z)|^\^", re.MULTILINE)
 """Repeats or changes earlier lines."""
 LATER = re.compile(
     r"\b(alias|bind|bindkey|complete|fc|history|zle|sched|setopt|unsetopt|shopt|set|enable|builtin"
@@ -16,9 +18,16 @@ LATER = re.compile(
 """Decides what later lines or the prompt run, and nothing where a shell is not interactive."""
 
 
+def has_keys(text: str) -> bool:
+    """Whether a shell may take a part of it for keys that change its line."""
+    return KEYS.search(text) is not None
+
+
 def not_alone(text: str) -> str:
     """Why an interactive shell may run something else for this line, or for a later one, than stands there, in words;
     empty if it runs just this."""
+    if has_keys(text):
+        return "it has characters that the shell may take for keys"
     line = read(text)
     if not line.is_shell or line.gap == NOT_UNDERSTOOD or re.search(r"(?<!\\)(?:\\\\)*\\\Z", text):
         return "it is not a whole command line, and what follows belongs to it"

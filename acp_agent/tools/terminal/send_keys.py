@@ -18,12 +18,14 @@ from acp_agent.errors import ExecutorError, ToolError
 from acp_agent.executors.base import Command, Terminal
 from acp_agent.safety.access import Access, Claim, ExecuteAccess, NoAccess, ToolAccess
 from acp_agent.safety.folders.paths import Roots
-from acp_agent.safety.lines.typed_line import not_alone
+from acp_agent.safety.lines.typed_line import has_keys, not_alone
 from acp_agent.tools.kit.base import Params, Tool
 from acp_agent.tools.kit.tool_context import Description, Preview, ToolContext, ToolResult
 from acp_agent.tools.terminal.capture_pane import delay_of, screen
 from acp_agent.tools.terminal.keys import INTERRUPTS, bytes_of, typed
 
+OTHERS = frozenset({"fish", "zsh"})
+"""Shells with a language of their own."""
 QUIET, SETTLED_WITHIN = 0.3, 3.0
 """Seconds until the screen is shown: without a change of it, and at most."""
 
@@ -102,14 +104,17 @@ class SendKeys(Tool[SendKeysParams]):
         if not foreground.prompts:
             words = f"what is typed into {program} in this terminal"
             return (ToolAccess(f"keys {program} {params.target.strip()}", words),)
-        if pending is not None and not params.keys and not params.submits and "\n" not in text:
+        odd = foreground.program in OTHERS
+        if pending is not None and not (params.keys or params.submits or "\n" in text or has_keys(text) or odd):
             return (NoAccess(),)  # It stands there; Enter is judged with it.
         found: list[Access] = []
         line = f"{pending or ''}{text}".rstrip("\n")
         if line.strip():
             claim = Claim(params.risk, params.mutation, params.privesc, params.why)
             found.append(ExecuteAccess(line, foreground.folder or command.cwd, command.confined, claim))
-        if pending is None or params.keys or not params.submits:
+        if odd:
+            why = "another language than that in which lines are judged"
+        elif pending is None or params.keys or not params.submits:
             why = "what stands there is not known whole"
         else:
             why = not_alone(line)
@@ -127,18 +132,20 @@ class SendKeys(Tool[SendKeysParams]):
                 suggestion="Look with `capture_pane` and decide again.",
             )
         data = typed(params.literal_text).encode() + bytes_of(params.keys, application=terminal.application_keys)
-        terminal.pending = self._pending(params, terminal.pending) if preview.state.line else ""
+        now = self._pending(params, terminal.pending, interrupts=terminal.interrupts)
+        terminal.pending = now if preview.state.line else ""
         try:
             await terminal.type(data + (b"\r" if params.enter else b""))
         except ExecutorError as error:
-            raise ToolError(f"Nothing was typed: {error}.") from error
+            raise ToolError(f"Not everything was typed: {error}.") from error
         await terminal.settled(QUIET, SETTLED_WITHIN)
         return screen(terminal, command, ctx)
 
-    def _pending(self, params: SendKeysParams, pending: str | None) -> str | None:
-        """What stands in the shell's line afterwards."""
-        if params.interrupts:
+    def _pending(self, params: SendKeysParams, pending: str | None, *, interrupts: bool) -> str | None:
+        """What stands in the shell's line afterwards. `interrupts`: whether `^C` empties it."""
+        if params.interrupts and interrupts:
             return ""
         if params.submits:
             return "" if pending is not None and not not_alone(f"{pending}{params.literal_text}") else None
-        return None if params.keys or pending is None else f"{pending}{params.literal_text}"
+        known = pending is not None and not params.keys and not has_keys(params.literal_text)
+        return f"{pending}{params.literal_text}" if known else None
