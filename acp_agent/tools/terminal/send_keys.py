@@ -7,16 +7,16 @@ so the user is asked.
 from __future__ import annotations
 
 import re
+from collections.abc import Iterable
 from pathlib import Path
 from typing import Literal
 
 import anyio
-from msgspec import Struct
 from pydantic import Field, field_validator
 
 from acp_agent.config.model import ToolsConfig
 from acp_agent.errors import ExecutorError, ToolError
-from acp_agent.executors.base import Command, Terminal
+from acp_agent.executors.base import Command, Foreground, Terminal
 from acp_agent.safety.access import Access, Claim, ExecuteAccess, NoAccess, ToolAccess
 from acp_agent.safety.folders.paths import Roots
 from acp_agent.tools.kit.base import Params, Tool
@@ -60,19 +60,9 @@ class SendKeysParams(Params):
         return bool(self.keys) and INTERRUPTS.issuperset(self.keys) and not self.literal_text and not self.enter
 
 
-class _Aim(Struct, frozen=True):
-    """What was decided about: it must still be so when the keys are sent."""
-
-    program: str
-    group: int
-    pending: str | None
-    line: bool
-    """Whether it is a command line for a shell."""
-
-
-def _aim(terminal: Terminal) -> _Aim:
-    foreground = terminal.foreground()
-    return _Aim(foreground.program, foreground.group, terminal.pending, foreground.prompts)
+def _aim(terminal: Terminal) -> tuple[Foreground, str | None]:
+    """What is decided about: it must still be so when the keys are sent."""
+    return terminal.foreground(), terminal.pending
 
 
 def _known(pending: str | None, text: str) -> bool:
@@ -102,27 +92,35 @@ class SendKeys(Tool[SendKeysParams]):
 
     async def preview(self, params: SendKeysParams, ctx: ToolContext) -> Preview:
         command, terminal = ctx.shell.runs.terminal(params.target)
-        return Preview(state=_aim(terminal), accesses=(self._access(params, command, terminal),))
+        aim = _aim(terminal)
+        return Preview(state=aim, accesses=tuple(self._accesses(params, command, *aim)))
 
-    def _access(self, params: SendKeysParams, command: Command, terminal: Terminal) -> Access:
-        foreground, pending = terminal.foreground(), terminal.pending
+    def _accesses(
+        self, params: SendKeysParams, command: Command, foreground: Foreground, pending: str | None
+    ) -> Iterable[Access]:
         if params.interrupts:
-            return NoAccess()
+            yield NoAccess()
+            return
+        folder, program = foreground.folder or command.cwd, foreground.program or "a program"
         known = foreground.program not in OTHERS and _known(pending, params.literal_text)
-        if foreground.prompts and not params.keys and known:
-            if not params.submits and "\n" not in params.literal_text:
-                return NoAccess()  # It stands there; Enter is judged with it.
-            if params.submits:
-                line = f"{pending}{params.literal_text}".rstrip("\n")
-                claim = Claim(params.risk, params.mutation, params.privesc, params.why)
-                return ExecuteAccess(line, foreground.folder or command.cwd, command.confined, claim)
-        program = foreground.program or "a program"
-        if foreground.prompts:
-            return ToolAccess(f"keys {program}", f"keys for the line of {program}, which is not known whole", once=True)
-        return ToolAccess(f"keys {program} {params.target.strip()}", f"what is typed into {program} in this terminal")
+        if foreground.prompts and known and params.submits:
+            line = f"{pending}{params.literal_text}".rstrip("\n")
+            claim = Claim(params.risk, params.mutation, params.privesc, params.why)
+            yield ExecuteAccess(line, folder, command.confined, claim)
+        elif foreground.prompts and (not known or params.keys or "\n" in params.literal_text):
+            words = f"keys for the line of {program}, which is not known whole"
+            yield ToolAccess(f"keys {program}", words, once=True)
+        elif foreground.prompts:
+            yield NoAccess()  # It stands there; Enter is judged with it.
+        else:
+            words = f"what is typed into {program} in this terminal"
+            yield ToolAccess(f"keys {program} {params.target.strip()}", words)
+            keys = bytes_of(params.keys, application=False).decode().replace("\r", "\n")
+            if foreground.behind and (line := f"{params.literal_text}{keys}".strip()):
+                yield ExecuteAccess(line, folder, command.confined)  # The shell gets what the program leaves.
 
     async def run(self, params: SendKeysParams, ctx: ToolContext, preview: Preview) -> ToolResult:
-        assert isinstance(preview.state, _Aim) and isinstance(params.delay, float)
+        assert isinstance(params.delay, float)
         await anyio.sleep(params.delay)
         command, terminal = ctx.shell.runs.terminal(params.target)
         if not params.interrupts and _aim(terminal) != preview.state:
@@ -132,7 +130,7 @@ class SendKeys(Tool[SendKeysParams]):
             )
         data = typed(params.literal_text).encode() + bytes_of(params.keys, application=terminal.application_keys)
         now = self._pending(params, terminal.pending, interrupts=terminal.interrupts)
-        terminal.pending = now if preview.state.line else ""
+        terminal.pending = now if terminal.foreground().prompts else ""
         try:
             await terminal.type(data + (b"\r" if params.enter else b""))
         except ExecutorError as error:
