@@ -112,6 +112,8 @@ class Foreground(Struct, frozen=True):
     """Whether it is a shell that takes command lines, not one that runs a script."""
     folder: Path | None
     """Its working directory, if known."""
+    behind: bool = False
+    """Whether a shell that takes command lines waits for it to end: that gets what it leaves unread."""
 
 
 class Terminal(Protocol):

@@ -9,9 +9,11 @@ import signal
 import subprocess
 import termios
 from collections.abc import Sequence
+from itertools import pairwise
 from pathlib import Path
 
 import anyio
+from msgspec.structs import replace
 
 from acp_agent.errors import ExecutorError
 from acp_agent.executors.base import Foreground, OutputChunk, StreamName, Terminal, TerminalSize
@@ -102,12 +104,17 @@ class TerminalProcess(LocalProcess):
         if not self._closed:
             with contextlib.suppress(OSError):
                 group = max(0, os.tcgetpgrp(self._master))
-        return _foreground(group)
+        found = _foreground(group)
+        return replace(found, behind=not found.prompts and self._shell_above(group))
+
+    def _shell_above(self, pid: int) -> bool:
+        if pid < 2 or pid == self._popen.pid:
+            return False
+        above = _parent(pid) or self._popen.pid
+        return _foreground(above).prompts or self._shell_above(above)
 
     @property
     def interrupts(self) -> bool:
-        if self._closed:
-            return False
         with contextlib.suppress(termios.error):
             modes = termios.tcgetattr(self._master)
             return bool(modes[3] & termios.ISIG) and modes[6][termios.VINTR] == b"\x03"
@@ -179,20 +186,23 @@ def _foreground(group: int) -> Foreground:
     return Foreground(program, group, program in SHELLS and _takes_lines(words[1:]), folder)
 
 
+def _parent(pid: int) -> int:
+    """0 if it is unknown."""
+    with contextlib.suppress(OSError, ValueError, IndexError), open(f"/proc/{pid}/stat", "rb") as file:
+        return int(file.read().rpartition(b")")[2].split()[1])
+    return 0
+
+
 def _base(word: str) -> str:
     return word.rpartition("/")[2].removeprefix("-")
 
 
 def _takes_lines(arguments: Sequence[str]) -> bool:
     """Whether a shell with these arguments reads commands from its terminal: it has no script and no `-c`."""
-    before = ""
-    for word in arguments:
-        short = word[:1] in ("-", "+") and not word.startswith("--")
-        if short and "c" in word:
+    for before, word in pairwise(("", *arguments)):
+        option = word.startswith(("-", "+"))
+        if (option and not word.startswith("--") and "c" in word) or not (option or VALUED.fullmatch(before)):
             return False
-        if word[:1] not in ("-", "+") and not VALUED.fullmatch(before):
-            return False
-        before = word
     return True
 
 

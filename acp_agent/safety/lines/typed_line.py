@@ -12,7 +12,7 @@ KEYS = re.compile(r"[^\n -~]")
 HISTORY = re.compile(r"!(?![\s=(]|\Z)|^\^", re.MULTILINE)
 """Repeats or changes earlier lines."""
 LATER = re.compile(
-    r"\b(alias|bind|bindkey|complete|fc|history|zle|sched|setopt|unsetopt|shopt|set|enable|builtin"
+    r"\b(alias|bind|bindkey|complete|fc|history|zle|sched|trap|histchars|setopt|unsetopt|shopt|set|enable|builtin"
     r"|PROMPT\w*|R?PS\d|RPROMPT|ENV|BASH_ENV|HIST\w*|FCEDIT|EDITOR|VISUAL|precmd|preexec|chpwd|periodic|zshexit)\b"
 )
 """Decides what later lines or the prompt run, and nothing where a shell is not interactive."""

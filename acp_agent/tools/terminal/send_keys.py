@@ -6,6 +6,7 @@ so the user is asked.
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from pathlib import Path
 from typing import Literal
 
@@ -15,7 +16,7 @@ from pydantic import Field, field_validator
 
 from acp_agent.config.model import ToolsConfig
 from acp_agent.errors import ExecutorError, ToolError
-from acp_agent.executors.base import Command, Terminal
+from acp_agent.executors.base import Command, Foreground
 from acp_agent.safety.access import Access, Claim, ExecuteAccess, NoAccess, ToolAccess
 from acp_agent.safety.folders.paths import Roots
 from acp_agent.safety.lines.typed_line import has_keys, not_alone
@@ -58,18 +59,10 @@ class SendKeysParams(Params):
 
 
 class _Aim(Struct, frozen=True):
-    """What was decided about: it must still be so when the keys are sent."""
+    """What is decided about: it must still be so when the keys are sent."""
 
-    program: str
-    group: int
+    foreground: Foreground
     pending: str | None
-    line: bool
-    """Whether it is a command line for a shell."""
-
-
-def _aim(terminal: Terminal) -> _Aim:
-    foreground = terminal.foreground()
-    return _Aim(foreground.program, foreground.group, terminal.pending, foreground.prompts)
 
 
 class SendKeys(Tool[SendKeysParams]):
@@ -94,46 +87,48 @@ class SendKeys(Tool[SendKeysParams]):
 
     async def preview(self, params: SendKeysParams, ctx: ToolContext) -> Preview:
         command, terminal = ctx.shell.runs.terminal(params.target)
-        return Preview(state=_aim(terminal), accesses=self._accesses(params, command, terminal))
+        aim = _Aim(terminal.foreground(), terminal.pending)
+        return Preview(state=aim, accesses=tuple(self._accesses(params, command, aim)))
 
-    def _accesses(self, params: SendKeysParams, command: Command, terminal: Terminal) -> tuple[Access, ...]:
-        foreground, pending = terminal.foreground(), terminal.pending
-        program, text = foreground.program or "a program", params.literal_text
+    def _accesses(self, params: SendKeysParams, command: Command, aim: _Aim) -> Iterable[Access]:
+        foreground, pending = aim.foreground, aim.pending
+        program, folder = foreground.program or "a program", foreground.folder or command.cwd
         if params.interrupts:
-            return (NoAccess(),)
+            yield NoAccess()
+            return
+        keys = bytes_of(params.keys, application=False).decode().replace("\r", "\n")
+        line = f"{pending or ''}{params.literal_text}{keys}".strip("\n")
+        if line.strip() and (foreground.prompts or foreground.behind):  # A shell gets what a program leaves unread.
+            claim = Claim(params.risk, params.mutation, params.privesc, params.why)
+            yield ExecuteAccess(line, folder, command.confined, claim if foreground.prompts else None)
         if not foreground.prompts:
             words = f"what is typed into {program} in this terminal"
-            return (ToolAccess(f"keys {program} {params.target.strip()}", words),)
-        odd = foreground.program in OTHERS
-        if pending is not None and not (params.keys or params.submits or "\n" in text or has_keys(text) or odd):
-            return (NoAccess(),)  # It stands there; Enter is judged with it.
-        found: list[Access] = []
-        line = f"{pending or ''}{text}".rstrip("\n")
-        if line.strip():
-            claim = Claim(params.risk, params.mutation, params.privesc, params.why)
-            found.append(ExecuteAccess(line, foreground.folder or command.cwd, command.confined, claim))
-        if odd:
-            why = "another language than that in which lines are judged"
-        elif pending is None or params.keys or not params.submits:
-            why = "what stands there is not known whole"
-        else:
-            why = not_alone(line)
-        if why:
-            found.append(ToolAccess(f"keys {program}", f"keys for the line of {program}: {why}", once=True))
-        return tuple(found) or (NoAccess(),)
+            yield ToolAccess(f"keys {program} {params.target.strip()}", words)
+        elif why := self._unclear(params, aim, line):
+            yield ToolAccess(f"keys {program}", f"keys for the line of {program}: {why}", once=True)
+        elif not line.strip():
+            yield NoAccess()
+
+    def _unclear(self, params: SendKeysParams, aim: _Aim, line: str) -> str:
+        """Why the shell in front may do something else than run this line; empty if it does not."""
+        if aim.foreground.program in OTHERS:
+            return "another language than that in which lines are judged"
+        if aim.pending is None or params.keys:
+            return "what stands there is not known whole"
+        return not_alone(line) if params.submits else "it is not a whole line"
 
     async def run(self, params: SendKeysParams, ctx: ToolContext, preview: Preview) -> ToolResult:
         assert isinstance(preview.state, _Aim) and isinstance(params.delay, float)
         await anyio.sleep(params.delay)
         command, terminal = ctx.shell.runs.terminal(params.target)
-        if not params.interrupts and _aim(terminal) != preview.state:
+        if not params.interrupts and _Aim(terminal.foreground(), terminal.pending) != preview.state:
             raise ToolError(
                 "Nothing was typed: another program has come to the front meanwhile, which would have got it.",
                 suggestion="Look with `capture_pane` and decide again.",
             )
         data = typed(params.literal_text).encode() + bytes_of(params.keys, application=terminal.application_keys)
         now = self._pending(params, terminal.pending, interrupts=terminal.interrupts)
-        terminal.pending = now if preview.state.line else ""
+        terminal.pending = now if preview.state.foreground.prompts else ""
         try:
             await terminal.type(data + (b"\r" if params.enter else b""))
         except ExecutorError as error:
