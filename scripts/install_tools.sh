@@ -4,6 +4,11 @@ set -euo pipefail
 packages=()
 command -v rg >/dev/null 2>&1 || packages+=(ripgrep)
 [ "$(uname -s)" != Linux ] || command -v bwrap >/dev/null 2>&1 || packages+=(bubblewrap)
+if [ "$(uname -s)" = Linux ]; then  # Containers, and what their images are made of.
+  for each in podman:podman runc:runc catatonit:catatonit busybox:busybox-static; do
+    command -v "${each%%:*}" >/dev/null 2>&1 || [ -x "/usr/sbin/${each%%:*}" ] || packages+=("${each##*:}")
+  done
+fi
 command -v chromium >/dev/null 2>&1 || command -v google-chrome >/dev/null 2>&1 || packages+=(chromium)
 # What commands may try to reach the network with.
 for each in curl:curl wget:wget dig:bind9-dnsutils ping:iputils-ping ssh:openssh-client git:git; do

@@ -1,0 +1,24 @@
+"""`[places.NAME]`: where commands may run besides this machine."""
+
+from __future__ import annotations
+
+from typing import Annotated, Literal
+
+import msgspec
+
+from acp_agent.config.language_settings import key
+
+
+class PlaceConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    kind: Annotated[Literal["container"], key("What it is.", project=True)] = "container"
+    container: Annotated[
+        str,
+        key("A running container that has the session's folders at the same paths; it is left as it is.", project=True),
+    ] = ""
+    image: Annotated[
+        str, key("Without such a container: an image, from which one is started for the session.", project=True)
+    ] = ""
+    engine: Annotated[str, key("`podman`, `docker` or `nerdctl`, or its path. Empty: the first of them found.")] = ""
+    network: Annotated[str, key("Network of a started container: `none`, or the engine's name of one.")] = "none"
+    env: Annotated[list[str], key("Variables of this machine that commands there get; no others.")] = []
+    arguments: Annotated[list[str], key("More arguments for the engine's `run`; they may lift its limits.")] = []
