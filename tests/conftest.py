@@ -8,6 +8,7 @@ import pytest
 
 from acp_agent.config import local_servers
 from acp_agent.testing.fake_editor import FakeEditor
+from tests import containers
 
 pytest_plugins = ["acp_agent.testing.plugin"]
 
@@ -23,3 +24,7 @@ def anyio_backend() -> str:
 def no_local_servers(monkeypatch: pytest.MonkeyPatch) -> None:
     """Model servers that happen to run on this machine are not found."""
     monkeypatch.setattr(local_servers, "LOCAL", ())
+
+
+def pytest_sessionfinish() -> None:
+    containers.remove_all()

@@ -14,11 +14,20 @@ from collections.abc import Iterable
 from pathlib import Path
 
 MAX_PATH_BYTES = 4096
+MAX_STATE_BYTES = 4_194_304
 
 
-def with_state(script: str, state_file: Path | None, *, keep: bool = True, without: Iterable[str] = ()) -> str:
+def with_state(
+    script: str,
+    state_file: Path | None,
+    *,
+    keep: bool = True,
+    without: Iterable[str] = (),
+    listing: str = "declare -px",
+) -> str:
     """`script`, started from `state_file` (if it exists) and leaving its state there (where `keep`), but for the
-    variables `without`, which the next command has of its own.
+    variables `without`, which the next command has of its own. `listing`: the shell's command that prints those it
+    exports.
 
     The script's first line stays on line 1, so that bash's messages name the right line.
     """
@@ -33,9 +42,7 @@ def with_state(script: str, state_file: Path | None, *, keep: bool = True, witho
     plain = "[ ! -e {0} ] || [ -f {0} ]"
     free, free_cwd = plain.format(file), plain.format(cwd)
     drop = f"export -n {' '.join(names)}; " if (names := list(without)) else ""
-    save = (
-        f'{drop}{{ {{ {free}; }} && declare -px >{file}; {{ {free_cwd}; }} && printf %s "$PWD" >{cwd}; }} 2>/dev/null'
-    )
+    save = f'{drop}{{ {{ {free}; }} && {listing} >{file}; {{ {free_cwd}; }} && printf %s "$PWD" >{cwd}; }} 2>/dev/null'
     return f"{restore}; trap {shlex.quote(save)} EXIT; {script}"
 
 
@@ -44,7 +51,7 @@ def last_cwd(state_file: Path | None, default: Path) -> Path:
     if state_file is None:
         return default
     try:
-        cwd = Path(_read(_cwd_file(state_file)))
+        cwd = Path(_read(_cwd_file(state_file), MAX_PATH_BYTES).decode("utf-8"))
     except (OSError, UnicodeDecodeError):
         return default
     return cwd if cwd.is_absolute() and cwd.is_dir() else default
@@ -60,6 +67,21 @@ def repair_state(state_file: Path) -> None:
             continue
 
 
+def load_state(state_file: Path | None) -> bytes:
+    """What a shell that sees other files is to start from; empty if there is nothing."""
+    try:
+        return b"" if state_file is None else _read(state_file, MAX_STATE_BYTES)
+    except OSError:
+        return b""
+
+
+def store_state(state_file: Path, state: bytes, cwd: bytes) -> None:
+    """What such a shell left. Raises OSError."""
+    repair_state(state_file)
+    state_file.write_bytes(state)
+    _cwd_file(state_file).write_bytes(cwd)
+
+
 def _remove(path: Path) -> None:
     try:
         path.unlink(missing_ok=True)
@@ -67,13 +89,13 @@ def _remove(path: Path) -> None:
         shutil.rmtree(path, ignore_errors=True)
 
 
-def _read(path: Path) -> str:
+def _read(path: Path, limit: int) -> bytes:
     """A command may have put anything there: does not wait for a pipe or follow a link."""
     descriptor = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
     try:
         if not stat.S_ISREG(os.fstat(descriptor).st_mode):
-            return ""
-        return os.read(descriptor, MAX_PATH_BYTES).decode("utf-8")
+            return b""
+        return os.read(descriptor, limit)
     finally:
         os.close(descriptor)
 

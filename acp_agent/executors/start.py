@@ -39,10 +39,11 @@ def start(
     pass_fds: tuple[int, ...] = (),
     user: User | None = None,
     terminal: Pty | None = None,
+    stdin: int = subprocess.DEVNULL,
 ) -> subprocess.Popen[bytes]:
     """The process, in a session of its own; no descriptor of this process gets into it but `pass_fds`. `terminal`: its
-    three streams; else they are nothing and two pipes."""
-    streams = (subprocess.DEVNULL, subprocess.PIPE, subprocess.PIPE)
+    three streams; else they are `stdin` and two pipes."""
+    streams = (stdin, subprocess.PIPE, subprocess.PIPE)
     if terminal is not None:
         argv = terminal.argv(find_bash(environ, ()), argv)
         streams = (terminal.theirs,) * 3

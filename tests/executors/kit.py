@@ -7,15 +7,19 @@ from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import anyio
+import pytest
 
 from acp_agent.client.tasks import Background
+from acp_agent.config.place_settings import PlaceConfig
 from acp_agent.errors import MethodNotFound
 from acp_agent.executors.base import Command, Executor, ExitStatus, OutputChunk, Process
 from acp_agent.executors.editor import EditorExecutor, EditorTerminals
 from acp_agent.executors.local import LocalExecutor
+from acp_agent.executors.places.container import Container
+from acp_agent.executors.places.place_executor import PlaceExecutor
 from acp_agent.executors.route import Offer
 from acp_agent.protocol.client import Client
 from acp_agent.protocol.codec import encode
@@ -23,11 +27,14 @@ from acp_agent.protocol.connection import Connection
 from acp_agent.protocol.peer import Peer
 from acp_agent.protocol.transports import memory_pair
 from acp_agent.testing.fake_editor import FakeEditor
+from tests import containers
 
 BOUND = 20.0
 """Seconds after which a test that waits has failed."""
 
 BACKENDS = ("local", "editor")
+COMMAND_BACKENDS = (*BACKENDS, "container")
+"""Those that run commands: in a container files are the same, at the same paths."""
 
 
 class _NothingToAsk:
@@ -49,6 +56,19 @@ class Stage:
     scripts: Path
     editor: FakeEditor | None = None
     connection: Connection | None = None
+    container: str = ""
+    """The name of the one that commands run in."""
+
+    async def until_dead(self, pid: int) -> None:
+        """`pid`: as the command sees it."""
+        while self._lives(pid):
+            await anyio.sleep(0.01)
+
+    def _lives(self, pid: int) -> bool:
+        if not self.container:
+            return alive(pid)
+        words = containers.podman("exec", self.container, "sh", "-c", f"cat /proc/{pid}/stat", check=False)
+        return words != "" and words.rpartition(")")[2].split()[0] != "Z"
 
     def asked(self, method: str) -> int:
         """How many requests of `method` the editor got."""
@@ -76,6 +96,10 @@ async def stage(
     executor = LocalExecutor(hides=hides)
     with anyio.fail_after(bound):
         try:
+            if backend == "container":
+                executor, name = in_container(tmp_path)
+                yield Stage(executor, folder, scripts, container=name)
+                return
             if backend == "local":
                 yield Stage(executor, folder, scripts)
                 return
@@ -95,6 +119,17 @@ async def stage(
         finally:
             with anyio.CancelScope(shield=True):
                 await executor.close()
+
+
+def in_container(tmp_path: Path) -> tuple[PlaceExecutor, str]:
+    """Commands run in a container that runs already and has the folders of all tests."""
+    if why := containers.missing():
+        pytest.skip(why)
+    name = containers.running(tmp_path.parent)
+    executor = PlaceExecutor(cast("Client", None), cast("EditorTerminals", None), Offer())
+    place = Container("web", PlaceConfig(container=name), "test", executor.mark, (tmp_path,), os.environ)
+    executor.choose = lambda: place
+    return executor, name
 
 
 @dataclass

@@ -10,9 +10,9 @@ import pytest
 from acp_agent.errors import ExecutorError
 from acp_agent.executors.base import Command, ExitStatus
 from acp_agent.executors.shell_state import last_cwd
-from tests.executors.kit import BACKENDS, collect, open_descriptors, run, stage, until_dead, until_exists
+from tests.executors.kit import COMMAND_BACKENDS, collect, open_descriptors, run, stage, until_exists
 
-pytestmark = [pytest.mark.anyio, pytest.mark.parametrize("backend", BACKENDS)]
+pytestmark = [pytest.mark.anyio, pytest.mark.parametrize("backend", COMMAND_BACKENDS)]
 
 
 async def test_output_and_exit_code_are_told(backend: str, tmp_path: Path) -> None:
@@ -157,7 +157,7 @@ async def test_kill_ends_the_command_and_keeps_its_output(backend: str, tmp_path
         status = await process.wait()
         assert status.exit_code != 0
         assert process.combined == "before\n"
-        await until_dead(pid)
+        await on.until_dead(pid)
         await process.close()
         await process.close()
         assert process.combined == "before\n"
@@ -178,7 +178,7 @@ async def test_close_without_waiting_kills(backend: str, tmp_path: Path) -> None
         process = await on.executor.run(Command("echo $$ > pid; sleep 600", on.folder))
         pid = int(await until_exists(on.folder / "pid"))
         await process.close()
-        await until_dead(pid)
+        await on.until_dead(pid)
 
 
 async def test_a_wait_that_was_cancelled_can_be_killed_with_its_output(backend: str, tmp_path: Path) -> None:

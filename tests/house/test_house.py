@@ -107,6 +107,7 @@ ABOVE = {"acp_agent.loop.commands"}
 """Modules at the top of a wing that use all of its rooms."""
 
 ROOM_PAGES = {
+    "executors/places": "docs/rooms/places.md",
     "executors/terminals": "docs/rooms/places.md",
     "tools/terminal": "docs/rooms/places.md",
     "executors/sandbox": "docs/rooms/sandbox.md",

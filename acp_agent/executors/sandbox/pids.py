@@ -79,7 +79,7 @@ def _candidates() -> list[Path]:
 def make_group(base: Path, most: int) -> Path | None:
     """A group for one command, `None` if that fails."""
     _remove_left()
-    group = base / f"{PREFIX}{os.getpid()}.{_started(os.getpid())}.{next(_numbers)}"
+    group = base / f"{PREFIX}{os.getpid()}.{started(os.getpid())}.{next(_numbers)}"
     try:
         group.mkdir()
     except OSError:
@@ -139,12 +139,12 @@ def _remove_stale(base: Path) -> None:
     """Groups of agents that no longer exist."""
     for group in base.glob(f"{PREFIX}*"):
         pid, _, rest = group.name.removeprefix(PREFIX).partition(".")
-        if pid.isdigit() and _started(int(pid)) != rest.partition(".")[0]:
+        if pid.isdigit() and started(int(pid)) != rest.partition(".")[0]:
             with contextlib.suppress(OSError):
                 group.rmdir()
 
 
-def _started(pid: int) -> str:
+def started(pid: int) -> str:
     """Start time of the process, which distinguishes it from another with its number. Empty: there is none."""
     try:
         return Path(f"/proc/{pid}/stat").read_text(encoding="utf-8").rpartition(")")[2].split()[19]

@@ -1,0 +1,1 @@
+"""Places other than this machine, in which commands run."""

@@ -1,0 +1,51 @@
+"""The contract of a place: how a command line gets there, and how what runs there ends."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Protocol
+
+from msgspec import Struct
+
+
+class There(Struct, frozen=True):
+    """What a place says of itself."""
+
+    shell: str
+    """Its bash, or `sh` where there is none."""
+    path: str
+    """PATH of its login shell."""
+    scratch: str
+    """A folder of ours, outside of the session's folders. It need not exist yet."""
+    home: str
+
+    @property
+    def bash(self) -> bool:
+        return self.shell.endswith("bash")
+
+
+class Place(Protocol):
+    """One that a session uses. The session's folders are the same there, at the same paths."""
+
+    words: str
+    """As in "runs in ...": `container web`."""
+    env: tuple[str, ...]
+    """Names of the variables of this machine that commands there get."""
+    environ: Mapping[str, str]
+    """The environment, here, of the command lines that `argv` returns."""
+
+    async def ready(self) -> There:
+        """Starts what has to be started; not twice unless it was `lost`. Raises ExecutorError with a sentence."""
+        ...
+
+    def argv(self, *argv: str, reads: bool = False) -> tuple[str, ...]:
+        """The command line, here, of one that runs there with the same streams. Only once it is ready."""
+        ...
+
+    def lost(self) -> None:
+        """A command could not be run there: it is looked at again before the next."""
+        ...
+
+    async def end(self) -> bool:
+        """Removes what we started; whether that ended everything of ours there."""
+        ...

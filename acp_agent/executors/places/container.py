@@ -1,0 +1,168 @@
+"""A container: one that runs, with the session's folders in it, or one of ours, started from an image.
+
+Ours has the session's folders at the same paths, the user's number and no more rights than the user: no capabilities,
+no new privileges, no network unless the configuration gives it one. A label says whose it is; it is removed with the
+session, or, if the agent was killed, by its own reaper or the next agent (`Engine.sweep`).
+"""
+
+from __future__ import annotations
+
+import logging
+import os
+import uuid
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import anyio
+import anyio.to_thread
+
+from acp_agent.child import User
+from acp_agent.config.place_settings import PlaceConfig
+from acp_agent.errors import ExecutorError
+from acp_agent.executors.local import MARK
+from acp_agent.executors.places.base import There
+from acp_agent.executors.places.engine import OWNER, Engine, find_engine, owner
+from acp_agent.executors.places.starter import PROBE
+
+log = logging.getLogger(__name__)
+
+SESSION = "acp-coder.session"
+NAME_CHARS = 8
+MAIN = f'{MARK}="$0" exec sleep 2147483647'
+"""What runs in a container of ours; it has the session's mark, so it ends when the agent does."""
+
+
+class Container:
+    """Of one session."""
+
+    def __init__(
+        self,
+        name: str,
+        config: PlaceConfig,
+        session_id: str,
+        mark: str,
+        folders: Sequence[Path],
+        environ: Mapping[str, str],
+        user: Callable[[], User | None] = lambda: None,
+    ) -> None:
+        """`mark`: carried by everything that the session starts there. `environ`: for the engine's program."""
+        self.words = f"container {name}"
+        self.env = tuple(config.env)
+        self.environ = environ
+        self._config = config
+        self._session = session_id
+        self._mark = mark
+        self._folders = [Path(os.path.realpath(folder)) for folder in folders]
+        self._user = user
+        self._engine: Engine | None = None
+        self._there: There | None = None
+        self._id = ""
+        self._begun = ""
+        """The name of the one that we started."""
+        self._finding = anyio.Lock()
+
+    async def ready(self) -> There:
+        async with self._finding:
+            if self._there is None:
+                self._there = await anyio.to_thread.run_sync(self._prepared)
+            return self._there
+
+    def argv(self, *argv: str, reads: bool = False) -> tuple[str, ...]:
+        assert self._engine is not None
+        user = () if self._engine.rootless else ("--user", self._numbers())
+        return (self._engine.program, "exec", *(("--interactive",) if reads else ()), *user, self._id, *argv)
+
+    def lost(self) -> None:
+        self._there = None
+
+    async def end(self) -> bool:
+        with anyio.CancelScope(shield=True):
+            async with self._finding:
+                ours, self._there = bool(self._begun), None
+                if ours and self._engine is not None:
+                    await anyio.to_thread.run_sync(self._remove, self._engine)
+        return ours
+
+    def _remove(self, engine: Engine) -> None:
+        try:
+            engine.ask("rm", "--force", "--volumes", "--", self._begun)
+        except ExecutorError as error:
+            log.warning("the container %s could not be removed: %s", self._begun, error)
+        self._begun = ""
+
+    # --- finding it; these block ------------------------------------------------------------------------------
+
+    def _prepared(self) -> There:
+        engine = self._engine = find_engine(self._config.engine, self.environ, self._folders)
+        try:
+            for left in engine.sweep():
+                log.info("removed the container %s, left by an agent that was killed", left)
+        except ExecutorError as error:
+            log.warning("containers that were left behind could not be looked for: %s", error)
+        if self._begun:
+            if _runs(engine.look("container", self._begun)):
+                return self._probed(engine)
+            self._remove(engine)
+        config = self._config
+        found = engine.look("container", config.container) if config.container else None
+        if found is not None:
+            self._id = self._attached(engine, found)
+        elif config.image:
+            self._id = self._start(engine)
+        elif config.container:
+            raise ExecutorError(f"{engine.name} has no container {config.container!r}")
+        else:
+            raise ExecutorError(f"the {self.words} has neither `container` nor `image` in the configuration")
+        return self._probed(engine)
+
+    def _attached(self, engine: Engine, found: Mapping[str, Any]) -> str:
+        name = self._config.container
+        if not _runs(found):
+            raise ExecutorError(f"the container {name!r} does not run; start it: `{engine.name} start {name}`")
+        mounts = {Path(str(mount.get("Destination"))): mount for mount in found.get("Mounts") or ()}
+        for folder in self._folders:
+            top = next((each for each in (folder, *folder.parents) if each in mounts), None)
+            source = None if top is None else Path(str(mounts[top].get("Source"))) / folder.relative_to(top)
+            if source is None or os.path.realpath(source) != str(folder):
+                raise ExecutorError(f"the container {name!r} does not have {folder} at the same path")
+        return str(found.get("Id") or name)
+
+    def _start(self, engine: Engine) -> str:
+        config, image = self._config, self._config.image
+        if engine.look("image", image) is None:
+            known = f" and no container {config.container!r}" if config.container else ""
+            raise ExecutorError(f"{engine.name} has no image {image!r}{known}; fetch it: `{engine.name} pull {image}`")
+        if wrong := next((folder for folder in self._folders if ":" in str(folder)), None):
+            raise ExecutorError(f"{wrong} cannot be mounted in a container: there is a colon in its name")
+        self._begun = f"acp-coder-{self._session[:NAME_CHARS]}-{uuid.uuid4().hex[:NAME_CHARS]}"
+        argv = ["run", "--detach", "--rm", "--init", "--pull", "never", "--name", self._begun]
+        argv += ["--label", f"{SESSION}={self._session}", "--label", f"{OWNER}={owner()}"]
+        argv += ["--user", self._numbers(), *(("--userns", "keep-id") if engine.rootless else ())]
+        argv += ["--security-opt", "no-new-privileges", "--cap-drop", "all", "--network", config.network]
+        argv += [part for folder in self._folders for part in ("--volume", f"{folder}:{folder}")]
+        argv += ["--entrypoint", "sh", *config.arguments, "--", image, "-c", MAIN, self._mark]
+        engine.ask(*argv)
+        return self._begun
+
+    def _numbers(self) -> str:
+        user = self._user()
+        return f"{os.getuid()}:{os.getgid()}" if user is None else f"{user.uid}:{user.gid}"
+
+    def _probed(self, engine: Engine) -> There:
+        nonce = uuid.uuid4().hex
+        try:
+            answer = engine.ask(*self.argv("sh", "-c", PROBE, "sh", nonce)[1:])
+        except ExecutorError as error:
+            raise ExecutorError(f"no command can be run in {self.words}: {error}") from error
+        lines = answer.partition(f"{nonce}\n")[2].splitlines()
+        if len(lines) < len(There.__struct_fields__) or lines[0].rpartition("/")[2] not in ("bash", "sh"):
+            raise ExecutorError(f"no command can be run in {self.words}: its shell did not answer as a shell does")
+        shell, path, scratch, home = lines[:4]
+        if not scratch:
+            raise ExecutorError(f"no command can be run in {self.words}: it has no folder for temporary files")
+        return There(shell, path, f"{scratch.rstrip('/')}/.acp-coder-{self._mark}", home)
+
+
+def _runs(found: Mapping[str, Any] | None) -> bool:
+    return found is not None and bool((found.get("State") or {}).get("Running"))

@@ -1,0 +1,115 @@
+"""What is sent to a place: POSIX `sh`, with everything a command needs in it.
+
+The shell over there gets it on stdin (`READ_IT`), so that no value is ever on a command line. It says its process
+group, runs the command, and ends both streams with a marker that nobody else knows; on stderr a trailer follows: exit
+code, working directory, exported variables. So no exit code is guessed from that of the program that brought us there,
+and an end is seen although a child in the background holds the streams.
+"""
+
+from __future__ import annotations
+
+import re
+import shlex
+from collections.abc import Mapping
+from pathlib import Path
+
+from acp_agent.executors.base import Command, shell_options
+from acp_agent.executors.local import MARK
+from acp_agent.executors.places.base import There
+from acp_agent.executors.shell_state import load_state, with_state
+from acp_agent.executors.start import of_its_own
+
+READ_IT = 'eval "$(cat)"'
+
+NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
+READ_ONLY = frozenset(("UID", "EUID", "PPID", "SHELLOPTS", "BASHOPTS", "BASH_VERSINFO"))
+"""Variables that some shells let nobody set."""
+
+STARTER = r"""
+trap : TERM HUP INT
+exec 3>&2 2>/dev/null
+printf '\036{nonce}B%s\n' "$$" >&3
+(umask 077; mkdir -p {scratch}{store})
+( {exports}
+cd -- {cwd} 2>&3 && exec {argv} 2>&3 3>&-; exit 126 ) </dev/null
+c=$?
+printf '\036{nonce}'
+printf '\036{nonce}E%s\036{nonce}' "$c" >&3
+cat {state}.cwd >&3
+printf '\036{nonce}' >&3
+cat {state} >&3
+printf '\036{nonce}' >&3
+rm -f {state} {state}.cwd
+exit "$c"
+"""
+"""Its own messages (`Terminated`) are nobody's."""
+
+REAPER = r"""
+m=$1 t=$2
+if printf 'a\0b\n' | grep -q b; then
+  left() { grep -l "MARK=$1" /proc/[0-9]*/environ 2>/dev/null | tr -cd '0-9\n'; }
+else
+  left() {
+    for f in /proc/[0-9]*/environ; do
+      if tr '\0' '\n' <"$f" 2>/dev/null | grep -q "^MARK=$1"; then f=${f%/environ}; echo "${f##*/}"; fi
+    done 2>/dev/null
+  }
+fi
+there() { { [ "$2" != 0 ] && kill -0 "-$2" 2>/dev/null; } || [ -n "$(left "$1")" ]; }
+pause() { sleep 0.02 2>/dev/null || sleep 1; }
+finish() {
+  i=0
+  if [ "$2" != 0 ]; then
+    kill -TERM "-$2" 2>/dev/null
+    while [ $i -lt 5 ] && there "$1" "$2"; do i=$((i+1)); pause; done
+  fi
+  i=0
+  while there "$1" "$2"; do
+    i=$((i+1)); [ $i -lt 50 ] || return 1
+    p=$(left "$1"); [ -z "$p" ] || kill -KILL $p 2>/dev/null
+    [ $i -lt 4 ] || [ "$2" = 0 ] || kill -KILL "-$2" 2>/dev/null
+    pause
+  done
+}
+while read -r mark group; do
+  if finish "$mark" "$group"; then echo gone; else echo left; fi
+done
+rm -rf "$t"
+finish "$m" 0
+""".replace("MARK", MARK)
+"""Ends what carries a mark in its environment, and what is in the command's process group: each line that it reads is
+one order, `MARK GROUP`. At the end of stdin, which is the end of the agent, it ends all of the session's. Not every
+`grep` reads beyond a NUL byte."""
+
+PROBE = r"""
+p=$(sh -l -c 'printf "\n%s" "$PATH"' 2>/dev/null | tail -n 1)
+echo "$1"
+command -v bash || command -v sh
+echo "${p:-$PATH}"
+for t in "${TMPDIR:-/tmp}" /tmp /var/tmp /dev/shm ''; do [ -d "$t" ] && [ -w "$t" ] && break; done
+echo "$t"
+if [ -n "$HOME" ] && [ -w "$HOME" ]; then echo "$HOME"; else echo "$t"; fi
+"""
+"""What is there; what a profile prints stands before its argument."""
+
+
+def starter(command: Command, there: There, environ: Mapping[str, str], nonce: str) -> bytes:
+    state = f"{there.scratch}/{nonce}"
+    script, store = command.script, ""
+    if command.state_file is not None:
+        listing = "declare -px" if there.bash else "export -p"
+        script = with_state(script, Path(state), keep=command.keeps_state, without=of_its_own(command), listing=listing)
+        if loaded := load_state(command.state_file).decode("utf-8", "surrogateescape"):
+            store = f"; printf %s {shlex.quote(loaded)} >{shlex.quote(state)}"
+    plain = {name: value for name, value in environ.items() if NAME.fullmatch(name) and name not in READ_ONLY}
+    values = {
+        "nonce": nonce,
+        "scratch": shlex.quote(there.scratch),
+        "store": store,
+        "exports": "".join(f"export {name}={shlex.quote(value)}\n" for name, value in plain.items()),
+        "cwd": shlex.quote(str(command.cwd)),
+        "argv": shlex.join([there.shell, *shell_options(command), "-c", script]),
+        "state": shlex.quote(state),
+    }
+    text = re.sub(r"\{(\w+)\}", lambda found: values[found[1]], STARTER)
+    return text.encode("utf-8", "surrogateescape")
