@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from acp_agent.config.load import Config
 from acp_agent.config.model import ProviderConfig
+from acp_agent.config.place_settings import Place
 from acp_agent.config.xdg import state_dir
 from acp_agent.executors.route import Offer as EditorOffer
 from acp_agent.executors.scrub import scrubbing
@@ -57,6 +58,7 @@ from acp_agent.loop.turns.session_turns import Turns
 from acp_agent.loop.undo.change_recorder import ChangeRecorder
 from acp_agent.safety.deciding.audit import AuditLog
 from acp_agent.safety.environment import SECRET_NAMES, safe_environment
+from acp_agent.safety.folders.paths import Roots
 from acp_agent.store.session_store import SessionStore
 from acp_agent.tools.kit.registry import Registry, SessionRegistry
 from acp_agent.tools.net.web_access import WebAccess
@@ -64,10 +66,13 @@ from acp_agent.tools.net.web_access import WebAccess
 if TYPE_CHECKING:
     from acp_agent.executors.editor import EditorExecutor
     from acp_agent.executors.local import LocalExecutor
+    from acp_agent.executors.places.container import Container
 
 UNDOING = "acp_agent.loop.undo.undoing:Undoing"
 EDITOR = "acp_agent.executors.editor:EditorExecutor"
 TERMINALS = "acp_agent.executors.editor:EditorTerminals"
+CONTAINER = "acp_agent.executors.places.container:Container"
+PLACED = "acp_agent.executors.places.place_executor:PlaceExecutor"
 LOCAL = "acp_agent.executors.local:LocalExecutor"
 
 Spawn = Callable[[Coroutine[Any, Any, None]], None]
@@ -184,6 +189,10 @@ def build_shell(
         inherited["HOME"] = str(home)  # By its own name: the sandbox knows no links to it.
     folder = PrivateFolder(roots)
     confinement = Confinement(tools, roots, inherited, home, folder, journal, spawn)
+    place = settings.place()
+    if place is not None:
+        outside = {name: value for name, value in environ.items() if name not in hidden}
+        confinement.place = build_place(place, session.id, roots, outside, confinement)
     runs = SessionRuns(
         bash,
         max_output_chars=tools.max_output_chars,
@@ -195,7 +204,7 @@ def build_shell(
     plan = session.client.plan
     offer = EditorOffer(
         # The editor's terminals and buffers are the user's: nobody else can act there.
-        terminal=plan.terminals and bash.editor_terminal and not tools.scope.user,
+        terminal=plan.terminals and bash.editor_terminal and not tools.scope.user and settings.place() is None,
         read_text=plan.reads_files and tools.files.editor_buffers and not tools.scope.user,
         write_text=plan.writes_files and tools.files.editor_buffers and not tools.scope.user,
     )
@@ -205,6 +214,14 @@ def build_shell(
     )
     hooks = Hooks(settings.hooks, hooks_run_with, roots.cwd, session.outbox, turn)
     return Shell(roots, turn, folder, offer, executor, confinement, hooks, runs), inherited
+
+
+def build_place(
+    place: Place, session_id: str, roots: Roots, environ: Mapping[str, str], confinement: Confinement
+) -> Container:
+    """`environ`: for the engine's program, without the agent's own keys."""
+    made: Container = load(CONTAINER)(*place, session_id, roots.all, environ, confinement.walls, confinement.user)
+    return made
 
 
 def build_executor(
@@ -224,7 +241,10 @@ def build_executor(
         confine=confinement.confine if tools.sandbox.editor_terminal else None,
         scrub=scrub,
     )
-    executor: EditorExecutor = load(EDITOR)(
+    make = load(EDITOR)
+    if confinement.place is not None:
+        make = partial(load(PLACED), place=confinement.place, ending=confinement.watched)
+    executor: EditorExecutor = make(
         client,
         terminals,
         offer,

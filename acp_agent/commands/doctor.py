@@ -21,6 +21,7 @@ from acp_agent.config.xdg import config_file
 from acp_agent.errors import ConfigError, ExecutorError, ProviderError, StoreError
 from acp_agent.executors.base import Command
 from acp_agent.executors.local import LocalExecutor
+from acp_agent.executors.places.base import Place
 from acp_agent.lazy import load
 from acp_agent.llm.base import (
     PROVIDERS,
@@ -50,6 +51,7 @@ MISSING_BROWSER = "acp_agent.tools.net.chromium:missing_browser"
 
 FOLDER = "acp_agent.loop.shell.private_folder:PrivateFolder"
 CONFINEMENT = "acp_agent.loop.shell.confinement:Confinement"
+BUILD_PLACE = "acp_agent.build.session_parts:build_place"
 FIND_USER = "acp_agent.executors.users:find_user"
 
 PACKAGES = (
@@ -151,6 +153,8 @@ def _confinement(config: Config, environ: Mapping[str, str]) -> Iterator[Line]:
         made = load(CONFINEMENT)(tools, roots, environ, home_of(environ), folder)
         lines = anyio.run(made.lines)
         found = made.found
+        if (place := config.settings.place()) is not None:
+            yield anyio.run(_place, load(BUILD_PLACE)(place, "doctor", roots, environ, made))
     confined = found.sandbox.kind != "none"
     for number, words in enumerate(lines):
         if number == 0:
@@ -170,6 +174,15 @@ def _confinement(config: Config, environ: Mapping[str, str]) -> Iterator[Line]:
     count = sum(rule.name != "default" for rule in rules.of("policy"))
     yield BAD if rules.trouble else OK, "policy", "\n".join(rules.trouble) or f"{count} rules"
     yield OK, "permissions", f"{sum(map(len, tools.permissions.values()))} rules"
+
+
+async def _place(place: Place) -> Line:
+    try:
+        return OK, "place", "\n".join(await place.lines())
+    except ExecutorError as error:
+        return BAD, "place", str(error)
+    finally:
+        await place.end()
 
 
 def _audit(config: Config, environ: Mapping[str, str]) -> Line:

@@ -8,7 +8,7 @@ from argparse import Namespace
 from collections.abc import Mapping
 from pathlib import Path
 
-from acp_agent.commands.parser import record_variables
+from acp_agent.commands.parser import agent_variables
 from acp_agent.errors import UsageError
 from acp_agent.fronts.headless import Answers, Headless, run_headless
 from acp_agent.fronts.view import JsonView, PlainView, TerminalView, View
@@ -29,7 +29,7 @@ def run(options: Namespace, environ: Mapping[str, str]) -> int:
     elif sys.stdin.isatty() and not options.json:
         answers = "person"
     model = options.model
-    environ = {**environ, **record_variables(options.record, options.record_wire)}
+    environ = {**environ, **agent_variables(options.record, options.record_wire, options.container)}
     if model and options.session is None and not options.newest:
         environ["OPENAI_MODEL"] = model  # A new session starts with it, whether or not the server lists it.
         model = None

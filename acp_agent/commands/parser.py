@@ -50,10 +50,11 @@ def welcome(arguments: list[str]) -> int:
     return 0
 
 
-def record_variables(record: str | None, wire: str | None) -> dict[str, str]:
-    """The variables that make an agent record."""
+def agent_variables(record: str | None, wire: str | None, container: str | None) -> dict[str, str]:
+    """The variables that make an agent record, and run commands in a container."""
     files = {"ACP_CODER_RECORD": record, "ACP_CODER_RECORD_WIRE": wire}
-    return {name: str(Path(file).absolute()) for name, file in files.items() if file}
+    found = {name: str(Path(file).absolute()) for name, file in files.items() if file}
+    return {**found, "ACP_CODER_PLACE": f"container:{container}"} if container else found
 
 
 class _Parser(argparse.ArgumentParser):
@@ -65,12 +66,13 @@ def run(arguments: list[str]) -> int:
     """The exit status: 2 with one sentence for a wrong command line or configuration, 1 for other failures."""
     try:
         options = build_parser().parse_args(_with_command(arguments))
-        recorded = record_variables(options.serve_record, options.serve_record_wire)
-        if options.command is None and recorded:
-            os.environ.update(recorded)
+        given = agent_variables(options.serve_record, options.serve_record_wire, options.serve_container)
+        if options.command is None and given:
+            os.environ.update(given)
             return int(load(STDIO)([]))
-        if recorded:
-            raise UsageError(f"--record stands behind the command: acp-coder {options.command} --record FILE")
+        if given:
+            option = "--container NAME" if options.serve_container else "--record FILE"
+            raise UsageError(f"{option.split()[0]} stands behind the command: acp-coder {options.command} {option}")
         if options.command is None:
             raise UsageError(
                 "no command given: `acp-coder --help` lists them; without arguments it speaks ACP on stdio"
@@ -108,7 +110,7 @@ def build_parser() -> argparse.ArgumentParser:
         description="A coding agent for editors. Without arguments it speaks ACP on stdin and stdout.",
     )
     parser.add_argument("--version", action="version", version=f"acp-coder {__version__}")
-    _add_record(parser, "serve_")
+    _add_agent(parser, "serve_")
     commands = parser.add_subparsers(dest="command", metavar="COMMAND", parser_class=_Parser)
 
     prompt = commands.add_parser("prompt", help="run a prompt in this terminal, with live tool status")
@@ -122,7 +124,7 @@ def build_parser() -> argparse.ArgumentParser:
     )
     which.add_argument("--session", metavar="ID", help="go on with this session; its id is printed at the end")
     prompt.add_argument("--json", action="store_true", help="print session updates as JSON lines")
-    _add_record(prompt, "")
+    _add_agent(prompt, "")
     answers = prompt.add_mutually_exclusive_group()
     answers.add_argument("--yes", action="store_true", help="allow every request, once each")
     answers.add_argument("--deny", action="store_true", help="reject every request")
@@ -179,7 +181,7 @@ def build_parser() -> argparse.ArgumentParser:
     return parser
 
 
-def _add_record(parser: argparse.ArgumentParser, prefix: str) -> None:
+def _add_agent(parser: argparse.ArgumentParser, prefix: str) -> None:
     """`prefix`: of the options' names here, so that those of a sub-command do not reset those before it."""
     parser.add_argument(
         "--record", dest=f"{prefix}record", metavar="FILE", help="append what the model is asked and answers to FILE"
@@ -189,6 +191,12 @@ def _add_record(parser: argparse.ArgumentParser, prefix: str) -> None:
         dest=f"{prefix}record_wire",
         metavar="FILE",
         help="append the messages of client and agent to FILE, which may be the same",
+    )
+    parser.add_argument(
+        "--container",
+        dest=f"{prefix}container",
+        metavar="NAME",
+        help="run commands in the place, the running container or a container of the image NAME",
     )
 
 

@@ -84,7 +84,7 @@ def load_config(
     if project is not None:
         notes += present_names(project)
         _check(project, project=True)
-        _check_servers(project, layers)
+        _check_named(project, layers)
         layers.append(_with_hooks(project, layers))
     layers.append(environment_layer(environ))
     if flags:
@@ -94,6 +94,7 @@ def load_config(
     known, found = _known_providers(merge(layers), environ)
     layers[:0] = known
     settings = _convert(merge(layers), layers)
+    settings.place()
     if known and known[0].origins.get("agent.provider") == load(FOUND_HERE):
         chosen = settings.chosen_provider
         notes.append(NOBODY_CHOSE.format(name=chosen, url=settings.providers[chosen].base_url))
@@ -177,15 +178,16 @@ def _check(layer: Layer, *, project: bool) -> None:
             )
 
 
-def _check_servers(project: Layer, below: list[Layer]) -> None:
-    """A project may name MCP servers, but not change the user's: their variables and headers may be keys."""
-    servers = _get(project.values, SERVERS)
-    for name in servers if isinstance(servers, dict) else ():
-        if any(_has(layer.values, f"{SERVERS}.{name}") for layer in below):
-            raise ConfigError(
-                f"{_where(project, f'{SERVERS}.{name}')}: `{SERVERS}.{name}` is a server in your own configuration, "
-                "which a project cannot change; use another name in the project"
-            )
+def _check_named(project: Layer, below: list[Layer]) -> None:
+    """A project may name MCP servers and places, but not change the user's: their variables and headers may be keys."""
+    for table, kind in ((SERVERS, "server"), ("places", "place")):
+        named = _get(project.values, table)
+        for name in named if isinstance(named, dict) else ():
+            if any(_has(layer.values, f"{table}.{name}") for layer in below):
+                raise ConfigError(
+                    f"{_where(project, f'{table}.{name}')}: `{table}.{name}` is a {kind} in your own configuration, "
+                    "which a project cannot change; use another name in the project"
+                )
 
 
 def _with_hooks(project: Layer, below: list[Layer]) -> Layer:

@@ -13,6 +13,7 @@ import msgspec
 
 from acp_agent.config import safety_settings as safety
 from acp_agent.config.language_settings import ClientProfileConfig, LspConfig, key
+from acp_agent.config.place_settings import Place, PlaceConfig, find_place
 
 ModeName = Literal["ask", "architect", "code", "auto"]
 ThoughtLevelName = Literal["default", "off", "low", "medium", "high"]
@@ -59,6 +60,14 @@ class AgentConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
             "language servers are those of that machine and are left alone."
         ),
     ] = False
+    place: Annotated[
+        str,
+        key(
+            "Where commands run: `local`, the name of a place in `places`, or `container:NAME` for a running container "
+            "or an image of that name.",
+            project=True,
+        ),
+    ] = "local"
     isolation: Annotated[
         Literal["none", "worktree"],
         key("`worktree`: each new session works in a git worktree of its own, on a branch of its own."),
@@ -684,6 +693,7 @@ class Settings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     network: NetworkConfig = NetworkConfig()
     hooks: HooksConfig = HooksConfig()
     lsp: LspConfig = LspConfig()
+    places: Annotated[dict[str, PlaceConfig], key("Places by name, in which commands may run.")] = {}
     clients: Annotated[
         dict[str, ClientProfileConfig],
         key(
@@ -704,6 +714,10 @@ class Settings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     def chosen_provider(self) -> str:
         """The provider of new sessions: the one the model names (`provider/model`), else `agent.provider`."""
         return self.choice(self.agent.model).partition("/")[0] if self.agent.model else self.agent.provider
+
+    def place(self) -> Place | None:
+        """Where commands run; `None`: on this machine. Raises ConfigError for a name that is not configured."""
+        return find_place(self.agent.place, self.places)
 
     def choice(self, model: str) -> str:
         """`provider/model` for what a user may write: that, `provider:model`, or a model alone. That is the chosen

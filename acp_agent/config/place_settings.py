@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Annotated, Literal
 
 import msgspec
 
 from acp_agent.config.language_settings import key
+from acp_agent.errors import ConfigError
 
 
 class PlaceConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -22,3 +24,18 @@ class PlaceConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     network: Annotated[str, key("Network of a started container: `none`, or the engine's name of one.")] = "none"
     env: Annotated[list[str], key("Variables of this machine that commands there get; no others.")] = []
     arguments: Annotated[list[str], key("More arguments for the engine's `run`; they may lift its limits.")] = []
+
+
+Place = tuple[str, PlaceConfig]
+"""Its name in words for the user, and what it is found by."""
+
+
+def find_place(wanted: str, places: Mapping[str, PlaceConfig]) -> Place | None:
+    """`None`: this machine. Raises ConfigError."""
+    name = wanted.removeprefix("container:")
+    if wanted == "local":
+        return None
+    if name == wanted and name not in places:
+        known = ", ".join(["local", *places])
+        raise ConfigError(f"`agent.place`: {name!r} is not in the configuration; configured: {known}")
+    return name, places.get(name) or PlaceConfig(container=name, image=name)

@@ -243,6 +243,12 @@ async def _doctor(session: Session, parts: Parts, rest: str) -> str:
     return "\n".join(f"- {line}" for line in [*await parts.shell.confinement.lines(), parts.calls.guard.audit_words()])
 
 
+async def _place(session: Session, parts: Parts, rest: str) -> str:
+    if parts.shell.confinement.place is None:
+        return "Commands run on this machine; `agent.place` or `--container` names another place, for new sessions."
+    return await _doctor(session, parts, rest)
+
+
 async def _policy(session: Session, parts: Parts, rest: str) -> str:
     word, _, argument = rest.strip().partition(" ")
     if word in ("", "status"):
@@ -336,6 +342,7 @@ COMMANDS: dict[str, Callable[[Session, Parts, str], Awaitable[str]]] = {
     "reject": _reject,
     "unblock": _unblock,
     "doctor": _doctor,
+    "place": _place,
     "checkpoints": _checkpoints,
     "undo": _undo,
     "redo": _redo,

@@ -7,7 +7,7 @@ from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, cast
+from typing import Any
 
 import anyio
 import pytest
@@ -126,10 +126,8 @@ def in_container(tmp_path: Path) -> tuple[PlaceExecutor, str]:
     if why := containers.missing():
         pytest.skip(why)
     name = containers.running(tmp_path.parent)
-    executor = PlaceExecutor(cast("Client", None), cast("EditorTerminals", None), Offer())
-    place = Container("web", PlaceConfig(container=name), "test", executor.mark, (tmp_path,), os.environ)
-    executor.choose = lambda: place
-    return executor, name
+    place = Container("web", PlaceConfig(container=name), "test", (tmp_path,), os.environ)
+    return PlaceExecutor(None, None, Offer(), place=place), name
 
 
 @dataclass

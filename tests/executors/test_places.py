@@ -9,7 +9,6 @@ import sys
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from pathlib import Path
-from typing import Any, cast
 
 import anyio
 import pytest
@@ -17,7 +16,7 @@ import pytest
 from acp_agent.config.place_settings import PlaceConfig
 from acp_agent.errors import ExecutorError
 from acp_agent.executors.base import Command, ExitStatus, TerminalSize
-from acp_agent.executors.places.container import SESSION, Container
+from acp_agent.executors.places.container import SESSION, Container, Walls
 from acp_agent.executors.places.engine import OWNER, owner
 from acp_agent.executors.places.place_executor import PlaceExecutor
 from acp_agent.executors.route import Offer
@@ -38,11 +37,11 @@ def podman() -> None:
 
 @asynccontextmanager
 async def place(
-    config: PlaceConfig, *folders: Path, environ: dict[str, str] | None = None
+    config: PlaceConfig, *folders: Path, environ: dict[str, str] | None = None, walls: Walls | None = None
 ) -> AsyncIterator[tuple[PlaceExecutor, Container]]:
-    executor = PlaceExecutor(cast("Any", None), cast("Any", None), Offer())
-    made = Container("web", config, "session-1", executor.mark, folders, environ or dict(os.environ))
-    executor.choose = lambda: made
+    shown = walls or Walls()
+    made = Container("web", config, "session-1", folders, environ or dict(os.environ), lambda: shown)
+    executor = PlaceExecutor(None, None, Offer(), place=made)
     with anyio.fail_after(60):
         try:
             yield executor, made
@@ -85,6 +84,24 @@ async def test_a_container_of_ours_has_the_folders_the_user_and_nothing_else(tmp
 
 
 @pytest.mark.usefixtures("podman")
+async def test_what_is_hidden_is_empty_there_and_what_is_protected_cannot_be_written(tmp_path: Path) -> None:
+    (tmp_path / ".env").write_text("KEY=1")
+    (tmp_path / ".git" / "hooks").mkdir(parents=True)
+    (tmp_path / "keys").mkdir()
+    (tmp_path / "keys" / "one").write_text("KEY=2")
+    empty = tmp_path / "empty"
+    empty.mkdir()
+    walls = Walls((tmp_path / ".env", tmp_path / "keys"), (tmp_path / ".git" / "hooks", tmp_path / "missing"), empty)
+    async with place(containers.from_image(), tmp_path, walls=walls) as (executor, made):
+        script = "cat .env; ls keys; echo x >.git/hooks/pre-commit || echo refused; echo y >file"
+        ended = await run(executor, script, tmp_path)
+        assert ended.stdout == "refused\n"
+        assert list((tmp_path / ".git" / "hooks").iterdir()) == []
+        assert (tmp_path / "file").read_text() == "y\n"
+        assert any("2 and 2 paths" in line for line in await made.lines())
+
+
+@pytest.mark.usefixtures("podman")
 async def test_without_bash_commands_are_those_of_sh_and_keep_their_state(tmp_path: Path) -> None:
     (tmp_path / "sub").mkdir()
     state = tmp_path / "state"
@@ -93,7 +110,7 @@ async def test_without_bash_commands_are_those_of_sh_and_keep_their_state(tmp_pa
         assert first.status == ExitStatus(7)
         second = await run(executor, 'echo "$A"; pwd', tmp_path / "sub", state_file=state)
         assert second.stdout == f'it is "one"\ntwo\n{tmp_path / "sub"}\n'
-        assert not (await made.ready()).bash
+        assert "there is no bash" in (await made.lines())[0]
 
 
 @pytest.mark.usefixtures("podman")
@@ -154,9 +171,8 @@ from tests import containers
 async def main():
     folder = Path(sys.argv[1])
     config = PlaceConfig(container=sys.argv[2]) if sys.argv[2] else containers.from_image()
-    executor = PlaceExecutor(None, None, Offer())
-    made = Container("web", config, "killed-1", executor.mark, (folder,), os.environ)
-    executor.choose = lambda: made
+    made = Container("web", config, "killed-1", (folder,), os.environ)
+    executor = PlaceExecutor(None, None, Offer(), place=made)
     await executor.run(Command("true", folder))
     print((await made.ready()) and made.argv()[-1], flush=True)
     process = await executor.run(Command("sleep 7030 & setsid sleep 7031 & echo x >ready; sleep 7032", folder))
@@ -353,18 +369,18 @@ async def test_docker_and_nerdctl_are_asked_in_their_words(name: str, tmp_path: 
     work.mkdir()
     stub(programs, name)
     environ = {"PATH": f"{programs}:/usr/bin:/bin"}
-    async with place(PlaceConfig(engine=name, image="img", network="net-1"), work, environ=environ) as (executor, _):
+    async with place(PlaceConfig(engine=name, image="img", network="net-1"), work, environ=environ) as (executor, made):
         ended = await run(executor, "echo hi; exit 3", work)
         assert (ended.stdout, ended.status) == ("hi\n", ExitStatus(3))
     asked = (programs / "log").read_text().splitlines()
     ours = next(line for line in asked if line.startswith("run ")).split(" --name ")[1].split()[0]
     user = f"{os.getuid()}:{os.getgid()}"
     assert asked[:2] == ["ps --all --quiet --filter label=acp-coder.owner", "inspect --type image -- img"]
-    begun = asked[2].replace(executor.mark, "MARK").replace(owner(), "OWNER").replace(ours, "NAME")
+    begun = asked[2].replace(made.mark, "MARK").replace(owner(), "OWNER").replace(ours, "NAME")
     assert begun == (
         "run --detach --rm --init --pull never --name NAME --label acp-coder.session=session-1 "
         f"--label acp-coder.owner=OWNER --user {user} --security-opt no-new-privileges --cap-drop all "
-        f"--network net-1 --volume {work}:{work} --entrypoint sh -- img -c "
+        f"--network net-1 --volume={work}:{work} --entrypoint sh -- img -c "
         'ACP_CODER_RUN="$0" exec sleep 2147483647 MARK'
     )
     assert f'exec --interactive --user {user} {ours} sh -c eval "$(cat)"' in asked

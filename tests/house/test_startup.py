@@ -44,6 +44,7 @@ AT_NEW_OURS = STAGE_ZERO | {
         "config.language_settings",
         "config.load",
         "config.model",
+        "config.place_settings",
         "config.other_names",
         "config.safety_settings",
         "config.trusted_files",

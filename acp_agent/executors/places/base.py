@@ -29,6 +29,8 @@ class Place(Protocol):
 
     words: str
     """As in "runs in ...": `container web`."""
+    mark: str
+    """Carried by everything that the session starts there."""
     env: tuple[str, ...]
     """Names of the variables of this machine that commands there get."""
     environ: Mapping[str, str]
@@ -40,6 +42,10 @@ class Place(Protocol):
 
     def argv(self, *argv: str, reads: bool = False) -> tuple[str, ...]:
         """The command line, here, of one that runs there with the same streams. Only once it is ready."""
+        ...
+
+    async def lines(self) -> list[str]:
+        """What is there and what holds there, for the user. Raises ExecutorError."""
         ...
 
     def lost(self) -> None:

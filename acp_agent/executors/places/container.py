@@ -1,8 +1,9 @@
 """A container: one that runs, with the session's folders in it, or one of ours, started from an image.
 
 Ours has the session's folders at the same paths, the user's number and no more rights than the user: no capabilities,
-no new privileges, no network unless the configuration gives it one. A label says whose it is; it is removed with the
-session, or, if the agent was killed, by its own reaper or the next agent (`Engine.sweep`).
+no new privileges, no network unless the configuration gives it one. What `tools.files.deny_read` hides at its
+start is empty in it, and what is protected (`tools.sandbox.protect`) cannot be written there. A label says whose it
+is; it is removed with the session, or, if the agent was killed, by its own reaper or the next agent (`Engine.sweep`).
 """
 
 from __future__ import annotations
@@ -16,6 +17,7 @@ from typing import Any
 
 import anyio
 import anyio.to_thread
+from msgspec import Struct
 
 from acp_agent.child import User
 from acp_agent.config.place_settings import PlaceConfig
@@ -33,6 +35,15 @@ MAIN = f'{MARK}="$0" exec sleep 2147483647'
 """What runs in a container of ours; it has the session's mark, so it ends when the agent does."""
 
 
+class Walls(Struct, frozen=True):
+    """What a container of ours keeps from its commands, as far as it exists at its start."""
+
+    hidden: Sequence[Path] = ()
+    protected: Sequence[Path] = ()
+    empty: Path = Path("/var/empty")
+    """A folder that stands for hidden ones. (A tmpfs would begin with what it hides, as podman makes it.)"""
+
+
 class Container:
     """Of one session."""
 
@@ -41,19 +52,20 @@ class Container:
         name: str,
         config: PlaceConfig,
         session_id: str,
-        mark: str,
         folders: Sequence[Path],
         environ: Mapping[str, str],
+        walls: Callable[[], Walls] = Walls,
         user: Callable[[], User | None] = lambda: None,
     ) -> None:
-        """`mark`: carried by everything that the session starts there. `environ`: for the engine's program."""
+        """`environ`: for the engine's program."""
         self.words = f"container {name}"
+        self.mark = uuid.uuid4().hex
         self.env = tuple(config.env)
         self.environ = environ
         self._config = config
         self._session = session_id
-        self._mark = mark
         self._folders = [Path(os.path.realpath(folder)) for folder in folders]
+        self._walls = walls
         self._user = user
         self._engine: Engine | None = None
         self._there: There | None = None
@@ -90,6 +102,28 @@ class Container:
         except ExecutorError as error:
             log.warning("the container %s could not be removed: %s", self._begun, error)
         self._begun = ""
+
+    async def lines(self) -> list[str]:
+        there = await self.ready()
+        assert self._engine is not None
+        shell = there.shell if there.bash else f"{there.shell}; there is no bash, so commands are those of sh"
+        lines = [f"Commands run in {self.words} ({self._engine.name}, shell {shell}). The container is the wall."]
+        if not self._begun:
+            lines.append(
+                "It was not started by acp-coder: its network, its rights and what it can see are its own, and what "
+                "is hidden or protected here is neither there."
+            )
+            return lines
+        network = "none" if self._config.network == "none" else f"`{self._config.network}` of {self._engine.name}"
+        lines.append(f"Network: {network}. No capabilities, no new privileges, your user.")
+        lines.append(f"Mounted: {', '.join(map(str, self._folders))}.")
+        walls = self._walls()
+        if walls.hidden or walls.protected:
+            lines.append(
+                f"Hidden or protected there: {len(walls.hidden)} and {len(walls.protected)} paths, as far as they "
+                "existed at its start."
+            )
+        return lines
 
     # --- finding it; these block ------------------------------------------------------------------------------
 
@@ -140,10 +174,19 @@ class Container:
         argv += ["--label", f"{SESSION}={self._session}", "--label", f"{OWNER}={owner()}"]
         argv += ["--user", self._numbers(), *(("--userns", "keep-id") if engine.rootless else ())]
         argv += ["--security-opt", "no-new-privileges", "--cap-drop", "all", "--network", config.network]
-        argv += [part for folder in self._folders for part in ("--volume", f"{folder}:{folder}")]
-        argv += ["--entrypoint", "sh", *config.arguments, "--", image, "-c", MAIN, self._mark]
+        argv += [*self._mounts(), "--entrypoint", "sh", *config.arguments, "--", image, "-c", MAIN, self.mark]
         engine.ask(*argv)
         return self._begun
+
+    def _mounts(self) -> list[str]:
+        walls, found = self._walls(), [f"--volume={folder}:{folder}" for folder in self._folders]
+        for path in (*walls.protected, *walls.hidden):
+            inside = any(path.is_relative_to(folder) for folder in self._folders)
+            if not inside or ":" in str(path) or path.is_symlink() or not path.exists():
+                continue
+            source = path if path not in walls.hidden else walls.empty if path.is_dir() else Path("/dev/null")
+            found.append(f"--volume={source}:{path}:ro")
+        return list(dict.fromkeys(found))
 
     def _numbers(self) -> str:
         user = self._user()
@@ -161,7 +204,7 @@ class Container:
         shell, path, scratch, home = lines[:4]
         if not scratch:
             raise ExecutorError(f"no command can be run in {self.words}: it has no folder for temporary files")
-        return There(shell, path, f"{scratch.rstrip('/')}/.acp-coder-{self._mark}", home)
+        return There(shell, path, f"{scratch.rstrip('/')}/.acp-coder-{self.mark}", home)
 
 
 def _runs(found: Mapping[str, Any] | None) -> bool:

@@ -17,6 +17,7 @@ from acp_agent.child import signal_group, signal_name
 from acp_agent.executors.base import Command, ExitStatus, StreamName
 from acp_agent.executors.local import LocalProcess
 from acp_agent.executors.places.reaper import Reaper
+from acp_agent.executors.sandbox.base import Confined
 from acp_agent.executors.shell_state import MAX_PATH_BYTES, MAX_STATE_BYTES, store_state
 
 log = logging.getLogger(__name__)
@@ -42,6 +43,7 @@ class FarProcess(LocalProcess):
         grace: float,
         nonce: str,
         reaper: Reaper,
+        ending: Confined | None = None,
     ) -> None:
         self._marker = b"\x1e" + nonce.encode("ascii")
         self._held: dict[StreamName, bytes] = {"stdout": b"", "stderr": b""}
@@ -54,7 +56,7 @@ class FarProcess(LocalProcess):
         self._command = command
         self._reaper = reaper
         self._where = reaper.place.words
-        super().__init__(popen, mark, command.output_limit, grace)
+        super().__init__(popen, mark, command.output_limit, grace, ending)
 
     async def wait(self) -> ExitStatus:
         while self._status is None:

@@ -19,37 +19,36 @@ from acp_agent.executors.places.base import Place
 from acp_agent.executors.places.far_process import FarProcess
 from acp_agent.executors.places.reaper import Reaper
 from acp_agent.executors.places.starter import READ_IT, starter
+from acp_agent.executors.sandbox.base import Confined
 from acp_agent.executors.start import start
 
 
 class PlaceExecutor(EditorExecutor):
-    """Its arguments are those of `EditorExecutor`."""
+    """`ending`: what is to be done when a command that begins there now has ended. The others are those of
+    `EditorExecutor`."""
 
-    def __init__(self, *arguments: Any, **options: Any) -> None:
+    def __init__(
+        self, *arguments: Any, place: Place, ending: Callable[[], Confined | None] = lambda: None, **options: Any
+    ) -> None:
         super().__init__(*arguments, **options)
-        self.choose: Callable[[], Place | None] = lambda: None
-        """The place of the next command; `None`: this machine. To be set before the first."""
-        self.mark = self._mark
-        """Carried by everything that it starts."""
-        self._reapers: dict[str, Reaper] = {}
+        self._place = place
+        self._ending = ending
+        self._reaper = Reaper(place)
 
     async def run(self, command: Command) -> Process:
-        place = self.choose()
-        if place is None:
-            return await super().run(command)
+        place, reaper = self._place, self._reaper
         if command.terminal is not None:
             raise ExecutorError(f"in {place.words} a command has no terminal that can be typed into; run it without")
         if "\0" in command.script:
             raise ExecutorError("the command could not be started: embedded null byte")
         if not command.cwd.is_dir():
             raise ExecutorError(f"the working directory {command.cwd} does not exist")
-        reaper = self._reapers.setdefault(place.words, Reaper(place, self._mark))
         try:
             there = await place.ready()
         except ExecutorError as error:
             raise ExecutorError(f"{error}. Nothing was run, here or there") from error
         reaper.start(there)
-        mark, nonce = f"{self._mark}.{uuid.uuid4().hex}", uuid.uuid4().hex
+        mark, nonce = f"{place.mark}.{uuid.uuid4().hex}", uuid.uuid4().hex
         own = {name: place.environ[name] for name in place.env if name in place.environ}
         environ = {"PATH": there.path, "HOME": there.home, **QUIET, **own, **command.env, MARK: mark}
         with _file() as file:
@@ -57,13 +56,11 @@ class PlaceExecutor(EditorExecutor):
             file.seek(0)
             argv = place.argv("sh", "-c", READ_IT, reads=True)
             popen = start(argv, Path("/"), place.environ, command, stdin=file.fileno())
-        return FarProcess(popen, mark, command, self._grace, nonce, reaper)
+        return FarProcess(popen, mark, command, self._grace, nonce, reaper, self._ending())
 
     async def close(self) -> None:
         with anyio.CancelScope(shield=True):
-            for reaper in self._reapers.values():
-                await reaper.end()
-            self._reapers.clear()
+            await self._reaper.end()
         await super().close()
 
 

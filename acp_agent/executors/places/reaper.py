@@ -21,9 +21,8 @@ GONE = b"gone\n"
 class Reaper:
     """A shell in a place that ends what it is told to, and all of the session's once this process ends."""
 
-    def __init__(self, place: Place, mark: str) -> None:
+    def __init__(self, place: Place) -> None:
         self.place = place
-        self._mark = mark
         self._there: There | None = None
         self._child: Child | None = None
         self._one = anyio.Lock()
@@ -32,7 +31,7 @@ class Reaper:
         """Returns at once; does nothing where it runs. Raises ExecutorError."""
         self._there = there
         if self._child is None:
-            argv = self.place.argv("sh", "-c", REAPER, "sh", self._mark, there.scratch, reads=True)
+            argv = self.place.argv("sh", "-c", REAPER, "sh", self.place.mark, there.scratch, reads=True)
             try:
                 self._child = Child.start(f"reaper in {self.place.words}", argv, env=self.place.environ)
             except (OSError, ValueError) as error:
@@ -66,7 +65,7 @@ class Reaper:
 
     async def end(self) -> None:
         """Ends all of the session's there, and what was started for it."""
-        if not await self.place.end() and self._child is not None and not await self.finish(self._mark, 0):
+        if not await self.place.end() and self._child is not None and not await self.finish(self.place.mark, 0):
             log.warning("it is not known whether all was ended in %s", self.place.words)
         if self._child is not None:
             await self._child.end()

@@ -110,7 +110,8 @@ class Gate:
         decision = self.guard.decide(facts, mode)
         verdict: Verdict = decision.verdict
         if isinstance(verdict, Ask):
-            ask, verdict = verdict, self._remembered(verdict, mode, written=facts.written)
+            ask = self.guard.placed(facts, verdict)
+            verdict = self._remembered(ask, mode, written=facts.written)
             if isinstance(verdict, Allow) and ask.changes and self._needs_word(facts):
                 reason = f"{ask.reason}; {UNCONFINED}"
                 verdict = msgspec.structs.replace(ask, reason=reason, every_time=True, notes=(*ask.notes, ONCE))
@@ -140,7 +141,7 @@ class Gate:
         decision = self.guard.decide(facts, mode)
         verdict: Verdict = decision.verdict
         if isinstance(verdict, Ask):
-            verdict = self._remembered(verdict, mode, written=False)
+            verdict = self._remembered(self.guard.placed(facts, verdict), mode, written=False)
         match verdict:
             case Allow(rule):
                 return self._written(Permit(), facts, decision, "allow", rule)

@@ -11,7 +11,10 @@ import json
 import logging
 from collections.abc import Mapping, Sequence
 from pathlib import Path
+from shlex import quote
 from typing import Any
+
+from msgspec.structs import replace
 
 from acp_agent.config.load import Config
 from acp_agent.config.safety_settings import RiskConfig
@@ -22,7 +25,7 @@ from acp_agent.loop.calls.learned_calls import learned_words
 from acp_agent.loop.journal import Journal
 from acp_agent.loop.modes import Mode
 from acp_agent.loop.shell.confinement import Confinement
-from acp_agent.safety.access import CONNECT, Deny, ExecuteAccess
+from acp_agent.safety.access import CONNECT, Ask, Deny, ExecuteAccess
 from acp_agent.safety.deciding.anomaly import Anomaly, AnomalyDetector
 from acp_agent.safety.deciding.approvals import Approvals
 from acp_agent.safety.deciding.blocks import HOUR, LEARNED, Blocks
@@ -194,7 +197,18 @@ class Guard:
         """Whether it runs a command that should be confined, but no sandbox was found to work."""
         found = self._confinement.found
         runs = any(isinstance(access, ExecuteAccess) and access.confined for access in call.accesses)
-        return runs and found is not None and found.sandbox.kind == "none" and not found.disabled
+        here = self._confinement.place is None
+        return runs and here and found is not None and found.sandbox.kind == "none" and not found.disabled
+
+    def placed(self, call: CallFacts, ask: Ask) -> Ask:
+        """An answer about a command holds for one place."""
+        place = self._confinement.place
+        if place is None or not any(isinstance(access, ExecuteAccess) for access in call.accesses):
+            return ask
+        prefix, words = f"in:{quote(place.words)} ", f" in {place.words}"
+        wider = None if ask.wider is None else (prefix + ask.wider[0], ask.wider[1] + words)
+        scopes = tuple(prefix + scope for scope in ask.scopes)
+        return replace(ask, scopes=scopes, scope_words=ask.scope_words + words, wider=wider)
 
     def exposed_link(self, call: CallFacts) -> Path | None:
         """A link on the way to the agent's own files that the call's command could replace: no sandbox can keep it from

@@ -332,6 +332,8 @@ class Calls:
             self._failed(call, arguments, error)
             return
         description = self._describe(tool, arguments, params)
+        if entry.kind == "execute" and (place := self.shell.confinement.place) is not None:
+            description = replace(description, title=f"{description.title} (in {place.words})")
         reports.announce(call, entry, description, arguments)
         if blocked is not None:
             reports.fail(call, blocked)

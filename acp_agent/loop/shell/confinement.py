@@ -36,6 +36,7 @@ from acp_agent.safety.folders.survey import Survey, survey
 from acp_agent.safety.folders.watch import Watch, told
 
 if TYPE_CHECKING:
+    from acp_agent.executors.places.container import Container, Walls
     from acp_agent.executors.sandbox.probe import Found
     from acp_agent.executors.sandbox.proxy.ways import Way
     from acp_agent.loop.shell.git_copies import GitCopies
@@ -65,6 +66,7 @@ NOT_CONFINED = (
 
 HOSTS_ASKED = "They reach the network through a proxy (HTTPS_PROXY, ALL_PROXY); the user is asked about each new host."
 GUARD_DISK = "acp_agent.loop.shell.free_disk:guard"
+WALLS = "acp_agent.executors.places.container:Walls"
 DENIED_PATHS = "acp_agent.tools.kit.sandbox_limits:denied_paths"
 LANDLOCK = "acp_agent.executors.sandbox.landlock:abi"
 KERNEL_LOG, LEAST_LOGGING = Path("/var/log/audit/audit.log"), 7
@@ -104,6 +106,8 @@ class Confinement:
         self._folder = folder
         self.found: Found | None = None
         self._finding = anyio.Lock()
+        self.place: Container | None = None
+        """Where commands run, if not on this machine: its walls confine them."""
         self._readable: tuple[Path, ...] | None = None
         self.links: list[Path] = []
         """Protected paths that are links: their targets are protected, the links are not."""
@@ -121,18 +125,20 @@ class Confinement:
     @property
     def kind(self) -> str:
         """As the audit log has it."""
+        if self.place is not None:
+            return self.place.words
         return "none" if self.found is None else self.found.sandbox.kind
 
     def confines(self, *, in_terminal: bool) -> bool:
-        """Whether commands are confined, `in_terminal`: those in the editor's terminal."""
-        return self.kind != "none" and (self._config.sandbox.editor_terminal or not in_terminal)
+        """Whether commands are confined here, `in_terminal`: those in the editor's terminal."""
+        return self.place is None and self.kind != "none" and (self._config.sandbox.editor_terminal or not in_terminal)
 
     async def ready(self) -> Found:
         """Waits until it is known what confines commands."""
         async with self._finding:
             if self.found is None:
                 self.found = await load(FIND_SANDBOX)(self._config.sandbox, self._roots.all)
-                if self._journal is not None:
+                if self._journal is not None and self.place is None:
                     self._journal.sandbox_found(self.found)
             await self._look()
             if self.kind != "none":
@@ -154,7 +160,7 @@ class Confinement:
 
     async def _look(self) -> None:
         """Finds what commands must not touch; not again immediately if nothing is to be hidden."""
-        if self.found is None or self.found.sandbox.kind == "none":
+        if self.found is None or self.kind == "none":
             return
         if self._looked is None or self._roots.rules.hides_any or anyio.current_time() - self._looked > LOOK_AGAIN:
             await self._look_through()
@@ -182,6 +188,11 @@ class Confinement:
     async def lines(self) -> list[str]:
         """Describes what confines commands and what they may touch, for the user."""
         found = await self.ready()
+        if self.place is not None:
+            try:
+                return await self.place.lines()
+            except ExecutorError as error:
+                return [f"Commands cannot run in {self.place.words}: {error}."]
         policy, config = self.policy(), self._config.sandbox
         lines = [f"Sandbox: {found.words}.", *found.trouble]
         if found.disabled or found.sandbox.kind == "none":
@@ -250,6 +261,8 @@ class Confinement:
 
     def for_prompt(self) -> str:
         """What commands cannot do, for the system prompt. Does not wait until it is known what confines them."""
+        if self.place is not None:
+            return f"Commands run in {self.place.words}, with the session's folders at the same paths."
         config, kind = self._config.sandbox, self.kind if self.found is not None else ""
         if config.disabled or kind == "none" or platform.system() not in ("Linux", "Darwin"):
             return ""
@@ -271,7 +284,7 @@ class Confinement:
     def limits(self) -> str:
         """For the model, when a command may have failed because of the sandbox; empty without one."""
         config = self._config.sandbox
-        if self.found is None or self.found.sandbox.kind == "none":
+        if self.place is not None or self.found is None or self.found.sandbox.kind == "none":
             return ""
         network = {"allow": "", "deny": f" {NO_NETWORK}"}.get(str(config.network), f" {BY_PROXY}")
         ask = (
@@ -367,6 +380,24 @@ class Confinement:
             return "\n".join(filter(None, words))
 
         return replace(confined, cleanup=close)
+
+    def walls(self) -> Walls:
+        """Of a container that is started now."""
+        policy, empty = self.policy(), self._folder.path / "sandbox" / "empty"
+        empty.mkdir(mode=0o755, exist_ok=True)
+        made: Walls = load(WALLS)(policy.hidden, policy.protected, empty)
+        return made
+
+    def watched(self) -> Confined:
+        """What is to be closed once a command in the place, which begins now, has ended."""
+        self._watch.began()
+        left = [self._news]
+
+        def close() -> str:
+            self._ended()
+            return left.pop()() if left else ""
+
+        return Confined((), Path("/"), {}, cleanup=close)
 
     def _news(self) -> str:
         """What the commands that have ended may have made of what other programs load, for user and model."""

@@ -61,7 +61,7 @@ class _Decided(_Line, frozen=True, omit_defaults=True, kw_only=True):
     reason: str | None = None
     risk: Literal["low", "medium", "high"] | None = None
     sandbox: str | None = None
-    """The sandbox of a command: `bubblewrap`, `landlock`, `seatbelt`, `none`."""
+    """The sandbox of a command: `bubblewrap`, `landlock`, `seatbelt`, `none`; or the place: `container web`."""
 
 
 class AuditEntry(_Decided, frozen=True, omit_defaults=True, kw_only=True):

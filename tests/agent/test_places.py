@@ -1,0 +1,158 @@
+"""A session whose commands run in a real container, as the user and the model see it."""
+
+from __future__ import annotations
+
+import json
+import re
+import subprocess
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from acp_agent.client.permissions import allow_always, allow_once
+from acp_agent.commands.parser import agent_variables
+from acp_agent.config.load import load_config
+from acp_agent.config.place_settings import PlaceConfig
+from acp_agent.config.sources import parse
+from acp_agent.errors import ConfigError
+from acp_agent.testing.fake_model import Answer, Call
+from tests import containers
+from tests.forked import COMMAND
+
+from .kit import environ_for, rig
+
+REQUEST = "session/request_permission"
+
+
+@pytest.fixture
+def config() -> str:
+    if why := containers.missing():
+        pytest.skip(why)
+    arguments = json.dumps(list(containers.ARGUMENTS))
+    return f'[places.web]\nimage = "{containers.WITH_BASH}"\narguments = {arguments}\n[agent]\nplace = "web"\n'
+
+
+def bash(command: str) -> Answer:
+    return Answer(tool_calls=(Call("bash", {"command": command}),))
+
+
+async def test_commands_run_in_the_container_and_everybody_is_told_so(tmp_path: Path, config: str) -> None:
+    script = [bash("touch made; cat /etc/passwd"), bash("touch more"), bash("mkdir other"), Answer(text="ok")]
+    asked = []
+
+    async def always(request: Any) -> Any:
+        asked.append((request.tool_call.title, [option.name for option in request.options]))
+        return await allow_always(request)
+
+    async with rig(tmp_path, script, config=config, permissions=[always] * 3) as r:
+        await r.editor.prompt("go")
+        result = next(message["content"] for message in r.messages(2) if message["role"] == "tool")
+        assert "root:x:0:0:root:/root:/bin/sh" in result
+        assert (r.project / "made").exists()
+        assert (r.project / "more").exists()
+        assert "Commands run in container web" in json.dumps(r.messages(1))
+        assert [title for title, _ in asked] == [
+            f"{line} (in container web)" for line in ("touch made; cat /etc/passwd", "touch more", "mkdir other")
+        ]
+        assert all(any("in container web" in name for name in names) for _, names in asked)
+        await r.editor.prompt("/permissions")
+        assert "always allow `in:'container web' bash" in r.editor.text()
+        await r.editor.prompt("/place")
+        assert "The container is the wall" in r.editor.text()
+        assert not [line for line in r.editor.transcript if line.message.get("method") == "terminal/create"]
+        mine = [name for name in containers.names() if name.startswith(f"acp-coder-{r.editor.session_id[:8]}")]
+        assert len(mine) == 1
+    assert mine[0] not in containers.names()
+    log = tmp_path / "home/.local/state/acp-coder/audit.jsonl"
+    entries = [json.loads(line) for line in log.read_text(encoding="utf-8").splitlines()]
+    assert {entry["sandbox"] for entry in entries if entry.get("sandbox")} == {"container web"}
+
+
+async def test_what_was_always_allowed_in_one_place_is_asked_in_another(tmp_path: Path, config: str) -> None:
+    for where, times in (("local", 1), ("web", 1), ("local", 0), ("web", 0)):
+        script = [bash("touch made"), Answer(text="ok")]
+        settings = config.replace('place = "web"', f'place = "{where}"')
+        async with rig(tmp_path, script, config=settings, permissions=[allow_always] * times) as r:
+            await r.editor.prompt("go")
+            r.editor.tool_call().assert_finished("completed")
+            requests = [line for line in r.editor.transcript if line.message.get("method") == REQUEST]
+            assert len(requests) == times, where
+
+
+async def test_in_the_container_protected_files_are_read_only_and_hidden_ones_empty(
+    tmp_path: Path, config: str
+) -> None:
+    project = tmp_path / "project"
+    (project / ".git" / "hooks").mkdir(parents=True)
+    (project / ".git" / "HEAD").write_text("ref: refs/heads/main\n")
+    (project / ".env").write_text("KEY=tangerine")
+    (project / "keys").mkdir()
+    (project / "keys" / "one").write_text("KEY=tangerine")
+    (project / "both.sh").write_text("cat .[e]nv key[s]/one; echo x >.git/hooks/post-commit || echo refused")
+    hidden = '[tools.files]\ndeny_read = [".env", "keys/**"]\n'
+    script = [bash("sh both.sh"), Answer(text="ok")]
+    async with rig(tmp_path, script, config=config + hidden, permissions=[allow_once]) as r:
+        await r.editor.prompt("go")
+        (result,) = [message["content"] for message in r.messages(2) if message["role"] == "tool"]
+        assert "refused" in result
+        assert "tangerine" not in result
+        assert list((project / ".git" / "hooks").iterdir()) == []
+
+
+@pytest.mark.parametrize("mode", ["code", "auto"])
+async def test_a_place_that_cannot_be_had_runs_nothing_here(tmp_path: Path, mode: str) -> None:
+    environ = {"ACP_CODER_PLACE": "container:no-such-image"}
+    script = [bash("touch made"), Answer(text="ok")]
+    async with rig(tmp_path, script, environ=environ, mode=mode, permissions=[allow_once] * 2) as r:
+        await r.editor.prompt("go")
+        (result,) = [message["content"] for message in r.messages(2) if message["role"] == "tool"]
+        assert "no-such-image" in result or "nothing to run containers with" in result
+        assert "Nothing was run, here or there" in result
+        assert not (r.project / "made").exists()
+
+
+def test_an_unknown_place_is_one_sentence_that_names_the_known_ones(tmp_path: Path) -> None:
+    file = tmp_path / "config.toml"
+    file.write_text('[places.web]\nimage = "x"\n[agent]\nplace = "wbe"\n')
+    with pytest.raises(ConfigError, match=r"'wbe' is not in the configuration; configured: local, web"):
+        load_config({"ACP_CODER_CONFIG": str(file)})
+
+
+def test_a_project_may_name_a_place_but_not_change_the_users(tmp_path: Path) -> None:
+    file = tmp_path / "config.toml"
+    file.write_text('[places.web]\nimage = "x"\n')
+    environ = {"ACP_CODER_CONFIG": str(file)}
+    named = parse(".acp-coder/config.toml", '[agent]\nplace = "own"\n[places.own]\nimage = "y"\n')
+    assert load_config(environ, project=named).settings.place() == ("own", PlaceConfig(image="y"))
+    for text, words in (
+        ('[places.web]\nimage = "y"\n', "is a place in your own configuration"),
+        ('[places.own]\nengine = "./docker"\n', "cannot be set by a project"),
+        ('[places.own]\narguments = ["--privileged"]\n', "cannot be set by a project"),
+        ('[places.own]\nenv = ["TOKEN"]\n', "cannot be set by a project"),
+        ('[places.own]\nnetwork = "host"\n', "cannot be set by a project"),
+    ):
+        with pytest.raises(ConfigError, match=words):
+            load_config(environ, project=parse(".acp-coder/config.toml", text))
+
+
+def test_container_on_the_command_line_is_a_place_a_container_or_an_image(tmp_path: Path) -> None:
+    assert agent_variables(None, None, "web") == {"ACP_CODER_PLACE": "container:web"}
+    file = tmp_path / "config.toml"
+    file.write_text('[places.web]\nimage = "x"\n')
+    for name, found in (("web", PlaceConfig(image="x")), ("a:1", PlaceConfig(container="a:1", image="a:1"))):
+        environ = {"ACP_CODER_CONFIG": str(file), **agent_variables(None, None, name)}
+        assert load_config(environ).settings.place() == (name, found)
+
+
+def test_doctor_names_the_place(tmp_path: Path, config: str) -> None:
+    file = tmp_path / "config.toml"
+    environ = {**environ_for(tmp_path, "http://127.0.0.1:9"), "ACP_CODER_CONFIG": str(file)}
+    for text, words in (
+        (config, r"place .*Commands run in container web \(podman, shell /bin/bash\)"),
+        (config.replace("image", "container"), r"BAD +place +podman has no container 'acp-coder-test:bash'"),
+    ):
+        file.write_text(text)
+        argv = [COMMAND, "doctor", "--offline"]
+        said = subprocess.run(argv, env=environ, cwd=tmp_path, capture_output=True, text=True, check=False).stdout
+        assert re.search(words, said), said
