@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import atexit
 import os
 import shutil
 import socket
 import subprocess
+import tempfile
 import time
 from collections.abc import Iterator
-from contextlib import contextmanager, suppress
+from contextlib import ExitStack, contextmanager, suppress
+from functools import cache
 from pathlib import Path
 
 from msgspec import Struct
@@ -69,6 +72,15 @@ def ssh_server(folder: Path) -> Iterator[SshServer]:
         process.terminate()
         with suppress(subprocess.TimeoutExpired):
             process.wait(5)
+
+
+@cache
+def running() -> SshServer:
+    """One that ends with this process."""
+    stack, folder = ExitStack(), tempfile.mkdtemp(prefix="acp-coder-sshd-")
+    atexit.register(shutil.rmtree, folder, ignore_errors=True)
+    atexit.register(stack.close)
+    return stack.enter_context(ssh_server(Path(folder) / "server"))
 
 
 def _until_it_listens(port: int, process: subprocess.Popen[bytes], log: Path) -> None:

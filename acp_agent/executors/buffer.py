@@ -10,6 +10,8 @@ import codecs
 from collections import deque
 from collections.abc import Callable
 
+from acp_agent.executors.base import OutputChunk, StreamName
+
 LONGEST_CUT_LINE = 8_192
 """Maximum characters of a cut line that are dropped."""
 
@@ -122,3 +124,56 @@ class Utf8Stream:
 
     def decode(self, data: bytes, *, final: bool = False) -> str:
         return self._decoder.decode(data, final)
+
+
+class KeptOutput:
+    """What a command prints, as far as it is kept: at most about `limit` characters of each stream."""
+
+    def __init__(self, limit: int) -> None:
+        # The pieces are the same strings in all of them.
+        self._buffers: dict[StreamName, BoundedText] = {
+            "stdout": BoundedText(limit, whole_lines=True),
+            "stderr": BoundedText(limit, whole_lines=True),
+        }
+        self._both: BoundedText | None = None
+        """Created when the second stream prints: most commands use only one, and then it is that one."""
+        self._ready: list[OutputChunk] = []
+
+    @property
+    def stdout(self) -> str:
+        return self._buffers["stdout"].text()
+
+    @property
+    def stderr(self) -> str:
+        return self._buffers["stderr"].text()
+
+    @property
+    def combined(self) -> str:
+        if self._both is not None:
+            return self._both.text()
+        return self.stdout or self.stderr
+
+    @property
+    def truncated(self) -> bool:
+        return any(buffer.truncated for buffer in self._buffers.values())
+
+    @property
+    def lost(self) -> str:
+        out, err = self._buffers["stdout"], self._buffers["stderr"]
+        lost = (self._both or (err if out.empty else out)).lost
+        return f"about {lost} characters in the middle" if lost else ""
+
+    def _add(self, stream: StreamName, text: str) -> None:
+        if text:
+            other = self._buffers["stderr" if stream == "stdout" else "stdout"]
+            if self._both is None and not other.empty:
+                self._both = other.copy()
+            if self._both is not None:
+                self._both.add(text)
+            self._buffers[stream].add(text)
+            self._ready.append(OutputChunk(stream, text))
+
+    def _no_more(self) -> None:
+        for buffer in (*self._buffers.values(), self._both):
+            if buffer is not None:
+                buffer.close()

@@ -32,7 +32,8 @@ from acp_agent.executors.base import Command, ExitStatus, OutputChunk, Process, 
 from acp_agent.executors.beneath import folder, regular
 from acp_agent.executors.buffer import without_first_part
 from acp_agent.executors.encodings import BYTE_ORDER, UTF8, Decoded, decoded, line_feeds, lossy
-from acp_agent.executors.local import MARK, QUIET, TERMINATE_GRACE, LocalExecutor, kill_marked
+from acp_agent.executors.local import QUIET, TERMINATE_GRACE, LocalExecutor, kill_marked
+from acp_agent.executors.marked import MARK
 from acp_agent.executors.route import Offer, route
 from acp_agent.executors.sandbox.base import Confined, Invocation
 from acp_agent.executors.sandbox.script import confined_script

@@ -12,7 +12,7 @@ import io
 import os
 import stat
 import uuid
-from collections.abc import Collection
+from collections.abc import Collection, Mapping
 from pathlib import Path
 
 from acp_agent.errors import ExecutorError
@@ -40,14 +40,14 @@ def kind_of(mode: int) -> EntryKind:
 def read(path: Path, limit: int = -1) -> bytes:
     """At most `limit` bytes of a regular file; -1: all."""
     try:
-        with (
-            folder(path.parent) as parent,
-            regular(parent, path) as descriptor,
-            open(descriptor, "rb", closefd=False) as file,
-        ):
+        with folder(path.parent) as parent, regular(parent, path) as fd, open(fd, "rb", closefd=False) as file:
             return file.read(limit)
     except (FileNotFoundError, NotADirectoryError) as error:  # below a file, nothing is there
         raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT), str(path)) from error
+
+
+def read_decoded(path: Path) -> encodings.Decoded:
+    return encodings.decoded(read(path))
 
 
 def lines(path: Path, numbers: Collection[int], most_bytes: int) -> dict[int, str]:
@@ -69,6 +69,27 @@ def lines(path: Path, numbers: Collection[int], most_bytes: int) -> dict[int, st
                     found[number] = line.removesuffix("\n")
                 if number >= last:
                     break
+    return found
+
+
+def lines_of(wanted: Mapping[Path, Collection[int]], most_bytes: int) -> dict[Path, dict[int, str]]:
+    """The same of several files; none of one that cannot be read."""
+    found = {}
+    for path, numbers in wanted.items():
+        try:
+            found[path] = lines(path, numbers, most_bytes)
+        except (OSError, ExecutorError):
+            found[path] = {}
+    return found
+
+
+def kinds(paths: Collection[Path]) -> dict[Path, EntryKind]:
+    """Of those that exist and can be reached without a link."""
+    found = {}
+    for path in paths:
+        with contextlib.suppress(OSError, ExecutorError):
+            if (here := look_at(path)) is not None:
+                found[path] = here.kind
     return found
 
 

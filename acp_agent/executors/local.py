@@ -17,8 +17,9 @@ import signal
 import subprocess
 import uuid
 from collections.abc import AsyncIterator, Callable, Mapping, Sequence
+from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, TypeVar, cast
+from typing import TYPE_CHECKING, Any, TypeVar, cast
 
 import anyio
 import anyio.from_thread
@@ -28,8 +29,9 @@ from acp_agent.child import User, exit_descriptor, signal_group, signal_name
 from acp_agent.errors import ExecutorError
 from acp_agent.executors import base as contract
 from acp_agent.executors import files, search, tree
-from acp_agent.executors.buffer import BoundedText, Utf8Stream
-from acp_agent.executors.encodings import UTF8, Decoded, Encoding, decoded
+from acp_agent.executors.buffer import KeptOutput, Utf8Stream
+from acp_agent.executors.encodings import UTF8, Decoded, Encoding
+from acp_agent.executors.marked import MARK, kill_round
 from acp_agent.executors.sandbox.base import Confined, Invocation
 from acp_agent.executors.shell_state import repair_state, with_state
 from acp_agent.executors.start import Confine, of_its_own, start, start_confined
@@ -49,9 +51,7 @@ UNQUIET = "acp_agent.executors.terminals.pseudo_terminal:UNQUIET"
 IN_TERMINAL = "xterm-256color"
 """TERM of a command in a terminal."""
 
-MARK = "ACP_CODER_RUN"
-"""Environment variable that marks what an executor started."""
-
+CHECK = anyio.from_thread.check_cancelled
 READ_SIZE = 64 * 1024
 TERMINATE_GRACE = 0.1
 """Seconds between SIGTERM and SIGKILL."""
@@ -59,8 +59,6 @@ KILL_ROUNDS = 5
 """How often /proc is searched for what escaped the process group."""
 KILL_PAUSE = 0.005
 """Seconds between two rounds."""
-KERNEL_THREAD = 0x00200000
-"""The kernel's flag PF_KTHREAD, in the field `flags` of /proc/PID/stat."""
 
 QUIET = {
     "TERM": "dumb",
@@ -179,7 +177,7 @@ class LocalExecutor:
     async def decoded(self, path: Path) -> Decoded:
         """The file's text with its encoding, which is noted for `remark`. Raises as `read_text`."""
         self._need_shown(path)
-        found = await self._in_thread(path, lambda: decoded(files.read(path)))
+        found = await self._in_thread(path, files.read_decoded, path)
         self._encodings.pop(path, None)
         if found.encoding != UTF8:
             self._encodings[path] = found.encoding
@@ -208,7 +206,7 @@ class LocalExecutor:
 
     async def read_bytes(self, path: Path, limit: int) -> bytes:
         self._need_shown(path)
-        return await self._in_thread(path, lambda: files.read(path, limit))
+        return await self._in_thread(path, files.read, path, limit)
 
     async def write_text(self, path: Path, text: str) -> str:
         return await self.write_as(path, text, None)
@@ -216,7 +214,7 @@ class LocalExecutor:
     async def write_as(self, path: Path, text: str, encoding: Encoding | None) -> str:
         """Writes the file itself in `encoding`, `None` for the one it has, or in UTF-8 if that lacks a character."""
         self._need_shown(path)
-        now, remark = await self._in_thread(path, lambda: files.write_text(path, text, encoding))
+        now, remark = await self._in_thread(path, files.write_text, path, text, encoding)
         self.note(path, remark)
         return now
 
@@ -224,7 +222,7 @@ class LocalExecutor:
         """Raises ExecutorError for a path that must not be opened by name: hidden, reached through a link, or not a
         regular file. It may be missing."""
         self._need_shown(path)
-        await self._in_thread(path, lambda: files.need_plain(path))
+        await self._in_thread(path, files.need_plain, path)
 
     def _need_shown(self, path: Path) -> None:
         if self._hides is not None and self._hides(path):
@@ -232,32 +230,33 @@ class LocalExecutor:
             raise ExecutorError(f"{path} is hidden and {words}")
 
     async def stat(self, path: Path) -> contract.FileStat | None:
-        return await self._in_thread(path, lambda: files.look_at(path))
+        return await self._in_thread(path, files.look_at, path)
 
     async def list(self, path: Path) -> list[tuple[str, contract.EntryKind]]:
         self._need_shown(path)
-        found = await self._in_thread(path, lambda: files.entries(path))
+        found = await self._in_thread(path, files.entries, path)
         hides = self._hides
         return found if hides is None else [entry for entry in found if not hides(path / entry[0])]
 
     async def find(self, query: contract.FindQuery) -> contract.Found:
         self._need_shown(query.root)
-        return await search.find(query, self._hides, self.user())
+        return await search.find(query, self._hides, await self._search_host())
 
     async def grep(self, query: contract.GrepQuery) -> contract.Found:
         self._need_shown(query.root)
         hides, skips = self._hides, query.skips
         if skips is not None:
             hides = lambda path: skips(path) or (self._hides is not None and self._hides(path))  # noqa: E731
-        ripgrep = find_program("rg", self._inherited, self._folders)
-        return await search.grep(query, hides, ripgrep, self.user())
+        return await search.grep(query, hides, await self._search_host())
+
+    async def _search_host(self) -> search.Host:
+        return search.Here(find_program("rg", self._inherited, self._folders), self.user())
 
     async def make_directory(self, path: Path) -> int:
-        return await self._in_thread(path, lambda: tree.make_directory(path))
+        return await self._in_thread(path, tree.make_directory, path)
 
     async def remove(self, path: Path, *, max_entries: int, judged: contract.Judged | None = None) -> contract.Tally:
-        check = anyio.from_thread.check_cancelled
-        return await self._in_thread(path, lambda: tree.remove(path, max_entries, check, judged))
+        return await self._in_thread(path, tree.remove, path, max_entries, check=CHECK, judged=judged)
 
     async def move(
         self,
@@ -268,8 +267,8 @@ class LocalExecutor:
         max_entries: int,
         judged: contract.Judged | None = None,
     ) -> contract.Tally:
-        bounds = max_entries, anyio.from_thread.check_cancelled, self._hides, judged
-        return await self._in_thread(source, lambda: tree.move(source, destination, overwrite, *bounds))
+        bounds = {"check": CHECK, "hides": self._hides, "judged": judged}
+        return await self._in_thread(source, tree.move, source, destination, overwrite, max_entries, **bounds)
 
     async def copy(
         self,
@@ -280,20 +279,20 @@ class LocalExecutor:
         max_entries: int,
         judged: contract.Judged | None = None,
     ) -> contract.Tally:
-        bounds = max_entries, anyio.from_thread.check_cancelled, self._hides, judged
-        return await self._in_thread(source, lambda: tree.copy(source, destination, overwrite, *bounds))
+        bounds = {"check": CHECK, "hides": self._hides, "judged": judged}
+        return await self._in_thread(source, tree.copy, source, destination, overwrite, max_entries, **bounds)
 
-    async def _in_thread(self, path: Path, work: Callable[[], T]) -> T:
+    async def _in_thread(self, path: Path, work: Callable[..., T], *arguments: Any, **options: Any) -> T:
         """What `work` returns, done by the user that tools act as."""
         try:
-            return await in_thread_as(self.user(), work)
+            return await in_thread_as(self.user(), partial(work, *arguments, **options))
         except FileNotFoundError:
             raise
         except OSError as error:
             raise ExecutorError(f"{path}: {error.strerror or error}") from error
 
 
-class LocalProcess:
+class LocalProcess(KeptOutput):
     """A running `bash -c`. Iterate `output()` or await `wait()`; both read the pipes."""
 
     view: contract.TerminalView | None = None
@@ -310,20 +309,13 @@ class LocalProcess:
         streams: Mapping[contract.StreamName, int] | None = None,
     ) -> None:
         """`streams`: descriptors to read in the place of its pipes; they are closed with it."""
+        super().__init__(limit)
         self._grace = grace
         self._confined = confined
         self._popen = popen
         self._mark = mark
         self._selector = selectors.DefaultSelector()
         self._decoders: dict[contract.StreamName, Utf8Stream] = {}
-        # The pieces are the same strings in all of them.
-        self._buffers: dict[contract.StreamName, BoundedText] = {
-            "stdout": BoundedText(limit, whole_lines=True),
-            "stderr": BoundedText(limit, whole_lines=True),
-        }
-        self._both: BoundedText | None = None
-        """Created when the second stream prints: most commands use only one, and then it is that one."""
-        self._ready: list[contract.OutputChunk] = []
         self._streams = _pipes_of(popen) if streams is None else streams
         for name, fd in self._streams.items():
             os.set_blocking(fd, False)
@@ -393,30 +385,6 @@ class LocalProcess:
         if self._confined is not None:
             self.remark = self._confined.close() or self.remark
 
-    @property
-    def stdout(self) -> str:
-        return self._buffers["stdout"].text()
-
-    @property
-    def stderr(self) -> str:
-        return self._buffers["stderr"].text()
-
-    @property
-    def combined(self) -> str:
-        if self._both is not None:
-            return self._both.text()
-        return self.stdout or self.stderr
-
-    @property
-    def truncated(self) -> bool:
-        return any(buffer.truncated for buffer in self._buffers.values())
-
-    @property
-    def lost(self) -> str:
-        out, err = self._buffers["stdout"], self._buffers["stderr"]
-        lost = (self._both or (err if out.empty else out)).lost
-        return f"about {lost} characters in the middle" if lost else ""
-
     # --- reading ----------------------------------------------------------------------------------------------
 
     async def _step(self) -> None:
@@ -432,9 +400,7 @@ class LocalProcess:
             self._drain()
             self._ended = True
             self._close_confined()
-            for buffer in (*self._buffers.values(), self._both):
-                if buffer is not None:
-                    buffer.close()
+            self._no_more()
 
     def _read(self, fd: int, stream: contract.StreamName) -> bool:
         try:
@@ -459,16 +425,6 @@ class LocalProcess:
                 while self._read(key.fd, key.data):
                     pass
 
-    def _add(self, stream: contract.StreamName, text: str) -> None:
-        if text:
-            other = self._buffers["stderr" if stream == "stdout" else "stdout"]
-            if self._both is None and not other.empty:
-                self._both = other.copy()
-            if self._both is not None:
-                self._both.add(text)
-            self._buffers[stream].add(text)
-            self._ready.append(contract.OutputChunk(stream, text))
-
 
 def _pipes_of(popen: subprocess.Popen[bytes]) -> dict[contract.StreamName, int]:
     assert popen.stdout is not None and popen.stderr is not None
@@ -482,36 +438,6 @@ def _pipes_of(popen: subprocess.Popen[bytes]) -> dict[contract.StreamName, int]:
 async def kill_marked(mark: str) -> None:
     """SIGKILL to every process whose environment carries `mark` (or a mark below it). Linux only; elsewhere nothing."""
     for _ in range(KILL_ROUNDS):
-        if not await anyio.to_thread.run_sync(_kill_round, mark):
+        if not await anyio.to_thread.run_sync(kill_round, mark):
             return
         await anyio.sleep(KILL_PAUSE)
-
-
-def _kill_round(mark: str) -> bool:
-    """Whether another round is needed: something was killed (and may have had children) or was not visible yet."""
-    needle = f"{MARK}={mark}".encode()
-    again = False
-    own = os.getpid()
-    try:
-        pids = [int(name) for name in os.listdir("/proc") if name.isdigit()]
-    except OSError:
-        return False
-    for pid in pids:
-        if pid == own:
-            continue
-        try:
-            with open(f"/proc/{pid}/environ", "rb") as file:
-                environ = file.read()
-            if environ and needle not in environ:
-                continue
-            with open(f"/proc/{pid}/stat", "rb") as file:
-                fields = file.read().rpartition(b")")[2].split()
-            if fields[0] == b"Z" or int(fields[6]) & KERNEL_THREAD:
-                continue
-            again = True
-            if environ:
-                os.kill(pid, signal.SIGKILL)
-            # Otherwise it has none, or is in the middle of an exec and has none for a moment.
-        except OSError:
-            continue
-    return again

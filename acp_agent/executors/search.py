@@ -12,11 +12,12 @@ import re
 import subprocess
 import sys
 from collections.abc import AsyncIterator, Callable, Mapping
+from functools import partial
 from pathlib import Path
+from typing import Any, Protocol, TypeVar
 
 import anyio
-import anyio.to_thread
-from anyio.abc import Process
+from anyio.abc import ByteReceiveStream
 from anyio.streams.buffered import BufferedByteReceiveStream
 from msgspec import Struct
 
@@ -26,7 +27,7 @@ from acp_agent.executors import files
 from acp_agent.executors.base import FindQuery, Found, GrepQuery, Match
 from acp_agent.executors.encodings import OR_SINGLE_BYTE
 from acp_agent.executors.tree_walk import Hides
-from acp_agent.executors.users import acting_as
+from acp_agent.executors.users import in_thread_as
 
 WORKER = Path(__file__).with_name("search_worker.py")
 MAX_LINE_BYTES = 1_000_000
@@ -39,6 +40,7 @@ BYTE_ORDER = "\ufeff"
 NAME_GLOB = re.compile(r"[^/!:\\][^/:\\]*")
 """A glob on names alone, which ripgrep can take for a type of files."""
 
+T = TypeVar("T")
 Parse = Callable[[bytes], Match | None]
 """A line of the child's output -> a result, if it is one."""
 
@@ -54,22 +56,84 @@ class _Run(Struct):
     stderr: str = ""
 
 
-async def find(query: FindQuery, hides: Hides | None = None, user: User | None = None) -> Found:
+class Process(Protocol):
+    """A started program, as anyio's."""
+
+    @property
+    def stdout(self) -> ByteReceiveStream | None: ...
+
+    @property
+    def stderr(self) -> ByteReceiveStream | None: ...
+
+    @property
+    def returncode(self) -> int | None: ...
+
+    def kill(self) -> None: ...
+
+    async def wait(self) -> int: ...
+
+    async def aclose(self) -> None: ...
+
+
+class Host(Protocol):
+    """Where it is searched."""
+
+    ripgrep: str | None
+    """Its ripgrep, if it has one."""
+
+    async def worker(self, arguments: Mapping[str, object]) -> list[str]:
+        """The command line of `search_worker.py`."""
+        ...
+
+    async def start(self, argv: list[str], *, own: bool) -> Process:
+        """Starts a program; `own`: the worker."""
+        ...
+
+    async def asked(self, work: Callable[..., T], *arguments: Any) -> T:
+        """What one of the functions of `files` returns there."""
+        ...
+
+
+class Here:
+    """This machine. `user`: whose search it is, if not ours."""
+
+    def __init__(self, ripgrep: str | None = None, user: User | None = None) -> None:
+        self.ripgrep, self._user = ripgrep, user
+
+    async def worker(self, arguments: Mapping[str, object]) -> list[str]:
+        # It changes its user itself: that user may not be able to read our interpreter.
+        user = self._user
+        who = None if user is None else [user.uid, user.gid, user.groups]
+        return [sys.executable, "-I", str(WORKER), json.dumps({**arguments, "user": who})]
+
+    async def start(self, argv: list[str], *, own: bool) -> Process:
+        return await anyio.open_process(
+            argv,
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            start_new_session=True,
+            **(self._user.popen if self._user is not None and not own else {}),
+        )
+
+    async def asked(self, work: Callable[..., T], *arguments: Any) -> T:
+        return await in_thread_as(self._user, partial(work, *arguments))
+
+
+async def find(query: FindQuery, hides: Hides | None = None, host: Host | None = None) -> Found:
     """The files and folders whose path below `query.root` matches the glob. Raises ExecutorError. `hides`: what is
-    left out. `user`: whose search it is, if not ours."""
+    left out. `host`: this machine if there is none."""
     arguments = {"what": "find", "pattern": query.pattern, "root": str(query.root)}
-    return await _run_worker(arguments, _shown(_found_path, hides), query, user)
+    return await _run_worker(arguments, _shown(_found_path, hides), query, host or Here())
 
 
-async def grep(
-    query: GrepQuery, hides: Hides | None = None, ripgrep: str | None = None, user: User | None = None
-) -> Found:
-    """The matching lines below `query.root` (or in it, when it is a file). Raises ExecutorError for a bad pattern.
-    `ripgrep`: the program, if it is installed."""
-    if ripgrep is not None and (query.glob is None or NAME_GLOB.fullmatch(query.glob)):
-        run = await _run(_ripgrep(ripgrep, query), _shown(_RipgrepLines(), hides), query, user)
+async def grep(query: GrepQuery, hides: Hides | None = None, host: Host | None = None) -> Found:
+    """The matching lines below `query.root` (or in it, when it is a file). Raises ExecutorError for a bad pattern."""
+    host = host or Here()
+    if host.ripgrep is not None and (query.glob is None or NAME_GLOB.fullmatch(query.glob)):
+        run = await _run(_ripgrep(host.ripgrep, query), _shown(_RipgrepLines(), hides), query, host)
         if run.status != BAD_PATTERN or run.results:
-            return await _confirmed(run, user)
+            return await _confirmed(run, host)
         # Its syntax lacks some of Python's (look-around, for one): the other dialect may accept the pattern.
     arguments = {
         "what": "grep",
@@ -78,7 +142,7 @@ async def grep(
         "case_sensitive": query.case_sensitive,
         "glob": query.glob,
     }
-    return await _run_worker(arguments, _shown(_found_line, hides), query, user)
+    return await _run_worker(arguments, _shown(_found_line, hides), query, host)
 
 
 def _shown(parse: Parse, hides: Hides | None) -> Parse:
@@ -98,51 +162,32 @@ def _shown(parse: Parse, hides: Hides | None) -> Parse:
     return visible
 
 
-async def _run_worker(
-    arguments: Mapping[str, object], parse: Parse, query: FindQuery | GrepQuery, user: User | None
-) -> Found:
-    # It changes its user itself: that user may not be able to read our interpreter.
-    who = None if user is None else [user.uid, user.gid, user.groups]
-    argv = [sys.executable, "-I", str(WORKER), json.dumps({**arguments, "user": who})]
-    run = await _run(argv, parse, query, None)
+async def _run_worker(arguments: Mapping[str, object], parse: Parse, query: FindQuery | GrepQuery, host: Host) -> Found:
+    run = await _run(await host.worker(arguments), parse, query, host, own=True)
     if run.status == BAD_PATTERN:
         raise ExecutorError(f"The pattern is {run.stderr}.")
     if run.status not in (0, None):
         raise ExecutorError(f"The search failed: {run.stderr.strip().rpartition(chr(10))[2]}")
-    return await _confirmed(run, user)
+    return await _confirmed(run, host)
 
 
-async def _confirmed(run: _Run, user: User | None) -> Found:
+async def _confirmed(run: _Run, host: Host) -> Found:
     """Without what is not, or not with these words, where it was found."""
-
-    def look() -> tuple[Match, ...]:
-        wanted: dict[Path, set[int]] = {}
-        for match in run.results:
-            if match.line is not None:
-                wanted.setdefault(match.path, set()).add(match.line)
-        with acting_as(user):
-            lines = {path: _lines_of(path, numbers) for path, numbers in wanted.items()}
-            return tuple(match for match in run.results if _stands(match, lines))
-
-    return Found(await anyio.to_thread.run_sync(look), run.truncated, run.timed_out)
+    wanted: dict[Path, set[int]] = {}
+    for match in run.results:
+        if match.line is not None:
+            wanted.setdefault(match.path, set()).add(match.line)
+    lines = await host.asked(files.lines_of, wanted, MAX_FILE_BYTES)
+    kinds = await host.asked(files.kinds, [match.path for match in run.results if match.line is None])
+    stand = tuple(match for match in run.results if _stands(match, lines, kinds))
+    return Found(stand, run.truncated, run.timed_out)
 
 
-def _stands(match: Match, lines: Mapping[Path, Mapping[int, str]]) -> bool:
+def _stands(match: Match, lines: Mapping[Path, Mapping[int, str]], kinds: Mapping[Path, str]) -> bool:
     if match.line is not None:
         line, told = lines[match.path].get(match.line), match.text.removeprefix(BYTE_ORDER)
         return line is not None and line.startswith((told, LEFT_OUT.sub("", told) or told))
-    try:
-        found = files.look_at(match.path)
-    except (OSError, ExecutorError):
-        return False
-    return found is not None and (found.kind == "dir") == (match.text == "dir")
-
-
-def _lines_of(path: Path, numbers: set[int]) -> dict[int, str]:
-    try:
-        return files.lines(path, numbers, MAX_FILE_BYTES)
-    except (OSError, ExecutorError):
-        return {}
+    return match.path in kinds and (kinds[match.path] == "dir") == (match.text == "dir")
 
 
 def _ripgrep(program: str, query: GrepQuery) -> list[str]:
@@ -187,17 +232,10 @@ class _RipgrepLines:
         return Match(Path(name), int(number), text.decode("utf-8", OR_SINGLE_BYTE).rstrip("\r"))
 
 
-async def _run(argv: list[str], parse: Parse, query: FindQuery | GrepQuery, user: User | None) -> _Run:
+async def _run(argv: list[str], parse: Parse, query: FindQuery | GrepQuery, host: Host, *, own: bool = False) -> _Run:
     run = _Run([])
     with anyio.CancelScope(shield=True):  # A process that is only half started could not be waited for.
-        process = await anyio.open_process(
-            argv,
-            stdin=subprocess.DEVNULL,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.PIPE,
-            start_new_session=True,
-            **(user.popen if user is not None else {}),
-        )
+        process = await host.start(argv, own=own)
     try:
         with anyio.move_on_after(query.timeout) as scope:
             async for line in _lines(process):

@@ -17,9 +17,13 @@ from acp_agent.config.place_settings import PlaceConfig
 from acp_agent.errors import MethodNotFound
 from acp_agent.executors.base import Command, Executor, ExitStatus, OutputChunk, Process
 from acp_agent.executors.editor import EditorExecutor, EditorTerminals
+from acp_agent.executors.far.far_executor import FarExecutor
+from acp_agent.executors.far.far_link import FarLink
 from acp_agent.executors.local import LocalExecutor
 from acp_agent.executors.places.container import Container
+from acp_agent.executors.places.engine import is_left, owner
 from acp_agent.executors.places.place_executor import PlaceExecutor
+from acp_agent.executors.places.ssh import Ssh
 from acp_agent.executors.route import Offer
 from acp_agent.protocol.client import Client
 from acp_agent.protocol.codec import encode
@@ -27,12 +31,13 @@ from acp_agent.protocol.connection import Connection
 from acp_agent.protocol.peer import Peer
 from acp_agent.protocol.transports import memory_pair
 from acp_agent.testing.fake_editor import FakeEditor
-from tests import containers
+from tests import containers, ssh_server
 
 BOUND = 20.0
 """Seconds after which a test that waits has failed."""
 
-BACKENDS = ("local", "editor")
+BACKENDS = ("local", "editor", "ssh")
+TERMINAL_BACKENDS = ("local", "editor")
 COMMAND_BACKENDS = (*BACKENDS, "container")
 """Those that run commands: in a container files are the same, at the same paths."""
 
@@ -103,6 +108,10 @@ async def stage(
             if backend == "local":
                 yield Stage(executor, folder, scripts)
                 return
+            if backend == "ssh":
+                executor = over_ssh(hides)
+                yield Stage(executor, folder, scripts)
+                return
             ours, theirs = memory_pair()
             connection = Connection(ours, _NothingToAsk(), peer=Peer(encode=encode))
             async with Background() as background:
@@ -119,6 +128,15 @@ async def stage(
         finally:
             with anyio.CancelScope(shield=True):
                 await executor.close()
+
+
+def over_ssh(hides: Any = None, linger: float = 60.0) -> FarExecutor:
+    """On a real server, which is this machine."""
+    if why := ssh_server.missing():
+        pytest.skip(f"not installed: {why}")
+    server = ssh_server.running()
+    way = Ssh(server.host, os.environ, arguments=("-F", str(server.config)))
+    return FarExecutor(FarLink(way, owner(), is_left, linger), hides=hides)
 
 
 def in_container(tmp_path: Path) -> tuple[PlaceExecutor, str]:

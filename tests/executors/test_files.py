@@ -196,6 +196,8 @@ async def test_the_other_names_of_a_file_keep_what_was_there(backend: str, tmp_p
 async def test_a_file_with_other_names_that_cannot_be_replaced_is_not_written(
     backend: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    if backend == "ssh":
+        return  # There another process does it.
     async with stage(backend, tmp_path) as on:
         path = on.folder / "f"
         path.write_text("old")
@@ -224,7 +226,7 @@ async def test_a_file_that_cannot_be_replaced_is_written_in_place(
 
 
 async def test_a_pipe_is_not_replaced_by_a_file(backend: str, tmp_path: Path) -> None:
-    if backend != "local":
+    if backend == "editor":
         return  # The editor decides.
     async with stage(backend, tmp_path) as on:
         os.mkfifo(on.folder / "pipe")
@@ -235,7 +237,7 @@ async def test_a_pipe_is_not_replaced_by_a_file(backend: str, tmp_path: Path) ->
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="only root may give files away")
 async def test_the_owner_of_a_file_is_kept(backend: str, tmp_path: Path) -> None:
-    if backend != "local":
+    if backend == "editor":
         return  # The editor decides.
     async with stage(backend, tmp_path) as on:
         path = on.folder / "f"

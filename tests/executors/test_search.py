@@ -74,7 +74,7 @@ def program(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch, tmp
 async def grep(pattern: str, root: Path, **rest: object) -> Found:
     query: dict[str, object] = {"case_sensitive": True, "max_results": 100, "timeout": 10.0, **rest}
     with anyio.fail_after(20):
-        return await search.grep(GrepQuery(pattern, root, **query), None, find_program("rg"))  # type: ignore[arg-type]
+        return await search.grep(GrepQuery(pattern, root, **query), None, search.Here(find_program("rg")))  # type: ignore[arg-type]
 
 
 async def find(pattern: str, root: Path, **rest: object) -> Found:

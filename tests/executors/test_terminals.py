@@ -20,7 +20,7 @@ from acp_agent.executors.base import Command, Terminal, TerminalSize
 from acp_agent.executors.local import LocalExecutor
 from acp_agent.executors.terminals.process import TerminalProcess
 from acp_agent.executors.terminals.screen import MOST_FED, Screen
-from tests.executors.kit import BACKENDS, Stage, open_descriptors, stage, until_dead, until_exists
+from tests.executors.kit import TERMINAL_BACKENDS, Stage, open_descriptors, stage, until_dead, until_exists
 
 pytestmark = pytest.mark.anyio
 
@@ -78,7 +78,7 @@ async def on(at: Stage, script: str, size: TerminalSize = SIZE) -> AsyncIterator
         await process.close()
 
 
-@pytest.mark.parametrize("backend", BACKENDS)
+@pytest.mark.parametrize("backend", TERMINAL_BACKENDS)
 async def test_a_program_that_asks_is_answered(tmp_path: Path, backend: str) -> None:
     """Never in the editor's terminal: nothing can be typed into that."""
     async with stage(backend, tmp_path) as at, on(at, "read -p 'Name? ' name; echo hello $name; stty size") as it:

@@ -37,6 +37,7 @@ FLOORS: dict[str, int] = {
     "proxying": 2,
     "config": 2,
     "schema": 1,
+    "disk": 1,
     "errors": 1,
     "lazy": 1,
     "legible": 1,
@@ -107,6 +108,7 @@ ABOVE = {"acp_agent.loop.commands"}
 """Modules at the top of a wing that use all of its rooms."""
 
 ROOM_PAGES = {
+    "executors/far": "docs/rooms/places.md",
     "executors/places": "docs/rooms/places.md",
     "executors/terminals": "docs/rooms/places.md",
     "tools/terminal": "docs/rooms/places.md",

@@ -22,7 +22,7 @@ from msgspec import Struct
 from acp_agent.child import User
 from acp_agent.config.place_settings import PlaceConfig
 from acp_agent.errors import ExecutorError
-from acp_agent.executors.local import MARK
+from acp_agent.executors.marked import MARK
 from acp_agent.executors.places.base import There
 from acp_agent.executors.places.engine import OWNER, Engine, find_engine, owner
 from acp_agent.executors.places.starter import PROBE

@@ -14,7 +14,8 @@ import anyio
 from acp_agent.errors import ExecutorError
 from acp_agent.executors.base import Command, Process
 from acp_agent.executors.editor import EditorExecutor
-from acp_agent.executors.local import MARK, QUIET
+from acp_agent.executors.local import QUIET
+from acp_agent.executors.marked import MARK
 from acp_agent.executors.places.base import Place
 from acp_agent.executors.places.far_process import FarProcess
 from acp_agent.executors.places.reaper import Reaper

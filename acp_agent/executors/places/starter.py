@@ -14,7 +14,7 @@ from collections.abc import Mapping
 from pathlib import Path
 
 from acp_agent.executors.base import Command, shell_options
-from acp_agent.executors.local import MARK
+from acp_agent.executors.marked import MARK
 from acp_agent.executors.places.base import There
 from acp_agent.executors.shell_state import load_state, with_state
 from acp_agent.executors.start import of_its_own

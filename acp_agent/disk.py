@@ -1,0 +1,91 @@
+"""What the deciders need to know of the disk on which a session's paths are: this machine's, or another's.
+
+Needs the standard library alone: it is also sent to other hosts.
+"""
+
+from __future__ import annotations
+
+import errno
+import glob
+import os
+import stat
+from itertools import islice
+from pathlib import Path
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Literal, Protocol
+
+    Kind = Literal["file", "dir", "other"]
+
+    class Disk(Protocol):
+        """All of them raise OSError where it cannot be known."""
+
+        here: bool
+        """Whether it is this machine's."""
+
+        def real_path(self, path: Path) -> Path:
+            """`path` with all links in its existing part followed; the rest is appended unchanged.
+
+            Raises OSError for a link loop and for names that are too long.
+            """
+            ...
+
+        def kind(self, path: Path) -> Kind | None:
+            """Of what a path leads to; `None` where nothing is."""
+            ...
+
+        def stands(self, path: Path) -> bool:
+            """Whether something has that name, if only a link that leads nowhere."""
+            ...
+
+        def is_link(self, path: Path) -> bool: ...
+
+        def matches(self, pattern: str, folder: Path, most: int) -> list[str]:
+            """What a glob matches, relative to `folder`; at most so many."""
+            ...
+
+        def text(self, path: Path, limit: int) -> str:
+            """Of a file, UTF-8 or not; raises ValueError for more than `limit` bytes, OSError for anything else."""
+            ...
+
+
+class LocalDisk:
+    here = True
+
+    def real_path(self, path: Path) -> Path:
+        try:
+            return Path(os.path.realpath(path, strict=True))
+        except OSError as error:
+            # Without `strict`, a link loop would stay in the result as if it were a folder.
+            if error.errno in (errno.ELOOP, errno.ENAMETOOLONG):
+                raise
+        except RecursionError as error:
+            raise OSError(errno.ELOOP, os.strerror(errno.ELOOP), str(path)) from error
+        return Path(os.path.realpath(path))
+
+    def kind(self, path: Path) -> Kind | None:
+        try:
+            mode = os.stat(path).st_mode
+        except (OSError, ValueError):
+            return None
+        return "dir" if stat.S_ISDIR(mode) else "file" if stat.S_ISREG(mode) else "other"
+
+    def stands(self, path: Path) -> bool:
+        return os.path.lexists(path)
+
+    def is_link(self, path: Path) -> bool:
+        return os.path.islink(path)
+
+    def matches(self, pattern: str, folder: Path, most: int) -> list[str]:
+        return list(islice(glob.iglob(pattern, root_dir=folder, include_hidden=True), most))
+
+    def text(self, path: Path, limit: int) -> str:
+        with path.open("rb") as stream:
+            data = stream.read(limit + 1)
+        if len(data) > limit:
+            raise ValueError("too large")
+        return data.decode("utf-8", "surrogateescape")
+
+
+HERE = LocalDisk()

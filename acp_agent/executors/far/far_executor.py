@@ -1,0 +1,234 @@
+"""The executor of another machine: its commands and its files, by the program over there."""
+
+from __future__ import annotations
+
+import contextlib
+import itertools
+import json
+import os
+import threading
+import uuid
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from typing import Any, TypeVar, cast
+
+import anyio
+import anyio.to_thread
+from anyio.abc import ByteReceiveStream
+
+from acp_agent.errors import ExecutorError
+from acp_agent.executors import base as contract
+from acp_agent.executors import files, search
+from acp_agent.executors.encodings import decoded
+from acp_agent.executors.far.far_link import FarLink, There
+from acp_agent.executors.far.host_process import HostProcess
+from acp_agent.executors.far.program import search_program
+from acp_agent.executors.local import QUIET, TERMINATE_GRACE, LocalExecutor
+from acp_agent.executors.marked import MARK
+from acp_agent.executors.route import Offer
+from acp_agent.executors.shell_state import load_state, with_state
+from acp_agent.executors.start import of_its_own
+from acp_agent.executors.tree_walk import Hides
+
+T = TypeVar("T")
+
+STATE = "\1STATE\1"
+"""Stands in what is sent for the file that keeps a shell's state there."""
+SEARCHES = "search.pyz"
+
+
+class FarExecutor(LocalExecutor):
+    """`env`: names of the variables of this machine that commands there get."""
+
+    offer = Offer()
+
+    def __init__(
+        self,
+        link: FarLink,
+        *,
+        environ: Mapping[str, str] = os.environ,
+        env: Sequence[str] = (),
+        terminate_grace: float = TERMINATE_GRACE,
+        hides: Hides | None = None,
+    ) -> None:
+        super().__init__(environ=environ, terminate_grace=terminate_grace, hides=hides)
+        self.link = link
+        self._own = {name: environ[name] for name in env if name in environ}
+        self._numbers = itertools.count(1)
+        self._searches = ""
+
+    async def ready(self) -> There:
+        return await anyio.to_thread.run_sync(self.link.ready)
+
+    # --- commands ---------------------------------------------------------------------------------------------
+
+    async def run(self, command: contract.Command) -> contract.Process:
+        words = self.link.way.words
+        if command.terminal is not None:
+            raise ExecutorError(f"on {words} a command has no terminal that can be typed into; run it without")
+        there = await self.ready()
+        mark = f"{self.link.way.mark}.{uuid.uuid4().hex}"
+        shell, script, state = there.programs.get("bash", ""), command.script, None
+        if command.state_file is not None:
+            listing = "declare -px" if shell else "export -p"
+            script = with_state(
+                script, Path(STATE), keep=command.keeps_state, without=of_its_own(command), listing=listing
+            )
+            state = load_state(command.state_file).decode("utf-8", "surrogateescape")
+        argv = [shell or "/bin/sh", *contract.shell_options(command), "-c", script]
+        environ = {**there.environ, **QUIET, **self._own, **command.env, MARK: mark}
+        number = next(self._numbers)
+        process = HostProcess(self.link, number, mark, command, self._grace)
+        try:
+            await self.begin(number, process, argv, environ, str(command.cwd), state)
+        except BaseException:
+            await process.close()
+            raise
+        return process
+
+    async def begin(
+        self,
+        number: int,
+        hears: Any,
+        argv: Sequence[str],
+        environ: Mapping[str, str],
+        cwd: str,
+        state: str | None = None,
+    ) -> None:
+        """Starts a program there. Raises ExecutorError."""
+        if any("\0" in text for text in (*argv, *environ, *environ.values())):
+            raise ExecutorError("the command could not be started: embedded null byte")
+        self.link.runs[number] = hears
+        header = {"do": "run", "run": number, "argv": list(argv), "env": dict(environ), "cwd": cwd, "state": state}
+        try:
+            with anyio.CancelScope(shield=True):  # Who is only half started could not be ended.
+                answer = self.link.ask(header)
+                await anyio.to_thread.run_sync(self.link.value_of, answer)
+        except BaseException:
+            self.link.runs.pop(number, None)
+            raise
+
+    async def close(self) -> None:
+        with anyio.CancelScope(shield=True):
+            await anyio.to_thread.run_sync(self.link.close)
+
+    # --- files ------------------------------------------------------------------------------------------------
+
+    async def _in_thread(self, path: Path, work: Callable[..., T], *arguments: Any, **options: Any) -> T:
+        if work is files.read_decoded:
+            data = await self._in_thread(path, files.read, *arguments)
+            return cast("T", decoded(data))
+        name = f"{work.__module__.rpartition('.')[2]}.{work.__name__}"
+        options = {**options, "check": True} if "check" in options else options
+        try:
+            await self.ready()
+            number, answer = self.link.call(name, *arguments, **options)
+            try:
+                found = await anyio.to_thread.run_sync(self.link.value_of, answer, abandon_on_cancel=True)
+            except BaseException:
+                answer.cancel()  # The thread that waits for it ends.
+                self.link.send({"do": "cancel", "call": number})
+                raise
+        except FileNotFoundError:
+            raise
+        except OSError as error:
+            raise ExecutorError(f"{path}: {error.strerror or error}") from error
+        return cast("T", found)
+
+    async def _search_host(self) -> search.Host:
+        return _FarHost(self, await self.ready(), next(self._numbers))
+
+    async def worker(self) -> str:
+        """The path of the program that searches, which is sent once."""
+        if not self._searches:
+            answer = self.link.ask({"do": "put", "name": SEARCHES}, search_program())
+            self._searches = str(await anyio.to_thread.run_sync(self.link.value_of, answer))
+        return self._searches
+
+
+class _FarHost:
+    def __init__(self, executor: FarExecutor, there: There, number: int) -> None:
+        self._executor, self._there, self._number = executor, there, number
+        self.ripgrep = there.programs.get("rg") or None
+
+    async def worker(self, arguments: Mapping[str, object]) -> list[str]:
+        return [self._there.python[0], "-I", await self._executor.worker(), json.dumps(dict(arguments))]
+
+    async def start(self, argv: list[str], *, own: bool) -> search.Process:
+        link = self._executor.link
+        mark = f"{link.way.mark}.{uuid.uuid4().hex}"
+        process = _FarSearch(link, self._number, mark)
+        await self._executor.begin(self._number, process, argv, {**self._there.environ, MARK: mark}, "/")
+        return process
+
+    async def asked(self, work: Callable[..., T], *arguments: Any) -> T:
+        return await self._executor._in_thread(Path("/"), work, *arguments)
+
+
+class _FarStream(ByteReceiveStream):
+    """Bytes that another thread adds."""
+
+    def __init__(self, heard: Callable[[int], None]) -> None:
+        self._pieces: list[bytes] = []
+        self._heard = heard
+        self._lock = threading.Lock()
+        self._reads, self._wakes = os.pipe2(os.O_NONBLOCK | os.O_CLOEXEC)
+        self._over = self._closed = False
+
+    def add(self, data: bytes) -> None:
+        """Empty: there is no more."""
+        with self._lock, contextlib.suppress(BlockingIOError):
+            if not self._closed:
+                self._pieces.append(data)
+                self._over = self._over or not data
+                os.write(self._wakes, b"x")
+
+    async def receive(self, max_bytes: int = 65_536) -> bytes:
+        while True:
+            with self._lock:
+                data, self._pieces, over = b"".join(self._pieces), [], self._over
+            if data:
+                self._heard(len(data))
+                return data
+            if over:
+                raise anyio.EndOfStream
+            await anyio.wait_readable(self._reads)
+            with contextlib.suppress(BlockingIOError):
+                os.read(self._reads, 4096)
+
+    async def aclose(self) -> None:
+        with self._lock:
+            self._closed = True
+        os.close(self._reads)
+        os.close(self._wakes)
+
+
+class _FarSearch:
+    """A program over there whose output is wanted as bytes."""
+
+    def __init__(self, link: FarLink, number: int, mark: str) -> None:
+        self._link, self._number, self._mark = link, number, mark
+        heard = lambda size: link.send({"do": "heard", "run": number, "bytes": size})  # noqa: E731
+        self.stdout, self.stderr = _FarStream(heard), _FarStream(heard)
+        self.returncode: int | None = None
+
+    def printed(self, stream: str, data: bytes) -> None:
+        (self.stdout if stream == "stdout" else self.stderr).add(data)
+
+    def ended(self, code: int | None, cwd: str, state: bytes) -> None:
+        self.returncode = -1 if code is None else code
+        self.stdout.add(b"")
+        self.stderr.add(b"")
+
+    async def wait(self) -> int:
+        """Only once its streams have ended."""
+        return -1 if self.returncode is None else self.returncode
+
+    def kill(self) -> None:
+        with contextlib.suppress(ExecutorError):
+            self._link.ask({"do": "kill", "run": self._number, "mark": self._mark, "grace": 0})
+
+    async def aclose(self) -> None:
+        self._link.runs.pop(self._number, None)
+        await self.stdout.aclose()
+        await self.stderr.aclose()

@@ -1,0 +1,363 @@
+"""The connection of a session to its program over there, kept up over lost links.
+
+Everything here blocks or runs in threads of its own: the disk that deciders ask is asked from wherever they are.
+"""
+
+from __future__ import annotations
+
+import json
+import logging
+import os
+import select
+import subprocess
+import tempfile
+import threading
+import time
+import uuid
+from collections.abc import Callable, Mapping
+from concurrent.futures import Future
+from contextlib import suppress
+from itertools import chain, repeat
+from pathlib import Path
+from typing import IO, Any, Protocol
+
+from msgspec import Struct
+
+from acp_agent.child import one_line
+from acp_agent.errors import ExecutorError
+from acp_agent.executors.far.far_peer import HEARTBEAT, Header, Link, Lost, Malformed, Peer, Refused
+from acp_agent.executors.far.far_values import packed, unpacked
+from acp_agent.executors.far.program import BOOT, program
+
+log = logging.getLogger(__name__)
+
+BEGINS = 30.0
+"""Seconds for a link to be there: names, keys, logins."""
+ENDS = 3.0
+"""Seconds for the program over there to end all of the session's."""
+PAUSES = (0.1, 0.3, 1.0, 2.0)
+"""Seconds between attempts to reach it again; the last one from then on."""
+READ_SIZE = 65_536
+MOST_HELLO = 262_144
+WORDS = 300
+LAST_WORDS = 0.5
+"""Seconds for what has failed to say why."""
+GONE = ("FileNotFoundError", "ConnectionRefusedError")
+"""In the last words of what looks for the program over there, which is no more."""
+
+Answer = Future[tuple[Any, bytes]]
+
+
+class Way(Protocol):
+    """How a host is reached."""
+
+    words: str
+    """As in "runs in ...": `host build-7`."""
+    mark: str
+    environ: Mapping[str, str]
+
+    def argv(self, *argv: str) -> tuple[str, ...]:
+        """The command line, here, of one that runs there with the same streams."""
+        ...
+
+
+class There(Struct, frozen=True):
+    """What the host says of itself."""
+
+    environ: Mapping[str, str]
+    programs: Mapping[str, str]
+    """Their paths; empty for those it has not."""
+    python: tuple[str, str]
+    system: str
+
+
+class Hears(Protocol):
+    """Gets what a command prints, in the thread that reads."""
+
+    def printed(self, stream: Any, data: bytes) -> None: ...
+
+    def ended(self, code: int | None, cwd: str, state: bytes) -> None: ...
+
+
+class FarLink:
+    """`owner`: this agent, in words that tell it from others; `left`: whether an agent of such words is gone. `linger`:
+    seconds for which what runs there waits for a lost link. `heartbeat`: as in `Peer`."""
+
+    def __init__(
+        self, way: Way, owner: str, left: Callable[[str], bool], linger: float, heartbeat: float = HEARTBEAT
+    ) -> None:
+        self.way = way
+        self._heartbeat = heartbeat
+        self._owner, self._left, self._linger = owner, left, linger
+        self._peer = Peer(self._handle, self._lost, heartbeat)
+        self._there: There | None = None
+        self._token = self._socket = ""
+        self._finding = threading.Lock()
+        self.runs: dict[int, Hears] = {}
+        self._asked: dict[int, tuple[Callable[..., None] | None, Callable[..., bool] | None]] = {}
+        self.lost_at: float | None = None
+        """When the link was lost that is not there again yet; `time.monotonic`."""
+        self.losses = 0
+        self._closed = False
+
+    def ready(self) -> There:
+        """Reaches it, once. Raises ExecutorError with a sentence."""
+        with self._finding:
+            if self._there is None:
+                if self._peer.over:
+                    raise ExecutorError(f"{self.way.words}: {self._peer.over}")
+                self._there = self._begin()
+            return self._there
+
+    def call(
+        self,
+        name: str,
+        *arguments: Any,
+        judged: Callable[..., None] | None = None,
+        hides: Callable[..., bool] | None = None,
+        check: bool = False,
+    ) -> tuple[int, Answer]:
+        """The number and the future answer of one of `side.CALLS`; `value_of` takes it. Raises ExecutorError."""
+        self.ready()
+        header: Header = {"do": "call", "name": name, "arguments": [packed(each) for each in arguments]}
+        header |= {"judged": judged is not None, "hides": hides is not None, "check": check}
+        with self._answering():
+            number = self._peer.next_number()
+            self._asked[number] = judged, hides
+            future = self._peer.ask(header, number=number)
+        future.add_done_callback(lambda _: self._asked.pop(number, None))
+        return number, future
+
+    def ask(self, header: Header, data: bytes = b"") -> Answer:
+        self.ready()
+        with self._answering():
+            return self._peer.ask(header, data)
+
+    def send(self, header: Header) -> None:
+        with suppress(Lost):
+            self._peer.send(header)
+
+    def value_of(self, future: Answer) -> Any:
+        """Waits for it. Raises ExecutorError, OSError."""
+        with self._answering():
+            try:
+                return unpacked(future.result()[0])
+            except (TypeError, ValueError, AttributeError, KeyError) as error:
+                raise ExecutorError(f"{self.way.words} gave an answer that is none") from error
+
+    def close(self) -> bool:
+        """Ends all of the session's over there; whether that is known. Blocks for a moment."""
+        self._closed = True
+        told = self._there is None
+        if not told and not self._peer.over:
+            with suppress(Lost, Refused, TimeoutError):
+                told = bool(self._peer.ask({"do": "end"}).result(ENDS)[0])
+        self._peer.end("the session was closed")
+        return told
+
+    def _answering(self) -> _Answering:
+        return _Answering(self.way.words)
+
+    # --- what comes ---------------------------------------------------------------------------------------------
+
+    def _handle(self, header: Header, data: bytes) -> None:
+        what = header["do"]
+        if what in ("judge", "hides"):
+            judged, hides = self._asked.get(header["call"], (None, None))
+            decides = judged if what == "judge" else hides
+            threading.Thread(target=self._judge, args=(decides, what, header), daemon=True).start()
+        elif (run := self.runs.get(header["run"])) is None:
+            return
+        elif what == "printed" and header["stream"] in ("stdout", "stderr"):
+            run.printed(header["stream"], data)
+        elif what == "ended":
+            self.runs.pop(header["run"], None)
+            code = header["code"]
+            run.ended(code if isinstance(code, int) else None, str(header["cwd"]), data)
+
+    def _judge(self, decides: Callable[..., Any] | None, what: str, header: Header) -> None:
+        answer: Header = {"id": header["id"], "value": None}
+        try:
+            about = header["about"]
+            where = [about[0], Path(about[1]), int(about[2])] if what == "judge" else [Path(about[0])]
+            if decides is None:
+                raise ExecutorError("nobody decides about that")
+            answer["value"] = decides(*where)
+        except ExecutorError as error:
+            answer |= {"error": "executor", "words": str(error)}
+        except (TypeError, ValueError, LookupError) as error:
+            answer |= {"error": "executor", "words": f"the question was none: {error}"}
+        self.send(answer)
+
+    # --- links; these block --------------------------------------------------------------------------------------
+
+    def _begin(self) -> There:
+        nonce = uuid.uuid4().hex
+        about = (self.way.mark, self._owner, self._linger, self._heartbeat)
+        started = _Started(self.way, program("begin", *about, nonce))
+        try:
+            hello = json.loads(started.until(f"\n{nonce}".encode(), b"\n"))
+            there = There(
+                {str(name): str(value) for name, value in hello["environ"].items()},
+                {str(name): str(value) for name, value in hello["programs"].items()},
+                (str(hello["python"][0]), str(hello["python"][1])),
+                str(hello["system"]),
+            )
+            others = [(str(name), str(whose)) for name, whose in hello["others"]]
+            self._token, self._socket = str(hello["token"]), str(hello["socket"])
+            self._use(started)
+        except (OSError, ValueError, KeyError, TypeError, AttributeError, IndexError, Malformed) as error:
+            raise ExecutorError(f"{self.way.words} cannot be used: {started.last_words(error)}") from error
+        for name, whose in others:
+            if name != self._socket and whose and self._left(whose):
+                threading.Thread(target=self._end_other, args=(name,), daemon=True).start()
+        return there
+
+    def _use(self, started: _Started) -> None:
+        started.write(f"resume {self._token} {self._peer.received}\n".encode())
+        received = int(started.until(b"resumed ", b"\n"))
+        self._peer.use(Link(started.reads, started.writes, started.kill, started.release), received)
+
+    def _lost(self, link: Link) -> None:
+        if not self._closed:
+            self.lost_at, self.losses = time.monotonic(), self.losses + 1
+            threading.Thread(target=self._again, daemon=True).start()
+
+    def _again(self) -> None:
+        lost, pauses = time.monotonic(), chain(PAUSES, repeat(PAUSES[-1]))
+        log.warning("the connection to %s was lost; what runs there goes on, and it is reached again", self.way.words)
+        while not (self._closed or self._peer.over):
+            try:
+                started = _Started(self.way, program("pass_on", self._socket))
+                try:
+                    self._use(started)
+                except (OSError, ValueError, Malformed) as error:
+                    words = started.last_words(error)
+                else:
+                    self.lost_at = None
+                    log.warning("%s was reached again after %.1f s", self.way.words, time.monotonic() - lost)
+                    return
+            except ExecutorError as error:
+                words = str(error)
+            if any(gone in words for gone in GONE):
+                self._over("the connection was lost, and what ran there has ended")
+            elif time.monotonic() - lost > self._linger:
+                self._over(f"the connection was lost for {self._linger:g} s, after which all ends there: {words}")
+            else:
+                time.sleep(next(pauses))
+
+    def _over(self, why: str) -> None:
+        self._peer.end(why)
+        runs, self.runs = self.runs, {}
+        for run in runs.values():
+            run.ended(None, "", b"")
+
+    def _end_other(self, name: str) -> None:
+        with suppress(ExecutorError):
+            started = _Started(self.way, program("end_other", name))
+            started.wait(BEGINS)
+            started.kill()
+            started.release()
+
+    @property
+    def over(self) -> str:
+        """Why the connection is; empty while it is not."""
+        return self._peer.over
+
+
+class _Answering:
+    """What an answer raises, as an executor does."""
+
+    def __init__(self, words: str) -> None:
+        self._words = words
+
+    def __enter__(self) -> None:
+        pass
+
+    def __exit__(self, kind: Any, error: BaseException | None, trace: Any) -> None:
+        if isinstance(error, Lost):
+            raise ExecutorError(f"{self._words}: {error}") from error
+        if isinstance(error, Refused):
+            raise _error_of(error) from error
+
+
+def _error_of(refused: Refused) -> Exception:
+    words = refused.words
+    if refused.kind == "missing":
+        return FileNotFoundError(2, "No such file or directory", str(words))
+    if refused.kind == "os" and isinstance(words, list) and len(words) == 2 and isinstance(words[0], int):
+        return OSError(words[0], str(words[1]))
+    return ExecutorError(str(words))
+
+
+class _Started:
+    """What leads there: a process whose streams are those of the program over there. Raises ExecutorError."""
+
+    def __init__(self, way: Way, text: bytes) -> None:
+        self._errors: IO[bytes] = tempfile.TemporaryFile()  # noqa: SIM115 - it is closed with the others.
+        try:
+            self._popen = subprocess.Popen(
+                way.argv("python3", "-I", "-c", BOOT),
+                stdin=subprocess.PIPE,
+                stdout=subprocess.PIPE,
+                stderr=self._errors,
+                env=dict(way.environ),
+                cwd="/",
+                start_new_session=True,
+            )
+        except (OSError, ValueError) as error:
+            self._errors.close()
+            raise ExecutorError(f"{way.words} cannot be reached: {error}") from error
+        except ExecutorError:
+            self._errors.close()
+            raise
+        assert self._popen.stdin is not None and self._popen.stdout is not None
+        self.reads, self.writes = self._popen.stdout.fileno(), self._popen.stdin.fileno()
+        with suppress(OSError):  # What it says is read next.
+            self.write(text)
+
+    def write(self, data: bytes) -> None:
+        """Raises OSError."""
+        view = memoryview(data)
+        while view:
+            view = view[os.write(self.writes, view) :]
+
+    def until(self, begins: bytes, ends: bytes) -> bytes:
+        """What stands between them, byte for byte; nothing behind it is read. Raises OSError."""
+        said, end, at = b"", time.monotonic() + BEGINS, -1
+        while at < 0 or not said.endswith(ends):
+            ready, _, _ = select.select([self.reads], [], [], max(0.0, end - time.monotonic()))
+            if not ready:
+                raise OSError(f"no answer within {BEGINS:g} s")
+            data = os.read(self.reads, 1)
+            if not data or len(said) > MOST_HELLO:
+                raise OSError("it did not answer as expected")
+            said += data
+            if at < 0 and said.endswith(begins):
+                at = len(said)
+        return said[at : -len(ends)]
+
+    def last_words(self, error: Exception) -> str:
+        """Why it did not get there; ends it."""
+        self.wait(LAST_WORDS)
+        self.kill()
+        self._errors.seek(0)
+        said = [line for line in self._errors.read(READ_SIZE).decode("utf-8", "replace").splitlines() if line.strip()]
+        self.release()
+        return one_line(said[-1] if said else str(error), WORDS)
+
+    def wait(self, seconds: float) -> None:
+        with suppress(subprocess.TimeoutExpired):
+            self._popen.wait(seconds)
+
+    def kill(self) -> None:
+        with suppress(OSError):
+            self._popen.kill()
+        self._popen.wait()
+
+    def release(self) -> None:
+        """Once it has ended, and nobody uses its streams."""
+        for stream in (self._popen.stdin, self._popen.stdout, self._errors):
+            if stream is not None:
+                with suppress(OSError):
+                    stream.close()

@@ -1,0 +1,443 @@
+"""The program over there: runs commands and does what is asked with files, for one session.
+
+It is sent when a session first uses a host, with the modules it needs (`program.py`), and needs nothing but Python 3.9.
+The first process only passes on what comes and goes; the keeper behind it has a socket in a private folder, to which
+another such process leads after a link was lost. So commands go on meanwhile. It ends when it is told to, or has not
+heard of the agent for `linger` seconds; with it everything that carries the session's mark.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import hmac
+import json
+import os
+import select
+import shutil
+import signal
+import socket
+import subprocess
+import sys
+import tempfile
+import threading
+import time
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import Any
+
+from acp_agent.disk import LocalDisk
+from acp_agent.errors import ExecutorError
+from acp_agent.executors import files, tree
+from acp_agent.executors.far.far_peer import Header, Link, Lost, Peer, Refused
+from acp_agent.executors.far.far_values import packed, unpacked
+from acp_agent.executors.marked import kill_round
+from acp_agent.own_programs import find_program
+
+PREFIX = "acp-coder-far-"
+SOCKET, OWNER = "socket", "owner"
+LINE = 4096
+THREADS = 8
+PIPE = 65_536
+CREDIT = 1024 * 1024
+DRAINED = 64
+"""Reads of what a pipe still holds when its command has ended."""
+ROUNDS, PAUSE = 100, 0.005
+LOGIN_SECONDS = 5.0
+ACCEPTS = 1.0
+PROGRAMS = ("bash", "git", "rg", "tmux")
+
+_disk = LocalDisk()
+CALLS: dict[str, Callable[..., Any]] = {
+    f"{call.__module__.rpartition('.')[2]}.{call.__name__}": call
+    for call in (
+        *(files.read, files.write_text, files.need_plain, files.look_at, files.entries, files.lines_of, files.kinds),
+        *(tree.make_directory, tree.remove, tree.move, tree.copy),
+        *(_disk.real_path, _disk.kind, _disk.stands, _disk.is_link, _disk.matches, _disk.text),
+    )
+}
+
+
+class Side:
+    """What serves one session. Its methods are called in the thread that reads, and do not wait."""
+
+    def __init__(self, mark: str, folder: Path, heartbeat: float) -> None:
+        self._mark = mark
+        self._folder = folder
+        self.peer = Peer(self._handle, heartbeat=heartbeat)
+        self.ended = threading.Event()
+        self._pool = ThreadPoolExecutor(THREADS)
+        self._cancelled: dict[int, threading.Event] = {}
+        self._runs: dict[int, subprocess.Popen[bytes]] = {}
+        self._credit: dict[int, _Credit] = {}
+
+    def _handle(self, header: Header, data: bytes) -> None:
+        what, number = header["do"], header.get("id", 0)
+        if what == "call":
+            self._cancelled[number] = threading.Event()
+            self._pool.submit(self._answer, number, lambda: self._call(header))
+        elif what == "cancel":
+            if (event := self._cancelled.get(header["call"])) is not None:
+                event.set()
+        elif what == "run":
+            self._answer(number, lambda: self._start(header))
+        elif what == "kill":
+            work = lambda: self._kill(header["run"], header["mark"], header["grace"])  # noqa: E731
+            threading.Thread(target=self._answer, args=(number, work), daemon=True).start()
+        elif what == "heard":
+            if (credit := self._credit.get(header["run"])) is not None:
+                credit.add(header["bytes"])
+        elif what == "put":
+            self._answer(number, lambda: self._put(header["name"], data))
+        elif what == "end":
+            threading.Thread(target=self._end, args=(number,), daemon=True).start()
+
+    def _answer(self, number: int, work: Callable[[], Any]) -> None:
+        answer: Header = {"id": number}
+        try:
+            answer["value"] = packed(work())
+        except FileNotFoundError as error:
+            answer |= {"error": "missing", "words": error.filename and str(error.filename)}
+        except OSError as error:
+            answer |= {"error": "os", "words": [error.errno, error.strerror or str(error)]}
+        except (ExecutorError, Refused) as error:
+            answer |= {"error": "executor", "words": str(error.args[-1])}
+        except Lost:
+            return
+        except (ValueError, TypeError, LookupError, AttributeError, RuntimeError) as error:
+            answer |= {"error": "executor", "words": f"{type(error).__name__}: {error}"}
+        finally:
+            self._cancelled.pop(number, None)
+        with contextlib.suppress(Lost):
+            self.peer.send(answer)
+
+    # --- files ------------------------------------------------------------------------------------------------
+
+    def _call(self, header: Header) -> Any:
+        number = header["id"]
+        call = CALLS[header["name"]]
+        options: dict[str, Any] = {}
+        if header.get("judged"):
+            options["judged"] = lambda doing, path, mode: self._ask(number, "judge", [doing, str(path), mode])
+        if header.get("hides"):
+            options["hides"] = lambda path: self._ask(number, "hides", [str(path)])
+        if header.get("check"):
+            options["check"] = lambda: self._check(number)
+        return call(*unpacked(header["arguments"]), **options)
+
+    def _ask(self, number: int, what: str, about: list[Any]) -> Any:
+        self._check(number)
+        return self.peer.ask({"do": what, "call": number, "about": about}).result()[0]
+
+    def _check(self, number: int) -> None:
+        if (event := self._cancelled.get(number)) is not None and event.is_set():
+            raise ExecutorError("it was cancelled")
+
+    def _put(self, name: str, data: bytes) -> str:
+        path = self._folder / os.path.basename(name)
+        path.write_bytes(data)
+        return str(path)
+
+    # --- commands ---------------------------------------------------------------------------------------------
+
+    def _start(self, header: Header) -> int:
+        number, state = header["run"], header.get("state")
+        cwd = header["cwd"]
+        if not os.path.isdir(cwd):
+            raise ExecutorError(f"the working directory {cwd} does not exist")
+        kept = None
+        if state is not None:
+            kept = self._folder / f"state-{number}"
+            kept.write_bytes(state.encode("utf-8", "surrogateescape"))
+        argv = [part.replace("\1STATE\1", str(kept)) for part in header["argv"]]
+        try:
+            popen = subprocess.Popen(
+                argv,
+                cwd=cwd,
+                env=header["env"],
+                stdin=subprocess.DEVNULL,
+                stdout=subprocess.PIPE,
+                stderr=subprocess.PIPE,
+                start_new_session=True,
+            )
+        except (OSError, ValueError) as error:
+            raise ExecutorError(f"the command could not be started: {error}") from error
+        self._runs[number] = popen
+        self._credit[number] = _Credit()
+        threading.Thread(target=self._pump, args=(number, popen, kept), daemon=True).start()
+        return popen.pid
+
+    def _pump(self, number: int, popen: subprocess.Popen[bytes], kept: Path | None) -> None:
+        assert popen.stdout is not None and popen.stderr is not None
+        names = {popen.stdout.fileno(): "stdout", popen.stderr.fileno(): "stderr"}
+        ended, tells = os.pipe()
+        threading.Thread(target=_wait, args=(popen, tells), daemon=True).start()
+        watch = select.poll() if hasattr(select, "poll") else None
+        assert watch is not None
+        for descriptor in (*names, ended):
+            watch.register(descriptor, select.POLLIN | select.POLLHUP)
+        with contextlib.suppress(Lost):
+            over = False
+            while not over:
+                for descriptor, _ in watch.poll():
+                    if descriptor == ended:
+                        over = True
+                    elif not self._pass_on(number, names[descriptor], descriptor):
+                        watch.unregister(descriptor)
+                        del names[descriptor]
+            for descriptor, name in names.items():
+                os.set_blocking(descriptor, False)
+                with contextlib.suppress(BlockingIOError):
+                    for _ in range(DRAINED):
+                        if not self._pass_on(number, name, descriptor):
+                            break
+            code, state, cwd = popen.returncode, b"", b""
+            if kept is not None:
+                state, cwd = _taken(kept), _taken(kept.with_name(f"{kept.name}.cwd"))
+            told = {"do": "ended", "run": number, "code": code, "cwd": cwd.decode("utf-8", "surrogateescape")}
+            self.peer.send(told, state)
+        self._runs.pop(number, None)
+        self._credit.pop(number, None)
+        os.close(ended)
+        popen.stdout.close()
+        popen.stderr.close()
+
+    def _pass_on(self, number: int, stream: str, descriptor: int) -> bool:
+        data = os.read(descriptor, PIPE)
+        if data and self._credit[number].take(len(data)):
+            self.peer.send({"do": "printed", "run": number, "stream": stream}, data, waits=True)
+        return bool(data)
+
+    def _kill(self, number: int, mark: str, grace: float) -> bool:
+        """Whether nothing of it is left."""
+        popen = self._runs.get(number)
+        if (credit := self._credit.get(number)) is not None:
+            credit.no_limit()
+        if popen is not None:
+            _signal(popen.pid, signal.SIGTERM)
+            with contextlib.suppress(subprocess.TimeoutExpired):
+                popen.wait(grace)
+            _signal(popen.pid, signal.SIGKILL)
+        return _gone(mark)
+
+    def _end(self, number: int) -> None:
+        gone = self.close()
+        self._answer(number, lambda: gone)
+        self.peer.flush(1.0)
+        self.ended.set()
+
+    def close(self) -> bool:
+        """Ends everything of the session, and says whether nothing is left."""
+        for popen in list(self._runs.values()):
+            _signal(popen.pid, signal.SIGKILL)
+        gone = _gone(self._mark)
+        shutil.rmtree(self._folder, ignore_errors=True)
+        return gone
+
+
+class _Credit:
+    """How much of a command's output may be sent before somebody has read it: as in a pipe, it then waits."""
+
+    def __init__(self) -> None:
+        self._left: float = CREDIT
+        self._state = threading.Condition()
+
+    def add(self, size: float) -> None:
+        with self._state:
+            self._left += size
+            self._state.notify_all()
+
+    def no_limit(self) -> None:
+        self.add(float("inf"))
+
+    def take(self, size: int) -> bool:
+        with self._state:
+            while self._left <= 0:
+                self._state.wait()
+            self._left -= size
+        return True
+
+
+def _wait(popen: subprocess.Popen[bytes], tells: int) -> None:
+    popen.wait()
+    os.close(tells)
+
+
+def _signal(group: int, number: int) -> None:
+    with contextlib.suppress(ProcessLookupError, PermissionError):
+        os.killpg(group, number)
+
+
+def _gone(mark: str) -> bool:
+    for _ in range(ROUNDS):
+        if not kill_round(mark):
+            return True
+        time.sleep(PAUSE)
+    return False
+
+
+def _taken(path: Path) -> bytes:
+    try:
+        found = path.read_bytes()
+        path.unlink()
+    except OSError:
+        return b""
+    return found
+
+
+# --- the keeper and who passes on -----------------------------------------------------------------------------------
+
+
+def begin(mark: str, owner: str, linger: float, heartbeat: float, nonce: str) -> None:
+    """Over there, in the process that was started: makes a keeper, passes on until the link ends."""
+    folder = Path(tempfile.mkdtemp(prefix=PREFIX, dir=_short_folder()))
+    (folder / OWNER).write_text(owner)
+    listens = socket.socket(socket.AF_UNIX)
+    listens.bind(str(folder / SOCKET))
+    listens.listen(4)
+    token = os.urandom(16).hex()
+    if os.fork() == 0:
+        os.setsid()
+        if os.fork():
+            os._exit(0)
+        _silent()
+        with contextlib.suppress(BaseException):
+            _keep(listens, token, Side(mark, folder, heartbeat), linger)
+        os._exit(0)
+    listens.close()
+    os.wait()
+    hello = {"token": token, "socket": str(folder / SOCKET), **about()}
+    os.write(1, f"\n{nonce}{json.dumps(hello)}\n".encode())
+    pass_on(str(folder / SOCKET))
+
+
+def about() -> dict[str, Any]:
+    """What is there."""
+    environ = {name: value for name, value in os.environ.items() if not name.startswith(("SSH_", "ACP_CODER_"))}
+    environ["PATH"] = _login_path() or environ.get("PATH", os.defpath)
+    programs = {name: find_program(name, environ) or "" for name in PROGRAMS}
+    return {
+        "environ": environ,
+        "programs": programs,
+        "python": [sys.executable, sys.version.split()[0]],
+        "system": " ".join(os.uname()[i] for i in (0, 2, 4)),
+        "others": others(),
+    }
+
+
+def others() -> list[list[str]]:
+    """The sockets and owners of the user's other keepers."""
+    found = []
+    for folder in Path(_short_folder()).glob(f"{PREFIX}*"):
+        with contextlib.suppress(OSError):
+            if folder.lstat().st_uid == os.getuid():
+                found.append([str(folder / SOCKET), (folder / OWNER).read_text()])
+    return found
+
+
+def _short_folder() -> str:
+    """Where a socket's name is short enough."""
+    return "/tmp" if os.access("/tmp", os.W_OK) else tempfile.gettempdir()
+
+
+def _login_path() -> str:
+    shell = os.environ.get("SHELL", "/bin/sh")
+    try:
+        done = subprocess.run(
+            [shell, "-l", "-c", 'printf "\\n%s" "$PATH"'],
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.DEVNULL,
+            timeout=LOGIN_SECONDS,
+            check=False,
+        )
+    except (OSError, subprocess.TimeoutExpired):
+        return ""
+    path = done.stdout.rpartition(b"\n")[2].decode("utf-8", "surrogateescape")
+    return path if done.returncode == 0 and path.startswith("/") else ""
+
+
+def _silent() -> None:
+    nothing = os.open(os.devnull, os.O_RDWR)
+    for descriptor in (0, 1, 2):
+        os.dup2(nothing, descriptor)
+    os.close(nothing)
+    for number in (signal.SIGHUP, signal.SIGTERM, signal.SIGINT):
+        signal.signal(number, signal.SIG_IGN)
+
+
+def _keep(listens: socket.socket, token: str, side: Side, linger: float) -> None:
+    heard = time.monotonic()
+    listens.settimeout(ACCEPTS)
+    while not side.ended.is_set():
+        link = side.peer.link
+        heard = max(heard, link.heard if link is not None else 0.0)
+        if time.monotonic() - heard > linger or side.peer.over:
+            side.close()
+            return
+        try:
+            made, _ = listens.accept()
+        except OSError:
+            continue
+        made.settimeout(LOGIN_SECONDS)
+        try:
+            what, given, received = _line(made).split(" ")
+            if not hmac.compare_digest(given, token) and what != "end":
+                raise ValueError
+            if what == "end":  # By the folder's permissions, from this user alone.
+                side.close()
+                return
+            made.sendall(f"resumed {side.peer.received}\n".encode())
+            made.settimeout(None)
+            side.peer.use(_link(made), int(received))
+            heard = time.monotonic()
+        except (OSError, ValueError):
+            made.close()
+
+
+def _link(made: socket.socket) -> Link:
+    def close() -> None:
+        with contextlib.suppress(OSError):
+            made.shutdown(socket.SHUT_RDWR)
+
+    return Link(made.fileno(), made.fileno(), close, made.close)
+
+
+def _line(made: socket.socket) -> str:
+    """A line and no more."""
+    said = b""
+    while not said.endswith(b"\n") and len(said) < LINE:
+        data = made.recv(1)
+        if not data:
+            break
+        said += data
+    return said.decode().strip()
+
+
+def pass_on(name: str) -> None:
+    """Between the link's streams and the keeper's socket, until one of them ends."""
+    made = socket.socket(socket.AF_UNIX)
+    made.connect(name)
+    there = made.fileno()
+
+    def carry(reads: int, writes: int) -> None:
+        with contextlib.suppress(OSError):
+            while data := os.read(reads, PIPE):
+                view = memoryview(data)
+                while view:
+                    view = view[os.write(writes, view) :]
+        os._exit(0)
+
+    threading.Thread(target=carry, args=(0, there), daemon=True).start()
+    carry(there, 1)
+
+
+def end_other(name: str) -> None:
+    """Ends what a killed agent left: its keeper, or, where that is gone, its folder."""
+    made = socket.socket(socket.AF_UNIX)
+    try:
+        made.connect(name)
+        made.sendall(b"end - 0\n")
+        made.recv(1)
+    except OSError:
+        shutil.rmtree(os.path.dirname(name), ignore_errors=True)
