@@ -6,11 +6,14 @@ Needs the standard library alone: it is also sent to other hosts.
 from __future__ import annotations
 
 import errno
-import glob
 import os
 import stat
 from itertools import islice
 from pathlib import Path
+
+from acp_agent.lazy import load
+
+GLOB = "glob:iglob"
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -46,7 +49,16 @@ if TYPE_CHECKING:
             ...
 
         def text(self, path: Path, limit: int) -> str:
-            """Of a file, UTF-8 or not; raises ValueError for more than `limit` bytes, OSError for anything else."""
+            """Of a file, UTF-8 or not; raises ValueError for more than `limit` bytes."""
+            ...
+
+        def holds(self, path: Path, wanted: bytes, limit: int) -> bool:
+            """Whether it is in a file; raises ValueError for more than `limit` bytes."""
+            ...
+
+        def below(self, path: Path, most: int) -> list[tuple[str, int]] | None:
+            """Each entry of a tree, relative to it and beginning with itself (empty), and its kind as in a mode,
+            folders before what they contain; links are not followed. `None`: there are more than `most`."""
             ...
 
 
@@ -78,14 +90,51 @@ class LocalDisk:
         return os.path.islink(path)
 
     def matches(self, pattern: str, folder: Path, most: int) -> list[str]:
-        return list(islice(glob.iglob(pattern, root_dir=folder, include_hidden=True), most))
+        return list(islice(load(GLOB)(pattern, root_dir=folder, include_hidden=True), most))
 
     def text(self, path: Path, limit: int) -> str:
-        with path.open("rb") as stream:
-            data = stream.read(limit + 1)
-        if len(data) > limit:
-            raise ValueError("too large")
-        return data.decode("utf-8", "surrogateescape")
+        return _read(path, limit).decode("utf-8", "surrogateescape")
+
+    def holds(self, path: Path, wanted: bytes, limit: int) -> bool:
+        return wanted in _read(path, limit)
+
+    def below(self, path: Path, most: int) -> list[tuple[str, int]] | None:
+        try:
+            mode = path.lstat().st_mode
+        except OSError:
+            return []
+        found = [("", mode)]
+        folders = [""] if stat.S_ISDIR(mode) else []
+        while folders:
+            folder = folders.pop()
+            try:
+                with os.scandir(path / folder) as entries:
+                    inner = [(entry.name, _mode(entry)) for entry in entries]
+            except OSError:  # The executor cannot read it either, and refuses.
+                continue
+            if len(found) + len(inner) > most + 1:
+                return None
+            for name, mode in inner:
+                relative = f"{folder}/{name}" if folder else name
+                found.append((relative, mode))
+                if stat.S_ISDIR(mode):
+                    folders.append(relative)
+        return found
+
+
+def _mode(entry: os.DirEntry[str]) -> int:
+    """The kind of an entry, from the folder's listing where that has it."""
+    if entry.is_symlink():
+        return stat.S_IFLNK
+    return stat.S_IFDIR if entry.is_dir(follow_symlinks=False) else stat.S_IFREG
+
+
+def _read(path: Path, limit: int) -> bytes:
+    with path.open("rb") as stream:
+        data = stream.read(limit + 1)
+    if len(data) > limit:
+        raise ValueError("too large")
+    return data
 
 
 HERE = LocalDisk()

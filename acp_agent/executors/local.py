@@ -438,6 +438,6 @@ def _pipes_of(popen: subprocess.Popen[bytes]) -> dict[contract.StreamName, int]:
 async def kill_marked(mark: str) -> None:
     """SIGKILL to every process whose environment carries `mark` (or a mark below it). Linux only; elsewhere nothing."""
     for _ in range(KILL_ROUNDS):
-        if not await anyio.to_thread.run_sync(kill_round, mark):
+        if not any(await anyio.to_thread.run_sync(kill_round, mark)):
             return
         await anyio.sleep(KILL_PAUSE)

@@ -14,16 +14,16 @@ KERNEL_THREAD = 0x00200000
 """The kernel's flag PF_KTHREAD, in the field `flags` of /proc/PID/stat."""
 
 
-def kill_round(mark: str) -> bool:
-    """SIGKILL to what carries `mark` or a mark below it. Whether another round is needed: something was killed (and may
-    have had children) or was not visible yet."""
+def kill_round(mark: str) -> tuple[bool, bool]:
+    """SIGKILL to what carries `mark` or a mark below it. Whether something was killed (which may have had children),
+    and whether something shows no environment: it has none, or not yet."""
     needle = f"{MARK}={mark}".encode()
-    again = False
+    killed = unclear = False
     own = os.getpid()
     try:
         pids = [int(name) for name in os.listdir("/proc") if name.isdigit()]
     except OSError:
-        return False
+        return False, False
     for pid in pids:
         if pid == own:
             continue
@@ -36,10 +36,11 @@ def kill_round(mark: str) -> bool:
                 fields = file.read().rpartition(b")")[2].split()
             if fields[0] == b"Z" or int(fields[6]) & KERNEL_THREAD:
                 continue
-            again = True
             if environ:
+                killed = True
                 os.kill(pid, signal.SIGKILL)
-            # Otherwise it has none, or is in the middle of an exec and has none for a moment.
+            else:  # Or it is in the middle of an exec.
+                unclear = True
         except OSError:
             continue
-    return again
+    return killed, unclear

@@ -45,6 +45,7 @@ AT_NEW_OURS = STAGE_ZERO | {
         "config.load",
         "config.model",
         "config.place_settings",
+        "disk",
         "config.other_names",
         "config.safety_settings",
         "config.trusted_files",

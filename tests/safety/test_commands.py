@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 
+from acp_agent.disk import HERE
 from acp_agent.safety.access import Allow
 from acp_agent.safety.folders.paths import Roots
 from acp_agent.safety.globs import matches
@@ -567,7 +568,7 @@ def test_programs_are_named_or_not_known(line: str, names: tuple[str, ...] | Non
     ],
 )
 def test_forbidden_paths_are_found_in_arguments(line: str, forbidden: bool, project: Path) -> None:
-    found = forbidden_argument(examined(line, project), ["/etc", "~/.ssh", "secret"], Path("/home/me"))
+    found = forbidden_argument(examined(line, project), ["/etc", "~/.ssh", "secret"], Path("/home/me"), HERE)
     assert (found is not None) == forbidden
 
 

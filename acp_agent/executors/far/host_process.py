@@ -101,8 +101,9 @@ class HostProcess(KeptOutput):
                 log.warning("the end of a command on %s is not known: %s", self._link.way.words, error)
         if not gone:
             self.remark = f"it is not known whether all that it started on {self._link.way.words} was ended"
-        with anyio.move_on_after(ENDS if gone else 0):
+        with anyio.move_on_after(ENDS):
             await self.wait()
+        self._take()
         if self._status is None:
             self._finish(ExitStatus(None, signal.Signals.SIGKILL.name))
 

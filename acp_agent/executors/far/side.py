@@ -43,6 +43,8 @@ CREDIT = 1024 * 1024
 DRAINED = 64
 """Reads of what a pipe still holds when its command has ended."""
 ROUNDS, PAUSE = 100, 0.005
+UNCLEAR = 4
+"""Rounds in which only processes without an environment may have been ours."""
 LOGIN_SECONDS = 5.0
 ACCEPTS = 1.0
 PROGRAMS = ("bash", "git", "rg", "tmux")
@@ -53,7 +55,8 @@ CALLS: dict[str, Callable[..., Any]] = {
     for call in (
         *(files.read, files.write_text, files.need_plain, files.look_at, files.entries, files.lines_of, files.kinds),
         *(tree.make_directory, tree.remove, tree.move, tree.copy),
-        *(_disk.real_path, _disk.kind, _disk.stands, _disk.is_link, _disk.matches, _disk.text),
+        *(_disk.real_path, _disk.kind, _disk.stands, _disk.is_link, _disk.matches),
+        *(_disk.text, _disk.holds, _disk.below),
     )
 }
 
@@ -269,8 +272,11 @@ def _signal(group: int, number: int) -> None:
 
 
 def _gone(mark: str) -> bool:
+    clear = 0
     for _ in range(ROUNDS):
-        if not kill_round(mark):
+        killed, unclear = kill_round(mark)
+        clear = 0 if killed else clear + 1
+        if clear and (not unclear or clear > UNCLEAR):
             return True
         time.sleep(PAUSE)
     return False

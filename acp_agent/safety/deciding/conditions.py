@@ -212,7 +212,7 @@ class Names(Struct, frozen=True):
 
     def found(self, subject: Subject) -> str:
         for parse in subject.parses:
-            if (named := load(FORBIDDEN_ARGUMENT)(parse, self.paths, self.home)) is not None:
+            if (named := load(FORBIDDEN_ARGUMENT)(parse, self.paths, self.home, subject.roots.disk)) is not None:
                 why = f"The command names {named}, which no command may (`tools.risk.forbidden_paths`)."
                 return f"{why} It was not run."
         return ""

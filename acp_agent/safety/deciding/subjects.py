@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-import glob
 import os
 import re
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from functools import cached_property
-from itertools import islice
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -17,9 +15,10 @@ from msgspec import Struct
 
 from acp_agent.lazy import load
 from acp_agent.safety.access import Access, ExecuteAccess, NetworkAccess, PathAccess, ToolAccess
-from acp_agent.safety.folders.paths import Roots, real_path
+from acp_agent.safety.folders.paths import Roots
 
 if TYPE_CHECKING:
+    from acp_agent.disk import Disk
     from acp_agent.safety.lines.examined import Examined
 
 EXAMINE = "acp_agent.safety.lines.examine:examine"
@@ -140,7 +139,7 @@ class Subject(Struct, frozen=True, eq=False, dict=True):
     def paths(self) -> tuple[Path, ...]:
         """Resolved paths that an allow must match, all of them."""
         words = [access.cwd / word for access, parse in self.commands for word in _named(parse) if "/" in word]
-        return tuple(map(_resolved, (*self._own_paths, *words)[:MAX_PATHS]))
+        return tuple(map(self._resolved, (*self._own_paths, *words)[:MAX_PATHS]))
 
     @cached_property
     def named(self) -> tuple[Path, ...]:
@@ -148,9 +147,9 @@ class Subject(Struct, frozen=True, eq=False, dict=True):
         named = [
             access.cwd / word
             for access, parse in self.commands
-            for word in (*_named(parse), *_expanded(parse, access.cwd))
+            for word in (*_named(parse), *_expanded(parse, access.cwd, self.roots.disk))
         ]
-        return (*map(_resolved, named[:MAX_PATHS]), *map(_lexical, named[MAX_PATHS:]))
+        return (*map(self._resolved, named[:MAX_PATHS]), *map(_lexical, named[MAX_PATHS:]))
 
     @cached_property
     def meant(self) -> tuple[Path, ...]:
@@ -158,9 +157,15 @@ class Subject(Struct, frozen=True, eq=False, dict=True):
         paths = list(self._own_paths)
         for access, parse in self.commands:
             targets = {link.target for part in parse.parts for link in part.redirects}
-            words = [word for word in _named(parse) if word in targets or _is_path(word, access.cwd)]
-            paths += [_resolved(access.cwd / word) for word in words if word != os.devnull]
+            words = [word for word in _named(parse) if word in targets or _is_path(word, access.cwd, self.roots.disk)]
+            paths += [self._resolved(access.cwd / word) for word in words if word != os.devnull]
         return tuple(paths)
+
+    def _resolved(self, path: Path) -> Path:
+        try:
+            return self.roots.disk.real_path(path)
+        except (OSError, RuntimeError, ValueError):
+            return _lexical(path)
 
 
 def texts_of(value: object) -> tuple[str, ...]:
@@ -185,35 +190,28 @@ def _named(parse: Examined) -> list[str]:
     return [value for word in words for value in (word, word.partition("=")[2]) if value]
 
 
-def _is_path(word: str, cwd: Path) -> bool:
+def _is_path(word: str, cwd: Path, disk: Disk) -> bool:
     """Whether a word seems to be a path."""
     try:
-        return "/" in word or (cwd / word).exists()
+        return "/" in word or disk.kind(cwd / word) is not None
     except (OSError, ValueError):
         return True
 
 
-def _expanded(parse: Examined, cwd: Path) -> list[str]:
+def _expanded(parse: Examined, cwd: Path, disk: Disk) -> list[str]:
     """Names that the wildcards of a line currently match, where bash would expand them."""
     texts = {text for part in parse.parts if part.words is None for text in part.text.split()}
     found: list[str] = []
     for pattern in texts:
         if any(char in pattern for char in "*?["):
             with suppress(OSError, ValueError, re.error):
-                found += islice(glob.iglob(pattern.strip("'\""), root_dir=cwd, include_hidden=True), MAX_PATHS)
+                found += disk.matches(pattern.strip("'\""), cwd, MAX_PATHS)
     return found[:MAX_PATHS]
 
 
 def _plain(text: str) -> str:
     """Replaces lone surrogates, which regular expressions reject."""
     return text.encode("utf-8", "replace").decode("utf-8")
-
-
-def _resolved(path: Path) -> Path:
-    try:
-        return real_path(path)
-    except (OSError, RuntimeError, ValueError):
-        return _lexical(path)
 
 
 def _lexical(path: Path) -> Path:

@@ -10,16 +10,21 @@ case-insensitive disk, a name in another spelling counts as a different path; it
 
 from __future__ import annotations
 
-import errno
 import os
 import re
 import stat
 from collections.abc import Iterable
+from functools import cached_property
 from pathlib import Path
+from typing import TYPE_CHECKING
 from urllib.parse import unquote, urlsplit
 
+from acp_agent.disk import HERE
 from acp_agent.errors import ToolError
 from acp_agent.safety.folders.protect import PathRules
+
+if TYPE_CHECKING:
+    from acp_agent.disk import Disk
 
 MAX_PATH_BYTES = 4095
 """Linux's PATH_MAX without the trailing NUL."""
@@ -42,18 +47,23 @@ FILE_URI = "file://"
 
 
 class Roots:
-    """The folders of a session: `cwd`, the base of relative paths, and additional ones. `rules`: special paths."""
+    """The folders of a session: `cwd`, the base of relative paths, and additional ones. `rules`: special paths. `disk`:
+    on which they are."""
 
-    def __init__(self, cwd: Path, additional: Iterable[Path] = (), rules: PathRules | None = None) -> None:
+    def __init__(
+        self, cwd: Path, additional: Iterable[Path] = (), rules: PathRules | None = None, disk: Disk = HERE
+    ) -> None:
+        self.disk = disk
         self.cwd = cwd
         self.rules = PathRules() if rules is None else rules
         self.all: tuple[Path, ...] = (cwd, *additional)
-        self._real = tuple(real_path(root) for root in self.all)
+        if disk.here:
+            _ = self.real  # What they lead to now.
 
-    @property
+    @cached_property
     def real(self) -> tuple[Path, ...]:
         """The resolved folders."""
-        return self._real
+        return tuple(self.disk.real_path(root) for root in self.all)
 
     def resolve(self, text: str) -> Path:
         """Resolves a path given to a tool. Raises ToolError if it is malformed or outside."""
@@ -89,7 +99,7 @@ class Roots:
     def _literal(self, text: str) -> str:
         """Raises ToolError for shell syntax, which would otherwise create a folder of that name."""
         first = text.partition("/")[0]
-        if EXPANDED.fullmatch(first) and ("/" in text or first == "~") and not os.path.lexists(self.cwd / first):
+        if EXPANDED.fullmatch(first) and ("/" in text or first == "~") and not self.disk.stands(self.cwd / first):
             raise ToolError(
                 f"`{first}` is not expanded, and nothing has that name here; give an absolute path, or one relative to "
                 f"the working directory.",
@@ -99,7 +109,7 @@ class Roots:
 
     def _real_path(self, text: str, path: Path) -> Path:
         try:
-            found = real_path(path)
+            found = self.disk.real_path(path)
         except (OSError, RuntimeError) as error:
             reason = (error.strerror if isinstance(error, OSError) else None) or str(error)
             raise ToolError(f"{_short(text)} cannot be resolved: {reason[:1].lower()}{reason[1:]}.") from error
@@ -117,22 +127,22 @@ class Roots:
 
     def contains(self, path: Path) -> bool:
         """Whether a resolved path is one of the roots or below one, and not one of the kernel's."""
-        return not _kernels_own(path) and any(path == root or root in path.parents for root in self._real)
+        return not _kernels_own(path) and any(path == root or root in path.parents for root in self.real)
 
     def in_project(self, path: Path) -> bool:
         """Whether a resolved path is below the working directory rather than an additional one."""
-        return self._real[0] in path.parents
+        return self.real[0] in path.parents
 
     def is_root(self, path: Path) -> bool:
-        return path in self._real
+        return path in self.real
 
     def holds_root(self, path: Path) -> bool:
         """Whether the path is a folder of the session, by any of its names, or above one."""
-        return any(path == root or path in root.parents for root in (*self._real, *self.all))
+        return any(path == root or path in root.parents for root in (*self.real, *self.all))
 
     def display(self, path: Path) -> str:
         """Path for display: relative to the working directory if below it."""
-        base = self._real[0]
+        base = self.real[0]
         if path == base:
             return "."
         return str(path.relative_to(base)) if base in path.parents else str(path)
@@ -203,19 +213,8 @@ def _kernels_own(path: Path) -> bool:
 
 
 def real_path(path: Path) -> Path:
-    """`path` with all links in its existing part followed; the rest is appended unchanged.
-
-    Raises OSError for a link loop and for names that are too long.
-    """
-    try:
-        return Path(os.path.realpath(path, strict=True))
-    except OSError as error:
-        # Without `strict`, a link loop would stay in the result as if it were a folder.
-        if error.errno in (errno.ELOOP, errno.ENAMETOOLONG):
-            raise
-    except RecursionError as error:
-        raise OSError(errno.ELOOP, os.strerror(errno.ELOOP), str(path)) from error
-    return Path(os.path.realpath(path))
+    """As `Disk.real_path`, on this machine's."""
+    return HERE.real_path(path)
 
 
 def read_regular(path: Path, limit: int) -> bytes | None:

@@ -10,10 +10,15 @@ import re
 from collections.abc import Iterable, Iterator, Sequence
 from functools import lru_cache
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from acp_agent.config.safety_settings import KEY_FILES
 from acp_agent.config.trusted_files import EVERY_NAME
+from acp_agent.disk import HERE
 from acp_agent.safety.globs import PathGlobs, covering
+
+if TYPE_CHECKING:
+    from acp_agent.disk import Disk
 
 ALWAYS = (".git",)
 """Regardless of the configuration: everything inside `.git`, for tools (git commands may work there)."""
@@ -55,6 +60,8 @@ class PathRules:
         `forbidden`: paths that nothing may touch, by `tools.risk.forbidden_paths`. `absolute`: globs of whole paths
         that must not be read. `policy`: globs of those that a policy names: trees which contain them are judged by it.
         `key_files`: as in `tools.files.key_files`."""
+        self.disk: Disk = HERE
+        """On which the session's folders are."""
         self._named = covering(policy) if policy else None
         self._key_files = tuple(key_files)
         self.home = home
@@ -90,7 +97,7 @@ class PathRules:
         passwords; None also where nothing is."""
         below = (path.relative_to(base) for base in self._bases if base in path.parents)
         name = self.key_name(str(min(below, key=lambda inner: len(inner.parts), default=path)))
-        return name if name is not None and os.path.lexists(path) else None
+        return name if name is not None and self.disk.stands(path) else None
 
     def key_name(self, text: str) -> str | None:
         """The same for a text, whether or not anything is there."""

@@ -9,7 +9,6 @@ before the question, `Judged` for each entry while it is done; what was not judg
 
 from __future__ import annotations
 
-import os
 import stat
 from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
@@ -32,7 +31,9 @@ def special_in(source: Path, places: Sequence[tuple[Mode, Path]], rules: PathRul
     found: dict[PathAccess, None] = {}
     trusted: set[PathAccess] = set()
     hidden: set[PathAccess] = set()
-    for relative, mode in _entries(source, most):
+    if (entries := rules.disk.below(source, most)) is None:
+        raise TooMany
+    for relative, mode in entries:
         for doing, place in places:
             path = place / relative if relative else place
             this, above = PathAccess(doing, path), PathAccess(doing, path.parent)
@@ -87,35 +88,3 @@ def _touches(rules: PathRules, doing: Mode, path: Path, mode: int, below_trusted
         yield path
     elif stat.S_ISLNK(mode):
         yield from rules.trusted_below(path)
-
-
-def _entries(source: Path, most: int) -> Iterator[tuple[str, int]]:
-    """Each entry, relative to the tree, with its mode, folders before what they contain; links are not followed."""
-    try:
-        mode = source.lstat().st_mode
-    except OSError:
-        return
-    yield "", mode
-    folders, seen = [""] if stat.S_ISDIR(mode) else [], 0
-    while folders:
-        folder = folders.pop()
-        try:
-            with os.scandir(source / folder) as entries:
-                found = [(entry.name, _mode(entry)) for entry in entries]
-        except OSError:  # The executor cannot read it either, and refuses.
-            continue
-        seen += len(found)
-        if seen > most:
-            raise TooMany
-        for name, mode in found:
-            relative = f"{folder}/{name}" if folder else name
-            yield relative, mode
-            if stat.S_ISDIR(mode):
-                folders.append(relative)
-
-
-def _mode(entry: os.DirEntry[str]) -> int:
-    """The kind of an entry, from the folder's listing where that has it."""
-    if entry.is_symlink():
-        return stat.S_IFLNK
-    return stat.S_IFDIR if entry.is_dir(follow_symlinks=False) else stat.S_IFREG

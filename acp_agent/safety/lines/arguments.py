@@ -7,9 +7,12 @@ import os
 import re
 from collections.abc import Iterator, Sequence
 from pathlib import Path
+from typing import TYPE_CHECKING
 
-from acp_agent.safety.folders.paths import real_path
 from acp_agent.safety.lines.examined import Examined
+
+if TYPE_CHECKING:
+    from acp_agent.disk import Disk
 
 HOME = re.compile(r"\$HOME(?!\w)|\$\{HOME\}")
 QUOTES = str.maketrans("", "", "'\"\\")
@@ -26,20 +29,20 @@ def program_names(examined: Examined) -> tuple[str, ...] | None:
     return tuple(names) if examined.understood else None
 
 
-def forbidden_argument(examined: Examined, forbidden: Sequence[str], home: Path) -> str | None:
+def forbidden_argument(examined: Examined, forbidden: Sequence[str], home: Path, disk: Disk) -> str | None:
     """The first argument, redirection target or option value that is a forbidden path, or below one.
 
     Text known only at run time and lines that are not understood are searched as plain text.
     """
     if not forbidden:
         return None
-    closed = [path for text in forbidden for path in _both(text, examined.cwd, home)]
+    closed = [path for text in forbidden for path in _both(text, examined.cwd, home, disk)]
     for part in examined.parts:
         folders = part.folders or (examined.cwd,)
         texts = [*part.rough, *(redirect.target or redirect.shown for redirect in part.redirects)]
         for text in texts:
             for piece in _pieces(text):
-                if any(_meets(path, closed) for folder in folders for path in _both(piece, folder, home)):
+                if any(_meets(path, closed) for folder in folders for path in _both(piece, folder, home, disk)):
                     return text
     if examined.understood and all(part.words is not None or part.looks for part in examined.parts):
         return None
@@ -72,12 +75,12 @@ def _at_home(text: str, home: Path) -> str:
     return text
 
 
-def _both(text: str, folder: Path, home: Path) -> set[Path]:
+def _both(text: str, folder: Path, home: Path, disk: Disk) -> set[Path]:
     """The path as written, and with its links followed."""
     path = folder / _at_home(text, home)
     found = {Path(os.path.normpath(path))}
     try:
-        found.add(real_path(path))
+        found.add(disk.real_path(path))
     except (OSError, ValueError, RuntimeError):
         pass
     return found

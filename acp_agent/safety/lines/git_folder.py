@@ -11,18 +11,23 @@ Git also enters checked-out submodules, with their own configuration: a reposito
 
 from __future__ import annotations
 
-import os
 import re
 from collections.abc import Collection, Iterator
 from functools import cache
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from msgspec import Struct
 
+from acp_agent.disk import HERE
 from acp_agent.toml_table import toml_table
+
+if TYPE_CHECKING:
+    from acp_agent.disk import Disk
 
 MAX_BYTES = 200_000
 MAX_INDEX_BYTES = 100_000_000
+MOST_INDEXES = 100
 SUBMODULE = b"\0\0\xe0\0"
 """The mode of a submodule in the index; an accidental match elsewhere only costs an unnecessary question."""
 
@@ -57,10 +62,10 @@ def harmless() -> _Harmless:
     return toml_table(__file__, _Harmless)
 
 
-def runs_programs(folder: Path) -> bool:
+def runs_programs(folder: Path, disk: Disk = HERE) -> bool:
     """Whether git, started in `folder`, may run a program named inside the repository. Never raises."""
     try:
-        return any(_is_hostile(git) for git in _git_folders(folder.resolve()))
+        return any(_is_hostile(git, disk) for git in _git_folders(disk.real_path(folder), disk))
     except (OSError, ValueError, RuntimeError):
         return True
 
@@ -72,71 +77,69 @@ def names_programs(git: Path, known: Collection[Path]) -> bool:
     Submodules do not count: each has a folder of its own to ask about.
     """
     try:
-        folder = git.parent / _link(git, "gitdir: ") if git.is_file() else git
-        common = folder / _link(folder / "commondir", "") if _has(folder, "commondir") else folder
-        if not (_has(folder, "HEAD") and _has(common, "objects", "refs")):
+        folder = git.parent / _link(git, "gitdir: ", HERE) if git.is_file() else git
+        common = folder / _link(folder / "commondir", "", HERE) if _has(HERE, folder, "commondir") else folder
+        if not (_has(HERE, folder, "HEAD") and _has(HERE, common, "objects", "refs")):
             return False
         folders = [each for each in dict.fromkeys((folder.resolve(), common.resolve())) if each not in known]
-        return any(_runs_hooks(each) or not _is_harmless(each) for each in folders)
+        return any(_runs_hooks(each, HERE) or not _is_harmless(each, HERE) for each in folders)
     except (OSError, ValueError, RuntimeError):
         return True
 
 
-def _git_folders(folder: Path) -> list[Path]:
+def _git_folders(folder: Path, disk: Disk) -> list[Path]:
     """The folders git would read its configuration from, found as git does from `folder`."""
     for place in (folder, *folder.parents):
         dot_git = place / ".git"
-        if dot_git.is_file():
-            return _with_common(place / _link(dot_git, "gitdir: "))
-        if os.path.lexists(dot_git):
-            return _with_common(dot_git)
-        if _has(place, "HEAD") and (_has(place, "objects", "refs") or _has(place, "commondir")):
+        if disk.kind(dot_git) == "file":
+            return _with_common(place / _link(dot_git, "gitdir: ", disk), disk)
+        if disk.stands(dot_git):
+            return _with_common(dot_git, disk)
+        if _has(disk, place, "HEAD") and (_has(disk, place, "objects", "refs") or _has(disk, place, "commondir")):
             raise ValueError("a bare repository")
     return []
 
 
-def _with_common(git: Path) -> list[Path]:
+def _with_common(git: Path, disk: Disk) -> list[Path]:
     """`git` and the folder it shares with other worktrees. Git searches on if `git` is not a repository."""
-    common = git / _link(git / "commondir", "") if _has(git, "commondir") else git
-    if not HEAD.fullmatch(_read(git / "HEAD")) or not _has(common, "objects", "refs"):
+    common = git / _link(git / "commondir", "", disk) if _has(disk, git, "commondir") else git
+    if not HEAD.fullmatch(_read(git / "HEAD", disk)) or not _has(disk, common, "objects", "refs"):
         raise ValueError("no git folder")
     return [git, common]
 
 
-def _has(folder: Path, *names: str) -> bool:
-    return all(os.path.lexists(folder / name) for name in names)
+def _has(disk: Disk, folder: Path, *names: str) -> bool:
+    return all(disk.stands(folder / name) for name in names)
 
 
-def _link(file: Path, prefix: str) -> str:
-    text = _read(file).rstrip("\r\n")
+def _link(file: Path, prefix: str, disk: Disk) -> str:
+    text = _read(file, disk).rstrip("\r\n")
     target = text.removeprefix(prefix)
     if not text.startswith(prefix) or not target or target != target.strip() or "\n" in target:
         raise ValueError("no git link")
     return target
 
 
-def _is_hostile(git: Path) -> bool:
-    return _runs_hooks(git) or _has_submodules(git) or not _is_harmless(git)
+def _is_hostile(git: Path, disk: Disk) -> bool:
+    return _runs_hooks(git, disk) or _has_submodules(git, disk) or not _is_harmless(git, disk)
 
 
-def _runs_hooks(git: Path) -> bool:
-    return any((git / "hooks" / hook).exists() for hook in HOOKS)
+def _runs_hooks(git: Path, disk: Disk) -> bool:
+    return any(disk.kind(git / "hooks" / hook) for hook in HOOKS)
 
 
-def _is_harmless(git: Path) -> bool:
+def _is_harmless(git: Path, disk: Disk) -> bool:
     """Whether its configuration has only keys that run nothing."""
-    files = [file for name in ("config", "config.worktree") if (file := git / name).exists() and not file.is_dir()]
-    return all(_is_allowed(*entry) for file in files for entry in _entries(_read(file)))
+    files = [git / name for name in ("config", "config.worktree") if disk.kind(git / name) in ("file", "other")]
+    return all(_is_allowed(*entry) for file in files for entry in _entries(_read(file, disk)))
 
 
-def _has_submodules(git: Path) -> bool:
-    for index in (git / "index", *git.glob("sharedindex.*")):
-        if index.exists():
-            if index.stat().st_size > MAX_INDEX_BYTES:
-                raise ValueError("too large")
-            if SUBMODULE in index.read_bytes():
-                return True
-    return False
+def _has_submodules(git: Path, disk: Disk) -> bool:
+    shared = disk.matches("sharedindex.*", git, MOST_INDEXES + 1)
+    if len(shared) > MOST_INDEXES:
+        raise ValueError("too many")
+    files = [git / name for name in ("index", *shared) if disk.kind(git / name)]
+    return any(disk.holds(file, SUBMODULE, MAX_INDEX_BYTES) for file in files)
 
 
 def is_plain_setting(name: str, value: str) -> bool:
@@ -183,9 +186,7 @@ def _unquoted(found: re.Match[str]) -> str:
     return {None: "", "\n": "", "t": "\t", "b": "\b", "n": "\n"}.get(escaped, escaped)
 
 
-def _read(file: Path) -> str:
-    with file.open("rb") as stream:
-        data = stream.read(MAX_BYTES + 1)
-    if len(data) > MAX_BYTES:
-        raise ValueError("too large")
-    return data.decode()
+def _read(file: Path, disk: Disk) -> str:
+    text = disk.text(file, MAX_BYTES)
+    text.encode()  # Raises ValueError for what is not UTF-8.
+    return text

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING
 
 from msgspec import Struct
 
-from acp_agent.safety.folders.paths import Roots, real_path
+from acp_agent.safety.folders.paths import Roots
 from acp_agent.safety.lines.always import scopes_of
 from acp_agent.safety.lines.git_folder import runs_programs
 from acp_agent.safety.lines.line import EXPANSIONS, WORDS, Line, Word
@@ -37,6 +37,8 @@ from acp_agent.safety.lines.standing import Places
 
 if TYPE_CHECKING:
     from tree_sitter import Node
+
+    from acp_agent.disk import Disk
 
 HOSTILE_GIT = "the configuration of this git repository names programs to run"
 TEST_OPERATORS = frozenset(("=", "==", "!=", "!"))
@@ -157,10 +159,10 @@ def _judged(program: str, arguments: Sequence[Word], roots: Roots, folders: Fold
             reach.check_glob(word.text, folders)
     texts = [word.text for word in arguments]
     if program == "cd":
-        return Judged(_cd(arguments, reach, folders))
+        return Judged(_cd(arguments, reach, folders, roots.disk))
     paths = looked_at(program, texts)
     if paths is not None:
-        if program == "git" and any(runs_programs(folder) for folder in folders):
+        if program == "git" and any(runs_programs(folder, roots.disk) for folder in folders):
             raise AsksExactly(HOSTILE_GIT)
         reach.check_paths(paths, folders)
         return Judged(stays)
@@ -171,14 +173,14 @@ def _judged(program: str, arguments: Sequence[Word], roots: Roots, folders: Fold
     return Judged(stays, tuple(dict.fromkeys(f"bash {scope}" for scope in scopes)), CHANGES if scopes else "")
 
 
-def _cd(arguments: Sequence[Word], reach: Reach, folders: Folders) -> Places:
+def _cd(arguments: Sequence[Word], reach: Reach, folders: Folders, disk: Disk) -> Places:
     if len(arguments) != 1 or arguments[0].glob or arguments[0].text.startswith("-") or not arguments[0].text:
         raise AsksExactly(OUTSIDE if not arguments else NOT_UNDERSTOOD)
     target = arguments[0].text
     reach.check_path(target, folders)
     # Bash goes by names where it can (`link/..` is the folder it came from), else by real folders.
     reached = {Path(os.path.normpath(folder / target)) for folder in folders}
-    reached |= {real_path(folder / target) for folder in folders}
+    reached |= {disk.real_path(folder / target) for folder in folders}
     if not all(map(reach.is_inside, reached)):
         raise AsksExactly(OUTSIDE)
     return Places(frozenset(reached), folders)

@@ -2,14 +2,11 @@
 
 from __future__ import annotations
 
-import glob
-import os
 import re
 from collections.abc import Iterable, Iterator, Sequence
-from itertools import islice
 from pathlib import Path
 
-from acp_agent.safety.folders.paths import Roots, real_path
+from acp_agent.safety.folders.paths import Roots
 
 EXPANDS = "it uses values known only at run time"
 WRITES = "it writes its output to a file"
@@ -61,12 +58,12 @@ def lands(target: str, roots: Roots, folders: Iterable[Path], *, writes: bool) -
     places = list(folders)
     for place in places:
         try:
-            path = real_path(place / target)
+            path = roots.disk.real_path(place / target)
         except (OSError, ValueError, RuntimeError):
             return False
         if not roots.contains(path) or roots.rules.hides(path):
             return False
-        if writes and (roots.rules.protects(path) is not None or path.is_dir()):
+        if writes and (roots.rules.protects(path) is not None or roots.disk.kind(path) == "dir"):
             return False
     return bool(places) and not target.startswith("~")
 
@@ -81,7 +78,7 @@ def protected_names(arguments: Iterable[str], roots: Roots, folders: Iterable[Pa
                 continue
             for place in places:
                 try:
-                    name = roots.rules.protects(real_path(place / text))
+                    name = roots.rules.protects(roots.disk.real_path(place / text))
                 except (OSError, ValueError, RuntimeError):
                     continue
                 if name is not None:
@@ -96,7 +93,7 @@ def key_files(words: Sequence[str], roots: Roots, folders: Iterable[Path], *, li
     found: dict[Path, str] = {}
     places = list(folders) or [roots.cwd]
     # `git -C sub`, `tar -C sub`, `find sub -name x`
-    places += [path for place in places for word in words[1:MAX_WORDS] if os.path.isdir(path := place / word)]
+    places += [path for place in places for word in words[1:MAX_WORDS] if _is_folder(roots, path := place / word)]
     rules = roots.rules
     code = any(re.fullmatch(r"-\w*[ceE]|--(?:eval|command|print)", word) for word in words)
     code = code or any(word.rpartition("/")[2] in INTERPRETERS for word in words[:1])
@@ -107,9 +104,9 @@ def key_files(words: Sequence[str], roots: Roots, folders: Iterable[Path], *, li
         if text.startswith("~/") and rules.home is not None:
             text = f"{rules.home}{text[1:]}"
         for place in places:
-            for path in _matching(place, text) if wild else [place / text]:
+            for path in _matching(roots, place, text) if wild else [place / text]:
                 try:
-                    path = real_path(path)
+                    path = roots.disk.real_path(path)
                     name = rules.key_file(path)
                 except (OSError, ValueError, RuntimeError):
                     continue
@@ -131,16 +128,23 @@ def _pieces(word: str, *, code: bool) -> Iterator[str]:
         yield from (piece.lstrip("-+") for piece in (CODE if code or "$" in text else PIECES).split(text))
 
 
-def _matching(place: Path, pattern: str) -> list[Path]:
+def _matching(roots: Roots, place: Path, pattern: str) -> list[Path]:
     """What a pattern matches, as far as that can be found quickly."""
     pattern = CLASS.sub("?", pattern)
     if sum(any(char in part for char in "*?[") for part in pattern.split("/")) > MAX_GLOB_PARTS or "**" in pattern:
         return []
     try:
-        found = list(islice(glob.iglob(pattern, root_dir=place, include_hidden=True), MAX_GLOB_MATCHES))
+        found = roots.disk.matches(pattern, place, MAX_GLOB_MATCHES)
     except (OSError, ValueError, RuntimeError, re.error):
         return []
     return [place / name for name in found]
+
+
+def _is_folder(roots: Roots, path: Path) -> bool:
+    try:
+        return roots.disk.kind(path) == "dir"
+    except OSError:
+        return False
 
 
 class Reach:
@@ -168,7 +172,7 @@ class Reach:
         """Checks that a value attached to its option is not a link pointing outside, wherever it begins."""
         for start in range(max(2, len(argument) - NAME_MAX), len(argument)):
             name = argument[start:]
-            if "/" not in name and any(os.path.islink(folder / name) for folder in folders):
+            if "/" not in name and any(self._roots.disk.is_link(folder / name) for folder in folders):
                 self.check_path(name, folders)
 
     def check_path(self, text: str, folders: Folders) -> None:
@@ -181,7 +185,7 @@ class Reach:
 
     def is_inside(self, path: Path) -> bool:
         try:
-            real = real_path(path)
+            real = self._roots.disk.real_path(path)
             return self._roots.contains(real) and not self._roots.rules.hides(real)
         except (OSError, ValueError, RuntimeError):
             return False
@@ -197,7 +201,7 @@ class Reach:
             raise AsksExactly(OUTSIDE)
         for folder in folders:
             try:
-                found = list(islice(glob.iglob(wide, root_dir=folder, include_hidden=True), MAX_GLOB_MATCHES + 1))
+                found = self._roots.disk.matches(wide, folder, MAX_GLOB_MATCHES + 1)
             except (OSError, ValueError, re.error) as error:
                 raise AsksExactly(NOT_UNDERSTOOD) from error
             if len(found) > MAX_GLOB_MATCHES or any(name.startswith("-") for name in found):

@@ -18,7 +18,7 @@ from typing import Literal
 
 from msgspec import Struct
 
-from acp_agent.safety.folders.paths import Roots, real_path
+from acp_agent.safety.folders.paths import Roots
 from acp_agent.safety.lines.programs import long_option, short_options, words
 from acp_agent.safety.lines.wrappers import ESCALATING, SHELLS, base
 from acp_agent.toml_table import toml_table
@@ -104,7 +104,7 @@ def risk_of(command: Sequence[str], roots: Roots, folders: Iterable[Path], *, lo
         return Risk("high", True, reasons=("it deletes data of a database",))
     if program in DELETES and (reason := _deletes_much(arguments, operands, roots, places)):
         return Risk("high", True, reasons=(reason,))
-    if reason := _writes_beyond(_targets(program, arguments, operands, places), roots, places):
+    if reason := _writes_beyond(_targets(program, arguments, operands, places, roots), roots, places):
         return Risk("high", True, reasons=(reason,))
     if _is_build(program, arguments, operands):
         return Risk("low", False, reasons=("it builds or tests the project",))
@@ -157,7 +157,9 @@ def _change(program: str, operands: Sequence[str]) -> str | None:
     return f"`{program} {operands[0]}` changes something" if operands and operands[0] in subs else None
 
 
-def _targets(program: str, arguments: Sequence[str], operands: Sequence[str], folders: Sequence[Path]) -> Sequence[str]:
+def _targets(
+    program: str, arguments: Sequence[str], operands: Sequence[str], folders: Sequence[Path], roots: Roots
+) -> Sequence[str]:
     """The operands that are written: of a copy the last, or what comes to be in it; all of a move."""
     if program in IN_PLACE and any(re.match(r"-\w*i|--in-place", argument) for argument in arguments):
         code = {
@@ -173,7 +175,7 @@ def _targets(program: str, arguments: Sequence[str], operands: Sequence[str], fo
     given += [name for option, name in pairwise(arguments) if option in ("-t", "--target-directory")]
     target = given[0] if given else operands[-1]
     into = [f"{target}/{base(source.rstrip('/'))}" for source in operands if source != target]
-    is_folder = bool(given) or any(os.path.isdir(folder / target) for folder in folders)
+    is_folder = bool(given) or any(roots.disk.kind(folder / target) == "dir" for folder in folders)
     return [*([] if program != "mv" else operands), target, *(into if is_folder else ())]
 
 
@@ -189,7 +191,7 @@ def _deletes_much(
         if deep and re.search(r"[*?\[]", operand):
             return "it deletes everything that matches a pattern"
         for folder in folders or (roots.cwd,):
-            path = _real(folder / operand)
+            path = _real(roots, folder / operand)
             if path is None or not roots.contains(path):
                 return f"it deletes {operand}, outside the project"
             if roots.holds_root(path):
@@ -204,7 +206,7 @@ def _writes_beyond(targets: Iterable[str], roots: Roots, folders: Sequence[Path]
         if target in HARMLESS:
             continue
         for folder in folders or (roots.cwd,):
-            path = Path(target) if target.startswith("~") else _real(folder / target)
+            path = Path(target) if target.startswith("~") else _real(roots, folder / target)
             if path is None:
                 return f"it writes to {target}, which cannot be resolved"
             if not roots.contains(path) and not _is_temporary(path):
@@ -218,9 +220,9 @@ def _is_temporary(path: Path) -> bool:
     return any(place in path.parents for place in TEMPORARY)
 
 
-def _real(path: Path) -> Path | None:
+def _real(roots: Roots, path: Path) -> Path | None:
     try:
-        return real_path(path)
+        return roots.disk.real_path(path)
     except (OSError, ValueError, RuntimeError):
         return None
 

@@ -6,11 +6,10 @@ A path names the entry itself: a link is deleted, moved or copied as a link, wha
 
 from __future__ import annotations
 
-import stat
 from abc import abstractmethod
 from collections.abc import Iterable
 from pathlib import Path
-from typing import ClassVar
+from typing import TYPE_CHECKING, ClassVar
 
 from pydantic import Field
 
@@ -23,6 +22,9 @@ from acp_agent.safety.folders.paths import Roots
 from acp_agent.safety.folders.trees import Judged, Mode, TooMany, special_in
 from acp_agent.tools.kit.base import Params, Tool
 from acp_agent.tools.kit.tool_context import Description, Location, Preview, ToolContext, ToolResult
+
+if TYPE_CHECKING:
+    from acp_agent.disk import Disk
 
 
 class TransferParams(Params):
@@ -58,7 +60,7 @@ def transfer_access(
     leaves: Mode = "delete" if moves else "read"
     accesses: list[Access] = [PathAccess(leaves, source), PathAccess("write", destination)]
     accesses += _special(source, [(leaves, source), ("write", destination)], roots, config)
-    if overwrite and _is_folder(destination):
+    if overwrite and _is_folder(destination, roots.disk):
         accesses += delete_access(destination, roots, config)
     return accesses
 
@@ -74,11 +76,8 @@ def _special(path: Path, places: list[tuple[Mode, Path]], roots: Roots, config: 
         ) from None
 
 
-def _is_folder(path: Path) -> bool:
-    try:
-        return stat.S_ISDIR(path.lstat().st_mode)
-    except OSError:
-        return False
+def _is_folder(path: Path, disk: Disk) -> bool:
+    return disk.kind(path) == "dir" and not disk.is_link(path)
 
 
 def need_allowed(accesses: Iterable[Access], ctx: ToolContext) -> None:
