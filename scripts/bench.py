@@ -32,6 +32,7 @@ import bench_compaction
 import bench_lsp_diagnostics
 import bench_lsp_front
 import bench_output
+import bench_places
 import bench_proxy
 import bench_sandbox
 import bench_secrets
@@ -711,6 +712,14 @@ class Bench:
         for figure, target, samples, unit in bench_undo.measure(self.home):
             self.add(figure, target, samples, unit=unit)
 
+    def places(self) -> None:
+        """Commands and files in a container and on a host, over the same by the program that leads there."""
+        figures, missing = bench_places.measure(self.home)
+        for figure, target, samples, unit in figures:
+            self.add(figure, target, samples, unit=unit)
+        for words in missing:
+            sys.stderr.write(f"places: {words}\n")
+
     def vscode(self) -> None:
         """Three windows of VS Code with the extension, one after the other."""
         if not (ROOT / "tests" / ".editors" / "node_modules").exists():
@@ -797,6 +806,7 @@ BENCHES: dict[str, Callable[[Bench], None]] = {
     "lsp_front": Bench.lsp_front,
     "lsp_diagnostics": Bench.lsp_diagnostics,
     "undo": Bench.undo,
+    "places": Bench.places,
     "flood": Bench.flood,
     "vscode": Bench.vscode,
 }

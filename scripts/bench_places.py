@@ -1,0 +1,150 @@
+"""What a place costs over the same command run bare by the program that leads there."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+import time
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import Any
+
+import anyio
+
+from acp_agent.config.place_settings import PlaceConfig
+from acp_agent.executors.base import Command, Executor, GrepQuery
+from acp_agent.executors.far.far_executor import FarExecutor
+from acp_agent.executors.far.far_link import FarLink
+from acp_agent.executors.places.container import Container
+from acp_agent.executors.places.engine import is_left, owner
+from acp_agent.executors.places.place_executor import PlaceExecutor
+from acp_agent.executors.places.ssh import Ssh
+from acp_agent.executors.route import Offer
+
+sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
+from tests import containers, ssh_server
+
+Figure = tuple[str, str, list[float], str]
+ROUNDS = 20
+SIZE = 100_000_000
+FILES, FOLDERS = 50_000, 250
+FLOOD = f"head -c {SIZE} /dev/zero | tr '\\0' '\\n'"
+PATIENCE = 30.0
+
+
+def measure(home: Path) -> tuple[list[Figure], list[str]]:
+    """The figures, and which places could not be measured here, and why."""
+    figures: list[Figure] = []
+    missing = []
+    folder = home / "place"
+    folder.mkdir()
+    (folder / "file").write_text("a line of text of this length\n" * 333)
+    if why := containers.missing():
+        missing.append(f"container: {why}")
+    else:
+        name = containers.start(folder)
+        try:
+            figures += anyio.run(_container, folder, name)
+        finally:
+            containers.remove(name)
+    if why := ssh_server.missing():
+        missing.append(f"ssh: not installed: {why}")
+    else:
+        figures += _host(folder, ssh_server.running())
+    return figures, missing
+
+
+async def _container(folder: Path, name: str) -> list[Figure]:
+    place = Container("bench", PlaceConfig(container=name), "bench", (folder,), os.environ)
+    # Files are this machine's: nobody asks the client.
+    nobody: Any = None
+    async with _closed(PlaceExecutor(nobody, nobody, Offer(), place=place)) as executor:
+        bare = ["podman", "exec", "--interactive", name, "sh", "-c", "true"]
+        return await _commands("container", executor, folder, bare)
+
+
+def _host(folder: Path, server: ssh_server.SshServer) -> list[Figure]:
+    master = ["ssh", "-F", str(server.config), "-S", str(folder.parent / "master")]
+    nothing: Any = dict.fromkeys(("stdin", "stdout", "stderr"), subprocess.DEVNULL)  # It would keep our pipes.
+    subprocess.run([*master, "-fNM", server.host], **nothing, timeout=PATIENCE, check=True)
+    try:
+        return anyio.run(_over_ssh, folder, server, [*master, server.host])
+    finally:
+        subprocess.run([*master, "-O", "exit", server.host], **nothing, timeout=PATIENCE, check=False)
+
+
+async def _over_ssh(folder: Path, server: ssh_server.SshServer, bare: list[str]) -> list[Figure]:
+    way = Ssh(server.host, os.environ, arguments=("-F", str(server.config)))
+    async with _closed(FarExecutor(FarLink(way, owner(), is_left, 60.0))) as executor:
+        figures = await _commands("ssh", executor, folder, [*bare, "true"])
+        read = await _over(lambda: executor.read_text(folder / "file"), [*bare, f"cat {folder}/file"])
+        figures.append(("ssh: read of 10 kB over a bare `cat`, net", "10", read, "ms"))
+        return [*figures, await _grep(executor, folder, bare)]
+
+
+@asynccontextmanager
+async def _closed(executor: Any) -> AsyncIterator[Any]:
+    try:
+        yield executor
+    finally:
+        await executor.close()
+
+
+async def _commands(what: str, executor: Executor, folder: Path, bare: list[str]) -> list[Figure]:
+    async def run(script: str) -> None:
+        process = await executor.run(Command(script, folder))
+        await process.wait()
+        await process.close()
+
+    async def killed() -> float:
+        process = await executor.run(Command("setsid sleep 600 & sleep 600 & echo ready; wait", folder))
+        async for _ in process.output():
+            break
+        begun = time.perf_counter()
+        await process.kill()
+        taken = (time.perf_counter() - begun) * 1000
+        await process.close()
+        return taken
+
+    await run("true")
+    rounds = await _over(lambda: run("true"), bare)
+    floods = [SIZE / 1000 / await _ms(lambda: run(FLOOD)) for _ in range(3)]
+    return [
+        (f"{what}: bash round over the same command bare, net", "15", rounds, "ms"),
+        (f"{what}: 100 MB of output", "50", floods, "MB/s"),
+        (f"{what}: kill to gone", "300", [await killed() for _ in range(5)], "ms"),
+    ]
+
+
+async def _grep(executor: Executor, folder: Path, ssh: list[str]) -> Figure:
+    tree = folder / "tree"
+    for number in range(FOLDERS):
+        (tree / str(number)).mkdir(parents=True)
+    for number in range(FILES):
+        wanted = "wanted" if number % 1000 == 0 else "other"
+        (tree / str(number % FOLDERS) / f"{number}.txt").write_text(f"some text\n{wanted} {number}\n")
+    query = GrepQuery("wanted", tree, True, 1000, PATIENCE)
+    ratios = []
+    for _ in range(3):
+        ours = await _ms(lambda: executor.grep(query))
+        ratios.append(ours / _bare([*ssh, f"grep -r wanted {tree} | sort"]))
+    return ("ssh: `grep` of 50,000 files over a bare `grep -r`", "1.2", ratios, "")
+
+
+async def _over(ours: Callable[[], Awaitable[object]], bare: list[str]) -> list[float]:
+    """What ours takes more, round by round."""
+    return [await _ms(ours) - _bare(bare) for _ in range(ROUNDS)]
+
+
+async def _ms(work: Callable[[], Awaitable[object]]) -> float:
+    begun = time.perf_counter()
+    await work()
+    return (time.perf_counter() - begun) * 1000
+
+
+def _bare(argv: list[str]) -> float:
+    begun = time.perf_counter()
+    subprocess.run(argv, stdin=subprocess.DEVNULL, capture_output=True, timeout=PATIENCE, check=True)
+    return (time.perf_counter() - begun) * 1000
