@@ -71,7 +71,10 @@ if TYPE_CHECKING:
 UNDOING = "acp_agent.loop.undo.undoing:Undoing"
 EDITOR = "acp_agent.executors.editor:EditorExecutor"
 TERMINALS = "acp_agent.executors.editor:EditorTerminals"
-CONTAINER = "acp_agent.executors.places.container:Container"
+PLACES = {
+    "container": "acp_agent.executors.places.container:Container",
+    "devcontainer": "acp_agent.executors.places.dev_container:DevContainer",
+}
 PLACED = "acp_agent.executors.places.place_executor:PlaceExecutor"
 LOCAL = "acp_agent.executors.local:LocalExecutor"
 
@@ -220,7 +223,9 @@ def build_place(
     place: Place, session_id: str, roots: Roots, environ: Mapping[str, str], confinement: Confinement
 ) -> Container:
     """`environ`: for the engine's program, without the agent's own keys."""
-    made: Container = load(CONTAINER)(*place, session_id, roots.all, environ, confinement.walls, confinement.user)
+    made: Container = load(PLACES[place[1].kind])(
+        *place, session_id, roots.all, environ, confinement.walls, confinement.user
+    )
     return made
 
 

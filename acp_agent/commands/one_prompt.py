@@ -29,7 +29,10 @@ def run(options: Namespace, environ: Mapping[str, str]) -> int:
     elif sys.stdin.isatty() and not options.json:
         answers = "person"
     model = options.model
-    environ = {**environ, **agent_variables(options.record, options.record_wire, options.container)}
+    environ = {
+        **environ,
+        **agent_variables(options.record, options.record_wire, options.container, options.devcontainer),
+    }
     if model and options.session is None and not options.newest:
         environ["OPENAI_MODEL"] = model  # A new session starts with it, whether or not the server lists it.
         model = None

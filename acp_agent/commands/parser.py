@@ -50,10 +50,14 @@ def welcome(arguments: list[str]) -> int:
     return 0
 
 
-def agent_variables(record: str | None, wire: str | None, container: str | None) -> dict[str, str]:
-    """The variables that make an agent record, and run commands in a container."""
+def agent_variables(
+    record: str | None, wire: str | None, container: str | None, folder: str | None = None
+) -> dict[str, str]:
+    """The variables that make an agent record, and run commands in a container, or in the dev container of `folder`."""
     files = {"ACP_CODER_RECORD": record, "ACP_CODER_RECORD_WIRE": wire}
     found = {name: str(Path(file).absolute()) for name, file in files.items() if file}
+    if folder:
+        return {**found, "ACP_CODER_PLACE": f"devcontainer:{Path(folder).absolute()}"}
     return {**found, "ACP_CODER_PLACE": f"container:{container}"} if container else found
 
 
@@ -66,12 +70,13 @@ def run(arguments: list[str]) -> int:
     """The exit status: 2 with one sentence for a wrong command line or configuration, 1 for other failures."""
     try:
         options = build_parser().parse_args(_with_command(arguments))
-        given = agent_variables(options.serve_record, options.serve_record_wire, options.serve_container)
+        places = (options.serve_container, options.serve_devcontainer)
+        given = agent_variables(options.serve_record, options.serve_record_wire, *places)
         if options.command is None and given:
             os.environ.update(given)
             return int(load(STDIO)([]))
         if given:
-            option = "--container NAME" if options.serve_container else "--record FILE"
+            option = "--container NAME" if places[0] else "--devcontainer DIR" if places[1] else "--record FILE"
             raise UsageError(f"{option.split()[0]} stands behind the command: acp-coder {options.command} {option}")
         if options.command is None:
             raise UsageError(
@@ -192,7 +197,14 @@ def _add_agent(parser: argparse.ArgumentParser, prefix: str) -> None:
         metavar="FILE",
         help="append the messages of client and agent to FILE, which may be the same",
     )
-    parser.add_argument(
+    where = parser.add_mutually_exclusive_group()
+    where.add_argument(
+        "--devcontainer",
+        dest=f"{prefix}devcontainer",
+        metavar="DIR",
+        help="run commands in the dev container of the folder DIR",
+    )
+    where.add_argument(
         "--container",
         dest=f"{prefix}container",
         metavar="NAME",

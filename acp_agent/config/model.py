@@ -63,8 +63,8 @@ class AgentConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     place: Annotated[
         str,
         key(
-            "Where commands run: `local`, the name of a place in `places`, or `container:NAME` for a running container "
-            "or an image of that name.",
+            "Where commands run: `local`, the name of a place in `places`, `container:NAME` for a running container "
+            "or an image of that name, or `devcontainer:FOLDER`.",
             project=True,
         ),
     ] = "local"

@@ -140,6 +140,10 @@ def test_container_on_the_command_line_is_a_place_a_container_or_an_image(tmp_pa
     assert agent_variables(None, None, "web") == {"ACP_CODER_PLACE": "container:web"}
     file = tmp_path / "config.toml"
     file.write_text('[places.web]\nimage = "x"\n')
+    assert agent_variables(None, None, None, str(tmp_path)) == {"ACP_CODER_PLACE": f"devcontainer:{tmp_path}"}
+    environ = {"ACP_CODER_CONFIG": str(file), "ACP_CODER_PLACE": "devcontainer:/srv/app"}
+    place = PlaceConfig(kind="devcontainer", folder="/srv/app")
+    assert load_config(environ).settings.place() == ("app", place)
     for name, found in (("web", PlaceConfig(image="x")), ("a:1", PlaceConfig(container="a:1", image="a:1"))):
         environ = {"ACP_CODER_CONFIG": str(file), **agent_variables(None, None, name)}
         assert load_config(environ).settings.place() == (name, found)

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import json
 import os
+import shutil
 import signal
 import subprocess
 import sys
@@ -17,6 +19,7 @@ from acp_agent.config.place_settings import PlaceConfig
 from acp_agent.errors import ExecutorError
 from acp_agent.executors.base import Command, ExitStatus, TerminalSize
 from acp_agent.executors.places.container import SESSION, Container, Walls
+from acp_agent.executors.places.dev_container import DevContainer
 from acp_agent.executors.places.engine import OWNER, owner
 from acp_agent.executors.places.place_executor import PlaceExecutor
 from acp_agent.executors.route import Offer
@@ -385,6 +388,80 @@ async def test_docker_and_nerdctl_are_asked_in_their_words(name: str, tmp_path: 
     )
     assert f'exec --interactive --user {user} {ours} sh -c eval "$(cat)"' in asked
     assert f"rm --force --volumes -- {ours}" in asked
+
+
+DEV = """#!/bin/sh
+echo "$*" >>"{log}"
+echo 'a line of its log' >&2
+case $1 in
+  up) echo 'not an object'; echo '{answer}' ;;
+  exec) printf 'PATH=/opt/tool:/bin\\0HOME=/root\\0STAGE=dev elopment\\0PWD=/nowhere\\0' ;;
+esac
+"""
+
+
+def devcontainer(folder: Path, answer: str) -> dict[str, str]:
+    """An environment in which that program is a stub."""
+    folder.mkdir(exist_ok=True)
+    program = folder / "devcontainer"
+    program.write_text(DEV.format(log=folder / "log", answer=answer))
+    program.chmod(0o755)
+    return {**os.environ, "PATH": f"{folder}:{os.environ['PATH']}"}
+
+
+@pytest.mark.usefixtures("podman")
+async def test_a_dev_container_is_the_one_that_its_program_names(tmp_path: Path) -> None:
+    work, programs = tmp_path / "my work", tmp_path / "programs"
+    work.mkdir()
+    name = containers.start(tmp_path)
+    try:
+        answer = json.dumps({"outcome": "success", "containerId": name, "remoteUser": "root"})
+        environ = devcontainer(programs, answer)
+        made = DevContainer("work", PlaceConfig(kind="devcontainer"), "session-1", (work,), environ)
+        executor = PlaceExecutor(None, None, Offer(), place=made)
+        with anyio.fail_after(60):
+            ended = await run(executor, 'echo "$PATH $HOME $STAGE"; pwd; echo x >made', work)
+            assert ended.stdout == f"/opt/tool:/bin /root dev elopment\n{work}\n"
+            assert (work / "made").read_text() == "x\n"
+            assert "dev container work (podman" in (await made.lines())[0]
+            await executor.close()
+        where = f"--workspace-folder {work} --docker-path {shutil.which('podman')}"
+        assert (programs / "log").read_text().splitlines() == [
+            f"up {where} --mount type=bind,source={work},target={work}",
+            f"exec {where} env -0",
+        ]
+        assert name in containers.names()
+    finally:
+        containers.remove(name)
+
+
+@pytest.mark.usefixtures("podman")
+async def test_a_dev_container_that_cannot_be_had_is_one_sentence(tmp_path: Path) -> None:
+    work, programs, other = tmp_path / "work", tmp_path / "programs", tmp_path / "other"
+    work.mkdir()
+    name = containers.start(work)
+    good = json.dumps({"outcome": "success", "containerId": name, "remoteUser": "root"})
+    bad = json.dumps({"outcome": "error", "message": "no file", "description": "No devcontainer.json was found."})
+    gone = json.dumps({"outcome": "success", "containerId": "no-such-container"})
+    try:
+        for folder, answer, words in (
+            (work, None, "the program `devcontainer` was not found"),
+            (work, bad, "was not made: No devcontainer.json was found"),
+            (work, "{}", "it did not say which container it is"),
+            (work, gone, "no container 'no-such-container'"),
+            (other, good, "--remove-existing-container"),
+            (tmp_path / "a,b", good, "there is a comma in its name"),
+        ):
+            folder.mkdir(exist_ok=True)
+            environ = dict(os.environ) if answer is None else devcontainer(programs, answer)
+            made = DevContainer("work", PlaceConfig(kind="devcontainer"), "s", (folder,), environ)
+            executor = PlaceExecutor(None, None, Offer(), place=made)
+            with anyio.fail_after(60), pytest.raises(ExecutorError, match=words):
+                await executor.run(Command("touch made", folder))
+            assert not (folder / "made").exists()
+            await executor.close()
+    finally:
+        containers.remove(name)
 
 
 LIES = {

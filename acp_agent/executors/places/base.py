@@ -18,6 +18,8 @@ class There(Struct, frozen=True):
     scratch: str
     """A folder of ours, outside of the session's folders. It need not exist yet."""
     home: str
+    environ: Mapping[str, str] = {}
+    """More of its variables."""
 
     @property
     def bash(self) -> bool:

@@ -31,6 +31,8 @@ log = logging.getLogger(__name__)
 
 SESSION = "acp-coder.session"
 NAME_CHARS = 8
+ANSWERS = 4
+"""Lines that `PROBE` prints."""
 MAIN = f'{MARK}="$0" exec sleep 2147483647'
 """What runs in a container of ours; it has the session's mark, so it ends when the agent does."""
 
@@ -70,6 +72,8 @@ class Container:
         self._engine: Engine | None = None
         self._there: There | None = None
         self._id = ""
+        self._as = ""
+        """The user there, if not ours."""
         self._begun = ""
         """The name of the one that we started."""
         self._finding = anyio.Lock()
@@ -77,12 +81,16 @@ class Container:
     async def ready(self) -> There:
         async with self._finding:
             if self._there is None:
+                await self._found()
                 self._there = await anyio.to_thread.run_sync(self._prepared)
             return self._there
 
+    async def _found(self) -> None:
+        """What comes before a container is looked for."""
+
     def argv(self, *argv: str, reads: bool = False) -> tuple[str, ...]:
         assert self._engine is not None
-        user = () if self._engine.rootless else ("--user", self._numbers())
+        user = () if self._engine.rootless and not self._as else ("--user", self._as or self._numbers())
         return (self._engine.program, "exec", *(("--interactive",) if reads else ()), *user, self._id, *argv)
 
     def lost(self) -> None:
@@ -199,9 +207,9 @@ class Container:
         except ExecutorError as error:
             raise ExecutorError(f"no command can be run in {self.words}: {error}") from error
         lines = answer.partition(f"{nonce}\n")[2].splitlines()
-        if len(lines) < len(There.__struct_fields__) or lines[0].rpartition("/")[2] not in ("bash", "sh"):
+        if len(lines) < ANSWERS or lines[0].rpartition("/")[2] not in ("bash", "sh"):
             raise ExecutorError(f"no command can be run in {self.words}: its shell did not answer as a shell does")
-        shell, path, scratch, home = lines[:4]
+        shell, path, scratch, home = lines[:ANSWERS]
         if not scratch:
             raise ExecutorError(f"no command can be run in {self.words}: it has no folder for temporary files")
         return There(shell, path, f"{scratch.rstrip('/')}/.acp-coder-{self.mark}", home)

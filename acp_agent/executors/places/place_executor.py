@@ -51,7 +51,7 @@ class PlaceExecutor(EditorExecutor):
         reaper.start(there)
         mark, nonce = f"{place.mark}.{uuid.uuid4().hex}", uuid.uuid4().hex
         own = {name: place.environ[name] for name in place.env if name in place.environ}
-        environ = {"PATH": there.path, "HOME": there.home, **QUIET, **own, **command.env, MARK: mark}
+        environ = {"PATH": there.path, "HOME": there.home, **there.environ, **QUIET, **own, **command.env, MARK: mark}
         with _file() as file:
             file.write(starter(command, there, environ, nonce))
             file.seek(0)
