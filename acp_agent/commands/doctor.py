@@ -154,7 +154,7 @@ def _confinement(config: Config, environ: Mapping[str, str]) -> Iterator[Line]:
         lines = anyio.run(made.lines)
         found = made.found
         if (place := config.settings.place()) is not None:
-            yield anyio.run(_place, load(BUILD_PLACE)(place, "doctor", roots, environ, made))
+            yield from anyio.run(_place, load(BUILD_PLACE)(place, "doctor", roots, environ, made))
     confined = found.sandbox.kind != "none"
     for number, words in enumerate(lines):
         if number == 0:
@@ -176,11 +176,12 @@ def _confinement(config: Config, environ: Mapping[str, str]) -> Iterator[Line]:
     yield OK, "permissions", f"{sum(map(len, tools.permissions.values()))} rules"
 
 
-async def _place(place: Place) -> Line:
+async def _place(place: Place) -> list[Line]:
     try:
-        return OK, "place", "\n".join(await place.lines())
+        first, *more = await place.lines()
+        return [(OK, "place", first), *((NOTE, "", words) for words in more)]
     except ExecutorError as error:
-        return BAD, "place", str(error)
+        return [(BAD, "place", str(error))]
     finally:
         await place.end()
 
