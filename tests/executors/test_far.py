@@ -122,19 +122,19 @@ async def test_a_command_goes_on_while_the_link_is_lost_and_files_wait_for_it(
 
 
 async def test_a_link_that_is_silent_has_ended(server: ssh_server.SshServer, tmp_path: Path) -> None:
-    async with over(ssh(server), heartbeat=0.2) as executor:
+    async with over(ssh(server), heartbeat=0.5) as executor:
         assert (await run(executor, "echo one", tmp_path)).stdout == "one\n"
         (stalled,) = clients(executor)
         os.kill(stalled, signal.SIGSTOP)
         assert (await run(executor, "echo two", tmp_path)).stdout == "two\n"
         assert clients(executor) != [stalled]
-        assert executor.link.losses == 1
+        assert executor.link.losses >= 1
 
 
 async def test_what_runs_there_ends_when_the_agent_is_not_heard_of(
     server: ssh_server.SshServer, tmp_path: Path
 ) -> None:
-    async with over(ssh(server), linger=1.0, heartbeat=0.2) as executor:
+    async with over(ssh(server), linger=2.0, heartbeat=0.5) as executor:
         process = await executor.run(Command("echo $$ > pid; setsid sleep 7040 & sleep 7041", tmp_path))
         pid = int(await until_exists(tmp_path / "pid"))
         config = server.config.read_text()
