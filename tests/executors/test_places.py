@@ -24,7 +24,7 @@ from acp_agent.executors.places.engine import OWNER, owner
 from acp_agent.executors.places.place_executor import PlaceExecutor
 from acp_agent.executors.route import Offer
 from tests import containers
-from tests.executors.kit import collect, run, until_exists
+from tests.executors.kit import collect, run, until_dead, until_exists
 
 pytestmark = pytest.mark.anyio
 
@@ -388,6 +388,35 @@ async def test_docker_and_nerdctl_are_asked_in_their_words(name: str, tmp_path: 
     )
     assert f'exec --interactive --user {user} {ours} sh -c eval "$(cat)"' in asked
     assert f"rm --force --volumes -- {ours}" in asked
+
+
+async def test_an_engine_on_another_machine_is_noticed(tmp_path: Path) -> None:
+    programs, work = tmp_path / "programs", tmp_path / "work"
+    programs.mkdir()
+    work.mkdir()
+    stub(programs, "docker", 'exec "$@" /elsewhere/token')  # What is looked for there is missing.
+    environ = {"PATH": f"{programs}:/usr/bin:/bin"}
+    async with place(PlaceConfig(engine="docker", image="img"), work, environ=environ) as (executor, _):
+        with pytest.raises(ExecutorError, match="its /elsewhere is not this machine's .docker seems to run on another"):
+            await executor.run(Command("touch made", work))
+        assert list(work.iterdir()) == []
+
+
+async def test_a_stop_ends_what_makes_a_dev_container_with_all_it_started(tmp_path: Path) -> None:
+    work, programs = tmp_path / "work", tmp_path / "programs"
+    work.mkdir()
+    environ = devcontainer(programs, "{}")
+    stub(programs, "docker")
+    (programs / "devcontainer").write_text(f"#!/bin/sh\nsleep 7080 & echo $! >{tmp_path}/pid; wait\n")
+    made = DevContainer("work", PlaceConfig(kind="devcontainer", engine="docker"), "s", (work,), environ)
+    executor = PlaceExecutor(None, None, Offer(), place=made)
+    with anyio.fail_after(30):
+        async with anyio.create_task_group() as tasks:
+            tasks.start_soon(executor.run, Command("true", work))
+            pid = int(await until_exists(tmp_path / "pid"))
+            tasks.cancel_scope.cancel()
+        await until_dead(pid)
+        await executor.close()
 
 
 DEV = """#!/bin/sh

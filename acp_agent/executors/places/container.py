@@ -12,6 +12,7 @@ import logging
 import os
 import uuid
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
 
@@ -31,7 +32,7 @@ log = logging.getLogger(__name__)
 
 SESSION = "acp-coder.session"
 NAME_CHARS = 8
-ANSWERS = 4
+ANSWERS = 5
 """Lines that `PROBE` prints."""
 MAIN = f'{MARK}="$0" exec sleep 2147483647'
 """What runs in a container of ours; it has the session's mark, so it ends when the agent does."""
@@ -202,17 +203,35 @@ class Container:
 
     def _probed(self, engine: Engine) -> There:
         nonce = uuid.uuid4().hex
-        try:
-            answer = engine.ask(*self.argv("sh", "-c", PROBE, "sh", nonce)[1:])
-        except ExecutorError as error:
-            raise ExecutorError(f"no command can be run in {self.words}: {error}") from error
+        with ExitStack() as made:
+            seen = [str(name) for folder in self._folders if (name := _token(folder, nonce, made)) is not None]
+            try:
+                answer = engine.ask(*self.argv("sh", "-c", PROBE, "sh", nonce, *seen)[1:])
+            except ExecutorError as error:
+                raise ExecutorError(f"no command can be run in {self.words}: {error}") from error
         lines = answer.partition(f"{nonce}\n")[2].splitlines()
         if len(lines) < ANSWERS or lines[0].rpartition("/")[2] not in ("bash", "sh"):
             raise ExecutorError(f"no command can be run in {self.words}: its shell did not answer as a shell does")
-        shell, path, scratch, home = lines[:ANSWERS]
+        shell, path, scratch, home, missing = lines[:ANSWERS]
+        if missing:
+            raise ExecutorError(
+                f"no command can be run in {self.words}: its {os.path.dirname(missing)} is not this machine's "
+                f"({engine.name} seems to run on another one)"
+            )
         if not scratch:
             raise ExecutorError(f"no command can be run in {self.words}: it has no folder for temporary files")
         return There(shell, path, f"{scratch.rstrip('/')}/.acp-coder-{self.mark}", home)
+
+
+def _token(folder: Path, nonce: str, made: ExitStack) -> Path | None:
+    """A file in the folder, by which it is known again; `None` where none can be made."""
+    path = folder / f".acp-coder-{nonce}"
+    try:
+        path.touch(exist_ok=False)
+    except OSError:
+        return None
+    made.callback(path.unlink, missing_ok=True)
+    return path
 
 
 def _runs(found: Mapping[str, Any] | None) -> bool:

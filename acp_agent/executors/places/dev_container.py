@@ -7,14 +7,14 @@ who its user is. Commands then run by the engine itself: the program takes about
 from __future__ import annotations
 
 import json
-import subprocess
 from collections.abc import Mapping
+from pathlib import Path
 from typing import Any
 
 import anyio
 from msgspec.structs import replace
 
-from acp_agent.child import one_line
+from acp_agent.child import Child, one_line
 from acp_agent.errors import ExecutorError
 from acp_agent.executors.places.base import There
 from acp_agent.executors.places.container import Container
@@ -59,23 +59,24 @@ class DevContainer(Container):
         self._more = {name: value for name, equals, value in pairs if equals and name not in OF_EACH_SHELL}
 
     async def _ran(self, argv: list[str], seconds: float) -> bytes:
-        """What it prints, also if it fails. Its end is waited for, and a stop ends it."""
+        """What it prints, also if it fails. A stop ends it and what it started."""
+        try:
+            child = Child.start(f"{PROGRAM} {argv[1]}", argv, env=dict(self.environ), cwd=Path("/"))
+        except (OSError, ValueError) as error:
+            raise ExecutorError(f"`{PROGRAM}` could not be started: {error}") from error
+        child.close_stdin()
+        said = b""
         try:
             with anyio.fail_after(seconds):
-                done = await anyio.run_process(
-                    argv,
-                    stdin=subprocess.DEVNULL,
-                    stderr=subprocess.DEVNULL,
-                    env=dict(self.environ),
-                    cwd="/",
-                    check=False,
-                    start_new_session=True,
-                )
+                while data := await child.read():
+                    said += data
         except TimeoutError as error:
             raise ExecutorError(f"`{PROGRAM} {argv[1]}` did not end within {seconds:g} s") from error
-        except OSError as error:
-            raise ExecutorError(f"`{PROGRAM}` could not be started: {error}") from error
-        return done.stdout
+        finally:
+            with anyio.CancelScope(shield=True):
+                await child.end()
+            child.close()
+        return said
 
     def _prepared(self) -> There:
         try:

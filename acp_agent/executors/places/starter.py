@@ -89,8 +89,12 @@ echo "${p:-$PATH}"
 for t in "${TMPDIR:-/tmp}" /tmp /var/tmp /dev/shm ''; do [ -d "$t" ] && [ -w "$t" ] && break; done
 echo "$t"
 if [ -n "$HOME" ] && [ -w "$HOME" ]; then echo "$HOME"; else echo "$t"; fi
+shift
+for f; do [ -e "$f" ] || break; f=; done
+echo "$f"
 """
-"""What is there; what a profile prints stands before its argument."""
+"""What is there; what a profile prints stands before its argument. The others are files, of which it names one that is
+missing."""
 
 
 def starter(command: Command, there: There, environ: Mapping[str, str], nonce: str) -> bytes:
