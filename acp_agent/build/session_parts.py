@@ -207,7 +207,7 @@ def build_shell(
     plan = session.client.plan
     offer = EditorOffer(
         # The editor's terminals and buffers are the user's: nobody else can act there.
-        terminal=plan.terminals and bash.editor_terminal and not tools.scope.user and settings.place() is None,
+        terminal=plan.terminals and bash.editor_terminal and not tools.scope.user and place is None,
         read_text=plan.reads_files and tools.files.editor_buffers and not tools.scope.user,
         write_text=plan.writes_files and tools.files.editor_buffers and not tools.scope.user,
     )

@@ -177,8 +177,9 @@ async def _confirmed(run: _Run, host: Host) -> Found:
     for match in run.results:
         if match.line is not None:
             wanted.setdefault(match.path, set()).add(match.line)
-    lines = await host.asked(files.lines_of, wanted, MAX_FILE_BYTES)
-    kinds = await host.asked(files.kinds, [match.path for match in run.results if match.line is None])
+    found = [match.path for match in run.results if match.line is None]
+    lines = await host.asked(files.lines_of, wanted, MAX_FILE_BYTES) if wanted else {}
+    kinds = await host.asked(files.kinds, found) if found else {}
     stand = tuple(match for match in run.results if _stands(match, lines, kinds))
     return Found(stand, run.truncated, run.timed_out)
 

@@ -6,12 +6,17 @@ again. No variable is parsed here. A command that is killed by a signal, or sets
 
 from __future__ import annotations
 
+import logging
 import os
 import shlex
 import shutil
 import stat
 from collections.abc import Iterable
 from pathlib import Path
+
+from acp_agent.executors.base import Command
+
+log = logging.getLogger(__name__)
 
 MAX_PATH_BYTES = 4096
 MAX_STATE_BYTES = 4_194_304
@@ -23,11 +28,11 @@ def with_state(
     *,
     keep: bool = True,
     without: Iterable[str] = (),
-    listing: str = "declare -px",
+    bash: bool = True,
 ) -> str:
     """`script`, started from `state_file` (if it exists) and leaving its state there (where `keep`), but for the
-    variables `without`, which the next command has of its own. `listing`: the shell's command that prints those it
-    exports.
+    variables `without`, which the next command has of its own. `bash`: whether the shell is one, not just any POSIX
+    shell.
 
     The script's first line stays on line 1, so that bash's messages name the right line.
     """
@@ -41,6 +46,7 @@ def with_state(
     # A command may have put a pipe there, which must not block us.
     plain = "[ ! -e {0} ] || [ -f {0} ]"
     free, free_cwd = plain.format(file), plain.format(cwd)
+    listing = "declare -px" if bash else "export -p"
     drop = f"export -n {' '.join(names)}; " if (names := list(without)) else ""
     save = f'{drop}{{ {{ {free}; }} && {listing} >{file}; {{ {free_cwd}; }} && printf %s "$PWD" >{cwd}; }} 2>/dev/null'
     return f"{restore}; trap {shlex.quote(save)} EXIT; {script}"
@@ -80,6 +86,16 @@ def store_state(state_file: Path, state: bytes, cwd: bytes) -> None:
     repair_state(state_file)
     state_file.write_bytes(state)
     _cwd_file(state_file).write_bytes(cwd)
+
+
+def keep_state(command: Command, state: bytes, cwd: bytes, where: str) -> None:
+    """The same for a command that has ended, where there is something to keep. `where`: in words, for the log."""
+    if command.state_file is None or not command.keeps_state or not (cwd and state):
+        return
+    try:
+        store_state(command.state_file, state, cwd)
+    except OSError as error:
+        log.warning("the state of the shell in %s could not be stored: %s", where, error)
 
 
 def _remove(path: Path) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ast
 import os
 import signal
 import subprocess
@@ -317,8 +318,6 @@ async def test_a_host_that_never_stops_talking_is_not_listened_to(tmp_path: Path
 
 
 def test_what_is_sent_runs_with_the_oldest_python_that_is_promised() -> None:
-    import ast
-
     for module in (*SENT, "acp_agent.executors.search_worker"):
         text = (ROOT / f"{module.replace('.', '/')}.py").read_text(encoding="utf-8")
         ast.parse(text, feature_version=LEAST_PYTHON)
@@ -349,8 +348,8 @@ async def test_output_that_nobody_reads_makes_the_command_wait(server: ssh_serve
         while time.monotonic() < deadline:
             assert not (tmp_path / "ended").exists()
             await anyio.sleep(0.05)
-        news = cast("HostProcess", process)._news
-        assert sum(len(data) for _, data in news) <= side.CREDIT + side.PIPE
+        news = cast("HostProcess", process)._news._items
+        assert sum(len(data) for _, data in cast("list[tuple[str, bytes]]", news)) <= side.CREDIT + side.PIPE
         assert await process.wait() == ExitStatus(0)
         assert (tmp_path / "ended").exists()
         await process.close()

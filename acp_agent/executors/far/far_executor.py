@@ -6,7 +6,6 @@ import contextlib
 import itertools
 import json
 import os
-import threading
 import uuid
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
@@ -21,7 +20,9 @@ from acp_agent.executors import base as contract
 from acp_agent.executors import files, search
 from acp_agent.executors.encodings import decoded
 from acp_agent.executors.far.far_link import FarLink, There
+from acp_agent.executors.far.far_peer import STATE
 from acp_agent.executors.far.host_process import HostProcess
+from acp_agent.executors.far.news import News
 from acp_agent.executors.far.program import search_program
 from acp_agent.executors.local import QUIET, TERMINATE_GRACE, LocalExecutor
 from acp_agent.executors.marked import MARK
@@ -32,8 +33,6 @@ from acp_agent.executors.tree_walk import Hides
 
 T = TypeVar("T")
 
-STATE = "\1STATE\1"
-"""Stands in what is sent for the file that keeps a shell's state there."""
 SEARCHES = "search.pyz"
 
 
@@ -58,6 +57,8 @@ class FarExecutor(LocalExecutor):
         self._searches = ""
 
     async def ready(self) -> There:
+        if (there := self.link.there) is not None:
+            return there
         return await anyio.to_thread.run_sync(self.link.ready)
 
     # --- commands ---------------------------------------------------------------------------------------------
@@ -70,9 +71,8 @@ class FarExecutor(LocalExecutor):
         mark = f"{self.link.way.mark}.{uuid.uuid4().hex}"
         shell, script, state = there.programs.get("bash", ""), command.script, None
         if command.state_file is not None:
-            listing = "declare -px" if shell else "export -p"
             script = with_state(
-                script, Path(STATE), keep=command.keeps_state, without=of_its_own(command), listing=listing
+                script, Path(STATE), keep=command.keeps_state, without=of_its_own(command), bash=bool(shell)
             )
             state = load_state(command.state_file).decode("utf-8", "surrogateescape")
         argv = [shell or "/bin/sh", *contract.shell_options(command), "-c", script]
@@ -166,41 +166,26 @@ class _FarHost:
 
 
 class _FarStream(ByteReceiveStream):
-    """Bytes that another thread adds."""
+    """Bytes that another thread puts in; empty ones say that there are no more."""
 
     def __init__(self, heard: Callable[[int], None]) -> None:
-        self._pieces: list[bytes] = []
+        self.news: News[bytes] = News()
         self._heard = heard
-        self._lock = threading.Lock()
-        self._reads, self._wakes = os.pipe2(os.O_NONBLOCK | os.O_CLOEXEC)
-        self._over = self._closed = False
-
-    def add(self, data: bytes) -> None:
-        """Empty: there is no more."""
-        with self._lock, contextlib.suppress(BlockingIOError):
-            if not self._closed:
-                self._pieces.append(data)
-                self._over = self._over or not data
-                os.write(self._wakes, b"x")
+        self._over = False
 
     async def receive(self, max_bytes: int = 65_536) -> bytes:
         while True:
-            with self._lock:
-                data, self._pieces, over = b"".join(self._pieces), [], self._over
-            if data:
+            pieces = self.news.take()
+            self._over = self._over or b"" in pieces
+            if data := b"".join(pieces):
                 self._heard(len(data))
                 return data
-            if over:
+            if self._over:
                 raise anyio.EndOfStream
-            await anyio.wait_readable(self._reads)
-            with contextlib.suppress(BlockingIOError):
-                os.read(self._reads, 4096)
+            await self.news.wait()
 
     async def aclose(self) -> None:
-        with self._lock:
-            self._closed = True
-        os.close(self._reads)
-        os.close(self._wakes)
+        self.news.close()
 
 
 class _FarSearch:
@@ -213,12 +198,12 @@ class _FarSearch:
         self.returncode: int | None = None
 
     def printed(self, stream: str, data: bytes) -> None:
-        (self.stdout if stream == "stdout" else self.stderr).add(data)
+        (self.stdout if stream == "stdout" else self.stderr).news.put(data)
 
     def ended(self, code: int | None, cwd: str, state: bytes) -> None:
         self.returncode = -1 if code is None else code
-        self.stdout.add(b"")
-        self.stderr.add(b"")
+        self.stdout.news.put(b"")
+        self.stderr.news.put(b"")
 
     async def wait(self) -> int:
         """Only once its streams have ended."""

@@ -14,9 +14,9 @@ import tempfile
 import threading
 import time
 import uuid
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from concurrent.futures import Future
-from contextlib import suppress
+from contextlib import contextmanager, suppress
 from itertools import chain, repeat
 from pathlib import Path
 from typing import IO, Any, Protocol
@@ -25,7 +25,7 @@ from msgspec import Struct
 
 from acp_agent.child import one_line
 from acp_agent.errors import ExecutorError
-from acp_agent.executors.far.far_peer import HEARTBEAT, Header, Link, Lost, Malformed, Peer, Refused
+from acp_agent.executors.far.far_peer import HEARTBEAT, Header, Link, Lost, Malformed, Peer, Refused, write_all
 from acp_agent.executors.far.far_values import packed, unpacked
 from acp_agent.executors.far.program import BOOT, program
 
@@ -90,7 +90,8 @@ class FarLink:
         self._heartbeat = heartbeat
         self._owner, self._left, self._linger = owner, left, linger
         self._peer = Peer(self._handle, self._lost, heartbeat)
-        self._there: There | None = None
+        self.there: There | None = None
+        """Once it was reached."""
         self._token = self._socket = ""
         self._finding = threading.Lock()
         self.runs: dict[int, Hears] = {}
@@ -103,11 +104,11 @@ class FarLink:
     def ready(self) -> There:
         """Reaches it, once. Raises ExecutorError with a sentence."""
         with self._finding:
-            if self._there is None:
+            if self.there is None:
                 if self._peer.over:
                     raise ExecutorError(f"{self.way.words}: {self._peer.over}")
-                self._there = self._begin()
-            return self._there
+                self.there = self._begin()
+            return self.there
 
     def call(
         self,
@@ -148,15 +149,22 @@ class FarLink:
     def close(self) -> bool:
         """Ends all of the session's over there; whether that is known. Blocks for a moment."""
         self._closed = True
-        told = self._there is None
+        told = self.there is None
         if not told and not self._peer.over:
             with suppress(Lost, Refused, TimeoutError):
                 told = bool(self._peer.ask({"do": "end"}).result(ENDS)[0])
         self._peer.end("the session was closed")
         return told
 
-    def _answering(self) -> _Answering:
-        return _Answering(self.way.words)
+    @contextmanager
+    def _answering(self) -> Iterator[None]:
+        """What an answer raises, as an executor does."""
+        try:
+            yield
+        except Lost as error:
+            raise ExecutorError(f"{self.way.words}: {error}") from error
+        except Refused as error:
+            raise _error_of(error) from error
 
     # --- what comes ---------------------------------------------------------------------------------------------
 
@@ -265,22 +273,6 @@ class FarLink:
         return self._peer.over
 
 
-class _Answering:
-    """What an answer raises, as an executor does."""
-
-    def __init__(self, words: str) -> None:
-        self._words = words
-
-    def __enter__(self) -> None:
-        pass
-
-    def __exit__(self, kind: Any, error: BaseException | None, trace: Any) -> None:
-        if isinstance(error, Lost):
-            raise ExecutorError(f"{self._words}: {error}") from error
-        if isinstance(error, Refused):
-            raise _error_of(error) from error
-
-
 def _error_of(refused: Refused) -> Exception:
     words = refused.words
     if refused.kind == "missing":
@@ -318,9 +310,7 @@ class _Started:
 
     def write(self, data: bytes) -> None:
         """Raises OSError."""
-        view = memoryview(data)
-        while view:
-            view = view[os.write(self.writes, view) :]
+        write_all(self.writes, data)
 
     def until(self, begins: bytes, ends: bytes) -> bytes:
         """What stands between them, byte for byte; nothing behind it is read. Raises OSError."""

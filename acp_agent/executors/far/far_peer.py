@@ -30,6 +30,9 @@ WINDOW = 4 * 1024 * 1024
 HEARTBEAT = 5.0
 READ_SIZE = 256 * 1024
 
+STATE = "\1STATE\1"
+"""Stands in what is sent for the file that keeps a shell's state over there."""
+
 Header = dict[str, Any]
 Handle = Callable[[Header, bytes], None]
 
@@ -40,6 +43,13 @@ class Lost(Exception):
 
 class Malformed(Exception):
     """What came is none of our frames."""
+
+
+def write_all(descriptor: int, data: bytes) -> None:
+    """Waits until all is taken. Raises OSError."""
+    view = memoryview(data)
+    while view:
+        view = view[os.write(descriptor, view) :]
 
 
 class Link:
@@ -53,12 +63,6 @@ class Link:
         self._users = 2
         self.closed = False
         self.heard = time.monotonic()
-
-    def write(self, data: bytes) -> None:
-        """Raises OSError."""
-        view = memoryview(data)
-        while view:
-            view = view[os.write(self.writes, view) :]
 
     def close(self) -> None:
         """Ends whatever waits for it; idempotent."""
@@ -208,7 +212,7 @@ class Peer:
                     self._next += bool(frame)
                     self._told = self.received
                     data = frame + FRAME.pack(ACKNOWLEDGED, self._told, 0)
-                link.write(data)
+                write_all(link.writes, data)
         except OSError:
             self._left(link)
 

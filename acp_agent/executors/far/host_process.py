@@ -5,19 +5,19 @@ from __future__ import annotations
 import logging
 import os
 import signal
-import threading
-from collections import deque
 from collections.abc import AsyncIterator
 
 import anyio
 import anyio.to_thread
+from msgspec import Struct
 
 from acp_agent.child import signal_name
 from acp_agent.errors import ExecutorError
 from acp_agent.executors.base import Command, ExitStatus, OutputChunk, StreamName, Terminal, TerminalView
 from acp_agent.executors.buffer import KeptOutput, Utf8Stream
 from acp_agent.executors.far.far_link import FarLink
-from acp_agent.executors.shell_state import store_state
+from acp_agent.executors.far.news import News
+from acp_agent.executors.shell_state import keep_state
 
 log = logging.getLogger(__name__)
 
@@ -25,6 +25,16 @@ KILLS = 10.0
 """Seconds for an order to end something there."""
 ENDS = 2.0
 """Seconds for the rest of the output of what was ended."""
+
+
+class Ended(Struct, frozen=True):
+    """What is told of a command's end."""
+
+    code: int | None
+    """Negative: the signal. `None`: unknown."""
+    cwd: str
+    state: bytes
+    """Of its shell."""
 
 
 class HostProcess(KeptOutput):
@@ -38,33 +48,18 @@ class HostProcess(KeptOutput):
         self._command = command
         self._grace = grace
         self._decoders: dict[StreamName, Utf8Stream] = {"stdout": Utf8Stream(), "stderr": Utf8Stream()}
-        self._lock = threading.Lock()
-        self._news: deque[tuple[StreamName, bytes]] = deque()
-        self._told: tuple[int | None, str, bytes] | None = None
-        self._reads, self._wakes = os.pipe2(os.O_NONBLOCK | os.O_CLOEXEC)
+        self._news: News[tuple[StreamName, bytes] | Ended] = News()
         self._status: ExitStatus | None = None
         self._losses = link.losses
-        self._killed = self._closed = False
+        self._closed = False
 
     # --- in the thread that reads -------------------------------------------------------------------------------
 
     def printed(self, stream: StreamName, data: bytes) -> None:
-        with self._lock:
-            if not self._closed:
-                self._news.append((stream, data))
-                self._wake()
+        self._news.put((stream, data))
 
     def ended(self, code: int | None, cwd: str, state: bytes) -> None:
-        with self._lock:
-            if not self._closed and self._told is None:
-                self._told = (code, cwd, state)
-                self._wake()
-
-    def _wake(self) -> None:
-        try:
-            os.write(self._wakes, b"x")
-        except BlockingIOError:
-            pass
+        self._news.put(Ended(code, cwd, state))
 
     # --- the contract -------------------------------------------------------------------------------------------
 
@@ -83,11 +78,10 @@ class HostProcess(KeptOutput):
         return self._status
 
     async def look(self) -> None:
-        if self._status is None and not self._closed:
+        if self._status is None:
             self._take()
 
     async def kill(self) -> None:
-        self._killed = True
         header = {"do": "kill", "run": self._number, "mark": self._mark, "grace": self._grace}
         gone = False
         with anyio.move_on_after(KILLS):
@@ -113,35 +107,28 @@ class HostProcess(KeptOutput):
         if self._status is None:
             with anyio.CancelScope(shield=True):
                 await self.kill()
-        with self._lock:
-            self._closed = True
-            self._news.clear()
+        self._closed = True
         self._link.runs.pop(self._number, None)
-        os.close(self._reads)
-        os.close(self._wakes)
+        self._news.close()
 
     # --- taking -------------------------------------------------------------------------------------------------
 
     async def _step(self) -> None:
-        await anyio.wait_readable(self._reads)
+        await self._news.wait()
         self._take()
 
     def _take(self) -> None:
-        try:
-            os.read(self._reads, 4096)
-        except BlockingIOError:
-            return
-        with self._lock:
-            news, told = list(self._news), self._told
-            self._news.clear()
         size = 0
-        for stream, data in news:
+        for news in self._news.take():
+            if isinstance(news, Ended):
+                if self._status is None:
+                    self._finish(self._ended_with(news))
+                continue
+            stream, data = news
             size += len(data)
             self._add(stream, self._decoders[stream].decode(data))
         if size:
             self._link.send({"do": "heard", "run": self._number, "bytes": size})
-        if told is not None and self._status is None:
-            self._finish(self._ended_with(*told))
 
     def _finish(self, status: ExitStatus) -> None:
         for stream, decoder in self._decoders.items():
@@ -153,13 +140,9 @@ class HostProcess(KeptOutput):
             words = f"the connection to {self._link.way.words} was lost{times} meanwhile; no output is missing"
             self.remark = self.remark or (words if status != ExitStatus() else "")
 
-    def _ended_with(self, code: int | None, cwd: str, state: bytes) -> ExitStatus:
-        if code is None:
+    def _ended_with(self, ended: Ended) -> ExitStatus:
+        if (code := ended.code) is None:
             self.remark = f"{self._link.over}; how the command ended is not known"
             return ExitStatus()
-        if self._command.state_file is not None and self._command.keeps_state and cwd and state:
-            try:
-                store_state(self._command.state_file, state, os.fsencode(cwd))
-            except OSError as error:
-                log.warning("the state of the shell could not be stored: %s", error)
+        keep_state(self._command, ended.state, os.fsencode(ended.cwd), self._link.way.words)
         return ExitStatus(None, signal_name(-code)) if code < 0 else ExitStatus(code)

@@ -52,8 +52,7 @@ class Sent(importlib.abc.MetaPathFinder, importlib.abc.Loader):
     def exec_module(self, module):
         exec(compile(sources[module.__name__], module.__name__, "exec"), module.__dict__)
 sys.meta_path.insert(0, Sent())
-from {side} import *
-from {side} import begin, pass_on, end_other
+from {side} import about, begin, end_other, pass_on
 """
 
 

@@ -29,7 +29,7 @@ from typing import Any
 from acp_agent.disk import LocalDisk
 from acp_agent.errors import ExecutorError
 from acp_agent.executors import files, tree
-from acp_agent.executors.far.far_peer import Header, Link, Lost, Peer, Refused
+from acp_agent.executors.far.far_peer import STATE, Header, Link, Lost, Peer, Refused, write_all
 from acp_agent.executors.far.far_values import packed, unpacked
 from acp_agent.executors.marked import kill_round
 from acp_agent.own_programs import find_program
@@ -152,7 +152,7 @@ class Side:
         if state is not None:
             kept = self._folder / f"state-{number}"
             kept.write_bytes(state.encode("utf-8", "surrogateescape"))
-        argv = [part.replace("\1STATE\1", str(kept)) for part in header["argv"]]
+        argv = [part.replace(STATE, str(kept)) for part in header["argv"]]
         try:
             popen = subprocess.Popen(
                 argv,
@@ -175,8 +175,7 @@ class Side:
         names = {popen.stdout.fileno(): "stdout", popen.stderr.fileno(): "stderr"}
         ended, tells = os.pipe()
         threading.Thread(target=_wait, args=(popen, tells), daemon=True).start()
-        watch = select.poll() if hasattr(select, "poll") else None
-        assert watch is not None
+        watch = select.poll()
         for descriptor in (*names, ended):
             watch.register(descriptor, select.POLLIN | select.POLLHUP)
         with contextlib.suppress(Lost):
@@ -207,7 +206,8 @@ class Side:
 
     def _pass_on(self, number: int, stream: str, descriptor: int) -> bool:
         data = os.read(descriptor, PIPE)
-        if data and self._credit[number].take(len(data)):
+        if data:
+            self._credit[number].take(len(data))
             self.peer.send({"do": "printed", "run": number, "stream": stream}, data, waits=True)
         return bool(data)
 
@@ -253,12 +253,11 @@ class _Credit:
     def no_limit(self) -> None:
         self.add(float("inf"))
 
-    def take(self, size: int) -> bool:
+    def take(self, size: int) -> None:
         with self._state:
             while self._left <= 0:
                 self._state.wait()
             self._left -= size
-        return True
 
 
 def _wait(popen: subprocess.Popen[bytes], tells: int) -> None:
@@ -429,9 +428,7 @@ def pass_on(name: str) -> None:
     def carry(reads: int, writes: int) -> None:
         with contextlib.suppress(OSError):
             while data := os.read(reads, PIPE):
-                view = memoryview(data)
-                while view:
-                    view = view[os.write(writes, view) :]
+                write_all(writes, data)
         os._exit(0)
 
     threading.Thread(target=carry, args=(0, there), daemon=True).start()

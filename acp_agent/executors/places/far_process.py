@@ -7,7 +7,6 @@ taken from it.
 
 from __future__ import annotations
 
-import logging
 import signal
 import subprocess
 
@@ -18,9 +17,7 @@ from acp_agent.executors.base import Command, ExitStatus, StreamName
 from acp_agent.executors.local import LocalProcess
 from acp_agent.executors.places.reaper import Reaper
 from acp_agent.executors.sandbox.base import Confined
-from acp_agent.executors.shell_state import MAX_PATH_BYTES, MAX_STATE_BYTES, store_state
-
-log = logging.getLogger(__name__)
+from acp_agent.executors.shell_state import MAX_PATH_BYTES, MAX_STATE_BYTES, keep_state
 
 LEAVES = 0.5
 """Seconds for the program here to end once the command has."""
@@ -140,11 +137,7 @@ class FarProcess(LocalProcess):
             self.remark = f"the connection to {self._where} ended {told}"
             return ExitStatus()
         _, cwd, state, *_ = fields
-        if self._command.state_file is not None and self._command.keeps_state and cwd and state:
-            try:
-                store_state(self._command.state_file, state, cwd)
-            except OSError as error:
-                log.warning("the state of the shell in %s could not be stored: %s", self._where, error)
+        keep_state(self._command, state, cwd, self._where)
         number = int(code[:4]) & 0xFF
         if self._killed and number > SIGNALLED:
             return ExitStatus(None, signal_name(number - SIGNALLED))

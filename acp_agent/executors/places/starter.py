@@ -101,8 +101,7 @@ def starter(command: Command, there: There, environ: Mapping[str, str], nonce: s
     state = f"{there.scratch}/{nonce}"
     script, store = command.script, ""
     if command.state_file is not None:
-        listing = "declare -px" if there.bash else "export -p"
-        script = with_state(script, Path(state), keep=command.keeps_state, without=of_its_own(command), listing=listing)
+        script = with_state(script, Path(state), keep=command.keeps_state, without=of_its_own(command), bash=there.bash)
         if loaded := load_state(command.state_file).decode("utf-8", "surrogateescape"):
             store = f"; printf %s {shlex.quote(loaded)} >{shlex.quote(state)}"
     plain = {name: value for name, value in environ.items() if NAME.fullmatch(name) and name not in READ_ONLY}

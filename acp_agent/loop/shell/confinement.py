@@ -36,7 +36,8 @@ from acp_agent.safety.folders.survey import Survey, survey
 from acp_agent.safety.folders.watch import Watch, told
 
 if TYPE_CHECKING:
-    from acp_agent.executors.places.container import Container, Walls
+    from acp_agent.executors.places.base import Place
+    from acp_agent.executors.places.container import Walls
     from acp_agent.executors.sandbox.probe import Found
     from acp_agent.executors.sandbox.proxy.ways import Way
     from acp_agent.loop.shell.git_copies import GitCopies
@@ -106,7 +107,7 @@ class Confinement:
         self._folder = folder
         self.found: Found | None = None
         self._finding = anyio.Lock()
-        self.place: Container | None = None
+        self.place: Place | None = None
         """Where commands run, if not on this machine: its walls confine them."""
         self._readable: tuple[Path, ...] | None = None
         self.links: list[Path] = []
