@@ -37,7 +37,7 @@ from acp_agent.handshake import LSP_NOTIFICATIONS, answer_initialize
 from acp_agent.lazy import load
 from acp_agent.loop.opened import Opened
 from acp_agent.loop.session import Session, says_something
-from acp_agent.opening import Opening, answer, folders, known_models, normal, opened, rules
+from acp_agent.opening import Opening, answer, chosen, folders, known_models, normal, opened, rules
 from acp_agent.protocol.client import Client
 from acp_agent.protocol.connection import Connection, Reply
 from acp_agent.protocol.profiles import rendering_plan
@@ -268,6 +268,7 @@ class Agent:
                 for words in await load(PUT_AS_BEFORE)(store.operations, source.id, prompt, top, folder, contents):
                     log.warning("fork: %s", words)
             record = self._moved(forked, cwd if hold is None else hold.worktree.path, more)
+            config = chosen(config, record, self._opening.environ)
             session = self._add(opened(record, config, known_models(config), request.mcp_servers))
         finally:
             if hold is not None:
@@ -305,6 +306,7 @@ class Agent:
                 if open_ is not None:
                     await self._close(open_)
                 record = self._moved(record, cwd, more)
+                config = chosen(config, record, self._opening.environ)
                 return self._add(opened(record, config, known_models(config), request.mcp_servers))
             finally:
                 if hold is not None:
@@ -314,16 +316,7 @@ class Agent:
         """Returns the session with the folders it is opened with now: each load and resume states them again."""
         if (cwd, more) != (record.cwd, record.additional_directories):
             self._opening.store(self._opening.config()).change(record.id, cwd=cwd, additional_directories=more)
-        return SessionRecord(
-            id=record.id,
-            cwd=cwd,
-            additional_directories=more,
-            title=record.title,
-            mode=record.mode,
-            model=record.model,
-            thought_level=record.thought_level,
-            turns=record.turns,
-        )
+        return replace(record, cwd=cwd, additional_directories=more)
 
     def adopt(self, opened: Opened) -> None:
         """Goes on with a session whose `session/new` was answered before this object existed."""
@@ -452,7 +445,12 @@ class Agent:
 
     async def set_config_option(self, request: acp.SetSessionConfigOptionRequest) -> acp.SetSessionConfigOptionResponse:
         session = self._session(request.session_id)
-        session.choices.set_option(request.config_id, request.value)
+        if request.config_id == "place":
+            async with session.between_turns():
+                await session.move(str(request.value))
+            self._spawn(self._warm(session))
+        else:
+            session.choices.set_option(request.config_id, request.value)
         return acp.SetSessionConfigOptionResponse(config_options=session.choices.options())
 
     def _session(self, session_id: str) -> Session:
@@ -465,7 +463,16 @@ class Agent:
 
     async def _build(self, session: Session) -> Parts:
         builder = await asyncio.shield(self._stage_two())
-        return await builder.parts(session, self._opening.store(session.config))
+        parts = await builder.parts(session, self._opening.store(session.config))
+        if not session.in_part:
+            self._spawn(self._introduce(builder, session))
+        return parts
+
+    async def _introduce(self, builder: Builder, session: Session) -> None:
+        try:
+            await builder.introduce(session)
+        except AgentError as error:
+            log.warning("the session could not be prepared: %s", error)
 
     def _stage_two(self) -> asyncio.Future[Builder]:
         """Returns the builder, loaded in a thread so that the loop can answer meanwhile."""
@@ -478,11 +485,9 @@ class Agent:
         return builder
 
     async def _warm(self, session: Session) -> None:
-        """Prepares the session before its first prompt, and tells the client what it then offers."""
+        """Prepares the session before its next prompt."""
         try:
             await session.parts()
-            builder = await self._stage_two()
-            await builder.introduce(session)
         except AgentError as error:
             log.warning("the session could not be prepared: %s", error)
 

@@ -14,6 +14,7 @@ from pathlib import Path
 from acp_agent.lazy import load
 
 GLOB = "glob:iglob"
+READ = "acp_agent.executors.files:read"
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -22,10 +23,18 @@ if TYPE_CHECKING:
     Kind = Literal["file", "dir", "other"]
 
     class Disk(Protocol):
-        """All of them raise OSError where it cannot be known."""
+        """All of them raise OSError where the disk cannot tell, and of another machine ExecutorError if it cannot be
+        asked, which is no answer."""
 
-        here: bool
-        """Whether it is this machine's."""
+        words: str
+        """The machine: `host build-7`; empty for this one."""
+        where: str
+        """As in "runs ...": `on host build-7`."""
+
+        @property
+        def here(self) -> bool:
+            """Whether it is this machine's."""
+            ...
 
         def real_path(self, path: Path) -> Path:
             """`path` with all links in its existing part followed; the rest is appended unchanged.
@@ -52,6 +61,14 @@ if TYPE_CHECKING:
             """Of a file, UTF-8 or not; raises ValueError for more than `limit` bytes."""
             ...
 
+        def head(self, path: Path, most: int) -> bytes:
+            """The first `most` bytes of a file; no link on the way to it is followed."""
+            ...
+
+        def names(self, folder: Path, most: int) -> list[tuple[str, bool]]:
+            """Of a folder's entries, at most so many, and whether each is a folder."""
+            ...
+
         def holds(self, path: Path, wanted: bytes, limit: int) -> bool:
             """Whether it is in a file; raises ValueError for more than `limit` bytes."""
             ...
@@ -63,6 +80,7 @@ if TYPE_CHECKING:
 
 
 class LocalDisk:
+    words, where = "", "on this machine"
     here = True
 
     def real_path(self, path: Path) -> Path:
@@ -94,6 +112,14 @@ class LocalDisk:
 
     def text(self, path: Path, limit: int) -> str:
         return _read(path, limit).decode("utf-8", "surrogateescape")
+
+    def head(self, path: Path, most: int) -> bytes:
+        found: bytes = load(READ)(path, most)
+        return found
+
+    def names(self, folder: Path, most: int) -> list[tuple[str, bool]]:
+        with os.scandir(folder) as entries:
+            return [(entry.name, entry.is_dir(follow_symlinks=False)) for entry in islice(entries, most)]
 
     def holds(self, path: Path, wanted: bytes, limit: int) -> bool:
         return wanted in _read(path, limit)

@@ -15,11 +15,12 @@ import msgspec
 
 from acp_agent.auth import Login
 from acp_agent.config.load import Config, load_config
+from acp_agent.config.place_settings import is_host
 from acp_agent.config.xdg import state_dir
 from acp_agent.errors import ConfigError, InvalidParams
 from acp_agent.loop.modes import known_mode
 from acp_agent.loop.opened import Opened
-from acp_agent.loop.options import AUTO_MODEL, config_options, mode_state
+from acp_agent.loop.options import AUTO_MODEL, config_options, mode_state, places_of
 from acp_agent.loop.prompts.project_rules import project_rules
 from acp_agent.loop.toolbox.trust import project_layer
 from acp_agent.safety.folders.paths import Roots, real_path
@@ -27,6 +28,8 @@ from acp_agent.safety.folders.protect import WORKTREES, configured_folders
 from acp_agent.schema import acp
 from acp_agent.store.base import SessionRecord
 from acp_agent.store.session_store import SessionStore
+
+PLACE_VARIABLE = "ACP_CODER_PLACE"
 
 
 def open_store(config: Config, environ: Mapping[str, str]) -> SessionStore:
@@ -49,6 +52,8 @@ class Opening:
         wished = (meta or {}).get("isolation", config.settings.agent.isolation)
         if wished not in ("none", "worktree"):
             raise InvalidParams("Invalid params: $._meta.isolation: `none` or `worktree` is expected")
+        if wished == "worktree" and is_host(config.settings.place()):
+            raise InvalidParams("Invalid params: there are no worktrees on another machine; `isolation` must be `none`")
         return bool(wished == "worktree")
 
     def new(self, request: acp.NewSessionRequest) -> Opened:
@@ -91,6 +96,17 @@ class Opening:
             self._store.close()
 
 
+def chosen(config: Config, record: SessionRecord, environ: Mapping[str, str]) -> Config:
+    """The configuration of a stored session: in the place that was chosen for it, unless the agent was started for
+    another one. Raises InvalidParams if there is no such place any more."""
+    if not record.place or environ.get(PLACE_VARIABLE):
+        return config
+    try:
+        return config.in_place(record.place)
+    except ConfigError as error:
+        raise InvalidParams(f"The place that was chosen for this session cannot be had: {error}") from error
+
+
 def opened(
     record: SessionRecord, config: Config, models: Sequence[str], mcp_servers: Sequence[acp.McpServer] | None
 ) -> Opened:
@@ -107,7 +123,11 @@ def answer(opened: Opened) -> acp.NewSessionResponse:
         session_id=record.id,
         modes=mode_state(mode),
         config_options=config_options(
-            mode=mode, model=record.model, models=opened.models, thought_level=record.thought_level
+            mode=mode,
+            model=record.model,
+            models=opened.models,
+            thought_level=record.thought_level,
+            places=places_of(opened.config.settings),
         ),
         meta=rules(opened.config, opened.roots),
     )
@@ -116,6 +136,8 @@ def answer(opened: Opened) -> acp.NewSessionResponse:
 def rules(config: Config, roots: Roots) -> dict[str, Any] | None:
     """The `_meta` of the response that names a session: the project's instruction files and skills."""
     agent = config.settings.agent
+    if is_host(config.settings.place()):
+        return None  # They are read once that host was reached.
     names = project_rules(roots.all, instructions=agent.instruction_files, skills=agent.skills)
     return {"projectRules": [{"name": name} for name in names]} if names else None
 

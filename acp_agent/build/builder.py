@@ -13,6 +13,7 @@ from typing import Any
 
 import anyio.to_thread
 
+from acp_agent.build.host_session import reached
 from acp_agent.build.own_credentials import own_credentials
 from acp_agent.build.session_parts import build_parts
 from acp_agent.build.warming import warm
@@ -28,6 +29,7 @@ from acp_agent.loop.session import Session
 from acp_agent.loop.shell.private_folder import sweep
 from acp_agent.loop.turns.parts import Parts
 from acp_agent.safety.deciding.deciders import EXAMINE
+from acp_agent.safety.folders.paths import real_path
 from acp_agent.store.session_store import SessionStore
 from acp_agent.tools.kit.registry import builtin_registry
 
@@ -53,12 +55,14 @@ class Builder:
         self._registry = builtin_registry()
         self._models = Models(environ, spawn)
         self._warm = False
+        self._introduced: set[str] = set()
         self._redactions: dict[object, Redaction] = {}
 
     async def parts(self, session: Session, store: SessionStore) -> Parts:
         """Builds the parts of `session`, which live as long as it does."""
         redaction = self._redaction(session)
-        parts = build_parts(session, store, self._registry, self._models, redaction, self._environ, self._spawn)
+        host = await reached(session, self._environ)
+        parts = build_parts(session, store, self._registry, self._models, redaction, self._environ, self._spawn, host)
         self._spawn(parts.beside.live(in_part=session.in_part))
         self._spawn(parts.languages.live())  # Separate: a failing language server must not affect the others.
         return parts
@@ -68,7 +72,7 @@ class Builder:
         settings = session.config.settings
         servers = [{item.name: item.value for item in getattr(server, "env", ())} for server in session.mcp_servers]
         values = own_credentials(settings, self._environ, servers)
-        self._models.recorded.know(session.roots.cwd, values, settings.secrets.extra_patterns)
+        self._models.recorded.know(session.roots.clients[0], values, settings.secrets.extra_patterns)
         identity = (values, tuple(settings.secrets.extra_patterns), settings.secrets.redact)
         if identity not in self._redactions:
             redactor = Redactor(values=values, extra_patterns=identity[1], enabled=settings.secrets.redact)
@@ -76,20 +80,23 @@ class Builder:
         return self._redactions[identity]
 
     async def introduce(self, session: Session) -> None:
-        """Tells the client the session's commands and models, and loads what its turns need.
+        """Tells the client the session's commands and models, and loads what its turns need, whenever its parts were
+        built.
 
         The provider is needed first. What only tools need is loaded when the process is idle, so that the first prompts
         do not wait for it.
         """
         parts = await session.parts()
+        first = session.id not in self._introduced
+        self._introduced.add(session.id)
         parts.prompts.menu.show()
         try:
             await self._models.discover(session.config, session.choices)
         except (AuthRequired, ProviderError, InvalidParams) as error:
             log.info("the models could not be listed: %s", error)
-        if told := await parts.turns.prepare():
+        if (told := await parts.turns.prepare()) and first:
             session.outbox.tell("\n".join(told))
-        state, top = Path(state_dir(self._environ)), session.roots.real[0]
+        state, top = Path(state_dir(self._environ)), real_path(session.roots.clients[0])
         for words in await anyio.to_thread.run_sync(load(LEFT_WORKTREES), state, top):
             session.outbox.tell(words)
         if not self._warm:

@@ -66,7 +66,8 @@ from acp_agent.tools.net.web_access import WebAccess
 if TYPE_CHECKING:
     from acp_agent.executors.editor import EditorExecutor
     from acp_agent.executors.local import LocalExecutor
-    from acp_agent.executors.places.container import Container
+    from acp_agent.executors.places.base import Elsewhere
+    from acp_agent.executors.places.host import Host
 
 UNDOING = "acp_agent.loop.undo.undoing:Undoing"
 EDITOR = "acp_agent.executors.editor:EditorExecutor"
@@ -74,8 +75,10 @@ TERMINALS = "acp_agent.executors.editor:EditorTerminals"
 PLACES = {
     "container": "acp_agent.executors.places.container:Container",
     "devcontainer": "acp_agent.executors.places.dev_container:DevContainer",
+    "ssh": "acp_agent.executors.places.host:Host",
 }
 PLACED = "acp_agent.executors.places.place_executor:PlaceExecutor"
+FAR = "acp_agent.executors.far.far_executor:FarExecutor"
 LOCAL = "acp_agent.executors.local:LocalExecutor"
 
 Spawn = Callable[[Coroutine[Any, Any, None]], None]
@@ -90,11 +93,14 @@ def build_parts(
     redaction: Redaction,
     environ: Mapping[str, str],
     spawn: Spawn,
+    host: Host | None,
 ) -> Parts:
+    """`host`: where the session's roots are, if not on this machine."""
     settings, outbox = session.config.settings, session.outbox
     outbox.redaction = redaction
     session.client.clean = redaction.struct
-    session.roots.rules = session_rules(session.config, session.roots, environ, home_of(environ))
+    home = home_of(environ) if host is None else host.home
+    session.roots.rules = session_rules(session.config, session.roots, environ, home)
     turn = RunningTurn(session.id, announced=settings.tools.bash.turn_context)
     log = audit_path(session.config, environ)
     audit = AuditLog(log, settings.audit, redaction.text, outbox.tell, store.audit_heads)
@@ -102,27 +108,25 @@ def build_parts(
     memory = build_memory(session, store, turn, environ)
     relevance = Relevance()
     outputs = build_outputs(session, store, redaction, memory, relevance, turn, environ)
-    shell, inherited = build_shell(session, turn, journal, outputs, environ, spawn)
+    shell, inherited = build_shell(session, turn, journal, outputs, environ, spawn, host)
     memory.instructions.limits = shell.confinement.for_prompt
     languages = Languages(outbox, settings.lsp, session.roots, shell.confinement, inherited, session.published, spawn)
     registry = SessionRegistry(tools)
     guard = Guard(
-        session.config, session.roots, environ, registry, store, redaction.redactor, journal, shell.confinement
+        session.config, session.roots, environ, home, registry, store, redaction.redactor, journal, shell.confinement
     )
     menu = Menu(outbox, session.queue, memory.skills)
     servers = build_servers(session, registry, menu, environ, inherited, shell.confinement)
-    absent = Absent(settings.tools, memory.skills, shell.runs, languages, session.roots.all)
+    absent = Absent(settings.tools, memory.skills, shell.runs, languages, session.roots)
     offer = Offer(registry, settings.tools, session.choices, absent, relevance, guard.deciders)
-    extensions = Extensions(session.roots.cwd, registry, store, packages=settings.tools.entry_points)
+    extensions = Extensions(session.roots.clients[0], registry, store, packages=settings.tools.entry_points)
     toolbox = Toolbox(registry, offer, extensions, servers, relevance)
     scheduler = Scheduler(session, store.schedules)
-    web = WebAccess(settings.tools, environ, session.roots.all, guard.refuses)
+    web = WebAccess(settings.tools, environ, session.roots.clients, guard.refuses)
     gate = Gate(session.client, store, session.choices, guard, redaction.redactor)
     reports = build_reports(session, shell, redaction)
     network = CommandNetwork(session, gate, shell, inherited, environ)
-    recorder = ChangeRecorder(
-        session, store.operations, shell, settings.undo, Path(state_dir(environ)), home_of(environ), spawn
-    )
+    recorder = ChangeRecorder(session, store.operations, shell, settings.undo, Path(state_dir(environ)), home, spawn)
     calls = Calls(session, toolbox, gate, shell, memory, languages, web, scheduler, reports, outputs, network, recorder)
     own_models = SessionModels(session, models, Spending(session, store.spending), memory.room.estimator)
     return Parts(
@@ -182,6 +186,7 @@ def build_shell(
     outputs: Outputs,
     environ: Mapping[str, str],
     spawn: Spawn,
+    host: Host | None,
 ) -> tuple[Shell, dict[str, str]]:
     """The shell, and the environment its commands and the language servers inherit."""
     settings, roots = session.config.settings, session.roots
@@ -193,9 +198,10 @@ def build_shell(
     folder = PrivateFolder(roots)
     confinement = Confinement(tools, roots, inherited, home, folder, journal, spawn)
     place = settings.place()
-    if place is not None:
-        outside = {name: value for name, value in environ.items() if name not in hidden}
-        confinement.place = build_place(place, session.id, roots, outside, confinement)
+    if host is not None:
+        confinement.place = host
+    elif place is not None:
+        confinement.place = build_place(place, session.id, roots, outside(session.config, environ), confinement)
     runs = SessionRuns(
         bash,
         max_output_chars=tools.max_output_chars,
@@ -205,28 +211,44 @@ def build_shell(
         denied=confinement.denied,
     )
     plan = session.client.plan
+    # The editor's terminals and buffers are the user's: nobody else can act there, and only on this machine.
+    own = not tools.scope.user and host is None
     offer = EditorOffer(
-        # The editor's terminals and buffers are the user's: nobody else can act there.
-        terminal=plan.terminals and bash.editor_terminal and not tools.scope.user and place is None,
-        read_text=plan.reads_files and tools.files.editor_buffers and not tools.scope.user,
-        write_text=plan.writes_files and tools.files.editor_buffers and not tools.scope.user,
+        terminal=own and plan.terminals and bash.editor_terminal and place is None,
+        read_text=own and plan.reads_files and tools.files.editor_buffers,
+        write_text=own and plan.writes_files and tools.files.editor_buffers,
     )
-    executor = Late(partial(build_executor, session, inherited, folder, confinement, offer))
+    make = partial(build_executor, session, inherited, folder, confinement, offer)
+    executor = Late(make if host is None else partial(build_far, session, host, environ))
     hooks_run_with: Late[LocalExecutor] = Late(
-        lambda: load(LOCAL)(environ=environ, hidden=hidden, terminate_grace=bash.terminate_grace, folders=roots.all)
+        lambda: load(LOCAL)(environ=environ, hidden=hidden, terminate_grace=bash.terminate_grace, folders=roots.clients)
     )
-    hooks = Hooks(settings.hooks, hooks_run_with, roots.cwd, session.outbox, turn)
+    hooks = Hooks(settings.hooks, hooks_run_with, roots.clients[0], session.outbox, turn)
     return Shell(roots, turn, folder, offer, executor, confinement, hooks, runs), inherited
 
 
 def build_place(
     place: Place, session_id: str, roots: Roots, environ: Mapping[str, str], confinement: Confinement
-) -> Container:
-    """`environ`: for the engine's program, without the agent's own keys."""
-    made: Container = load(PLACES[place[1].kind])(
-        *place, session_id, roots.all, environ, confinement.walls, confinement.user
-    )
+) -> Elsewhere:
+    """`environ`: for the program that leads there, without the agent's own keys."""
+    make = load(PLACES[place[1].kind])
+    made: Elsewhere
+    if place[1].kind == "ssh":
+        made = make(place[1], roots.clients, environ)
+    else:
+        made = make(*place, session_id, roots.all, environ, confinement.walls, confinement.user)
     return made
+
+
+def build_far(session: Session, host: Host, environ: Mapping[str, str]) -> EditorExecutor:
+    executor: EditorExecutor = load(FAR)(
+        host.link,
+        environ=environ,
+        env=host.env,
+        terminate_grace=session.config.settings.tools.bash.terminate_grace,
+        hides=session.roots.rules.hides,
+    )
+    return executor
 
 
 def build_executor(
@@ -271,15 +293,14 @@ def build_servers(
     inherited: Mapping[str, str],
     confinement: Confinement,
 ) -> SessionServers:
-    hidden = own_keys(session.config)
     return SessionServers(
         session.mcp_servers,
         session.config.settings.mcp,
         registry,
-        cwd=session.roots.cwd,
-        folders=session.roots.all,
+        cwd=session.roots.clients[0],
+        folders=session.roots.clients,
         environ=inherited,
-        more={name: value for name, value in environ.items() if name not in hidden},
+        more=outside(session.config, environ),
         user=confinement.user,
         outbox=session.outbox,
         menu=menu,
@@ -300,6 +321,12 @@ def build_reports(session: Session, shell: Shell, redaction: Redaction) -> Repor
         cwd=str(session.roots.cwd),
         max_output_chars=settings.tools.max_output_chars,
     )
+
+
+def outside(config: Config, environ: Mapping[str, str]) -> dict[str, str]:
+    """The environment without the agent's own keys."""
+    hidden = own_keys(config)
+    return {name: value for name, value in environ.items() if name not in hidden}
 
 
 def own_keys(config: Config) -> frozenset[str]:

@@ -6,6 +6,7 @@ import argparse
 import difflib
 import os
 import sys
+from collections.abc import Callable
 from pathlib import Path
 from typing import NoReturn
 
@@ -30,6 +31,8 @@ COMMANDS: dict[str, str] = {
     "report": "acp_agent.commands.bundle:run",
 }
 
+PLACES = {"container": "NAME", "devcontainer": "DIR", "ssh": "[USER@]HOST[:DIR]"}
+"""Options that name another place, and what follows them."""
 STDIO = "acp_agent.commands.stdio:run"
 USAGE_STATUS = 2
 FAILURE_STATUS = 1
@@ -50,15 +53,11 @@ def welcome(arguments: list[str]) -> int:
     return 0
 
 
-def agent_variables(
-    record: str | None, wire: str | None, container: str | None, folder: str | None = None
-) -> dict[str, str]:
-    """The variables that make an agent record, and run commands in a container, or in the dev container of `folder`."""
+def agent_variables(record: str | None, wire: str | None, place: str | None) -> dict[str, str]:
+    """The variables that make an agent record, and work in another place (as in `agent.place`)."""
     files = {"ACP_CODER_RECORD": record, "ACP_CODER_RECORD_WIRE": wire}
     found = {name: str(Path(file).absolute()) for name, file in files.items() if file}
-    if folder:
-        return {**found, "ACP_CODER_PLACE": f"devcontainer:{Path(folder).absolute()}"}
-    return {**found, "ACP_CODER_PLACE": f"container:{container}"} if container else found
+    return {**found, "ACP_CODER_PLACE": place} if place else found
 
 
 class _Parser(argparse.ArgumentParser):
@@ -70,13 +69,13 @@ def run(arguments: list[str]) -> int:
     """The exit status: 2 with one sentence for a wrong command line or configuration, 1 for other failures."""
     try:
         options = build_parser().parse_args(_with_command(arguments))
-        places = (options.serve_container, options.serve_devcontainer)
-        given = agent_variables(options.serve_record, options.serve_record_wire, *places)
+        place = options.serve_place
+        given = agent_variables(options.serve_record, options.serve_record_wire, place)
         if options.command is None and given:
             os.environ.update(given)
             return int(load(STDIO)([]))
         if given:
-            option = "--container NAME" if places[0] else "--devcontainer DIR" if places[1] else "--record FILE"
+            option = f"--{place.partition(':')[0]} {PLACES[place.partition(':')[0]]}" if place else "--record FILE"
             raise UsageError(f"{option.split()[0]} stands behind the command: acp-coder {options.command} {option}")
         if options.command is None:
             raise UsageError(
@@ -198,18 +197,22 @@ def _add_agent(parser: argparse.ArgumentParser, prefix: str) -> None:
         help="append the messages of client and agent to FILE, which may be the same",
     )
     where = parser.add_mutually_exclusive_group()
-    where.add_argument(
-        "--devcontainer",
-        dest=f"{prefix}devcontainer",
-        metavar="DIR",
-        help="run commands in the dev container of the folder DIR",
-    )
-    where.add_argument(
-        "--container",
-        dest=f"{prefix}container",
-        metavar="NAME",
-        help="run commands in the place, the running container or a container of the image NAME",
-    )
+    kinds: dict[str, tuple[Callable[[str], str], str]] = {
+        "container": (
+            lambda name: f"container:{name}",
+            "run commands in the place, the running container or a container of the image NAME",
+        ),
+        "devcontainer": (
+            lambda folder: f"devcontainer:{Path(folder).absolute()}",
+            "run commands in the dev container of the folder DIR",
+        ),
+        "ssh": (
+            lambda host: f"ssh:{host}",
+            "run commands and keep files on that host, in the folder DIR there, or that of the same path",
+        ),
+    }
+    for kind, (given, words) in kinds.items():
+        where.add_argument(f"--{kind}", dest=f"{prefix}place", type=given, metavar=PLACES[kind], help=words)
 
 
 def _add_sessions(commands: argparse._SubParsersAction[_Parser]) -> None:

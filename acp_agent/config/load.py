@@ -52,6 +52,13 @@ class Config(msgspec.Struct, frozen=True):
     notes: tuple[str, ...] = ()
     """Keys that have another name here."""
 
+    def in_place(self, place: str) -> Config:
+        """The same with another `agent.place`. Raises ConfigError if that is none."""
+        settings = self.settings
+        other = msgspec.structs.replace(settings, agent=msgspec.structs.replace(settings.agent, place=place))
+        other.place()
+        return msgspec.structs.replace(self, settings=other)
+
     def origin(self, key: str) -> str:
         """Where the value of the dotted `key` came from: `default`, a file with its line, a variable, a flag."""
         for layer in reversed(self.layers):

@@ -64,7 +64,7 @@ class AgentConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
         str,
         key(
             "Where commands run: `local`, the name of a place in `places`, `container:NAME` for a running container "
-            "or an image of that name, or `devcontainer:FOLDER`.",
+            "or an image of that name, `devcontainer:FOLDER`, or `ssh:[USER@]HOST[:DIR]`, where files are, too.",
             project=True,
         ),
     ] = "local"

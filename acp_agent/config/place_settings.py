@@ -1,7 +1,8 @@
-"""`[places.NAME]`: where commands may run besides this machine."""
+"""`[places.NAME]`: where commands may run, and files may be, besides this machine."""
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from pathlib import PurePath
 from typing import Annotated, Literal
@@ -13,7 +14,7 @@ from acp_agent.errors import ConfigError
 
 
 class PlaceConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    kind: Annotated[Literal["container", "devcontainer"], key("What it is.", project=True)] = "container"
+    kind: Annotated[Literal["container", "devcontainer", "ssh"], key("What it is.", project=True)] = "container"
     container: Annotated[
         str,
         key("A running container that has the session's folders at the same paths; it is left as it is.", project=True),
@@ -27,11 +28,27 @@ class PlaceConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     engine: Annotated[str, key("`podman`, `docker` or `nerdctl`, or its path. Empty: the first of them found.")] = ""
     network: Annotated[str, key("Network of a started container: `none`, or the engine's name of one.")] = "none"
     env: Annotated[list[str], key("Variables of this machine that commands there get; no others.")] = []
-    arguments: Annotated[list[str], key("More arguments for the engine's `run`; they may lift its limits.")] = []
+    arguments: Annotated[
+        list[str], key("More arguments for the engine's `run`, which may lift its limits, or for `ssh`.")
+    ] = []
+    host: Annotated[str, key("Of `ssh`: `[USER@]HOST`, as in the user's own configuration of `ssh`.")] = ""
+    root: Annotated[str, key("The session's folder on that host. Empty: by `paths`, or its path on this machine.")] = ""
+    paths: Annotated[dict[str, str], key("Folders of this machine and where that host has the same.")] = {}
+    linger: Annotated[
+        float, key("Seconds for which what runs on that host waits for a connection that was lost.", ge=0)
+    ] = 600.0
 
+
+SSH = re.compile(r"((?:[^@:]*@)?(?:\[[^\]]*\]|[^:]*))(?::(.*))?", re.DOTALL)
+"""`[USER@]HOST[:DIR]`; an IPv6 address in brackets."""
 
 Place = tuple[str, PlaceConfig]
 """Its name in words for the user, and what it is found by."""
+
+
+def is_host(place: Place | None) -> bool:
+    """Whether files are there, too, on another machine."""
+    return place is not None and place[1].kind == "ssh"
 
 
 def find_place(wanted: str, places: Mapping[str, PlaceConfig]) -> Place | None:
@@ -39,10 +56,28 @@ def find_place(wanted: str, places: Mapping[str, PlaceConfig]) -> Place | None:
     if wanted.startswith("devcontainer:"):
         folder = wanted.removeprefix("devcontainer:")
         return PurePath(folder).name or folder, PlaceConfig(kind="devcontainer", folder=folder)
+    if wanted.startswith("ssh:"):
+        return _host(wanted.removeprefix("ssh:"), places)
     name = wanted.removeprefix("container:")
     if wanted == "local":
         return None
     if name == wanted and name not in places:
         known = ", ".join(["local", *places])
         raise ConfigError(f"`agent.place`: {name!r} is not in the configuration; configured: {known}")
-    return name, places.get(name) or PlaceConfig(container=name, image=name)
+    place = places.get(name) or PlaceConfig(container=name, image=name)
+    if place.kind == "ssh" and not place.host:
+        raise ConfigError(f"`places.{name}` is of the kind `ssh` and names no `host`")
+    return name, place
+
+
+def _host(text: str, places: Mapping[str, PlaceConfig]) -> Place:
+    """What follows `--ssh`: a place in the configuration, or a host."""
+    found = SSH.fullmatch(text)
+    assert found is not None
+    host, root = found[1].replace("[", "").replace("]", ""), found[2] or ""
+    if not host:
+        raise ConfigError(f"`--ssh`: {text!r} names no host: [USER@]HOST[:DIR] is expected")
+    known = places.get(host, PlaceConfig(kind="ssh", host=host))
+    if known.kind != "ssh":
+        raise ConfigError(f"`--ssh`: {host!r} is a place of the kind `{known.kind}`")
+    return find_place(host, {host: msgspec.structs.replace(known, root=root or known.root)}) or (host, known)

@@ -14,7 +14,12 @@ import stat
 from collections.abc import Iterable
 from pathlib import Path
 
+from acp_agent.disk import HERE
 from acp_agent.executors.base import Command
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from acp_agent.disk import Disk
 
 log = logging.getLogger(__name__)
 
@@ -52,15 +57,16 @@ def with_state(
     return f"{restore}; trap {shlex.quote(save)} EXIT; {script}"
 
 
-def last_cwd(state_file: Path | None, default: Path) -> Path:
-    """Created the folder where the last command with this state ended, or `default` if there is none or it is gone."""
+def last_cwd(state_file: Path | None, default: Path, disk: Disk = HERE) -> Path:
+    """The folder on `disk` where the last command with this state ended, or `default` if there is none or it is
+    gone."""
     if state_file is None:
         return default
     try:
         cwd = Path(_read(_cwd_file(state_file), MAX_PATH_BYTES).decode("utf-8"))
     except (OSError, UnicodeDecodeError):
         return default
-    return cwd if cwd.is_absolute() and cwd.is_dir() else default
+    return cwd if cwd.is_absolute() and disk.kind(cwd) == "dir" else default
 
 
 def repair_state(state_file: Path) -> None:

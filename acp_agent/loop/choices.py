@@ -1,4 +1,4 @@
-"""The choices of a session: mode, model, thought level."""
+"""The choices of a session: mode, model, thought level, place."""
 
 from __future__ import annotations
 
@@ -17,11 +17,15 @@ from acp_agent.store.session_store import SessionStore
 class Choices:
     """`models`: the `provider/model`s known so far."""
 
-    def __init__(self, record: SessionRecord, outbox: Outbox, store: SessionStore, models: Sequence[str]) -> None:
+    def __init__(
+        self, record: SessionRecord, outbox: Outbox, store: SessionStore, models: Sequence[str], places: Sequence[str]
+    ) -> None:
+        """`places`: as in `config_options`."""
         self._id = record.id
         self._outbox = outbox
         self._store = store
         self.models = list(models)
+        self.places = list(places)
         self.mode_id = known_mode(record.mode)
         self.model = as_choice(record.model)
         self.thought_level = record.thought_level or "default"
@@ -37,7 +41,13 @@ class Choices:
         return mode_state(self.mode_id)
 
     def options(self) -> list[SessionConfigOption]:
-        return config_options(mode=self.mode_id, model=self.model, models=self.models, thought_level=self.thought_level)
+        return config_options(
+            mode=self.mode_id,
+            model=self.model,
+            models=self.models,
+            thought_level=self.thought_level,
+            places=self.places,
+        )
 
     def show(self) -> None:
         """Sends the client the complete list after a change it did not request."""

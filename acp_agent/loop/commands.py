@@ -16,6 +16,7 @@ from acp_agent.errors import InvalidParams, ToolError
 from acp_agent.lazy import load
 from acp_agent.loop.calls.dry_run import check_call
 from acp_agent.loop.calls.dry_run import words as check_words
+from acp_agent.loop.judging import judged
 from acp_agent.loop.modes import MODES
 from acp_agent.loop.prompts.command_names import BUILT_IN, sets_goal, split_command
 from acp_agent.schema.acp import ContentBlock, UnstructuredCommandInput
@@ -245,7 +246,8 @@ async def _doctor(session: Session, parts: Parts, rest: str) -> str:
 
 async def _place(session: Session, parts: Parts, rest: str) -> str:
     if parts.shell.confinement.place is None:
-        return "Commands run on this machine; `agent.place` or `--container` names another place, for new sessions."
+        known = ", ".join(f"`{name}`" for name in session.choices.places)
+        return f"Commands run on this machine. `/place NAME` goes elsewhere; configured: {known}."
     return await _doctor(session, parts, rest)
 
 
@@ -254,7 +256,7 @@ async def _policy(session: Session, parts: Parts, rest: str) -> str:
     if word in ("", "status"):
         return "\n".join(f"- {line}" for line in [*parts.calls.guard.status(), *await parts.shell.confinement.lines()])
     if word == "check":
-        return _check(session, parts, argument.strip())
+        return await _check(session, parts, argument.strip())
     if word == "learned":
         return parts.calls.guard.learned(argument)
     return (
@@ -263,14 +265,17 @@ async def _policy(session: Session, parts: Parts, rest: str) -> str:
     )
 
 
-def _check(session: Session, parts: Parts, text: str) -> str:
+async def _check(session: Session, parts: Parts, text: str) -> str:
     name, _, arguments = text.partition(" ")
     if not name:
         return f"Which call? {CHECK_EXAMPLE}"
     calls = parts.calls
     try:
         mode = session.choices.mode()
-        checked = check_call(parts.toolbox.registry, calls.config, calls.guard.deciders, mode, name, arguments)
+        if not session.roots.disk.here:
+            calls.guard.blocks.learn()
+        check = partial(check_call, parts.toolbox.registry, calls.config, calls.guard.deciders, mode, name, arguments)
+        checked = await judged(session.roots, check)
     except ToolError as error:
         return f"{error} {CHECK_EXAMPLE}"
     return check_words(checked)
@@ -306,6 +311,8 @@ async def _diff(session: Session, parts: Parts, rest: str) -> str:
 
 async def _fork(session: Session, parts: Parts, rest: str) -> str:
     recorder = parts.calls.recorder
+    if not session.roots.disk.here and "worktree" in rest.split():
+        return f"There are no worktrees {session.roots.disk.where}; `/fork` without one works."
 
     async def worktree(prompt: int) -> tuple[str, Sequence[str]]:
         await recorder.settled()
@@ -320,6 +327,8 @@ async def _fork(session: Session, parts: Parts, rest: str) -> str:
 
 
 async def _worktree(session: Session, parts: Parts, rest: str) -> str:
+    if not session.roots.disk.here:
+        return f"There are no worktrees {session.roots.disk.where}."
     run = partial(load(WORKTREE), parts.calls.recorder.state, session.roots.real[0], rest)
     return str(await anyio.to_thread.run_sync(run))
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import TYPE_CHECKING
 
 from acp_agent.loop.modes import MODES, ModeId
 from acp_agent.schema.acp import (
@@ -13,8 +14,13 @@ from acp_agent.schema.acp import (
     SessionModeState,
 )
 
+if TYPE_CHECKING:
+    from acp_agent.config.model import Settings
+
 AUTO_MODEL = "auto"
 """Stands for the first model of the server's list, until that is known."""
+
+LOCAL = "local"
 
 THOUGHT_LEVELS: dict[str, str] = {
     "default": "Default",
@@ -32,10 +38,20 @@ def mode_state(mode: ModeId) -> SessionModeState:
     )
 
 
-def config_options(*, mode: ModeId, model: str, models: Sequence[str], thought_level: str) -> list[SessionConfigOption]:
-    """The complete list. `model` and `models` are `provider/model`; one that is not among them is added."""
+def config_options(
+    *, mode: ModeId, model: str, models: Sequence[str], thought_level: str, places: Sequence[str] = ()
+) -> list[SessionConfigOption]:
+    """The complete list. `model` and `models` are `provider/model`; one that is not among them is added. `places`: the
+    current one first; a single one is no choice."""
     known = list(dict.fromkeys([*models, model]))
     several = len({name.partition("/")[0] for name in known}) > 1
+    where = SessionConfigSelect(
+        id="place",
+        name="Place",
+        description="Where commands run",
+        current_value=places[0] if places else LOCAL,
+        options=[SessionConfigSelectOption(value=name, name=_place_name(name)) for name in sorted(places)],
+    )
     return [
         SessionConfigSelect(
             id="mode",
@@ -61,7 +77,17 @@ def config_options(*, mode: ModeId, model: str, models: Sequence[str], thought_l
             current_value=thought_level,
             options=[SessionConfigSelectOption(value=value, name=name) for value, name in THOUGHT_LEVELS.items()],
         ),
+        *([where] if len(places) > 1 else []),
     ]
+
+
+def places_of(settings: Settings) -> list[str]:
+    """The places that a session may choose, the one of `settings` first."""
+    return list(dict.fromkeys([settings.agent.place, LOCAL, *settings.places]))
+
+
+def _place_name(value: str) -> str:
+    return "This machine" if value == LOCAL else value
 
 
 def _model_name(value: str, several: bool) -> str:

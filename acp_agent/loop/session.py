@@ -20,6 +20,8 @@ from msgspec.structs import replace
 
 from acp_agent.errors import (
     AuthRequired,
+    ConfigError,
+    ExecutorError,
     InternalError,
     InvalidParams,
     ProviderError,
@@ -31,6 +33,7 @@ from acp_agent.lazy import load
 from acp_agent.loop.choices import Choices
 from acp_agent.loop.modes import MODES, Mode
 from acp_agent.loop.opened import Opened
+from acp_agent.loop.options import places_of
 from acp_agent.loop.outbox import Outbox
 from acp_agent.loop.published import Published
 from acp_agent.loop.turn_queue import TurnQueue
@@ -45,6 +48,7 @@ if TYPE_CHECKING:
     from acp_agent.loop.prompts.instructions import Instructions
     from acp_agent.loop.turns.parts import Parts
 
+SPLIT = "acp_agent.loop.prompts.command_names:split_command"
 FORK = "acp_agent.loop.memory.forking:fork"
 log = logging.getLogger(__name__)
 
@@ -73,7 +77,7 @@ class Session:
         self.mcp_servers = opened.mcp_servers
         """The servers the client named for this session."""
         self.outbox = Outbox(record.id, client, store, soon)
-        self.choices = Choices(record, self.outbox, store, opened.models)
+        self.choices = Choices(record, self.outbox, store, opened.models, places_of(opened.config.settings))
         self.queue = TurnQueue()
         self.published = Published(opened.config.settings.lsp)
         self.cache_key = record.id
@@ -110,6 +114,34 @@ class Session:
                 self._parts.calls.outputs.restore(stored)
                 self._parts.calls.quota.count(self._parts.memory.messages())
         return self._parts
+
+    async def move(self, place: str) -> None:
+        """Works in another place from now on; what runs in the one before ends. While no turn of a model runs.
+
+        Raises InvalidParams for one that is not configured, StoreError.
+        """
+        try:
+            config = self.config.in_place(place)
+        except ConfigError as error:
+            raise InvalidParams(f"Invalid params: {error}") from error
+        async with self._building:
+            self.outbox.flush()
+            parts, self._parts = self._parts, None
+            if parts is not None:
+                await parts.close()
+            self.config, self.roots = config, Roots(self.roots.clients[0], self.roots.clients[1:])
+            self._store.change(self.id, place=place)
+            self.choices.places = places_of(config.settings)
+
+    async def _go(self, place: str) -> str:
+        """`/place NAME`: what is then said. Does not need the place where the session is now."""
+        try:
+            await self.move(place)
+            self.choices.show()
+            parts = await self.parts()
+        except (InvalidParams, ExecutorError) as error:
+            return str(error)
+        return "\n".join(f"- {line}" for line in await parts.shell.confinement.lines())
 
     @property
     def database(self) -> Path:
@@ -156,6 +188,8 @@ class Session:
                         reason = await self._turn(blocks)
                     finally:
                         self.choices.bound_to, self.queue.prompt = None, 0
+        except ExecutorError as error:
+            raise InternalError(self.outbox.clean(str(error)), {"kind": "place"}) from error
         except ProviderError as error:
             raise _as_answer(error, self.outbox.clean(str(error) + self._meant_provider(error))) from error
         finally:
@@ -186,6 +220,11 @@ class Session:
     async def _turn(self, blocks: Sequence[acp.ContentBlock]) -> acp.StopReason:
         if not says_something(blocks):
             return "end_turn"  # Nothing was said; no model takes an empty message.
+        name, rest = load(SPLIT)(blocks)
+        if name == "place" and rest.strip() and self.choices.bound_to is None:
+            self._record_prompt(blocks, command=True)
+            self.outbox.say(await self._go(rest.strip()))
+            return "end_turn"
         parts = await self.parts()
         prompts = parts.prompts
         self.limit = ""

@@ -30,6 +30,8 @@ class SessionRecord(msgspec.Struct, frozen=True):
     thought_level: str = ""
     turns: int = 0
     """Prompts so far."""
+    place: str = ""
+    """As in `agent.place`, if one was chosen for it."""
 
 
 class LogEntry(msgspec.Struct, frozen=True):

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 SQLITE_VERSION = sqlite3.sqlite_version
 
 FORMATS = Path(__file__).with_name("formats.sql")
-FORMAT = 7
+FORMAT = 8
 """The last of them."""
 
 OPEN_ATTEMPTS = 50

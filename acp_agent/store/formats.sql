@@ -195,3 +195,7 @@ CREATE TABLE changes (
 ) STRICT
 
 CREATE INDEX changes_by_operation ON changes (operation)
+
+-- format 8
+
+ALTER TABLE sessions ADD COLUMN place TEXT NOT NULL DEFAULT ''

@@ -23,7 +23,7 @@ from acp_agent.store.spending_store import SpendingStore
 
 INSERT_ENTRY = "INSERT INTO log (session_id, kind, payload) VALUES (?,?,?)"
 
-COLUMNS = "id, cwd, additional_directories, title, created_at, updated_at, mode, model, thought_level, turns"
+COLUMNS = "id, cwd, additional_directories, title, created_at, updated_at, mode, model, thought_level, turns, place"
 
 
 class SessionStore:
@@ -51,7 +51,7 @@ class SessionStore:
     def create(self, record: SessionRecord) -> None:
         made = record.created_at or now()
         self._db.change(
-            f"INSERT INTO sessions ({COLUMNS}) VALUES (?,?,?,?,?,?,?,?,?,?)",
+            f"INSERT INTO sessions ({COLUMNS}) VALUES (?,?,?,?,?,?,?,?,?,?,?)",
             record.id,
             record.cwd,
             _directories(record.additional_directories),
@@ -62,6 +62,7 @@ class SessionStore:
             record.model,
             record.thought_level,
             record.turns,
+            record.place,
         )
 
     def get(self, session_id: str) -> SessionRecord | None:
@@ -78,6 +79,7 @@ class SessionStore:
         mode: str | None = None,
         model: str | None = None,
         thought_level: str | None = None,
+        place: str | None = None,
         new_turn: bool = False,
     ) -> str:
         """Changes what is given and sets `updated_at`, which it returns."""
@@ -86,6 +88,7 @@ class SessionStore:
             changed["additional_directories"] = _directories(additional_directories)
         for column, value in (
             ("cwd", cwd), ("title", _text(title)), ("mode", mode), ("model", model), ("thought_level", thought_level),
+            ("place", place),
         ):  # fmt: skip
             if value is not None:
                 changed[column] = value

@@ -28,7 +28,7 @@ class MemoryRecall(HarmlessTool[MemoryRecallParams]):
     reads_only = True
 
     async def run(self, params: MemoryRecallParams, ctx: ToolContext, preview: Preview) -> ToolResult:
-        memories, project = ctx.memory.notes, str(ctx.roots.cwd)
+        memories, project = ctx.memory.notes, ctx.roots.project
         limit = params.limit or ctx.config.memory.recall_limit
         found = memories.recall((project, EVERYWHERE), params.query, limit, params.category)
         if not found:

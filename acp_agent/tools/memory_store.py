@@ -29,7 +29,7 @@ class MemoryStoreParams(Params):
 
 
 def project_of(everywhere: bool, ctx: ToolContext) -> str:
-    return EVERYWHERE if everywhere else str(ctx.roots.cwd)
+    return EVERYWHERE if everywhere else ctx.roots.project
 
 
 class MemoryStore(Tool[MemoryStoreParams]):

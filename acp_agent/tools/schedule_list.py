@@ -23,6 +23,6 @@ class ScheduleList(HarmlessTool[ScheduleListParams]):
             f"- {item.id} `{item.timing}`, next {when(item.next_run)}, "
             f"{f'last {when(item.last_run)}, {item.runs} runs' if item.last_run is not None else 'never run'}: "
             f"{' '.join(item.prompt.split())[:200]}"
-            for item in ctx.scheduler.store.list(str(ctx.roots.cwd))
+            for item in ctx.scheduler.store.list(ctx.roots.project)
         ]
         return ToolResult("\n".join(lines) or "This project has no schedules.")

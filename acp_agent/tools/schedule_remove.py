@@ -20,7 +20,7 @@ class ScheduleRemove(HarmlessTool[ScheduleRemoveParams]):
     kind = "other"
 
     async def run(self, params: ScheduleRemoveParams, ctx: ToolContext, preview: Preview) -> ToolResult:
-        project, wanted = str(ctx.roots.cwd), params.id.strip()
+        project, wanted = ctx.roots.project, params.id.strip()
         if not ctx.scheduler.store.remove(project, wanted):
             ids = ", ".join(item.id for item in ctx.scheduler.store.list(project)) or "none"
             raise ToolError(f"This project has no schedule {wanted}; it has {ids}.")

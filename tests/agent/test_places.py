@@ -5,17 +5,19 @@ from __future__ import annotations
 import json
 import re
 import subprocess
+from contextlib import closing
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from acp_agent.client.permissions import allow_always, allow_once
-from acp_agent.commands.parser import agent_variables
+from acp_agent.commands.parser import agent_variables, build_parser
 from acp_agent.config.load import load_config
 from acp_agent.config.place_settings import PlaceConfig
 from acp_agent.config.sources import parse
-from acp_agent.errors import ConfigError
+from acp_agent.errors import ConfigError, PeerError
+from acp_agent.store.session_store import SessionStore
 from acp_agent.testing.fake_model import Answer, Call
 from tests import containers
 from tests.forked import COMMAND
@@ -137,15 +139,17 @@ def test_a_project_may_name_a_place_but_not_change_the_users(tmp_path: Path) -> 
 
 
 def test_container_on_the_command_line_is_a_place_a_container_or_an_image(tmp_path: Path) -> None:
-    assert agent_variables(None, None, "web") == {"ACP_CODER_PLACE": "container:web"}
+    parsed = build_parser().parse_args(["prompt", "x", "--container", "web"])
+    assert agent_variables(None, None, parsed.place) == {"ACP_CODER_PLACE": "container:web"}
     file = tmp_path / "config.toml"
     file.write_text('[places.web]\nimage = "x"\n')
-    assert agent_variables(None, None, None, str(tmp_path)) == {"ACP_CODER_PLACE": f"devcontainer:{tmp_path}"}
+    parsed = build_parser().parse_args(["prompt", "x", "--devcontainer", str(tmp_path)])
+    assert parsed.place == f"devcontainer:{tmp_path}"
     environ = {"ACP_CODER_CONFIG": str(file), "ACP_CODER_PLACE": "devcontainer:/srv/app"}
     place = PlaceConfig(kind="devcontainer", folder="/srv/app")
     assert load_config(environ).settings.place() == ("app", place)
     for name, found in (("web", PlaceConfig(image="x")), ("a:1", PlaceConfig(container="a:1", image="a:1"))):
-        environ = {"ACP_CODER_CONFIG": str(file), **agent_variables(None, None, name)}
+        environ = {"ACP_CODER_CONFIG": str(file), **agent_variables(None, None, f"container:{name}")}
         assert load_config(environ).settings.place() == (name, found)
 
 
@@ -160,3 +164,68 @@ def test_doctor_names_the_place(tmp_path: Path, config: str) -> None:
         argv = [COMMAND, "doctor", "--offline"]
         said = subprocess.run(argv, env=environ, cwd=tmp_path, capture_output=True, text=True, check=False).stdout
         assert re.search(words, said), said
+
+
+async def choose(editor: Any, place: str) -> list[str]:
+    """Sets the option; the places that the answer lists, the chosen one first."""
+    wanted = {"sessionId": editor.session_id, "configId": "place", "value": place}
+    answer = await editor.request("session/set_config_option", wanted)
+    (option,) = [each for each in answer["configOptions"] if each["id"] == "place"]
+    return [option["currentValue"], *(each["value"] for each in option["options"])]
+
+
+async def test_a_session_goes_from_place_to_place_and_stays_there(tmp_path: Path, config: str) -> None:
+    script = [bash("touch one; cat /etc/passwd"), Answer(text="first"), bash("cat /etc/passwd"), Answer(text="second")]
+    local = config.replace('place = "web"', 'place = "local"')
+    async with rig(tmp_path, script, config=local, permissions=[allow_once] * 2) as r:
+        session = r.editor.session_id
+        await r.editor.prompt("go")
+        assert await choose(r.editor, "web") == ["web", "local", "web"]
+        await r.editor.prompt("/place")
+        assert "The container is the wall" in r.editor.text()
+        await r.editor.prompt("go on")
+        results = [message["content"] for message in r.messages(4) if message["role"] == "tool"]
+        assert "root:x:0:0:root:/root:/bin/sh" not in results[0]
+        assert "root:x:0:0:root:/root:/bin/sh" in results[1]
+        assert "first" in json.dumps(r.messages(4))
+        assert "Commands run in container web" in json.dumps(r.messages(4)[0])
+        with pytest.raises(PeerError, match="'wbe' is not in the configuration; configured: local, web"):
+            await choose(r.editor, "wbe")
+        mine = [name for name in containers.names() if name.startswith(f"acp-coder-{session[:8]}")]
+        assert len(mine) == 1
+    async with rig(tmp_path, [Answer(text="third")], config=local) as r:
+        await r.editor.load_session(session, r.project)
+        await r.editor.prompt("/place", session_id=session)
+        assert "Commands run in container web" in r.editor.text(session_id=session)
+        await r.editor.prompt("/place local", session_id=session)
+        assert "container web" not in r.editor.text(session_id=session).rpartition("Sandbox")[2]
+        assert mine[0] not in containers.names()
+        await r.editor.prompt("on", session_id=session)
+        assert "first" in json.dumps(r.messages(1))
+        assert "second" in json.dumps(r.messages(1))
+    gone = local.replace("[places.web]", "[places.other]")
+    async with rig(tmp_path, [Answer(text="x")], config=gone, environ={"ACP_CODER_PLACE": "local"}) as r:
+        await r.editor.load_session(session, r.project)
+    with closing(SessionStore(tmp_path / "home/.local/state/acp-coder/sessions.db")) as store:
+        store.change(session, place="web")
+    async with rig(tmp_path, [Answer(text="x")], config=gone) as r:
+        with pytest.raises(PeerError, match="The place that was chosen for this session cannot be had: .*'web'"):
+            await r.editor.load_session(session, r.project)
+
+
+async def test_a_place_is_not_changed_under_a_running_turn(tmp_path: Path, config: str) -> None:
+    script = [bash("sleep 60"), Answer(text="ok")]
+    local = config.replace('place = "web"', 'place = "local"')
+    async with rig(tmp_path, script, config=local, mode="auto") as r:
+        turn = r.editor.begin("go")
+        await r.editor.wait_until(lambda: "in_progress" in str(r.editor.tool_calls()))
+        with pytest.raises(PeerError, match="A turn is running"):
+            await choose(r.editor, "web")
+        r.editor.cancel()
+        assert (await turn.response()).stop_reason == "cancelled"
+
+
+async def test_without_places_there_is_no_choice(tmp_path: Path) -> None:
+    async with rig(tmp_path, [Answer(text="ok")]) as r:
+        answer = await r.editor.request("session/new", {"cwd": str(r.project), "mcpServers": []})
+        assert [each["id"] for each in answer["configOptions"]] == ["mode", "model", "thought_level"]

@@ -44,7 +44,7 @@ class Office:
                     self.now += seconds
 
         session: Any = SimpleNamespace(
-            roots=SimpleNamespace(cwd="/p"), outbox=SimpleNamespace(tell=self.told.append), prompt_unasked=run
+            roots=SimpleNamespace(project="/p"), outbox=SimpleNamespace(tell=self.told.append), prompt_unasked=run
         )
         return Scheduler(session, store or self.store.schedules, clock=lambda: self.now)
 

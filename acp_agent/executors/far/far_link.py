@@ -71,6 +71,10 @@ class There(Struct, frozen=True):
     system: str
 
 
+class Unsuited(ExecutorError):
+    """What was asked does not suit what is there: a ValueError over there."""
+
+
 class Hears(Protocol):
     """Gets what a command prints, in the thread that reads."""
 
@@ -279,7 +283,7 @@ def _error_of(refused: Refused) -> Exception:
         return FileNotFoundError(2, "No such file or directory", str(words))
     if refused.kind == "os" and isinstance(words, list) and len(words) == 2 and isinstance(words[0], int):
         return OSError(words[0], str(words[1]))
-    return ExecutorError(str(words))
+    return Unsuited(str(words)) if refused.kind == "value" else ExecutorError(str(words))
 
 
 class _Started:

@@ -56,7 +56,7 @@ CALLS: dict[str, Callable[..., Any]] = {
         *(files.read, files.write_text, files.need_plain, files.look_at, files.entries, files.lines_of, files.kinds),
         *(tree.make_directory, tree.remove, tree.move, tree.copy),
         *(_disk.real_path, _disk.kind, _disk.stands, _disk.is_link, _disk.matches),
-        *(_disk.text, _disk.holds, _disk.below),
+        *(_disk.text, _disk.head, _disk.names, _disk.holds, _disk.below),
     )
 }
 
@@ -107,7 +107,9 @@ class Side:
             answer |= {"error": "executor", "words": str(error.args[-1])}
         except Lost:
             return
-        except (ValueError, TypeError, LookupError, AttributeError, RuntimeError) as error:
+        except ValueError as error:
+            answer |= {"error": "value", "words": str(error)}
+        except (TypeError, LookupError, AttributeError, RuntimeError) as error:
             answer |= {"error": "executor", "words": f"{type(error).__name__}: {error}"}
         finally:
             self._cancelled.pop(number, None)

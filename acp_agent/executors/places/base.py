@@ -26,11 +26,28 @@ class There(Struct, frozen=True):
         return self.shell.endswith("bash")
 
 
-class Place(Protocol):
-    """One that a session uses. The session's folders are the same there, at the same paths."""
+class Elsewhere(Protocol):
+    """Not this machine."""
 
     words: str
-    """As in "runs in ...": `container web`."""
+    """`container web`."""
+    where: str
+    """As in "runs ...": `in container web`."""
+    confines: bool
+    """Whether it is a wall around the commands in it."""
+
+    async def lines(self) -> list[str]:
+        """What is there and what holds there, for the user. Raises ExecutorError."""
+        ...
+
+    async def end(self) -> bool:
+        """Removes what we started; whether that ended everything of ours there."""
+        ...
+
+
+class Place(Elsewhere, Protocol):
+    """One whose folders are the session's, at the same paths."""
+
     mark: str
     """Carried by everything that the session starts there."""
     env: tuple[str, ...]
@@ -46,14 +63,6 @@ class Place(Protocol):
         """The command line, here, of one that runs there with the same streams. Only once it is ready."""
         ...
 
-    async def lines(self) -> list[str]:
-        """What is there and what holds there, for the user. Raises ExecutorError."""
-        ...
-
     def lost(self) -> None:
         """A command could not be run there: it is looked at again before the next."""
-        ...
-
-    async def end(self) -> bool:
-        """Removes what we started; whether that ended everything of ours there."""
         ...

@@ -50,6 +50,8 @@ class Walls(Struct, frozen=True):
 class Container:
     """Of one session."""
 
+    confines = True
+
     def __init__(
         self,
         name: str,
@@ -62,6 +64,7 @@ class Container:
     ) -> None:
         """`environ`: for the engine's program."""
         self.words = f"container {name}"
+        self.where = f"in {self.words}"
         self.mark = uuid.uuid4().hex
         self.env = tuple(config.env)
         self.environ = environ

@@ -75,7 +75,7 @@ class Scheduler:
     async def _round(self) -> float:
         """Runs what is due; returns the seconds until the next check."""
         now = self._clock()
-        schedules = self.store.list(str(self._session.roots.cwd))
+        schedules = self.store.list(self._session.roots.project)
         due = [item for item in schedules if item.next_run <= now]
         if not due:
             return min(schedules[0].next_run - now, LOOK_AGAIN) if schedules else LOOK_AGAIN

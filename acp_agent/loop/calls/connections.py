@@ -155,11 +155,11 @@ class Connections:
             place, f"to connect to {_whole(host)}", sends=True, connects=True, registry=is_registry(host), at=host.at
         )
         facts = CallFacts(CONNECT, {"host": host.name, "port": host.port}, [access], self._call.id)
-        said = network.gate.known(facts)
+        said = await network.gate.known(facts)
         if said is None:
             async with network.asking:
                 if host not in self._allowed and host not in self._refused:
-                    said = network.gate.known(facts)
+                    said = await network.gate.known(facts)
                     said = await self._ask(host, facts) if said is None else said
                 elif host in self._refused:
                     said = Refused(self._refused[host])

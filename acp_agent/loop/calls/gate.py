@@ -107,7 +107,7 @@ class Gate:
     async def permit(self, facts: CallFacts, call: acp.ToolCallUpdate) -> Permit | Refused | TurnCancelledByClient:
         """Whether a call may run; `call` is shown with the question, if there is one. Always logged."""
         mode = self._choices.mode()
-        decision = self.guard.decide(facts, mode)
+        decision = await self.guard.decide(facts, mode)
         verdict: Verdict = decision.verdict
         if isinstance(verdict, Ask):
             ask = self.guard.placed(facts, verdict)
@@ -135,10 +135,10 @@ class Gate:
             case Ask():
                 return await self._asked(verdict, facts, decision, call)
 
-    def known(self, facts: CallFacts) -> Permit | Refused | None:
+    async def known(self, facts: CallFacts) -> Permit | Refused | None:
         """The answer where no question is needed, logged; else `None`."""
         mode = self._choices.mode()
-        decision = self.guard.decide(facts, mode)
+        decision = await self.guard.decide(facts, mode)
         verdict: Verdict = decision.verdict
         if isinstance(verdict, Ask):
             verdict = self._remembered(self.guard.placed(facts, verdict), mode, written=False)

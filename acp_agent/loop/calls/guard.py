@@ -10,6 +10,7 @@ import glob
 import json
 import logging
 from collections.abc import Mapping, Sequence
+from functools import partial
 from pathlib import Path
 from shlex import quote
 from typing import Any
@@ -23,9 +24,10 @@ from acp_agent.credentials.redactor import Redactor
 from acp_agent.errors import ExecutorError, StoreError
 from acp_agent.loop.calls.learned_calls import learned_words
 from acp_agent.loop.journal import Journal
+from acp_agent.loop.judging import judged
 from acp_agent.loop.modes import Mode
 from acp_agent.loop.shell.confinement import Confinement
-from acp_agent.safety.access import CONNECT, Ask, Deny, ExecuteAccess
+from acp_agent.safety.access import CONNECT, Ask, Deny, ExecuteAccess, PathAccess
 from acp_agent.safety.deciding.anomaly import Anomaly, AnomalyDetector
 from acp_agent.safety.deciding.approvals import Approvals
 from acp_agent.safety.deciding.blocks import HOUR, LEARNED, Blocks
@@ -81,16 +83,17 @@ def session_rules(config: Config, roots: Roots, environ: Mapping[str, str], home
         policy=rules.denied_paths(),
         forbidden=_forbidden(tools.risk.forbidden_paths, roots, home),
         key_files=tools.files.key_files,
+        disk=roots.disk,
     )
 
 
 def _forbidden(texts: Sequence[str], roots: Roots, home: Path | None) -> dict[Path, None]:
     """Those in the session's folders, resolved. A session whose folder is in one was opened there on purpose."""
-    found: dict[Path, None] = {}
+    disk, found = roots.disk, dict[Path, None]()
     for text in texts:
         path = home / text[2:] if text.startswith("~/") and home is not None else Path(text)
         if path.is_absolute():
-            found |= {place: None for place in (path, real_path(path)) if roots.contains(place)}
+            found |= {place: None for place in (path, disk.real_path(path)) if roots.contains(place)}
     return {place: None for place in found if not roots.holds_root(place)}
 
 
@@ -115,12 +118,14 @@ class Guard:
         config: Config,
         roots: Roots,
         environ: Mapping[str, str],
+        home: Path | None,
         registry: SessionRegistry,
         store: SessionStore,
         redactor: Redactor,
         journal: Journal,
         confinement: Confinement,
     ) -> None:
+        """`home`: the user's home folder where the roots are."""
         tools = with_own_names(config.settings.tools, registry.own_name)
         self._registry = registry
         self._config = config
@@ -128,14 +133,14 @@ class Guard:
         self._store = store
         self._journal = journal
         self._confinement = confinement
-        self.project = str(roots.cwd)
+        self.project = roots.project
         self.approvals = Approvals()
         self.blocks = Blocks(
             AnomalyDetector(tools.anomaly, self._anomaly),
             Sentinel(tools.governance, _Trajectories(store, self.project, tools), redactor.redact),
             ActionRate(tools.risk.max_actions_per_hour),
         )
-        home, origin = home_of(environ), config.origin_of
+        origin = config.origin_of
         self.deciders = Deciders.from_config(tools, roots, environ, home, origin, self.blocks, registry.knows)
 
     def unknown_tools(self) -> list[str]:
@@ -151,7 +156,7 @@ class Guard:
 
     # --- before a call ----------------------------------------------------------------------------------------
 
-    def decide(self, call: CallFacts, mode: Mode) -> Judgement:
+    async def decide(self, call: CallFacts, mode: Mode) -> Judgement:
         audit = self._journal.audit
         if audit.refuses and not audit.write("notice", caller_id=self._journal.outbox.session_id, reason="tried again"):
             words = "The audit log is required and cannot be written, so no tool runs (see `/policy status`)."
@@ -162,7 +167,10 @@ class Guard:
             except ExecutorError as error:
                 return Judgement(Deny(f"No tool runs: {error}", "tools.scope.require_capability"))
         approved = self.approvals.take(call.tool, call.arguments)
-        decision = self.deciders.decide(call, mode=mode.id, may_change=mode.changes, approved=approved)
+        decide = partial(self.deciders.decide, call, mode=mode.id, may_change=mode.changes, approved=approved)
+        if not self.deciders.roots.disk.here:
+            self.blocks.learn()
+        decision = await judged(self.deciders.roots, decide)
         if isinstance(decision.verdict, Deny) and decision.verdict.approvable and call.call_id:
             self.approvals.violated(call.call_id, call.tool, call.arguments, decision.verdict.rule)
             self.approvals.keep(call.tool, call.arguments, approved)
@@ -197,15 +205,20 @@ class Guard:
         """Whether it runs a command that should be confined, but no sandbox was found to work."""
         found = self._confinement.found
         runs = any(isinstance(access, ExecuteAccess) and access.confined for access in call.accesses)
-        here = self._confinement.place is None
-        return runs and here and found is not None and found.sandbox.kind == "none" and not found.disabled
+        if found is None or found.disabled or not runs:
+            return False
+        place = self._confinement.place
+        return found.sandbox.kind == "none" if place is None else not place.confines
 
     def placed(self, call: CallFacts, ask: Ask) -> Ask:
-        """An answer about a command holds for one place."""
+        """An answer about a command holds for one place. (One about files there is kept for the folder there.)"""
         place = self._confinement.place
-        if place is None or not any(isinstance(access, ExecuteAccess) for access in call.accesses):
+        if place is None:
             return ask
-        prefix, words = f"in:{quote(place.words)} ", f" in {place.words}"
+        if not any(isinstance(access, ExecuteAccess) for access in call.accesses):
+            files = not self.deciders.roots.disk.here and any(isinstance(each, PathAccess) for each in call.accesses)
+            return replace(ask, scope_words=f"{ask.scope_words} {place.where}") if files else ask
+        prefix, words = f"in:{quote(place.words)} ", f" {place.where}"
         wider = None if ask.wider is None else (prefix + ask.wider[0], ask.wider[1] + words)
         scopes = tuple(prefix + scope for scope in ask.scopes)
         return replace(ask, scopes=scopes, scope_words=ask.scope_words + words, wider=wider)
@@ -215,9 +228,9 @@ class Guard:
         that."""
         runs = any(isinstance(access, ExecuteAccess) and access.confined for access in call.accesses)
         found = self._confinement.found
-        if not runs or found is None or found.disabled:
-            return None
         roots = self.deciders.roots
+        if not runs or found is None or found.disabled or not roots.disk.here:
+            return None
         return next((link for link in roots.rules.links if roots.contains(link)), None)
 
     def began(self, call: CallFacts) -> None:

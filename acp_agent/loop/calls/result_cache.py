@@ -38,15 +38,17 @@ class SeenPath(Struct, frozen=True):
 
 
 class Looks:
-    """`buffers`: files are read through the editor, whose unsaved text counts."""
+    """`buffers`: files are read through the editor, whose unsaved text counts. `here`: they are on this machine; the
+    results of others are not kept."""
 
-    def __init__(self, executor: Executor, *, buffers: bool) -> None:
+    def __init__(self, executor: Executor, *, buffers: bool, here: bool = True) -> None:
         self._executor = executor
+        self._here = here
         self._buffers = buffers
 
     async def look(self, path: Path) -> SeenPath | None:
         """`None` if changes of the path could not be detected later."""
-        disk = look(path)
+        disk = look(path) if self._here else None
         text = None if disk is None else await self._text(path, disk)
         return None if disk is None or text is None else SeenPath(path, disk, text)
 

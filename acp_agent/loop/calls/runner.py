@@ -20,7 +20,7 @@ import logging
 import time
 from collections.abc import Callable, Sequence
 from contextlib import suppress
-from functools import cached_property
+from functools import cached_property, partial
 from itertools import groupby
 from typing import TYPE_CHECKING, Any
 
@@ -42,6 +42,7 @@ from acp_agent.loop.calls.repeats import RepeatedFailures, call_key
 from acp_agent.loop.calls.reports import CANCELLED, Parent, Reports, locations_of
 from acp_agent.loop.calls.result_cache import Looks, ResultCache
 from acp_agent.loop.calls.this_call import ThisCall
+from acp_agent.loop.judging import judged
 from acp_agent.loop.memory.memory import Memory
 from acp_agent.loop.prompts.instructions import neutral
 from acp_agent.loop.shell.command_network import CommandNetwork
@@ -128,7 +129,7 @@ class Calls:
     @cached_property
     def _cache(self) -> ResultCache:
         cache = self.config.result_cache
-        looks = Looks(self.shell.executor, buffers=self.shell.offer.read_text)
+        looks = Looks(self.shell.executor, buffers=self.shell.offer.read_text, here=self.session.roots.disk.here)
         return ResultCache(looks, enabled=cache.enabled, ttl=cache.ttl)
 
     def below(self, parent: Parent, tools: frozenset[str]) -> Calls:
@@ -331,9 +332,10 @@ class Calls:
             reports.announce(call, entry, Description(entry.name), arguments)
             self._failed(call, arguments, error)
             return
-        description = self._describe(tool, arguments, params)
-        if entry.kind == "execute" and (place := self.shell.confinement.place) is not None:
-            description = replace(description, title=f"{description.title} (in {place.words})")
+        description = await judged(self.session.roots, partial(self._describe, tool, arguments, params))
+        place, here = self.shell.confinement.place, self.session.roots.disk.here
+        if place is not None and (entry.kind == "execute" or (not here and description.locations)):
+            description = replace(description, title=f"{description.title} ({place.where})")
         reports.announce(call, entry, description, arguments)
         if blocked is not None:
             reports.fail(call, blocked)
@@ -363,7 +365,7 @@ class Calls:
                 raise remedy
             if (reason := self.toolbox.offer.why_not(ready.entry)) is not None:
                 raise ToolError(reason, "policy_blocked")
-            accesses = tool.access(params, ctx.roots, self.shell.cwd(), self.config)
+            accesses = await judged(ctx.roots, lambda: tool.access(params, ctx.roots, self.shell.cwd(), self.config))
             preview = await tool.preview(params, ctx)
             accesses = list(dict.fromkeys((*accesses, *preview.accesses)))
             if any(isinstance(access, ExecuteAccess) for access in accesses):
@@ -413,7 +415,8 @@ class Calls:
             call.outcome.cut = treated.cut
             result = replace(treated.result, text=neutral(treated.result.text))
             paths = [access.path for access in accesses if isinstance(access, PathAccess)]
-            if told := self.outputs.redactor.redact(self.memory.instructions.for_paths(paths)):
+            more = await judged(ctx.roots, partial(self.memory.instructions.for_paths, paths))
+            if told := self.outputs.redactor.redact(more):
                 result = replace(result, text=f"{result.text}\n\n{told}", content=_shown(result))
             if said := call.outcome.uncovered:
                 shown = (*_shown(result), Content(content=TextContent(text=said)))

@@ -91,6 +91,9 @@ async def run_sub_agent(calls: Calls, call: Call, task: Task) -> ToolResult:
 async def _run_isolated(calls: Calls, call: Call, task: Task) -> ToolResult:
     """Runs it in a worktree of its own, with its own parts of the session."""
     session = calls.session
+    if not session.roots.disk.here:
+        where = session.roots.disk.where
+        raise ToolError(f"There are no worktrees {where}. Do without `isolation`.", "permanent_failure")
     if not session.choices.mode().changes:
         raise ToolError(f"The mode `{session.choices.mode().id}` is read-only; no worktree was made.", "policy_blocked")
     include = session.config.settings.worktree.include

@@ -30,7 +30,7 @@ BUILT_IN: dict[str, tuple[str, str]] = {
     "diff": ("Show what the agent changed, since before a prompt", "number"),
     "fork": ("Make a new session with this conversation, or what is before a prompt", "number [worktree]"),
     "worktree": ("List the git worktrees that the agent made of this project; remove one", "remove name"),
-    "place": ("Show where commands run and what confines them there", ""),
+    "place": ("Show where commands run and what confines them there, or go elsewhere", "the name of a place"),
     "doctor": ("Show how commands are confined and what is logged", ""),
 }
 """Name -> description and hint."""

@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
-import os
 import re
 from datetime import date
-from itertools import islice
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from acp_agent.safety.folders.paths import Roots
 from acp_agent.undo.git_index import changed_files
+
+if TYPE_CHECKING:
+    from acp_agent.disk import Disk
 
 MOST_NAMES = 40
 MOST_ENTRIES = 2_000
@@ -22,26 +24,25 @@ HEAD_BYTES = 400
 def facts_of(roots: Roots, limits: str = "") -> str:
     """A few lines: what commands cannot do, the date, git's branch and changes, the names in the working directory."""
     facts = [*filter(None, [limits]), f"Date: {date.today().isoformat()}."]
-    facts.append(_git(roots.cwd))
+    facts.append(_git(roots.cwd, roots.disk))
     if listed := _listed(roots):
         facts.append(f"In the working directory: {listed}.")
     return " ".join(facts)
 
 
-def _git(folder: Path) -> str:
-    """The branch and the count of changed files. From git's files, without git, which would run what a repository's
-    configuration names."""
+def _git(folder: Path, disk: Disk) -> str:
+    """The branch and, on this machine, the count of changed files. From git's files, without git, which would run what
+    a repository's configuration names."""
     for above in (folder, *folder.parents):
         git = above / ".git"
         try:
-            if git.is_file():
-                pointer = git.read_text(encoding="utf-8", errors="replace")[:HEAD_BYTES]
+            if disk.kind(git) == "file":
+                pointer = disk.text(git, HEAD_BYTES)
                 git = above / pointer.removeprefix("gitdir:").strip()
-            if (git / "HEAD").is_file():
-                with (git / "HEAD").open(encoding="utf-8", errors="replace") as file:
-                    match = HEAD.fullmatch(file.read(HEAD_BYTES))
+            if disk.kind(git / "HEAD") == "file":
+                match = HEAD.fullmatch(disk.text(git / "HEAD", HEAD_BYTES))
                 branch = f"Git branch at the start: {match[1] if match else 'none (detached)'}"
-                if (count := changed_files(git, above)) is not None:
+                if disk.here and (count := changed_files(git, above)) is not None:
                     branch += f", {count or 'no'} changed file{'' if count == 1 else 's'} not staged"
                 return f"{branch}."
         except (OSError, ValueError):
@@ -52,12 +53,11 @@ def _git(folder: Path) -> str:
 def _listed(roots: Roots) -> str:
     """Folders end in a slash; what commands cannot see is left out."""
     try:
-        with os.scandir(roots.cwd) as entries:
-            found = sorted(
-                (not entry.is_dir(follow_symlinks=False), entry.name)
-                for entry in islice(entries, MOST_ENTRIES)
-                if not roots.rules.hides(roots.cwd / entry.name)
-            )
+        found = sorted(
+            (not is_folder, name)
+            for name, is_folder in roots.disk.names(roots.cwd, MOST_ENTRIES)
+            if not roots.rules.hides(roots.cwd / name)
+        )
     except OSError:
         return ""
     names = [name if is_file else f"{name}/" for is_file, name in found if PLAIN.fullmatch(name)]

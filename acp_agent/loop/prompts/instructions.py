@@ -18,10 +18,9 @@ from functools import cached_property
 from pathlib import Path
 
 from acp_agent.errors import ExecutorError
-from acp_agent.executors import files
 from acp_agent.loop.prompts.facts import facts_of
 from acp_agent.loop.prompts.project_rules import instruction_file
-from acp_agent.safety.folders.paths import Roots, read_regular, real_path
+from acp_agent.safety.folders.paths import Roots, read_regular
 
 MARK_CHARS = 12
 LOOKALIKE = re.compile(r"\[(?=(?:end of )?instructions \w{12}\b)", re.IGNORECASE)
@@ -56,7 +55,7 @@ class Instructions:
     def mark(self) -> str:
         """Of instructions in tool results: what no file of the project can know. For a day it is the same in all
         sessions of a project, so that a server's prompt cache serves a new session, too."""
-        text = f"instructions {_key(self._state)} {self._roots.cwd}"
+        text = f"instructions {_key(self._state)} {self._roots.project}"
         return hashlib.sha256(text.encode("utf-8", "surrogateescape")).hexdigest()[:MARK_CHARS]
 
     @cached_property
@@ -74,10 +73,11 @@ class Instructions:
             return ""
         parts, left = [], self._max_bytes
         for folder in self._roots.all:
-            file = instruction_file(folder)
+            file = instruction_file(folder, self._roots.disk)
             if file is not None and left > 0 and (text := self._read(file, left)):
                 left -= len(text.encode())
-                parts.append(f"\nProject instructions ({self._roots.display(real_path(file))}):\n{text}\n")
+                shown = self._roots.display(self._roots.disk.real_path(file))
+                parts.append(f"\nProject instructions ({shown}):\n{text}\n")
         return "".join(parts)
 
     def for_paths(self, paths: Iterable[Path]) -> str:
@@ -87,7 +87,7 @@ class Instructions:
         parts = []
         for path in paths:
             for folder in self._between(path):
-                file = instruction_file(folder)
+                file = instruction_file(folder, self._roots.disk)
                 if file is None or file in self._told:
                     continue
                 self._told.add(file)
@@ -113,7 +113,7 @@ class Instructions:
         for folder in (path, *path.parents):
             if self._roots.is_root(folder):
                 return folders[::-1]
-            if folder != path or path.is_dir():
+            if folder != path or self._roots.disk.kind(path) == "dir":
                 folders.append(folder)
         return []
 
@@ -124,7 +124,7 @@ class Instructions:
 
 def read_text(file: Path, roots: Roots, limit: int) -> str | None:
     try:
-        real = real_path(file)
+        real = roots.disk.real_path(file)
         if not roots.contains(real):
             log.warning("%s leads out of the session's folders and is not read", file)
             return None
@@ -134,7 +134,7 @@ def read_text(file: Path, roots: Roots, limit: int) -> str | None:
         if roots.rules.key_file(real) is not None:
             log.warning("%s may keep keys or passwords (`tools.files.key_files`) and is not read", file)
             return None
-        data = files.read(real, limit + 1)
+        data = roots.disk.head(real, limit + 1)
     except (OSError, ExecutorError) as error:
         log.warning("%s cannot be read: %s", file, error)
         return None

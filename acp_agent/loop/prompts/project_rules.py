@@ -1,13 +1,18 @@
 """Finds a project's instruction files and skills by name.
 
-Standard library only: the response to `session/new` names them.
+Light: the response to `session/new` names them.
 """
 
 from __future__ import annotations
 
-import os
 import re
 from pathlib import Path
+
+from acp_agent.disk import HERE
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from acp_agent.disk import Disk
 
 INSTRUCTION_FILES = ("AGENTS.md", "CLAUDE.md", "GEMINI.md")
 """The first that a folder has counts."""
@@ -16,26 +21,28 @@ SKILLS_FOLDER = ".agents/skills"
 SKILL_FILE = "SKILL.md"
 
 MAX_SKILLS = 200
+MAX_ENTRIES = 5_000
+"""Of the folder of skills."""
 
 HEAD_BYTES = 4096
 NAME = re.compile(r"---[ \t]*\r?\n(?:(?!---).*\n)*?name:[ \t]*[\"']?([A-Za-z0-9][\w-]{0,63})[\"']?[ \t]*\r?\n")
 
 
-def instruction_file(folder: Path) -> Path | None:
+def instruction_file(folder: Path, disk: Disk = HERE) -> Path | None:
     for name in INSTRUCTION_FILES:
-        if os.path.isfile(folder / name):
+        if disk.kind(folder / name) == "file":
             return folder / name
     return None
 
 
-def skill_files(folder: Path) -> list[Path]:
+def skill_files(folder: Path, disk: Disk = HERE) -> list[Path]:
     """The `SKILL.md` of every skill of a project, by name."""
     base = folder / SKILLS_FOLDER
     try:
-        names = sorted(os.listdir(base))[:MAX_SKILLS]
+        names = sorted(name for name, _ in disk.names(base, MAX_ENTRIES))[:MAX_SKILLS]
     except OSError:
         return []
-    return [file for name in names if os.path.isfile(file := base / name / SKILL_FILE)]
+    return [file for name in names if disk.kind(file := base / name / SKILL_FILE) == "file"]
 
 
 def _skill_name(file: Path) -> str:

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import logging
-import os
 import re
+import stat
 from pathlib import Path
 
 from msgspec import Struct
@@ -13,7 +13,7 @@ from acp_agent.lazy import load
 from acp_agent.loop.prompts.instructions import read_text
 from acp_agent.loop.prompts.project_rules import skill_files
 from acp_agent.loop.running_turn import RunningTurn
-from acp_agent.safety.folders.paths import Roots, real_path
+from acp_agent.safety.folders.paths import Roots
 
 log = logging.getLogger(__name__)
 
@@ -85,7 +85,7 @@ def read_skills(roots: Roots) -> dict[str, Skill]:
     """The skills of the session's folders by name; unusable ones are skipped, and the log says why."""
     skills: dict[str, Skill] = {}
     for root in roots.all:
-        for file in skill_files(root):
+        for file in skill_files(root, roots.disk):
             skill = _read_skill(file, roots)
             if skill is not None and skill.name not in skills:
                 skills[skill.name] = skill
@@ -106,7 +106,7 @@ def _read_skill(file: Path, roots: Roots) -> Skill | None:
         return None
     described = facts.get("description") or _first_line(text)
     description = " ".join(described.split())[:MAX_DESCRIPTION]
-    return Skill(name, description, text, real_path(file.parent), _others(file, roots))
+    return Skill(name, description, text, roots.disk.real_path(file.parent), _others(file, roots))
 
 
 def _facts(front: str, file: Path) -> dict[str, str]:
@@ -129,16 +129,10 @@ def _first_line(text: str) -> str:
 
 
 def _others(file: Path, roots: Roots) -> tuple[str, ...]:
-    """Lists the other files in a skill's folder; a very large folder is not searched completely."""
+    """Lists the other files in a skill's folder; none of a very large one."""
     found: list[str] = []
-    seen = 0
-    for folder, folders, names in os.walk(file.parent):
-        folders.sort()
-        for name in sorted(names)[:MAX_LISTED]:
-            path = Path(folder, name)
-            if path != file and not roots.rules.hides(path) and len(found) < MAX_LISTED:
-                found.append(str(path.relative_to(file.parent)))
-        seen += len(names) + len(folders)
-        if len(found) >= MAX_LISTED or seen > MAX_SEEN:
-            break
+    for name, mode in sorted(roots.disk.below(file.parent, MAX_SEEN) or ()):
+        path = file.parent / name
+        if not stat.S_ISDIR(mode) and path != file and not roots.rules.hides(path) and len(found) < MAX_LISTED:
+            found.append(name)
     return tuple(found)

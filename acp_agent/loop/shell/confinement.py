@@ -36,7 +36,7 @@ from acp_agent.safety.folders.survey import Survey, survey
 from acp_agent.safety.folders.watch import Watch, told
 
 if TYPE_CHECKING:
-    from acp_agent.executors.places.base import Place
+    from acp_agent.executors.places.base import Elsewhere
     from acp_agent.executors.places.container import Walls
     from acp_agent.executors.sandbox.probe import Found
     from acp_agent.executors.sandbox.proxy.ways import Way
@@ -107,8 +107,8 @@ class Confinement:
         self._folder = folder
         self.found: Found | None = None
         self._finding = anyio.Lock()
-        self.place: Place | None = None
-        """Where commands run, if not on this machine: its walls confine them."""
+        self.place: Elsewhere | None = None
+        """Where commands run, if not on this machine."""
         self._readable: tuple[Path, ...] | None = None
         self.links: list[Path] = []
         """Protected paths that are links: their targets are protected, the links are not."""
@@ -141,6 +141,8 @@ class Confinement:
                 self.found = await load(FIND_SANDBOX)(self._config.sandbox, self._roots.all)
                 if self._journal is not None and self.place is None:
                     self._journal.sandbox_found(self.found)
+            if not self._roots.disk.here:
+                return self.found
             await self._look()
             if self.kind != "none":
                 await anyio.to_thread.run_sync(self._watch.look)
@@ -193,7 +195,7 @@ class Confinement:
             try:
                 return await self.place.lines()
             except ExecutorError as error:
-                return [f"Commands cannot run in {self.place.words}: {error}."]
+                return [f"Commands cannot run {self.place.where}: {error}."]
         policy, config = self.policy(), self._config.sandbox
         lines = [f"Sandbox: {found.words}.", *found.trouble]
         if found.disabled or found.sandbox.kind == "none":
@@ -263,7 +265,8 @@ class Confinement:
     def for_prompt(self) -> str:
         """What commands cannot do, for the system prompt. Does not wait until it is known what confines them."""
         if self.place is not None:
-            return f"Commands run in {self.place.words}, with the session's folders at the same paths."
+            same = "with the session's folders at the same paths" if self._roots.disk.here else "where the files are"
+            return f"Commands run {self.place.where}, {same}."
         config, kind = self._config.sandbox, self.kind if self.found is not None else ""
         if config.disabled or kind == "none" or platform.system() not in ("Linux", "Darwin"):
             return ""

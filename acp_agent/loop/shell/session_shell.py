@@ -88,7 +88,7 @@ class Shell:
 
     def cwd(self) -> Path:
         """The current directory of the turn's shell."""
-        return last_cwd(self.state, self._roots.cwd)
+        return last_cwd(self.state, self._roots.cwd, self._roots.disk)
 
     def forget_state(self) -> None:
         """The turn is over."""

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from functools import cached_property
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 from acp_agent.config.model import ToolsConfig
 from acp_agent.loop.prompts.skills import Skills
+from acp_agent.safety.folders.paths import Roots
 from acp_agent.tools.net.chromium import missing_browser
 
 if TYPE_CHECKING:
@@ -33,10 +32,9 @@ class Absent:
         skills: Skills,
         runs: SessionRuns,
         languages: Languages,
-        folders: Sequence[Path] = (),
+        roots: Roots,
     ) -> None:
-        """`folders`: the session's."""
-        self._folders = folders
+        self._roots = roots
         self._config = config
         self._skills = skills
         self._runs = runs
@@ -44,7 +42,7 @@ class Absent:
 
     @cached_property
     def _browser(self) -> str | None:
-        return missing_browser(self._config.browser, self._folders)
+        return missing_browser(self._config.browser, self._roots.clients)
 
     def why(self, tool: str) -> str | None:
         """Why a tool is unavailable, as a sentence; `None` if it is available."""
@@ -57,6 +55,8 @@ class Absent:
         match tool:
             case "browser":
                 return self._browser
+            case "diagnostics" if not self._roots.disk.here:
+                return f"It does not work {self._roots.disk.where}; run the project's own checks with `bash`."
             case "delegate" if not self._config.delegate.max_depth:
                 return "Sub-agents are turned off (`tools.delegate.max_depth`)."
             case "skill" if not self._skills.names():

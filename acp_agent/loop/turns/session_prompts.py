@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from msgspec.structs import replace
+
 from acp_agent.llm.base import Message, TextPart, UserMessage
 from acp_agent.loop.beside.languages import Languages
 from acp_agent.loop.beside.published_diagnostics import diagnostics_block, mentions_diagnostics
@@ -18,7 +20,7 @@ from acp_agent.loop.session import Session
 from acp_agent.loop.toolbox.toolbox import Toolbox
 from acp_agent.loop.turns.links import with_linked_pages
 from acp_agent.lsp.base import Report
-from acp_agent.schema.acp import ContentBlock
+from acp_agent.schema.acp import ContentBlock, EmbeddedResource, ResourceLink
 
 
 class Prompts:
@@ -51,12 +53,24 @@ class Prompts:
         config = self._session.config
         provider = self._models.settings(config, self._session.choices.model.partition("/")[0])
         parts = parts_of(
-            blocks,
+            self._placed(blocks),
             images=provider.images,
             audio=provider.audio,
             max_resource_bytes=config.settings.limits.max_prompt_bytes,
         )
         return UserMessage(parts)
+
+    def _placed(self, blocks: Sequence[ContentBlock]) -> Sequence[ContentBlock]:
+        """With the paths that files have where the session is."""
+        placed = self._session.roots.placed
+        return [
+            replace(block, uri=placed(block.uri))
+            if isinstance(block, ResourceLink)
+            else replace(block, resource=replace(block.resource, uri=placed(block.resource.uri)))
+            if isinstance(block, EmbeddedResource)
+            else block
+            for block in blocks
+        ]
 
     def notes(self) -> Sequence[Message]:
         """Returns events since the last turn that the model must know before the prompt."""
@@ -70,7 +84,7 @@ class Prompts:
     async def expand(self, blocks: Sequence[ContentBlock]) -> Sequence[ContentBlock] | str:
         """Returns the prompt as the model gets it: a skill or MCP prompt instead of its command, web pages after their
         links, diagnostics if it mentions them. A string tells the user why there is nothing to ask."""
-        expanded = await self._expand(blocks)
+        expanded = await self._expand(self._placed(blocks))
         if isinstance(expanded, str) or not mentions_diagnostics(blocks):
             return expanded
         lsp = self._session.config.settings.lsp

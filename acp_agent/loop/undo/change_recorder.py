@@ -96,7 +96,13 @@ class ChangeRecorder:
 
     @property
     def enabled(self) -> bool:
-        return self._config.enabled
+        return self._config.enabled and self._session.roots.disk.here
+
+    @property
+    def why_not(self) -> str:
+        """Why it is not."""
+        disk = self._session.roots.disk
+        return "`undo.enabled = false`" if disk.here else f"the files are {disk.where}"
 
     # --- the parts, made when first needed --------------------------------------------------------------------
 
@@ -229,7 +235,7 @@ class ChangeRecorder:
     def uncovered(self) -> list[str]:
         """What commands can change without a way back, and why."""
         if not self.enabled:
-            return ["nothing is kept (`undo.enabled`)"]
+            return [f"nothing is kept ({self.why_not})"]
         if self.trouble:
             return [self.trouble]
         return [] if self.looks is None else self.looks.uncovered()

@@ -188,7 +188,7 @@ class Undoing:
     async def prepare(self, target: Target, *, merging: bool = False) -> Prepared:
         """Raises UndoError where there is nothing to take back."""
         if not self._recorder.enabled:
-            raise UndoError("Nothing is kept that could be taken back (`undo.enabled = false`).")
+            raise UndoError(f"Nothing is kept that could be taken back ({self._recorder.why_not}).")
         await self._recorder.settled()
         operations = self._log.operations()
         if target.redo:

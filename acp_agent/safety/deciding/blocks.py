@@ -40,6 +40,14 @@ class Blocks:
 
     # --- before a call ----------------------------------------------------------------------------------------
 
+    def learn(self) -> None:
+        """Reads what was learned, for a judgement in another thread, where the store cannot be asked."""
+        try:
+            self.sentinel.known = self.sentinel.blocking if self.sentinel.enabled else ()
+        except StoreError as error:
+            self.sentinel.known = ()
+            log.warning("what was learned could not be read: %s", error)
+
     def steps(self, call: CallFacts, spellings: Sequence[str]) -> tuple[Step, ...]:
         """The call in the form that sequences compare; for a command line also its simple commands, normalised."""
         given = (call.arguments, *({"command": text} for text in spellings))

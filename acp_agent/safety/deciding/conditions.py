@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
-from functools import cached_property
 from pathlib import Path
-from typing import Protocol
+from typing import TYPE_CHECKING, Protocol
 
 from msgspec import Struct
 
@@ -14,8 +13,10 @@ from acp_agent.lazy import load
 from acp_agent.linear import compiled
 from acp_agent.safety.access import CONNECT
 from acp_agent.safety.deciding.subjects import Step, Subject, texts_of
-from acp_agent.safety.folders.paths import real_path
 from acp_agent.safety.globs import matches, matches_any
+
+if TYPE_CHECKING:
+    from acp_agent.disk import Disk
 
 FORBIDDEN_ARGUMENT = "acp_agent.safety.lines.arguments:forbidden_argument"
 PROGRAM_NAMES = "acp_agent.safety.lines.arguments:program_names"
@@ -114,15 +115,11 @@ class Tools(Struct, frozen=True):
         return matches_any(self.patterns, tool) is not self.only
 
 
-class Limit(Struct, frozen=True, dict=True):
+class Limit(Struct, frozen=True):
     """`[[tools.scoped.constraints]]`: constraints on the arguments of a tool."""
 
     constraint: ScopedConstraint
     home: Path | None
-
-    @cached_property
-    def folders(self) -> tuple[Path, ...]:
-        return tuple(_folder(text, self.home) for text in self.constraint.allowed_paths)
 
     def __str__(self) -> str:
         return f"{self.constraint.tool} beyond its limit"
@@ -147,9 +144,11 @@ class Limit(Struct, frozen=True, dict=True):
         if constraint.allowed_paths:
             if parts is not None and "" in parts:
                 return "the paths the command uses are known only when it runs"
+            disk = subject.roots.disk
+            folders = [_folder(text, self.home, disk) for text in constraint.allowed_paths]
             for path in subject.meant:
-                if not any(path == folder or folder in path.parents for folder in self.folders):
-                    return f"{path} is not below {' or '.join(map(str, self.folders))}"
+                if not any(path == folder or folder in path.parents for folder in folders):
+                    return f"{path} is not below {' or '.join(map(str, folders))}"
         if constraint.allowed_hosts:
             for host in subject.hosts:
                 if not matches_any(constraint.allowed_hosts, host):
@@ -256,8 +255,8 @@ def because(reasons: Sequence[str]) -> str:
     return ", ".join(reasons[:MAX_SHOWN]) or "it may change something"
 
 
-def _folder(text: str, home: Path | None) -> Path:
+def _folder(text: str, home: Path | None, disk: Disk) -> Path:
     path = Path(text)
     if home is not None and text.startswith("~"):
         path = home / text[1:].lstrip("/")
-    return real_path(path)
+    return disk.real_path(path)

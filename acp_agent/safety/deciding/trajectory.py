@@ -68,6 +68,8 @@ class Sentinel:
         self._redact = redact
         self._made: deque[Step] = deque(maxlen=MAX_STEPS)
         self._of_call: dict[str, tuple[Step, ...]] = {}
+        self.known: Sequence[Learned] | None = None
+        """Those of `blocking`, read before a judgement in another thread, where the store cannot be asked."""
 
     @property
     def enabled(self) -> bool:
@@ -85,7 +87,7 @@ class Sentinel:
         config = self._config
         if not self.enabled or not config.block_risky_patterns or step.tool in config.always_available:
             return ""
-        for learned in self.blocking:
+        for learned in self.blocking if self.known is None else self.known:
             if self._like(learned, step):
                 what = "the user rejected" if learned.rejected else f"failed {learned.failures} times"
                 return f"Calls like this one {what} before, so it was not run. Try another way."

@@ -13,7 +13,7 @@ from __future__ import annotations
 import os
 import re
 import stat
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -48,15 +48,24 @@ FILE_URI = "file://"
 
 class Roots:
     """The folders of a session: `cwd`, the base of relative paths, and additional ones. `rules`: special paths. `disk`:
-    on which they are."""
+    on which they are. `named`: as the client names them, if they are on another machine's."""
 
     def __init__(
-        self, cwd: Path, additional: Iterable[Path] = (), rules: PathRules | None = None, disk: Disk = HERE
+        self,
+        cwd: Path,
+        additional: Iterable[Path] = (),
+        rules: PathRules | None = None,
+        disk: Disk = HERE,
+        named: Sequence[Path] = (),
     ) -> None:
         self.disk = disk
         self.cwd = cwd
         self.rules = PathRules() if rules is None else rules
         self.all: tuple[Path, ...] = (cwd, *additional)
+        self.clients = tuple(named) or self.all
+        """The same on this machine, for what runs on it whatever the session's place: MCP servers, hooks."""
+        self.project = f"{disk.words}:{cwd}" if disk.words else str(cwd)
+        """What answers, memories and schedules are kept for."""
         if disk.here:
             _ = self.real  # What they lead to now.
 
@@ -119,6 +128,16 @@ class Roots:
                 "invalid_parameters",
             )
         return found
+
+    def placed(self, uri: str) -> str:
+        """A URI of the client's, which may name a file of the session as it is on this machine."""
+        if self.disk.here or not uri.startswith(FILE_URI):
+            return uri
+        path = Path(_path_of(uri))
+        for client, ours in zip(self.clients, self.all, strict=False):
+            if path.is_relative_to(client):
+                return (ours / path.relative_to(client)).as_uri()
+        return uri
 
     def named(self, text: str) -> Path:
         """The absolute path named by a text, for display: not resolved, not checked, never an error."""

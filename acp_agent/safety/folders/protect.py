@@ -55,13 +55,13 @@ class PathRules:
         policy: Sequence[str] = (),
         forbidden: Iterable[Path] = (),
         key_files: Sequence[str] = KEY_FILES,
+        disk: Disk = HERE,
     ) -> None:
         """`own`: the agent's own files and folders: neither read nor changed, nor are links on the way to them.
         `forbidden`: paths that nothing may touch, by `tools.risk.forbidden_paths`. `absolute`: globs of whole paths
         that must not be read. `policy`: globs of those that a policy names: trees which contain them are judged by it.
-        `key_files`: as in `tools.files.key_files`."""
-        self.disk: Disk = HERE
-        """On which the session's folders are."""
+        `key_files`: as in `tools.files.key_files`. `disk`: on which the session's folders are."""
+        self.disk = disk
         self._named = covering(policy) if policy else None
         self._key_files = tuple(key_files)
         self.home = home

@@ -1,0 +1,51 @@
+"""Lets a session be on another machine, before its parts are built."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from functools import partial
+from typing import TYPE_CHECKING
+
+from acp_agent.build.session_parts import PLACES, outside
+from acp_agent.config.place_settings import is_host
+from acp_agent.lazy import load
+from acp_agent.loop.calls.guard import session_rules
+from acp_agent.loop.judging import judged
+from acp_agent.loop.prompts.instructions import Instructions
+from acp_agent.loop.prompts.skills import read_skills
+from acp_agent.loop.session import Session
+from acp_agent.safety.folders.paths import Roots
+
+if TYPE_CHECKING:
+    from acp_agent.executors.places.host import Host
+
+
+async def reached(session: Session, environ: Mapping[str, str]) -> Host | None:
+    """The host of a session whose place is one, reached, with the session's roots there; `None` for other places.
+
+    Raises ExecutorError with a sentence.
+    """
+    settings = session.config.settings
+    place = settings.place()
+    if place is None or not is_host(place):
+        return None
+    host: Host = load(PLACES["ssh"])(place[1], session.roots.clients, outside(session.config, environ))
+    try:
+        await host.reached()
+        roots = Roots(host.folders[0], host.folders[1:], disk=host.disk, named=host.named)
+        await judged(roots, partial(_asked, session, roots, environ, host))
+    except BaseException:
+        await host.end()
+        raise
+    session.roots = roots
+    return host
+
+
+def _asked(session: Session, roots: Roots, environ: Mapping[str, str], host: Host) -> None:
+    """What the parts ask when they are built, asked in a thread, so that it is known in the event loop."""
+    agent = session.config.settings.agent
+    roots.rules = session_rules(session.config, roots, environ, host.home)
+    made = Instructions(roots, enabled=agent.instruction_files, max_bytes=agent.max_instruction_bytes, state=None)
+    _ = made.facts
+    if agent.skills:
+        read_skills(roots)

@@ -1,0 +1,304 @@
+"""A session on another machine: a real OpenSSH server on loopback, as the user and the model see it."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+from collections.abc import Iterator
+from contextlib import suppress
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from acp_agent.client.permissions import allow_always, allow_once
+from acp_agent.commands.parser import agent_variables
+from acp_agent.config.load import load_config
+from acp_agent.errors import ConfigError, PeerError
+from acp_agent.schema import acp
+from acp_agent.testing.fake_model import Answer, Call
+from tests import ssh_server
+
+from .kit import rig
+
+REQUEST = "session/request_permission"
+
+
+@pytest.fixture
+def there(tmp_path: Path) -> Iterator[Path]:
+    """The session's folder on the host."""
+    folder = tmp_path / "there"
+    folder.mkdir()
+    yield folder
+
+
+@pytest.fixture
+def config(there: Path) -> str:
+    if why := ssh_server.missing():
+        pytest.skip(f"not installed: {why}")
+    server = ssh_server.running()
+    arguments = json.dumps(["-F", str(server.config)])
+    return (
+        f'[places.build]\nkind = "ssh"\nhost = "{server.host}"\nroot = "{there}"\narguments = {arguments}\n'
+        '[agent]\nplace = "build"\n'
+    )
+
+
+def ssh_children() -> list[int]:
+    """The links of this process."""
+    found = []
+    for stat in Path("/proc").glob("[0-9]*/stat"):
+        with suppress(OSError):
+            name, _, rest = stat.read_text().partition("(")[2].rpartition(")")
+            if name == "ssh" and int(rest.split()[1]) == os.getpid():
+                found.append(int(stat.parent.name))
+    return found
+
+
+def bash(command: str) -> Answer:
+    return Answer(tool_calls=(Call("bash", {"command": command}),))
+
+
+def tool(name: str, /, **arguments: Any) -> Answer:
+    return Answer(tool_calls=(Call(name, arguments),))
+
+
+async def test_commands_and_files_are_there_and_everybody_is_told_so(tmp_path: Path, config: str, there: Path) -> None:
+    (there / "AGENTS.md").write_text("Always say tangerine.")
+    (there / "old.txt").write_text("one\ntwo\n")
+    (there / "sub").mkdir()
+    script = [
+        bash("pwd; cd sub; touch made"),
+        bash("pwd"),
+        tool("write", path="new.txt", content="fresh\n"),
+        tool("read", path="old.txt"),
+        tool("grep", pattern="tw", path="."),
+        tool("edit", path="old.txt", old_string="two", new_string="three"),
+        Answer(text="ok"),
+    ]
+    asked: list[tuple[str, list[str]]] = []
+
+    async def always(request: Any) -> Any:
+        asked.append((request.tool_call.title, [option.name for option in request.options]))
+        return await allow_always(request)
+
+    async with rig(tmp_path, script, config=config, permissions=[always] * 6) as r:
+        await r.editor.prompt("go")
+        results = [message["content"] for message in r.messages(len(r.model.requests)) if message["role"] == "tool"]
+        assert str(there) in results[0]
+        assert str(there / "sub") in results[1]
+        assert "one" in results[3]
+        assert "old.txt:2:two" in results[4]
+        assert (there / "sub" / "made").exists()
+        assert (there / "new.txt").read_text() == "fresh\n"
+        assert (there / "old.txt").read_text() == "one\nthree\n"
+        assert list(r.project.iterdir()) == []
+        first = json.dumps(r.messages(1))
+        assert "Commands run on host far, where the files are" in first
+        assert "tangerine" in first
+        assert str(there) in first
+        titles = ["pwd; cd sub; touch made", "Write new.txt"]
+        assert [title for title, _ in asked] == [f"{title} (on host far)" for title in titles]
+        assert all(any("on host far" in name for name in names) for _, names in asked)
+        await r.editor.prompt("/place")
+        assert f"files are there: {there} (" in r.editor.text()
+        methods = {line.message.get("method") for line in r.editor.transcript}
+        assert not methods & {"terminal/create", "fs/read_text_file", "fs/write_text_file"}
+    log = tmp_path / "home/.local/state/acp-coder/audit.jsonl"
+    entries = [json.loads(line) for line in log.read_text(encoding="utf-8").splitlines()]
+    assert {entry["sandbox"] for entry in entries if entry.get("sandbox")} == {"host far"}
+
+
+async def test_answers_and_memories_hold_for_the_folder_on_that_host(tmp_path: Path, config: str, there: Path) -> None:
+    local = config.replace('place = "build"', 'place = "local"')
+    for settings, times in ((config, 1), (local, 1), (config, 0), (local, 0)):
+        script = [tool("write", path=f"new{times}{settings is config}.txt", content="x"), Answer(text="ok")]
+        async with rig(tmp_path, script, config=settings, permissions=[allow_always] * times) as r:
+            await r.editor.prompt("go")
+            r.editor.tool_call().assert_finished("completed")
+            assert len([line for line in r.editor.transcript if line.message.get("method") == REQUEST]) == times
+
+
+async def test_paths_are_judged_by_the_disk_over_there(tmp_path: Path, config: str, there: Path) -> None:
+    """What is a link out of the folder there is none here, and the other way round."""
+    (tmp_path / "secret").write_text("tangerine")
+    (there / "way").symlink_to(tmp_path)
+    (there / ".env").write_text("KEY=tangerine")
+    (there / "keys").mkdir()
+    (there / "keys" / "alias").symlink_to("../.env")
+    script = [
+        tool("read", path="way/secret"),
+        tool("read", path=".env"),
+        tool("read", path="keys/alias"),
+        tool("write", path="way/made", content="x"),
+        tool("delete_path", path="keys"),
+        Answer(text="ok"),
+    ]
+    hidden = '[tools.files]\ndeny_read = [".env"]\n'
+    async with rig(tmp_path, script, config=config + hidden, mode="auto", permissions=[allow_once] * 3) as r:
+        (r.project / "way").mkdir()
+        (r.project / "way" / "secret").write_text("local")
+        await r.editor.prompt("go")
+        results = [message["content"] for message in r.messages(len(r.model.requests)) if message["role"] == "tool"]
+        assert "outside this session's folders" in results[0]
+        assert "outside this session's folders" in results[3]
+        assert not any("tangerine" in text or "local" in text for text in results)
+        assert not (tmp_path / "made").exists()
+        assert (there / ".env").exists()
+        assert not (there / "keys").exists()
+
+
+async def test_that_nothing_confines_commands_there_is_said_with_the_first(tmp_path: Path, config: str) -> None:
+    script = [bash("touch one"), bash("touch two"), Answer(text="ok")]
+    asked: list[str] = []
+
+    async def once(request: Any) -> Any:
+        asked.append(request.tool_call.content[-1].content.text)
+        return await allow_once(request)
+
+    async with rig(tmp_path, script, config=config, mode="auto", permissions=[once], sandbox=True) as r:
+        await r.editor.prompt("go")
+    (words,) = asked
+    assert "nothing confines the command" in words
+
+
+async def test_instructions_and_skills_are_those_over_there(tmp_path: Path, config: str, there: Path) -> None:
+    (there / "sub").mkdir()
+    (there / "sub" / "AGENTS.md").write_text("Say tangerine in sub.")
+    (there / "sub" / "a.txt").write_text("one\n")
+    skill = there / ".agents" / "skills" / "fruit"
+    skill.mkdir(parents=True)
+    (skill / "SKILL.md").write_text("---\nname: fruit\ndescription: about fruit\n---\nPeel the mango.\n")
+    (skill / "more.txt").write_text("x")
+    (there / ".git").mkdir()
+    (there / ".git" / "HEAD").write_text("ref: refs/heads/orchard\n")
+    script = [tool("read", path="sub/a.txt"), tool("skill", name="fruit"), Answer(text="ok")]
+    async with rig(tmp_path, script, config=config) as r:
+        (r.project / "AGENTS.md").write_text("Say nonsense.")
+        await r.editor.prompt("go")
+        first, results = json.dumps(r.messages(1)), json.dumps(r.messages(3))
+        assert "nonsense" not in results
+        assert "Git branch at the start: orchard" in first
+        assert "Say tangerine in sub." in results
+        assert "Peel the mango." in results
+        assert "more.txt" in results
+
+
+async def test_a_host_that_does_not_answer_holds_up_neither_a_stop_nor_other_sessions(
+    tmp_path: Path, config: str, there: Path
+) -> None:
+    (there / "a.txt").write_text("one\n")
+    script = [tool("read", path="a.txt"), tool("read", path="a.txt"), Answer(text="ok"), Answer(text="again")]
+    async with rig(tmp_path, script, config=config) as r:
+        await r.editor.prompt("/status")
+        links = ssh_children()
+        assert links
+        for link in links:
+            os.kill(link, signal.SIGSTOP)
+        try:
+            turn = r.editor.begin("go")
+            await r.editor.wait_until(lambda: len(r.model.requests) == 1)
+            await r.editor.request("session/list", {})
+            r.editor.cancel()
+            assert (await turn.response()).stop_reason == "cancelled"
+        finally:
+            for link in links:
+                os.kill(link, signal.SIGCONT)
+        await r.editor.prompt("once more")
+        assert "ok" in r.editor.text()
+
+
+@pytest.mark.parametrize("mode", ["code", "auto"])
+async def test_a_host_that_cannot_be_reached_runs_nothing_here(tmp_path: Path, config: str, mode: str) -> None:
+    script = [bash("touch made"), Answer(text="ok")]
+    settings = config.replace('host = "far"', 'host = "nowhere.invalid"')
+    async with rig(tmp_path, script, config=settings, mode=mode) as r:
+        with pytest.raises(PeerError, match="host nowhere.invalid cannot be used"):
+            await r.editor.prompt("go")
+        assert list(r.project.iterdir()) == []
+
+
+async def test_a_folder_that_the_host_lacks_is_one_sentence(tmp_path: Path, config: str, there: Path) -> None:
+    there.rmdir()
+    async with rig(tmp_path, [Answer(text="ok")], config=config) as r:
+        with pytest.raises(PeerError, match=f"host far has no folder {there}; another one is named by"):
+            await r.editor.prompt("go")
+        there.mkdir()
+        await r.editor.prompt("go")
+        assert "ok" in r.editor.text()
+
+
+async def test_the_host_can_be_named_on_the_command_line(tmp_path: Path, config: str, there: Path) -> None:
+    """With a folder, or with the one that `paths` gives; a link in a prompt is the editor's."""
+    (there / "a.txt").write_text("over there\n")
+    mapped = config.replace(f'root = "{there}"', f'paths = {{ "{tmp_path}/project" = "{there}" }}')
+    for place, settings in ((f"ssh:build:{there}", config.replace(f'root = "{there}"\n', "")), ("ssh:build", mapped)):
+        script = [tool("read", path="a.txt"), Answer(text="ok")]
+        settings = settings.replace('place = "build"', "")
+        async with rig(tmp_path, script, config=settings, environ={"ACP_CODER_PLACE": place}) as r:
+            uri = (r.project / "a.txt").as_uri()
+            await r.editor.prompt([acp.ResourceLink(uri=uri, name="a.txt")])
+            sent = json.dumps(r.messages(len(r.model.requests)))
+            assert "over there" in sent
+            assert "it cannot be read" not in sent
+
+
+async def test_what_looks_at_this_machine_is_left_out(tmp_path: Path, config: str, there: Path) -> None:
+    script = [bash("touch made"), Answer(text="ok")]
+    async with rig(tmp_path, script, config=config, permissions=[allow_once]) as r:
+        await r.editor.prompt("go")
+        names = {each["function"]["name"] for each in r.model.requests[0].body["tools"]}
+        assert not names & {"diagnostics", "definition", "references", "rename", "hover", "symbols"}
+        for command, words in (
+            ("/undo", "the files are on host far"),
+            ("/worktree", "no worktrees on host far"),
+            ("/doctor", "Nothing confines commands there"),
+        ):
+            await r.editor.prompt(command)
+            assert words in r.editor.text(), command
+
+
+def test_ssh_on_the_command_line(tmp_path: Path) -> None:
+    file = tmp_path / "config.toml"
+    file.write_text('[places.build]\nkind = "ssh"\nhost = "ci@b7"\n[places.web]\nimage = "x"\n')
+    for given, host, root in (
+        ("build", "ci@b7", ""),
+        ("build:/srv", "ci@b7", "/srv"),
+        ("me@other:work/app", "me@other", "work/app"),
+        ("me@[::1]:/srv", "me@::1", "/srv"),
+    ):
+        environ = {"ACP_CODER_CONFIG": str(file), **agent_variables(None, None, f"ssh:{given}")}
+        place = load_config(environ).settings.place()
+        assert place is not None
+        assert (place[1].kind, place[1].host, place[1].root) == ("ssh", host, root)
+    for given, words in ((":/srv", "names no host"), ("web", "is a place of the kind `container`")):
+        with pytest.raises(ConfigError, match=words):
+            load_config({"ACP_CODER_CONFIG": str(file), "ACP_CODER_PLACE": f"ssh:{given}"})
+    file.write_text('[places.build]\nkind = "ssh"\n[agent]\nplace = "build"\n')
+    with pytest.raises(ConfigError, match="names no `host`"):
+        load_config({"ACP_CODER_CONFIG": str(file)})
+
+
+async def test_a_session_goes_to_a_host_and_back_even_if_it_cannot_be_reached(
+    tmp_path: Path, config: str, there: Path
+) -> None:
+    more = '[places.gone]\nkind = "ssh"\nhost = "nowhere.invalid"\n'
+    script = [bash("touch one"), Answer(text="ok"), bash("touch two"), Answer(text="ok")]
+    settings = config.replace('place = "build"', 'place = "local"') + more
+    async with rig(tmp_path, script, config=settings, permissions=[allow_once] * 2) as r:
+        await r.editor.prompt("/place build")
+        assert "Commands run on host far" in r.editor.text()
+        await r.editor.prompt("go")
+        assert (there / "one").exists()
+        links = set(ssh_children())
+        await r.editor.prompt("/place gone")
+        assert "host nowhere.invalid cannot be used" in r.editor.text()
+        with pytest.raises(PeerError, match="host nowhere.invalid"):
+            await r.editor.prompt("go")
+        await r.editor.prompt("/place local")
+        await r.editor.prompt("go")
+        assert (r.project / "two").exists()
+        assert sorted(path.name for path in there.iterdir()) == ["one"]
+        assert links
+        assert not links & set(ssh_children())
