@@ -220,6 +220,8 @@ def build_shell(
     )
     make = partial(build_executor, session, inherited, folder, confinement, offer)
     executor = Late(make if host is None else partial(build_far, session, host, environ))
+    if host is not None:
+        _ = executor.executor  # It ends the connection, which is there already.
     hooks_run_with: Late[LocalExecutor] = Late(
         lambda: load(LOCAL)(environ=environ, hidden=hidden, terminate_grace=bash.terminate_grace, folders=roots.clients)
     )

@@ -227,6 +227,9 @@ async def test_a_folder_that_the_host_lacks_is_one_sentence(tmp_path: Path, conf
         there.mkdir()
         await r.editor.prompt("go")
         assert "ok" in r.editor.text()
+        links = set(ssh_children())
+    assert links
+    assert not links & set(ssh_children())
 
 
 async def test_the_host_can_be_named_on_the_command_line(tmp_path: Path, config: str, there: Path) -> None:

@@ -216,6 +216,19 @@ async def test_nothing_is_left_when_it_is_closed(server: ssh_server.SshServer, t
 # --- hosts that cannot be used, or lie --------------------------------------------------------------------------------
 
 
+async def test_one_that_is_closed_while_it_is_reached_leaves_nothing(server: ssh_server.SshServer) -> None:
+    class Closing(Ssh):
+        def argv(self, *argv: str) -> tuple[str, ...]:
+            link.close()  # By whoever did not wait for it.
+            return super().argv(*argv)
+
+    link = FarLink(Closing("far", os.environ, arguments=("-F", str(server.config))), owner(), is_left, 60.0)
+    with anyio.fail_after(60), pytest.raises(ExecutorError, match="the session was closed"):
+        await anyio.to_thread.run_sync(link.ready)
+    assert link._socket
+    assert not Path(link._socket).parent.exists()
+
+
 async def test_who_cannot_be_reached_is_one_sentence_and_nothing_runs_here(
     server: ssh_server.SshServer, tmp_path: Path
 ) -> None:

@@ -112,6 +112,11 @@ class FarLink:
                 if self._peer.over:
                     raise ExecutorError(f"{self.way.words}: {self._peer.over}")
                 self.there = self._begin()
+                if self._closed:  # Meanwhile: by whoever did not wait for it.
+                    if (link := self._peer.link) is not None:
+                        link.close()
+                    self._end_other(self._socket)
+                    raise ExecutorError(f"{self.way.words}: {self._peer.over}")
             return self.there
 
     def call(
