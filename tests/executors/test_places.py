@@ -88,20 +88,45 @@ async def test_a_container_of_ours_has_the_folders_the_user_and_nothing_else(tmp
 
 @pytest.mark.usefixtures("podman")
 async def test_what_is_hidden_is_empty_there_and_what_is_protected_cannot_be_written(tmp_path: Path) -> None:
-    (tmp_path / ".env").write_text("KEY=1")
+    odd = tmp_path / 'odd: ,"name'
+    for file in (tmp_path / ".env", odd):
+        file.write_text("KEY=1")
     (tmp_path / ".git" / "hooks").mkdir(parents=True)
     (tmp_path / "keys").mkdir()
     (tmp_path / "keys" / "one").write_text("KEY=2")
     empty = tmp_path / "empty"
     empty.mkdir()
-    walls = Walls((tmp_path / ".env", tmp_path / "keys"), (tmp_path / ".git" / "hooks", tmp_path / "missing"), empty)
+    walls = Walls(
+        (tmp_path / ".env", odd, tmp_path / "keys"), (tmp_path / ".git" / "hooks", tmp_path / "missing"), empty
+    )
     async with place(containers.from_image(), tmp_path, walls=walls) as (executor, made):
-        script = "cat .env; ls keys; echo x >.git/hooks/pre-commit || echo refused; echo y >file"
+        script = "cat .env odd*; ls keys; echo x >.git/hooks/pre-commit || echo refused; echo y >file"
         ended = await run(executor, script, tmp_path)
         assert ended.stdout == "refused\n"
         assert list((tmp_path / ".git" / "hooks").iterdir()) == []
         assert (tmp_path / "file").read_text() == "y\n"
-        assert any("2 and 2 paths" in line for line in await made.lines())
+        assert any("3 and 2 paths" in line for line in await made.lines())
+
+
+@pytest.mark.usefixtures("podman")
+async def test_what_a_worktree_has_elsewhere_is_there(tmp_path: Path) -> None:
+    work, common = tmp_path / "work: 1", tmp_path / "common"
+    work.mkdir()
+    for name in ("objects", "worktrees/work", "refs"):
+        (common / name).mkdir(parents=True)
+    (common / "config").write_text("[core]\n")
+    folder = common / "worktrees" / "work"
+    walls = Walls((), (folder / "gitdir",), tmp_path, (common / "objects", folder), (common,))
+    (folder / "gitdir").write_text(f"{work}/.git\n")
+    async with place(containers.from_image(), work, walls=walls) as (executor, _):
+        script = (
+            f"cat {common}/config; echo x >{common}/config || echo kept; echo x >{common}/objects/new; "
+            f"echo x >{folder}/HEAD; echo x >{folder}/gitdir || echo kept"
+        )
+        ended = await run(executor, script, work)
+        assert ended.stdout == "[core]\nkept\nkept\n"
+        assert (common / "objects" / "new").exists()
+        assert (folder / "HEAD").exists()
 
 
 @pytest.mark.usefixtures("podman")
@@ -250,7 +275,7 @@ async def test_a_place_that_is_not_there_is_one_sentence_and_nothing_runs_here(t
             (PlaceConfig(image="no-such:1"), r"podman has no image 'no-such:1'; fetch it: `podman pull no-such:1`"),
             (PlaceConfig(container="no-a", image="no-b"), r"no image 'no-b' and no container 'no-a'"),
             (PlaceConfig(engine="no-engine", image="x"), r"nothing to run containers with: the program 'no-engine'"),
-            (PlaceConfig(engine="/bin/false", image="x"), r"false inspect: exit code 1"),
+            (PlaceConfig(engine="/bin/false", image="x"), r"false info: exit code 1"),
             (PlaceConfig(engine="/bin/echo", image="x"), r"echo inspect: its answer is not JSON"),
             (PlaceConfig(), r"has neither `container` nor `image`"),
             (PlaceConfig(container=name), r"does not have .*/work at the same path"),
@@ -351,39 +376,42 @@ async def test_a_terminal_and_a_nul_are_refused_in_words(tmp_path: Path) -> None
 STUB = """#!/bin/sh
 printf '%s\\n' "$*" | head -n 1 >>"{log}"
 case $1 in
+  info) echo '["name=seccomp"{rootless}]' ;;
   inspect) echo '[{{"State": {{"Running": true}}, "Id": "abc", "Mounts": []}}]' ;;
   exec) shift; while [ "${{1#acp-coder-}}" = "$1" ]; do shift; done; shift; {does} ;;
 esac
 """
 
 
-def stub(folder: Path, name: str, does: str = 'exec "$@"') -> Path:
+def stub(folder: Path, name: str, does: str = 'exec "$@"', rootless: str = "") -> Path:
     """An engine's program that runs everything here and writes down what it was asked."""
     program = folder / name
-    program.write_text(STUB.format(log=folder / "log", does=does))
+    program.write_text(STUB.format(log=folder / "log", does=does, rootless=rootless))
     program.chmod(0o755)
     return program
 
 
+@pytest.mark.parametrize("rootless", ["", ', "name=rootless"'])
 @pytest.mark.parametrize("name", ["docker", "nerdctl"])
-async def test_docker_and_nerdctl_are_asked_in_their_words(name: str, tmp_path: Path) -> None:
+async def test_docker_and_nerdctl_are_asked_in_their_words(name: str, rootless: str, tmp_path: Path) -> None:
     programs, work = tmp_path / "programs", tmp_path / "work"
     programs.mkdir()
     work.mkdir()
-    stub(programs, name)
+    stub(programs, name, rootless=rootless)
     environ = {"PATH": f"{programs}:/usr/bin:/bin"}
     async with place(PlaceConfig(engine=name, image="img", network="net-1"), work, environ=environ) as (executor, made):
         ended = await run(executor, "echo hi; exit 3", work)
         assert (ended.stdout, ended.status) == ("hi\n", ExitStatus(3))
     asked = (programs / "log").read_text().splitlines()
     ours = next(line for line in asked if line.startswith("run ")).split(" --name ")[1].split()[0]
-    user = f"{os.getuid()}:{os.getgid()}"
+    user = "0:0" if rootless else f"{os.getuid()}:{os.getgid()}"  # There, root is the user here.
+    assert asked.pop(0) == "info --format {{json .SecurityOptions}}"
     assert asked[:2] == ["ps --all --quiet --filter label=acp-coder.owner", "inspect --type image -- img"]
     begun = asked[2].replace(made.mark, "MARK").replace(owner(), "OWNER").replace(ours, "NAME")
     assert begun == (
         "run --detach --rm --init --pull never --name NAME --label acp-coder.session=session-1 "
         f"--label acp-coder.owner=OWNER --user {user} --security-opt no-new-privileges --cap-drop all "
-        f"--network net-1 --volume={work}:{work} --entrypoint sh -- img -c "
+        f"--network net-1 --mount type=bind,source={work},target={work} --entrypoint sh -- img -c "
         'ACP_CODER_RUN="$0" exec sleep 2147483647 MARK'
     )
     assert f'exec --interactive --user {user} {ours} sh -c eval "$(cat)"' in asked

@@ -8,6 +8,8 @@ is; it is removed with the session, or, if the agent was killed, by its own reap
 
 from __future__ import annotations
 
+import csv
+import io
 import logging
 import os
 import uuid
@@ -34,6 +36,8 @@ SESSION = "acp-coder.session"
 NAME_CHARS = 8
 ANSWERS = 5
 """Lines that `PROBE` prints."""
+ENDS = "\r\n"
+"""Of a line of CSV; what contains one of both is quoted."""
 MAIN = f'{MARK}="$0" exec sleep 2147483647'
 """What runs in a container of ours; it has the session's mark, so it ends when the agent does."""
 
@@ -45,6 +49,9 @@ class Walls(Struct, frozen=True):
     protected: Sequence[Path] = ()
     empty: Path = Path("/var/empty")
     """A folder that stands for hidden ones. (A tmpfs would begin with what it hides, as podman makes it.)"""
+    writable: Sequence[Path] = ()
+    """Besides the session's folders: of git's, where a worktree has them elsewhere."""
+    readable: Sequence[Path] = ()
 
 
 class Container:
@@ -94,7 +101,7 @@ class Container:
 
     def argv(self, *argv: str, reads: bool = False) -> tuple[str, ...]:
         assert self._engine is not None
-        user = () if self._engine.rootless and not self._as else ("--user", self._as or self._numbers())
+        user = () if self._engine.keeps_id and not self._as else ("--user", self._as or self._numbers())
         return (self._engine.program, "exec", *(("--interactive",) if reads else ()), *user, self._id, *argv)
 
     def lost(self) -> None:
@@ -179,29 +186,32 @@ class Container:
         if engine.look("image", image) is None:
             known = f" and no container {config.container!r}" if config.container else ""
             raise ExecutorError(f"{engine.name} has no image {image!r}{known}; fetch it: `{engine.name} pull {image}`")
-        if wrong := next((folder for folder in self._folders if ":" in str(folder)), None):
-            raise ExecutorError(f"{wrong} cannot be mounted in a container: there is a colon in its name")
         self._begun = f"acp-coder-{self._session[:NAME_CHARS]}-{uuid.uuid4().hex[:NAME_CHARS]}"
         argv = ["run", "--detach", "--rm", "--init", "--pull", "never", "--name", self._begun]
         argv += ["--label", f"{SESSION}={self._session}", "--label", f"{OWNER}={owner()}"]
-        argv += ["--user", self._numbers(), *(("--userns", "keep-id") if engine.rootless else ())]
+        argv += ["--user", self._numbers(), *(("--userns", "keep-id") if engine.keeps_id else ())]
         argv += ["--security-opt", "no-new-privileges", "--cap-drop", "all", "--network", config.network]
         argv += [*self._mounts(), "--entrypoint", "sh", *config.arguments, "--", image, "-c", MAIN, self.mark]
         engine.ask(*argv)
         return self._begun
 
     def _mounts(self) -> list[str]:
-        walls, found = self._walls(), [f"--volume={folder}:{folder}" for folder in self._folders]
+        walls = self._walls()
+        seen = [*walls.readable, *self._folders, *walls.writable]
+        found = [_mount(path, path, writes=path not in walls.readable) for path in seen]
         for path in (*walls.protected, *walls.hidden):
-            inside = any(path.is_relative_to(folder) for folder in self._folders)
-            if not inside or ":" in str(path) or path.is_symlink() or not path.exists():
+            inside = any(path.is_relative_to(folder) for folder in seen)
+            if not inside or path.is_symlink() or not path.exists():
                 continue
             source = path if path not in walls.hidden else walls.empty if path.is_dir() else Path("/dev/null")
-            found.append(f"--volume={source}:{path}:ro")
-        return list(dict.fromkeys(found))
+            found.append(_mount(source, path, writes=False))
+        return [part for mount in dict.fromkeys(found) for part in ("--mount", mount)]
 
     def _numbers(self) -> str:
+        """Of the user there who is the user here."""
         user = self._user()
+        if user is None and self._engine is not None and self._engine.root_is_user:
+            return "0:0"
         return f"{os.getuid()}:{os.getgid()}" if user is None else f"{user.uid}:{user.gid}"
 
     def _probed(self, engine: Engine) -> There:
@@ -224,6 +234,14 @@ class Container:
         if not scratch:
             raise ExecutorError(f"no command can be run in {self.words}: it has no folder for temporary files")
         return There(shell, path, f"{scratch.rstrip('/')}/.acp-coder-{self.mark}", home)
+
+
+def _mount(source: Path, target: Path, *, writes: bool) -> str:
+    """The value of `--mount`, which is a line of CSV."""
+    line = io.StringIO()
+    rest = () if writes else ("readonly",)
+    csv.writer(line, lineterminator=ENDS).writerow(("type=bind", f"source={source}", f"target={target}", *rest))
+    return line.getvalue().removesuffix(ENDS)
 
 
 def _token(folder: Path, nonce: str, made: ExitStack) -> Path | None:

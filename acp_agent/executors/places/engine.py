@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from msgspec import Struct
+from msgspec.structs import replace
 
 from acp_agent.child import one_line
 from acp_agent.errors import ExecutorError
@@ -30,14 +31,16 @@ class Engine(Struct, frozen=True):
     program: str
     """Its absolute path."""
     environ: Mapping[str, str]
+    root_is_user: bool = False
+    """Whether root in a container is the user here (docker and nerdctl without root)."""
 
     @property
     def name(self) -> str:
         return os.path.basename(self.program)
 
     @property
-    def rootless(self) -> bool:
-        """Whether the user in a container is not the one of that number here."""
+    def keeps_id(self) -> bool:
+        """Whether it has to be asked to let the user in a container be the one of that number here."""
         return self.name == "podman" and os.geteuid() != 0
 
     def ask(self, *arguments: str) -> str:
@@ -92,7 +95,9 @@ def find_engine(wanted: str, environ: Mapping[str, str], outside: Iterable[Path]
     """Raises ExecutorError if there is none."""
     for name in (wanted,) if wanted else ENGINES:
         if (found := find_program(name, environ, outside)) is not None:
-            return Engine(found, environ)
+            engine = Engine(found, environ)
+            options = "" if engine.name == "podman" else engine.ask("info", "--format", "{{json .SecurityOptions}}")
+            return replace(engine, root_is_user="rootless" in options)
     what = f"the program {wanted!r} was not found" if wanted else f"none of {', '.join(ENGINES)} was found"
     raise ExecutorError(f"there is nothing to run containers with: {what}")
 

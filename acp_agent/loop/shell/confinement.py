@@ -389,7 +389,10 @@ class Confinement:
         """Of a container that is started now."""
         policy, empty = self.policy(), self._folder.path / "sandbox" / "empty"
         empty.mkdir(mode=0o755, exist_ok=True)
-        made: Walls = load(WALLS)(policy.hidden, policy.protected, empty)
+        git = [git_places(root) for root in self._roots.real]
+        writable = [place for places, _, _ in git for place in places]
+        readable = [place for _, _, places in git for place in places]
+        made: Walls = load(WALLS)(policy.hidden, policy.protected, empty, writable, readable)
         return made
 
     def watched(self) -> Confined:
