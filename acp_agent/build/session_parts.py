@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from acp_agent.config.load import Config
 from acp_agent.config.model import ProviderConfig
-from acp_agent.config.place_settings import Place
+from acp_agent.config.place_settings import Place, find_place, is_host
 from acp_agent.config.xdg import state_dir
 from acp_agent.executors.route import Offer as EditorOffer
 from acp_agent.executors.scrub import scrubbing
@@ -35,6 +35,7 @@ from acp_agent.loop.memory.session_goals import Goals
 from acp_agent.loop.model.models import Models
 from acp_agent.loop.model.ready_model import SessionModels
 from acp_agent.loop.model.spending import Spending
+from acp_agent.loop.options import LOCAL as LOCAL_PLACE
 from acp_agent.loop.prompts.instructions import Instructions
 from acp_agent.loop.prompts.menu import Menu
 from acp_agent.loop.prompts.skills import Skills, read_skills
@@ -44,7 +45,7 @@ from acp_agent.loop.shell.command_network import CommandNetwork
 from acp_agent.loop.shell.confinement import Confinement
 from acp_agent.loop.shell.hooks import Hooks
 from acp_agent.loop.shell.private_folder import PrivateFolder
-from acp_agent.loop.shell.session_shell import Late, Shell
+from acp_agent.loop.shell.session_shell import Late, Located, Shell
 from acp_agent.loop.toolbox.absent import Absent
 from acp_agent.loop.toolbox.extensions import Extensions
 from acp_agent.loop.toolbox.mcp_tools import SessionServers
@@ -118,7 +119,7 @@ def build_parts(
     menu = Menu(outbox, session.queue, memory.skills)
     servers = build_servers(session, registry, menu, environ, inherited, shell.confinement)
     absent = Absent(settings.tools, memory.skills, shell.runs, languages, session.roots)
-    offer = Offer(registry, settings.tools, session.choices, absent, relevance, guard.deciders)
+    offer = Offer(registry, settings.tools, session.choices, absent, relevance, guard.deciders, shell.places)
     extensions = Extensions(session.roots.clients[0], registry, store, packages=settings.tools.entry_points)
     toolbox = Toolbox(registry, offer, extensions, servers, relevance)
     scheduler = Scheduler(session, store.schedules)
@@ -210,23 +211,47 @@ def build_shell(
         outputs=outputs,
         denied=confinement.denied,
     )
-    plan = session.client.plan
-    # The editor's terminals and buffers are the user's: nobody else can act there, and only on this machine.
-    own = not tools.scope.user and host is None
-    offer = EditorOffer(
-        terminal=own and plan.terminals and bash.editor_terminal and place is None,
-        read_text=own and plan.reads_files and tools.files.editor_buffers,
-        write_text=own and plan.writes_files and tools.files.editor_buffers,
-    )
-    make = partial(build_executor, session, inherited, folder, confinement, offer)
-    executor = Late(make if host is None else partial(build_far, session, host, environ))
+
+    def located(confinement: Confinement) -> Located:
+        offer = editor_offer(session, elsewhere=confinement.place is not None, far=host is not None)
+        make = partial(build_executor, session, inherited, folder, confinement, offer)
+        return confinement, Late(make if host is None else partial(build_far, session, host, environ)), offer
+
+    def locate(name: str) -> Located:
+        other = find_place(name, settings.places)
+        outer = outside(session.config, environ)
+        made = None if other is None else build_place(other, session.id, roots, outer, confinement)
+        return located(confinement.at(made))
+
+    _, executor, offer = located(confinement)
     if host is not None:
         _ = executor.executor  # It ends the connection, which is there already.
     hooks_run_with: Late[LocalExecutor] = Late(
         lambda: load(LOCAL)(environ=environ, hidden=hidden, terminate_grace=bash.terminate_grace, folders=roots.clients)
     )
     hooks = Hooks(settings.hooks, hooks_run_with, roots.clients[0], session.outbox, turn)
-    return Shell(roots, turn, folder, offer, executor, confinement, hooks, runs), inherited
+    here, places = settings.agent.place, other_places(session.config) if host is None else ()
+    shell = Shell(roots, turn, folder, offer, executor, confinement, hooks, runs, here, places, locate)
+    return shell, inherited
+
+
+def other_places(config: Config) -> list[str]:
+    """Those in which single calls may run besides the session's: where its files are the same."""
+    places = config.settings.places
+    known = (name for name in (LOCAL_PLACE, *places) if not is_host(find_place(name, places)))
+    return [name for name in known if name != config.settings.agent.place]
+
+
+def editor_offer(session: Session, *, elsewhere: bool, far: bool) -> EditorOffer:
+    """What the editor serves: its terminals and buffers are the user's, so nobody else can act there, and only on this
+    machine. `elsewhere`: commands run in a place; `far`: files are on another machine."""
+    tools, plan = session.config.settings.tools, session.client.plan
+    own = not tools.scope.user and not far
+    return EditorOffer(
+        terminal=own and plan.terminals and tools.bash.editor_terminal and not elsewhere,
+        read_text=own and plan.reads_files and tools.files.editor_buffers,
+        write_text=own and plan.writes_files and tools.files.editor_buffers,
+    )
 
 
 def build_place(

@@ -3,13 +3,21 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Literal
+from typing import Literal, Protocol
 
 from msgspec import Struct
 
 READ_VERB = "read"
 """First word of the scope of an answer about reading one file."""
 KEEPS = "may keep keys or passwords"
+
+
+class Where(Protocol):
+    """A place that is not this machine, as far as it matters for questions."""
+
+    words: str
+    where: str
+    confines: bool
 
 
 class PathAccess(Struct, frozen=True):
@@ -29,6 +37,11 @@ RISK_METADATA: dict[str, dict[str, object]] = {
     "why": {"type": "string", "description": "Its purpose, in one short sentence."},
 }
 """JSON schema of the fields that `bash` requires from the model with `tools.require_risk_metadata`."""
+
+
+PLACE, PLACED = "place", ("bash", "delegate")
+"""The parameter that names another place than the session's, and the tools that have it."""
+IN_PLACE = {"type": "string", "description": "Run in this place, not where the session is. The user is asked."}
 
 
 class Claim(Struct, frozen=True):

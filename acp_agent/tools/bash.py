@@ -66,6 +66,7 @@ class BashParams(Params):
     mutation: SkipJsonSchema[bool | None] = None
     privesc: SkipJsonSchema[bool | None] = None
     why: SkipJsonSchema[str | None] = None
+    place: SkipJsonSchema[str | None] = None
 
     @field_validator("wait")
     @classmethod

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Literal
 
 from pydantic import Field
+from pydantic.json_schema import SkipJsonSchema
 
 from acp_agent.safety.folders.paths import Roots
 from acp_agent.tools.kit.base import HarmlessTool, Params
@@ -23,6 +24,7 @@ class DelegateParams(Params):
         default="none", description="`worktree`: it works in a git worktree of its own, from the last commit."
     )
     max_iterations: int | None = Field(default=None, ge=1, description="Model calls it may make.")
+    place: SkipJsonSchema[str | None] = None
 
 
 class Delegate(HarmlessTool[DelegateParams]):

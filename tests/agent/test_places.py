@@ -10,13 +10,18 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
-from acp_agent.client.permissions import allow_always, allow_once
+from acp_agent.client.permissions import allow_always, allow_once, reject_once
 from acp_agent.commands.parser import agent_variables, build_parser
 from acp_agent.config.load import load_config
 from acp_agent.config.place_settings import PlaceConfig
 from acp_agent.config.sources import parse
 from acp_agent.errors import ConfigError, PeerError
+from acp_agent.loop.calls.guard import Guard
+from acp_agent.safety.access import Ask, ExecuteAccess
+from acp_agent.safety.deciding.deciders import CallFacts
 from acp_agent.store.session_store import SessionStore
 from acp_agent.testing.fake_model import Answer, Call
 from tests import containers
@@ -229,3 +234,110 @@ async def test_without_places_there_is_no_choice(tmp_path: Path) -> None:
     async with rig(tmp_path, [Answer(text="ok")]) as r:
         answer = await r.editor.request("session/new", {"cwd": str(r.project), "mcpServers": []})
         assert [each["id"] for each in answer["configOptions"]] == ["mode", "model", "thought_level"]
+
+
+async def test_a_single_call_runs_in_another_place_with_a_shell_of_its_own(tmp_path: Path, config: str) -> None:
+    local = config.replace('place = "web"', 'place = "local"')
+    there = {"place": "web"}
+    script = [
+        Answer(tool_calls=(Call("bash", {"command": "cat /etc/passwd; mkdir in; cd in; pwd", **there}),)),
+        bash("pwd; touch here"),
+        Answer(tool_calls=(Call("bash", {"command": "pwd; touch more", **there}),)),
+        Answer(tool_calls=(Call("bash", {"command": "pwd", "place": "nowhere"}),)),
+        Answer(text="ok"),
+    ]
+    asked = []
+
+    async def always(request: Any) -> Any:
+        asked.append((request.tool_call.title, request.tool_call.content[-1].content.text))
+        return await allow_always(request)
+
+    async with rig(tmp_path, script, config=local, mode="auto", permissions=[always] * 3) as r:
+        await r.editor.prompt("go")
+        results = [message["content"] for message in r.messages(5) if message["role"] == "tool"]
+        assert "root:x:0:0:root:/root:/bin/sh" in results[0]
+        assert str(r.project / "in") not in results[1]
+        assert str(r.project / "in") in results[2]
+        assert (r.project / "here").exists()
+        assert (r.project / "in" / "more").exists()
+        assert "No single call can run in the place `nowhere`; it can in `local`, `web`." in results[3]
+        assert [title for title, _ in asked] == [
+            "cat /etc/passwd; mkdir in; cd in; pwd (in container web)",
+            "pwd; touch more (in container web)",
+        ]
+        assert all("it runs in container web, not where the session is" in words for _, words in asked)
+        (tool,) = [each["function"] for each in r.request(1)["tools"] if each["function"]["name"] == "bash"]
+        assert tool["parameters"]["properties"]["place"]["enum"] == ["web"]
+        await r.editor.prompt("/permissions")
+        assert "in:'container web' bash" in r.editor.text()
+        session = r.editor.session_id
+    assert not [name for name in containers.names() if name.startswith(f"acp-coder-{session[:8]}")]
+    log = tmp_path / "home/.local/state/acp-coder/audit.jsonl"
+    entries = [json.loads(line) for line in log.read_text(encoding="utf-8").splitlines()]
+    assert [entry["sandbox"] for entry in entries if entry.get("sandbox")] == [
+        "container web",
+        "none",
+        "container web",
+    ]
+
+
+async def test_a_container_is_not_left_without_a_question(tmp_path: Path, config: str) -> None:
+    script = [
+        Answer(tool_calls=(Call("bash", {"command": "cat /etc/hostname", "place": "local"}),)),
+        bash("touch made"),
+        Answer(text="ok"),
+    ]
+    asked = []
+
+    async def reject(request: Any) -> Any:
+        asked.append((request.tool_call.title, request.tool_call.content[-1].content.text))
+        return await reject_once(request)
+
+    async with rig(tmp_path, script, config=config, mode="auto", permissions=[reject]) as r:
+        await r.editor.prompt("go")
+        ((title, words),) = asked
+        assert title == "cat /etc/hostname (on this machine)"
+        assert "it runs on this machine, not where the session is" in words
+        assert (r.project / "made").exists()
+
+
+async def test_a_sub_agent_works_in_the_place_that_is_named_for_it(tmp_path: Path, config: str) -> None:
+    local = config.replace('place = "web"', 'place = "local"')
+    script = [
+        Answer(tool_calls=(Call("delegate", {"prompt": "look", "title": "look", "place": "web"}),)),
+        bash("cat /etc/passwd"),
+        Answer(text="it says: done"),
+        Answer(text="ok"),
+    ]
+    async with rig(tmp_path, script, config=local, mode="auto", permissions=[allow_once]) as r:
+        await r.editor.prompt("go")
+        (result,) = [message["content"] for message in r.messages(3) if message["role"] == "tool"]
+        assert "root:x:0:0:root:/root:/bin/sh" in result
+        titles = [call.title for call in r.editor.tool_calls().values()]
+        assert "Sub-agent: look (in container web)" in titles
+
+
+class _Named:
+    confines = True
+
+    def __init__(self, words: str) -> None:
+        self.words, self.where = words, f"in {words}"
+
+
+@given(st.text(), st.text(), st.lists(st.text(min_size=1), min_size=1), st.lists(st.text(min_size=1), min_size=1))
+def test_what_is_remembered_for_one_place_never_answers_in_another(
+    one: str, other: str, scopes: list[str], more: list[str]
+) -> None:
+    def remembered(words: str, scopes: list[str]) -> set[str]:
+        access = ExecuteAccess("x", Path("/"))
+        call = CallFacts("bash", {}, [access], place=_Named(words))
+        ask = Ask("", tuple(scopes), "these", wider=(scopes[0], "all"))
+        placed = Guard.placed(None, call, ask)  # type: ignore[arg-type]
+        assert placed.wider is not None
+        assert placed.scope_words == f"these in {words}"
+        return {*placed.scopes, placed.wider[0]}
+
+    local = CallFacts("bash", {}, [ExecuteAccess("x", Path("/"))])
+    assert Guard.placed(None, local, Ask("", tuple(scopes), "these")).scopes == tuple(scopes)  # type: ignore[arg-type]
+    if one != other:
+        assert not remembered(one, scopes) & remembered(other, more)

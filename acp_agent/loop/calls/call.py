@@ -19,6 +19,7 @@ from acp_agent.tools.kit.tool_context import Description
 
 if TYPE_CHECKING:
     from acp_agent.loop.beside.background_runs import Run
+    from acp_agent.loop.shell.session_shell import Shell
     from acp_agent.safety.deciding.deciders import CallFacts
     from acp_agent.tools.kit.base import Tool
 
@@ -31,6 +32,8 @@ class Ready(Struct, frozen=True):
     params: Any
     description: Description
     arguments: dict[str, Any]
+    shell: Shell
+    """Where it runs."""
 
 
 class Ran(Struct, frozen=True):

@@ -27,7 +27,7 @@ from acp_agent.loop.journal import Journal
 from acp_agent.loop.judging import judged
 from acp_agent.loop.modes import Mode
 from acp_agent.loop.shell.confinement import Confinement
-from acp_agent.safety.access import CONNECT, Ask, Deny, ExecuteAccess, PathAccess
+from acp_agent.safety.access import CONNECT, Allow, Ask, Deny, ExecuteAccess, PathAccess
 from acp_agent.safety.deciding.anomaly import Anomaly, AnomalyDetector
 from acp_agent.safety.deciding.approvals import Approvals
 from acp_agent.safety.deciding.blocks import HOUR, LEARNED, Blocks
@@ -171,6 +171,8 @@ class Guard:
         if not self.deciders.roots.disk.here:
             self.blocks.learn()
         decision = await judged(self.deciders.roots, decide)
+        if call.leaves and not isinstance(decision.verdict, Deny):
+            decision = replace(decision, verdict=_leaving(call, decision.verdict))
         if isinstance(decision.verdict, Deny) and decision.verdict.approvable and call.call_id:
             self.approvals.violated(call.call_id, call.tool, call.arguments, decision.verdict.rule)
             self.approvals.keep(call.tool, call.arguments, approved)
@@ -199,7 +201,8 @@ class Guard:
 
     def _sandbox_of(self, call: CallFacts) -> str:
         outside = any(isinstance(access, ExecuteAccess) and not access.confined for access in call.accesses)
-        return "none" if outside else self._confinement.kind
+        place = call.place
+        return place.words if place is not None else "none" if outside else self._confinement.kind
 
     def lacks_sandbox(self, call: CallFacts) -> bool:
         """Whether it runs a command that should be confined, but no sandbox was found to work."""
@@ -207,12 +210,11 @@ class Guard:
         runs = any(isinstance(access, ExecuteAccess) and access.confined for access in call.accesses)
         if found is None or found.disabled or not runs:
             return False
-        place = self._confinement.place
-        return found.sandbox.kind == "none" if place is None else not place.confines
+        return found.sandbox.kind == "none" if call.place is None else not call.place.confines
 
     def placed(self, call: CallFacts, ask: Ask) -> Ask:
         """An answer about a command holds for one place. (One about files there is kept for the folder there.)"""
-        place = self._confinement.place
+        place = call.place
         if place is None:
             return ask
         if not any(isinstance(access, ExecuteAccess) for access in call.accesses):
@@ -423,6 +425,14 @@ class _Trajectories:
 
     def forget(self) -> int:
         return self._store.trajectories.forget(self._project)
+
+
+def _leaving(call: CallFacts, verdict: Allow | Ask) -> Ask:
+    """What runs in another place than the session's is asked about in every mode."""
+    reason = f"it runs {'on this machine' if call.place is None else call.place.where}, not where the session is"
+    if isinstance(verdict, Allow):
+        return Ask(reason, ("read",), "commands that only read", changes=False, by_person=True, rule=verdict.rule)
+    return replace(verdict, reason=f"{reason}; {verdict.reason}", by_person=True)
 
 
 def _pattern(scope: str) -> str | None:

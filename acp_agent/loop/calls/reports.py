@@ -53,14 +53,14 @@ class Parent:
     def __init__(self, call: Call, reports: Reports, title: str) -> None:
         self.call_id = call.id
         self.title = title
-        self._call = call
+        self.call = call
         self._reports = reports
         self._made = 0
 
     def began(self, title: str) -> None:
         """The sub-agent makes a call."""
         self._made += 1
-        self._reports.say(self._call, f"{self._made}. {title}")
+        self._reports.say(self.call, f"{self._made}. {title}")
 
 
 class Reports:

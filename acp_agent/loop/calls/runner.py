@@ -30,6 +30,7 @@ import anyio.to_thread
 from msgspec import UNSET, Struct
 from msgspec.structs import replace
 
+from acp_agent.disk import HERE
 from acp_agent.errors import AgentError, ConnectionClosed, ToolError
 from acp_agent.lazy import load
 from acp_agent.llm.base import TextPart, ToolMessage, ToolUse
@@ -52,7 +53,7 @@ from acp_agent.loop.toolbox.toolbox import Toolbox
 from acp_agent.loop.undo.change_recorder import ChangeRecorder, Window
 from acp_agent.lsp.base import LanguageServices
 from acp_agent.output.envelope import NO_OUTPUT, ShellOutput
-from acp_agent.safety.access import Access, Ask, Deny, ExecuteAccess, PathAccess
+from acp_agent.safety.access import PLACE, PLACED, Access, Ask, Deny, ExecuteAccess, PathAccess
 from acp_agent.safety.deciding.decide import decide
 from acp_agent.safety.deciding.deciders import CallFacts, Judgement
 from acp_agent.schema.acp import Content, TextContent
@@ -137,7 +138,8 @@ class Calls:
         other = copy.copy(self)
         other.depth = self.depth + 1
         other.toolbox = self.toolbox.only(tools)
-        other.shell = self.shell.below(parent.call_id)
+        shell = self.shell if parent.call.ready is None else parent.call.ready.shell
+        other.shell = shell.below(parent.call_id)
         other.memory = self.memory.below()
         other.reports = self.reports.below(parent)
         other.recorder = self.recorder.below(parent.call_id, other.shell)
@@ -328,19 +330,32 @@ class Calls:
             arguments.pop(THOUGHTS, None)
         try:
             arguments, params = _parsed(tool, entry, arguments)
+            shell = self._shell_for(entry, params)
         except ToolError as error:
             reports.announce(call, entry, Description(entry.name), arguments)
             self._failed(call, arguments, error)
             return
         description = await judged(self.session.roots, partial(self._describe, tool, arguments, params))
-        place, here = self.shell.confinement.place, self.session.roots.disk.here
-        if place is not None and (entry.kind == "execute" or (not here and description.locations)):
-            description = replace(description, title=f"{description.title} ({place.where})")
+        place, here = shell.confinement.place, self.session.roots.disk.here
+        named = entry.kind == "execute" or shell is not self.shell or (not here and description.locations)
+        if named and (place is not None or shell is not self.shell):
+            where = HERE.where if place is None else place.where
+            description = replace(description, title=f"{description.title} ({where})")
         reports.announce(call, entry, description, arguments)
         if blocked is not None:
             reports.fail(call, blocked)
             return
-        call.ready = Ready(entry, tool, params, description, arguments)
+        call.ready = Ready(entry, tool, params, description, arguments, shell)
+
+    def _shell_for(self, entry: ToolEntry, params: Any) -> Shell:
+        """That of the place that the call names, if it does. Raises ToolError."""
+        place = getattr(params, PLACE, None) if entry.name in PLACED else None
+        if not place or place == self.shell.place:
+            return self.shell
+        if place not in self.shell.places:
+            known = ", ".join(f"`{name}`" for name in (self.shell.place, *self.shell.places))
+            raise ToolError(f"No single call can run in the place `{place}`; it can in {known}.", "invalid_parameters")
+        return self.shell.at(place)
 
     def _describe(self, tool: Any, arguments: dict[str, Any], params: Any) -> Description:
         """From redacted arguments, since titles are often cut."""
@@ -357,7 +372,7 @@ class Calls:
         self.reports.fail(call, remedy or error)
 
     async def _life(self, call: Call, ready: Ready, tasks: TaskGroup) -> None:
-        tool, params, hooks = ready.tool, ready.params, self.shell.hooks
+        tool, params, shell, hooks = ready.tool, ready.params, ready.shell, self.shell.hooks
         ctx = self._context(call, tasks)
         begun = False
         try:
@@ -365,12 +380,15 @@ class Calls:
                 raise remedy
             if (reason := self.toolbox.offer.why_not(ready.entry)) is not None:
                 raise ToolError(reason, "policy_blocked")
-            accesses = await judged(ctx.roots, lambda: tool.access(params, ctx.roots, self.shell.cwd(), self.config))
+            accesses = await judged(ctx.roots, lambda: tool.access(params, ctx.roots, shell.cwd(), self.config))
             preview = await tool.preview(params, ctx)
             accesses = list(dict.fromkeys((*accesses, *preview.accesses)))
-            if any(isinstance(access, ExecuteAccess) for access in accesses):
-                await self.shell.confinement.ready()
-            call.facts = CallFacts(call.name, ready.arguments, accesses, call.id, call.use.written)
+            runs = any(isinstance(access, ExecuteAccess) for access in accesses)
+            if runs:
+                await shell.confinement.ready()
+            leaves = runs and shell.place != self.session.config.settings.agent.place
+            where = shell.confinement.place
+            call.facts = CallFacts(call.name, ready.arguments, accesses, call.id, call.use.written, where, leaves)
             match await self.gate.permit(call.facts, self.reports.question(call, ready, preview)):
                 case Refused(reason, category, ends_turn):
                     call.outcome.ends_turn = ends_turn
@@ -393,7 +411,7 @@ class Calls:
                 content=list(preview.content) or UNSET,
                 locations=locations_of(preview.locations) or UNSET,
             )
-            folder = self.shell.cwd()
+            folder = shell.cwd()
             try:
                 result = await self._run(call, ready, ctx, preview, accesses)
             finally:
@@ -409,7 +427,7 @@ class Calls:
         else:
             if (printed := result.command) is not None and ready.entry.kind == "execute":
                 confined = any(isinstance(access, ExecuteAccess) and access.confined for access in accesses)
-                denied = self.shell.confinement.denied(printed.combined, folder) if confined else ()
+                denied = shell.confinement.denied(printed.combined, folder) if confined else ()
                 call.outcome.ran = Ran(str(folder), printed.streams.exit_code, printed.timed_out, denied)
             treated = await self.outputs.treat(call.name, result)
             call.outcome.cut = treated.cut
@@ -429,7 +447,7 @@ class Calls:
                 self.failures.failed(call.name, ready.arguments, result.error)
             elif self.failures.any and self._changes(accesses):
                 self.failures.changed()
-            await self._tell_hooks(call, result, accesses, folder, self.shell.cwd())
+            await self._tell_hooks(call, result, accesses, folder, shell.cwd())
             if hooks.any:
                 await self._look_after(window)
 
@@ -493,12 +511,13 @@ class Calls:
     # --- what a tool is given ---------------------------------------------------------------------------------
 
     def _context(self, call: Call, tasks: TaskGroup) -> ToolContext:
+        shell = self.shell if call.ready is None else call.ready.shell
         return ToolContext(
             call=ThisCall(self, call, tasks),
-            executor=self.recorder.executor(call, self.shell.executor),
+            executor=self.recorder.executor(call, shell.executor),
             roots=self.session.roots,
             config=self.config,
-            shell=self.shell,
+            shell=shell,
             memory=self.memory,
             languages=self.languages,
             web=self.web,

@@ -44,9 +44,10 @@ class ThisCall:
         choices.show()
 
     async def start(self, command: Command) -> Process:
-        call, reports, shell = self._call, self._calls.reports, self._calls.shell
+        call, reports = self._call, self._calls.reports
+        shell = self._calls.shell if call.ready is None else call.ready.shell
         await shell.confinement.ready()
-        network = await self._calls.network.door(call, command)
+        network = await self._calls.network.door(call, command) if shell.confinement.place is None else None
         env = {**shell.turn.variables(), **command.env}
         process = await shell.executor.run(replace(command, env=env, network=network))
         call.processes.append(process)

@@ -6,6 +6,7 @@ touch is computed for each command, since files come and go.
 
 from __future__ import annotations
 
+import copy
 import logging
 import os
 import platform
@@ -122,6 +123,12 @@ class Confinement:
         """Git's folders, and files that point to one, which were there at first or which the user was told of."""
         self._hidden: dict[Path, None] = {}
         """Paths that were ever hidden: they stay hidden, however large the folders become."""
+
+    def at(self, place: Elsewhere | None) -> Confinement:
+        """The same for commands that run in that place; `None`: on this machine."""
+        other = copy.copy(self)
+        other.place = place
+        return other
 
     @property
     def kind(self) -> str:

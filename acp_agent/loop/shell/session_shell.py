@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import copy
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Generic, TypeVar
@@ -41,6 +41,10 @@ class Late(Generic[Made]):
             await self.executor.close()
 
 
+Located = tuple[Confinement, Late["EditorExecutor"], Offer]
+"""What a shell has of its own in another place."""
+
+
 class Shell:
     """Of one session, or (`below`) of a sub-agent in it, with its own working directory and variables."""
 
@@ -54,7 +58,11 @@ class Shell:
         confinement: Confinement,
         hooks: Hooks,
         runs: SessionRuns,
+        place: str,
+        places: Sequence[str],
+        locate: Callable[[str], Located],
     ) -> None:
+        """`place`: its name. `places`: others, in which `at` gives a shell; `locate` makes what it needs there."""
         self._roots = roots
         self.turn = turn
         self._folder = folder
@@ -64,6 +72,10 @@ class Shell:
         self.confinement = confinement
         self.hooks = hooks
         self.runs = runs
+        self.place = place
+        self.places = tuple(places)
+        self._locate = locate
+        self._located: dict[str, Located] = {}
         self._of = ""
 
     @property
@@ -74,6 +86,16 @@ class Shell:
         """The shell of a sub-agent that a call started."""
         other = copy.copy(self)
         other._of = f"-{call_id}"
+        return other
+
+    def at(self, place: str) -> Shell:
+        """The shell in another of the `places`, with a working directory and variables of its own."""
+        if place not in self._located:
+            self._located[place] = self._locate(place)
+        other = copy.copy(self)
+        other.confinement, other._late, other.offer = self._located[place]
+        other.place, other.places = place, tuple(name for name in (self.place, *self.places) if name != place)
+        other._of = f"{self._of}.{list(self._located).index(place)}"
         return other
 
     @property
@@ -93,6 +115,8 @@ class Shell:
     def forget_state(self) -> None:
         """The turn is over."""
         forget_state(self.state)
+        for place in self._located:
+            forget_state(self.at(place).state)
 
     @property
     def draws_here(self) -> bool:
@@ -108,6 +132,8 @@ class Shell:
         return self.confinement.limits()
 
     async def close(self) -> None:
+        for _, late, _ in self._located.values():
+            await late.close()
         await self._late.close()
         await self.hooks.close()
         self._folder.close()

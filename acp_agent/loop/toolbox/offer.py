@@ -19,7 +19,7 @@ from acp_agent.loop.modes import Mode
 from acp_agent.loop.toolbox.absent import NO_RUNS, Absent
 from acp_agent.loop.toolbox.relevance import Relevance
 from acp_agent.loop.toolbox.rendering import rendered
-from acp_agent.safety.access import RISK_METADATA
+from acp_agent.safety.access import IN_PLACE, PLACE, PLACED, RISK_METADATA
 from acp_agent.safety.deciding.deciders import Deciders
 from acp_agent.safety.globs import matches, matches_any
 from acp_agent.tools.kit.registry import TOOLS, ToolEntry, Tools
@@ -65,7 +65,10 @@ class Offer:
         absent: Absent,
         relevance: Relevance,
         deciders: Deciders,
+        places: Sequence[str] = (),
     ) -> None:
+        """`places`: others than the session's, in which single calls may run."""
+        self._places = places
         self._deciders = deciders
         self._registry = registry
         self._config = config
@@ -297,7 +300,10 @@ class Offer:
         guidance = "brief" if self._small and self._config.guidance == "short" else self._config.guidance
         known = self._definitions.get(f"{guidance} {entry.name}")
         if known is None or known[0] is not entry:
-            known = self._definitions[f"{guidance} {entry.name}"] = (entry, rendered(entry, guidance))
+            made = rendered(entry, guidance)
+            if self._places and entry.name in PLACED:
+                made = _with_properties(made, {PLACE: {**IN_PLACE, "enum": list(self._places)}})
+            known = self._definitions[f"{guidance} {entry.name}"] = (entry, made)
         return known[1]
 
     def words(self) -> str:
@@ -324,12 +330,14 @@ def _text(entry: ToolEntry) -> str:
 
 def with_risk_metadata(tool: ToolDefinition) -> ToolDefinition:
     """The definition that requires the model's risk assessment."""
-    parameters = {
-        **tool.parameters,
-        "properties": {**tool.parameters.get("properties", {}), **RISK_METADATA},
-        "required": [*_list(tool.parameters.get("required")), *RISK_METADATA],
-    }
-    return ToolDefinition(tool.name, tool.description, parameters)
+    made = _with_properties(tool, RISK_METADATA)
+    required = [*_list(tool.parameters.get("required")), *RISK_METADATA]
+    return ToolDefinition(made.name, made.description, {**made.parameters, "required": required})
+
+
+def _with_properties(tool: ToolDefinition, more: Mapping[str, Any]) -> ToolDefinition:
+    properties = {**tool.parameters.get("properties", {}), **more}
+    return ToolDefinition(tool.name, tool.description, {**tool.parameters, "properties": properties})
 
 
 # --- thinking before calling -----------------------------------------------------------------------------------

@@ -14,7 +14,7 @@ import msgspec
 from msgspec import Struct
 
 from acp_agent.lazy import load
-from acp_agent.safety.access import Access, ExecuteAccess, NetworkAccess, PathAccess, ToolAccess
+from acp_agent.safety.access import Access, ExecuteAccess, NetworkAccess, PathAccess, ToolAccess, Where
 from acp_agent.safety.folders.paths import Roots
 
 if TYPE_CHECKING:
@@ -53,6 +53,10 @@ class CallFacts(Struct, frozen=True):
     call_id: str = ""
     written: bool = False
     """Whether it stood in the text of the model's answer."""
+    place: Where | None = None
+    """Where it runs, if not on this machine."""
+    leaves: bool = False
+    """Whether that is another place than the session's."""
 
     @property
     def tools(self) -> tuple[str, ...]:
