@@ -10,6 +10,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
+import anyio
 import pytest
 
 from acp_agent.client.permissions import allow_always, allow_once
@@ -305,3 +306,22 @@ async def test_a_session_goes_to_a_host_and_back_even_if_it_cannot_be_reached(
         assert sorted(path.name for path in there.iterdir()) == ["one"]
         assert links
         assert not links & set(ssh_children())
+
+
+async def test_a_lost_connection_is_said_while_the_call_goes_on(tmp_path: Path, config: str, there: Path) -> None:
+    script = [bash("touch begun; while [ ! -e go ]; do sleep 0.05; done; echo ended"), Answer(text="ok")]
+    async with rig(tmp_path, script, config=config, permissions=[allow_once]) as r:
+        turn = r.editor.begin("go")
+        with anyio.fail_after(30):
+            while not (there / "begun").exists():
+                await anyio.sleep(0.01)
+        for link in ssh_children():
+            os.kill(link, signal.SIGKILL)
+        await r.editor.wait_until(lambda: "host far was reached again after" in str(r.editor.transcript))
+        (there / "go").touch()
+        await turn.response()
+        assert "the connection to host far was lost; what runs there goes on" in str(r.editor.transcript)
+        r.editor.tool_call().assert_finished("completed")
+        (result,) = [message["content"] for message in r.messages(2) if message["role"] == "tool"]
+        assert "ended" in result
+        assert "no output is missing" in result

@@ -103,6 +103,8 @@ class FarLink:
         self.lost_at: float | None = None
         """When the link was lost that is not there again yet; `time.monotonic`."""
         self.losses = 0
+        self.hearers: set[Callable[[str], None]] = set()
+        """They are told, in a thread, when it is lost and when it is there again."""
         self._closed = False
 
     def ready(self) -> There:
@@ -238,11 +240,22 @@ class FarLink:
     def _lost(self, link: Link) -> None:
         if not self._closed:
             self.lost_at, self.losses = time.monotonic(), self.losses + 1
+            self._tell(self.lost_words())
             threading.Thread(target=self._again, daemon=True).start()
+
+    def lost_words(self) -> str:
+        return (
+            f"the connection to {self.way.words} was lost; what runs there goes on, how it goes is unknown until the "
+            f"host is reached again (for {self._linger:g} s at most)"
+        )
+
+    def _tell(self, words: str) -> None:
+        log.warning("%s", words)
+        for hears in tuple(self.hearers):
+            hears(words)
 
     def _again(self) -> None:
         lost, pauses = time.monotonic(), chain(PAUSES, repeat(PAUSES[-1]))
-        log.warning("the connection to %s was lost; what runs there goes on, and it is reached again", self.way.words)
         while not (self._closed or self._peer.over):
             try:
                 started = _Started(self.way, program("pass_on", self._socket))
@@ -252,7 +265,7 @@ class FarLink:
                     words = started.last_words(error)
                 else:
                     self.lost_at = None
-                    log.warning("%s was reached again after %.1f s", self.way.words, time.monotonic() - lost)
+                    self._tell(f"{self.way.words} was reached again after {time.monotonic() - lost:.1f} s")
                     return
             except ExecutorError as error:
                 words = str(error)

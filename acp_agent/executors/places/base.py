@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Protocol
 
 from msgspec import Struct
@@ -38,6 +38,10 @@ class Elsewhere(Protocol):
 
     async def lines(self) -> list[str]:
         """What is there and what holds there, for the user. Raises ExecutorError."""
+        ...
+
+    async def watch(self, tell: Callable[[str], None]) -> None:
+        """Tells, until it is cancelled, when the way there is lost, and when it is there again."""
         ...
 
     async def end(self) -> bool:

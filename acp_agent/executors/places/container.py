@@ -104,6 +104,9 @@ class Container:
         user = () if self._engine.keeps_id and not self._as else ("--user", self._as or self._numbers())
         return (self._engine.program, "exec", *(("--interactive",) if reads else ()), *user, self._id, *argv)
 
+    async def watch(self, tell: Callable[[str], None]) -> None:
+        """There is no way that could be lost: it is on this machine."""
+
     def lost(self) -> None:
         self._there = None
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 
 import anyio
@@ -15,6 +15,7 @@ from acp_agent.errors import ExecutorError
 from acp_agent.executors.far.far_disk import FarDisk
 from acp_agent.executors.far.far_link import FarLink
 from acp_agent.executors.far.far_link import There as Found
+from acp_agent.executors.far.news import News
 from acp_agent.executors.places.engine import is_left, owner
 from acp_agent.executors.places.ssh import Ssh
 
@@ -86,6 +87,20 @@ class Host:
         if (lost := self.link.lost_at) is not None:
             lines.append(f"The connection was lost {time.monotonic() - lost:.0f} s ago; what runs there goes on.")
         return lines
+
+    async def watch(self, tell: Callable[[str], None]) -> None:
+        news: News[str] = News()
+        self.link.hearers.add(news.put)
+        try:
+            if self.link.lost_at is not None:
+                tell(self.link.lost_words())
+            while True:
+                await news.wait()
+                for words in news.take():
+                    tell(words)
+        finally:
+            self.link.hearers.discard(news.put)
+            news.close()
 
     async def end(self) -> bool:
         told = False

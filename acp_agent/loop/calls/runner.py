@@ -374,6 +374,8 @@ class Calls:
     async def _life(self, call: Call, ready: Ready, tasks: TaskGroup) -> None:
         tool, params, shell, hooks = ready.tool, ready.params, ready.shell, self.shell.hooks
         ctx = self._context(call, tasks)
+        if (place := shell.confinement.place) is not None:
+            tasks.start_soon(place.watch, partial(self.reports.say, call))
         begun = False
         try:
             if (remedy := self.failures.remedy(call.name, ready.arguments)) is not None:
@@ -387,8 +389,7 @@ class Calls:
             if runs:
                 await shell.confinement.ready()
             leaves = runs and shell.place != self.session.config.settings.agent.place
-            where = shell.confinement.place
-            call.facts = CallFacts(call.name, ready.arguments, accesses, call.id, call.use.written, where, leaves)
+            call.facts = CallFacts(call.name, ready.arguments, accesses, call.id, call.use.written, place, leaves)
             match await self.gate.permit(call.facts, self.reports.question(call, ready, preview)):
                 case Refused(reason, category, ends_turn):
                     call.outcome.ends_turn = ends_turn
