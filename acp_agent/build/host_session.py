@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 from acp_agent.build.session_parts import PLACES, outside
 from acp_agent.config.place_settings import is_host
+from acp_agent.errors import ExecutorError
 from acp_agent.lazy import load
 from acp_agent.loop.calls.guard import session_rules
 from acp_agent.loop.judging import judged
@@ -29,6 +30,11 @@ async def reached(session: Session, environ: Mapping[str, str]) -> Host | None:
     place = settings.place()
     if place is None or not is_host(place):
         return None
+    if settings.tools.scope.user:
+        words = (
+            "on another machine commands run as the user who logs in there, so `tools.scope.run_as_user` is not held"
+        )
+        raise ExecutorError(f"host {place[1].host} cannot be used: {words}")
     host: Host = load(PLACES["ssh"])(place[1], session.roots.clients, outside(session.config, environ))
     try:
         await host.reached()

@@ -76,7 +76,10 @@ def run(arguments: list[str]) -> int:
             return int(load(STDIO)([]))
         if given:
             option = f"--{place.partition(':')[0]} {PLACES[place.partition(':')[0]]}" if place else "--record FILE"
-            raise UsageError(f"{option.split()[0]} stands behind the command: acp-coder {options.command} {option}")
+            name = option.split()[0]
+            if options.command != "prompt":
+                raise UsageError(f"{name} is an option of `acp-coder` and `acp-coder prompt`, not of {options.command}")
+            raise UsageError(f"{name} stands behind the command: acp-coder prompt {option}")
         if options.command is None:
             raise UsageError(
                 "no command given: `acp-coder --help` lists them; without arguments it speaks ACP on stdio"

@@ -220,6 +220,13 @@ async def test_a_host_that_cannot_be_reached_runs_nothing_here(tmp_path: Path, c
         assert list(r.project.iterdir()) == []
 
 
+async def test_another_user_cannot_be_had_there(tmp_path: Path, config: str) -> None:
+    settings = f'{config}[tools.scope]\nenabled = true\nrun_as_user = "nobody"\n'
+    async with rig(tmp_path, [Answer(text="ok")], config=settings) as r:
+        with pytest.raises(PeerError, match="`tools.scope.run_as_user` is not held"):
+            await r.editor.prompt("go")
+
+
 async def test_a_folder_that_the_host_lacks_is_one_sentence(tmp_path: Path, config: str, there: Path) -> None:
     there.rmdir()
     async with rig(tmp_path, [Answer(text="ok")], config=config) as r:

@@ -300,6 +300,8 @@ async def test_wrong_uses_of_recordings_are_said_in_a_sentence(tmp_path):
     before = await anyio.to_thread.run_sync(lambda: run(tmp_path, "--record", "x", "prompt", "go"))
     assert "--record stands behind the command" in before.stderr
     assert before.returncode == 2
+    other = await anyio.to_thread.run_sync(lambda: run(tmp_path, "--ssh", "x", "doctor"))
+    assert "--ssh is an option of `acp-coder` and `acp-coder prompt`, not of doctor" in other.stderr
 
 
 async def test_the_agent_itself_takes_the_option(tmp_path):

@@ -138,7 +138,8 @@ class Calls:
         other = copy.copy(self)
         other.depth = self.depth + 1
         other.toolbox = self.toolbox.only(tools)
-        shell = self.shell if parent.call.ready is None else parent.call.ready.shell
+        place = self.shell.place if parent.call.ready is None else parent.call.ready.shell.place
+        shell = self.shell if place == self.shell.place else self.shell.at(place)
         other.shell = shell.below(parent.call_id)
         other.memory = self.memory.below()
         other.reports = self.reports.below(parent)
