@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from acp_agent.config.load import Config
 from acp_agent.config.model import ProviderConfig
-from acp_agent.config.place_settings import Place, find_place, is_host
+from acp_agent.config.place_settings import Place, find_place
 from acp_agent.config.xdg import state_dir
 from acp_agent.executors.route import Offer as EditorOffer
 from acp_agent.executors.scrub import scrubbing
@@ -238,8 +238,8 @@ def build_shell(
 def other_places(config: Config) -> list[str]:
     """Those in which single calls may run besides the session's: where its files are the same."""
     places = config.settings.places
-    known = (name for name in (LOCAL_PLACE, *places) if not is_host(find_place(name, places)))
-    return [name for name in known if name != config.settings.agent.place]
+    known = [LOCAL_PLACE, *(name for name, place in places.items() if place.kind != "ssh")]
+    return [name for name in dict.fromkeys(known) if name != config.settings.agent.place]
 
 
 def editor_offer(session: Session, *, elsewhere: bool, far: bool) -> EditorOffer:

@@ -5,18 +5,21 @@ from __future__ import annotations
 import json
 import os
 import signal
+import threading
 from collections.abc import Iterator
 from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
 import anyio
+import anyio.to_thread
 import pytest
 
 from acp_agent.client.permissions import allow_always, allow_once
 from acp_agent.commands.parser import agent_variables
 from acp_agent.config.load import load_config
 from acp_agent.errors import ConfigError, PeerError
+from acp_agent.safety.deciding.deciders import Deciders
 from acp_agent.schema import acp
 from acp_agent.testing.fake_model import Answer, Call
 from tests import ssh_server
@@ -332,3 +335,37 @@ async def test_a_lost_connection_is_said_while_the_call_goes_on(tmp_path: Path, 
         (result,) = [message["content"] for message in r.messages(2) if message["role"] == "tool"]
         assert "ended" in result
         assert "no output is missing" in result
+
+
+async def test_a_mode_that_is_chosen_while_a_call_is_judged_counts(
+    tmp_path: Path, config: str, there: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    begun, chosen = threading.Event(), threading.Event()
+    decide = Deciders.decide
+
+    def slow(*arguments: Any, **options: Any) -> Any:
+        if not begun.is_set():
+            begun.set()
+            assert chosen.wait(20)
+        return decide(*arguments, **options)
+
+    monkeypatch.setattr(Deciders, "decide", slow)
+    script = [bash("touch made"), Answer(text="ok")]
+    async with rig(tmp_path, script, config=config, mode="auto") as r:
+        turn = r.editor.begin("go")
+        assert await anyio.to_thread.run_sync(begun.wait, 20)
+        await r.editor.request("session/set_mode", {"sessionId": r.editor.session_id, "modeId": "ask"})
+        chosen.set()
+        await turn.response()
+        r.editor.tool_call().assert_finished("failed")
+        assert not (there / "made").exists()
+
+
+async def test_a_place_that_is_configured_wrong_breaks_no_session_that_is_not_there(tmp_path: Path) -> None:
+    config = '[places.half]\nkind = "ssh"\n[places.web]\nimage = "x"\n'
+    async with rig(tmp_path, [Answer(text="ok")], config=config) as r:
+        await r.editor.prompt("go")
+        (tool,) = [each["function"] for each in r.request(1)["tools"] if each["function"]["name"] == "bash"]
+        assert tool["parameters"]["properties"]["place"]["enum"] == ["web"]
+        await r.editor.prompt("/place half")
+        assert "`places.half` is of the kind `ssh` and names no `host`" in r.editor.text()

@@ -106,8 +106,7 @@ class Gate:
 
     async def permit(self, facts: CallFacts, call: acp.ToolCallUpdate) -> Permit | Refused | TurnCancelledByClient:
         """Whether a call may run; `call` is shown with the question, if there is one. Always logged."""
-        mode = self._choices.mode()
-        decision = await self.guard.decide(facts, mode)
+        mode, decision = await self._decided(facts)
         verdict: Verdict = decision.verdict
         if isinstance(verdict, Ask):
             ask = self.guard.placed(facts, verdict)
@@ -137,8 +136,7 @@ class Gate:
 
     async def known(self, facts: CallFacts) -> Permit | Refused | None:
         """The answer where no question is needed, logged; else `None`."""
-        mode = self._choices.mode()
-        decision = await self.guard.decide(facts, mode)
+        mode, decision = await self._decided(facts)
         verdict: Verdict = decision.verdict
         if isinstance(verdict, Ask):
             verdict = self._remembered(self.guard.placed(facts, verdict), mode, written=False)
@@ -148,6 +146,14 @@ class Gate:
             case Deny(reason, rule):
                 return self._written(Refused(reason), facts, decision, "deny", rule, verdict.reason)
         return None
+
+    async def _decided(self, facts: CallFacts) -> tuple[Mode, Judgement]:
+        """In the mode that the user chose last, also while it was decided."""
+        while True:
+            mode = self._choices.mode()
+            decision = await self.guard.decide(facts, mode)
+            if mode == self._choices.mode():
+                return mode, decision
 
     def _is_new(self, facts: CallFacts, mode: Mode) -> bool:
         """Whether the model may only be showing the call."""
