@@ -293,6 +293,22 @@ async def test_a_place_that_is_not_there_is_one_sentence_and_nothing_runs_here(t
 
 
 @pytest.mark.usefixtures("podman")
+async def test_that_a_folder_is_read_only_in_a_running_container_is_said(tmp_path: Path) -> None:
+    work, other = tmp_path / "work", tmp_path / "other"
+    work.mkdir()
+    other.mkdir()
+    name = containers.start(other, containers.WITH_BASH, "--volume", f"{work}:{work}:ro")
+    try:
+        async with place(PlaceConfig(container=name), work, other) as (executor, made):
+            ended = await run(executor, "echo x >ran || echo refused", work)
+            assert ended.stdout == "refused\n"
+            said = [line for line in await made.lines() if "read-only" in line]
+            assert said == [f"Commands there cannot write to {work}: it is mounted read-only."]
+    finally:
+        containers.remove(name)
+
+
+@pytest.mark.usefixtures("podman")
 async def test_a_container_that_dies_in_the_middle_is_told_and_another_is_started(tmp_path: Path) -> None:
     async with place(containers.from_image(), tmp_path) as (executor, made):
         process = await executor.run(Command("echo before; echo x >ready; sleep 7040", tmp_path))

@@ -87,6 +87,8 @@ class Container:
         """The user there, if not ours."""
         self._begun = ""
         """The name of the one that we started."""
+        self._read_only: list[Path] = []
+        """Of the session's folders, in one that runs already."""
         self._finding = anyio.Lock()
 
     async def ready(self) -> There:
@@ -135,6 +137,9 @@ class Container:
                 "It was not started by acp-coder: its network, its rights and what it can see are its own, and what "
                 "is hidden or protected here is neither there."
             )
+            lines += [
+                f"Commands there cannot write to {folder}: it is mounted read-only." for folder in self._read_only
+            ]
             return lines
         network = "none" if self._config.network == "none" else f"`{self._config.network}` of {self._engine.name}"
         lines.append(f"Network: {network}. No capabilities, no new privileges, your user.")
@@ -176,12 +181,15 @@ class Container:
         name = self._config.container
         if not _runs(found):
             raise ExecutorError(f"the container {name!r} does not run; start it: `{engine.name} start {name}`")
+        self._read_only.clear()
         mounts = {Path(str(mount.get("Destination"))): mount for mount in found.get("Mounts") or ()}
         for folder in self._folders:
             top = next((each for each in (folder, *folder.parents) if each in mounts), None)
             source = None if top is None else Path(str(mounts[top].get("Source"))) / folder.relative_to(top)
             if source is None or os.path.realpath(source) != str(folder):
                 raise ExecutorError(f"the container {name!r} does not have {folder} at the same path")
+            if top is not None and mounts[top].get("RW") is False:
+                self._read_only.append(folder)
         return str(found.get("Id") or name)
 
     def _start(self, engine: Engine) -> str:
