@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 from typing import Any
 
@@ -9,6 +10,7 @@ import pytest
 
 from acp_agent.client.permissions import allow_always, allow_once, reject_once
 from acp_agent.testing.fake_model import Answer, Call
+from tests import containers, ssh_server
 from tests.agent.kit import Rig, rig
 from tests.agent.test_background import RUN_ID, asks, bash, ended, model, result, started
 
@@ -284,3 +286,43 @@ async def test_the_tools_are_offered_once_there_is_a_terminal(tmp_path: Path) ->
         await r.editor.prompt("go")
         assert not {"capture_pane", "send_keys"} & r.tool_names(1)
         assert {"capture_pane", "send_keys"} <= r.tool_names(2)
+
+
+def elsewhere(where: str, folder: Path) -> str:
+    """The configuration of a session there, in `folder`."""
+    if where == "container":
+        if why := containers.missing():
+            pytest.skip(why)
+        arguments = json.dumps(list(containers.ARGUMENTS))
+        named = f'image = "{containers.WITH_BASH}"\narguments = {arguments}\n'
+    else:
+        if why := ssh_server.missing():
+            pytest.skip(f"not installed: {why}")
+        server = ssh_server.running()
+        arguments = json.dumps(["-F", str(server.config)])
+        named = f'kind = "ssh"\nhost = "far"\nroot = "{folder}"\narguments = {arguments}\n'
+    return f'[places.web]\n{named}[agent]\nplace = "web"\n'
+
+
+@pytest.mark.parametrize("where", ["container", "host"])
+async def test_in_a_place_what_is_typed_is_asked_about_and_judged_as_a_command(tmp_path: Path, where: str) -> None:
+    rules = '[[tools.permissions.bash]]\npattern = "shutdown*"\naction = "deny"\n'
+    script = [
+        in_terminal("read -p 'Name? ' x; echo hello $x; read y; echo bye $y"),
+        line("Bob"),
+        line("shutdown now"),
+        in_terminal("cat", place="local"),
+        keys(keys=["C-c"]),
+        "done",
+    ]
+    config = elsewhere(where, tmp_path / "project") + rules
+    async with rig(tmp_path, model(*script), config=config, mode="auto", otherwise=allow_once) as r:
+        await r.editor.prompt("go")
+        assert "Name?" in result(r, 2)
+        assert "hello Bob" in result(r, 3)
+        assert "rule" in result(r, 4) and "bye" not in result(r, 4)
+        if where == "container":
+            assert "A program in a terminal runs where the session is (`web`)" in result(r, 5)
+        assert "bye" not in result(r, 6)
+        words = "(in container web)" if where == "container" else "(on host far)"
+        assert questions(r)[1:] == [f"Type Bob Enter {words}"]

@@ -218,9 +218,9 @@ async def test_nothing_is_left_when_it_is_closed(server: ssh_server.SshServer, t
 
 async def test_one_that_is_closed_while_it_is_reached_leaves_nothing(server: ssh_server.SshServer) -> None:
     class Closing(Ssh):
-        def argv(self, *argv: str) -> tuple[str, ...]:
+        def argv(self, *argv: str, terminal: bool = False) -> tuple[str, ...]:
             link.close()  # By whoever did not wait for it.
-            return super().argv(*argv)
+            return super().argv(*argv, terminal=terminal)
 
     link = FarLink(Closing("far", os.environ, arguments=("-F", str(server.config))), owner(), is_left, 60.0)
     with anyio.fail_after(60), pytest.raises(ExecutorError, match="the session was closed"):

@@ -8,7 +8,7 @@ import sys
 from collections.abc import AsyncIterator, Callable, Iterator
 from contextlib import asynccontextmanager
 from pathlib import Path
-from typing import cast
+from typing import Any, cast
 
 import anyio
 import pytest
@@ -20,10 +20,11 @@ from acp_agent.executors.base import Command, Terminal, TerminalSize
 from acp_agent.executors.local import LocalExecutor
 from acp_agent.executors.terminals.process import TerminalProcess
 from acp_agent.executors.terminals.screen import MOST_FED, Screen
-from tests.executors.kit import TERMINAL_BACKENDS, Stage, open_descriptors, stage, until_dead, until_exists
+from tests.executors.kit import TERMINAL_BACKENDS, Stage, open_descriptors, run, stage, until_dead, until_exists
 
 pytestmark = pytest.mark.anyio
 
+ELSEWHERE = ("container", "ssh")
 SIZE = TerminalSize(80, 24, 100)
 
 
@@ -59,8 +60,8 @@ class On:
 
 
 @asynccontextmanager
-async def on(at: Stage, script: str, size: TerminalSize = SIZE) -> AsyncIterator[On]:
-    process = cast("TerminalProcess", await at.executor.run(Command(script, at.folder, terminal=size)))
+async def on(at: Stage, script: str, size: TerminalSize = SIZE, **about: Any) -> AsyncIterator[On]:
+    process = cast("TerminalProcess", await at.executor.run(Command(script, at.folder, terminal=size, **about)))
 
     it = On(process)
 
@@ -78,15 +79,16 @@ async def on(at: Stage, script: str, size: TerminalSize = SIZE) -> AsyncIterator
         await process.close()
 
 
-@pytest.mark.parametrize("backend", TERMINAL_BACKENDS)
+@pytest.mark.parametrize("backend", [*TERMINAL_BACKENDS, *ELSEWHERE])
 async def test_a_program_that_asks_is_answered(tmp_path: Path, backend: str) -> None:
     """Never in the editor's terminal: nothing can be typed into that."""
     async with stage(backend, tmp_path) as at, on(at, "read -p 'Name? ' name; echo hello $name; stty size") as it:
         await it.until("Name?")
         await it.type("Bob\r")
         assert await it.until("24 80") == "Name? Bob\nhello Bob\n24 80\n"
+        await it.over.wait()
         assert (await it.process.wait()).exit_code == 0
-        assert backend == "local" or at.asked("terminal/create") == 0
+        assert backend in ("local", *ELSEWHERE) or at.asked("terminal/create") == 0
         with pytest.raises(ExecutorError, match="has ended"):
             await it.type("more\r")
 
@@ -116,18 +118,44 @@ async def test_a_shell_that_runs_a_script_takes_no_command_lines(tmp_path: Path,
             assert not it.terminal.foreground().prompts
 
 
-async def test_nothing_is_left_when_it_is_killed(tmp_path: Path) -> None:
+@pytest.mark.parametrize("backend", ["local", *ELSEWHERE])
+async def test_nothing_is_left_when_it_is_killed(tmp_path: Path, backend: str) -> None:
     """Not the jobs of an interactive shell either, which have groups of their own and ignore what they like."""
     script = (
         "trap '' TERM HUP; bash --norc -i -c 'set -m; trap \"\" TERM HUP; sleep 1000 & echo $! >job; wait'; sleep 9"
     )
     before = open_descriptors()
-    async with stage("local", tmp_path) as at:
+    async with stage(backend, tmp_path) as at:
         async with on(at, script) as it:
             job = int(await until_exists(at.folder / "job"))
-        await until_dead(job)
+        if backend != "container":  # Its number there is another one here.
+            await until_dead(job)
+        else:
+            ended = await run(at.executor, f"kill -0 {job} 2>/dev/null || echo gone", at.folder)
+            assert ended.stdout == "gone\n"
         assert it.process.stdout is not None
-    assert open_descriptors() == before
+        assert it.process.remark == ""
+    assert backend != "local" or open_descriptors() == before
+
+
+@pytest.mark.parametrize("backend", ELSEWHERE)
+async def test_in_a_place_it_has_the_folder_and_the_variables(tmp_path: Path, backend: str) -> None:
+    """No value is on a command line, and what said them is gone."""
+    state = tmp_path / "state"
+    script = "echo $FRUIT $SECRET-$TERM $PAGER. $(tty | cut -c 1-5) $PWD; read x; echo got $x; exit 5"
+    async with stage(backend, tmp_path) as at:
+        await run(at.executor, "export FRUIT=mango", at.folder, state_file=state)
+        about: dict[str, Any] = {"state_file": state, "keeps_state": False, "env": {"SECRET": "tange rine"}}
+        async with on(at, script, **about) as it:
+            await it.until(at.folder.name)
+            assert "mango tange rine-xterm-256color . /dev/" in it.terminal.text()
+            listed = await anyio.run_process(["ps", "-eo", "args"])
+            assert b"tange rine" not in listed.stdout
+            assert not it.terminal.foreground().prompts
+            await it.type("yes\r")
+            await it.until("got yes")
+            await it.over.wait()
+            assert (await it.process.wait()).exit_code == 5
 
 
 async def test_a_flood_ends_and_does_not_hold_anything_up(tmp_path: Path) -> None:

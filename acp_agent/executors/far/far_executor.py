@@ -30,10 +30,13 @@ from acp_agent.executors.route import Offer
 from acp_agent.executors.shell_state import load_state, with_state
 from acp_agent.executors.start import of_its_own
 from acp_agent.executors.tree_walk import Hides
+from acp_agent.lazy import load
 
 T = TypeVar("T")
 
 SEARCHES = "search.pyz"
+TERMINAL_SCRIPT = "acp_agent.executors.places.far_terminal:terminal_script"
+START_THERE = "acp_agent.executors.places.far_terminal:start_there"
 
 
 class FarExecutor(LocalExecutor):
@@ -64,9 +67,6 @@ class FarExecutor(LocalExecutor):
     # --- commands ---------------------------------------------------------------------------------------------
 
     async def run(self, command: contract.Command) -> contract.Process:
-        words = self.link.way.words
-        if command.terminal is not None:
-            raise ExecutorError(f"on {words} a command has no terminal that can be typed into; run it without")
         there = await self.ready()
         mark = f"{self.link.way.mark}.{uuid.uuid4().hex}"
         shell, script, state = there.programs.get("bash", ""), command.script, None
@@ -77,6 +77,8 @@ class FarExecutor(LocalExecutor):
             state = load_state(command.state_file).decode("utf-8", "surrogateescape")
         argv = [shell or "/bin/sh", *contract.shell_options(command), "-c", script]
         environ = {**there.environ, **QUIET, **self._own, **command.env, MARK: mark}
+        if command.terminal is not None:
+            return await self._in_terminal(command, shell or "/bin/sh", environ, mark)
         number = next(self._numbers)
         process = HostProcess(self.link, number, mark, command, self._grace)
         try:
@@ -85,6 +87,30 @@ class FarExecutor(LocalExecutor):
             await process.close()
             raise
         return process
+
+    async def _in_terminal(
+        self, command: contract.Command, shell: str, environ: Mapping[str, str], mark: str
+    ) -> contract.Process:
+        """By a connection of its own, with which it ends."""
+        link = self.link
+        file = await self._put(uuid.uuid4().hex, load(TERMINAL_SCRIPT)(command, shell, environ))
+
+        async def finish() -> bool:
+            answer = link.ask({"do": "kill", "run": 0, "mark": mark, "grace": 0})
+            try:
+                return bool(await anyio.to_thread.run_sync(link.value_of, answer, abandon_on_cancel=True))
+            finally:
+                answer.cancel()
+
+        argv, way = link.way.argv(shell, file, terminal=True), link.way
+        process: contract.Process = load(START_THERE)(
+            argv, way.environ, command, mark, self._grace, finish, f"on {way.words}"
+        )
+        return process
+
+    async def _put(self, name: str, data: bytes) -> str:
+        answer = self.link.ask({"do": "put", "name": name}, data)
+        return str(await anyio.to_thread.run_sync(self.link.value_of, answer))
 
     async def begin(
         self,
@@ -141,8 +167,7 @@ class FarExecutor(LocalExecutor):
     async def worker(self) -> str:
         """The path of the program that searches, which is sent once."""
         if not self._searches:
-            answer = self.link.ask({"do": "put", "name": SEARCHES}, search_program())
-            self._searches = str(await anyio.to_thread.run_sync(self.link.value_of, answer))
+            self._searches = await self._put(SEARCHES, search_program())
         return self._searches
 
 

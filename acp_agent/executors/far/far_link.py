@@ -56,8 +56,8 @@ class Way(Protocol):
     mark: str
     environ: Mapping[str, str]
 
-    def argv(self, *argv: str) -> tuple[str, ...]:
-        """The command line, here, of one that runs there with the same streams."""
+    def argv(self, *argv: str, terminal: bool = False) -> tuple[str, ...]:
+        """The command line, here, of one that runs there with the same streams. `terminal`: they are one."""
         ...
 
 

@@ -63,8 +63,9 @@ class Place(Elsewhere, Protocol):
         """Starts what has to be started; not twice unless it was `lost`. Raises ExecutorError with a sentence."""
         ...
 
-    def argv(self, *argv: str, reads: bool = False) -> tuple[str, ...]:
-        """The command line, here, of one that runs there with the same streams. Only once it is ready."""
+    def argv(self, *argv: str, reads: bool = False, terminal: bool = False) -> tuple[str, ...]:
+        """The command line, here, of one that runs there with the same streams. Only once it is ready. `reads`: also
+        stdin; `terminal`: they are one."""
         ...
 
     def lost(self) -> None:

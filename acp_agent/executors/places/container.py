@@ -101,10 +101,11 @@ class Container:
     async def _found(self) -> None:
         """What comes before a container is looked for."""
 
-    def argv(self, *argv: str, reads: bool = False) -> tuple[str, ...]:
+    def argv(self, *argv: str, reads: bool = False, terminal: bool = False) -> tuple[str, ...]:
         assert self._engine is not None
         user = () if self._engine.keeps_id and not self._as else ("--user", self._as or self._numbers())
-        return (self._engine.program, "exec", *(("--interactive",) if reads else ()), *user, self._id, *argv)
+        streams = (*(("--interactive",) if reads else ()), *(("--tty",) if terminal else ()))
+        return (self._engine.program, "exec", *streams, *user, self._id, *argv)
 
     async def watch(self, tell: Callable[[str], None]) -> None:
         """There is no way that could be lost: it is on this machine."""

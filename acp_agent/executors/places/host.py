@@ -83,7 +83,7 @@ class Host:
             "Nothing confines commands there but that user's own rights; you are asked as where no sandbox works.",
         ]
         lines += [f"There is no {name} there: {what}." for name, what in WANTED.items() if not there.programs.get(name)]
-        lines.append("Not there: the editor's unsaved text, language servers, undo, worktrees, terminals to type into.")
+        lines.append("Not there: the editor's unsaved text, language servers, undo, worktrees.")
         if (lost := self.link.lost_at) is not None:
             lines.append(f"The connection was lost {time.monotonic() - lost:.0f} s ago; what runs there goes on.")
         return lines

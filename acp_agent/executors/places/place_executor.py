@@ -3,25 +3,33 @@
 from __future__ import annotations
 
 import os
+import shlex
 import tempfile
 import uuid
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
+from functools import partial
 from pathlib import Path
 from typing import IO, Any
 
 import anyio
 
+from acp_agent.child import one_line
 from acp_agent.errors import ExecutorError
 from acp_agent.executors.base import Command, Process
 from acp_agent.executors.editor import EditorExecutor
 from acp_agent.executors.local import QUIET
 from acp_agent.executors.marked import MARK
-from acp_agent.executors.places.base import Place
+from acp_agent.executors.places.base import Place, There
 from acp_agent.executors.places.far_process import FarProcess
 from acp_agent.executors.places.reaper import Reaper
 from acp_agent.executors.places.starter import READ_IT, starter
 from acp_agent.executors.sandbox.base import Confined
 from acp_agent.executors.start import start
+from acp_agent.lazy import load
+
+TERMINAL_SCRIPT = "acp_agent.executors.places.far_terminal:terminal_script"
+START_THERE = "acp_agent.executors.places.far_terminal:start_there"
+WORDS = 300
 
 
 class PlaceExecutor(EditorExecutor):
@@ -38,8 +46,6 @@ class PlaceExecutor(EditorExecutor):
 
     async def run(self, command: Command) -> Process:
         place, reaper = self._place, self._reaper
-        if command.terminal is not None:
-            raise ExecutorError(f"in {place.words} a command has no terminal that can be typed into; run it without")
         if "\0" in command.script:
             raise ExecutorError("the command could not be started: embedded null byte")
         if not command.cwd.is_dir():
@@ -52,12 +58,40 @@ class PlaceExecutor(EditorExecutor):
         mark, nonce = f"{place.mark}.{uuid.uuid4().hex}", uuid.uuid4().hex
         own = {name: place.environ[name] for name in place.env if name in place.environ}
         environ = {"PATH": there.path, "HOME": there.home, **there.environ, **QUIET, **own, **command.env, MARK: mark}
+        if command.terminal is not None:
+            return await self._in_terminal(command, there, environ, mark, nonce)
         with _file() as file:
             file.write(starter(command, there, environ, nonce))
             file.seek(0)
             argv = place.argv("sh", "-c", READ_IT, reads=True)
             popen = start(argv, Path("/"), place.environ, command, stdin=file.fileno())
         return FarProcess(popen, mark, command, self._grace, nonce, reaper, self._ending())
+
+    async def _in_terminal(
+        self, command: Command, there: There, environ: Mapping[str, str], mark: str, nonce: str
+    ) -> Process:
+        place, reaper = self._place, self._reaper
+        folder, file = shlex.quote(there.scratch), f"{there.scratch}/{nonce}"
+        store = ("sh", "-c", f"umask 077; mkdir -p {folder} && cat >{shlex.quote(file)}")
+        made = load(TERMINAL_SCRIPT)(command, there.shell, environ)
+        done = await anyio.run_process(
+            place.argv(*store, reads=True), input=made, env=place.environ, cwd="/", check=False, start_new_session=True
+        )
+        if done.returncode != 0:
+            words = one_line(done.stderr.decode("utf-8", "replace").strip() or f"exit code {done.returncode}", WORDS)
+            raise ExecutorError(f"no command can be run in {place.words}: {words}")
+        argv = place.argv(there.shell, file, reads=True, terminal=True)
+        process: Process = load(START_THERE)(
+            argv,
+            place.environ,
+            command,
+            mark,
+            self._grace,
+            partial(reaper.finish, mark, 0),
+            place.where,
+            self._ending(),
+        )
+        return process
 
     async def close(self) -> None:
         with anyio.CancelScope(shield=True):

@@ -23,7 +23,6 @@ OPTIONS = (
     "ForwardX11=no",
     "PermitLocalCommand=no",
     "RemoteCommand=none",
-    "RequestTTY=no",
     "ServerAliveInterval=5",
     "ServerAliveCountMax=3",
     "ConnectTimeout=15",
@@ -48,7 +47,7 @@ class Ssh:
         self._arguments = tuple(arguments)
         self._folders = folders
 
-    def argv(self, *argv: str) -> tuple[str, ...]:
+    def argv(self, *argv: str, terminal: bool = False) -> tuple[str, ...]:
         program = find_program("ssh", self.environ, self._folders)
         if program is None:
             raise ExecutorError(f"{self.words} cannot be reached: there is no `ssh` on this machine")
@@ -57,4 +56,5 @@ class Ssh:
             char if char.isascii() and char.isalnum() else "".join(f"\\0{byte:03o}" for byte in char.encode())
             for char in f"exec {shlex.join(argv)}"
         )
-        return (program, "-T", *options, *self._arguments, "--", self._target, f"sh -c '{RUNS}' '{sent}'")
+        tty = ("-tt", "-o", "RequestTTY=force", "-o", "LogLevel=ERROR") if terminal else ("-T", "-o", "RequestTTY=no")
+        return (program, *tty, *options, *self._arguments, "--", self._target, f"sh -c '{RUNS}' '{sent}'")

@@ -97,6 +97,12 @@ echo "$f"
 missing."""
 
 
+def exports(environ: Mapping[str, str]) -> str:
+    """Lines that set these variables, as far as a shell can."""
+    plain = {name: value for name, value in environ.items() if NAME.fullmatch(name) and name not in READ_ONLY}
+    return "".join(f"export {name}={shlex.quote(value)}\n" for name, value in plain.items())
+
+
 def starter(command: Command, there: There, environ: Mapping[str, str], nonce: str) -> bytes:
     state = f"{there.scratch}/{nonce}"
     script, store = command.script, ""
@@ -104,12 +110,11 @@ def starter(command: Command, there: There, environ: Mapping[str, str], nonce: s
         script = with_state(script, Path(state), keep=command.keeps_state, without=of_its_own(command), bash=there.bash)
         if loaded := load_state(command.state_file).decode("utf-8", "surrogateescape"):
             store = f"; printf %s {shlex.quote(loaded)} >{shlex.quote(state)}"
-    plain = {name: value for name, value in environ.items() if NAME.fullmatch(name) and name not in READ_ONLY}
     values = {
         "nonce": nonce,
         "scratch": shlex.quote(there.scratch),
         "store": store,
-        "exports": "".join(f"export {name}={shlex.quote(value)}\n" for name, value in plain.items()),
+        "exports": exports(environ),
         "cwd": shlex.quote(str(command.cwd)),
         "argv": shlex.join([there.shell, *shell_options(command), "-c", script]),
         "state": shlex.quote(state),

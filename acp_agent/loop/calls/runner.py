@@ -351,6 +351,10 @@ class Calls:
     def _shell_for(self, entry: ToolEntry, params: Any) -> Shell:
         """That of the place that the call names, if it does. Raises ToolError."""
         place = getattr(params, PLACE, None) if entry.name in PLACED else None
+        session = self.session.config.settings.agent.place
+        if getattr(params, "terminal", False) and (place or self.shell.place) != session:
+            words = f"A program in a terminal runs where the session is (`{session}`), where it is judged."
+            raise ToolError(words, "invalid_parameters", suggestion="Run it without `terminal`, or without `place`.")
         if not place or place == self.shell.place:
             return self.shell
         if place not in self.shell.places:

@@ -1,0 +1,92 @@
+"""A command in a terminal in a place: a pty here, at the end of what leads there (`podman exec --tty`, `ssh -tt`).
+
+What needs values is in a file over there, which removes itself, so that none is on a command line. Who gets the keys
+there cannot be seen from here, so what is typed is asked about, and judged as a command.
+"""
+
+from __future__ import annotations
+
+import os
+import shlex
+import subprocess
+from collections.abc import Awaitable, Callable, Mapping
+from pathlib import Path
+
+import anyio
+
+from acp_agent.executors.base import Command, Foreground, TerminalSize, shell_options
+from acp_agent.executors.local import IN_TERMINAL
+from acp_agent.executors.places.starter import exports
+from acp_agent.executors.sandbox.base import Confined
+from acp_agent.executors.shell_state import load_state
+from acp_agent.executors.start import start
+from acp_agent.executors.terminals.process import TerminalProcess
+from acp_agent.executors.terminals.pseudo_terminal import UNQUIET, open_pty
+
+FINISH = 10.0
+"""Seconds for an end over there."""
+
+
+def terminal_script(command: Command, shell: str, environ: Mapping[str, str]) -> bytes:
+    """For the shell there, as a file."""
+    own = {name: value for name, value in environ.items() if name not in UNQUIET}
+    lines = ['rm -f "$0"']
+    if state := load_state(command.state_file).decode("utf-8", "surrogateescape"):
+        lines.append(f"{{ {state}\n}} 2>/dev/null; unset {' '.join(UNQUIET)}")
+    lines.append(exports({**own, **command.env, "TERM": IN_TERMINAL}))
+    lines.append(f"cd -- {shlex.quote(str(command.cwd))} || exit 126")
+    lines.append(f"exec {shlex.join([shell, *shell_options(command), '-c', command.script])}\n")
+    return "\n".join(lines).encode("utf-8", "surrogateescape")
+
+
+class FarTerminal(TerminalProcess):
+    def __init__(
+        self,
+        popen: subprocess.Popen[bytes],
+        ours: int,
+        mark: str,
+        size: TerminalSize,
+        grace: float,
+        finish: Callable[[], Awaitable[bool]],
+        ending: Confined | None,
+        where: str,
+    ) -> None:
+        self._finish = finish
+        self._where = where
+        super().__init__(popen, ours, mark, size, grace, ending)
+
+    def foreground(self) -> Foreground:
+        """What is typed may get to a shell, so it is judged as a command, too."""
+        return Foreground("", super().foreground().group, False, None, behind=True)
+
+    async def kill(self) -> None:
+        gone = False
+        with anyio.move_on_after(FINISH):
+            gone = await self._finish()
+        if not gone:
+            self.remark = f"it is not known whether all that it started {self._where} was ended"
+        await super().kill()
+
+
+def start_there(
+    argv: tuple[str, ...],
+    environ: Mapping[str, str],
+    command: Command,
+    mark: str,
+    grace: float,
+    finish: Callable[[], Awaitable[bool]],
+    where: str,
+    ending: Confined | None = None,
+) -> FarTerminal:
+    """`argv`: what leads there, here, with `environ`. `finish` ends what carries the mark there, and says whether it is
+    gone. Raises ExecutorError."""
+    assert command.terminal is not None
+    terminal = open_pty(command.terminal, None)
+    try:
+        popen = start(argv, Path("/"), environ, command, terminal=terminal)
+        return FarTerminal(popen, terminal.ours, mark, command.terminal, grace, finish, ending, where)
+    except BaseException:
+        os.close(terminal.ours)
+        raise
+    finally:
+        os.close(terminal.theirs)
