@@ -316,7 +316,7 @@ async def test_in_a_place_what_is_typed_is_asked_about_and_judged_as_a_command(t
         "done",
     ]
     config = elsewhere(where, tmp_path / "project") + rules
-    async with rig(tmp_path, model(*script), config=config, mode="auto", otherwise=allow_once) as r:
+    async with rig(tmp_path, model(*script), config=config, otherwise=allow_once) as r:
         await r.editor.prompt("go")
         assert "Name?" in result(r, 2)
         assert "hello Bob" in result(r, 3)
