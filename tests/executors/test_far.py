@@ -11,7 +11,7 @@ import time
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from pathlib import Path
-from typing import cast
+from typing import Any, cast
 
 import anyio
 import anyio.to_thread
@@ -43,8 +43,8 @@ def server() -> ssh_server.SshServer:
 
 
 @asynccontextmanager
-async def over(way: object, linger: float = 60.0, heartbeat: float = 5.0) -> AsyncIterator[FarExecutor]:
-    executor = FarExecutor(FarLink(way, owner(), is_left, linger, heartbeat))  # type: ignore[arg-type]
+async def over(way: object, linger: float = 60.0, heartbeat: float = 5.0, **more: Any) -> AsyncIterator[FarExecutor]:
+    executor = FarExecutor(FarLink(way, owner(), is_left, linger, heartbeat), **more)  # type: ignore[arg-type]
     with anyio.fail_after(60):
         try:
             yield executor
@@ -214,6 +214,57 @@ async def test_nothing_is_left_when_it_is_closed(server: ssh_server.SshServer, t
 
 
 # --- hosts that cannot be used, or lie --------------------------------------------------------------------------------
+
+
+async def test_entries_of_a_tree_are_judged_at_once_and_late_ones_by_themselves(
+    server: ssh_server.SshServer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    asked: list[str] = []
+    late = ""
+    judge, approved = FarLink._judge, FarExecutor._approved
+
+    def counted(link: FarLink, decides: Any, what: str, header: Any) -> None:
+        asked.append(Path(header["about"][1 if what == "judge" else 0]).name)
+        judge(link, decides, what, header)
+
+    async def and_then(self: FarExecutor, *about: Any) -> Any:
+        found = await approved(self, *about)
+        if late:
+            (tree / late).touch()
+        return found
+
+    def judged(doing: str, path: Path, mode: int) -> None:
+        if path.name in ("secret", "late"):
+            raise ExecutorError(f"{path.name} must not be touched")
+
+    monkeypatch.setattr(FarLink, "_judge", counted)
+    monkeypatch.setattr(FarExecutor, "_approved", and_then)
+    tree, other, moved = tmp_path / "tree", tmp_path / "other", tmp_path / "moved"
+    for number in range(300):
+        (tree / f"d{number % 7}").mkdir(parents=True, exist_ok=True)
+        (tree / f"d{number % 7}" / str(number)).touch()
+    about: dict[str, Any] = {"max_entries": 1000, "judged": judged}
+    async with over(ssh(server), hides=lambda path: path.name == "hidden") as executor:
+        await executor.copy(tree, other, overwrite=False, **about)
+        await executor.move(other, moved, overwrite=False, **about)
+        assert len(list(moved.rglob("*"))) == 307
+        await executor.remove(moved, **about)
+        assert not moved.exists()
+        assert asked == []
+        (tree / "d3" / "secret").touch()
+        with pytest.raises(ExecutorError, match="secret must not be touched"):
+            await executor.remove(tree, **about)
+        assert asked == ["secret"]
+        (tree / "d3" / "secret").rename(tree / "d3" / "hidden")
+        with pytest.raises(ExecutorError):
+            await executor.copy(tree, other, overwrite=False, **about)
+        assert set(asked) == {"secret", "hidden"}
+        (tree / "d3" / "hidden").unlink()
+        late = "late"
+        with pytest.raises(ExecutorError, match="late must not be touched"):
+            await executor.remove(tree, **about)
+        assert asked[-1] == "late"
+        assert len(list(tree.rglob("*"))) == 308
 
 
 async def test_one_that_is_closed_while_it_is_reached_leaves_nothing(server: ssh_server.SshServer) -> None:

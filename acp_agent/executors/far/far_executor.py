@@ -20,7 +20,7 @@ from acp_agent.executors import base as contract
 from acp_agent.executors import files, search
 from acp_agent.executors.encodings import decoded
 from acp_agent.executors.far.far_link import FarLink, There
-from acp_agent.executors.far.far_peer import STATE
+from acp_agent.executors.far.far_peer import SHOWN, STATE
 from acp_agent.executors.far.host_process import HostProcess
 from acp_agent.executors.far.news import News
 from acp_agent.executors.far.program import search_program
@@ -35,6 +35,13 @@ from acp_agent.lazy import load
 T = TypeVar("T")
 
 SEARCHES = "search.pyz"
+MOST_LISTED = 50_000
+TOUCHED = {
+    "remove": (("delete", 0),),
+    "move": (("delete", 0), ("write", 1), (SHOWN, 0), (SHOWN, 1)),
+    "copy": (("read", 0), ("write", 1), (SHOWN, 0), (SHOWN, 1)),
+}
+"""What these do with each entry of their first path, and in which of their paths."""
 TERMINAL_SCRIPT = "acp_agent.executors.places.far_terminal:terminal_script"
 START_THERE = "acp_agent.executors.places.far_terminal:start_there"
 
@@ -148,6 +155,8 @@ class FarExecutor(LocalExecutor):
         options = {**options, "check": True} if "check" in options else options
         try:
             await self.ready()
+            if (judged := options.get("judged")) is not None:
+                options["approved"] = await self._approved(work.__name__, arguments, judged)
             number, answer = self.link.call(name, *arguments, **options)
             try:
                 found = await anyio.to_thread.run_sync(self.link.value_of, answer, abandon_on_cancel=True)
@@ -160,6 +169,33 @@ class FarExecutor(LocalExecutor):
         except OSError as error:
             raise ExecutorError(f"{path}: {error.strerror or error}") from error
         return cast("T", found)
+
+    async def _approved(self, name: str, paths: Sequence[Any], judged: Callable[..., None]) -> Mapping[str, Any] | None:
+        """What is judged before a tree is touched, so that not each of its entries has to be asked about: what is there
+        now. `None`: too much."""
+        ticket = next(self._numbers)
+        answer = self.link.ask({"do": "list", "ticket": ticket, "path": str(paths[0]), "most": MOST_LISTED})
+        listed = await anyio.to_thread.run_sync(self.link.value_of, answer)
+        if listed is None:
+            return None
+        places = [(doing, paths[index]) for doing, index in TOUCHED[name]]
+        hides = self._hides
+
+        def refused() -> list[tuple[int, str]]:
+            found = []
+            for index, (doing, place) in enumerate(places):
+                for entry, mode in listed:
+                    try:
+                        if doing != SHOWN:
+                            judged(doing, place / entry, mode)
+                        elif hides is not None and hides(place / entry):
+                            found.append((index, entry))
+                    except ExecutorError:
+                        found.append((index, entry))
+            return found
+
+        said = await anyio.to_thread.run_sync(refused)
+        return {"ticket": ticket, "places": [(doing, str(place)) for doing, place in places], "refused": said}
 
     async def _search_host(self) -> search.Host:
         return _FarHost(self, await self.ready(), next(self._numbers))

@@ -128,11 +128,13 @@ class FarLink:
         judged: Callable[..., None] | None = None,
         hides: Callable[..., bool] | None = None,
         check: bool = False,
+        approved: Header | None = None,
     ) -> tuple[int, Answer]:
-        """The number and the future answer of one of `side.CALLS`; `value_of` takes it. Raises ExecutorError."""
+        """The number and the future answer of one of `side.CALLS`; `value_of` takes it. `approved`: what `judged` has
+        said already (as `Side._approved`). Raises ExecutorError."""
         self.ready()
         header: Header = {"do": "call", "name": name, "arguments": [packed(each) for each in arguments]}
-        header |= {"judged": judged is not None, "hides": hides is not None, "check": check}
+        header |= {"judged": judged is not None, "hides": hides is not None, "check": check, "approved": approved}
         with self._answering():
             number = self._peer.next_number()
             self._asked[number] = judged, hides

@@ -30,6 +30,8 @@ WINDOW = 4 * 1024 * 1024
 HEARTBEAT = 5.0
 READ_SIZE = 256 * 1024
 
+SHOWN = "show"
+"""Said of entries that are not hidden."""
 STATE = "\1STATE\1"
 """Stands in what is sent for the file that keeps a shell's state over there."""
 

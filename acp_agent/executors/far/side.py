@@ -16,6 +16,7 @@ import select
 import shutil
 import signal
 import socket
+import stat
 import subprocess
 import sys
 import tempfile
@@ -29,7 +30,7 @@ from typing import Any
 from acp_agent.disk import LocalDisk
 from acp_agent.errors import ExecutorError
 from acp_agent.executors import files, tree
-from acp_agent.executors.far.far_peer import STATE, Header, Link, Lost, Peer, Refused, write_all
+from acp_agent.executors.far.far_peer import SHOWN, STATE, Header, Link, Lost, Peer, Refused, write_all
 from acp_agent.executors.far.far_values import packed, unpacked
 from acp_agent.executors.marked import kill_round
 from acp_agent.own_programs import find_program
@@ -73,12 +74,16 @@ class Side:
         self._cancelled: dict[int, threading.Event] = {}
         self._runs: dict[int, subprocess.Popen[bytes]] = {}
         self._credit: dict[int, _Credit] = {}
+        self._listed: dict[int, dict[str, int]] = {}
 
     def _handle(self, header: Header, data: bytes) -> None:
         what, number = header["do"], header.get("id", 0)
         if what == "call":
             self._cancelled[number] = threading.Event()
             self._pool.submit(self._answer, number, lambda: self._call(header))
+        elif what == "list":
+            about = header["ticket"], header["path"], header["most"]
+            self._pool.submit(self._answer, number, lambda: self._list(*about))
         elif what == "cancel":
             if (event := self._cancelled.get(header["call"])) is not None:
                 event.set()
@@ -122,13 +127,42 @@ class Side:
         number = header["id"]
         call = CALLS[header["name"]]
         options: dict[str, Any] = {}
+        approved = self._approved(**header["approved"]) if header.get("approved") else set()
         if header.get("judged"):
-            options["judged"] = lambda doing, path, mode: self._ask(number, "judge", [doing, str(path), mode])
+
+            def judged(doing: str, path: Path, mode: int) -> None:
+                if (doing, str(path), stat.S_IFMT(mode)) not in approved:
+                    self._ask(number, "judge", [doing, str(path), mode])
+
+            options["judged"] = judged
         if header.get("hides"):
-            options["hides"] = lambda path: self._ask(number, "hides", [str(path)])
+            shown = {path for doing, path, _ in approved if doing == SHOWN}
+            options["hides"] = lambda path: str(path) not in shown and self._ask(number, "hides", [str(path)])
         if header.get("check"):
             options["check"] = lambda: self._check(number)
         return call(*unpacked(header["arguments"]), **options)
+
+    def _list(self, ticket: int, path: str, most: int) -> list[tuple[str, int]] | None:
+        """What is in a tree, to be judged by who asks; kept for the call that then touches it."""
+        found = _disk.below(Path(path), most)
+        if found is not None:
+            self._listed[ticket] = {name: stat.S_IFMT(mode) for name, mode in found}
+            while len(self._listed) > THREADS:  # Nobody came for it.
+                self._listed.pop(next(iter(self._listed)), None)
+        return found
+
+    def _approved(
+        self, ticket: int, places: list[tuple[str, str]], refused: list[tuple[int, str]]
+    ) -> set[tuple[str, str, int]]:
+        """What may be done with those that were listed: `places` are what is done, and below which path. `refused`: the
+        number of the place, and the name."""
+        listed, not_so = self._listed.pop(ticket, {}), {(index, name) for index, name in refused}
+        return {
+            (doing, str(Path(place, name)), kind)
+            for index, (doing, place) in enumerate(places)
+            for name, kind in listed.items()
+            if (index, name) not in not_so
+        }
 
     def _ask(self, number: int, what: str, about: list[Any]) -> Any:
         self._check(number)
