@@ -19,6 +19,7 @@ from acp_agent.client.permissions import allow_always, allow_once
 from acp_agent.commands.parser import agent_variables
 from acp_agent.config.load import load_config
 from acp_agent.errors import ConfigError, PeerError
+from acp_agent.executors.far.far_disk import FarDisk
 from acp_agent.safety.deciding.deciders import Deciders
 from acp_agent.schema import acp
 from acp_agent.testing.fake_model import Answer, Call
@@ -316,6 +317,46 @@ async def test_a_session_goes_to_a_host_and_back_even_if_it_cannot_be_reached(
         assert sorted(path.name for path in there.iterdir()) == ["one"]
         assert links
         assert not links & set(ssh_children())
+
+
+async def test_the_event_loop_waits_for_no_answer_of_the_host(
+    tmp_path: Path, config: str, there: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    asked: list[tuple[Any, ...]] = []
+    ask = FarDisk._asked
+
+    def watched(self: FarDisk, *question: Any) -> Any:
+        if threading.current_thread() is threading.main_thread() and question not in self._known:
+            asked.append(question)
+        return ask(self, *question)
+
+    monkeypatch.setattr(FarDisk, "_asked", watched)
+    (there / "sub").mkdir()
+    (there / "sub" / "AGENTS.md").write_text("Be brief.")
+    (there / "sub" / "a.txt").write_text("one\n")
+    patch = "*** Begin Patch\n*** Update File: sub/a.txt\n@@\n-two\n+three\n*** End Patch"
+    script = [
+        tool("read", path="sub/a.txt"),
+        tool("edit", path="sub/a.txt", old_string="one", new_string="two"),
+        tool("apply_patch", input=patch),
+        bash("cd sub; git status; rm -r missing*; find . -name '*.txt'"),
+        tool("list_directory", path="."),
+        tool("grep", pattern="three", path="."),
+        tool("find_path", pattern="**/*.txt"),
+        tool("write", path="sub/new/b.txt", content="x"),
+        tool("move_path", source="sub/new", destination="moved"),
+        tool("copy_path", source="moved", destination="sub/copy"),
+        tool("delete_path", path="sub/copy"),
+        Answer(text="ok"),
+    ]
+    async with rig(tmp_path, script, config=config, otherwise=allow_once) as r:
+        uri = (r.project / "sub" / "a.txt").as_uri()
+        await r.editor.prompt([acp.TextContent(text="go"), acp.ResourceLink(uri=uri, name="a.txt")])
+        for call in r.editor.tool_calls().values():
+            if not call.title.startswith("cd sub"):
+                call.assert_finished("completed")
+    assert (there / "moved" / "b.txt").exists()
+    assert asked == []
 
 
 async def test_a_lost_connection_is_said_while_the_call_goes_on(tmp_path: Path, config: str, there: Path) -> None:

@@ -75,16 +75,25 @@ class FarDisk:
         """Raises OSError as the disk there does, ExecutorError if it cannot be asked."""
         in_loop, key = threading.current_thread() is threading.main_thread(), (name, *arguments)
         if in_loop and key in self._known:
-            return self._known[key]
+            if isinstance(known := self._known[key], OSError):
+                raise known.with_traceback(None)
+            return known
         patience = LOOP_PATIENCE if in_loop else PATIENCE
         number, answer = self._link.call(f"disk.{name}", *arguments)
         if not futures.wait([answer], patience).done:
             answer.cancel()
             self._link.send({"do": "cancel", "call": number})
             raise ExecutorError(f"{self.words} did not answer within {patience:g} s")
-        found = self._link.value_of(answer)
+        try:
+            found = self._link.value_of(answer)
+        except OSError as error:
+            self._keep(key, error)
+            raise
+        self._keep(key, found)
+        return found
+
+    def _keep(self, key: tuple[Any, ...], found: Any) -> None:
         self._known.pop(key, None)
         if len(self._known) >= MOST_KNOWN:
             self._known.pop(next(iter(self._known)), None)
         self._known[key] = found
-        return found

@@ -18,6 +18,7 @@ from acp_agent.lazy import load
 from acp_agent.llm.base import ToolUse
 from acp_agent.loop.calls.call import Call
 from acp_agent.loop.calls.reports import CANCELLED, Reports
+from acp_agent.loop.judging import judged
 from acp_agent.safety.folders.paths import Roots
 from acp_agent.schema.acp import ContentBlock, EmbeddedResource, ResourceLink, TextContent, TextResourceContents
 from acp_agent.tools.kit.registry import ToolEntry
@@ -54,12 +55,13 @@ async def with_linked_pages(
         async with anyio.create_task_group() as tasks:
             for link in links[:MAX_LINKS]:
                 tasks.start_soon(read, link, entry)
+    outside = await judged(roots, lambda: {id(link) for link in found if _leads_out(link.uri, roots)})
     expanded: list[ContentBlock] = []
     for block in blocks:
         expanded.append(block)
         if (page := pages.get(id(block))) is not None:
             expanded.append(page)
-        elif isinstance(block, ResourceLink) and _leads_out(block.uri, roots):
+        elif id(block) in outside:
             expanded.append(TextContent(text="(outside this session's folders: it cannot be read)"))
     return expanded
 
