@@ -109,6 +109,29 @@ async def test_what_is_hidden_is_empty_there_and_what_is_protected_cannot_be_wri
 
 
 @pytest.mark.usefixtures("podman")
+@pytest.mark.parametrize("ours", [True, False])
+async def test_a_folder_that_is_named_by_a_link_is_there(ours: bool, tmp_path: Path) -> None:
+    """By both names in a container of ours, and what is hidden is so by both."""
+    work, link = tmp_path / "real" / "work", tmp_path / "link"
+    work.mkdir(parents=True)
+    link.symlink_to("real")
+    (work / ".env").write_text("KEY=1")
+    name = "" if ours else containers.start(work)
+    try:
+        walls = Walls((work / ".env",), (), tmp_path)
+        config = containers.from_image() if ours else PlaceConfig(container=name)
+        async with place(config, link / "work", walls=walls) as (executor, _):
+            ended = await run(executor, "pwd; touch made", link / "work")
+            assert ended.stdout == f"{link / 'work' if ours else work}\n"
+            assert (work / "made").exists()
+            if ours:
+                assert (await run(executor, f"cat .env {work}/.env {link}/work/.env", link / "work")).stdout == ""
+    finally:
+        if name:
+            containers.remove(name)
+
+
+@pytest.mark.usefixtures("podman")
 async def test_what_a_worktree_has_elsewhere_is_there(tmp_path: Path) -> None:
     work, common = tmp_path / "work: 1", tmp_path / "common"
     work.mkdir()

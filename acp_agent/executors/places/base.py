@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from pathlib import Path
 from typing import Protocol
 
 from msgspec import Struct
@@ -66,6 +67,10 @@ class Place(Elsewhere, Protocol):
     def argv(self, *argv: str, reads: bool = False, terminal: bool = False) -> tuple[str, ...]:
         """The command line, here, of one that runs there with the same streams. Only once it is ready. `reads`: also
         stdin; `terminal`: they are one."""
+        ...
+
+    def cwd(self, folder: Path) -> Path:
+        """Where a folder of the session is there: where this machine has a link, there may be none."""
         ...
 
     def lost(self) -> None:

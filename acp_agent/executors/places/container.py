@@ -78,6 +78,10 @@ class Container:
         self._config = config
         self._session = session_id
         self._folders = [Path(os.path.realpath(folder)) for folder in folders]
+        self._named = [
+            (Path(folder), real) for folder, real in zip(folders, self._folders, strict=True) if folder != real
+        ]
+        """The session's folders that are named by a link, and where they are."""
         self._walls = walls
         self._user = user
         self._engine: Engine | None = None
@@ -109,6 +113,9 @@ class Container:
 
     async def watch(self, tell: Callable[[str], None]) -> None:
         """There is no way that could be lost: it is on this machine."""
+
+    def cwd(self, folder: Path) -> Path:
+        return folder if self._begun else Path(os.path.realpath(folder))
 
     def lost(self) -> None:
         self._there = None
@@ -210,14 +217,18 @@ class Container:
     def _mounts(self) -> list[str]:
         walls = self._walls()
         seen = [*walls.readable, *self._folders, *walls.writable]
-        found = [_mount(path, path, writes=path not in walls.readable) for path in seen]
+        found = [_mount(path, spot, writes=path not in walls.readable) for path in seen for spot in self._spots(path)]
         for path in (*walls.protected, *walls.hidden):
             inside = any(path.is_relative_to(folder) for folder in seen)
             if not inside or path.is_symlink() or not path.exists():
                 continue
             source = path if path not in walls.hidden else walls.empty if path.is_dir() else Path("/dev/null")
-            found.append(_mount(source, path, writes=False))
+            found += [_mount(source, spot, writes=False) for spot in self._spots(path)]
         return [part for mount in dict.fromkeys(found) for part in ("--mount", mount)]
+
+    def _spots(self, path: Path) -> list[Path]:
+        """Where it is there: also where the session's folder is named by a link, which is not there."""
+        return [path, *(named / path.relative_to(real) for named, real in self._named if path.is_relative_to(real))]
 
     def _numbers(self) -> str:
         """Of the user there who is the user here."""

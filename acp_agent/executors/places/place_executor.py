@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import IO, Any
 
 import anyio
+from msgspec.structs import replace
 
 from acp_agent.child import one_line
 from acp_agent.errors import ExecutorError
@@ -55,6 +56,7 @@ class PlaceExecutor(EditorExecutor):
         except ExecutorError as error:
             raise ExecutorError(f"{error}. Nothing was run, here or there") from error
         reaper.start(there)
+        command = replace(command, cwd=place.cwd(command.cwd))
         mark, nonce = f"{place.mark}.{uuid.uuid4().hex}", uuid.uuid4().hex
         own = {name: place.environ[name] for name in place.env if name in place.environ}
         environ = {"PATH": there.path, "HOME": there.home, **there.environ, **QUIET, **own, **command.env, MARK: mark}
