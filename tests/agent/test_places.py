@@ -25,6 +25,7 @@ from acp_agent.safety.deciding.deciders import CallFacts
 from acp_agent.store.session_store import SessionStore
 from acp_agent.testing.fake_model import Answer, Call
 from tests import containers
+from tests.executors.kit import until_dead, until_exists
 from tests.forked import COMMAND
 
 from .kit import environ_for, rig
@@ -341,3 +342,15 @@ def test_what_is_remembered_for_one_place_never_answers_in_another(
     assert Guard.placed(None, local, Ask("", tuple(scopes), "these")).scopes == tuple(scopes)  # type: ignore[arg-type]
     if one != other:
         assert not remembered(one, scopes) & remembered(other, more)
+
+
+async def test_what_runs_in_a_place_ends_when_the_session_leaves_it(tmp_path: Path) -> None:
+    start = Call("bash", {"command": "echo $$ >pid; exec sleep 1000", "background": True})
+    script = [Answer(tool_calls=(start,)), Answer(text="ok"), Answer(text="still here")]
+    async with rig(tmp_path, script, mode="auto") as r:
+        await r.editor.prompt("go")
+        pid = int(await until_exists(r.project / "pid"))
+        await r.editor.prompt("/place local")
+        await until_dead(pid)
+        await r.editor.prompt("on")
+        assert "still here" in r.editor.text()
