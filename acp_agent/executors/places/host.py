@@ -18,6 +18,7 @@ from acp_agent.executors.far.far_link import There as Found
 from acp_agent.executors.far.news import News
 from acp_agent.executors.places.engine import is_left, owner
 from acp_agent.executors.places.ssh import Ssh
+from acp_agent.legible import legible
 
 WANTED = {
     "bash": "commands are those of sh",
@@ -25,6 +26,7 @@ WANTED = {
     "rg": "`grep` uses a slower search",
 }
 """What may be missing there, and what follows."""
+MOST_SAID = 200
 
 
 class Host:
@@ -78,8 +80,9 @@ class Host:
         there = await self.reached()
         root, *more = map(str, self.folders)
         also = f" (and {', '.join(more)})" if more else ""
+        system = legible(f"{there.system}, Python {there.python[1]}")[:MOST_SAID]
         lines = [
-            f"Commands run {self.where}, and files are there: {root}{also} ({there.system}, Python {there.python[1]}).",
+            f"Commands run {self.where}, and files are there: {root}{also} ({system}).",
             "Nothing confines commands there but that user's own rights; you are asked as where no sandbox works.",
         ]
         lines += [f"There is no {name} there: {what}." for name, what in WANTED.items() if not there.programs.get(name)]
