@@ -140,7 +140,7 @@ class Session:
             self.choices.show()
             parts = await self.parts()
         except (InvalidParams, ExecutorError) as error:
-            return str(error)
+            return str(error).removeprefix("Invalid params: ")
         return "\n".join(f"- {line}" for line in await parts.shell.confinement.lines())
 
     @property

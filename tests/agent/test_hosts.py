@@ -409,4 +409,4 @@ async def test_a_place_that_is_configured_wrong_breaks_no_session_that_is_not_th
         (tool,) = [each["function"] for each in r.request(1)["tools"] if each["function"]["name"] == "bash"]
         assert tool["parameters"]["properties"]["place"]["enum"] == ["web"]
         await r.editor.prompt("/place half")
-        assert "`places.half` is of the kind `ssh` and names no `host`" in r.editor.text()
+        assert r.editor.text().endswith("`places.half` is of the kind `ssh` and names no `host`")
