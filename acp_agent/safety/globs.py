@@ -6,11 +6,16 @@ Matching takes time proportional to pattern and text: the expressions from `fnma
 from __future__ import annotations
 
 import fnmatch
-import os
 import re
 from collections.abc import Iterable, Sequence
 from functools import cached_property, lru_cache
 from pathlib import Path
+from typing import TYPE_CHECKING
+
+from acp_agent.disk import HERE
+
+if TYPE_CHECKING:
+    from acp_agent.disk import Disk
 
 FLAGS = re.IGNORECASE | re.DOTALL
 WILD = frozenset("*?[")
@@ -45,8 +50,9 @@ class PathGlobs:
     """Globs of paths. A relative pattern applies below each of `bases`, at any depth if it has no slash, as in
     `.gitignore`; `~` is the home folder. What matches a folder matches everything below it."""
 
-    def __init__(self, patterns: Sequence[str], bases: Sequence[Path], home: Path | None) -> None:
-        self._globs = [glob for pattern in patterns for glob in _absolute(pattern, bases, home)]
+    def __init__(self, patterns: Sequence[str], bases: Sequence[Path], home: Path | None, disk: Disk = HERE) -> None:
+        """`disk`: on which the bases are, and links are followed."""
+        self._globs = [glob for pattern in patterns for glob in _absolute(pattern, bases, home, disk)]
 
     def __bool__(self) -> bool:
         return bool(self._globs)
@@ -74,30 +80,40 @@ def covering(globs: Iterable[str]) -> re.Pattern[str]:
     return re.compile("|".join(both) or r"(?!)", FLAGS)
 
 
-def _absolute(pattern: str, bases: Sequence[Path], home: Path | None) -> list[str]:
+def _absolute(pattern: str, bases: Sequence[Path], home: Path | None, disk: Disk) -> list[str]:
     pattern = pattern.rstrip("/") or "/"
     if pattern == "~" or pattern.startswith("~/"):
-        return [] if home is None else [_resolved(f"{_literal(home)}{pattern[1:]}")]
+        return [] if home is None else [_resolved(f"{_literal(home, disk)}{pattern[1:]}", disk)]
     if pattern.startswith("/"):
-        return [_resolved(pattern)]
+        return [_resolved(pattern, disk)]
     while pattern.startswith(("./", "**/")):
         anywhere = pattern.startswith("**/")
         pattern = pattern.partition("/")[2]
         if anywhere:
-            return [glob for base in bases for glob in (f"{_literal(base)}/{pattern}", f"{_literal(base)}/*/{pattern}")]
+            return [
+                glob
+                for base in bases
+                for glob in (f"{_literal(base, disk)}/{pattern}", f"{_literal(base, disk)}/*/{pattern}")
+            ]
     if "/" in pattern:
-        return [f"{_literal(base)}/{pattern}" for base in bases]
-    return [glob for base in bases for glob in (f"{_literal(base)}/{pattern}", f"{_literal(base)}/*/{pattern}")]
+        return [f"{_literal(base, disk)}/{pattern}" for base in bases]
+    return [
+        glob for base in bases for glob in (f"{_literal(base, disk)}/{pattern}", f"{_literal(base, disk)}/*/{pattern}")
+    ]
 
 
-def _literal(path: Path) -> str:
-    return re.sub(r"([*?\[])", r"[\1]", os.path.realpath(path).rstrip("/"))
+def _literal(path: Path, disk: Disk) -> str:
+    try:
+        path = disk.real_path(path)
+    except OSError:  # A loop of links leads nowhere.
+        pass
+    return re.sub(r"([*?\[])", r"[\1]", str(path).rstrip("/"))
 
 
-def _resolved(pattern: str) -> str:
+def _resolved(pattern: str, disk: Disk) -> str:
     """Follows links in the part before the first wildcard, since paths are compared resolved."""
     wild = re.search(r"[*?\[]", pattern)
     if wild is None:
-        return _literal(Path(pattern))
+        return _literal(Path(pattern), disk)
     folder, slash, rest = pattern[: wild.start()].rpartition("/")
-    return f"{_literal(Path(folder or '/'))}{slash}{rest}{pattern[wild.start() :]}"
+    return f"{_literal(Path(folder or '/'), disk)}{slash}{rest}{pattern[wild.start() :]}"

@@ -18,6 +18,7 @@ import pytest
 from acp_agent.client.permissions import allow_always, allow_once
 from acp_agent.commands.parser import agent_variables
 from acp_agent.config.load import load_config
+from acp_agent.disk import LocalDisk
 from acp_agent.errors import ConfigError, PeerError
 from acp_agent.executors.far.far_disk import FarDisk
 from acp_agent.safety.deciding.deciders import Deciders
@@ -410,3 +411,19 @@ async def test_a_place_that_is_configured_wrong_breaks_no_session_that_is_not_th
         assert tool["parameters"]["properties"]["place"]["enum"] == ["web"]
         await r.editor.prompt("/place half")
         assert r.editor.text().endswith("`places.half` is of the kind `ssh` and names no `host`")
+
+
+async def test_hidden_files_are_found_by_the_links_of_the_host(
+    tmp_path: Path, config: str, there: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Not by those of this machine, which may have a link where the host has a folder."""
+    realpath, real_path = os.path.realpath, LocalDisk.real_path
+    moved = lambda path: Path(str(path).replace(str(there), "/elsewhere"))  # noqa: E731
+    monkeypatch.setattr(LocalDisk, "real_path", lambda self, path: real_path(self, moved(path)))
+    monkeypatch.setattr(os.path, "realpath", lambda path, **options: realpath(moved(path), **options))
+    (there / ".env").write_text("KEY=tangerine")
+    hidden = '[tools.files]\ndeny_read = [".env"]\n'
+    async with rig(tmp_path, [tool("read", path=".env"), Answer(text="ok")], config=config + hidden) as r:
+        await r.editor.prompt("go")
+        assert "tangerine" not in json.dumps(r.messages(2))
+        assert "deny_read" in json.dumps(r.messages(2))

@@ -202,15 +202,15 @@ class Guard:
     def _sandbox_of(self, call: CallFacts) -> str:
         outside = any(isinstance(access, ExecuteAccess) and not access.confined for access in call.accesses)
         place = call.place
-        return place.words if place is not None else "none" if outside else self._confinement.kind
+        return place.words if place is not None else "none" if outside else self._confinement.at(None).kind
 
     def lacks_sandbox(self, call: CallFacts) -> bool:
         """Whether it runs a command that should be confined, but no sandbox was found to work."""
         found = self._confinement.found
         runs = any(isinstance(access, ExecuteAccess) and access.confined for access in call.accesses)
-        if found is None or found.disabled or not runs:
-            return False
-        return found.sandbox.kind == "none" if call.place is None else not call.place.confines
+        if call.place is not None:
+            return runs and not call.place.confines
+        return runs and found is not None and found.sandbox.kind == "none" and not found.disabled
 
     def placed(self, call: CallFacts, ask: Ask) -> Ask:
         """An answer about a command holds for one place. (One about files there is kept for the folder there.)"""
@@ -431,7 +431,8 @@ def _leaving(call: CallFacts, verdict: Allow | Ask) -> Ask:
     """What runs in another place than the session's is asked about in every mode."""
     reason = f"it runs {'on this machine' if call.place is None else call.place.where}, not where the session is"
     if isinstance(verdict, Allow):
-        return Ask(reason, ("read",), "commands that only read", changes=False, by_person=True, rule=verdict.rule)
+        commands = tuple(f"bash = {each.command}" for each in call.accesses if isinstance(each, ExecuteAccess))
+        return Ask(reason, commands, "this exact command", by_person=True, rule=verdict.rule)
     return replace(verdict, reason=f"{reason}; {verdict.reason}", by_person=True)
 
 

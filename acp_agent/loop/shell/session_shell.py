@@ -132,8 +132,10 @@ class Shell:
         return self.confinement.limits()
 
     async def close(self) -> None:
-        for _, late, _ in self._located.values():
+        here: Located = (self.confinement, self._late, self.offer)
+        for confinement, late, _ in (*self._located.values(), here):
             await late.close()
-        await self._late.close()
+            if confinement.place is not None:  # It may have been looked at without a command.
+                await confinement.place.end()
         await self.hooks.close()
         self._folder.close()

@@ -84,8 +84,8 @@ class PathRules:
         # On a case-insensitive disk, `.GIT/hooks` is what git trusts.
         names = dict.fromkeys(name.casefold().strip("/") for name in (*ALWAYS, *protect))
         self._protected = [name for name in names if name]
-        self._deny = PathGlobs(deny_read, bases, home)
-        self._allow = PathGlobs(allow_read, bases, home)
+        self._deny = PathGlobs(deny_read, bases, home, disk)
+        self._allow = PathGlobs(allow_read, bases, home, disk)
 
     def protects(self, path: Path) -> str | None:
         """The protected name that a resolved path equals or is below, in any folder; ignores case."""
