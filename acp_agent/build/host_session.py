@@ -4,15 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from functools import partial
+from pathlib import Path
 from typing import TYPE_CHECKING
 
-from acp_agent.build.session_parts import PLACES, outside
+from acp_agent.build.session_parts import PLACES, build_instructions, outside
 from acp_agent.config.place_settings import is_host
+from acp_agent.config.xdg import state_dir
 from acp_agent.errors import ExecutorError
 from acp_agent.lazy import load
 from acp_agent.loop.calls.guard import session_rules
 from acp_agent.loop.judging import judged
-from acp_agent.loop.prompts.instructions import Instructions
 from acp_agent.loop.prompts.skills import read_skills
 from acp_agent.loop.session import Session
 from acp_agent.safety.folders.paths import Roots
@@ -49,9 +50,7 @@ async def reached(session: Session, environ: Mapping[str, str]) -> Host | None:
 
 def _asked(session: Session, roots: Roots, environ: Mapping[str, str], host: Host) -> None:
     """What the parts ask when they are built, asked in a thread, so that it is known in the event loop."""
-    agent = session.config.settings.agent
     roots.rules = session_rules(session.config, roots, environ, host.home)
-    made = Instructions(roots, enabled=agent.instruction_files, max_bytes=agent.max_instruction_bytes, state=None)
-    _ = made.facts
-    if agent.skills:
+    _ = build_instructions(session.config, roots, Path(state_dir(environ))).facts
+    if session.config.settings.agent.skills:
         read_skills(roots)

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from acp_agent.config.load import Config
 from acp_agent.config.model import ProviderConfig
+from acp_agent.config.place_settings import LOCAL as THIS_MACHINE
 from acp_agent.config.place_settings import Place, find_place
 from acp_agent.config.xdg import state_dir
 from acp_agent.executors.route import Offer as EditorOffer
@@ -35,7 +36,6 @@ from acp_agent.loop.memory.session_goals import Goals
 from acp_agent.loop.model.models import Models
 from acp_agent.loop.model.ready_model import SessionModels
 from acp_agent.loop.model.spending import Spending
-from acp_agent.loop.options import LOCAL as LOCAL_PLACE
 from acp_agent.loop.prompts.instructions import Instructions
 from acp_agent.loop.prompts.menu import Menu
 from acp_agent.loop.prompts.skills import Skills, read_skills
@@ -154,9 +154,14 @@ def build_memory(session: Session, store: SessionStore, turn: RunningTurn, envir
         store,
         Room(settings.compaction, agent.context_budget, agent.context_budget_tokens),
         Goals(session.outbox, store.goals),
-        Instructions(roots, enabled=agent.instruction_files, max_bytes=agent.max_instruction_bytes, state=state),
+        build_instructions(session.config, roots, state),
         Skills(read_skills(roots) if agent.skills else {}, roots, turn),
     )
+
+
+def build_instructions(config: Config, roots: Roots, state: Path) -> Instructions:
+    agent = config.settings.agent
+    return Instructions(roots, enabled=agent.instruction_files, max_bytes=agent.max_instruction_bytes, state=state)
 
 
 def build_outputs(
@@ -238,7 +243,7 @@ def build_shell(
 def other_places(config: Config) -> list[str]:
     """Those in which single calls may run besides the session's: where its files are the same."""
     places = config.settings.places
-    known = [LOCAL_PLACE, *(name for name, place in places.items() if place.kind != "ssh")]
+    known = [THIS_MACHINE, *(name for name, place in places.items() if place.kind != "ssh")]
     return [name for name in dict.fromkeys(known) if name != config.settings.agent.place]
 
 

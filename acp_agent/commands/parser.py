@@ -75,11 +75,11 @@ def run(arguments: list[str]) -> int:
             os.environ.update(given)
             return int(load(STDIO)([]))
         if given:
-            option = f"--{place.partition(':')[0]} {PLACES[place.partition(':')[0]]}" if place else "--record FILE"
-            name = option.split()[0]
+            kind = place.partition(":")[0] if place else ""
+            name, given_with = (f"--{kind}", PLACES[kind]) if kind else ("--record", "FILE")
             if options.command != "prompt":
                 raise UsageError(f"{name} is an option of `acp-coder` and `acp-coder prompt`, not of {options.command}")
-            raise UsageError(f"{name} stands behind the command: acp-coder prompt {option}")
+            raise UsageError(f"{name} stands behind the command: acp-coder prompt {name} {given_with}")
         if options.command is None:
             raise UsageError(
                 "no command given: `acp-coder --help` lists them; without arguments it speaks ACP on stdio"

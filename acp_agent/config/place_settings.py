@@ -42,6 +42,9 @@ class PlaceConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 SSH = re.compile(r"((?:[^@:]*@)?(?:\[[^\]]*\]|[^:]*))(?::(.*))?", re.DOTALL)
 """`[USER@]HOST[:DIR]`; an IPv6 address in brackets."""
 
+LOCAL = "local"
+"""The name of this machine among the places."""
+
 Place = tuple[str, PlaceConfig]
 """Its name in words for the user, and what it is found by."""
 
@@ -59,10 +62,10 @@ def find_place(wanted: str, places: Mapping[str, PlaceConfig]) -> Place | None:
     if wanted.startswith("ssh:"):
         return _host(wanted.removeprefix("ssh:"), places)
     name = wanted.removeprefix("container:")
-    if wanted == "local":
+    if wanted == LOCAL:
         return None
     if name == wanted and name not in places:
-        known = ", ".join(["local", *places])
+        known = ", ".join([LOCAL, *places])
         raise ConfigError(f"`agent.place`: {name!r} is not in the configuration; configured: {known}")
     place = places.get(name) or PlaceConfig(container=name, image=name)
     if place.kind == "ssh" and not place.host:

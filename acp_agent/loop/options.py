@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
+from acp_agent.config.place_settings import LOCAL
 from acp_agent.loop.modes import MODES, ModeId
 from acp_agent.schema.acp import (
     SessionConfigOption,
@@ -19,8 +20,6 @@ if TYPE_CHECKING:
 
 AUTO_MODEL = "auto"
 """Stands for the first model of the server's list, until that is known."""
-
-LOCAL = "local"
 
 THOUGHT_LEVELS: dict[str, str] = {
     "default": "Default",
@@ -45,14 +44,7 @@ def config_options(
     current one first; a single one is no choice."""
     known = list(dict.fromkeys([*models, model]))
     several = len({name.partition("/")[0] for name in known}) > 1
-    where = SessionConfigSelect(
-        id="place",
-        name="Place",
-        description="Where commands run",
-        current_value=places[0] if places else LOCAL,
-        options=[SessionConfigSelectOption(value=name, name=_place_name(name)) for name in sorted(places)],
-    )
-    return [
+    options: list[SessionConfigOption] = [
         SessionConfigSelect(
             id="mode",
             name="Mode",
@@ -77,8 +69,14 @@ def config_options(
             current_value=thought_level,
             options=[SessionConfigSelectOption(value=value, name=name) for value, name in THOUGHT_LEVELS.items()],
         ),
-        *([where] if len(places) > 1 else []),
     ]
+    if len(places) > 1:
+        named = [SessionConfigSelectOption(value=name, name=_place_name(name)) for name in sorted(places)]
+        words = "Where commands run"
+        options.append(
+            SessionConfigSelect(id="place", name="Place", description=words, current_value=places[0], options=named)
+        )
+    return options
 
 
 def places_of(settings: Settings) -> list[str]:

@@ -52,7 +52,8 @@ class PathGlobs:
 
     def __init__(self, patterns: Sequence[str], bases: Sequence[Path], home: Path | None, disk: Disk = HERE) -> None:
         """`disk`: on which the bases are, and links are followed."""
-        self._globs = [glob for pattern in patterns for glob in _absolute(pattern, bases, home, disk)]
+        tops = [_literal(base, disk) for base in bases] if patterns else []
+        self._globs = [glob for pattern in patterns for glob in _absolute(pattern, tops, home, disk)]
 
     def __bool__(self) -> bool:
         return bool(self._globs)
@@ -80,7 +81,8 @@ def covering(globs: Iterable[str]) -> re.Pattern[str]:
     return re.compile("|".join(both) or r"(?!)", FLAGS)
 
 
-def _absolute(pattern: str, bases: Sequence[Path], home: Path | None, disk: Disk) -> list[str]:
+def _absolute(pattern: str, tops: Sequence[str], home: Path | None, disk: Disk) -> list[str]:
+    """`tops`: the bases, as they stand in a glob."""
     pattern = pattern.rstrip("/") or "/"
     if pattern == "~" or pattern.startswith("~/"):
         return [] if home is None else [_resolved(f"{_literal(home, disk)}{pattern[1:]}", disk)]
@@ -90,16 +92,10 @@ def _absolute(pattern: str, bases: Sequence[Path], home: Path | None, disk: Disk
         anywhere = pattern.startswith("**/")
         pattern = pattern.partition("/")[2]
         if anywhere:
-            return [
-                glob
-                for base in bases
-                for glob in (f"{_literal(base, disk)}/{pattern}", f"{_literal(base, disk)}/*/{pattern}")
-            ]
+            return [glob for top in tops for glob in (f"{top}/{pattern}", f"{top}/*/{pattern}")]
     if "/" in pattern:
-        return [f"{_literal(base, disk)}/{pattern}" for base in bases]
-    return [
-        glob for base in bases for glob in (f"{_literal(base, disk)}/{pattern}", f"{_literal(base, disk)}/*/{pattern}")
-    ]
+        return [f"{top}/{pattern}" for top in tops]
+    return [glob for top in tops for glob in (f"{top}/{pattern}", f"{top}/*/{pattern}")]
 
 
 def _literal(path: Path, disk: Disk) -> str:

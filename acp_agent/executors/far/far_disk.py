@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from acp_agent.errors import ExecutorError
-from acp_agent.executors.far.far_link import FarLink, Unsuited
+from acp_agent.executors.far.far_link import FarLink
 
 if TYPE_CHECKING:
     from acp_agent.disk import Kind
@@ -50,10 +50,7 @@ class FarDisk:
         return [str(name) for name in self._asked("matches", pattern, folder, most)]
 
     def text(self, path: Path, limit: int) -> str:
-        try:
-            return str(self._asked("text", path, limit))
-        except Unsuited as error:
-            raise ValueError(str(error)) from error
+        return str(self._asked("text", path, limit))
 
     def head(self, path: Path, most: int) -> bytes:
         return bytes(self._asked("head", path, most))
@@ -62,10 +59,7 @@ class FarDisk:
         return [(str(name), bool(is_folder)) for name, is_folder in self._asked("names", folder, most)]
 
     def holds(self, path: Path, wanted: bytes, limit: int) -> bool:
-        try:
-            return bool(self._asked("holds", path, wanted, limit))
-        except Unsuited as error:
-            raise ValueError(str(error)) from error
+        return bool(self._asked("holds", path, wanted, limit))
 
     def below(self, path: Path, most: int) -> list[tuple[str, int]] | None:
         found = self._asked("below", path, most)

@@ -103,11 +103,7 @@ class FarExecutor(LocalExecutor):
         file = await self._put(uuid.uuid4().hex, load(TERMINAL_SCRIPT)(command, shell, environ))
 
         async def finish() -> bool:
-            answer = link.ask({"do": "kill", "run": 0, "mark": mark, "grace": 0})
-            try:
-                return bool(await anyio.to_thread.run_sync(link.value_of, answer, abandon_on_cancel=True))
-            finally:
-                answer.cancel()
+            return bool(await link.answer_of(link.ask({"do": "kill", "run": 0, "mark": mark, "grace": 0})))
 
         argv, way = link.way.argv(shell, file, terminal=True), link.way
         process: contract.Process = load(START_THERE)(
@@ -116,8 +112,7 @@ class FarExecutor(LocalExecutor):
         return process
 
     async def _put(self, name: str, data: bytes) -> str:
-        answer = self.link.ask({"do": "put", "name": name}, data)
-        return str(await anyio.to_thread.run_sync(self.link.value_of, answer))
+        return str(await self.link.answer_of(self.link.ask({"do": "put", "name": name}, data)))
 
     async def begin(
         self,
@@ -159,9 +154,8 @@ class FarExecutor(LocalExecutor):
                 options["approved"] = await self._approved(work.__name__, arguments, judged)
             number, answer = self.link.call(name, *arguments, **options)
             try:
-                found = await anyio.to_thread.run_sync(self.link.value_of, answer, abandon_on_cancel=True)
+                found = await self.link.answer_of(answer)
             except BaseException:
-                answer.cancel()  # The thread that waits for it ends.
                 self.link.send({"do": "cancel", "call": number})
                 raise
         except FileNotFoundError:
@@ -174,8 +168,8 @@ class FarExecutor(LocalExecutor):
         """What is judged before a tree is touched, so that not each of its entries has to be asked about: what is there
         now. `None`: too much."""
         ticket = next(self._numbers)
-        answer = self.link.ask({"do": "list", "ticket": ticket, "path": str(paths[0]), "most": MOST_LISTED})
-        listed = await anyio.to_thread.run_sync(self.link.value_of, answer)
+        header = {"do": "list", "ticket": ticket, "path": str(paths[0]), "most": MOST_LISTED}
+        listed = await self.link.answer_of(self.link.ask(header))
         if listed is None:
             return None
         places = [(doing, paths[index]) for doing, index in TOUCHED[name]]

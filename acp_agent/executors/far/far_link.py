@@ -1,6 +1,7 @@
 """The connection of a session to its program over there, kept up over lost links.
 
-Everything here blocks or runs in threads of its own: the disk that deciders ask is asked from wherever they are.
+Everything here but `answer_of` blocks or runs in threads of its own: the disk that deciders ask is asked from wherever
+they are.
 """
 
 from __future__ import annotations
@@ -21,6 +22,7 @@ from itertools import chain, repeat
 from pathlib import Path
 from typing import IO, Any, Protocol
 
+import anyio.to_thread
 from msgspec import Struct
 
 from acp_agent.child import one_line
@@ -71,7 +73,7 @@ class There(Struct, frozen=True):
     system: str
 
 
-class Unsuited(ExecutorError):
+class Unsuited(ExecutorError, ValueError):
     """What was asked does not suit what is there: a ValueError over there."""
 
 
@@ -158,6 +160,13 @@ class FarLink:
                 return unpacked(future.result()[0])
             except (TypeError, ValueError, AttributeError, KeyError) as error:
                 raise ExecutorError(f"{self.way.words} gave an answer that is none") from error
+
+    async def answer_of(self, future: Answer) -> Any:
+        """The same, awaited: who waits can be cancelled, and the thread that waits ends then."""
+        try:
+            return await anyio.to_thread.run_sync(self.value_of, future, abandon_on_cancel=True)
+        finally:
+            future.cancel()
 
     def close(self) -> bool:
         """Ends all of the session's over there; whether that is known. Blocks for a moment."""

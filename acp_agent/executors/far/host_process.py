@@ -8,7 +8,6 @@ import signal
 from collections.abc import AsyncIterator
 
 import anyio
-import anyio.to_thread
 from msgspec import Struct
 
 from acp_agent.child import signal_name
@@ -86,11 +85,7 @@ class HostProcess(KeptOutput):
         gone = False
         with anyio.move_on_after(KILLS):
             try:
-                answer = self._link.ask(header)
-                try:
-                    gone = bool(await anyio.to_thread.run_sync(self._link.value_of, answer, abandon_on_cancel=True))
-                finally:
-                    answer.cancel()  # The thread that waits for it ends.
+                gone = bool(await self._link.answer_of(self._link.ask(header)))
             except (ExecutorError, OSError) as error:
                 log.warning("the end of a command on %s is not known: %s", self._link.way.words, error)
         if not gone:

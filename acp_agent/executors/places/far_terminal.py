@@ -8,13 +8,13 @@ from __future__ import annotations
 
 import os
 import shlex
-import subprocess
 from collections.abc import Awaitable, Callable, Mapping
 from pathlib import Path
+from typing import Any
 
 import anyio
 
-from acp_agent.executors.base import Command, Foreground, TerminalSize, shell_options
+from acp_agent.executors.base import Command, Foreground, shell_options
 from acp_agent.executors.local import IN_TERMINAL
 from acp_agent.executors.places.starter import exports
 from acp_agent.executors.sandbox.base import Confined
@@ -40,20 +40,12 @@ def terminal_script(command: Command, shell: str, environ: Mapping[str, str]) ->
 
 
 class FarTerminal(TerminalProcess):
-    def __init__(
-        self,
-        popen: subprocess.Popen[bytes],
-        ours: int,
-        mark: str,
-        size: TerminalSize,
-        grace: float,
-        finish: Callable[[], Awaitable[bool]],
-        ending: Confined | None,
-        where: str,
-    ) -> None:
+    """`finish` and `where`: as in `start_there`. The others are those of `TerminalProcess`."""
+
+    def __init__(self, *arguments: Any, finish: Callable[[], Awaitable[bool]], where: str) -> None:
+        super().__init__(*arguments)
         self._finish = finish
         self._where = where
-        super().__init__(popen, ours, mark, size, grace, ending)
 
     def foreground(self) -> Foreground:
         """What is typed may get to a shell, so it is judged as a command, too."""
@@ -84,7 +76,8 @@ def start_there(
     terminal = open_pty(command.terminal, None)
     try:
         popen = start(argv, Path("/"), environ, command, terminal=terminal)
-        return FarTerminal(popen, terminal.ours, mark, command.terminal, grace, finish, ending, where)
+        about = (popen, terminal.ours, mark, command.terminal, grace, ending)
+        return FarTerminal(*about, finish=finish, where=where)
     except BaseException:
         os.close(terminal.ours)
         raise

@@ -130,7 +130,7 @@ class Languages:
 
     async def _servers(self) -> OwnServers:
         """Raises LspError if they are turned off."""
-        if not self.config.own_servers or not self._roots.disk.here:
+        if not self.config.own_servers:
             raise LspError(NOT_HERE)
         await self._confinement.ready()
         if (reason := self._forbidden()) is not None:
@@ -144,7 +144,7 @@ class Languages:
     def missing(self) -> str | None:
         """Why the language server tools are not offered; None if they are."""
         if not self._roots.disk.here:
-            return f"No language server serves files {self._roots.disk.where}."
+            return self._forbidden()
         if self._client.answers("_lsp/definition"):
             return None
         if not self.config.own_servers:
@@ -264,7 +264,6 @@ class Languages:
         """Whether one of the agent's own servers is for the file, and installed."""
         return (
             self.config.own_servers
-            and self._roots.disk.here
             and self._forbidden() is None
             and any(language_of(row, path) is not None and self._is_installed(row, path.parent) for row in self._rows)
         )

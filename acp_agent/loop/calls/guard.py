@@ -21,6 +21,7 @@ from acp_agent.config.load import Config
 from acp_agent.config.safety_settings import RiskConfig
 from acp_agent.config.xdg import config_dir, config_file, state_dir
 from acp_agent.credentials.redactor import Redactor
+from acp_agent.disk import HERE
 from acp_agent.errors import ExecutorError, StoreError
 from acp_agent.loop.calls.learned_calls import learned_words
 from acp_agent.loop.journal import Journal
@@ -202,7 +203,7 @@ class Guard:
     def _sandbox_of(self, call: CallFacts) -> str:
         outside = any(isinstance(access, ExecuteAccess) and not access.confined for access in call.accesses)
         place = call.place
-        return place.words if place is not None else "none" if outside else self._confinement.at(None).kind
+        return place.words if place is not None else "none" if outside else self._confinement.sandbox
 
     def lacks_sandbox(self, call: CallFacts) -> bool:
         """Whether it runs a command that should be confined, but no sandbox was found to work."""
@@ -429,7 +430,7 @@ class _Trajectories:
 
 def _leaving(call: CallFacts, verdict: Allow | Ask) -> Ask:
     """What runs in another place than the session's is asked about in every mode."""
-    reason = f"it runs {'on this machine' if call.place is None else call.place.where}, not where the session is"
+    reason = f"it runs {HERE.where if call.place is None else call.place.where}, not where the session is"
     if isinstance(verdict, Allow):
         commands = tuple(f"bash = {each.command}" for each in call.accesses if isinstance(each, ExecuteAccess))
         return Ask(reason, commands, "this exact command", by_person=True, rule=verdict.rule)

@@ -378,7 +378,7 @@ class Calls:
 
     async def _life(self, call: Call, ready: Ready, tasks: TaskGroup) -> None:
         tool, params, shell, hooks = ready.tool, ready.params, ready.shell, self.shell.hooks
-        ctx = self._context(call, tasks)
+        ctx = self._context(call, shell, tasks)
         if (place := shell.confinement.place) is not None:
             tasks.start_soon(place.watch, partial(self.reports.say, call))
         begun = False
@@ -516,10 +516,9 @@ class Calls:
 
     # --- what a tool is given ---------------------------------------------------------------------------------
 
-    def _context(self, call: Call, tasks: TaskGroup) -> ToolContext:
-        shell = self.shell if call.ready is None else call.ready.shell
+    def _context(self, call: Call, shell: Shell, tasks: TaskGroup) -> ToolContext:
         return ToolContext(
-            call=ThisCall(self, call, tasks),
+            call=ThisCall(self, call, shell, tasks),
             executor=self.recorder.executor(call, shell.executor),
             roots=self.session.roots,
             config=self.config,

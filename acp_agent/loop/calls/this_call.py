@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from anyio.abc import TaskGroup
 
     from acp_agent.loop.calls.runner import Calls
+    from acp_agent.loop.shell.session_shell import Shell
 
 
 ASK = "acp_agent.loop.ask:ask_user"
@@ -24,9 +25,10 @@ DELEGATE = "acp_agent.loop.calls.sub_agents:run_sub_agent"
 class ThisCall:
     """Implements `CallHandle`. `tasks` end with the call."""
 
-    def __init__(self, calls: Calls, call: Call, tasks: TaskGroup) -> None:
+    def __init__(self, calls: Calls, call: Call, shell: Shell, tasks: TaskGroup) -> None:
         self._calls = calls
         self._call = call
+        self._shell = shell
         self._tasks = tasks
         self.id = call.id
 
@@ -44,8 +46,7 @@ class ThisCall:
         choices.show()
 
     async def start(self, command: Command) -> Process:
-        call, reports = self._call, self._calls.reports
-        shell = self._calls.shell if call.ready is None else call.ready.shell
+        call, reports, shell = self._call, self._calls.reports, self._shell
         await shell.confinement.ready()
         network = await self._calls.network.door(call, command) if shell.confinement.place is None else None
         env = {**shell.turn.variables(), **command.env}

@@ -133,8 +133,11 @@ class Confinement:
     @property
     def kind(self) -> str:
         """As the audit log has it."""
-        if self.place is not None:
-            return self.place.words
+        return self.sandbox if self.place is None else self.place.words
+
+    @property
+    def sandbox(self) -> str:
+        """This machine's, wherever commands run."""
         return "none" if self.found is None else self.found.sandbox.kind
 
     def confines(self, *, in_terminal: bool) -> bool:
@@ -429,6 +432,8 @@ class Confinement:
 
     def no_servers(self, *, unconfined: bool) -> str | None:
         """Why no language server is started, if known; None if they may be."""
+        if not self._roots.disk.here:
+            return f"No language server serves files {self._roots.disk.where}."
         if self._config.scope.user:
             return "Language servers are not started as another user (`tools.scope.run_as_user`)."
         if self.found is not None and self.found.sandbox.kind == "none" and not unconfined:

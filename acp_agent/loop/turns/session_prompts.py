@@ -62,6 +62,8 @@ class Prompts:
 
     def _placed(self, blocks: Sequence[ContentBlock]) -> Sequence[ContentBlock]:
         """With the paths that files have where the session is."""
+        if self._session.roots.disk.here:
+            return blocks
         placed = self._session.roots.placed
         return [
             replace(block, uri=placed(block.uri))

@@ -131,7 +131,7 @@ class Roots:
 
     def placed(self, uri: str) -> str:
         """A URI of the client's, which may name a file of the session as it is on this machine."""
-        if self.disk.here or not uri.startswith(FILE_URI):
+        if not uri.startswith(FILE_URI):
             return uri
         path = Path(_path_of(uri))
         for client, ours in zip(self.clients, self.all, strict=False):
