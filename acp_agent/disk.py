@@ -30,6 +30,8 @@ if TYPE_CHECKING:
         """The machine: `host build-7`; empty for this one."""
         where: str
         """As in "runs ...": `on host build-7`."""
+        identity: str
+        """Tells the machine from others of the same `words`."""
 
         @property
         def here(self) -> bool:
@@ -80,7 +82,7 @@ if TYPE_CHECKING:
 
 
 class LocalDisk:
-    words, where = "", "on this machine"
+    words, where, identity = "", "on this machine", ""
     here = True
 
     def real_path(self, path: Path) -> Path:

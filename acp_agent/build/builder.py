@@ -61,8 +61,15 @@ class Builder:
     async def parts(self, session: Session, store: SessionStore) -> Parts:
         """Builds the parts of `session`, which live as long as it does."""
         redaction = self._redaction(session)
-        host = await reached(session, self._environ)
-        parts = build_parts(session, store, self._registry, self._models, redaction, self._environ, self._spawn, host)
+        roots, host = session.roots, await reached(session, self._environ)
+        own = (self._registry, self._models, redaction, self._environ, self._spawn)
+        try:
+            parts = build_parts(session, store, *own, host)
+        except BaseException:
+            session.roots = roots
+            if host is not None:
+                await host.end()
+            raise
         self._spawn(parts.beside.live(in_part=session.in_part))
         self._spawn(parts.languages.live())  # Separate: a failing language server must not affect the others.
         return parts

@@ -36,10 +36,11 @@ async def reached(session: Session, environ: Mapping[str, str]) -> Host | None:
             "on another machine commands run as the user who logs in there, so `tools.scope.run_as_user` is not held"
         )
         raise ExecutorError(f"host {place[1].host} cannot be used: {words}")
-    host: Host = load(PLACES["ssh"])(place[1], session.roots.clients, outside(session.config, environ))
+    clients = session.roots.clients
+    host: Host = load(PLACES["ssh"])(place[1], clients, outside(session.config, environ))
     try:
         await host.reached()
-        roots = Roots(host.folders[0], host.folders[1:], disk=host.disk, named=host.named)
+        roots = Roots(host.folders[0], host.folders[1:], disk=host.disk, named=host.named, clients=clients)
         await judged(roots, partial(_asked, session, roots, environ, host))
     except BaseException:
         await host.end()

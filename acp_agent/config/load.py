@@ -13,12 +13,14 @@ import msgspec
 from acp_agent.config.credentials import find_key
 from acp_agent.config.model import ProviderConfig, Settings, as_choice
 from acp_agent.config.other_names import present_names
+from acp_agent.config.place_settings import LOCAL, can_be_named
 from acp_agent.config.sources import Layer, environment_layer, flags_layer, merge, read_file
 from acp_agent.config.xdg import config_file
 from acp_agent.errors import ConfigError
 from acp_agent.lazy import load
 
 SERVERS = "mcp.servers"
+PLACES = "places"
 KNOWN = "acp_agent.config.provider_rows:added"
 FOUND_HERE = "acp_agent.config.provider_rows:FOUND_HERE"
 NOBODY_CHOSE = (
@@ -183,11 +185,16 @@ def _check(layer: Layer, *, project: bool) -> None:
             raise ConfigError(
                 f"{_where(layer, name)}: `{name}` cannot be set by a project, only in your own file or environment"
             )
+    places = _get(layer.values, PLACES)
+    for name in places if isinstance(places, dict) else ():
+        if not can_be_named(name):
+            words = f"`{PLACES}.{name}`: a place cannot be named {LOCAL!r}, and its name has no colon"
+            raise ConfigError(f"{_where(layer, f'{PLACES}.{name}')}: {words}")
 
 
 def _check_named(project: Layer, below: list[Layer]) -> None:
     """A project may name MCP servers and places, but not change the user's: their variables and headers may be keys."""
-    for table, kind in ((SERVERS, "server"), ("places", "place")):
+    for table, kind in ((SERVERS, "server"), (PLACES, "place")):
         named = _get(project.values, table)
         for name in named if isinstance(named, dict) else ():
             if any(_has(layer.values, f"{table}.{name}") for layer in below):

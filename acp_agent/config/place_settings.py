@@ -35,8 +35,12 @@ class PlaceConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     root: Annotated[str, key("The session's folder on that host. Empty: by `paths`, or its path on this machine.")] = ""
     paths: Annotated[dict[str, str], key("Folders of this machine and where that host has the same.")] = {}
     linger: Annotated[
-        float, key("Seconds for which what runs on that host waits for a connection that was lost.", ge=0)
+        float, key("Seconds for which what runs on that host waits for a connection that was lost.", ge=15)
     ] = 600.0
+
+    def __post_init__(self) -> None:
+        if wrong := [here for here in self.paths if not here.startswith(("/", "~/")) and here != "~"]:
+            raise ValueError(f"`places.NAME.paths`: {wrong[0]!r} is no absolute path of this machine")
 
 
 SSH = re.compile(r"((?:[^@:]*@)?(?:\[[^\]]*\]|[^:]*))(?::(.*))?", re.DOTALL)
@@ -67,7 +71,15 @@ def find_place(wanted: str, places: Mapping[str, PlaceConfig]) -> Place | None:
     if name == wanted and name not in places:
         known = ", ".join([LOCAL, *places])
         raise ConfigError(f"`agent.place`: {name!r} is not in the configuration; configured: {known}")
-    place = places.get(name) or PlaceConfig(container=name, image=name)
+    return _whole(name, places.get(name) or PlaceConfig(container=name, image=name))
+
+
+def can_be_named(name: str) -> bool:
+    """Whether that name of a place means nothing else."""
+    return name != LOCAL and ":" not in name and name.isprintable() and bool(name.strip())
+
+
+def _whole(name: str, place: PlaceConfig) -> Place:
     if place.kind == "ssh" and not place.host:
         raise ConfigError(f"`places.{name}` is of the kind `ssh` and names no `host`")
     return name, place
@@ -83,4 +95,4 @@ def _host(text: str, places: Mapping[str, PlaceConfig]) -> Place:
     known = places.get(host, PlaceConfig(kind="ssh", host=host))
     if known.kind != "ssh":
         raise ConfigError(f"`--ssh`: {host!r} is a place of the kind `{known.kind}`")
-    return find_place(host, {host: msgspec.structs.replace(known, root=root or known.root)}) or (host, known)
+    return _whole(host, msgspec.structs.replace(known, root=root or known.root))

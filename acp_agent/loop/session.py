@@ -108,11 +108,17 @@ class Session:
             if self.queue.closed:
                 raise ResourceNotFound(f"Session {self.id!r} is closed")
             if self._parts is None:
-                self._parts = await self._build(self)
-                stored = self.stored()
-                self.cache_key = self._parts.memory.restore(stored) or self.id
-                self._parts.calls.outputs.restore(stored)
-                self._parts.calls.quota.count(self._parts.memory.messages())
+                parts = await self._build(self)
+                try:
+                    stored = self.stored()
+                    self.cache_key = parts.memory.restore(stored) or self.id
+                    parts.calls.outputs.restore(stored)
+                    parts.calls.quota.count(parts.memory.messages())
+                except BaseException:
+                    with anyio.CancelScope(shield=True):
+                        await parts.close()
+                    raise
+                self._parts = parts
         return self._parts
 
     async def move(self, place: str) -> None:
@@ -128,7 +134,8 @@ class Session:
             self.outbox.flush()
             parts, self._parts = self._parts, None
             if parts is not None:
-                await parts.close()
+                with anyio.CancelScope(shield=True):
+                    await parts.close()
             self.config, self.roots = config, Roots(self.roots.clients[0], self.roots.clients[1:])
             self._store.change(self.id, place=place)
             self.choices.places = places_of(config.settings)
@@ -169,12 +176,16 @@ class Session:
         return None if self._parts is None else self._parts.memory.instructions
 
     async def prompt(
-        self, blocks: Sequence[acp.ContentBlock], *, bound_to: Mode | None = None, announce: str = ""
+        self,
+        blocks: Sequence[acp.ContentBlock],
+        *,
+        bound_to: Mode | None = None,
+        announce: Callable[[], str] | None = None,
     ) -> acp.StopReason:
         """Runs one turn. A second prompt waits for the first. Raises RpcError if the turn could not be finished.
 
-        `bound_to`: the prompt is not from the user; no command is run, and the mode is at most that one. `announce` is
-        sent when its turn starts.
+        `bound_to`: the prompt is not from the user; no command is run, and the mode is at most that one. What
+        `announce` returns is sent when its turn starts.
         """
         reason: acp.StopReason = "cancelled"
         try:
@@ -182,8 +193,8 @@ class Session:
                 async with self.queue.turn():
                     await self.outbox.released()  # A prompt that arrives before its session's response waits for it.
                     self.choices.bound_to = bound_to
-                    if announce:
-                        self.outbox.say(announce)
+                    if announce is not None:
+                        self.outbox.say(announce())
                     try:
                         reason = await self._turn(blocks)
                     finally:
@@ -205,14 +216,14 @@ class Session:
             return ""
         return f" If {name!r} was meant as a provider: {self.config.settings.no_provider(name)}."
 
-    async def prompt_unasked(self, blocks: Sequence[acp.ContentBlock], mode: str, words: str) -> None:
-        """Runs a turn that no client request waits for; `words` announce it, and failures are shown.
+    async def prompt_unasked(self, blocks: Sequence[acp.ContentBlock], mode: str, announce: Callable[[], str]) -> None:
+        """Runs a turn that no client request waits for; `announce`: as in `prompt`. Failures are shown.
 
         The text is not the user's: it runs no command, and nothing that `mode` would not allow.
         """
         try:
             known = next((one for one in MODES.values() if one.id == mode), MODES["ask"])
-            await self.prompt(blocks, bound_to=known, announce=words)
+            await self.prompt(blocks, bound_to=known, announce=announce)
         except RpcError as error:
             if not self.queue.closed:
                 self.outbox.say(f"It failed: {error}")

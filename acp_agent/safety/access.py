@@ -17,6 +17,7 @@ class Where(Protocol):
 
     words: str
     where: str
+    identity: str
     confines: bool
 
 

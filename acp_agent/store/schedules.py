@@ -41,3 +41,10 @@ class ScheduleStore:
             *(next_run, at, int(at is not None), schedule.id, schedule.next_run),
         )
         return claimed > 0
+
+    def release(self, schedule: Schedule, next_run: float) -> None:
+        """Takes back a claim with that `next_run`: the run has not begun, and is due again."""
+        self._db.change(
+            "UPDATE schedules SET next_run = ?, last_run = ?, runs = ? WHERE id = ? AND next_run = ?",
+            *(schedule.next_run, schedule.last_run, schedule.runs, schedule.id, next_run),
+        )

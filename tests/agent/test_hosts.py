@@ -15,18 +15,21 @@ import anyio
 import anyio.to_thread
 import pytest
 
+from acp_agent.build import builder
 from acp_agent.client.permissions import allow_always, allow_once
 from acp_agent.commands.parser import agent_variables
 from acp_agent.config.load import load_config
 from acp_agent.disk import LocalDisk
-from acp_agent.errors import ConfigError, PeerError
+from acp_agent.errors import ConfigError, ExecutorError, PeerError
 from acp_agent.executors.far.far_disk import FarDisk
+from acp_agent.loop.prompts.instructions import Instructions
+from acp_agent.loop.shell.session_shell import Shell
 from acp_agent.safety.deciding.deciders import Deciders
 from acp_agent.schema import acp
 from acp_agent.testing.fake_model import Answer, Call
 from tests import ssh_server
 
-from .kit import rig
+from .kit import agent_rig, rig
 
 REQUEST = "session/request_permission"
 
@@ -288,6 +291,8 @@ def test_ssh_on_the_command_line(tmp_path: Path) -> None:
         place = load_config(environ).settings.place()
         assert place is not None
         assert (place[1].kind, place[1].host, place[1].root) == ("ssh", host, root)
+    place = load_config({"ACP_CODER_CONFIG": str(file), "ACP_CODER_PLACE": "ssh:[container:web]:/srv"}).settings.place()
+    assert place is not None and (place[1].kind, place[1].host) == ("ssh", "container:web")
     for given, words in ((":/srv", "names no host"), ("web", "is a place of the kind `container`")):
         with pytest.raises(ConfigError, match=words):
             load_config({"ACP_CODER_CONFIG": str(file), "ACP_CODER_PLACE": f"ssh:{given}"})
@@ -427,3 +432,86 @@ async def test_hidden_files_are_found_by_the_links_of_the_host(
         await r.editor.prompt("go")
         assert "tangerine" not in json.dumps(r.messages(2))
         assert "deny_read" in json.dumps(r.messages(2))
+
+
+async def test_hosts_of_one_name_that_are_reached_in_other_ways_share_no_answers(tmp_path: Path, config: str) -> None:
+    other = config.replace('"-F"', '"-o", "ConnectTimeout=9", "-F"')
+    for name, settings, times in (("a", config, 1), ("b", other, 1), ("c", config, 0)):
+        script = [bash("touch made"), tool("write", path=name, content="x"), Answer(text="ok")]
+        async with rig(tmp_path, script, config=settings, permissions=[allow_always] * 2 * times) as r:
+            await r.editor.prompt("go")
+            assert len(r.editor.permission_requests) == 2 * times
+
+
+async def test_folders_that_the_host_lacks_are_there_again_on_this_machine(tmp_path: Path, config: str) -> None:
+    more = tmp_path / "more"
+    more.mkdir()
+    (more / "a.txt").write_text("tangerine")
+    paths = f'paths = {{"{more}" = "/nowhere/there"}}\n'
+    settings = config.replace('place = "build"', 'place = "local"').replace("arguments", f"{paths}arguments")
+    script = [tool("read", path=str(more / "a.txt")), Answer(text="ok")]
+    async with agent_rig(tmp_path, script, config=settings) as r:
+        await r.editor.new_session(r.project, additional_directories=[more])
+        await r.editor.prompt("/place build")
+        assert "files are there" in r.editor.text() and str(more) not in r.editor.text()
+        await r.editor.prompt("/place local")
+        await r.editor.prompt("go")
+        assert "tangerine" in json.dumps(r.messages(2))
+
+
+async def test_a_session_that_cannot_be_built_leaves_no_connection(
+    tmp_path: Path, config: str, there: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    before = set(ssh_children())
+    with monkeypatch.context() as patched:
+
+        def broken(*arguments: Any) -> Any:
+            raise ExecutorError("it broke")
+
+        patched.setattr(builder, "build_parts", broken)
+        async with rig(tmp_path, [bash("touch made"), Answer(text="ok")], config=config, otherwise=allow_once) as r:
+            with pytest.raises(PeerError, match="it broke"):
+                await r.editor.prompt("go")
+            assert set(ssh_children()) == before
+            patched.undo()
+            await r.editor.prompt("go")
+            assert (there / "made").exists()
+
+
+async def test_a_host_that_is_lost_after_a_call_does_not_undo_its_success(
+    tmp_path: Path, config: str, there: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def lost(*arguments: Any) -> str:
+        raise ExecutorError("host far did not answer")
+
+    monkeypatch.setattr(Instructions, "for_paths", lost)
+    (there / "a.txt").write_text("one\n")
+    script = [tool("edit", path="a.txt", old_string="one", new_string="two"), Answer(text="ok")]
+    async with rig(tmp_path, script, config=config, otherwise=allow_once) as r:
+        await r.editor.prompt("go")
+        r.editor.tool_call().assert_finished("completed")
+        assert (there / "a.txt").read_text() == "two\n"
+
+
+async def test_a_move_that_is_stopped_ends_what_it_has_begun_to_end(
+    tmp_path: Path, config: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    ends, go_on, close = anyio.Event(), anyio.Event(), Shell.close
+
+    async def slow(self: Shell) -> None:
+        ends.set()
+        await go_on.wait()
+        await close(self)
+
+    monkeypatch.setattr(Shell, "close", slow)
+    async with rig(tmp_path, [bash("touch made"), Answer(text="ok")], config=config, otherwise=allow_once) as r:
+        await r.editor.prompt("/place")
+        assert ssh_children()
+        turn = r.editor.begin("/place local")
+        await ends.wait()
+        r.editor.cancel()
+        go_on.set()
+        assert (await turn.response()).stop_reason == "cancelled"
+        assert ssh_children() == []
+        await r.editor.prompt("go")
+        assert (r.project / "made").exists()

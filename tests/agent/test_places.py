@@ -16,9 +16,10 @@ from hypothesis import strategies as st
 from acp_agent.client.permissions import allow_always, allow_once, reject_once
 from acp_agent.commands.parser import agent_variables, build_parser
 from acp_agent.config.load import load_config
-from acp_agent.config.place_settings import PlaceConfig
+from acp_agent.config.place_settings import PlaceConfig, find_place
 from acp_agent.config.sources import parse
 from acp_agent.errors import ConfigError, PeerError
+from acp_agent.executors.places.dev_container import DevContainer
 from acp_agent.loop.calls.guard import Guard
 from acp_agent.safety.access import Ask, ExecuteAccess
 from acp_agent.safety.deciding.deciders import CallFacts
@@ -29,6 +30,7 @@ from tests.executors.kit import until_dead, until_exists
 from tests.forked import COMMAND
 
 from .kit import environ_for, rig
+from .test_background import RUN_ID
 
 REQUEST = "session/request_permission"
 
@@ -322,7 +324,7 @@ class _Named:
     confines = True
 
     def __init__(self, words: str) -> None:
-        self.words, self.where = words, f"in {words}"
+        self.words, self.where, self.identity = words, f"in {words}", words
 
 
 @given(st.text(), st.text(), st.lists(st.text(min_size=1), min_size=1), st.lists(st.text(min_size=1), min_size=1))
@@ -354,3 +356,67 @@ async def test_what_runs_in_a_place_ends_when_the_session_leaves_it(tmp_path: Pa
         await until_dead(pid)
         await r.editor.prompt("on")
         assert "still here" in r.editor.text()
+
+
+async def test_nothing_is_typed_into_the_sessions_terminal_from_another_place(tmp_path: Path, config: str) -> None:
+    """There other rules hold for it."""
+    claim = {"risk": "low", "mutation": True, "privesc": False, "why": "To go on"}
+    local = config.replace('place = "web"', 'place = "local"')
+    delegated = {"prompt": "type", "title": "type", "place": "web"}
+    script = [
+        Answer(tool_calls=(Call("bash", {"command": "exec bash --norc", "terminal": True}),)),
+        lambda runs: Answer(tool_calls=(Call("delegate", {**delegated, "prompt": f"type into {runs[0]}"}),)),
+        None,
+        "done",
+        "done",
+    ]
+    typed = {"literal_text": "touch made", "enter": True, **claim}
+    runs: list[str] = []
+
+    def reply(body: dict[str, Any]) -> Answer | str:
+        texts = [message["content"] for message in body["messages"] if message["role"] == "tool"]
+        runs.extend(found for text in texts for found in RUN_ID.findall(text))
+        step = script.pop(0)
+        if step is None:
+            return Answer(tool_calls=(Call("send_keys", {"target": runs[0], **typed}),))
+        return step(runs) if callable(step) else step  # type: ignore[return-value]
+
+    async with rig(tmp_path, reply, config=local, mode="auto", otherwise=allow_once) as r:
+        await r.editor.prompt("go")
+        said = json.dumps(r.messages(4))
+        assert "nothing can be typed into it from `web`" in said
+        assert not (r.project / "made").exists()
+
+
+async def test_a_call_that_leaves_a_container_is_held_to_this_machines_network(tmp_path: Path, config: str) -> None:
+    there = {"command": "echo through=$HTTPS_PROXY", "place": "local"}
+    script = [Answer(tool_calls=(Call("bash", there),)), Answer(text="ok")]
+    async with rig(tmp_path, script, config=config, mode="auto", sandbox=True, otherwise=allow_once) as r:
+        await r.editor.prompt("go")
+        assert "through=http://" in json.dumps(r.messages(2))
+
+
+def test_dev_containers_of_one_name_are_others(tmp_path: Path) -> None:
+    made = []
+    for folder in ("one/app", "two/app"):
+        name, config = find_place(f"devcontainer:{tmp_path / folder}", {}) or ("", PlaceConfig())
+        made.append(DevContainer(name, config, "session", [tmp_path], {}))
+    assert made[0].words == made[1].words == "dev container app"
+    assert made[0].identity != made[1].identity
+
+
+@pytest.mark.parametrize(
+    ("text", "words"),
+    [
+        ('[places."a:b"]\nimage = "x"\n', "its name has no colon"),
+        ('[places.local]\nimage = "x"\n', "cannot be named 'local'"),
+        ('[places.far]\nkind = "ssh"\nhost = "h"\nlinger = 0\n', ">= 15"),
+        ('[places.far]\nkind = "ssh"\nhost = "h"\npaths = {"src" = "/src"}\n', "no absolute path"),
+        ('[places.far]\nkind = "ssh"\nhost = "h"\npaths = {"~nobody-here/src" = "/src"}\n', "no absolute path"),
+    ],
+)
+def test_what_cannot_be_a_place_is_refused_with_its_line(tmp_path: Path, text: str, words: str) -> None:
+    (file := tmp_path / "config.toml").write_text(text)
+    with pytest.raises(ConfigError, match=words) as caught:
+        load_config({"ACP_CODER_CONFIG": str(file)})
+    assert "config.toml" in str(caught.value)

@@ -28,12 +28,18 @@ class Office:
         self.told: list[str] = []
         self.during: dict[str, float | Exception] = {}
         """What a run takes, by its prompt: seconds, or an error."""
+        self.behind: list[str] = []
+        """Prompts that wait for another turn."""
         self.awaited = 1
         self.happened = anyio.Event()
 
     def scheduler(self, store=None) -> Scheduler:
-        async def run(blocks, mode, words) -> None:
+        async def run(blocks, mode, announce) -> None:
             prompt = blocks[0].text
+            if prompt in self.behind:
+                self.happened.set()
+                await anyio.sleep_forever()
+            announce()
             self.ran.append(prompt)
             if len(self.ran) == self.awaited:
                 self.happened.set()
@@ -195,3 +201,13 @@ async def test_what_was_missed_is_told_with_the_reason(office):
     assert "meanwhile" in office.told[1]
     assert "the machine was asleep" in office.told[2]
     assert "in the night" in office.told[2]
+
+
+async def test_one_that_waits_for_a_turn_when_its_session_ends_is_due_again(office):
+    made = office.store.schedules.add("/p", "1h", "waits", NOW - 5)
+    office.behind = ["waits"]
+    await until(office, office.scheduler())
+    assert office.store.schedules.list("/p") == [made]
+    office.behind, office.happened = [], anyio.Event()
+    await until(office, office.scheduler())
+    assert office.ran == ["waits"]

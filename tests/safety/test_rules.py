@@ -279,9 +279,12 @@ def test_an_approval_covers_the_same_call_once() -> None:
     approvals.violated("1234", "bash", {"command": "x"}, "rule 1")
     assert approvals.find("9") is None
     approvals.approve(approvals.find("12"))  # type: ignore[arg-type]
-    assert not approvals.take("bash", {"command": "y"})
-    assert approvals.take("bash", {"command": "x"}) == {"rule 1"}
+    assert not approvals.of("bash", {"command": "y"})
+    for _ in range(2):  # Judging it twice does not use it up.
+        assert approvals.of("bash", {"command": "x"}) == {"rule 1"}
+    assert approvals.take("bash", {"command": "x"})
     assert not approvals.take("bash", {"command": "x"})
+    assert not approvals.of("bash", {"command": "x"})
 
 
 def test_an_approval_covers_one_limit_and_is_not_used_up_by_another() -> None:

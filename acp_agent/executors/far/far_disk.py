@@ -30,6 +30,7 @@ class FarDisk:
     def __init__(self, link: FarLink) -> None:
         self.words = link.way.words
         self.where = f"on {self.words}"
+        self.identity = link.way.identity
         self._link = link
         self._known: dict[tuple[Any, ...], Any] = {}
 

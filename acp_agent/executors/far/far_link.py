@@ -55,6 +55,8 @@ class Way(Protocol):
 
     words: str
     """As in "runs in ...": `host build-7`."""
+    identity: str
+    """What answers and memories are kept for: tells it from others of the same `words`."""
     mark: str
     environ: Mapping[str, str]
 

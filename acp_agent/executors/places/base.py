@@ -34,6 +34,8 @@ class Elsewhere(Protocol):
     """`container web`."""
     where: str
     """As in "runs ...": `in container web`."""
+    identity: str
+    """What answers are kept for: tells it from others of the same `words`."""
     confines: bool
     """Whether it is a wall around the commands in it."""
 

@@ -72,6 +72,7 @@ class Container:
         """`environ`: for the engine's program."""
         self.words = f"container {name}"
         self.where = f"in {self.words}"
+        self.identity = self.words
         self.mark = uuid.uuid4().hex
         self.env = tuple(config.env)
         self.environ = environ

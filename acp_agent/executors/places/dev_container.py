@@ -34,6 +34,8 @@ class DevContainer(Container):
     def __init__(self, name: str, *arguments: Any) -> None:
         super().__init__(name, *arguments)
         self.words = f"dev container {name}"
+        self.where = f"in {self.words}"
+        self.identity = f"dev container {self._config.folder or self._folders[0]}"
         self._more: Mapping[str, str] = {}
 
     async def _found(self) -> None:

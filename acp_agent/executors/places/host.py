@@ -38,6 +38,7 @@ class Host:
         """`folders`: the session's on this machine. `environ`: for `ssh`. Raises ExecutorError for what is no host."""
         way = Ssh(config.host, environ, folders, config.arguments)
         self.words, self.where = way.words, f"on {way.words}"
+        self.identity = way.identity
         self.env = tuple(config.env)
         self.link = FarLink(way, owner(), is_left, config.linger)
         self.disk = FarDisk(self.link)

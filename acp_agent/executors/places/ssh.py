@@ -5,6 +5,7 @@ One connection carries everything (`far/far_link.py`). Host keys are always chec
 
 from __future__ import annotations
 
+import hashlib
 import shlex
 import uuid
 from collections.abc import Mapping, Sequence
@@ -27,6 +28,8 @@ OPTIONS = (
     "ServerAliveCountMax=3",
     "ConnectTimeout=15",
 )
+DIGEST = 16
+"""Digits that stand for the arguments: a port makes another host."""
 RUNS = 'eval "$(printf %b "$0")"'
 """Whatever shell the user has there: the rest of its command line has no character that any of them reads otherwise."""
 
@@ -41,6 +44,8 @@ class Ssh:
         if not target or target.startswith("-") or any(char.isspace() or not char.isprintable() for char in target):
             raise ExecutorError(f"{target!r} is no host: [USER@]HOST is expected")
         self.words = f"host {target}"
+        more = hashlib.sha256("\0".join(arguments).encode()).hexdigest()[:DIGEST] if arguments else ""
+        self.identity = f"{self.words}{more and ' '}{more}"
         self.mark = uuid.uuid4().hex
         self.environ = environ
         self._target = target

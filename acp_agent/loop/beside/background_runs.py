@@ -62,7 +62,9 @@ class Ended(Struct):
 class Run:
     """One command in the background. `timeout` in seconds."""
 
-    def __init__(self, process: Process, command: Command, call: Call, reports: Reports, timeout: float) -> None:
+    def __init__(
+        self, process: Process, command: Command, call: Call, reports: Reports, timeout: float, place: str
+    ) -> None:
         self.id = str(uuid.uuid4())
         self.process: Process | None = process
         """`None` once it has ended."""
@@ -71,6 +73,8 @@ class Run:
         """The call that started it: its card shows the run."""
         self.reports = reports
         self.timeout = timeout
+        self.place = place
+        """The name of that in which it runs."""
         self.started = time.monotonic()
         self.scope = anyio.CancelScope()
         """Cancelled to end it."""
@@ -141,11 +145,13 @@ class SessionRuns:
 
     # --- the life of a run ------------------------------------------------------------------------------------
 
-    def adopt(self, process: Process, command: Command, call: Call, reports: Reports, *, timeout: float | None) -> Run:
-        """Takes over what `call` started. Raises ToolError if too many are running."""
+    def adopt(
+        self, process: Process, command: Command, call: Call, reports: Reports, *, timeout: float | None, place: str
+    ) -> Run:
+        """Takes over what `call` started in a place. Raises ToolError if too many are running."""
         self.check_room()
         limit = self._config.background_timeout
-        run = Run(process, command, call, reports, min(timeout or limit, limit))
+        run = Run(process, command, call, reports, min(timeout or limit, limit), place)
         self._runs[run.id] = run
         return run
 
@@ -263,9 +269,16 @@ class SessionRuns:
             run.told = True
         return run.state()
 
-    def terminal(self, run_id: str) -> tuple[Command, Terminal]:
-        """The terminal of a run that has one, and its command. Raises ToolError."""
+    def terminal(self, run_id: str, types_in: str = "") -> tuple[Command, Terminal]:
+        """The terminal of a run that has one, and its command. `types_in`: the place whose rules hold for what is typed
+        into it. Raises ToolError."""
         run = self._find(run_id)
+        if types_in and types_in != run.place:
+            raise ToolError(
+                f"The command of {run_id} runs in the place `{run.place}`; nothing can be typed into it from "
+                f"`{types_in}`, where other rules hold.",
+                "policy_blocked",
+            )
         if run.process is None:
             raise ToolError(
                 f"The command of {run_id} has ended ({_ending(run)}), and its terminal with it.",

@@ -11,12 +11,13 @@ from __future__ import annotations
 import logging
 import time
 from collections.abc import Callable
+from contextlib import suppress
 from datetime import datetime
 from typing import TYPE_CHECKING
 
 import anyio
 
-from acp_agent.errors import AgentError, ToolError
+from acp_agent.errors import AgentError, StoreError, ToolError
 from acp_agent.lazy import load
 from acp_agent.schema.acp import TextContent
 from acp_agent.store.base import Schedule
@@ -88,11 +89,22 @@ class Scheduler:
 
     async def _run_one(self, schedule: Schedule) -> None:
         now = self._clock()
-        if not self.store.claim(schedule, self._next(schedule, now), at=now):
+        if not self.store.claim(schedule, following := self._next(schedule, now), at=now):
             return
+        begun = False
+
+        def announce() -> str:
+            nonlocal begun
+            begun = True
+            return f"Scheduled (`{schedule.timing}`): {schedule.prompt}\n\n"
+
         try:
-            words = f"Scheduled (`{schedule.timing}`): {schedule.prompt}\n\n"
-            await self._session.prompt_unasked([TextContent(text=schedule.prompt)], schedule.mode, words)
+            await self._session.prompt_unasked([TextContent(text=schedule.prompt)], schedule.mode, announce)
+        except anyio.get_cancelled_exc_class():
+            if not begun:  # It waited for another turn, and the session ends or moves.
+                with suppress(StoreError):
+                    self.store.release(schedule, following)
+            raise
         except AgentError as error:
             log.error("the scheduled run %s failed: %s", schedule.id, error)
             self._session.outbox.tell(f"The scheduled run {schedule.id} (`{schedule.timing}`) failed: {error}")

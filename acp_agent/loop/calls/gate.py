@@ -68,6 +68,8 @@ WRITTEN_CALL = (
 LEADS_ON = frozenset(("delegate",))
 """Tools that touch nothing themselves, but make a model call others."""
 
+USED_UP = "The user let one call like this exceed a limit, and another has run already."
+
 REJECTED_BY_PERSON = Refused(REJECTED, "confirmation_required")
 
 UNCONFINED = "no sandbox works here, so nothing confines the command"
@@ -195,6 +197,9 @@ class Gate:
         rule: str,
         reason: str = "",
     ) -> Permit | Refused:
+        uses = isinstance(answer, Permit) and decision.approved
+        if uses and not self.guard.approvals.take(facts.tool, facts.arguments):
+            answer, outcome, reason = Refused(USED_UP), "deny", USED_UP
         if self.guard.decided(facts, decision, outcome, rule, reason) or isinstance(answer, Refused):
             return answer
         return Refused("The call could not be written to the audit log, which is required, so it was not run.")

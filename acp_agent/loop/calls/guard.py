@@ -167,16 +167,15 @@ class Guard:
                 self._confinement.user()
             except ExecutorError as error:
                 return Judgement(Deny(f"No tool runs: {error}", "tools.scope.require_capability"))
-        approved = self.approvals.take(call.tool, call.arguments)
+        approved = self.approvals.of(call.tool, call.arguments)
         decide = partial(self.deciders.decide, call, mode=mode.id, may_change=mode.changes, approved=approved)
         if not self.deciders.roots.disk.here:
             self.blocks.learn()
-        decision = await judged(self.deciders.roots, decide)
+        decision = replace(await judged(self.deciders.roots, decide), approved=approved)
         if call.leaves and not isinstance(decision.verdict, Deny):
             decision = replace(decision, verdict=_leaving(call, decision.verdict))
         if isinstance(decision.verdict, Deny) and decision.verdict.approvable and call.call_id:
             self.approvals.violated(call.call_id, call.tool, call.arguments, decision.verdict.rule)
-            self.approvals.keep(call.tool, call.arguments, approved)
         return decision
 
     # --- the life of a call -----------------------------------------------------------------------------------
@@ -221,7 +220,7 @@ class Guard:
         if not any(isinstance(access, ExecuteAccess) for access in call.accesses):
             files = not self.deciders.roots.disk.here and any(isinstance(each, PathAccess) for each in call.accesses)
             return replace(ask, scope_words=f"{ask.scope_words} {place.where}") if files else ask
-        prefix, words = f"in:{quote(place.words)} ", f" {place.where}"
+        prefix, words = f"in:{quote(place.identity)} ", f" {place.where}"
         wider = None if ask.wider is None else (prefix + ask.wider[0], ask.wider[1] + words)
         scopes = tuple(prefix + scope for scope in ask.scopes)
         return replace(ask, scopes=scopes, scope_words=ask.scope_words + words, wider=wider)

@@ -22,6 +22,7 @@ from collections.abc import Callable, Sequence
 from contextlib import suppress
 from functools import cached_property, partial
 from itertools import groupby
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import anyio
@@ -31,7 +32,7 @@ from msgspec import UNSET, Struct
 from msgspec.structs import replace
 
 from acp_agent.disk import HERE
-from acp_agent.errors import AgentError, ConnectionClosed, ToolError
+from acp_agent.errors import AgentError, ConnectionClosed, ExecutorError, ToolError
 from acp_agent.lazy import load
 from acp_agent.llm.base import TextPart, ToolMessage, ToolUse
 from acp_agent.loop.beside.scheduler import Scheduler
@@ -417,7 +418,7 @@ class Calls:
                 content=list(preview.content) or UNSET,
                 locations=locations_of(preview.locations) or UNSET,
             )
-            folder = shell.cwd()
+            folder = await judged(ctx.roots, shell.cwd)
             try:
                 result = await self._run(call, ready, ctx, preview, accesses)
             finally:
@@ -431,31 +432,43 @@ class Calls:
             if begun:
                 await hooks.after(call.name, call.id, "failed")
         else:
-            if (printed := result.command) is not None and ready.entry.kind == "execute":
-                confined = any(isinstance(access, ExecuteAccess) and access.confined for access in accesses)
-                denied = shell.confinement.denied(printed.combined, folder) if confined else ()
-                call.outcome.ran = Ran(str(folder), printed.streams.exit_code, printed.timed_out, denied)
-            treated = await self.outputs.treat(call.name, result)
-            call.outcome.cut = treated.cut
-            result = replace(treated.result, text=neutral(treated.result.text))
-            paths = [access.path for access in accesses if isinstance(access, PathAccess)]
-            more = await judged(ctx.roots, partial(self.memory.instructions.for_paths, paths))
-            if told := self.outputs.redactor.redact(more):
-                result = replace(result, text=f"{result.text}\n\n{told}", content=_shown(result))
-            if said := call.outcome.uncovered:
-                shown = (*_shown(result), Content(content=TextContent(text=said)))
-                result = replace(result, content=shown, notes=(*result.notes, said))
-            self.reports.complete(call, result)
-            if not result.failed:
-                self.toolbox.offer.succeeded(call.name)
-            if result.error is not None:
-                call.outcome.category = result.error.category
-                self.failures.failed(call.name, ready.arguments, result.error)
-            elif self.failures.any and self._changes(accesses):
-                self.failures.changed()
-            await self._tell_hooks(call, result, accesses, folder, shell.cwd())
+            await self._completed(call, ready, result, accesses, folder)
             if hooks.any:
                 await self._look_after(window)
+
+    async def _completed(
+        self, call: Call, ready: Ready, result: ToolResult, accesses: Sequence[Access], folder: Path
+    ) -> None:
+        """Reports what a call returned that ran in `folder`."""
+        shell, roots = ready.shell, self.session.roots
+        if (printed := result.command) is not None and ready.entry.kind == "execute":
+            confined = any(isinstance(access, ExecuteAccess) and access.confined for access in accesses)
+            denied = shell.confinement.denied(printed.combined, folder) if confined else ()
+            call.outcome.ran = Ran(str(folder), printed.streams.exit_code, printed.timed_out, denied)
+        treated = await self.outputs.treat(call.name, result)
+        call.outcome.cut = treated.cut
+        result = replace(treated.result, text=neutral(treated.result.text))
+        paths = [access.path for access in accesses if isinstance(access, PathAccess)]
+        more, now = "", folder
+        try:
+            more = await judged(roots, partial(self.memory.instructions.for_paths, paths))
+            now = await judged(roots, shell.cwd)
+        except ExecutorError as error:  # What was done is done, even if the host does not answer any more.
+            log.warning("after a call of %s: %s", call.name, error)
+        if told := self.outputs.redactor.redact(more):
+            result = replace(result, text=f"{result.text}\n\n{told}", content=_shown(result))
+        if said := call.outcome.uncovered:
+            shown = (*_shown(result), Content(content=TextContent(text=said)))
+            result = replace(result, content=shown, notes=(*result.notes, said))
+        self.reports.complete(call, result)
+        if not result.failed:
+            self.toolbox.offer.succeeded(call.name)
+        if result.error is not None:
+            call.outcome.category = result.error.category
+            self.failures.failed(call.name, ready.arguments, result.error)
+        elif self.failures.any and self._changes(accesses):
+            self.failures.changed()
+        await self._tell_hooks(call, result, accesses, folder, now)
 
     async def _look_after(self, window: Window | None) -> None:
         """Whatever happened to the call, what it changed is recorded."""

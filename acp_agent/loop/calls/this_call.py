@@ -48,7 +48,7 @@ class ThisCall:
     async def start(self, command: Command) -> Process:
         call, reports, shell = self._call, self._calls.reports, self._shell
         await shell.confinement.ready()
-        network = await self._calls.network.door(call, command) if shell.confinement.place is None else None
+        network = await self._calls.network.door(call, command, shell) if shell.confinement.place is None else None
         env = {**shell.turn.variables(), **command.env}
         process = await shell.executor.run(replace(command, env=env, network=network))
         call.processes.append(process)
@@ -65,7 +65,9 @@ class ThisCall:
 
     def to_background(self, process: Process, command: Command, *, timeout: float | None = None) -> str:
         call, calls = self._call, self._calls
-        call.goes_on = calls.shell.runs.adopt(process, command, call, calls.reports, timeout=timeout)
+        call.goes_on = calls.shell.runs.adopt(
+            process, command, call, calls.reports, timeout=timeout, place=self._shell.place
+        )
         call.processes.remove(process)
         return call.goes_on.id
 

@@ -118,9 +118,9 @@ class CommandNetwork:
         made: Header = load(HEADER)(value, configured.user, configured.header)
         return made
 
-    async def door(self, call: Call, command: Command) -> Callable[[], Network] | None:
-        """What opens the way of a command; `None` if it has all of the network, or none."""
-        if self.config.network in ("allow", "deny") or not self._shell.confines(command):
+    async def door(self, call: Call, command: Command, shell: Shell) -> Callable[[], Network] | None:
+        """What opens the way of a command of this shell; `None` if it has all of the network, or none."""
+        if self.config.network in ("allow", "deny") or not shell.confines(command):
             return None
         way = await self._ready()
         return None if way is None else lambda: self._open(way, call, command)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from contextlib import AsyncExitStack
+
 from msgspec import Struct
 
 from acp_agent.loop.beside.beside import Beside
@@ -34,9 +36,7 @@ class Parts(Struct, frozen=True):
     beside: Beside
 
     async def close(self) -> None:
-        """Ends what the session left running."""
-        await self.shell.runs.close()
-        await self.calls.recorder.close()
-        await self.beside.close()
-        await self.languages.close()
-        await self.shell.close()
+        """Ends what the session left running; all of it, also if one of them cannot be ended."""
+        async with AsyncExitStack() as ends:  # The last first.
+            for part in (self.shell, self.languages, self.beside, self.calls.recorder, self.shell.runs):
+                ends.push_async_callback(part.close)

@@ -42,14 +42,13 @@ class Approvals(Struct):
         self._approved[what] = self._approved.get(what, frozenset()) | {rule}
         return rule
 
-    def take(self, tool: str, arguments: Mapping[str, Any]) -> frozenset[str]:
-        """Returns the limits that this call may exceed, once."""
-        return self._approved.pop(_what(tool, arguments), frozenset())
+    def of(self, tool: str, arguments: Mapping[str, Any]) -> frozenset[str]:
+        """The limits that this call may exceed, once: until `take`."""
+        return self._approved.get(_what(tool, arguments), frozenset())
 
-    def keep(self, tool: str, arguments: Mapping[str, Any], rules: frozenset[str]) -> None:
-        """Keeps the approval of a call that was not run because it exceeded another limit as well."""
-        if rules:
-            self._approved[_what(tool, arguments)] = rules
+    def take(self, tool: str, arguments: Mapping[str, Any]) -> bool:
+        """It may run; false if another like it has taken the approval meanwhile."""
+        return self._approved.pop(_what(tool, arguments), None) is not None
 
 
 def _what(tool: str, arguments: Mapping[str, Any]) -> str:

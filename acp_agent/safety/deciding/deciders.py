@@ -59,6 +59,8 @@ class Judgement(Struct, frozen=True):
     """Risk of a command."""
     explained: tuple[str, ...] = ()
     """The reasons, one line each."""
+    approved: frozenset[str] = frozenset()
+    """Limits that the user lets it exceed once."""
 
 
 class Deciders(Struct, frozen=True):

@@ -48,7 +48,8 @@ FILE_URI = "file://"
 
 class Roots:
     """The folders of a session: `cwd`, the base of relative paths, and additional ones. `rules`: special paths. `disk`:
-    on which they are. `named`: as the client names them, if they are on another machine's."""
+    on which they are. `named`: as the client names them, if they are on another machine's. `clients`: all that it
+    named, also those that are not there."""
 
     def __init__(
         self,
@@ -57,14 +58,16 @@ class Roots:
         rules: PathRules | None = None,
         disk: Disk = HERE,
         named: Sequence[Path] = (),
+        clients: Sequence[Path] = (),
     ) -> None:
         self.disk = disk
         self.cwd = cwd
         self.rules = PathRules() if rules is None else rules
         self.all: tuple[Path, ...] = (cwd, *additional)
-        self.clients = tuple(named) or self.all
-        """The same on this machine, for what runs on it whatever the session's place: MCP servers, hooks."""
-        self.project = f"{disk.words}:{cwd}" if disk.words else str(cwd)
+        self._named = tuple(named) or self.all
+        self.clients = tuple(clients) or self._named
+        """Those on this machine, for what runs on it whatever the session's place: MCP servers, hooks."""
+        self.project = f"{disk.identity}:{cwd}" if disk.identity else str(cwd)
         """What answers, memories and schedules are kept for."""
         if disk.here:
             _ = self.real  # What they lead to now.
@@ -134,7 +137,7 @@ class Roots:
         if not uri.startswith(FILE_URI):
             return uri
         path = Path(_path_of(uri))
-        for client, ours in zip(self.clients, self.all, strict=False):
+        for client, ours in zip(self._named, self.all, strict=True):
             if path.is_relative_to(client):
                 return (ours / path.relative_to(client)).as_uri()
         return uri

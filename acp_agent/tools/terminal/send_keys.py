@@ -86,7 +86,7 @@ class SendKeys(Tool[SendKeysParams]):
         return []
 
     async def preview(self, params: SendKeysParams, ctx: ToolContext) -> Preview:
-        command, terminal = ctx.shell.runs.terminal(params.target)
+        command, terminal = ctx.shell.runs.terminal(params.target, ctx.shell.place)
         aim = _Aim(terminal.foreground(), terminal.pending)
         return Preview(state=aim, accesses=tuple(self._accesses(params, command, aim)))
 
@@ -120,7 +120,7 @@ class SendKeys(Tool[SendKeysParams]):
     async def run(self, params: SendKeysParams, ctx: ToolContext, preview: Preview) -> ToolResult:
         assert isinstance(preview.state, _Aim) and isinstance(params.delay, float)
         await anyio.sleep(params.delay)
-        command, terminal = ctx.shell.runs.terminal(params.target)
+        command, terminal = ctx.shell.runs.terminal(params.target, ctx.shell.place)
         if not params.interrupts and _Aim(terminal.foreground(), terminal.pending) != preview.state:
             raise ToolError(
                 "Nothing was typed: another program has come to the front meanwhile, which would have got it.",
