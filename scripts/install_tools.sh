@@ -11,7 +11,7 @@ if [ "$(uname -s)" = Linux ]; then  # Containers, and what their images are made
 fi
 command -v chromium >/dev/null 2>&1 || command -v google-chrome >/dev/null 2>&1 || packages+=(chromium)
 # What commands may try to reach the network with.
-for each in curl:curl wget:wget dig:bind9-dnsutils ping:iputils-ping ssh:openssh-client git:git; do
+for each in curl:curl wget:wget dig:bind9-dnsutils ping:iputils-ping ssh:openssh-client git:git tmux:tmux; do
   command -v "${each%%:*}" >/dev/null 2>&1 || packages+=("${each##*:}")
 done
 [ -x /usr/sbin/sshd ] || command -v sshd >/dev/null 2>&1 || packages+=(openssh-server)

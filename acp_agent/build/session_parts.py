@@ -18,6 +18,7 @@ from acp_agent.lazy import load
 from acp_agent.loop.beside.background_runs import SessionRuns
 from acp_agent.loop.beside.beside import Beside
 from acp_agent.loop.beside.languages import Languages
+from acp_agent.loop.beside.panes import Panes
 from acp_agent.loop.beside.scheduler import Scheduler
 from acp_agent.loop.calls.gate import Gate
 from acp_agent.loop.calls.goal_compression import GoalCompression
@@ -57,6 +58,7 @@ from acp_agent.loop.turns.parts import Parts
 from acp_agent.loop.turns.session_prompts import Prompts
 from acp_agent.loop.turns.session_turns import Turns
 from acp_agent.loop.undo.change_recorder import ChangeRecorder
+from acp_agent.safety.access import IN_PANE, IN_PLACE, PANED, PLACE, PLACED
 from acp_agent.safety.deciding.audit import AuditLog
 from acp_agent.safety.environment import SECRET_NAMES, safe_environment
 from acp_agent.safety.folders.paths import Roots
@@ -78,7 +80,7 @@ PLACES = {
     "devcontainer": "acp_agent.executors.places.dev_container:DevContainer",
     "ssh": "acp_agent.executors.places.host:Host",
 }
-PLACED = "acp_agent.executors.places.place_executor:PlaceExecutor"
+PLACE_EXECUTOR = "acp_agent.executors.places.place_executor:PlaceExecutor"
 FAR = "acp_agent.executors.far.far_executor:FarExecutor"
 LOCAL = "acp_agent.executors.local:LocalExecutor"
 
@@ -119,7 +121,7 @@ def build_parts(
     menu = Menu(outbox, session.queue, memory.skills)
     servers = build_servers(session, registry, menu, environ, inherited, shell.confinement)
     absent = Absent(settings.tools, memory.skills, shell.runs, languages, session.roots)
-    offer = Offer(registry, settings.tools, session.choices, absent, relevance, guard.deciders, shell.places)
+    offer = Offer(registry, settings.tools, session.choices, absent, relevance, guard.deciders, more_parameters(shell))
     extensions = Extensions(session.roots.clients[0], registry, store, packages=settings.tools.entry_points)
     toolbox = Toolbox(registry, offer, extensions, servers, relevance)
     scheduler = Scheduler(session, store.schedules)
@@ -214,6 +216,7 @@ def build_shell(
         spawn=spawn,
         journal=journal,
         outputs=outputs,
+        panes=build_panes(session, folder, outside(session.config, environ), spawn),
         denied=confinement.denied,
     )
 
@@ -238,6 +241,35 @@ def build_shell(
     here, places = settings.agent.place, other_places(session.config) if host is None else ()
     shell = Shell(roots, turn, folder, offer, executor, confinement, hooks, runs, here, places, locate)
     return shell, inherited
+
+
+def build_panes(session: Session, folder: PrivateFolder, environ: Mapping[str, str], spawn: Spawn) -> Panes:
+    settings, roots = session.config.settings, session.roots
+    place = settings.place()
+    name = (place[1].tmux if place is not None else "") or settings.tools.tmux.session
+    name = "" if settings.tools.scope.user else name  # Another user could put a server of their own there.
+    return Panes(
+        name,
+        settings.tools.tmux,
+        settings.tools.terminal,
+        lambda: folder.path / "sandbox",
+        environ,
+        roots.clients,
+        roots.cwd,
+        settings.agent.place,
+        spawn,
+        session.outbox.tell,
+    )
+
+
+def more_parameters(shell: Shell) -> dict[str, dict[str, Any]]:
+    """By tool: those that name a place, where there are others, and a pane, where there is tmux."""
+    found: dict[str, dict[str, Any]] = {}
+    if shell.places:
+        found |= {name: {PLACE: {**IN_PLACE, "enum": list(shell.places)}} for name in PLACED}
+    if shell.runs.panes.on:
+        found |= {name: {**found.get(name, {}), **IN_PANE} for name in PANED}
+    return found
 
 
 def other_places(config: Config) -> list[str]:
@@ -302,7 +334,7 @@ def build_executor(
     )
     make = load(EDITOR)
     if confinement.place is not None:
-        make = partial(load(PLACED), place=confinement.place, ending=confinement.watched)
+        make = partial(load(PLACE_EXECUTOR), place=confinement.place, ending=confinement.watched)
     executor: EditorExecutor = make(
         client,
         terminals,

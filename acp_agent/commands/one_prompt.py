@@ -31,7 +31,7 @@ def run(options: Namespace, environ: Mapping[str, str]) -> int:
     model = options.model
     environ = {
         **environ,
-        **agent_variables(options.record, options.record_wire, options.place),
+        **agent_variables(options.record, options.record_wire, options.place, options.tmux),
     }
     if model and options.session is None and not options.newest:
         environ["OPENAI_MODEL"] = model  # A new session starts with it, whether or not the server lists it.

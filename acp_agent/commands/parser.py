@@ -31,6 +31,8 @@ COMMANDS: dict[str, str] = {
     "report": "acp_agent.commands.bundle:run",
 }
 
+TMUX_SESSION = "main"
+"""The name of a session in tmux that was given none."""
 PLACES = {"container": "NAME", "devcontainer": "DIR", "ssh": "[USER@]HOST[:DIR]"}
 """Options that name another place, and what follows them."""
 STDIO = "acp_agent.commands.stdio:run"
@@ -53,11 +55,12 @@ def welcome(arguments: list[str]) -> int:
     return 0
 
 
-def agent_variables(record: str | None, wire: str | None, place: str | None) -> dict[str, str]:
-    """The variables that make an agent record, and work in another place (as in `agent.place`)."""
+def agent_variables(record: str | None, wire: str | None, place: str | None, tmux: str | None = None) -> dict[str, str]:
+    """The variables that make an agent record, work in another place (as in `agent.place`), and show its terminals in
+    tmux."""
     files = {"ACP_CODER_RECORD": record, "ACP_CODER_RECORD_WIRE": wire}
     found = {name: str(Path(file).absolute()) for name, file in files.items() if file}
-    return {**found, "ACP_CODER_PLACE": place} if place else found
+    return found | {name: word for name, word in (("ACP_CODER_PLACE", place), ("ACP_CODER_TMUX", tmux)) if word}
 
 
 class _Parser(argparse.ArgumentParser):
@@ -70,16 +73,17 @@ def run(arguments: list[str]) -> int:
     try:
         options = build_parser().parse_args(_with_command(arguments))
         place = options.serve_place
-        given = agent_variables(options.serve_record, options.serve_record_wire, place)
+        given = agent_variables(options.serve_record, options.serve_record_wire, place, options.serve_tmux)
         if options.command is None and given:
             os.environ.update(given)
             return int(load(STDIO)([]))
         if given:
             kind = place.partition(":")[0] if place else ""
-            name, given_with = (f"--{kind}", PLACES[kind]) if kind else ("--record", "FILE")
+            other = ("--tmux", "") if options.serve_tmux else ("--record", "FILE")
+            name, given_with = (f"--{kind}", PLACES[kind]) if kind else other
             if options.command != "prompt":
                 raise UsageError(f"{name} is an option of `acp-coder` and `acp-coder prompt`, not of {options.command}")
-            raise UsageError(f"{name} stands behind the command: acp-coder prompt {name} {given_with}")
+            raise UsageError(f"{name} stands behind the command: acp-coder prompt {name} {given_with}".rstrip())
         if options.command is None:
             raise UsageError(
                 "no command given: `acp-coder --help` lists them; without arguments it speaks ACP on stdio"
@@ -198,6 +202,14 @@ def _add_agent(parser: argparse.ArgumentParser, prefix: str) -> None:
         dest=f"{prefix}record_wire",
         metavar="FILE",
         help="append the messages of client and agent to FILE, which may be the same",
+    )
+    parser.add_argument(
+        "--tmux",
+        dest=f"{prefix}tmux",
+        nargs="?",
+        const=TMUX_SESSION,
+        metavar="SESSION",
+        help="show what runs in terminals in tmux, to which you can attach, in a session of that name",
     )
     where = parser.add_mutually_exclusive_group()
     kinds: dict[str, tuple[Callable[[str], str], str]] = {

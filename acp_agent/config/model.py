@@ -13,7 +13,7 @@ import msgspec
 
 from acp_agent.config import safety_settings as safety
 from acp_agent.config.language_settings import ClientProfileConfig, LspConfig, key
-from acp_agent.config.place_settings import Place, PlaceConfig, find_place
+from acp_agent.config.place_settings import Place, PlaceConfig, TerminalConfig, TmuxConfig, find_place
 
 ModeName = Literal["ask", "architect", "code", "auto"]
 ThoughtLevelName = Literal["default", "off", "low", "medium", "high"]
@@ -435,15 +435,6 @@ class CompressionConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True)
     ] = {}
 
 
-class TerminalConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    columns: Annotated[int, key("Width of the terminals of `bash` with `terminal`.", ge=20, le=500, project=True)] = 120
-    rows: Annotated[int, key("Their height.", ge=5, le=200, project=True)] = 40
-    history: Annotated[int, key("Lines kept that have scrolled off.", ge=0, le=100_000, project=True)] = 2000
-    capture_chars: Annotated[
-        int, key("Characters that `capture_pane` returns at most; the last ones.", ge=500, project=True)
-    ] = 8000
-
-
 class ToolsConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     guidance: Annotated[
         Literal["short", "full"],
@@ -451,6 +442,7 @@ class ToolsConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     ] = "short"
     bash: BashConfig = BashConfig()
     terminal: TerminalConfig = TerminalConfig()
+    tmux: TmuxConfig = TmuxConfig()
     files: FilesConfig = FilesConfig()
     web: WebConfig = WebConfig()
     diagnostics: DiagnosticsConfig = DiagnosticsConfig()

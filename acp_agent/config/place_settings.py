@@ -1,4 +1,5 @@
-"""`[places.NAME]`: where commands may run, and files may be, besides this machine."""
+"""`[places.NAME]`: where commands may run, and files may be, besides this machine; `[tools.terminal]`, `[tools.tmux]`:
+terminals that can be typed into."""
 
 from __future__ import annotations
 
@@ -11,6 +12,28 @@ import msgspec
 
 from acp_agent.config.language_settings import key
 from acp_agent.errors import ConfigError
+
+NAMES = r"^([A-Za-z0-9_-]{1,40})?$"
+"""In other names tmux finds formats and targets."""
+
+
+class TerminalConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    columns: Annotated[int, key("Width of the terminals of `bash` with `terminal`.", ge=20, le=500, project=True)] = 120
+    rows: Annotated[int, key("Their height.", ge=5, le=200, project=True)] = 40
+    history: Annotated[int, key("Lines kept that have scrolled off.", ge=0, le=100_000, project=True)] = 2000
+    capture_chars: Annotated[
+        int, key("Characters that `capture_pane` returns at most; the last ones.", ge=500, project=True)
+    ] = 8000
+
+
+class TmuxConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    session: Annotated[
+        str,
+        key("Show what runs in terminals in tmux, to which you can attach (`/place`), in a session of this name. "
+            "Empty: without tmux.", pattern=NAMES),
+    ] = ""  # fmt: skip
+    max_sessions: Annotated[int, key("Sessions of tmux that may be there at a time.", ge=1)] = 4
+    max_panes: Annotated[int, key("Panes with a shell that may be there at a time, in all of them.", ge=1)] = 8
 
 
 class PlaceConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -34,6 +57,7 @@ class PlaceConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     host: Annotated[str, key("Of `ssh`: `[USER@]HOST`, as in the user's own configuration of `ssh`.")] = ""
     root: Annotated[str, key("The session's folder on that host. Empty: by `paths`, or its path on this machine.")] = ""
     paths: Annotated[dict[str, str], key("Folders of this machine and where that host has the same.")] = {}
+    tmux: Annotated[str, key("As `tools.tmux.session`, for sessions in this place.", pattern=NAMES)] = ""
     linger: Annotated[
         float, key("Seconds for which what runs on that host waits for a connection that was lost.", ge=15)
     ] = 600.0

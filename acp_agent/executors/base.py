@@ -8,9 +8,12 @@ from __future__ import annotations
 
 from collections.abc import AsyncIterator, Callable, Mapping
 from pathlib import Path
-from typing import Literal, Protocol
+from typing import TYPE_CHECKING, Literal, Protocol
 
 from msgspec import Struct, field
+
+if TYPE_CHECKING:
+    from acp_agent.executors.terminals.pseudo_terminal import Pty
 
 NO_NETWORK = "There is no network."
 BY_PROXY = (
@@ -75,6 +78,8 @@ class Command(Struct, frozen=True):
     """Whether its shell is a login shell."""
     terminal: TerminalSize | None = None
     """It runs in a terminal that can be typed into, never in one of the editor's."""
+    opened: Pty | None = None
+    """That terminal, if it is there already; it is closed with the command."""
 
 
 def shell_options(command: Command) -> tuple[str, ...]:
@@ -151,6 +156,10 @@ class Terminal(Protocol):
 
     async def type(self, data: bytes) -> None:
         """Raises ExecutorError if nothing reads it any more."""
+        ...
+
+    def force(self) -> bool:
+        """Ends what runs in front of its shell; false where that cannot be seen."""
         ...
 
     async def settled(self, quiet: float, most: float) -> None:

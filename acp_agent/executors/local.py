@@ -127,7 +127,7 @@ class LocalExecutor:
         confined: Confined | None = None
         try:
             if command.terminal is not None:
-                terminal = load(OPEN_PTY)(command.terminal, None if user is None else user.uid)
+                terminal = command.opened or load(OPEN_PTY)(command.terminal, None if user is None else user.uid)
             if self._confine is None or not command.confined:
                 popen = start(argv, command.cwd, environ, command, user=user, terminal=terminal)
             else:
@@ -137,17 +137,17 @@ class LocalExecutor:
             self._started = True
             if terminal is None:
                 return LocalProcess(popen, mark, command.output_limit, self._grace, confined)
-            made = load(TERMINAL)(popen, terminal.ours, mark, command.terminal, self._grace, confined)
+            made = load(TERMINAL)(popen, terminal, mark, command.terminal, self._grace, confined)
             return cast("contract.Process", made)
         except BaseException:
             if confined is not None:
                 confined.close()
             if terminal is not None:
-                os.close(terminal.ours)
+                terminal.drop()
             raise
         finally:
             if terminal is not None:
-                os.close(terminal.theirs)
+                terminal.given()
 
     def state_file(self, command: contract.Command) -> Path | None:
         """Where the shell's state is stored. An unconfined command never runs what a confined one may have written."""
@@ -397,10 +397,14 @@ class LocalProcess(KeptOutput):
                 self._read(key.fd, key.data)
         if exited:
             self._popen.wait()  # It has ended: this only reaps it.
+            await self._last()
             self._drain()
             self._ended = True
             self._close_confined()
             self._no_more()
+
+    async def _last(self) -> None:
+        """What it printed is in the pipes already."""
 
     def _read(self, fd: int, stream: contract.StreamName) -> bool:
         try:

@@ -247,8 +247,10 @@ async def _doctor(session: Session, parts: Parts, rest: str) -> str:
 async def _place(session: Session, parts: Parts, rest: str) -> str:
     if parts.shell.confinement.place is None:
         known = ", ".join(f"`{name}`" for name in session.choices.places)
-        return f"Commands run on this machine. `/place NAME` goes elsewhere; configured: {known}."
-    return await _doctor(session, parts, rest)
+        said = f"Commands run on this machine. `/place NAME` goes elsewhere; configured: {known}."
+    else:
+        said = await _doctor(session, parts, rest)
+    return "\n\n".join([said, *await parts.shell.runs.panes.lines()])
 
 
 async def _policy(session: Session, parts: Parts, rest: str) -> str:

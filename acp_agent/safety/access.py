@@ -42,6 +42,15 @@ RISK_METADATA: dict[str, dict[str, object]] = {
 
 PLACE, PLACED = "place", ("bash", "delegate")
 """The parameter that names another place than the session's, and the tools that have it."""
+IN_PANE = {
+    "session": {"type": "string", "description": "Of tmux, with the pane. Default: the shared one."},
+    "pane": {
+        "type": "string",
+        "description": "A pane: its shell keeps folder and variables. `shared` is always there.",
+    },
+}
+"""Parameters that name a terminal in tmux; `PANED`: the tools that have them."""
+PANED = ("bash", "capture_pane", "send_keys")
 IN_PLACE = {"type": "string", "description": "Run in this place, not where the session is. The user is asked."}
 
 

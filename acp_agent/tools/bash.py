@@ -10,13 +10,15 @@ import anyio
 from pydantic import Field, field_validator, model_validator
 from pydantic.json_schema import SkipJsonSchema
 
-from acp_agent.config.model import TerminalConfig, ToolsConfig
+from acp_agent.config.model import ToolsConfig
+from acp_agent.config.place_settings import TerminalConfig
 from acp_agent.errors import ToolError
 from acp_agent.executors.base import Command, ExitStatus, Process, TerminalSize
 from acp_agent.output.envelope import NO_OUTPUT, ShellOutput
-from acp_agent.safety.access import RISK_METADATA, Access, Claim, ExecuteAccess
+from acp_agent.safety.access import RISK_METADATA, Access, Claim, ExecuteAccess, ToolAccess
 from acp_agent.safety.folders.paths import Roots
 from acp_agent.safety.lines.interactive import wants_terminal
+from acp_agent.safety.lines.shared_line import ends_shell, stays
 from acp_agent.tools.kit.base import Params, Tool
 from acp_agent.tools.kit.durations import wait_of
 from acp_agent.tools.kit.sandbox_limits import denied_paths, limit_reached, was_forbidden
@@ -67,6 +69,8 @@ class BashParams(Params):
     privesc: SkipJsonSchema[bool | None] = None
     why: SkipJsonSchema[str | None] = None
     place: SkipJsonSchema[str | None] = None
+    session: SkipJsonSchema[str | None] = None
+    pane: SkipJsonSchema[str | None] = None
 
     @field_validator("wait")
     @classmethod
@@ -77,7 +81,14 @@ class BashParams(Params):
     def _agree(self) -> BashParams:
         if self.background and self.wait is not False and "wait" in self.model_fields_set:
             raise ValueError("give either `background` or `wait`: background commands are not waited for")
+        if self.in_pane and (self.terminal or self.outside_sandbox):
+            raise ValueError("a command in a pane is typed into its shell: neither `terminal` nor `outside_sandbox`")
         return self
+
+    @property
+    def in_pane(self) -> bool:
+        """Whether the shell of a pane runs it."""
+        return self.session is not None or self.pane is not None
 
     @property
     def in_background(self) -> bool:
@@ -118,7 +129,8 @@ class Bash(Tool[BashParams]):
         return {"command": text} if text.strip() and BROKEN_JSON.match(text) is None else None
 
     def describe(self, params: BashParams, roots: Roots) -> Description:
-        return Description(params.command.strip())
+        pane = ":".join(filter(None, (params.session, params.pane)))
+        return Description(params.command.strip() + (f" (in pane {pane})" if params.in_pane else ""))
 
     def access(self, params: BashParams, roots: Roots, cwd: Path, config: ToolsConfig) -> list[Access]:
         if not params.command.strip():
@@ -129,17 +141,19 @@ class Bash(Tool[BashParams]):
         if claim is None and config.require_risk_metadata:
             missing = ", ".join(f"`{name}`" for name in RISK_METADATA if getattr(params, name) in (None, ""))
             raise ToolError(f"The arguments of `bash` are not complete: {missing} missing.", "invalid_parameters")
-        return [ExecuteAccess(params.command, cwd, not params.outside_sandbox, claim)]
+        return [] if params.in_pane else [ExecuteAccess(params.command, cwd, not params.outside_sandbox, claim)]
 
     async def preview(self, params: BashParams, ctx: ToolContext) -> Preview:
-        if ctx.config.bash.refuse_interactive and not params.terminal:
+        preview = _in_pane(params, ctx) if params.in_pane else Preview()
+        watched = params.terminal or (params.in_pane and params.in_background)
+        if ctx.config.bash.refuse_interactive and not watched:
             found = wants_terminal(params.command, background=params.in_background)
             if found is not None:
                 words = f"{found.instead} If it has to be this: `terminal`: true, and `send_keys` answers it."
                 raise ToolError(f"The command was not run: {found.why}.", suggestion=words)
         if params.in_background or params.patience is not None:
             ctx.shell.runs.check_room()
-        return Preview()
+        return preview
 
     async def run(self, params: BashParams, ctx: ToolContext, preview: Preview) -> ToolResult:
         config = ctx.config.bash
@@ -154,7 +168,8 @@ class Bash(Tool[BashParams]):
             login=config.login_shell,
             terminal=_size(ctx.config.terminal) if params.terminal else None,
         )
-        process = await ctx.call.start(command)
+        key: tuple[str, str] | None = preview.state
+        process = await (ctx.call.start(command) if key is None else ctx.call.run_in(key, command))
         if params.terminal:
             return await _in_terminal(process, command, params, ctx)
         if params.in_background:
@@ -180,6 +195,24 @@ class Bash(Tool[BashParams]):
             return _started(ctx.call.to_background(process, command, timeout=rest), printed, limit)
         await process.kill()
         return _result(process, command, status, limit, ctx)
+
+
+def _in_pane(params: BashParams, ctx: ToolContext) -> Preview:
+    """What the shell of a pane may do with it. Raises ToolError."""
+    panes = ctx.shell.runs.panes
+    key = panes.key(params.session, params.pane)
+    shell = panes.find(key) if panes.may_make(key) else panes.needed(key)
+    if ends := ends_shell(params.command):
+        raise ToolError(
+            f"Nothing was typed: `{ends}` would end the shell of the pane, which others share.",
+            "invalid_parameters",
+            suggestion="Put it into a sub-shell: `( … )`; or run it without `pane`.",
+        )
+    folder = ctx.roots.cwd if shell is None else shell.folder
+    accesses: list[Access] = [ExecuteAccess(params.command, folder, True, _claim(params))]
+    if word := stays(params.command):
+        accesses.append(ToolAccess(f"pane {word}", f"`{word}`, which may decide what later lines run", once=True))
+    return Preview(state=key, accesses=tuple(accesses))
 
 
 def _size(config: TerminalConfig) -> TerminalSize:

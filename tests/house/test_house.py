@@ -111,6 +111,7 @@ ROOM_PAGES = {
     "executors/far": "docs/rooms/places.md",
     "executors/places": "docs/rooms/places.md",
     "executors/terminals": "docs/rooms/places.md",
+    "executors/tmux": "docs/rooms/places.md",
     "tools/terminal": "docs/rooms/places.md",
     "executors/sandbox": "docs/rooms/sandbox.md",
     "executors/sandbox/proxy": "docs/rooms/network.md",

@@ -20,7 +20,21 @@ from acp_agent.tools.kit.registry import Registry, SessionRegistry, ToolEntry, b
 
 pytestmark = pytest.mark.anyio
 
-ABSENT = ("definition", "references", "symbols", "hover", "rename", "skill", "switch_mode", "capture_pane", "send_keys")
+ABSENT = (
+    "definition",
+    "references",
+    "symbols",
+    "hover",
+    "rename",
+    "skill",
+    "switch_mode",
+    "capture_pane",
+    "send_keys",
+    "tmux_create_session",
+    "tmux_kill_session",
+    "tmux_create_pane",
+    "tmux_kill_pane",
+)
 """Tools that a project without skills and language servers has not, nor a session without a terminal."""
 
 

@@ -19,6 +19,7 @@ from acp_agent.executors.base import Command, Executor, OutputChunk, Process
 from acp_agent.executors.local import LocalExecutor
 from acp_agent.executors.shell_state import last_cwd
 from acp_agent.loop.beside.background_runs import SessionRuns
+from acp_agent.loop.beside.panes import Panes
 from acp_agent.loop.calls.outputs import Outputs
 from acp_agent.loop.calls.redaction import Redaction
 from acp_agent.loop.memory.memory import Memory
@@ -150,6 +151,12 @@ class BenchCall:
         self.processes.append(process)
         return process
 
+    async def start_shell(self, command: Command, window: str = "", session: str = "") -> Process:
+        return await self.executor.run(command)
+
+    async def run_in(self, pane: tuple[str, str], command: Command) -> Process:
+        raise AssertionError("there is no tmux")
+
     def show(self, chunk: OutputChunk) -> None:
         self.chunks.append(chunk)
 
@@ -275,6 +282,7 @@ async def bench(
         spawn=_spawn_nothing,
         journal=cast(Any, None),
         outputs=outputs(store, ToolsConfig(bash=config.bash)),
+        panes=Panes("", config.tmux, config.terminal, lambda: tmp_path, {}, (), folder, "local", _spawn_nothing, print),
     )
     made = Bench(
         folder,

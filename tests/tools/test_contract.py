@@ -10,7 +10,7 @@ import jsonschema_rs
 import pytest
 
 from acp_agent.errors import ToolError
-from acp_agent.safety.access import PLACE, RISK_METADATA
+from acp_agent.safety.access import IN_PANE, PANED, PLACE, RISK_METADATA
 from acp_agent.safety.folders.paths import Roots
 from acp_agent.tools.kit.base import Tool
 from acp_agent.tools.kit.registry import TOOLS, ToolEntry
@@ -26,6 +26,10 @@ SOME: dict[str, dict[str, Any]] = {
     "bash_kill": {"run_id": "x"},
     "bash_list": {},
     "capture_pane": {"target": "x"},
+    "tmux_create_session": {"session": "x", "risk": "low", "mutation": False, "privesc": False, "why": "x"},
+    "tmux_kill_session": {"session": "x", "risk": "low", "mutation": False, "privesc": False, "why": "x"},
+    "tmux_create_pane": {"pane": "x", "risk": "low", "mutation": False, "privesc": False, "why": "x"},
+    "tmux_kill_pane": {"pane": "x", "risk": "low", "mutation": False, "privesc": False, "why": "x"},
     "send_keys": {"target": "x", "enter": True, "risk": "low", "mutation": False, "privesc": False, "why": "x"},
     "apply_patch": {"input": "*** Begin Patch\n*** Add File: f\n+a\n*** End Patch"},
     "read": {"path": "f"},
@@ -112,7 +116,7 @@ def test_the_definition_is_what_the_class_says(entry: ToolEntry) -> None:
     )
     # Demanded only where the user wants it; taken, but not told.
     more = {"bash": {*RISK_METADATA, PLACE}, "delegate": {PLACE}, "edit": {"cell"}, "grep": {"limit", "only_files"}}
-    hidden = more.get(entry.name, set())
+    hidden = more.get(entry.name, set()) | ({*IN_PANE} if entry.name in PANED else set())
     assert [name for name in tool.Params.model_fields if name not in hidden] == list(entry.parameters["properties"])
 
 

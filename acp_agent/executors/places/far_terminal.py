@@ -6,7 +6,6 @@ there cannot be seen from here, so what is typed is asked about, and judged as a
 
 from __future__ import annotations
 
-import os
 import shlex
 from collections.abc import Awaitable, Callable, Mapping
 from pathlib import Path
@@ -51,6 +50,9 @@ class FarTerminal(TerminalProcess):
         """What is typed may get to a shell, so it is judged as a command, too."""
         return Foreground("", super().foreground().group, False, None, behind=True)
 
+    def force(self) -> bool:
+        return False
+
     async def kill(self) -> None:
         gone = False
         with anyio.move_on_after(FINISH):
@@ -73,13 +75,13 @@ def start_there(
     """`argv`: what leads there, here, with `environ`. `finish` ends what carries the mark there, and says whether it is
     gone. Raises ExecutorError."""
     assert command.terminal is not None
-    terminal = open_pty(command.terminal, None)
+    terminal = command.opened or open_pty(command.terminal)
     try:
         popen = start(argv, Path("/"), environ, command, terminal=terminal)
-        about = (popen, terminal.ours, mark, command.terminal, grace, ending)
+        about = (popen, terminal, mark, command.terminal, grace, ending)
         return FarTerminal(*about, finish=finish, where=where)
     except BaseException:
-        os.close(terminal.ours)
+        terminal.drop()
         raise
     finally:
-        os.close(terminal.theirs)
+        terminal.given()

@@ -19,6 +19,7 @@ from acp_agent.errors import ExecutorError
 from acp_agent.executors.base import Foreground, OutputChunk, StreamName, Terminal, TerminalSize
 from acp_agent.executors.local import LocalProcess, kill_marked
 from acp_agent.executors.sandbox.base import Confined
+from acp_agent.executors.terminals.pseudo_terminal import Pty
 from acp_agent.executors.terminals.screen import Screen
 
 SHELLS = frozenset({"ash", "bash", "dash", "ksh", "mksh", "sh", "zsh"})
@@ -26,10 +27,8 @@ VALUED = re.compile(r"[-+]\w*[oOC]|--(rcfile|init-file|init-command|features|pro
 """Their options that the next word belongs to."""
 MANY_PROGRAMS = "busybox"
 """One that is as many by its first word."""
-ANSWERS = 4096
-"""Bytes of answers to a program's questions about its terminal that may wait to be read by it."""
-READ_WITHIN = 5.0
-"""Seconds within which a program must read what is typed, once no more fits into its terminal."""
+PASSED_ON = 2.0
+"""Seconds for the last of its output to come, where others pass it on."""
 
 
 class TerminalProcess(LocalProcess):
@@ -38,27 +37,23 @@ class TerminalProcess(LocalProcess):
     def __init__(
         self,
         popen: subprocess.Popen[bytes],
-        ours: int,
+        pty: Pty,
         mark: str,
         size: TerminalSize,
         grace: float,
         confined: Confined | None = None,
     ) -> None:
         self._screen = Screen(size.columns, size.rows, size.history, self._answer)
-        self._master = ours
+        self._pty = pty
         self.terminal: Terminal | None = self
         self.pending: str | None = ""
         self._news = anyio.Event()
-        super().__init__(popen, mark, 0, grace, confined, {"stdout": ours})
+        super().__init__(popen, mark, 0, grace, confined, {"stdout": pty.ours})
 
     def _answer(self, data: bytes) -> None:
-        """As the emulator draws: never blocks, and what a program does not read is lost."""
-        if self._closed:
-            return
-        try:
-            os.write(self._master, data[:ANSWERS])
-        except OSError:
-            return
+        """As the emulator draws."""
+        if not self._closed:
+            self._pty.answer(data)
 
     def _read_some(self, fd: int) -> bytes:
         try:
@@ -74,6 +69,19 @@ class TerminalProcess(LocalProcess):
             self._ready.append(OutputChunk(stream, text))
         self._news.set()
 
+    async def _last(self) -> None:
+        if self._pty.finish():
+            with anyio.move_on_after(PASSED_ON):
+                while self._pty.ours in self._selector.get_map():
+                    await anyio.wait_readable(self._pty.ours)
+                    self._read(self._pty.ours, "stdout")
+
+    async def close(self) -> None:
+        closed = self._closed
+        await super().close()
+        if not closed:
+            self._pty.closed()
+
     async def settled(self, quiet: float, most: float) -> None:
         """Somebody else must be reading its output."""
         with anyio.move_on_after(most):
@@ -85,27 +93,24 @@ class TerminalProcess(LocalProcess):
                     return
 
     async def type(self, data: bytes) -> None:
-        rest = memoryview(data)
-        while rest:
-            if self._ended or self._closed:
-                raise ExecutorError("the program has ended, so nothing was typed")
-            try:
-                rest = rest[os.write(self._master, rest) :]
-            except BlockingIOError:
-                with anyio.move_on_after(READ_WITHIN) as scope:
-                    await anyio.wait_writable(self._master)
-                if scope.cancelled_caught:
-                    raise ExecutorError(f"the program does not read: {len(rest)} bytes were not typed") from None
-            except OSError as error:
-                raise ExecutorError(f"nothing could be typed: {error.strerror or error}") from error
+        if self._ended or self._closed:
+            raise ExecutorError("the program has ended, so nothing was typed")
+        await self._pty.type(data)
 
     def foreground(self) -> Foreground:
         group = 0
         if not self._closed:
             with contextlib.suppress(OSError):
-                group = max(0, os.tcgetpgrp(self._master))
+                group = max(0, self._pty.group(self._popen.pid))
         found = _foreground(group)
         return replace(found, behind=not found.prompts and self._shell_above(group))
+
+    def force(self) -> bool:
+        found = self.foreground()
+        if not found.group or found.group == self._popen.pid or not found.behind:
+            return False
+        _signal(found.group, signal.SIGKILL)
+        return True
 
     def _shell_above(self, pid: int) -> bool:
         if pid < 2 or pid == self._popen.pid:
@@ -116,7 +121,7 @@ class TerminalProcess(LocalProcess):
     @property
     def interrupts(self) -> bool:
         with contextlib.suppress(termios.error):
-            modes = termios.tcgetattr(self._master)
+            modes = self._pty.modes
             return bool(modes[3] & termios.ISIG) and modes[6][termios.VINTR] == b"\x03"
         return False
 

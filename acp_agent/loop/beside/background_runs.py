@@ -23,6 +23,7 @@ from msgspec import Struct
 from acp_agent.errors import AgentError, ToolError
 from acp_agent.executors.base import Command, ExitStatus, Process, Terminal
 from acp_agent.llm.base import TextPart, UserMessage
+from acp_agent.loop.beside.panes import Panes
 from acp_agent.output.envelope import ShellOutput, bounded
 from acp_agent.tools.kit.tool_context import CommandOutput, RunState, ToolResult
 
@@ -116,9 +117,12 @@ class SessionRuns:
         spawn: Callable[[Coroutine[Any, Any, None]], None],
         journal: Journal,
         outputs: Outputs,
+        panes: Panes,
         denied: Callable[[str, Path], tuple[str, ...]] = lambda output, cwd: (),
     ) -> None:
-        """`denied`: the paths that the output of a confined command, run in a folder, says were denied to it."""
+        """`panes`: terminals in tmux. `denied`: the paths that the output of a confined command, run in a folder, says
+        were denied to it."""
+        self.panes = panes
         self._denied = denied
         self._outputs = outputs
         self._config = config
@@ -293,6 +297,10 @@ class SessionRuns:
             )
         return run.command, run.process.terminal
 
+    def knows(self, run_id: str) -> bool:
+        """Whether it is the id of a run."""
+        return run_id.strip() in self._runs
+
     async def kill(self, run_id: str) -> RunState:
         run = self._find(run_id)
         if run.running:
@@ -348,6 +356,7 @@ class SessionRuns:
                     await run.over.wait()
                 else:
                     await self._end(run, None)
+            await self.panes.close()
 
 
 def _card_text(run: Run) -> str:

@@ -54,7 +54,7 @@ from acp_agent.loop.toolbox.toolbox import Toolbox
 from acp_agent.loop.undo.change_recorder import ChangeRecorder, Window
 from acp_agent.lsp.base import LanguageServices
 from acp_agent.output.envelope import NO_OUTPUT, ShellOutput
-from acp_agent.safety.access import PLACE, PLACED, Access, Ask, Deny, ExecuteAccess, PathAccess
+from acp_agent.safety.access import IN_PANE, PLACE, PLACED, Access, Ask, Deny, ExecuteAccess, PathAccess
 from acp_agent.safety.deciding.decide import decide
 from acp_agent.safety.deciding.deciders import CallFacts, Judgement
 from acp_agent.schema.acp import Content, TextContent
@@ -353,7 +353,8 @@ class Calls:
         """That of the place that the call names, if it does. Raises ToolError."""
         place = getattr(params, PLACE, None) if entry.name in PLACED else None
         session = self.session.config.settings.agent.place
-        if getattr(params, "terminal", False) and (place or self.shell.place) != session:
+        shown = any(getattr(params, name, None) for name in ("terminal", *IN_PANE))
+        if shown and (place or self.shell.place) != session:
             words = f"A program in a terminal runs where the session is (`{session}`), where it is judged."
             raise ToolError(words, "invalid_parameters", suggestion="Run it without `terminal`, or without `place`.")
         if not place or place == self.shell.place:

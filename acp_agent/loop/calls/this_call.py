@@ -46,11 +46,26 @@ class ThisCall:
         choices.show()
 
     async def start(self, command: Command) -> Process:
-        call, reports, shell = self._call, self._calls.reports, self._shell
+        return self._started(await self.start_shell(command, f"run-{self.id[:8]}"))
+
+    async def start_shell(self, command: Command, window: str = "", session: str = "") -> Process:
+        call, shell = self._call, self._shell
         await shell.confinement.ready()
         network = await self._calls.network.door(call, command, shell) if shell.confinement.place is None else None
         env = {**shell.turn.variables(), **command.env}
-        process = await shell.executor.run(replace(command, env=env, network=network))
+        opened = await shell.runs.panes.open(window, session) if command.terminal is not None else None
+        try:
+            return await shell.executor.run(replace(command, env=env, network=network, opened=opened))
+        except BaseException:
+            if opened is not None:
+                opened.drop()
+            raise
+
+    async def run_in(self, pane: tuple[str, str], command: Command) -> Process:
+        return self._started(await self._shell.runs.panes.run(pane, command, self.start_shell))
+
+    def _started(self, process: Process) -> Process:
+        call, reports = self._call, self._calls.reports
         call.processes.append(process)
         if process.view is not None:
             reports.show_process(call, process)

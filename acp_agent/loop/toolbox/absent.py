@@ -22,6 +22,8 @@ NO_RUNS = (
     "Nothing was started in the background in this session (`bash` with `background`). "
     "Runs end with their session, so those of earlier sessions are gone."
 )
+OF_TMUX = frozenset(("tmux_create_session", "tmux_kill_session", "tmux_create_pane", "tmux_kill_pane"))
+NO_TMUX = "There is no tmux in this session (`tools.tmux.session`, `--tmux`)."
 NO_TERMINALS = "No program runs in a terminal (`bash` with `terminal`)."
 
 
@@ -51,7 +53,9 @@ class Absent:
         if tool in LOOK_AT_RUNS:
             return None if self._runs.any else NO_RUNS
         if tool in TYPE_INTO_RUNS:
-            return None if self._runs.any_terminal else NO_TERMINALS
+            return None if self._runs.any_terminal or self._runs.panes.on else NO_TERMINALS
+        if tool in OF_TMUX:
+            return None if self._runs.panes.on else NO_TMUX
         match tool:
             case "browser":
                 return self._browser

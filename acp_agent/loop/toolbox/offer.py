@@ -19,7 +19,7 @@ from acp_agent.loop.modes import Mode
 from acp_agent.loop.toolbox.absent import NO_RUNS, Absent
 from acp_agent.loop.toolbox.relevance import Relevance
 from acp_agent.loop.toolbox.rendering import rendered
-from acp_agent.safety.access import IN_PLACE, PLACE, PLACED, RISK_METADATA
+from acp_agent.safety.access import RISK_METADATA
 from acp_agent.safety.deciding.deciders import Deciders
 from acp_agent.safety.globs import matches, matches_any
 from acp_agent.tools.kit.registry import TOOLS, ToolEntry, Tools
@@ -65,10 +65,10 @@ class Offer:
         absent: Absent,
         relevance: Relevance,
         deciders: Deciders,
-        places: Sequence[str] = (),
+        more: Mapping[str, Mapping[str, Any]] | None = None,
     ) -> None:
-        """`places`: others than the session's, in which single calls may run."""
-        self._places = places
+        """`more`: parameters that tools have in this session, by tool."""
+        self._more = more or {}
         self._deciders = deciders
         self._registry = registry
         self._config = config
@@ -301,8 +301,8 @@ class Offer:
         known = self._definitions.get(f"{guidance} {entry.name}")
         if known is None or known[0] is not entry:
             made = rendered(entry, guidance)
-            if self._places and entry.name in PLACED:
-                made = _with_properties(made, {PLACE: {**IN_PLACE, "enum": list(self._places)}})
+            if entry.name in self._more:
+                made = _with_properties(made, self._more[entry.name])
             known = self._definitions[f"{guidance} {entry.name}"] = (entry, made)
         return known[1]
 

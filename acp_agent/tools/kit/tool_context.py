@@ -235,6 +235,14 @@ class CallHandle(Protocol):
         """Starts a command, shows it live in this call and closes it after the call's last update."""
         ...
 
+    async def start_shell(self, command: Command, window: str = "", session: str = "") -> Process:
+        """Starts one that does not end with this call; with a terminal, in that window of tmux, if there is tmux."""
+        ...
+
+    async def run_in(self, pane: tuple[str, str], command: Command) -> Process:
+        """The same as `start`, in the shell of a pane (`Panes.key`)."""
+        ...
+
     def show(self, chunk: OutputChunk) -> None:
         """Passes a chunk of a process's output on to the user; what the editor shows by itself is not sent again."""
         ...

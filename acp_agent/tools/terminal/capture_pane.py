@@ -5,8 +5,11 @@ from __future__ import annotations
 from typing import Literal
 
 import anyio
+from msgspec.structs import replace
 from pydantic import Field, field_validator
+from pydantic.json_schema import SkipJsonSchema
 
+from acp_agent.errors import ToolError
 from acp_agent.executors.base import Command, Terminal
 from acp_agent.output.envelope import ShellOutput
 from acp_agent.tools.kit.base import HarmlessTool, Params
@@ -25,7 +28,9 @@ def delay_of(value: bool | float | str) -> float:
 
 
 class CapturePaneParams(Params):
-    target: str = Field(description="The run_id of `bash` with `terminal`.")
+    target: str = Field(default="", description="The run_id of `bash` with `terminal`.")
+    session: SkipJsonSchema[str | None] = None
+    pane: SkipJsonSchema[str | None] = None
     start: int | Literal["-"] = Field(
         default=0, description='First row; 0: the topmost shown, -10: ten rows above it, "-": the first kept.'
     )
@@ -48,7 +53,15 @@ class CapturePane(HarmlessTool[CapturePaneParams]):
     reads_only = True
 
     async def run(self, params: CapturePaneParams, ctx: ToolContext, preview: Preview) -> ToolResult:
-        command, terminal = ctx.shell.runs.terminal(params.target)
+        said = ""
+        try:
+            _, command, terminal = terminal_of(params.target, params.session, params.pane, ctx)
+        except ToolError as error:
+            shared = ctx.shell.runs.panes.shared() if params.target or params.session or params.pane else None
+            if shared is None:
+                raise
+            _, command, terminal = shared
+            said = f"[{error}]\n[instead: the shared pane]\n"
         assert isinstance(params.delay, float)
         await anyio.sleep(params.delay)
         whole = "\n".join(terminal.rows(join=True)[0])
@@ -56,7 +69,25 @@ class CapturePane(HarmlessTool[CapturePaneParams]):
         rows, above = terminal.rows(join=join, keep_spaces=params.preserve_trailing_spaces)
         first = 0 if params.start == "-" else min(len(rows), max(0, above + params.start))
         last = len(rows) if params.end == "-" else min(len(rows), max(first, above + params.end + 1))
-        return shown(rows, first, last, terminal, command, ctx)
+        result = shown(rows, first, last, terminal, command, ctx)
+        if said and (printed := result.command) is not None:
+            result = replace(result, command=replace(printed, heading=f"{said}{printed.heading}"))
+        return result
+
+
+def terminal_of(
+    target: str, session: str | None, pane: str | None, ctx: ToolContext, *, types: bool = False
+) -> tuple[str, Command, Terminal]:
+    """By the run_id of a program, or by the names of a pane; by neither: the shared one, if there is. With an id that
+    no other has. `types`: whether something is to be typed into it. Raises ToolError."""
+    runs, place = ctx.shell.runs, ctx.shell.place if types else ""
+    if target and not (session or pane) and not (runs.panes.on and not runs.knows(target)):
+        return target.strip(), *runs.terminal(target, place)
+    if not runs.panes.on:
+        raise ToolError("Which terminal? Give the run_id as `target`.", "invalid_parameters")
+    if target and not (session or pane):
+        session, _, pane = target.rpartition(":")
+    return runs.panes.terminal(runs.panes.key(session, pane), place)
 
 
 def screen(terminal: Terminal, command: Command, ctx: ToolContext) -> ToolResult:

@@ -13,16 +13,18 @@ from typing import Literal
 import anyio
 from msgspec import Struct
 from pydantic import Field, field_validator
+from pydantic.json_schema import SkipJsonSchema
 
 from acp_agent.config.model import ToolsConfig
 from acp_agent.errors import ExecutorError, ToolError
 from acp_agent.executors.base import Command, Foreground
 from acp_agent.safety.access import Access, Claim, ExecuteAccess, NoAccess, ToolAccess
 from acp_agent.safety.folders.paths import Roots
+from acp_agent.safety.lines.shared_line import ends_shell
 from acp_agent.safety.lines.typed_line import has_keys, not_alone
 from acp_agent.tools.kit.base import Params, Tool
 from acp_agent.tools.kit.tool_context import Description, Preview, ToolContext, ToolResult
-from acp_agent.tools.terminal.capture_pane import delay_of, screen
+from acp_agent.tools.terminal.capture_pane import delay_of, screen, terminal_of
 from acp_agent.tools.terminal.keys import INTERRUPTS, bytes_of, typed
 
 OTHERS = frozenset({"fish", "zsh"})
@@ -32,7 +34,9 @@ QUIET, SETTLED_WITHIN = 0.3, 3.0
 
 
 class SendKeysParams(Params):
-    target: str = Field(description="The run_id of `bash` with `terminal`.")
+    target: str = Field(default="", description="The run_id of `bash` with `terminal`.")
+    session: SkipJsonSchema[str | None] = None
+    pane: SkipJsonSchema[str | None] = None
     literal_text: str = Field(default="", description="Typed first, as it is.")
     keys: list[str] = Field(default=[], description="Then these: C-c, Up, Tab, Escape, F1, M-x, q, …")
     enter: bool = Field(default=False, description="Then Enter.")
@@ -73,7 +77,8 @@ class SendKeys(Tool[SendKeysParams]):
     def describe(self, params: SendKeysParams, roots: Roots) -> Description:
         parts = [params.literal_text.rstrip("\n")] if params.literal_text.strip() else []
         parts += [*params.keys, *(["Enter"] if params.enter or params.literal_text.endswith("\n") else [])]
-        return Description(f"Type {' '.join(parts) or 'nothing'}")
+        into = ":".join(filter(None, (params.session, params.pane)))
+        return Description(f"Type {' '.join(parts) or 'nothing'}{f' into {into}' if into else ''}")
 
     def access(self, params: SendKeysParams, roots: Roots, cwd: Path, config: ToolsConfig) -> list[Access]:
         try:
@@ -86,11 +91,15 @@ class SendKeys(Tool[SendKeysParams]):
         return []
 
     async def preview(self, params: SendKeysParams, ctx: ToolContext) -> Preview:
-        command, terminal = ctx.shell.runs.terminal(params.target, ctx.shell.place)
+        name, command, terminal = terminal_of(params.target, params.session, params.pane, ctx, types=True)
         aim = _Aim(terminal.foreground(), terminal.pending)
-        return Preview(state=aim, accesses=tuple(self._accesses(params, command, aim)))
+        shared = not ctx.shell.runs.knows(params.target)
+        if shared and aim.foreground.prompts and (ends := ends_shell(f"{aim.pending or ''}{params.literal_text}")):
+            words = f"Nothing was typed: `{ends}` would end the shell of the pane, which others share."
+            raise ToolError(words, "invalid_parameters", suggestion="Put it into a sub-shell: `( … )`.")
+        return Preview(state=aim, accesses=tuple(self._accesses(params, name, command, aim)))
 
-    def _accesses(self, params: SendKeysParams, command: Command, aim: _Aim) -> Iterable[Access]:
+    def _accesses(self, params: SendKeysParams, name: str, command: Command, aim: _Aim) -> Iterable[Access]:
         foreground, pending = aim.foreground, aim.pending
         program, folder = foreground.program or "a program", foreground.folder or command.cwd
         if params.interrupts:
@@ -103,7 +112,7 @@ class SendKeys(Tool[SendKeysParams]):
             yield ExecuteAccess(line, folder, command.confined, claim if foreground.prompts else None)
         if not foreground.prompts:
             words = f"what is typed into {program} in this terminal"
-            yield ToolAccess(f"keys {program} {params.target.strip()}", words)
+            yield ToolAccess(f"keys {program} {name}", words)
         elif why := self._unclear(params, aim, line):
             yield ToolAccess(f"keys {program}", f"keys for the line of {program}: {why}", once=True)
         elif not line.strip():
@@ -120,7 +129,7 @@ class SendKeys(Tool[SendKeysParams]):
     async def run(self, params: SendKeysParams, ctx: ToolContext, preview: Preview) -> ToolResult:
         assert isinstance(preview.state, _Aim) and isinstance(params.delay, float)
         await anyio.sleep(params.delay)
-        command, terminal = ctx.shell.runs.terminal(params.target, ctx.shell.place)
+        _, command, terminal = terminal_of(params.target, params.session, params.pane, ctx, types=True)
         if not params.interrupts and _Aim(terminal.foreground(), terminal.pending) != preview.state:
             raise ToolError(
                 "Nothing was typed: another program has come to the front meanwhile, which would have got it.",

@@ -1,0 +1,1 @@
+"""tmux: a window for the user on what runs in terminals."""
