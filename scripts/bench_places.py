@@ -3,25 +3,30 @@
 from __future__ import annotations
 
 import os
+import shlex
+import shutil
 import subprocess
 import sys
 import time
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import anyio
 
 from acp_agent.config.place_settings import PlaceConfig
-from acp_agent.executors.base import Command, Executor, GrepQuery
+from acp_agent.executors.base import Command, Executor, GrepQuery, TerminalSize
 from acp_agent.executors.far.far_executor import FarExecutor
 from acp_agent.executors.far.far_link import FarLink
+from acp_agent.executors.local import LocalExecutor
 from acp_agent.executors.places.container import Container
 from acp_agent.executors.places.engine import is_left, owner
 from acp_agent.executors.places.place_executor import PlaceExecutor
 from acp_agent.executors.places.ssh import Ssh
 from acp_agent.executors.route import Offer
+from acp_agent.executors.tmux.shared_shell import SharedShell
+from acp_agent.executors.tmux.tmux_server import Tmux
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 from tests import containers, ssh_server
@@ -53,7 +58,37 @@ def measure(home: Path) -> tuple[list[Figure], list[str]]:
         missing.append(f"ssh: not installed: {why}")
     else:
         figures += _host(folder, ssh_server.running())
+    if shutil.which("tmux") is None:
+        missing.append("tmux: not installed")
+    else:
+        figures += anyio.run(_tmux, folder)
     return figures, missing
+
+
+async def _tmux(folder: Path) -> list[Figure]:
+    """A command in a shared shell, over one typed into a bare tmux."""
+    size, socket = TerminalSize(120, 40, 2000), ["tmux", "-S", str(folder / "bare"), "-f", "/dev/null"]
+    await anyio.run_process([*socket, "new-session", "-d", "-s", "bare", "bash --norc --noprofile"])
+    typed = f"true; {shlex.join(socket)} wait-for -S done"
+    bare = [*socket, "send-keys", "-t", "bare", typed, "Enter", ";", "wait-for", "done"]
+    tmux = Tmux(folder, "bench", os.environ, (), 2000)
+    command = Command(SharedShell.script("bench"), folder, terminal=size, opened=await tmux.open(size, "shared"))
+    shell = SharedShell(await LocalExecutor().run(command), command, "bench")
+
+    class InPane:
+        async def run(self, command: Command) -> Any:
+            return await shell.run(command)
+
+    try:
+        async with anyio.create_task_group() as tasks:
+            tasks.start_soon(shell.live)
+            await shell.ready()
+            figures = await _commands("tmux", cast(Executor, InPane()), folder, bare)
+            await shell.close()
+        return figures
+    finally:
+        await tmux.end()
+        await anyio.run_process([*socket, "kill-server"], check=False)
 
 
 async def _container(folder: Path, name: str) -> list[Figure]:

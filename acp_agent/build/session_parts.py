@@ -58,7 +58,7 @@ from acp_agent.loop.turns.parts import Parts
 from acp_agent.loop.turns.session_prompts import Prompts
 from acp_agent.loop.turns.session_turns import Turns
 from acp_agent.loop.undo.change_recorder import ChangeRecorder
-from acp_agent.safety.access import IN_PANE, IN_PLACE, PANED, PLACE, PLACED
+from acp_agent.safety.access import IN_PLACE, PANED, PLACE, PLACED
 from acp_agent.safety.deciding.audit import AuditLog
 from acp_agent.safety.environment import SECRET_NAMES, safe_environment
 from acp_agent.safety.folders.paths import Roots
@@ -268,7 +268,7 @@ def more_parameters(shell: Shell) -> dict[str, dict[str, Any]]:
     if shell.places:
         found |= {name: {PLACE: {**IN_PLACE, "enum": list(shell.places)}} for name in PLACED}
     if shell.runs.panes.on:
-        found |= {name: {**found.get(name, {}), **IN_PANE} for name in PANED}
+        found |= {name: {**found.get(name, {}), **more} for name, more in PANED.items()}
     return found
 
 

@@ -158,6 +158,10 @@ class Terminal(Protocol):
         """Raises ExecutorError if nothing reads it any more."""
         ...
 
+    async def captured(self, *flags: str) -> str | None:
+        """What tmux shows of it, if it is in tmux; `flags`: of its `capture-pane`. Raises ExecutorError."""
+        ...
+
     def force(self) -> bool:
         """Ends what runs in front of its shell; false where that cannot be seen."""
         ...

@@ -49,8 +49,19 @@ IN_PANE = {
         "description": "A pane: its shell keeps folder and variables. `shared` is always there.",
     },
 }
-"""Parameters that name a terminal in tmux; `PANED`: the tools that have them."""
-PANED = ("bash", "capture_pane", "send_keys")
+"""Parameters that name a terminal in tmux."""
+DRAWN = {
+    "include_escape_sequences": {"type": "boolean", "description": "With colours and the like, as `\\033[1m`."},
+    "escape_non_printable": {"type": "boolean", "description": "Characters that are not printed as `\\ooo`."},
+    "include_alternate_screen": {"type": "boolean", "description": "The screen behind a full-screen program's."},
+}
+"""What only tmux can show."""
+PANED: dict[str, dict[str, dict[str, str]]] = {
+    "bash": IN_PANE,
+    "capture_pane": {**IN_PANE, **DRAWN},
+    "send_keys": IN_PANE,
+}
+"""Parameters that tools have with tmux."""
 IN_PLACE = {"type": "string", "description": "Run in this place, not where the session is. The user is asked."}
 
 

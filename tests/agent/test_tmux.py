@@ -370,3 +370,52 @@ def test_tmux_on_the_command_line(tmp_path: Path, given: list[str], session: str
 def test_a_name_that_tmux_would_take_for_something_else_is_refused(tmp_path: Path) -> None:
     with pytest.raises(ConfigError, match="tools.tmux.session"):
         load_config({"HOME": str(tmp_path), "ACP_CODER_TMUX": "#(touch x)"})
+
+
+async def test_what_only_tmux_shows(tmp_path: Path) -> None:
+    script: list[Any] = [
+        bash(
+            "printf '\\033[1mbold\\033[0m plain\\n'; read; printf '\\033[?1049h\\033[2J\\033[HFULL'; read",
+            terminal=True,
+        ),
+        lambda runs: call("capture_pane", target=runs[0], include_escape_sequences=True),
+        lambda runs: call("capture_pane", target=runs[0], include_alternate_screen=True),
+        lambda runs: call("send_keys", target=runs[0], enter=True, **CLAIM),
+        lambda runs: call("capture_pane", target=runs[0], include_alternate_screen=True),
+        lambda runs: call("capture_pane", target=runs[0]),
+        lambda runs: call("capture_pane", target=runs[0], start="-", end=0, escape_non_printable=True),
+        Answer(text="ok"),
+    ]
+    async with rig(tmp_path, model(*script), config=TMUX, mode="auto", otherwise=allow_once) as r:
+        await r.editor.prompt("go")
+        said = results(r)
+        assert "\\033[1mbold" in said[1]
+        assert "there is no alternate screen" in said[2] and "bold plain" in said[2]
+        assert "FULL" in said[3]
+        assert "bold plain" in said[4] and "FULL" not in said[4]
+        assert "FULL" in said[5] and "bold" not in said[5]
+        assert "FULL" in said[6]
+
+
+async def test_a_credential_is_not_hidden_by_colours(tmp_path: Path) -> None:
+    key = "sk-proj-" + "aB3dE6gH9jK2mN5pQ8sT1vW4yZ7" * 2
+    script: list[Any] = [
+        bash(f"printf '{key[:20]}\\033[1m{key[20:]}\\033[0m\\n'; read", terminal=True),
+        lambda runs: call("capture_pane", target=runs[0], include_escape_sequences=True),
+        Answer(text="ok"),
+    ]
+    async with rig(tmp_path, model(*script), config=TMUX, mode="auto", otherwise=allow_once) as r:
+        await r.editor.prompt("go")
+        assert "without escape sequences" in results(r)[1]
+        assert key[20:] not in results(r)[1]
+
+
+async def test_without_tmux_its_options_are_refused(tmp_path: Path) -> None:
+    script: list[Any] = [
+        bash("read", terminal=True),
+        lambda runs: call("capture_pane", target=runs[0], include_escape_sequences=True),
+        Answer(text="ok"),
+    ]
+    async with rig(tmp_path, model(*script), mode="auto", otherwise=allow_once) as r:
+        await r.editor.prompt("go")
+        assert "Only tmux can show that" in results(r)[1]

@@ -10,7 +10,7 @@ import jsonschema_rs
 import pytest
 
 from acp_agent.errors import ToolError
-from acp_agent.safety.access import IN_PANE, PANED, PLACE, RISK_METADATA
+from acp_agent.safety.access import PANED, PLACE, RISK_METADATA
 from acp_agent.safety.folders.paths import Roots
 from acp_agent.tools.kit.base import Tool
 from acp_agent.tools.kit.registry import TOOLS, ToolEntry
@@ -116,7 +116,7 @@ def test_the_definition_is_what_the_class_says(entry: ToolEntry) -> None:
     )
     # Demanded only where the user wants it; taken, but not told.
     more = {"bash": {*RISK_METADATA, PLACE}, "delegate": {PLACE}, "edit": {"cell"}, "grep": {"limit", "only_files"}}
-    hidden = more.get(entry.name, set()) | ({*IN_PANE} if entry.name in PANED else set())
+    hidden = more.get(entry.name, set()) | {*PANED.get(entry.name, {})}
     assert [name for name in tool.Params.model_fields if name not in hidden] == list(entry.parameters["properties"])
 
 

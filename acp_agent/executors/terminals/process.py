@@ -105,6 +105,9 @@ class TerminalProcess(LocalProcess):
         found = _foreground(group)
         return replace(found, behind=not found.prompts and self._shell_above(group))
 
+    async def captured(self, *flags: str) -> str | None:
+        return await self._pty.captured(*flags)
+
     def force(self) -> bool:
         found = self.foreground()
         if not found.group or found.group == self._popen.pid or not found.behind:

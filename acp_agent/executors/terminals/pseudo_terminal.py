@@ -75,6 +75,10 @@ class Pty:
             except OSError as error:
                 raise ExecutorError(f"nothing could be typed: {error.strerror or error}") from error
 
+    async def captured(self, *flags: str) -> str | None:
+        """What tmux shows of it, if it is in tmux; `flags`: of its `capture-pane`. Raises ExecutorError."""
+        return None
+
     def finish(self) -> bool:
         """Its program has ended; whether the last of its output is still on its way, up to the end of `ours`."""
         return False

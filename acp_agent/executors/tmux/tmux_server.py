@@ -100,6 +100,10 @@ class Pane(Pty):
         words = ("load-buffer", "-b", buffer, "-", ";", *pastes)
         await anyio.to_thread.run_sync(partial(self._server.ask, *words, given=data), abandon_on_cancel=True)
 
+    async def captured(self, *flags: str) -> str | None:
+        words = ("capture-pane", "-p", "-q", "-t", self._number, *flags)
+        return await anyio.to_thread.run_sync(partial(self._server.ask, *words), abandon_on_cancel=True)
+
     def finish(self) -> bool:
         """tmux passes on the rest and closes the window."""
         hold, self._hold = self._hold, -1
@@ -152,7 +156,7 @@ class Tmux:
         if done.returncode != 0:
             words_of_it = one_line(done.stderr.decode("utf-8", "replace"), 200) or f"exit code {done.returncode}"
             raise ExecutorError(f"tmux: {words_of_it}")
-        return done.stdout.decode("utf-8", "replace").strip()
+        return done.stdout.decode("utf-8", "replace").removesuffix("\n")
 
     def _argv(self) -> tuple[str, ...]:
         program = find_program(PROGRAM, self._environ, self._outside)

@@ -9,12 +9,13 @@ from msgspec.structs import replace
 from pydantic import Field, field_validator
 from pydantic.json_schema import SkipJsonSchema
 
-from acp_agent.errors import ToolError
+from acp_agent.errors import ExecutorError, ToolError
 from acp_agent.executors.base import Command, Terminal
 from acp_agent.output.envelope import ShellOutput
+from acp_agent.safety.folders.paths import Roots
 from acp_agent.tools.kit.base import HarmlessTool, Params
 from acp_agent.tools.kit.durations import wait_of
-from acp_agent.tools.kit.tool_context import CommandOutput, Preview, ToolContext, ToolResult
+from acp_agent.tools.kit.tool_context import CommandOutput, Description, Preview, ToolContext, ToolResult
 
 MOST_DELAY = 60.0
 
@@ -31,6 +32,9 @@ class CapturePaneParams(Params):
     target: str = Field(default="", description="The run_id of `bash` with `terminal`.")
     session: SkipJsonSchema[str | None] = None
     pane: SkipJsonSchema[str | None] = None
+    include_escape_sequences: SkipJsonSchema[bool] = False
+    escape_non_printable: SkipJsonSchema[bool] = False
+    include_alternate_screen: SkipJsonSchema[bool] = False
     start: int | Literal["-"] = Field(
         default=0, description='First row; 0: the topmost shown, -10: ten rows above it, "-": the first kept.'
     )
@@ -48,31 +52,68 @@ class CapturePaneParams(Params):
 class CapturePane(HarmlessTool[CapturePaneParams]):
     name = "capture_pane"
     aliases = ("capture-pane", "read_terminal", "tmux_capture_pane")
-    title = "Look at the terminal {target:.8}"
     kind = "read"
     reads_only = True
 
+    def describe(self, params: CapturePaneParams, roots: Roots) -> Description:
+        return Description(f"Look at the {place_words(params.target, params.session, params.pane)}")
+
     async def run(self, params: CapturePaneParams, ctx: ToolContext, preview: Preview) -> ToolResult:
-        said = ""
+        said: list[str] = []
         try:
             _, command, terminal = terminal_of(params.target, params.session, params.pane, ctx)
         except ToolError as error:
-            shared = ctx.shell.runs.panes.shared() if params.target or params.session or params.pane else None
+            shared = None if ctx.shell.runs.knows(params.target) else ctx.shell.runs.panes.shared()
             if shared is None:
                 raise
             _, command, terminal = shared
-            said = f"[{error}]\n[instead: the shared pane]\n"
+            said += [f"[{error}]", "[instead: the shared pane]"]
         assert isinstance(params.delay, float)
         await anyio.sleep(params.delay)
         whole = "\n".join(terminal.rows(join=True)[0])
         join = params.join_wrapped_lines or ctx.redactor.redact(whole) != whole  # No credential is cut at a row's end.
         rows, above = terminal.rows(join=join, keep_spaces=params.preserve_trailing_spaces)
+        if params.include_escape_sequences or params.escape_non_printable or params.include_alternate_screen:
+            drawn = await _drawn(params, terminal, said, secret=ctx.redactor.redact(whole) != whole)
+            return _headed(said, shown(drawn, 0, len(drawn), terminal, command, ctx))
         first = 0 if params.start == "-" else min(len(rows), max(0, above + params.start))
         last = len(rows) if params.end == "-" else min(len(rows), max(first, above + params.end + 1))
-        result = shown(rows, first, last, terminal, command, ctx)
-        if said and (printed := result.command) is not None:
-            result = replace(result, command=replace(printed, heading=f"{said}{printed.heading}"))
+        return _headed(said, shown(rows, first, last, terminal, command, ctx))
+
+
+async def _drawn(params: CapturePaneParams, terminal: Terminal, said: list[str], *, secret: bool) -> list[str]:
+    """As tmux shows it. `said` gets what is to be said of it. `secret`: a credential is shown, which would not be found
+    with other characters in it. Raises ToolError."""
+    behind, escapes = params.include_alternate_screen, params.include_escape_sequences
+    if behind and not terminal.alternate:
+        behind = False
+        said.append("[there is no alternate screen: this is the main one]")
+    if secret and (escapes or params.escape_non_printable):
+        escapes = False
+        said.append("[without escape sequences, since it shows a credential]")
+    flags = ["-J", *(["-a"] if behind else ["-S", str(params.start), "-E", str(params.end)])]
+    flags += ["-e", "-C"] if escapes else ["-C"] if params.escape_non_printable and not secret else []
+    try:
+        text = await terminal.captured(*flags)
+    except ExecutorError as error:
+        raise ToolError(f"The screen cannot be had: {error}.") from error
+    if text is None:
+        raise ToolError("Only tmux can show that (`tools.tmux.session`, `--tmux`).", "invalid_parameters")
+    rows = text.split("\n")
+    return rows if params.preserve_trailing_spaces else [row.rstrip() for row in rows]
+
+
+def _headed(said: list[str], result: ToolResult) -> ToolResult:
+    if not said or (printed := result.command) is None:
         return result
+    return replace(result, command=replace(printed, heading="\n".join([*said, printed.heading])))
+
+
+def place_words(target: str, session: str | None, pane: str | None) -> str:
+    """Which terminal it is, for the user."""
+    if not target and (session or pane):
+        return f"pane {':'.join(filter(None, (session, pane)))}"
+    return f"terminal {target:.8}" if target else "shared pane"
 
 
 def terminal_of(
