@@ -211,7 +211,7 @@ def _in_pane(params: BashParams, ctx: ToolContext) -> Preview:
     folder = ctx.roots.cwd if shell is None else shell.folder
     accesses: list[Access] = [ExecuteAccess(params.command, folder, True, _claim(params))]
     if word := stays(params.command):
-        accesses.append(ToolAccess(f"pane {word}", f"`{word}`, which may decide what later lines run", once=True))
+        accesses.append(ToolAccess(f"pane {word}", f"{word}, which may decide what later lines run", once=True))
     return Preview(state=key, accesses=tuple(accesses))
 
 

@@ -269,7 +269,8 @@ async def test_a_missing_pane_is_looked_at_in_the_shared_one_and_never_typed_int
 
 async def test_rules_and_questions_hold_in_a_pane(tmp_path: Path) -> None:
     rules = '[[tools.permissions.bash]]\npattern = "touch *"\naction = "deny"\n'
-    script = [shared("touch made"), shared("rm -rf ../outside"), shared("alias ls='touch x'"), Answer(text="ok")]
+    lines = ("touch made", "rm -rf ../outside", "alias ls='touch x'", "ls() { rmdir x; }")
+    script = [*map(shared, lines), Answer(text="ok")]
     (tmp_path / "outside").mkdir()
     async with rig(tmp_path, script, config=TMUX + rules, mode="auto", otherwise=reject_once) as r:
         await r.editor.prompt("go")
@@ -277,7 +278,7 @@ async def test_rules_and_questions_hold_in_a_pane(tmp_path: Path) -> None:
         assert not (r.project / "made").exists()
         assert (tmp_path / "outside").is_dir()
         titles = [str(request.tool_call.title) for request in r.editor.permission_requests]
-        assert titles == ["rm -rf ../outside (in pane shared)", "alias ls='touch x' (in pane shared)"]
+        assert titles == [f"{line} (in pane shared)" for line in lines[1:]]
 
 
 async def test_what_runs_in_a_pane_cannot_command_tmux(tmp_path: Path) -> None:

@@ -10,6 +10,7 @@ from __future__ import annotations
 import re
 import shlex
 from collections.abc import AsyncIterator
+from contextlib import suppress
 from pathlib import Path
 
 import anyio
@@ -26,8 +27,8 @@ CLOSES = 10.0
 """Seconds for its end."""
 STOPS = 1.0
 """Seconds for a command to end after `^C`."""
-INTERRUPT, CLEAR = b"\x03", b"\x01\x0b"
-"""`^C`; to the start of the line and delete it (in readline's own keys)."""
+INTERRUPT, CLEAR = b"\x03", b"\x15"
+"""`^C`; `^U`, which empties the line in each of readline's modes."""
 PASTE, PASTED = b"\x1b[200~", b"\x1b[201~"
 KEYS = re.compile(r"[^\n\t -~\x80-\U0010ffff]|[\x7f-\x9f]")
 """What a shell may take for keys although it is pasted."""
@@ -177,7 +178,8 @@ class SharedShell:
         if self._run is not run:
             return
         with anyio.CancelScope(shield=True):
-            await self.terminal.type(INTERRUPT)
+            with suppress(ExecutorError):  # Its window is gone, and it ends with that.
+                await self.terminal.type(INTERRUPT)
             with anyio.move_on_after(STOPS):
                 await run.ended.wait()
             if self._run is run and not self.terminal.force():

@@ -46,5 +46,7 @@ def ends_shell(text: str, nesting: int = 0) -> str:
 
 def stays(text: str) -> str:
     """What in a line may decide what later lines of the same shell do; empty if nothing may."""
+    if any(command.kind == "function_definition" for command in read(text).commands):
+        return "a function"
     found = LATER.search(text)
-    return found[1] if found else ""
+    return f"`{found[1]}`" if found else ""
