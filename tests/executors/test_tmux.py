@@ -200,9 +200,5 @@ async def test_a_command_is_run_as_it_stands_whatever_ran_before(tmp_path: Path,
                 assert await ended(run) == code, script
                 assert printed in run.stdout, script
                 assert printed or not run.stdout, script
-                    code,
-                    True,
-                    True,
-                ), script
             assert shell.folder == tmp_path / "a;b"
             await shell.close()
