@@ -51,11 +51,16 @@ LONGEST_SOCKET = 100
 """Bytes of a socket's path."""
 PLACEHOLDER = (
     "import fcntl, os, signal, sys, termios\n"
+    "folder, greeting, *kill = sys.argv[1:]\n"
     "signal.signal(signal.SIGHUP, signal.SIG_IGN)\n"
-    "print(sys.argv[2], end='', flush=True)\n"
+    "print(greeting, end='', flush=True)\n"
+    "hold = os.open(folder + '/hold', os.O_RDONLY | os.O_NONBLOCK)\n"
+    "os.set_blocking(hold, True)\n"
     "fcntl.ioctl(0, termios.TIOCNOTTY)\n"
-    "if not open(sys.argv[1], 'rb').read():\n"
-    "    os.execv(sys.argv[3], [*sys.argv[3:], os.environ['TMUX_PANE']])\n"
+    "with open(folder + '/out', 'wb') as out:\n"
+    "    out.write(b'\\n')\n"
+    "if not os.read(hold, 1):\n"
+    "    os.execv(kill[0], [*kill, os.environ['TMUX_PANE']])\n"
 )
 """Where the agent says nothing at its end, it was killed: then what still runs there is hung up."""
 OPTIONS = (
@@ -183,10 +188,6 @@ class Tmux:
         with self._lock:
             self._kept(self.name, size)
 
-    def sessions(self) -> list[str]:
-        """Of ours."""
-        return list(self._keepers)
-
     async def end(self) -> None:
         """Ends ours; what the user made goes on."""
         await anyio.to_thread.run_sync(self._end)
@@ -219,25 +220,29 @@ class Tmux:
         assert NAME.fullmatch(window)
         folder = self._folder / uuid.uuid4().hex
         folder.mkdir(mode=0o700)
-        hold = ours = theirs = -1
+        ours = theirs = hold = -1
+        number = ""
         try:
             os.mkfifo(folder / "hold", 0o600)
             os.mkfifo(folder / "out", 0o600)
             ours = os.open(folder / "out", os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
+            hold = _writes_to(folder / "hold")
             kills = (*self._argv(), "kill-pane", "-t")
-            begins = (sys.executable, "-I", "-S", "-c", PLACEHOLDER, str(folder / "hold"), greeting, *kills)
+            begins = (sys.executable, "-I", "-S", "-c", PLACEHOLDER, str(folder), greeting, *kills)
             said = self.ask(*words, "-P", "-F", "#{pane_id} #{pane_tty}", "-n", window, *begins)
             number, _, name = said.partition(" ")
             self.ask("resize-window", "-t", number, "-x", str(size.columns), "-y", str(size.rows))
-            hold = _writes_to(folder / "hold")
+            _hears(ours)
             theirs = os.open(name, os.O_RDWR | os.O_NOCTTY | os.O_CLOEXEC)
             if not greeting:
                 pipe = shlex.quote(str(folder / "out"))
                 self.ask("pipe-pane", "-O", "-t", number, f"exec >{pipe} && echo && exec cat")
-                if not select.select([ours], [], [], ANSWERS)[0] or os.read(ours, 1) != b"\n":
-                    raise OSError(errno.ETIMEDOUT, os.strerror(errno.ETIMEDOUT))
+                _hears(ours)
             return Pane(ours, theirs, name, self, number, hold, folder)
         except BaseException as error:
+            if number:
+                with contextlib.suppress(ExecutorError):
+                    self.ask("kill-pane", "-t", number)
             for descriptor in (hold, ours, theirs):
                 if descriptor >= 0:
                     os.close(descriptor)
@@ -248,12 +253,19 @@ class Tmux:
 
 
 def _writes_to(path: Path) -> int:
-    """Once the placeholder reads it, so has given up the terminal."""
+    """Whoever opens it later sees an end only with ours."""
+    reads = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
+    try:
+        return os.open(path, os.O_WRONLY | os.O_CLOEXEC)
+    finally:
+        os.close(reads)
+
+
+def _hears(reads: int) -> None:
+    """Once a line's end comes: before that, nobody may have it open. Raises OSError."""
     until = time.monotonic() + ANSWERS
-    while True:
-        try:
-            return os.open(path, os.O_WRONLY | os.O_NONBLOCK | os.O_CLOEXEC)
-        except OSError as error:
-            if error.errno != errno.ENXIO or time.monotonic() > until:
-                raise
+    while select.select([reads], [], [], ANSWERS)[0] and time.monotonic() < until:
+        if os.read(reads, 1):
+            return
         time.sleep(0.002)
+    raise OSError(errno.ETIMEDOUT, os.strerror(errno.ETIMEDOUT))
