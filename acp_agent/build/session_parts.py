@@ -217,7 +217,6 @@ def build_shell(
         journal=journal,
         outputs=outputs,
         panes=build_panes(session, folder, outside(session.config, environ), spawn),
-        denied=confinement.denied,
     )
 
     def located(confinement: Confinement) -> Located:

@@ -185,6 +185,9 @@ def _check(layer: Layer, *, project: bool) -> None:
             raise ConfigError(
                 f"{_where(layer, name)}: `{name}` cannot be set by a project, only in your own file or environment"
             )
+    if project and str(_get(layer.values, "agent.place") or "").startswith(("ssh:", "devcontainer:")):
+        words = "a project names hosts and dev containers by a place in your own configuration only"
+        raise ConfigError(f"{_where(layer, 'agent.place')}: `agent.place`: {words}")
     places = _get(layer.values, PLACES)
     for name in places if isinstance(places, dict) else ():
         if not can_be_named(name):

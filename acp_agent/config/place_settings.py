@@ -95,7 +95,10 @@ def find_place(wanted: str, places: Mapping[str, PlaceConfig]) -> Place | None:
     if name == wanted and name not in places:
         known = ", ".join([LOCAL, *places])
         raise ConfigError(f"`agent.place`: {name!r} is not in the configuration; configured: {known}")
-    return _whole(name, places.get(name) or PlaceConfig(container=name, image=name))
+    place = places.get(name)
+    if place is None or (name != wanted and place.kind != "container"):
+        place = PlaceConfig(container=name, image=name)
+    return _whole(name, place)
 
 
 def can_be_named(name: str) -> bool:

@@ -136,8 +136,8 @@ class Session:
             if parts is not None:
                 with anyio.CancelScope(shield=True):
                     await parts.close()
-            self.config, self.roots = config, Roots(self.roots.clients[0], self.roots.clients[1:])
             self._store.change(self.id, place=place)
+            self.config, self.roots = config, Roots(self.roots.clients[0], self.roots.clients[1:])
             self.choices.places = places_of(config.settings)
 
     async def _go(self, place: str) -> str:

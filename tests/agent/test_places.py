@@ -7,6 +7,7 @@ import re
 import subprocess
 from contextlib import closing
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -15,14 +16,18 @@ from hypothesis import strategies as st
 
 from acp_agent.client.permissions import allow_always, allow_once, reject_once
 from acp_agent.commands.parser import agent_variables, build_parser
-from acp_agent.config.load import load_config
+from acp_agent.config.load import _check, load_config
 from acp_agent.config.place_settings import PlaceConfig, find_place
 from acp_agent.config.sources import parse
 from acp_agent.errors import ConfigError, PeerError
+from acp_agent.executors.places.container import Container
 from acp_agent.executors.places.dev_container import DevContainer
 from acp_agent.loop.calls.guard import Guard
+from acp_agent.loop.running_turn import RunningTurn
+from acp_agent.loop.shell.session_shell import Shell
 from acp_agent.safety.access import Ask, ExecuteAccess
 from acp_agent.safety.deciding.deciders import CallFacts
+from acp_agent.safety.folders.paths import Roots
 from acp_agent.store.session_store import SessionStore
 from acp_agent.testing.fake_model import Answer, Call
 from tests import containers
@@ -67,7 +72,7 @@ async def test_commands_run_in_the_container_and_everybody_is_told_so(tmp_path: 
         ]
         assert all(any("in container web" in name for name in names) for _, names in asked)
         await r.editor.prompt("/permissions")
-        assert "always allow `in:'container web' bash" in r.editor.text()
+        assert "always allow `in:'container web (" in r.editor.text()
         await r.editor.prompt("/place")
         assert "The container is the wall" in r.editor.text()
         assert not [line for line in r.editor.transcript if line.message.get("method") == "terminal/create"]
@@ -272,7 +277,7 @@ async def test_a_single_call_runs_in_another_place_with_a_shell_of_its_own(tmp_p
         (tool,) = [each["function"] for each in r.request(1)["tools"] if each["function"]["name"] == "bash"]
         assert tool["parameters"]["properties"]["place"]["enum"] == ["web"]
         await r.editor.prompt("/permissions")
-        assert "in:'container web' bash" in r.editor.text()
+        assert "in:'container web (" in r.editor.text()
         session = r.editor.session_id
     assert not [name for name in containers.names() if name.startswith(f"acp-coder-{session[:8]}")]
     log = tmp_path / "home/.local/state/acp-coder/audit.jsonl"
@@ -420,3 +425,35 @@ def test_what_cannot_be_a_place_is_refused_with_its_line(tmp_path: Path, text: s
     with pytest.raises(ConfigError, match=words) as caught:
         load_config({"ACP_CODER_CONFIG": str(file)})
     assert "config.toml" in str(caught.value)
+
+
+def test_a_project_puts_nothing_else_in_the_place_of_what_the_user_named(tmp_path: Path) -> None:
+    theirs = {"web": PlaceConfig(kind="devcontainer"), "box": PlaceConfig(image="other")}
+    assert find_place("container:web", theirs) == ("web", PlaceConfig(container="web", image="web"))
+    mine = PlaceConfig(image="mine")
+    made = [Container("box", config, "s", [tmp_path], {}) for config in (theirs["box"], mine)]
+    assert made[0].identity != made[1].identity
+    (project := tmp_path / "project" / ".acp-coder").mkdir(parents=True)
+    for place in ("ssh:root@elsewhere", "devcontainer:/somewhere"):
+        (project / "config.toml").write_text(f'[agent]\nplace = "{place}"\n')
+        with pytest.raises(ConfigError, match="in your own configuration only"):
+            _check(parse("config.toml", (project / "config.toml").read_text()), project=True)
+
+
+def test_a_shell_elsewhere_finds_back_to_the_sessions_own(tmp_path: Path) -> None:
+    made: list[str] = []
+    nothing: Any = None
+
+    def locate(name: str) -> Any:
+        made.append(name)
+        return (name, nothing, nothing)
+
+    roots = Roots(tmp_path)
+    folder: Any = SimpleNamespace(path=tmp_path)
+    own = ("own", nothing, nothing)
+    shell = Shell(roots, RunningTurn("s"), folder, nothing, nothing, own, nothing, nothing, "box", ["local"], locate)  # type: ignore[arg-type]
+    local = shell.at("local")
+    back = local.at("box")
+    assert (back.place, back.confinement) == ("box", own)  # type: ignore[comparison-overlap]
+    assert len({shell.state, local.state, back.state}) == 3
+    assert made == ["local"]

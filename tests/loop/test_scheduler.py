@@ -30,6 +30,8 @@ class Office:
         """What a run takes, by its prompt: seconds, or an error."""
         self.behind: list[str] = []
         """Prompts that wait for another turn."""
+        self.waits = True
+        self.queue = SimpleNamespace(closed=False)
         self.awaited = 1
         self.happened = anyio.Event()
 
@@ -38,7 +40,9 @@ class Office:
             prompt = blocks[0].text
             if prompt in self.behind:
                 self.happened.set()
-                await anyio.sleep_forever()
+                if self.waits:
+                    await anyio.sleep_forever()
+                return  # As a prompt that is cancelled in the queue.
             announce()
             self.ran.append(prompt)
             if len(self.ran) == self.awaited:
@@ -49,9 +53,8 @@ class Office:
                 case seconds:
                     self.now += seconds
 
-        session: Any = SimpleNamespace(
-            roots=SimpleNamespace(project="/p"), outbox=SimpleNamespace(tell=self.told.append), prompt_unasked=run
-        )
+        roots, outbox = SimpleNamespace(project="/p"), SimpleNamespace(tell=self.told.append)
+        session: Any = SimpleNamespace(roots=roots, outbox=outbox, prompt_unasked=run, queue=self.queue)
         return Scheduler(session, store or self.store.schedules, clock=lambda: self.now)
 
 
@@ -211,3 +214,12 @@ async def test_one_that_waits_for_a_turn_when_its_session_ends_is_due_again(offi
     office.behind, office.happened = [], anyio.Event()
     await until(office, office.scheduler())
     assert office.ran == ["waits"]
+
+
+@pytest.mark.parametrize("closed", [True, False])
+async def test_one_that_is_stopped_while_it_waits_is_told_or_due_again_if_the_session_ends(office, closed):
+    made = office.store.schedules.add("/p", "1h", "waits", NOW - 5)
+    office.behind, office.waits, office.queue.closed = ["waits"], False, closed
+    await office.scheduler()._round()
+    assert (office.store.schedules.list("/p") == [made]) is closed
+    assert [("was left out" in words) for words in office.told] == [True] * (not closed)

@@ -282,8 +282,12 @@ def test_an_approval_covers_the_same_call_once() -> None:
     assert not approvals.of("bash", {"command": "y"})
     for _ in range(2):  # Judging it twice does not use it up.
         assert approvals.of("bash", {"command": "x"}) == {"rule 1"}
-    assert approvals.take("bash", {"command": "x"})
-    assert not approvals.take("bash", {"command": "x"})
+    held = frozenset({"rule 1"})
+    approvals.violated("5678", "bash", {"command": "x"}, "rule 2")
+    approvals.approve("5678")
+    assert approvals.take("bash", {"command": "x"}, held)
+    assert not approvals.take("bash", {"command": "x"}, held)
+    assert approvals.take("bash", {"command": "x"}, frozenset({"rule 2"}))
     assert not approvals.of("bash", {"command": "x"})
 
 

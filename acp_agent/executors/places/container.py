@@ -72,7 +72,8 @@ class Container:
         """`environ`: for the engine's program."""
         self.words = f"container {name}"
         self.where = f"in {self.words}"
-        self.identity = self.words
+        what = config.container or config.image
+        self.identity = self.words if what in ("", name) else f"{self.words} ({what})"
         self.mark = uuid.uuid4().hex
         self.env = tuple(config.env)
         self.environ = environ

@@ -14,7 +14,6 @@ import time
 import uuid
 from collections.abc import Callable, Coroutine, Sequence
 from contextlib import suppress
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import anyio
@@ -118,12 +117,9 @@ class SessionRuns:
         journal: Journal,
         outputs: Outputs,
         panes: Panes,
-        denied: Callable[[str, Path], tuple[str, ...]] = lambda output, cwd: (),
     ) -> None:
-        """`panes`: terminals in tmux. `denied`: the paths that the output of a confined command, run in a folder, says
-        were denied to it."""
+        """`panes`: terminals in tmux."""
         self.panes = panes
-        self._denied = denied
         self._outputs = outputs
         self._config = config
         self._max_output_chars = max_output_chars
@@ -218,7 +214,8 @@ class SessionRuns:
             done = self._outputs.treat_now(run.call.name, ToolResult(remark, command=printed))
             run.ended.told_text = done.result.text
             cut = done.cut or None
-            denied = self._denied(process.combined, run.command.cwd) if run.command.confined else ()
+            if run.command.confined and (ready := run.call.ready) is not None:
+                denied = ready.shell.confinement.denied(process.combined, run.command.cwd)
             text = self._outputs.clean(process.combined)
             run.ended.text = bounded(text, limit)
             run.ended.lost = process.lost or ("its middle" if run.ended.text != text else "")

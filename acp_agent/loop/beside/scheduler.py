@@ -100,14 +100,22 @@ class Scheduler:
 
         try:
             await self._session.prompt_unasked([TextContent(text=schedule.prompt)], schedule.mode, announce)
+            if not begun and self._session.queue.closed:
+                self._release(schedule, following, begun)
+            elif not begun:
+                self._session.outbox.tell(f"The scheduled run {schedule.id} was left out: stopped while it waited.")
         except anyio.get_cancelled_exc_class():
-            if not begun:  # It waited for another turn, and the session ends or moves.
-                with suppress(StoreError):
-                    self.store.release(schedule, following)
+            self._release(schedule, following, begun)
             raise
         except AgentError as error:
             log.error("the scheduled run %s failed: %s", schedule.id, error)
             self._session.outbox.tell(f"The scheduled run {schedule.id} (`{schedule.timing}`) failed: {error}")
+
+    def _release(self, schedule: Schedule, following: float, begun: bool) -> None:
+        """It waited for another turn, and the session ends or moves: it is due again, for whoever can run it."""
+        if not begun:
+            with suppress(StoreError):
+                self.store.release(schedule, following)
 
     def _leave_out(self, late: list[Schedule], now: float) -> None:
         missed: dict[str, list[Schedule]] = {}

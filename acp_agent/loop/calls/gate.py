@@ -198,7 +198,7 @@ class Gate:
         reason: str = "",
     ) -> Permit | Refused:
         uses = isinstance(answer, Permit) and decision.approved
-        if uses and not self.guard.approvals.take(facts.tool, facts.arguments):
+        if uses and not self.guard.approvals.take(facts.tool, facts.arguments, decision.approved):
             answer, outcome, reason = Refused(USED_UP), "deny", USED_UP
         if self.guard.decided(facts, decision, outcome, rule, reason) or isinstance(answer, Refused):
             return answer

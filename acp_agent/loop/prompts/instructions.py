@@ -85,16 +85,18 @@ class Instructions:
         if not self._enabled:
             return ""
         parts = []
+        told: set[Path] = set()
         for path in paths:
             for folder in self._between(path):
                 file = instruction_file(folder, self._roots.disk)
-                if file is None or file in self._told:
+                if file is None or file in self._told or file in told:
                     continue
-                self._told.add(file)
+                told.add(file)
                 if text := self._read(file, self._max_bytes):
                     shown = self._roots.display(folder)
                     about = f"[instructions {self.mark}: for everything below {shown}/ ({file.name})]"
                     parts.append(f"{about}\n{text}\n[end of instructions {self.mark}]")
+        self._told |= told  # Not before all could be read.
         return "\n".join(parts)
 
     def for_sub_agent(self) -> Instructions:

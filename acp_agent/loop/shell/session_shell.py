@@ -75,7 +75,8 @@ class Shell:
         self.place = place
         self.places = tuple(places)
         self._locate = locate
-        self._located: dict[str, Located] = {}
+        self._located: dict[str, Located] = {place: (confinement, late, offer)}
+        """By name; the session's own first."""
         self._of = ""
 
     @property
@@ -132,8 +133,7 @@ class Shell:
         return self.confinement.limits()
 
     async def close(self) -> None:
-        here: Located = (self.confinement, self._late, self.offer)
-        for confinement, late, _ in (*self._located.values(), here):
+        for confinement, late, _ in reversed(self._located.values()):
             await late.close()
             if confinement.place is not None:  # It may have been looked at without a command.
                 await confinement.place.end()

@@ -46,9 +46,16 @@ class Approvals(Struct):
         """The limits that this call may exceed, once: until `take`."""
         return self._approved.get(_what(tool, arguments), frozenset())
 
-    def take(self, tool: str, arguments: Mapping[str, Any]) -> bool:
-        """It may run; false if another like it has taken the approval meanwhile."""
-        return self._approved.pop(_what(tool, arguments), None) is not None
+    def take(self, tool: str, arguments: Mapping[str, Any], rules: frozenset[str]) -> bool:
+        """It may run, exceeding these; false if another like it has taken the approval meanwhile."""
+        what = _what(tool, arguments)
+        left = self._approved.pop(what, frozenset())
+        if not rules <= left:
+            self._approved[what] = left
+            return False
+        if left - rules:
+            self._approved[what] = left - rules
+        return True
 
 
 def _what(tool: str, arguments: Mapping[str, Any]) -> str:
