@@ -5,12 +5,14 @@ from __future__ import annotations
 import argparse
 import difflib
 import os
+import re
 import sys
 from collections.abc import Callable
 from pathlib import Path
 from typing import NoReturn
 
 from acp_agent import __version__
+from acp_agent.config.place_settings import NAMES
 from acp_agent.errors import AgentError, ConfigError, StoreError, UsageError
 from acp_agent.lazy import load
 from acp_agent.loop.modes import MODES
@@ -61,6 +63,16 @@ def agent_variables(record: str | None, wire: str | None, place: str | None, tmu
     files = {"ACP_CODER_RECORD": record, "ACP_CODER_RECORD_WIRE": wire}
     found = {name: str(Path(file).absolute()) for name, file in files.items() if file}
     return found | {name: word for name, word in (("ACP_CODER_PLACE", place), ("ACP_CODER_TMUX", tmux)) if word}
+
+
+def _tmux_name(text: str) -> str:
+    """What follows `--tmux` although it may stand alone. Raises ArgumentTypeError for what was meant otherwise."""
+    if text in COMMANDS:
+        raise argparse.ArgumentTypeError(f"it is an option of `acp-coder` and `acp-coder prompt`, not of {text}")
+    if not re.search(NAMES, text):
+        words = "is no name (letters, digits, - and _); before a prompt write --tmux=NAME"
+        raise argparse.ArgumentTypeError(f"{text!r} {words}")
+    return text
 
 
 class _Parser(argparse.ArgumentParser):
@@ -208,6 +220,7 @@ def _add_agent(parser: argparse.ArgumentParser, prefix: str) -> None:
         dest=f"{prefix}tmux",
         nargs="?",
         const=TMUX_SESSION,
+        type=_tmux_name,
         metavar="SESSION",
         help="show what runs in terminals in tmux, to which you can attach, in a session of that name",
     )

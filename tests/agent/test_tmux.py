@@ -18,7 +18,7 @@ import pytest
 from acp_agent.client.permissions import allow_once, reject_once
 from acp_agent.commands.parser import agent_variables, build_parser
 from acp_agent.config.load import load_config
-from acp_agent.errors import ConfigError
+from acp_agent.errors import ConfigError, UsageError
 from acp_agent.executors.tmux import tmux_server
 from acp_agent.safety.lines.shared_line import ends_shell
 from acp_agent.testing.fake_model import Answer, Call
@@ -420,3 +420,15 @@ async def test_without_tmux_its_options_are_refused(tmp_path: Path) -> None:
     async with rig(tmp_path, model(*script), mode="auto", otherwise=allow_once) as r:
         await r.editor.prompt("go")
         assert "Only tmux can show that" in results(r)[1]
+
+
+@pytest.mark.parametrize(
+    ("argv", "words"),
+    [
+        (["prompt", "--tmux", "look here"], "is no name (letters, digits, - and _); before a prompt write --tmux=NAME"),
+        (["--tmux", "doctor"], "it is an option of `acp-coder` and `acp-coder prompt`, not of doctor"),
+    ],
+)
+def test_what_was_not_meant_as_a_name_is_said(argv: list[str], words: str) -> None:
+    with pytest.raises(UsageError, match=re.escape(words)):
+        build_parser().parse_args(argv)

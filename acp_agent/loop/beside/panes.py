@@ -84,7 +84,7 @@ class Panes:
         opened = await self._tmux.open(self.size, window, session)
         if not self._told:
             self._told = True
-            self._tell("\n".join(await self.lines()))
+            self._tell(f"Terminals are shown in tmux: `{self._tmux.attach_words()}`.")
         return opened
 
     async def lines(self) -> list[str]:
