@@ -12,7 +12,6 @@ from pathlib import Path
 from typing import NoReturn
 
 from acp_agent import __version__
-from acp_agent.config.place_settings import NAMES
 from acp_agent.errors import AgentError, ConfigError, StoreError, UsageError
 from acp_agent.lazy import load
 from acp_agent.loop.modes import MODES
@@ -33,6 +32,7 @@ COMMANDS: dict[str, str] = {
     "report": "acp_agent.commands.bundle:run",
 }
 
+NAMES = "acp_agent.config.place_settings:NAMES"
 TMUX_SESSION = "main"
 """The name of a session in tmux that was given none."""
 PLACES = {"container": "NAME", "devcontainer": "DIR", "ssh": "[USER@]HOST[:DIR]"}
@@ -69,7 +69,7 @@ def _tmux_name(text: str) -> str:
     """What follows `--tmux` although it may stand alone. Raises ArgumentTypeError for what was meant otherwise."""
     if text in COMMANDS:
         raise argparse.ArgumentTypeError(f"it is an option of `acp-coder` and `acp-coder prompt`, not of {text}")
-    if not re.search(NAMES, text):
+    if not re.search(load(NAMES), text):
         words = "is no name (letters, digits, - and _); before a prompt write --tmux=NAME"
         raise argparse.ArgumentTypeError(f"{text!r} {words}")
     return text
