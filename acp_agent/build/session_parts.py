@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 from acp_agent.config.load import Config
 from acp_agent.config.model import ProviderConfig
 from acp_agent.config.place_settings import LOCAL as THIS_MACHINE
-from acp_agent.config.place_settings import Place, find_place
+from acp_agent.config.place_settings import Place, find_place, tmux_session
 from acp_agent.config.xdg import state_dir
 from acp_agent.executors.route import Offer as EditorOffer
 from acp_agent.executors.scrub import scrubbing
@@ -244,8 +244,7 @@ def build_shell(
 
 def build_panes(session: Session, folder: PrivateFolder, environ: Mapping[str, str], spawn: Spawn) -> Panes:
     settings, roots = session.config.settings, session.roots
-    place = settings.place()
-    name = (place[1].tmux if place is not None else "") or settings.tools.tmux.session
+    name = tmux_session(settings.place(), settings.tools.tmux)
     name = "" if settings.tools.scope.user else name  # Another user could put a server of their own there.
     return Panes(
         name,

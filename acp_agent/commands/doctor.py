@@ -17,6 +17,7 @@ from acp_agent.commands.config import config_here, rows
 from acp_agent.commands.logs import log_file
 from acp_agent.config.credentials import find_key
 from acp_agent.config.load import Config
+from acp_agent.config.place_settings import tmux_session
 from acp_agent.config.xdg import config_file
 from acp_agent.errors import ConfigError, ExecutorError, ProviderError, StoreError
 from acp_agent.executors.base import Command
@@ -163,6 +164,16 @@ def _confinement(config: Config, environ: Mapping[str, str]) -> Iterator[Line]:
             yield mark, "sandbox", words.removeprefix("Sandbox: ")
         else:
             yield NOTE, "", words
+    if session := tmux_session(config.settings.place(), tools.tmux):
+        if find_program("tmux", environ, (Path.cwd(),)) is None:
+            yield (
+                BAD,
+                "tmux",
+                "there is no `tmux` here, so nothing runs in a terminal (`tools.tmux.session`)",
+            )
+        else:
+            left_out = "; not with `tools.scope.run_as_user`" if tools.scope.user else ""
+            yield OK, "tmux", f"terminals are shown in the session {session}{left_out}"
     if tools.scope.user:
         try:
             user = load(FIND_USER)(tools.scope.user)

@@ -101,6 +101,11 @@ def find_place(wanted: str, places: Mapping[str, PlaceConfig]) -> Place | None:
     return _whole(name, place)
 
 
+def tmux_session(place: Place | None, tmux: TmuxConfig) -> str:
+    """The name of the first one of a session in that place; empty: without tmux."""
+    return (place[1].tmux if place is not None else "") or tmux.session
+
+
 def can_be_named(name: str) -> bool:
     """Whether that name of a place means nothing else."""
     return name != LOCAL and ":" not in name and name.isprintable() and bool(name.strip())

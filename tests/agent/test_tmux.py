@@ -23,9 +23,10 @@ from acp_agent.executors.tmux import tmux_server
 from acp_agent.safety.lines.shared_line import ends_shell
 from acp_agent.testing.fake_model import Answer, Call
 from tests import containers, ssh_server
-from tests.agent.kit import Rig, rig
+from tests.agent.kit import Rig, environ_for, rig
 from tests.agent.test_background import model
 from tests.agent.test_terminals import CLAIM
+from tests.forked import COMMAND
 
 pytestmark = [
     pytest.mark.anyio,
@@ -432,3 +433,14 @@ async def test_without_tmux_its_options_are_refused(tmp_path: Path) -> None:
 def test_what_was_not_meant_as_a_name_is_said(argv: list[str], words: str) -> None:
     with pytest.raises(UsageError, match=re.escape(words)):
         build_parser().parse_args(argv)
+
+
+@pytest.mark.parametrize(
+    ("found", "words"), [(True, r"ok +tmux +terminals are shown in"), (False, r"BAD +tmux +there is no")]
+)
+def test_doctor_names_tmux(tmp_path: Path, found: bool, words: str) -> None:
+    environ = {**environ_for(tmp_path, "http://127.0.0.1:9"), "ACP_CODER_TMUX": "main"}
+    environ |= {} if found else {"PATH": str(tmp_path)}
+    argv = [COMMAND, "doctor", "--offline"]
+    said = subprocess.run(argv, env=environ, cwd=tmp_path, capture_output=True, text=True, check=False).stdout
+    assert re.search(words, said), said

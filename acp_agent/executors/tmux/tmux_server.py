@@ -103,7 +103,7 @@ class Pane(Pty):
         buffer = uuid.uuid4().hex
         pastes = ("paste-buffer", "-b", buffer, "-d", "-r", "-t", self._number)
         words = ("load-buffer", "-b", buffer, "-", ";", *pastes)
-        await anyio.to_thread.run_sync(partial(self._server.ask, *words, given=data), abandon_on_cancel=True)
+        await anyio.to_thread.run_sync(partial(self._server.ask, *words, given=data))  # Not half: who stops it waits.
 
     async def captured(self, *flags: str) -> str | None:
         words = ("capture-pane", "-p", "-q", "-t", self._number, *flags)
@@ -265,7 +265,8 @@ def _hears(reads: int) -> None:
     """Once a line's end comes: before that, nobody may have it open. Raises OSError."""
     until = time.monotonic() + ANSWERS
     while select.select([reads], [], [], ANSWERS)[0] and time.monotonic() < until:
-        if os.read(reads, 1):
-            return
+        with contextlib.suppress(BlockingIOError):  # It has just been opened.
+            if os.read(reads, 1):
+                return
         time.sleep(0.002)
     raise OSError(errno.ETIMEDOUT, os.strerror(errno.ETIMEDOUT))
