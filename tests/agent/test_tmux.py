@@ -253,6 +253,7 @@ async def test_a_missing_pane_is_looked_at_in_the_shared_one_and_never_typed_int
         shared("echo here"),
         call("capture_pane", pane="gone"),
         call("send_keys", pane="gone", literal_text="touch made", enter=True, **CLAIM),
+        call("send_keys", literal_text="touch made", enter=True, **CLAIM),
         call("send_keys", pane="shared", literal_text="exit", enter=True, **CLAIM),
         call("send_keys", pane="shared", literal_text="touch typed", enter=True, **{**CLAIM, "mutation": True}),
         Answer(text="ok"),
@@ -263,7 +264,8 @@ async def test_a_missing_pane_is_looked_at_in_the_shared_one_and_never_typed_int
         assert "There is no pane main:gone of ours" in said[1] and "[instead: the shared pane]" in said[1]
         assert "here" in said[1]
         assert "There is no pane main:gone of ours" in said[2]
-        assert "would end the shell" in said[3]
+        assert "Which terminal?" in said[3]
+        assert "would end the shell" in said[4]
         assert not (r.project / "made").exists()
         assert (r.project / "typed").exists()
 

@@ -119,13 +119,14 @@ def place_words(target: str, session: str | None, pane: str | None) -> str:
 def terminal_of(
     target: str, session: str | None, pane: str | None, ctx: ToolContext, *, types: bool = False
 ) -> tuple[str, Command, Terminal]:
-    """By the run_id of a program, or by the names of a pane; by neither: the shared one, if there is. With an id that
-    no other has. `types`: whether something is to be typed into it. Raises ToolError."""
+    """By the run_id of a program, or by the names of a pane; by neither: the shared one, if there is, to look at. With
+    an id that no other has. `types`: whether something is to be typed into it. Raises ToolError."""
     runs, place = ctx.shell.runs, ctx.shell.place if types else ""
     if target and not (session or pane) and not (runs.panes.on and not runs.knows(target)):
         return target.strip(), *runs.terminal(target, place)
-    if not runs.panes.on:
-        raise ToolError("Which terminal? Give the run_id as `target`.", "invalid_parameters")
+    if not runs.panes.on or (types and not (target or session or pane)):
+        names = ", or `pane`" if runs.panes.on else ""
+        raise ToolError(f"Which terminal? Give the run_id as `target`{names}.", "invalid_parameters")
     if target and not (session or pane):
         session, _, pane = target.rpartition(":")
     return runs.panes.terminal(runs.panes.key(session, pane), place)
