@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any, Literal
 
 import anyio
+from msgspec.structs import replace
 from pydantic import Field, field_validator, model_validator
 from pydantic.json_schema import SkipJsonSchema
 
@@ -168,8 +169,11 @@ class Bash(Tool[BashParams]):
             login=config.login_shell,
             terminal=_size(ctx.config.terminal) if params.terminal else None,
         )
-        key: tuple[str, str] | None = preview.state
-        process = await (ctx.call.start(command) if key is None else ctx.call.run_in(key, command))
+        if preview.state is None:
+            process = await ctx.call.start(command)
+        else:
+            key, folder = preview.state
+            process = await ctx.call.run_in(key, replace(command, cwd=folder))
         if params.terminal:
             return await _in_terminal(process, command, params, ctx)
         if params.in_background:
@@ -212,7 +216,7 @@ def _in_pane(params: BashParams, ctx: ToolContext) -> Preview:
     accesses: list[Access] = [ExecuteAccess(params.command, folder, True, _claim(params))]
     if word := stays(params.command):
         accesses.append(ToolAccess(f"pane {word}", f"{word}, which may decide what later lines run", once=True))
-    return Preview(state=key, accesses=tuple(accesses))
+    return Preview(state=(key, folder), accesses=tuple(accesses))
 
 
 def _size(config: TerminalConfig) -> TerminalSize:

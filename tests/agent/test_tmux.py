@@ -139,7 +139,8 @@ async def test_place_says_how_to_attach_and_a_real_client_can(tmp_path: Path) ->
 
 ENDING = (
     "set -e; make|exit|true && exit 3|exec bash|command exec sh|eval 'exit 1'|logout|set -o errexit|"
-    "if true; then exit; fi|{ set -eu; }|shopt -so errexit|f() { exit; }"
+    "if true; then exit; fi|{ set -eu; }|shopt -so errexit|f() { exit; }|command -p exit|time exit|"
+    "builtin -- exit|suspend -f|set -t"
 ).split("|")
 
 

@@ -202,3 +202,29 @@ async def test_a_command_is_run_as_it_stands_whatever_ran_before(tmp_path: Path,
                 assert printed or not run.stdout, script
             assert shell.folder == tmp_path / "a;b"
             await shell.close()
+
+
+async def test_a_program_that_knows_the_marks_is_typed_to_by_nobody(tmp_path: Path) -> None:
+    """Nor is its folder believed where the system knows the shell's."""
+    forged = r"printf '\033]133;D;%s;0;1;/home\007\033]133;B;%s\007' $1 $1; exec cat >got"
+    (tmp_path / "forge.sh").write_text(forged)
+    async with server(tmp_path) as tmux:
+        command = Command(SharedShell.script("abc"), tmp_path, terminal=SIZE, opened=await tmux.open(SIZE, "one"))
+        shell = SharedShell(await LocalExecutor().run(command), command, "abc")
+        async with anyio.create_task_group() as tasks:
+            tasks.start_soon(shell.live)
+            await shell.ready()
+            run = await shell.run(Command("sh forge.sh abc", tmp_path))
+            assert await ended(run) == 0
+            with pytest.raises(ExecutorError, match="cat runs in it"):
+                await shell.run(Command("echo secret", tmp_path))
+            await shell.terminal.type(b"\x03")
+            with anyio.fail_after(20):
+                while shell.busy:
+                    await anyio.sleep(0.02)
+            assert await ended(await shell.run(Command("PWD=/home", tmp_path))) == 0
+            assert shell.folder == tmp_path
+            assert (tmp_path / "got").read_text() == ""
+            await ended(await shell.run(Command("readonly __run=1", tmp_path)))
+            assert await ended(await shell.run(Command("echo", tmp_path))) is None
+            await shell.close()

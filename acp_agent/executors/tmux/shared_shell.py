@@ -27,8 +27,8 @@ CLOSES = 10.0
 """Seconds for its end."""
 STOPS = 1.0
 """Seconds for a command to end after `^C`."""
-INTERRUPT, CLEAR = b"\x03", b"\x15"
-"""`^C`; `^U`, which empties the line in each of readline's modes."""
+INTERRUPT, CLEAR = b"\x03", b"\x15\x15"
+"""`^C`; `^U`, which empties the line in each of readline's modes, twice: after `^V` the first is a character."""
 PASTE, PASTED = b"\x1b[200~", b"\x1b[201~"
 KEYS = re.compile(r"[^\n\t -~\x80-\U0010ffff]|[\x7f-\x9f]")
 """What a shell may take for keys although it is pasted."""
@@ -57,7 +57,7 @@ class SharedShell:
         self.command = command
         self.nonce = nonce
         self.terminal: Terminal = process.terminal
-        self.folder = command.cwd
+        self._folder = command.cwd
         """Its working directory, as it said last."""
         self.ended = anyio.Event()
         self._scope = anyio.CancelScope()
@@ -105,9 +105,11 @@ class SharedShell:
             self._state, self._typed = mark[1], False
             if mark[1] == "D":
                 if mark[4]:
-                    self.folder = Path(mark[4])
+                    self._folder = Path(mark[4])
                 if self._run is not None and mark[3] == str(self._number):
                     self._over(int(mark[2]))
+                elif self._run is not None and self._run.begun:  # Its number is gone; it is over all the same.
+                    self._over(None)
             elif mark[1] == "C" and self._run is not None:
                 self._run.begun = True
         begins = text.rfind("\x1b", at)
@@ -141,13 +143,21 @@ class SharedShell:
         return self._state == mark and not self.ended.is_set()
 
     @property
+    def folder(self) -> Path:
+        """Its working directory: as the system has it, else as it said last."""
+        found = self.terminal.foreground()
+        return found.folder if found.prompts and found.folder is not None else self._folder
+
+    @property
     def busy(self) -> str:
         """Why no command can be typed now; empty: one can."""
         if self.ended.is_set():
             return "its shell has ended"
         if self._run is not None:
             return "another command runs in it"
-        return "" if self._state == "B" else f"{self.terminal.foreground().program or 'another program'} runs in it"
+        found = self.terminal.foreground()
+        prompts = found.prompts or not found.program
+        return "" if self._state == "B" and prompts else f"{found.program or 'another program'} runs in it"
 
     async def run(self, command: Command) -> SharedRun:
         """Types it. Raises ExecutorError."""

@@ -19,6 +19,7 @@ from acp_agent.config.place_settings import TerminalConfig, TmuxConfig
 from acp_agent.errors import ExecutorError, ToolError
 from acp_agent.executors.base import Command, Process, Terminal, TerminalSize
 from acp_agent.lazy import load
+from acp_agent.safety.folders.paths import real_path
 
 if TYPE_CHECKING:
     from acp_agent.executors.terminals.pseudo_terminal import Pty
@@ -182,6 +183,9 @@ class Panes:
             except BaseException:
                 await made.close()
                 raise
+            if not self.on:
+                await made.close()
+                raise ToolError("The session was closed.", "cancelled")
             self._shells[key] = made
             return True
 
@@ -201,10 +205,11 @@ class Panes:
             raise
 
     async def kill(self, key: Key) -> None:
-        """Ends its shell and what runs in it. Raises ToolError."""
-        if key[1] == SHARED:
+        """Ends its shell and what runs in it; a shared one only if something hangs in it. Raises ToolError."""
+        shell = self.needed(key)
+        if key[1] == SHARED and not shell.busy:
             raise ToolError(f"The pane {key[0]}:{SHARED} is shared, and goes with its session.", "policy_blocked")
-        await self._end(key, self.needed(key))
+        await self._end(key, shell)
 
     async def kill_session(self, name: str) -> None:
         """Ends it with its panes. Raises ToolError."""
@@ -214,20 +219,24 @@ class Panes:
         if session not in self._sessions:
             known = ", ".join(self._sessions)
             raise ToolError(f"There is no session {session} of ours. Known are: {known}.", "invalid_parameters")
-        for key in [key for key in self._shells if key[0] == session]:
-            await self._end(key, self._shells[key])
-        del self._sessions[session]
+        for key, shell in list(self._shells.items()):
+            if key[0] == session:
+                await self._end(key, shell)
+        self._sessions.pop(session, None)
         await anyio.to_thread.run_sync(self._tmux.end_session, session)
 
     async def _end(self, key: Key, shell: SharedShell) -> None:
         await shell.close()
-        self._shells.pop(key, None)
+        if self._shells.get(key) is shell:
+            del self._shells[key]
 
     async def run(self, key: Key, command: Command, start: Start) -> SharedRun:
         """Types a command into a pane. Raises ToolError, ExecutorError."""
         if self.may_make(key):
             await self.make(key, start)
         shell = self.needed(key)
+        if real_path(shell.folder) != real_path(command.cwd):
+            raise ToolError(f"Nothing was typed: the pane {key[0]}:{key[1]} is in another folder now. Decide again.")
         try:
             return await shell.run(command)
         except ExecutorError as error:
@@ -237,6 +246,7 @@ class Panes:
             ) from error
 
     async def close(self) -> None:
+        self.on = False  # Nothing is made any more.
         for key, shell in list(self._shells.items()):
             await self._end(key, shell)
         if "_tmux" in vars(self):

@@ -9,9 +9,14 @@ from acp_agent.safety.lines.typed_line import LATER
 
 APART = frozenset(("subshell", "command_substitution", "process_substitution", "stage"))
 """What runs in a shell of its own."""
-ENDS = frozenset(("exit", "logout", "exec"))
-PREFIXES = frozenset(("builtin", "command", "eval"))
-ERREXIT = re.compile(r"-\w*e\w*")
+ENDS = frozenset(("exit", "logout", "exec", "suspend"))
+PREFIXES = frozenset(("builtin", "command", "eval", "time"))
+ERREXIT = re.compile(r"-\w*[et]\w*|errexit|onecmd")
+STAYS = re.compile(
+    r"\b(?:hash|BASH_ALIASES|BASH_CMDS|source|eval|readonly|declare|typeset)\b|\b(?:PATH|IFS|TMOUT|PWD|BASH_\w+|LD_\w+)="
+    r"|(?:^|[;&|({\n])\s*\.(?=\s)"
+)
+"""What later lines of the same shell are read or run by."""
 ANYWHERE = re.compile(r"(?:^|[;&|{(\n]|\b(?:then|do|else)\b)\s*(exit|logout|exec|set\s+(?:-\w*e|-o\s+errexit))\b")
 """In lines that are not understood."""
 MOST_NESTED = 4
@@ -31,11 +36,13 @@ def ends_shell(text: str, nesting: int = 0) -> str:
         while words and words[0] in PREFIXES:
             evaluated = evaluated or words[0] == "eval"
             del words[0]
+            while words and words[0].startswith("-"):
+                del words[0]
         if not words:
             continue
         if words[0] in ENDS:
             return words[0]
-        if words[0] == "set" and any(ERREXIT.fullmatch(word) or word == "errexit" for word in words[1:]):
+        if words[0] == "set" and any(map(ERREXIT.fullmatch, words[1:])):
             return "set -e"
         if words[0] == "shopt" and "errexit" in words[1:]:
             return "shopt -o errexit"
@@ -48,5 +55,6 @@ def stays(text: str) -> str:
     """What in a line may decide what later lines of the same shell do; empty if nothing may."""
     if any(command.kind == "function_definition" for command in read(text).commands):
         return "a function"
-    found = LATER.search(text)
-    return f"`{found[1]}`" if found else ""
+    if found := LATER.search(text) or STAYS.search(text):
+        return f"`{found[0].strip()}`"
+    return ""
