@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shutil
 import socket
 from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager, closing
@@ -428,3 +429,18 @@ async def test_a_network_that_was_killed_is_made_anew(tmp_path: Path, monkeypatc
             made_ways[0]._bwrap.wait()
             assert "hello" in await ran(made)
     assert len(made_ways) == 2
+
+
+@pytest.mark.skipif(shutil.which("tmux") is None, reason="not installed: tmux")
+async def test_each_command_in_a_pane_is_asked_about_itself(tmp_path: Path) -> None:
+    """What was allowed once held for the command before, not for the shell that both share."""
+    got: list[bytes] = []
+    async with web_server(got) as port:
+        lines = [f"curl -sS http://registry.test:{port}/{number}" for number in range(2)]
+        calls = [Call("bash", {"command": line, "pane": "shared"}) for line in lines]
+        tmux = '[tools.tmux]\nsession = "main"\n'
+        async with session(tmp_path, *calls, permissions=[allow_once] * 2, config=NEAR + tmux) as made:
+            assert "hello" in await ran(made) and "hello" in await ran(made)
+        assert len(made.editor.permission_requests) == 2
+        for line, asked in zip(lines, made.editor.permission_requests, strict=True):
+            assert line in "".join(str(item) for item in asked.tool_call.content or ())

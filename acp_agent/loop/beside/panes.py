@@ -230,14 +230,16 @@ class Panes:
         if self._shells.get(key) is shell:
             del self._shells[key]
 
-    async def run(self, key: Key, command: Command, start: Start) -> SharedRun:
-        """Types a command into a pane. Raises ToolError, ExecutorError."""
+    async def run(self, key: Key, command: Command, start: Start, begins: Callable[[Command], None]) -> SharedRun:
+        """Types a command into a pane; `begins` is told in which shell. Raises ToolError, ExecutorError."""
         if self.may_make(key):
             await self.make(key, start)
         shell = self.needed(key)
         if real_path(shell.folder) != real_path(command.cwd):
             raise ToolError(f"Nothing was typed: the pane {key[0]}:{key[1]} is in another folder now. Decide again.")
         try:
+            if not shell.busy:
+                begins(shell.command)
             return await shell.run(command)
         except ExecutorError as error:
             raise ToolError(

@@ -58,7 +58,8 @@ class Connections:
         self._network = network
         self._way = way
         self._call = call
-        self._command = command
+        self._command = self._line = command
+        """What it was opened for, and what runs now."""
         self._scope = anyio.CancelScope()
         self._closed = False
         self._allowed: set[Host] = set()
@@ -67,6 +68,17 @@ class Connections:
         self._failed: dict[str, str] = {}
         """Host -> why there was no connection, the last time."""
         self._traffic: dict[str, Traffic] = {}
+
+    def is_of(self, command: Command) -> bool:
+        return self._command.script == command.script
+
+    def go_on(self, call: Call, command: Command) -> None:
+        """Another command runs in the same shell: what was decided held for the one before. `is_of` stays true for the
+        shell's own."""
+        self._call, self._line = call, command
+        self._allowed.clear()
+        self._refused.clear()
+        self._asked_in_vain = 0
 
     async def serve(self, listener: socket.socket) -> None:
         with listener, self._scope:
@@ -172,7 +184,7 @@ class Connections:
         network, place = self._network, host.place
         if self._asked_in_vain >= MOST_REFUSED:
             return Refused("The user refused several hosts of this command, so they are not asked about further ones.")
-        line = " ".join(self._command.script.split())
+        line = " ".join(self._line.script.split())
         line = line if len(line) <= SHOWN_COMMAND else line[: SHOWN_COMMAND - 1] + "…"
         words = [f"The running command `{line}` (tool call {self._call.id}) wants to connect to {_whole(host)}."]
         if network.session.config.settings.network.credential(host.name) is not None:

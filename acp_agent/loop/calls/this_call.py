@@ -62,7 +62,12 @@ class ThisCall:
             raise
 
     async def run_in(self, pane: tuple[str, str], command: Command) -> Process:
-        return self._started(await self._shell.runs.panes.run(pane, command, self.start_shell))
+        network = self._calls.network
+
+        def begins(shell: Command) -> None:
+            network.go_on(shell, self._call, command)
+
+        return self._started(await self._shell.runs.panes.run(pane, command, self.start_shell, begins))
 
     def _started(self, process: Process) -> Process:
         call, reports = self._call, self._calls.reports

@@ -180,6 +180,12 @@ class CommandNetwork:
             env |= dict.fromkeys(load(TRUSTED), str(trusted))
         return Network(env, closed, (trusted,) if trusted is not None else (), way.doors(), 0 if way.own else port)
 
+    def go_on(self, shell: Command, call: Call, command: Command) -> None:
+        """A command runs in a shell that was started before: it is asked about as any other."""
+        for run in self._runs:
+            if run.is_of(shell):
+                run.go_on(call, command)
+
     def _ports(self) -> Collection[int] | None:
         """The proxy's own; `None` while no command runs."""
         return {*self.config.loopback_ports, *(run.port for run in self._runs)} if self._runs else None
