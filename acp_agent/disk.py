@@ -14,6 +14,8 @@ from pathlib import Path
 from acp_agent.lazy import load
 
 GLOB = "glob:iglob"
+MAX_NAME = 255
+"""Bytes of a name, in most file systems."""
 READ = "acp_agent.executors.files:read"
 
 TYPE_CHECKING = False
@@ -87,14 +89,16 @@ class LocalDisk:
 
     def real_path(self, path: Path) -> Path:
         try:
-            return Path(os.path.realpath(path, strict=True))
+            os.stat(path)
         except OSError as error:
-            # Without `strict`, a link loop would stay in the result as if it were a folder.
-            if error.errno in (errno.ELOOP, errno.ENAMETOOLONG):
+            # A link loop would stay in the result as if it were a folder. (All of a path may be long.)
+            long = error.errno == errno.ENAMETOOLONG and max(map(len, map(os.fsencode, path.parts))) > MAX_NAME
+            if long or error.errno == errno.ELOOP:
                 raise
+        try:
+            return Path(os.path.realpath(path))
         except RecursionError as error:
             raise OSError(errno.ELOOP, os.strerror(errno.ELOOP), str(path)) from error
-        return Path(os.path.realpath(path))
 
     def kind(self, path: Path) -> Kind | None:
         try:

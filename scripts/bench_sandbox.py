@@ -16,7 +16,7 @@ from acp_agent.executors.base import Command
 from acp_agent.executors.sandbox import bubblewrap
 from acp_agent.executors.sandbox.base import Confined, Invocation, Proxied, SandboxPolicy
 from acp_agent.executors.start import start_confined
-from acp_agent.loop.shell.confinement import START_FILES
+from acp_agent.loop.shell.command_policy import START_FILES
 
 ROUNDS = 40
 ARGV = ("/bin/bash", "-c", "true")

@@ -5,12 +5,15 @@ from __future__ import annotations
 from collections.abc import Mapping
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
+
+import msgspec
 
 from acp_agent.build.session_parts import PLACES, build_instructions, outside
 from acp_agent.config.place_settings import is_host
-from acp_agent.config.xdg import state_dir
+from acp_agent.config.xdg import config_dir, state_dir
 from acp_agent.errors import ExecutorError
+from acp_agent.executors.far.far_walls import FarWalls
 from acp_agent.lazy import load
 from acp_agent.loop.calls.guard import session_rules
 from acp_agent.loop.judging import judged
@@ -20,6 +23,40 @@ from acp_agent.safety.folders.paths import Roots
 
 if TYPE_CHECKING:
     from acp_agent.executors.places.host import Host
+
+
+SIDE_WALLS = "acp_agent.loop.shell.side_walls:SideWalls"
+WALLS_SENT = (
+    "acp_agent.config.safety_settings",
+    "acp_agent.config.trusted_files",
+    "acp_agent.executors.sandbox.bare_program",
+    "acp_agent.executors.sandbox.base",
+    "acp_agent.executors.sandbox.bubblewrap",
+    "acp_agent.executors.sandbox.common_dirs",
+    "acp_agent.executors.sandbox.ending",
+    "acp_agent.executors.sandbox.holders",
+    "acp_agent.executors.sandbox.inside",
+    "acp_agent.executors.sandbox.landlock",
+    "acp_agent.executors.sandbox.landlock_alone",
+    "acp_agent.executors.sandbox.noop",
+    "acp_agent.executors.sandbox.pids",
+    "acp_agent.executors.sandbox.probe",
+    "acp_agent.executors.sandbox.seatbelt",
+    "acp_agent.executors.sandbox.seccomp",
+    "acp_agent.executors.sandbox.syscalls",
+    "acp_agent.executors.sandbox.system",
+    "acp_agent.executors.sandbox.toolchains",
+    "acp_agent.executors.sandbox.visible_paths",
+    "acp_agent.loop.shell.command_paths",
+    "acp_agent.loop.shell.command_policy",
+    "acp_agent.loop.shell.private_folder",
+    "acp_agent.loop.shell.side_walls",
+    "acp_agent.safety.folders.paths",
+    "acp_agent.safety.folders.protect",
+    "acp_agent.safety.folders.survey",
+    "acp_agent.safety.globs",
+)
+"""What `SIDE_WALLS` needs there besides what is there already."""
 
 
 async def reached(session: Session, environ: Mapping[str, str]) -> Host | None:
@@ -46,7 +83,25 @@ async def reached(session: Session, environ: Mapping[str, str]) -> Host | None:
         await host.end()
         raise
     session.roots = roots
+    host.walls = FarWalls(host.link, SIDE_WALLS, WALLS_SENT, _walls_given(session, roots, host))
     return host
+
+
+def _walls_given(session: Session, roots: Roots, host: Host) -> dict[str, Any]:
+    """As `SideWalls` gets it."""
+    there = host.link.there
+    environ = dict(there.environ) if there is not None else {}
+    sandbox = session.config.settings.tools.sandbox
+    # Nobody there asks about hosts.
+    network = "allow" if sandbox.network == "allow" else "deny"
+    own = [config_dir(environ), state_dir(environ)]
+    return {
+        "folders": [str(folder) for folder in roots.all],
+        "home": str(host.home),
+        "environ": environ,
+        "sandbox": {**msgspec.to_builtins(sandbox), "network": network},
+        "rules": {**roots.rules.given, "own": own, "forbidden": [str(path) for path in roots.rules.forbidden]},
+    }
 
 
 def _asked(session: Session, roots: Roots, environ: Mapping[str, str], host: Host) -> None:

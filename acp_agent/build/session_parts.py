@@ -208,6 +208,7 @@ def build_shell(
     place = settings.place()
     if host is not None:
         confinement.place = host
+        confinement.far = host.walls
     elif place is not None:
         confinement.place = build_place(place, session.id, roots, outside(session.config, environ), confinement)
     runs = SessionRuns(
@@ -307,6 +308,7 @@ def build_far(session: Session, host: Host, environ: Mapping[str, str]) -> Edito
         host.link,
         environ=environ,
         env=host.env,
+        walls=host.walls,
         terminate_grace=session.config.settings.tools.bash.terminate_grace,
         hides=session.roots.rules.hides,
     )

@@ -48,6 +48,7 @@ T = TypeVar("T")
 OPEN_PTY = "acp_agent.executors.terminals.pseudo_terminal:open_pty"
 TERMINAL = "acp_agent.executors.terminals.process:TerminalProcess"
 UNQUIET = "acp_agent.executors.terminals.pseudo_terminal:UNQUIET"
+UNQUIETED = "acp_agent.executors.terminals.pseudo_terminal:unquieted"
 IN_TERMINAL = "xterm-256color"
 """TERM of a command in a terminal."""
 
@@ -120,7 +121,11 @@ class LocalExecutor:
         if (user := self.user()) is not None:
             environ |= user.environment
         script = with_state(
-            command.script, self.state_file(command), keep=command.keeps_state, without=of_its_own(command)
+            command.script,
+            self.state_file(command),
+            keep=command.keeps_state,
+            without=of_its_own(command),
+            then="" if command.terminal is None else load(UNQUIETED)(IN_TERMINAL),
         )
         argv = (self._bash, *contract.shell_options(command), "-c", script)
         terminal: Pty | None = None

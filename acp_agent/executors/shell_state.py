@@ -34,10 +34,11 @@ def with_state(
     keep: bool = True,
     without: Iterable[str] = (),
     bash: bool = True,
+    then: str = "",
 ) -> str:
     """`script`, started from `state_file` (if it exists) and leaving its state there (where `keep`), but for the
     variables `without`, which the next command has of its own. `bash`: whether the shell is one, not just any POSIX
-    shell.
+    shell. `then`: a line that runs once the state is there.
 
     The script's first line stays on line 1, so that bash's messages name the right line.
     """
@@ -45,7 +46,7 @@ def with_state(
         return script
     file = shlex.quote(str(state_file))
     cwd = shlex.quote(str(_cwd_file(state_file)))
-    restore = f"[ -f {file} ] && . {file} 2>/dev/null"
+    restore = f"[ -f {file} ] && . {file} 2>/dev/null{then and '; '}{then}"
     if not keep:
         return f"{restore}; {script}"
     # A command may have put a pipe there, which must not block us.

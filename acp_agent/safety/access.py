@@ -18,7 +18,9 @@ class Where(Protocol):
     words: str
     where: str
     identity: str
-    confines: bool
+
+    @property
+    def confines(self) -> bool: ...
 
 
 class PathAccess(Struct, frozen=True):

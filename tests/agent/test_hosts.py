@@ -158,20 +158,6 @@ async def test_paths_are_judged_by_the_disk_over_there(tmp_path: Path, config: s
         assert not (there / "keys").exists()
 
 
-async def test_that_nothing_confines_commands_there_is_said_with_the_first(tmp_path: Path, config: str) -> None:
-    script = [bash("touch one"), bash("touch two"), Answer(text="ok")]
-    asked: list[str] = []
-
-    async def once(request: Any) -> Any:
-        asked.append(request.tool_call.content[-1].content.text)
-        return await allow_once(request)
-
-    async with rig(tmp_path, script, config=config, mode="auto", permissions=[once], sandbox=True) as r:
-        await r.editor.prompt("go")
-    (words,) = asked
-    assert "nothing confines the command" in words
-
-
 async def test_instructions_and_skills_are_those_over_there(tmp_path: Path, config: str, there: Path) -> None:
     (there / "sub").mkdir()
     (there / "sub" / "AGENTS.md").write_text("Say tangerine in sub.")

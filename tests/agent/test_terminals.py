@@ -60,6 +60,13 @@ async def test_a_shell_has_jobs_and_its_terminal_in_the_sandbox_too(tmp_path: Pa
         assert f"\n{tmp_path}\n" in result(r, 6)
 
 
+async def test_a_program_has_the_shells_variables_but_not_those_of_commands_without_a_terminal(tmp_path: Path) -> None:
+    script: list[Any] = [asks(bash("export FRUIT=papaya")), in_terminal('echo "$FRUIT $TERM [$PAGER]"; read'), "done"]
+    async with rig(tmp_path, model(*script), mode="auto") as r:
+        await r.editor.prompt("go")
+        assert "papaya xterm-256color []" in result(r, 3)
+
+
 @pytest.mark.parametrize("editor", [{"terminal": True}, {"terminal": False}], ids=["terminals", "nothing"])
 async def test_a_program_that_asks_is_answered(tmp_path: Path, editor: dict[str, Any]) -> None:
     script = [

@@ -21,6 +21,7 @@ from acp_agent.executors import files, search
 from acp_agent.executors.encodings import decoded
 from acp_agent.executors.far.far_link import FarLink, There
 from acp_agent.executors.far.far_peer import SHOWN, STATE
+from acp_agent.executors.far.far_walls import FarWalls
 from acp_agent.executors.far.host_process import HostProcess
 from acp_agent.executors.far.news import News
 from acp_agent.executors.far.program import search_program
@@ -43,11 +44,15 @@ TOUCHED = {
 }
 """What these do with each entry of their first path, and in which of their paths."""
 TERMINAL_SCRIPT = "acp_agent.executors.places.far_terminal:terminal_script"
+TERMINAL_ENVIRON = "acp_agent.executors.places.far_terminal:terminal_environ"
+CONFINED_ARGV = "acp_agent.executors.places.far_terminal:confined_argv"
+CONFINED_SCRIPT = "acp_agent.executors.places.far_terminal:confined_script"
 START_THERE = "acp_agent.executors.places.far_terminal:start_there"
 
 
 class FarExecutor(LocalExecutor):
-    """`env`: names of the variables of this machine that commands there get."""
+    """`env`: names of the variables of this machine that commands there get. `walls`: what confines them there; `None`:
+    nothing."""
 
     offer = Offer()
 
@@ -57,11 +62,13 @@ class FarExecutor(LocalExecutor):
         *,
         environ: Mapping[str, str] = os.environ,
         env: Sequence[str] = (),
+        walls: FarWalls | None = None,
         terminate_grace: float = TERMINATE_GRACE,
         hides: Hides | None = None,
     ) -> None:
         super().__init__(environ=environ, terminate_grace=terminate_grace, hides=hides)
         self.link = link
+        self._walls = walls
         self._own = {name: environ[name] for name in env if name in environ}
         self._numbers = itertools.count(1)
         self._searches = ""
@@ -75,32 +82,45 @@ class FarExecutor(LocalExecutor):
 
     async def run(self, command: contract.Command) -> contract.Process:
         there = await self.ready()
+        confined = command.confined and self._walls is not None and await self._walls.holds()
         mark = f"{self.link.way.mark}.{uuid.uuid4().hex}"
         shell, script, state = there.programs.get("bash", ""), command.script, None
-        if command.state_file is not None:
+        if (file := self.state_file(command)) is not None:
             script = with_state(
                 script, Path(STATE), keep=command.keeps_state, without=of_its_own(command), bash=bool(shell)
             )
-            state = load_state(command.state_file).decode("utf-8", "surrogateescape")
+            state = load_state(file).decode("utf-8", "surrogateescape")
         argv = [shell or "/bin/sh", *contract.shell_options(command), "-c", script]
         environ = {**there.environ, **QUIET, **self._own, **command.env, MARK: mark}
         if command.terminal is not None:
-            return await self._in_terminal(command, shell or "/bin/sh", environ, mark)
+            return await self._in_terminal(command, shell or "/bin/sh", environ, mark, confined)
         number = next(self._numbers)
         process = HostProcess(self.link, number, mark, command, self._grace)
         try:
-            await self.begin(number, process, argv, environ, str(command.cwd), state)
+            await self.begin(number, process, argv, environ, str(command.cwd), state, confined=confined)
         except BaseException:
             await process.close()
             raise
         return process
 
+    def state_file(self, command: contract.Command) -> Path | None:
+        """As here: an unconfined command never runs what a confined one may have written."""
+        apart = not command.confined and self._walls is not None and self._walls.confine
+        return None if apart else command.state_file
+
     async def _in_terminal(
-        self, command: contract.Command, shell: str, environ: Mapping[str, str], mark: str
+        self, command: contract.Command, shell: str, environ: Mapping[str, str], mark: str, confined: bool
     ) -> contract.Process:
         """By a connection of its own, with which it ends."""
         link = self.link
-        file = await self._put(uuid.uuid4().hex, load(TERMINAL_SCRIPT)(command, shell, environ))
+        if confined:
+            header = {"do": "confine", "mark": mark, "argv": load(CONFINED_ARGV)(command, shell, Path(STATE))}
+            header |= {"env": load(TERMINAL_ENVIRON)(command, environ), "cwd": str(command.cwd)}
+            header["state"] = load_state(self.state_file(command)).decode("utf-8", "surrogateescape")
+            text = load(CONFINED_SCRIPT)(await link.answer_of(link.ask(header)))
+        else:
+            text = load(TERMINAL_SCRIPT)(command, shell, environ)
+        file = await self._put(uuid.uuid4().hex, text)
 
         async def finish() -> bool:
             return bool(await link.answer_of(link.ask({"do": "kill", "run": 0, "mark": mark, "grace": 0})))
@@ -122,12 +142,15 @@ class FarExecutor(LocalExecutor):
         environ: Mapping[str, str],
         cwd: str,
         state: str | None = None,
+        *,
+        confined: bool = False,
     ) -> None:
         """Starts a program there. Raises ExecutorError."""
         if any("\0" in text for text in (*argv, *environ, *environ.values())):
             raise ExecutorError("the command could not be started: embedded null byte")
         self.link.runs[number] = hears
         header = {"do": "run", "run": number, "argv": list(argv), "env": dict(environ), "cwd": cwd, "state": state}
+        header["confined"] = confined
         try:
             with anyio.CancelScope(shield=True):  # Who is only half started could not be ended.
                 answer = self.link.ask(header)

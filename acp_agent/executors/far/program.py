@@ -16,12 +16,16 @@ BOOT = (
     "  b+=d\n return b\nexec(compile(r(int(r(8))),'acp-coder','exec'))"
 )
 """The command line's part: reads the program, of which the first eight digits are the length, and runs it."""
-LEAST_PYTHON = (3, 9)
+LEAST_PYTHON, ALL_GLOBS = (3, 9), (3, 11)
 SIDE = "acp_agent.executors.far.side"
 SEARCH, LIBRARY = "acp_agent.executors.search_worker", "pathspec"
-EMPTY = ("acp_agent", "acp_agent.executors", "acp_agent.executors.far")
-PLAIN_STRUCTS = "acp_agent.executors.far.plain_structs"
-"""Stands for msgspec there."""
+STANDING = {
+    "msgspec": "acp_agent.executors.far.plain_structs",
+    "msgspec.structs": "acp_agent.executors.far.plain_structs",
+    "acp_agent.config.safety_settings": "acp_agent.executors.far.plain_settings",
+    "acp_agent.config.trusted_files": "acp_agent.executors.far.plain_settings",
+}
+"""By module: what stands for it there."""
 SENT = (
     "acp_agent.disk",
     "acp_agent.errors",
@@ -36,6 +40,7 @@ SENT = (
     "acp_agent.executors.tree_walk",
     "acp_agent.executors.far.far_values",
     "acp_agent.executors.far.far_peer",
+    "acp_agent.executors.far.older_glob",
     SIDE,
 )
 PRELUDE = """
@@ -43,25 +48,40 @@ import base64, importlib.abc, importlib.machinery, json, sys, zlib
 if sys.version_info < {least}:
     sys.stderr.write("Python {words} or newer is needed there, and this is " + sys.version.split()[0] + chr(10))
     sys.exit(4)
-sources = json.loads(zlib.decompress(base64.b85decode({sources})))
+def learn(data):
+    sources.update(json.loads(zlib.decompress(data)))
+sources = {{}}
+learn(base64.b85decode({sources}))
 class Sent(importlib.abc.MetaPathFinder, importlib.abc.Loader):
     def find_spec(self, name, path, target=None):
         if name in sources:
-            package = name in {packages}
+            package = any(other.startswith(name + ".") for other in sources)
             return importlib.machinery.ModuleSpec(name, self, origin=name, is_package=package)
     def exec_module(self, module):
         exec(compile(sources[module.__name__], module.__name__, "exec"), module.__dict__)
 sys.meta_path.insert(0, Sent())
+if sys.version_info < {globs}:
+    from acp_agent.executors.far.older_glob import install
+    install()
+import {side}
+{side}.learn = learn
 from {side} import about, begin, end_other, pass_on
 """
 
 
 @cache
+def sources(modules: tuple[str, ...]) -> bytes:
+    """Of modules, with the packages that they are in."""
+    parts = {name: name.split(".") for name in modules}
+    packages = {".".join(each[:length]): "" for each in parts.values() for length in range(1, len(each))}
+    texts = {name: _source(STANDING.get(name, name)) for name in modules}
+    return zlib.compress(json.dumps({**packages, **texts}).encode("ascii"), 9)
+
+
+@cache
 def _prelude() -> bytes:
-    names = {"msgspec": PLAIN_STRUCTS, **{name: name for name in SENT}}
-    sources = dict.fromkeys(EMPTY, "") | {name: _source(module) for name, module in names.items()}
-    packed = base64.b85encode(zlib.compress(json.dumps(sources).encode("ascii"), 9))
-    values = {"least": LEAST_PYTHON, "words": ".".join(map(str, LEAST_PYTHON)), "packages": EMPTY, "side": SIDE}
+    packed = base64.b85encode(sources(("msgspec", "msgspec.structs", *SENT)))
+    values = {"least": LEAST_PYTHON, "words": ".".join(map(str, LEAST_PYTHON)), "globs": ALL_GLOBS, "side": SIDE}
     return PRELUDE.format(sources=packed, **values).encode("ascii")
 
 

@@ -33,7 +33,12 @@ from acp_agent.executors import files, tree
 from acp_agent.executors.far.far_peer import SHOWN, STATE, Header, Link, Lost, Peer, Refused, write_all
 from acp_agent.executors.far.far_values import packed, unpacked
 from acp_agent.executors.marked import kill_round
+from acp_agent.lazy import load
 from acp_agent.own_programs import find_program
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from acp_agent.executors.sandbox.base import Confined
 
 PREFIX = "acp-coder-far-"
 SOCKET, OWNER = "socket", "owner"
@@ -47,8 +52,27 @@ ROUNDS, PAUSE = 100, 0.005
 UNCLEAR = 4
 """Rounds in which only processes without an environment may have been ours."""
 LOGIN_SECONDS = 5.0
+MOST_STATE = 4 * CREDIT
 ACCEPTS = 1.0
+BROKEN = (
+    ExecutorError,
+    OSError,
+    ImportError,
+    SyntaxError,
+    TypeError,
+    LookupError,
+    AttributeError,
+    RuntimeError,
+    ValueError,
+)
+"""What code may raise that was made for other systems than this one."""
 PROGRAMS = ("bash", "git", "rg", "tmux")
+
+
+def learn(modules: bytes) -> None:
+    """Makes more modules importable; replaced by the program (`program.py`)."""
+    raise RuntimeError(f"{len(modules)} bytes of modules, and nobody to take them")
+
 
 _disk = LocalDisk()
 CALLS: dict[str, Callable[..., Any]] = {
@@ -75,6 +99,10 @@ class Side:
         self._runs: dict[int, subprocess.Popen[bytes]] = {}
         self._credit: dict[int, _Credit] = {}
         self._listed: dict[int, dict[str, int]] = {}
+        self._walls: Any = None
+        """The session's `SideWalls`."""
+        self._held: dict[str, Confined] = {}
+        """What confines programs in terminals, by their mark."""
 
     def _handle(self, header: Header, data: bytes) -> None:
         what, number = header["do"], header.get("id", 0)
@@ -87,8 +115,12 @@ class Side:
         elif what == "cancel":
             if (event := self._cancelled.get(header["call"])) is not None:
                 event.set()
+        elif what == "walls":
+            self._pool.submit(self._answer, number, lambda: self._find_walls(header["row"], header["given"], data))
+        elif what == "confine":
+            self._pool.submit(self._answer, number, lambda: self._confine_terminal(header))
         elif what == "run":
-            self._answer(number, lambda: self._start(header))
+            self._pool.submit(self._answer, number, lambda: self._start(header))
         elif what == "kill":
             work = lambda: self._kill(header["run"], header["mark"], header["grace"])  # noqa: E731
             threading.Thread(target=self._answer, args=(number, work), daemon=True).start()
@@ -186,27 +218,60 @@ class Side:
             raise ExecutorError(f"the working directory {cwd} does not exist")
         kept = None
         if state is not None:
-            kept = self._folder / f"state-{number}"
-            kept.write_bytes(state.encode("utf-8", "surrogateescape"))
-        argv = [part.replace(STATE, str(kept)) for part in header["argv"]]
+            kept = _kept(self._folder if self._walls is None else self._walls.states, state)
+        argv, env = [part.replace(STATE, str(kept)) for part in header["argv"]], header["env"]
+        confined: Confined | None = None
+        numbers: dict[int, int] = {}
         try:
+            if header.get("confined"):
+                assert self._walls is not None
+                confined = self._walls.confine(argv, cwd, env)
+                numbers = confined.open_files()
+                argv, cwd, env = list(confined.argv_with(numbers)), str(confined.cwd), dict(confined.env)
             popen = subprocess.Popen(
                 argv,
                 cwd=cwd,
-                env=header["env"],
+                env=env,
                 stdin=subprocess.DEVNULL,
                 stdout=subprocess.PIPE,
                 stderr=subprocess.PIPE,
                 start_new_session=True,
+                pass_fds=tuple(numbers.values()),
             )
-        except (OSError, ValueError) as error:
-            raise ExecutorError(f"the command could not be started: {error}") from error
+        except BaseException as error:
+            if confined is not None:
+                confined.close()
+            if isinstance(error, (OSError, ValueError)):
+                raise ExecutorError(f"the command could not be started: {error}") from error
+            raise
+        finally:
+            for descriptor in numbers.values():
+                os.close(descriptor)
         self._runs[number] = popen
         self._credit[number] = _Credit()
-        threading.Thread(target=self._pump, args=(number, popen, kept), daemon=True).start()
+        threading.Thread(target=self._pump, args=(number, popen, kept, confined), daemon=True).start()
         return popen.pid
 
-    def _pump(self, number: int, popen: subprocess.Popen[bytes], kept: Path | None) -> None:
+    def _find_walls(self, row: str, given: dict[str, Any], modules: bytes) -> dict[str, Any]:
+        """What confines commands from now on, in words. That nothing does is no error."""
+        try:
+            learn(modules)
+            self._walls = load(row)(given)
+            about: dict[str, Any] = self._walls.about
+        except BROKEN as error:
+            return {"kind": "none", "trouble": [f"{type(error).__name__}: {error}"]}
+        return about
+
+    def _confine_terminal(self, header: Header) -> dict[str, Any]:
+        """How a program begins, confined, in a terminal that is at the end of another connection."""
+        kept = _kept(self._walls.states, header["state"])
+        argv = [part.replace(STATE, str(kept)) for part in header["argv"]]
+        confined = self._walls.confine(argv, header["cwd"], header["env"], in_terminal=True)
+        self._held[header["mark"]] = confined
+        files = [(number, str(path), number in confined.written) for number, path in confined.files.items()]
+        return {"argv": list(confined.argv), "cwd": str(confined.cwd), "env": dict(confined.env), "files": files}
+
+    def _pump(self, number: int, popen: subprocess.Popen[bytes], kept: Path | None, confined: Confined | None) -> None:
         assert popen.stdout is not None and popen.stderr is not None
         names = {popen.stdout.fileno(): "stdout", popen.stderr.fileno(): "stderr"}
         ended, tells = os.pipe()
@@ -229,6 +294,8 @@ class Side:
                     for _ in range(DRAINED):
                         if not self._pass_on(number, name, descriptor):
                             break
+            if confined is not None:
+                confined.close()
             code, state, cwd = popen.returncode, b"", b""
             if kept is not None:
                 state, cwd = _taken(kept), _taken(kept.with_name(f"{kept.name}.cwd"))
@@ -257,7 +324,10 @@ class Side:
             with contextlib.suppress(subprocess.TimeoutExpired):
                 popen.wait(grace)
             _signal(popen.pid, signal.SIGKILL)
-        return _gone(mark)
+        gone = _gone(mark)
+        if (confined := self._held.pop(mark, None)) is not None:
+            confined.close()
+        return gone
 
     def _end(self, number: int) -> None:
         gone = self.close()
@@ -270,6 +340,10 @@ class Side:
         for popen in list(self._runs.values()):
             _signal(popen.pid, signal.SIGKILL)
         gone = _gone(self._mark)
+        while self._held:
+            self._held.popitem()[1].close()
+        if self._walls is not None:
+            self._walls.close()
         shutil.rmtree(self._folder, ignore_errors=True)
         return gone
 
@@ -317,9 +391,20 @@ def _gone(mark: str) -> bool:
     return False
 
 
+def _kept(folder: Path, state: str) -> Path:
+    """A new file in a folder that commands may write."""
+    path = folder / f"state-{os.urandom(8).hex()}"
+    with open(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW, 0o600), "wb") as file:
+        file.write(state.encode("utf-8", "surrogateescape"))
+    return path
+
+
 def _taken(path: Path) -> bytes:
+    """What a command left there, if it is a file: no link is followed to what the command may not see."""
     try:
-        found = path.read_bytes()
+        descriptor = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK)
+        with open(descriptor, "rb") as file:
+            found = file.read(MOST_STATE) if stat.S_ISREG(os.fstat(descriptor).st_mode) else b""
         path.unlink()
     except OSError:
         return b""

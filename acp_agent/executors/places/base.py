@@ -36,8 +36,11 @@ class Elsewhere(Protocol):
     """As in "runs ...": `in container web`."""
     identity: str
     """What answers are kept for: tells it from others of the same `words`."""
-    confines: bool
-    """Whether it is a wall around the commands in it."""
+
+    @property
+    def confines(self) -> bool:
+        """Whether it is a wall around the commands in it, or has one, as far as is known."""
+        ...
 
     async def lines(self) -> list[str]:
         """What is there and what holds there, for the user. Raises ExecutorError."""

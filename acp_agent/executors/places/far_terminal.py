@@ -17,10 +17,10 @@ from acp_agent.executors.base import Command, Foreground, shell_options
 from acp_agent.executors.local import IN_TERMINAL
 from acp_agent.executors.places.starter import exports
 from acp_agent.executors.sandbox.base import Confined
-from acp_agent.executors.shell_state import load_state
+from acp_agent.executors.shell_state import load_state, with_state
 from acp_agent.executors.start import start
 from acp_agent.executors.terminals.process import TerminalProcess
-from acp_agent.executors.terminals.pseudo_terminal import UNQUIET, open_pty
+from acp_agent.executors.terminals.pseudo_terminal import UNQUIET, open_pty, unquieted
 
 FINISH = 10.0
 """Seconds for an end over there."""
@@ -28,13 +28,33 @@ FINISH = 10.0
 
 def terminal_script(command: Command, shell: str, environ: Mapping[str, str]) -> bytes:
     """For the shell there, as a file."""
-    own = {name: value for name, value in environ.items() if name not in UNQUIET}
     lines = ['rm -f "$0"']
     if state := load_state(command.state_file).decode("utf-8", "surrogateescape"):
-        lines.append(f"{{ {state}\n}} 2>/dev/null; unset {' '.join(UNQUIET)}")
-    lines.append(exports({**own, **command.env, "TERM": IN_TERMINAL}))
+        lines.append(f"{{ {state}\n}} 2>/dev/null; {unquieted(IN_TERMINAL)}")
+    lines.append(exports(terminal_environ(command, environ)))
     lines.append(f"cd -- {shlex.quote(str(command.cwd))} || exit 126")
     lines.append(f"exec {shlex.join([shell, *shell_options(command), '-c', command.script])}\n")
+    return "\n".join(lines).encode("utf-8", "surrogateescape")
+
+
+def terminal_environ(command: Command, environ: Mapping[str, str]) -> dict[str, str]:
+    own = {name: value for name, value in environ.items() if name not in UNQUIET}
+    return {**own, **command.env, "TERM": IN_TERMINAL}
+
+
+def confined_argv(command: Command, shell: str, state: Path) -> list[str]:
+    """What is to be confined; it finds the shell's state in a file."""
+    script = with_state(command.script, state, keep=False, then=unquieted(IN_TERMINAL))
+    return [shell, *shell_options(command), "-c", script]
+
+
+def confined_script(confined: Mapping[str, Any]) -> bytes:
+    """The same as `terminal_script` for what is confined, of which this is how it begins (`Side`)."""
+    lines = ['rm -f "$0"', "unset TMPDIR XDG_RUNTIME_DIR", exports(confined["env"])]
+    lines.append(f"cd -- {shlex.quote(confined['cwd'])} || exit 126")
+    for number, path, written in confined["files"]:
+        lines.append(f"exec {int(number)}{'<>' if written else '<'}{shlex.quote(path)} || exit 126")
+    lines.append(f"exec {shlex.join(confined['argv'])}\n")
     return "\n".join(lines).encode("utf-8", "surrogateescape")
 
 

@@ -15,6 +15,7 @@ from acp_agent.errors import ExecutorError
 from acp_agent.executors.far.far_disk import FarDisk
 from acp_agent.executors.far.far_link import FarLink
 from acp_agent.executors.far.far_link import There as Found
+from acp_agent.executors.far.far_walls import About, FarWalls
 from acp_agent.executors.far.news import News
 from acp_agent.executors.places.engine import is_left, owner
 from acp_agent.executors.places.ssh import Ssh
@@ -32,7 +33,8 @@ MOST_SAID = 200
 class Host:
     """Of one session."""
 
-    confines = False
+    walls: FarWalls | None = None
+    """What confines commands there, once it can be asked."""
 
     def __init__(self, config: PlaceConfig, folders: Sequence[Path], environ: Mapping[str, str]) -> None:
         """`folders`: the session's on this machine. `environ`: for `ssh`. Raises ExecutorError for what is no host."""
@@ -48,6 +50,11 @@ class Host:
         """The session's there, once it was reached."""
         self.named: tuple[Path, ...] = ()
         """The same, as they are named on this machine."""
+
+    @property
+    def confines(self) -> bool:
+        """As far as is known."""
+        return self.walls is not None and self.walls.confine
 
     async def reached(self) -> Found:
         """Raises ExecutorError with a sentence. Where `folders` are is known afterwards."""
@@ -84,13 +91,23 @@ class Host:
         system = legible(f"{there.system}, Python {there.python[1]}")[:MOST_SAID]
         lines = [
             f"Commands run {self.where}, and files are there: {root}{also} ({system}).",
-            "Nothing confines commands there but that user's own rights; you are asked as where no sandbox works.",
+            *await self._wall_lines(),
         ]
         lines += [f"There is no {name} there: {what}." for name, what in WANTED.items() if not there.programs.get(name)]
         lines.append("Not there: the editor's unsaved text, language servers, undo, worktrees.")
         if (lost := self.link.lost_at) is not None:
             lines.append(f"The connection was lost {time.monotonic() - lost:.0f} s ago; what runs there goes on.")
         return lines
+
+    async def _wall_lines(self) -> list[str]:
+        about = About("none") if self.walls is None else await self.walls.ready()
+        trouble = [legible(words)[:MOST_SAID] for words in about.trouble]
+        if about.kind == "none":
+            return [
+                "Nothing confines commands there but that user's own rights; you are asked as where no sandbox works.",
+                *trouble,
+            ]
+        return [f"Sandbox there: {legible(about.words)[:MOST_SAID]}.", *trouble]
 
     async def watch(self, tell: Callable[[str], None]) -> None:
         news: News[str] = News()

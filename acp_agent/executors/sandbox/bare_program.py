@@ -15,7 +15,7 @@ import struct
 from contextlib import ExitStack
 from functools import lru_cache
 from pathlib import Path
-from typing import Final, Literal
+from typing import TYPE_CHECKING, Final, Literal
 
 from msgspec import Struct
 
@@ -65,8 +65,9 @@ class Pointing(Struct, frozen=True):
     to: bytes
 
 
-Argument = int | bytes | Result | Stack | Word | Pointing
-"""Bytes stand for their address."""
+if TYPE_CHECKING:
+    Argument = int | bytes | Result | Stack | Word | Pointing
+    """Bytes stand for their address."""
 
 
 class Call(Struct, frozen=True):
@@ -138,15 +139,13 @@ def _headers(arch: Arch, size: int) -> bytes:
 
 
 def _value(argument: Argument, addresses: dict[Argument, int]) -> int:
-    match argument:
-        case bytes() | Pointing():
-            return addresses[argument]
-        case Stack() | Word():
-            return argument.word * 8
-        case Result():
-            raise ValueError("only a first argument may be the last result")
-        case _:
-            return argument & 0xFFFF_FFFF_FFFF_FFFF
+    if isinstance(argument, (bytes, Pointing)):
+        return addresses[argument]
+    if isinstance(argument, (Stack, Word)):
+        return argument.word * 8
+    if isinstance(argument, Result):
+        raise ValueError("only a first argument may be the last result")
+    return argument & 0xFFFF_FFFF_FFFF_FFFF
 
 
 class _X86:

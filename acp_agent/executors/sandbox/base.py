@@ -36,8 +36,9 @@ class Proxied(Struct, frozen=True):
     """For backends without namespaces: the only local TCP port."""
 
 
-Reach = Proxied | Literal["all", "none"]
-"""The network of a command."""
+if TYPE_CHECKING:
+    Reach = Proxied | Literal["all", "none"]
+    """The network of a command."""
 
 
 class Copies(Struct, frozen=True):

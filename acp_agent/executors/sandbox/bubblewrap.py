@@ -22,7 +22,6 @@ from typing import TYPE_CHECKING, Any
 from msgspec import Struct
 from msgspec.structs import replace
 
-from acp_agent.config.safety_settings import SandboxConfig
 from acp_agent.errors import ExecutorError
 from acp_agent.executors.sandbox.bare_program import placed
 from acp_agent.executors.sandbox.base import Confined, Copies, Invocation, Proxied, SandboxKind, SandboxPolicy
@@ -38,6 +37,7 @@ from acp_agent.executors.sandbox.visible_paths import ROOT, Spot, View, is_below
 from acp_agent.lazy import load
 
 if TYPE_CHECKING:
+    from acp_agent.config.safety_settings import SandboxConfig
     from acp_agent.executors.sandbox.proxy.ways import Way
 
 OWN_NETWORK = "acp_agent.executors.sandbox.proxy.ways:OwnNetwork"
@@ -245,24 +245,20 @@ def _is_hidden_file(spot: Spot) -> bool:
 
 
 def _mount(spot: Spot) -> Iterable[str]:
-    path = str(spot.path)
-    match spot.treatment:
-        case "link":
-            return ("--symlink", os.readlink(path), path)
-        case "read" | "protect":
-            return ("--ro-bind", path, path)
-        case "write" | "keep":
-            return ("--bind", path, path)
-        case "stand-in":
-            return ("--bind", str(spot.source), path)
-        case "empty":
-            return ("--perms", "1777" if path.endswith("tmp") else "0755", "--tmpfs", path)
-        case "absent":
-            return ("--perms", "0555", "--tmpfs", path)  # as good as read-only: what is put there is nowhere
-        case "hide":
-            if spot.path.is_dir():
-                return ("--perms", "0555", "--tmpfs", path)
-            return ("--ro-bind", "/dev/null", path)  # Without devices in it, that cannot even be opened.
+    path, treatment = str(spot.path), spot.treatment
+    if treatment == "link":
+        return ("--symlink", os.readlink(path), path)
+    if treatment in ("read", "protect"):
+        return ("--ro-bind", path, path)
+    if treatment in ("write", "keep"):
+        return ("--bind", path, path)
+    if treatment == "stand-in":
+        return ("--bind", str(spot.source), path)
+    if treatment == "empty":
+        return ("--perms", "1777" if path.endswith("tmp") else "0755", "--tmpfs", path)
+    if treatment == "absent" or spot.path.is_dir():
+        return ("--perms", "0555", "--tmpfs", path)  # as good as read-only: what is put there is nowhere
+    return ("--ro-bind", "/dev/null", path)  # Hidden. Without devices in it, that cannot even be opened.
 
 
 def _environment(invocation: Invocation, view: View) -> dict[str, str]:

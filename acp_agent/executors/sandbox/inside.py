@@ -10,10 +10,14 @@ import os
 import struct
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
+from typing import TYPE_CHECKING
 
-from acp_agent.executors.sandbox.bare_program import Argument, Call, OnError, Pointing, Result, Stack, Word, executable
+from acp_agent.executors.sandbox.bare_program import Call, OnError, Pointing, Result, Stack, Word, executable
 from acp_agent.executors.sandbox.landlock import Rule, handled
 from acp_agent.executors.sandbox.syscalls import Arch, number
+
+if TYPE_CHECKING:
+    from acp_agent.executors.sandbox.bare_program import Argument
 
 AT_FDCWD = -100
 O_PATH, O_WRONLY, O_CLOEXEC = 0o10000000, 1, 0o2000000

@@ -17,7 +17,6 @@ from typing import TYPE_CHECKING, Any
 
 from msgspec import Struct
 
-from acp_agent.config.safety_settings import SandboxConfig
 from acp_agent.errors import ExecutorError
 from acp_agent.executors.sandbox.bare_program import placed
 from acp_agent.executors.sandbox.base import Confined, Invocation, Proxied, SandboxKind, SandboxPolicy
@@ -30,6 +29,7 @@ from acp_agent.executors.sandbox.system import READABLE, link_targets, now, own_
 from acp_agent.lazy import load
 
 if TYPE_CHECKING:
+    from acp_agent.config.safety_settings import SandboxConfig
     from acp_agent.executors.sandbox.proxy.ways import Way
 
 MACHINE_LOOPBACK = "acp_agent.executors.sandbox.proxy.ways:MachineLoopback"

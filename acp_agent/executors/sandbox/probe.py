@@ -12,12 +12,11 @@ import threading
 from collections.abc import Mapping, Sequence
 from contextlib import closing
 from pathlib import Path
+from typing import TYPE_CHECKING
 
-import anyio.to_thread
-import msgspec
 from msgspec import Struct
+from msgspec.structs import replace
 
-from acp_agent.config.safety_settings import SandboxConfig
 from acp_agent.errors import ExecutorError
 from acp_agent.executors.sandbox.base import (
     SANDBOXES,
@@ -31,6 +30,9 @@ from acp_agent.executors.sandbox.base import (
 from acp_agent.executors.sandbox.noop import Noop
 from acp_agent.lazy import load
 from acp_agent.own_programs import BASH, find_bash, find_program, search_path
+
+if TYPE_CHECKING:
+    from acp_agent.config.safety_settings import SandboxConfig
 
 SECONDS = 5.0
 TEXT = "only outside"
@@ -72,9 +74,9 @@ _found: dict[tuple[object, ...], Found] = {}
 _asking = threading.Lock()
 
 
-async def find_sandbox(config: SandboxConfig, folders: Sequence[Path] = ()) -> Found:
-    """The best sandbox that works here with this configuration. Tested once per process. Never raises.
-    `folders`: the session's, whose programs must not take part in it."""
+def find_sandbox(config: SandboxConfig, folders: Sequence[Path] = ()) -> Found:
+    """The best sandbox that works here with this configuration. Tested once per process, which takes a while. Never
+    raises. `folders`: the session's, whose programs must not take part in it."""
     if config.disabled:
         return Found(Noop(), "no sandbox: turned off by tools.sandbox.disabled", disabled=True)
     programs = Programs(find_bash(outside=folders), find_program("bwrap", outside=folders))
@@ -86,23 +88,19 @@ async def find_sandbox(config: SandboxConfig, folders: Sequence[Path] = ()) -> F
         config.max_processes > 0,
     )
     key = (programs, *flags)
-
-    def once() -> Found:
-        with _asking:
-            if key not in _found:
-                _found[key] = _find(config, programs)
-            return _found[key]
-
-    return await anyio.to_thread.run_sync(once)
+    with _asking:
+        if key not in _found:
+            _found[key] = _find(config, programs)
+        return _found[key]
 
 
 def _find(config: SandboxConfig, programs: Programs) -> Found:
     trouble: list[str] = []
-    for kind, tried in _candidates(config):
+    for kind, inside in _candidates(config):
         try:
             more = (programs.bwrap,) if kind == "bubblewrap" else ()
-            made = load(SANDBOXES[kind])(tried, *more)
-            sandbox = _working(made, tried, programs.bash)
+            made = load(SANDBOXES[kind])(config, *more)
+            sandbox = _working(made if inside else replace(made, landlock=0), config, programs.bash)
         except (ExecutorError, OSError, ImportError) as error:
             sentence = f"{kind}: {error}"
             if sentence not in trouble:
@@ -121,22 +119,21 @@ def _working(sandbox: Sandbox, config: SandboxConfig, bash: str) -> Sandbox:
     try:
         try_out(sandbox, config, bash)
     except ExecutorError:
-        if not isinstance(sandbox, msgspec.Struct) or not getattr(sandbox, "copies", False):
+        if not isinstance(sandbox, Struct) or not getattr(sandbox, "copies", False):
             raise
         # Some systems let bubblewrap mount what it likes, but not what it starts.
-        sandbox = msgspec.structs.replace(sandbox, copies=False)
+        sandbox = replace(sandbox, copies=False)
         try_out(sandbox, config, bash)
     return sandbox
 
 
-def _candidates(config: SandboxConfig) -> list[tuple[SandboxKind, SandboxConfig]]:
-    """The sandboxes to try here, best first; those that do not exist for this system are left out."""
+def _candidates(config: SandboxConfig) -> list[tuple[SandboxKind, bool]]:
+    """The sandboxes to try here, best first, and whether with what is inside of them; those that do not exist for this
+    system are left out."""
     if platform.system() == "Darwin":
-        return [("seatbelt", config)]
-    without: list[tuple[SandboxKind, SandboxConfig]] = []
-    if config.landlock:
-        without = [("bubblewrap", msgspec.structs.replace(config, landlock=False))]
-    return [("bubblewrap", config), *without, ("landlock", config)]
+        return [("seatbelt", True)]
+    without: list[tuple[SandboxKind, bool]] = [("bubblewrap", False)] if config.landlock else []
+    return [("bubblewrap", True), *without, ("landlock", True)]
 
 
 def try_out(sandbox: Sandbox, config: SandboxConfig, bash: str = BASH) -> None:

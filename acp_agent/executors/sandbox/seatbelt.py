@@ -15,12 +15,12 @@ from typing import TYPE_CHECKING, Any
 
 from msgspec import Struct
 
-from acp_agent.config.safety_settings import SandboxConfig
 from acp_agent.errors import ExecutorError
 from acp_agent.executors.sandbox.base import Confined, Invocation, Proxied, SandboxKind, SandboxPolicy
 from acp_agent.lazy import load
 
 if TYPE_CHECKING:
+    from acp_agent.config.safety_settings import SandboxConfig
     from acp_agent.executors.sandbox.proxy.ways import Way
 
 MACHINE_LOOPBACK = "acp_agent.executors.sandbox.proxy.ways:MachineLoopback"

@@ -25,6 +25,11 @@ UNQUIET = ("GIT_TERMINAL_PROMPT", "GIT_EDITOR", "PAGER", "MANPAGER", "GIT_PAGER"
 """Variables that keep programs from asking, where nobody can answer."""
 
 
+def unquieted(kind: str) -> str:
+    """A line for a shell that has the state of one without a terminal. `kind`: for TERM."""
+    return f"unset {' '.join(UNQUIET)}; export TERM={kind}"
+
+
 class Pty:
     """`ours` and `theirs`: both ends. `name`: of that of the program."""
 

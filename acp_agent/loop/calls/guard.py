@@ -201,8 +201,10 @@ class Guard:
 
     def _sandbox_of(self, call: CallFacts) -> str:
         outside = any(isinstance(access, ExecuteAccess) and not access.confined for access in call.accesses)
-        place = call.place
-        return place.words if place is not None else "none" if outside else self._confinement.sandbox
+        place, far = call.place, self._confinement.far
+        if place is not None:
+            return place.words if outside or far is None or not far.confine else f"{place.words}: {far.kind}"
+        return "none" if outside else self._confinement.sandbox
 
     def lacks_sandbox(self, call: CallFacts) -> bool:
         """Whether it runs a command that should be confined, but no sandbox was found to work."""

@@ -11,7 +11,6 @@ import logging
 import os
 import platform
 from collections.abc import Callable, Coroutine, Mapping, Sequence
-from contextlib import nullcontext
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -28,15 +27,15 @@ from acp_agent.executors.sandbox.common_dirs import hold, release
 from acp_agent.executors.sandbox.holders import is_held, is_place_holder
 from acp_agent.lazy import load
 from acp_agent.loop.journal import Journal
-from acp_agent.loop.shell.command_paths import Named, named, paths_of
-from acp_agent.loop.shell.private_folder import CLOSED_PARTS, PARTS, PrivateFolder
+from acp_agent.loop.shell.command_policy import TOO_LARGE, CommandPolicy
+from acp_agent.loop.shell.private_folder import PARTS, PrivateFolder
 from acp_agent.lsp.base import Launch, LspError
 from acp_agent.safety.folders.paths import Roots, real_path
 from acp_agent.safety.folders.protect import git_places
-from acp_agent.safety.folders.survey import Survey, survey
 from acp_agent.safety.folders.watch import Watch, told
 
 if TYPE_CHECKING:
+    from acp_agent.executors.far.far_walls import FarWalls
     from acp_agent.executors.places.base import Elsewhere
     from acp_agent.executors.places.container import Walls
     from acp_agent.executors.sandbox.probe import Found
@@ -46,20 +45,13 @@ if TYPE_CHECKING:
 
 log = logging.getLogger(__name__)
 
-ACTING_AS = "acp_agent.executors.users:acting_as"
 FIND_USER = "acp_agent.executors.users:find_user"
 GIT_COPIES = "acp_agent.loop.shell.git_copies:GitCopies"
 FIND_SANDBOX = "acp_agent.executors.sandbox.probe:find_sandbox"
 NAMES_PROGRAMS = "acp_agent.safety.lines.git_folder:names_programs"
-TOOLCHAINS = "acp_agent.executors.sandbox.toolchains:toolchains"
 
 LOOK_AGAIN, LOOK_AFTER = 30.0, 1.0
 """Seconds after which the session's folders are scanned again, before and after a command."""
-
-TOO_LARGE = (
-    "the session's folders are too large to scan: not every repository in them is protected, nor every file hidden "
-    "that `deny_read` matches"
-)
 
 NOT_CONFINED = (
     "No language server was started: some of them run code from the project, and there is no sandbox to confine them. "
@@ -74,13 +66,8 @@ LANDLOCK = "acp_agent.executors.sandbox.landlock:abi"
 KERNEL_LOG, LEAST_LOGGING = Path("/var/log/audit/audit.log"), 7
 """Where the kernel records what Landlock denies, from this version of Landlock on."""
 
-KIB = 1024
-"""Bytes in bash's unit of `ulimit`."""
-
 MOST_PROTECTED = 3
 """Names of protected paths in the system prompt."""
-
-START_FILES = (".bash", ".profile", ".zsh", ".zprofile", ".zlogin", ".config/fish")
 
 
 class Confinement:
@@ -110,19 +97,15 @@ class Confinement:
         self._finding = anyio.Lock()
         self.place: Elsewhere | None = None
         """Where commands run, if not on this machine."""
-        self._readable: tuple[Path, ...] | None = None
-        self.links: list[Path] = []
-        """Protected paths that are links: their targets are protected, the links are not."""
-        self._other: User | None = None
-        self._survey = Survey()
+        self.far: FarWalls | None = None
+        """What confines them where that is another machine."""
+        self.paths = CommandPolicy(config.sandbox, roots, environ, home, folder)
         self._looked: float | None = None
         sandbox = config.sandbox
         names = (*sandbox.protect, *sandbox.protect_existing, *sandbox.report)
         self._watch = Watch(roots.real, names, home, is_place_holder)
         self._known: set[Path] = set()
         """Git's folders, and files that point to one, which were there at first or which the user was told of."""
-        self._hidden: dict[Path, None] = {}
-        """Paths that were ever hidden: they stay hidden, however large the folders become."""
 
     def at(self, place: Elsewhere | None) -> Confinement:
         """The same for commands that run in that place; `None`: on this machine."""
@@ -147,16 +130,20 @@ class Confinement:
     async def ready(self) -> Found:
         """Waits until it is known what confines commands."""
         async with self._finding:
+            if self.far is not None:
+                await self.far.ready()
             if self.found is None:
-                self.found = await load(FIND_SANDBOX)(self._config.sandbox, self._roots.all)
+                find: Callable[..., Found] = load(FIND_SANDBOX)
+                self.found = await anyio.to_thread.run_sync(find, self._config.sandbox, self._roots.clients)
                 if self._journal is not None and self.place is None:
                     self._journal.sandbox_found(self.found)
+            found = self.found
             if not self._roots.disk.here:
-                return self.found
+                return found
             await self._look()
             if self.kind != "none":
                 await anyio.to_thread.run_sync(self._watch.look)
-            return self.found
+            return found
 
     def _ended(self) -> None:
         """A command has ended: what it created is checked soon."""
@@ -181,11 +168,10 @@ class Confinement:
     async def _look_through(self) -> None:
         """The session's folders; reports repositories that are new and name programs."""
         first, self._looked = self._looked is None, anyio.current_time()
-        self._survey = await anyio.to_thread.run_sync(survey, self._roots)
-        self._hidden |= dict.fromkeys(self._survey.hidden)
-        places = [*self._survey.repositories, *self._survey.pointers]
+        await anyio.to_thread.run_sync(self.paths.look)
+        places = [*self.paths.survey.repositories, *self.paths.survey.pointers]
         if first:
-            if not self._survey.complete:
+            if not self.paths.survey.complete:
                 log.warning("%s", TOO_LARGE)
             linked = [folder for root in self._roots.real for folder in git_places(root)[0]]
             there = [place for place in places if not place.is_dir() or (place / "HEAD").exists()]
@@ -206,14 +192,14 @@ class Confinement:
                 return await self.place.lines()
             except ExecutorError as error:
                 return [f"Commands cannot run {self.place.where}: {error}."]
-        policy, config = self.policy(), self._config.sandbox
+        policy, config = self.paths.policy(), self._config.sandbox
         lines = [f"Sandbox: {found.words}.", *found.trouble]
         if found.disabled or found.sandbox.kind == "none":
             return lines
         lines.append(f"Network: {await self._network()}. Unix sockets: {'allowed' if policy.unix_sockets else 'none'}.")
         private = self._folder.path
         lines.append(f"Writable: {_names(policy.writable, private)}.")
-        read, write, narrowed = self._named()
+        read, write, narrowed = self.paths.named()
         for what, entries in (
             ("Also writable", write),
             ("In the session's folders, only these are writable", narrowed),
@@ -221,14 +207,14 @@ class Confinement:
             if entries:
                 lines.append(f"{what}: {', '.join(map(str, entries))}.")
         lines.append(f"Protected in them: {', '.join(config.protect) or 'nothing'}.")
-        if self.links:
+        if self.paths.links:
             lines.append(
-                f"Links, so they can be replaced despite the protection: {_names(tuple(self.links), private)}."
+                f"Links, so they can be replaced despite the protection: {_names(tuple(self.paths.links), private)}."
             )
-        if not self._survey.complete:
+        if not self.paths.survey.complete:
             lines.append(f"{TOO_LARGE[0].upper()}{TOO_LARGE[1:]}.")
-        if self._hidden:
-            lines.append(f"Hidden (`deny_read`): {_names(tuple(self._hidden), private)}.")
+        if self.paths.hidden:
+            lines.append(f"Hidden (`deny_read`): {_names(tuple(self.paths.hidden), private)}.")
         if read:
             lines.append(f"Also readable: {', '.join(map(str, read))}.")
         kernel = os.access(KERNEL_LOG, os.R_OK) and load(LANDLOCK)() >= LEAST_LOGGING
@@ -274,20 +260,29 @@ class Confinement:
 
     def for_prompt(self) -> str:
         """What commands cannot do, for the system prompt. Does not wait until it is known what confines them."""
+        where, config = "", self._config.sandbox
         if self.place is not None:
             same = "with the session's folders at the same paths" if self._roots.disk.here else "where the files are"
-            return f"Commands run {self.place.where}, {same}."
-        config, kind = self._config.sandbox, self.kind if self.found is not None else ""
-        if config.disabled or kind == "none" or platform.system() not in ("Linux", "Darwin"):
-            return ""
-        where = "" if kind else " if this machine has one"
+            where = f"Commands run {self.place.where}, {same}."
+            if self.far is None:
+                return where
+        kind = self.far.kind if self.far is not None else self.sandbox if self.found is not None else ""
+        known = self.far is not None or platform.system() in ("Linux", "Darwin")
+        if config.disabled or kind == "none" or not known:
+            return where
         names = ", ".join([*config.protect[:MOST_PROTECTED], *(["…"] if len(config.protect) > MOST_PROTECTED else [])])
         but = f", not what programs trust ({names})" if names and kind != "landlock" else ""
-        network = {"allow": "", "deny": f" {NO_NETWORK}"}.get(str(config.network), f" {HOSTS_ASKED}")
-        return (
-            f"Commands run in a sandbox{where}: they change only {self._changeable}{but}, and see "
-            f"nothing else of the home folder.{network}"
-        )
+        network = self._network_words(HOSTS_ASKED)
+        has = "" if kind else " if that machine has one" if where else " if this machine has one"
+        begins = f"{where[:-1]}, in a sandbox" if where else "Commands run in a sandbox"
+        they = f"they change only {self._changeable}{but}, and see nothing else of the home folder."
+        return f"{begins}{has}: {they}{network}"
+
+    def _network_words(self, asked: str) -> str:
+        """What commands have of it; `asked`: through a proxy, which there is on this machine only."""
+        network = "deny" if self.far is not None and self._config.sandbox.network != "allow" else None
+        words = {"allow": "", "deny": f" {NO_NETWORK}"}
+        return words.get(network or str(self._config.sandbox.network), f" {asked}")
 
     @property
     def _changeable(self) -> str:
@@ -298,9 +293,10 @@ class Confinement:
     def limits(self) -> str:
         """For the model, when a command may have failed because of the sandbox; empty without one."""
         config = self._config.sandbox
-        if self.place is not None or self.found is None or self.found.sandbox.kind == "none":
+        kind = self.far.kind if self.far is not None else "none" if self.place is not None else self.sandbox
+        if kind in ("", "none"):
             return ""
-        network = {"allow": "", "deny": f" {NO_NETWORK}"}.get(str(config.network), f" {BY_PROXY}")
+        network = self._network_words(BY_PROXY)
         ask = (
             "Only the user can change that."
             if config.strict
@@ -321,27 +317,27 @@ class Confinement:
 
     def user(self) -> User | None:
         """The other user that commands run as, if any. Raises ExecutorError."""
-        if (name := self._config.scope.user) and self._other is None:
-            self._other = load(FIND_USER)(name)
-            if self._other is not None:
+        if (name := self._config.scope.user) and self.paths.other is None:
+            self.paths.other = load(FIND_USER)(name)
+            if self.paths.other is not None:
                 for path in (self._folder.path, *(self._folder.path / part for part in PARTS)):
-                    os.chown(path, self._other.uid, self._other.gid)
-        return self._other
+                    os.chown(path, self.paths.other.uid, self.paths.other.gid)
+        return self.paths.other
 
     def confine(self, invocation: Invocation, command: Command) -> Confined:
         """Returns the confined command to start. Raises ExecutorError if it must not run."""
-        if self._config.sandbox.strict and self._roots.rules.hides_any and not self._survey.complete:
+        if self._config.sandbox.strict and self._roots.rules.hides_any and not self.paths.survey.complete:
             raise ExecutorError(f"the command was not run: {TOO_LARGE}")
         if self.found is None:
             raise ExecutorError("the sandbox has not been chosen yet")  # Our bug, never the user's mistake.
         if not command.confined:
             return Confined(invocation.argv, invocation.cwd, invocation.env)
-        invocation = self._limited(invocation)
-        held = hold(self._git_folders()) if self._protects_git else []
+        invocation = self.paths.limited(invocation)
+        held = hold(self.paths.git_folders()) if self.paths.protects_git else []
         copies: GitCopies | None = None
         network: Network | None = None
         try:
-            policy = self.policy()
+            policy = self.paths.policy()
             if command.network is not None:
                 network = command.network()
                 policy = replace(
@@ -351,7 +347,7 @@ class Confinement:
                 )
                 invocation = replace(invocation, env={**invocation.env, **network.env})
             policy = replace(policy, protected=(*policy.protected, *held))
-            if self._protects_git and self.found.sandbox.kind == "bubblewrap":
+            if self.paths.protects_git and self.found.sandbox.kind == "bubblewrap":
                 copies = self._copies(policy)
                 policy = replace(policy, copies=copies.copies, stand_ins=copies.stand_ins)
             confined = self.found.sandbox.confine(invocation, policy, self._folder.path / "sandbox")
@@ -397,7 +393,7 @@ class Confinement:
 
     def walls(self) -> Walls:
         """Of a container that is started now."""
-        policy, empty = self.policy(), self._folder.path / "sandbox" / "empty"
+        policy, empty = self.paths.policy(), self._folder.path / "sandbox" / "empty"
         empty.mkdir(mode=0o755, exist_ok=True)
         git = [git_places(root) for root in self._roots.real]
         writable = [place for places, _, _ in git for place in places]
@@ -423,13 +419,6 @@ class Confinement:
             self._journal.notice(words, tool="bash")
         return words
 
-    def _limited(self, invocation: Invocation) -> Invocation:
-        """Its shell sets the limits for itself and all it starts; nothing in the sandbox may raise them again."""
-        config, (*first, script) = self._config.sandbox, invocation.argv
-        letters = [(config.max_memory, "d"), (config.max_file_size, "f")]
-        lines = [f"ulimit -{letter} {max(1, most // KIB)} || exit 126; " for most, letter in letters if most]
-        return replace(invocation, argv=(*first, "".join(lines) + script)) if lines else invocation
-
     def no_servers(self, *, unconfined: bool) -> str | None:
         """Why no language server is started, if known; None if they may be."""
         if not self._roots.disk.here:
@@ -448,9 +437,9 @@ class Confinement:
             raise LspError(reason)
         if found.sandbox.kind == "none":
             return Launch(argv, cwd, self._environ)
-        if self._roots.rules.hides_any and not self._survey.complete:
+        if self._roots.rules.hides_any and not self.paths.survey.complete:
             raise LspError(f"No language server was started: {TOO_LARGE}.")
-        policy = self.policy()
+        policy = self.paths.policy()
         policy = replace(
             policy,
             writable=(),
@@ -479,117 +468,14 @@ class Confinement:
             argv, confined.cwd, confined.env, tuple(numbers.values()), started, lambda: (confined.close(), None)[1]
         )
 
-    @property
-    def _protects_git(self) -> bool:
-        return any(name in self._config.sandbox.protect for name in (".git/config", ".git/hooks"))
-
     def _copies(self, policy: SandboxPolicy) -> GitCopies:
         """Copies of what is protected of git, which the command may change."""
         linked = [place for root in self._roots.real for place in git_places(root)[0]]
         missing = [git for folder in self._roots.real if not (git := folder / ".git").exists() or is_held(git)]
-        repositories = dict.fromkeys([*self._git_folders(), *linked])
+        repositories = dict.fromkeys([*self.paths.git_folders(), *linked])
         protected = [git for git in repositories if git / "config" in policy.protected]
         made: GitCopies = load(GIT_COPIES)(self._folder.path / "sandbox", protected, missing, policy.runs_as)
         return made
-
-    def _git_folders(self) -> list[Path]:
-        """Of the repositories that are in the session's folders; a place holder is none."""
-        own = [folder / ".git" for folder in self._roots.real]
-        found = dict.fromkeys([*own, *self._survey.repositories])
-        if self._config.sandbox.writable:
-            places = paths_of(self._named()[2])
-            found = {path: None for path in found if any(path.is_relative_to(place) for place in places)}
-        return [path for path in found if path.is_dir() and not is_held(path)]
-
-    def policy(self) -> SandboxPolicy:
-        """Returns what a command may touch now."""
-        config, roots = self._config.sandbox, self._roots
-        folders = [real_path(root) for root in roots.all]
-        protected = [path for folder in folders for path in self._protected(folder)]
-        read, write, narrowed = self._named()
-        inside = [path for path in paths_of(narrowed) if any(path.is_relative_to(folder) for folder in folders)]
-        writable = [*(inside if config.writable else folders), *paths_of(write), self._folder.path / "state"]
-        seen = folders if config.writable else []
-        for folder in folders:
-            places, special, shown = git_places(folder)
-            seen += shown
-            if shown:  # Git removes folders of branches that it packs.
-                for place in places:
-                    place.mkdir(parents=True, exist_ok=True)
-            if config.writable:
-                seen += places
-            else:
-                writable += places
-            protected += special
-        if self._protects_git:
-            protected += self._survey.special()
-        own = [
-            *self._roots.rules.own,
-            *self._roots.rules.forbidden,
-            *(self._folder.path / part for part in CLOSED_PARTS),
-        ]
-        protected += [path for path in self._roots.rules.own if not path.exists()]
-        if config.writable:
-            protected = [path for path in protected if any(path.is_relative_to(place) for place in writable)]
-        if self._readable is None:
-            other = self._other  # Another user may not be able to see what is installed in our home.
-            home, environ = (self._home, self._environ) if other is None else (other.home, {})
-            self._readable = load(TOOLCHAINS)(home, environ)
-        return SandboxPolicy(
-            writable=tuple(dict.fromkeys(writable)),
-            readable=tuple(dict.fromkeys([*self._readable, *paths_of(read), *seen])),
-            hidden=tuple(path for path in dict.fromkeys([*self._hidden, *own]) if path.exists()),
-            protected=tuple(dict.fromkeys(protected)),
-            network="all" if config.network == "allow" else "none",
-            unix_sockets=config.allow_unix_sockets,
-            scratch=self._folder.path / "scratch",
-            home=self._home if self._other is None else self._other.home,
-            max_processes=config.max_processes,
-            runs_as=None if self._other is None else (self._other.uid, self._other.gid),
-        )
-
-    def _protected(self, folder: Path) -> list[Path]:
-        """Returns the paths that are protected below one of the session's folders, also where it does not exist yet.
-
-        What a shell reads at its start counts in the user's home only, unless it is there. A link can be replaced
-        whatever is done about what it leads to; so where nothing stricter is asked for, that is what is protected.
-        """
-        found = []
-        sandbox = self._config.sandbox
-        there = [path for name in sandbox.protect_existing for path in _matching(folder, name.strip("/"))]
-        for path in (*(folder / name.strip("/") for name in sandbox.protect), *there):
-            name = str(path.relative_to(folder))
-            if path == folder or (name.startswith(START_FILES) and folder != self._home and not path.exists()):
-                continue
-            linked = any(os.path.islink(step) for step in (path, *path.parents) if folder in step.parents)
-            if not linked or sandbox.strict:
-                found.append(path)
-                continue
-            if path not in self.links:
-                self.links.append(path)
-                log.warning("%s is a link, which commands in the sandbox could replace", path)
-            target = real_path(path)
-            if target.exists() and any(root in target.parents for root in self._roots.real):
-                found.append(target)
-        return found
-
-    def _named(self) -> tuple[list[Named], list[Named], list[Named]]:
-        """What `allow_read`, `allow_write` and `writable` stand for now."""
-        config, folders, home = self._config.sandbox, self._roots.all, self._home
-        inside = [real_path(root) for root in folders]
-        written = paths_of(named(config.allow_write, folders, home, inside))
-        with load(ACTING_AS)(self._other) if self._other is not None else nullcontext():  # What is made is theirs.
-            write = named(config.allow_write, folders, home, inside, written, make=True)
-            narrowed = named(config.writable, folders, home, inside, make=True)
-        return named(config.allow_read, folders, home, inside, written), write, narrowed
-
-
-def _matching(folder: Path, name: str) -> list[Path]:
-    """What there is of that name, which may contain `*`."""
-    if "*" in name:
-        return sorted(folder.glob(name))
-    # As text: there are many names, and a Path for each takes longer than all the rest.
-    return [folder / name] if name and os.path.lexists(f"{folder}/{name}") else []
 
 
 MAX_NAMED = 10

@@ -62,6 +62,8 @@ class PathRules:
         that must not be read. `policy`: globs of those that a policy names: trees which contain them are judged by it.
         `key_files`: as in `tools.files.key_files`. `disk`: on which the session's folders are."""
         self.disk = disk
+        self.given = {"deny_read": list(deny_read), "allow_read": list(allow_read), "absolute": list(absolute)}
+        """What hides paths besides `own` and `forbidden`."""
         self._named = covering(policy) if policy else None
         self._key_files = tuple(key_files)
         self.home = home

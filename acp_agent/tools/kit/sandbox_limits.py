@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
+from os.path import normpath
 from pathlib import Path
 
 from acp_agent.config.safety_settings import SandboxConfig
@@ -77,7 +78,9 @@ def denied_paths(output: str, limits: str, cwd: Path, roots: Roots) -> tuple[str
     for line in output[-LOOKED_AT:].splitlines() if limits else []:
         if (READ_ONLY.search(line) or DENIED.search(line)) and _is_forbidden(line, limits, cwd, roots):
             names = [next(filter(None, match.groups())) for match in NAMED.finditer(SHELL.sub("", line))]
-            found |= dict.fromkeys(map(str, _paths(line, cwd)) if not names else (str(cwd / name) for name in names))
+            found |= dict.fromkeys(
+                map(str, _paths(line, cwd, roots)) if not names else (str(cwd / name) for name in names)
+            )
     return tuple(found)[:MOST_DENIED]
 
 
@@ -88,7 +91,7 @@ def _is_forbidden(line: str, limits: str, cwd: Path, roots: Roots) -> bool:
         return NO_NETWORK in limits or BY_PROXY in limits
     if OWN_LOOPBACK.search(line) is not None:
         return BY_PROXY in limits
-    paths = list(_paths(line, cwd))
+    paths = list(_paths(line, cwd, roots))
     if (denied := DENIED.search(line)) is not None:
         if not paths:
             return denied["call"] is not None or not roots.contains(cwd) or ONLY_WRITABLE in limits
@@ -100,11 +103,12 @@ def _is_forbidden(line: str, limits: str, cwd: Path, roots: Roots) -> bool:
     return False
 
 
-def _paths(line: str, cwd: Path) -> Iterator[Path]:
+def _paths(line: str, cwd: Path, roots: Roots) -> Iterator[Path]:
+    resolved = real_path if roots.disk.here else lambda path: Path(normpath(path))  # Another machine is not asked here.
     for name in BETWEEN.split(SHELL.sub("", line)):
         if "/" not in name:
             continue
         try:
-            yield real_path(cwd / Path(name).expanduser())
+            yield resolved(cwd / Path(name).expanduser())
         except (OSError, RuntimeError, ValueError):
             continue

@@ -28,20 +28,20 @@ def forgotten(monkeypatch: pytest.MonkeyPatch) -> None:
 
 async def test_the_best_one_is_found_and_says_what_it_is_made_of() -> None:
     needs_sandbox()
-    found = await find_sandbox(SandboxConfig())
+    found = find_sandbox(SandboxConfig())
     assert found.sandbox.kind == "bubblewrap"
     assert found.words.startswith("bubblewrap ") and found.words.endswith("network by host")
-    assert (await find_sandbox(SandboxConfig(network="deny"))).words.endswith("network blocked")
+    assert (find_sandbox(SandboxConfig(network="deny"))).words.endswith("network blocked")
 
 
 async def test_it_is_tried_out_once() -> None:
     needs_sandbox()
-    first = await find_sandbox(SandboxConfig())
-    assert await find_sandbox(SandboxConfig()) is first
+    first = find_sandbox(SandboxConfig())
+    assert find_sandbox(SandboxConfig()) is first
 
 
 async def test_switched_off_there_is_none_and_no_trouble() -> None:
-    found = await find_sandbox(SandboxConfig(disabled=True))
+    found = find_sandbox(SandboxConfig(disabled=True))
     assert (found.sandbox.kind, found.disabled, found.trouble) == ("none", True, ())
 
 
@@ -52,7 +52,7 @@ async def test_where_there_is_none_each_reason_is_told(
     monkeypatch.setattr(bubblewrap, "USUAL", tmp_path / "bwrap")
     monkeypatch.setenv("PATH", str(tmp_path))
     monkeypatch.setattr(landlock_alone, "abi", lambda: 2)
-    found = await find_sandbox(SandboxConfig(strict=strict))
+    found = find_sandbox(SandboxConfig(strict=strict))
     assert found.sandbox.kind == "none"
     assert found.trouble == (
         "bubblewrap: bubblewrap is not installed: apt-get install bubblewrap (or your system's package manager)",
@@ -76,7 +76,7 @@ async def test_without_namespaces_it_is_landlock_alone(monkeypatch: pytest.Monke
     )
     refuses.chmod(0o755)
     monkeypatch.setattr(bubblewrap, "USUAL", refuses)
-    found = await find_sandbox(SandboxConfig())
+    found = find_sandbox(SandboxConfig())
     assert found.sandbox.kind == "landlock"
     assert len(found.trouble) == 1
     assert "refuses user namespaces" in found.trouble[0] and "uid map" in found.trouble[0]

@@ -1,0 +1,180 @@
+"""What the commands of a session may touch, on the disk of the machine that they run on.
+
+Computed for each command, since files come and go. It is also sent to other hosts (`side_walls.py`), so it needs
+little.
+"""
+
+from __future__ import annotations
+
+import logging
+import os
+from collections.abc import Mapping
+from contextlib import nullcontext
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from msgspec.structs import replace
+
+from acp_agent.executors.sandbox.base import Invocation, SandboxPolicy
+from acp_agent.executors.sandbox.holders import is_held
+from acp_agent.lazy import load
+from acp_agent.loop.shell.command_paths import Named, named, paths_of
+from acp_agent.loop.shell.private_folder import CLOSED_PARTS, PrivateFolder
+from acp_agent.safety.folders.paths import Roots, real_path
+from acp_agent.safety.folders.protect import git_places
+from acp_agent.safety.folders.survey import Survey, survey
+
+if TYPE_CHECKING:
+    from acp_agent.child import User
+    from acp_agent.config.safety_settings import SandboxConfig
+
+log = logging.getLogger(__name__)
+
+ACTING_AS = "acp_agent.executors.users:acting_as"
+TOOLCHAINS = "acp_agent.executors.sandbox.toolchains:toolchains"
+
+KIB = 1024
+"""Bytes in bash's unit of `ulimit`."""
+
+TOO_LARGE = (
+    "the session's folders are too large to scan: not every repository in them is protected, nor every file hidden "
+    "that `deny_read` matches"
+)
+
+START_FILES = (".bash", ".profile", ".zsh", ".zprofile", ".zlogin", ".config/fish")
+
+
+class CommandPolicy:
+    """Of one session."""
+
+    def __init__(
+        self, config: SandboxConfig, roots: Roots, environ: Mapping[str, str], home: Path | None, folder: PrivateFolder
+    ) -> None:
+        self._config = config
+        self._roots = roots
+        self._environ = environ
+        self._home = home
+        self._folder = folder
+        self._readable: tuple[Path, ...] | None = None
+        self.other: User | None = None
+        """Whom commands run as, if not this process's user."""
+        self.links: list[Path] = []
+        """Protected paths that are links: their targets are protected, the links are not."""
+        self.survey = Survey()
+        self.hidden: dict[Path, None] = {}
+        """Paths that were ever hidden: they stay hidden, however large the folders become."""
+
+    def look(self) -> None:
+        """Finds what is hidden, and git's folders. Blocks; may take a while."""
+        self.survey = survey(self._roots)
+        self.hidden |= dict.fromkeys(self.survey.hidden)
+
+    def limited(self, invocation: Invocation) -> Invocation:
+        """Its shell sets the limits for itself and all it starts; nothing in the sandbox may raise them again."""
+        config, (*first, script) = self._config, invocation.argv
+        letters = [(config.max_memory, "d"), (config.max_file_size, "f")]
+        lines = [f"ulimit -{letter} {max(1, most // KIB)} || exit 126; " for most, letter in letters if most]
+        return replace(invocation, argv=(*first, "".join(lines) + script)) if lines else invocation
+
+    @property
+    def protects_git(self) -> bool:
+        return any(name in self._config.protect for name in (".git/config", ".git/hooks"))
+
+    def git_folders(self) -> list[Path]:
+        """Of the repositories that are in the session's folders; a place holder is none."""
+        own = [folder / ".git" for folder in self._roots.real]
+        found = dict.fromkeys([*own, *self.survey.repositories])
+        if self._config.writable:
+            places = paths_of(self.named()[2])
+            found = {path: None for path in found if any(path.is_relative_to(place) for place in places)}
+        return [path for path in found if path.is_dir() and not is_held(path)]
+
+    def policy(self) -> SandboxPolicy:
+        """Returns what a command may touch now."""
+        config, roots = self._config, self._roots
+        folders = [real_path(root) for root in roots.all]
+        protected = [path for folder in folders for path in self._protected(folder)]
+        read, write, narrowed = self.named()
+        inside = [path for path in paths_of(narrowed) if any(path.is_relative_to(folder) for folder in folders)]
+        writable = [*(inside if config.writable else folders), *paths_of(write), self._folder.path / "state"]
+        seen = folders if config.writable else []
+        for folder in folders:
+            places, special, shown = git_places(folder)
+            seen += shown
+            if shown:  # Git removes folders of branches that it packs.
+                for place in places:
+                    place.mkdir(parents=True, exist_ok=True)
+            if config.writable:
+                seen += places
+            else:
+                writable += places
+            protected += special
+        if self.protects_git:
+            protected += self.survey.special()
+        own = [
+            *self._roots.rules.own,
+            *self._roots.rules.forbidden,
+            *(self._folder.path / part for part in CLOSED_PARTS),
+        ]
+        protected += [path for path in self._roots.rules.own if not path.exists()]
+        if config.writable:
+            protected = [path for path in protected if any(path.is_relative_to(place) for place in writable)]
+        if self._readable is None:
+            other = self.other  # Another user may not be able to see what is installed in our home.
+            home, environ = (self._home, self._environ) if other is None else (other.home, {})
+            self._readable = load(TOOLCHAINS)(home, environ)
+        return SandboxPolicy(
+            writable=tuple(dict.fromkeys(writable)),
+            readable=tuple(dict.fromkeys([*self._readable, *paths_of(read), *seen])),
+            hidden=tuple(path for path in dict.fromkeys([*self.hidden, *own]) if path.exists()),
+            protected=tuple(dict.fromkeys(protected)),
+            network="all" if config.network == "allow" else "none",
+            unix_sockets=config.allow_unix_sockets,
+            scratch=self._folder.path / "scratch",
+            home=self._home if self.other is None else self.other.home,
+            max_processes=config.max_processes,
+            runs_as=None if self.other is None else (self.other.uid, self.other.gid),
+        )
+
+    def _protected(self, folder: Path) -> list[Path]:
+        """Returns the paths that are protected below one of the session's folders, also where it does not exist yet.
+
+        What a shell reads at its start counts in the user's home only, unless it is there. A link can be replaced
+        whatever is done about what it leads to; so where nothing stricter is asked for, that is what is protected.
+        """
+        found = []
+        sandbox = self._config
+        there = [path for name in sandbox.protect_existing for path in _matching(folder, name.strip("/"))]
+        for path in (*(folder / name.strip("/") for name in sandbox.protect), *there):
+            name = str(path.relative_to(folder))
+            if path == folder or (name.startswith(START_FILES) and folder != self._home and not path.exists()):
+                continue
+            linked = any(os.path.islink(step) for step in (path, *path.parents) if folder in step.parents)
+            if not linked or sandbox.strict:
+                found.append(path)
+                continue
+            if path not in self.links:
+                self.links.append(path)
+                log.warning("%s is a link, which commands in the sandbox could replace", path)
+            target = real_path(path)
+            if target.exists() and any(root in target.parents for root in self._roots.real):
+                found.append(target)
+        return found
+
+    def named(self) -> tuple[list[Named], list[Named], list[Named]]:
+        """What `allow_read`, `allow_write` and `writable` stand for now."""
+        config, folders, home = self._config, self._roots.all, self._home
+        inside = [real_path(root) for root in folders]
+        written = paths_of(named(config.allow_write, folders, home, inside))
+        with load(ACTING_AS)(self.other) if self.other is not None else nullcontext():  # What is made is theirs.
+            write = named(config.allow_write, folders, home, inside, written, make=True)
+            narrowed = named(config.writable, folders, home, inside, make=True)
+        return named(config.allow_read, folders, home, inside, written), write, narrowed
+
+
+def _matching(folder: Path, name: str) -> list[Path]:
+    """What there is of that name, which may contain `*`."""
+    if "*" in name:
+        return sorted(folder.glob(name))
+    # As text: there are many names, and a Path for each takes longer than all the rest.
+    return [folder / name] if name and os.path.lexists(f"{folder}/{name}") else []
