@@ -37,7 +37,7 @@ from acp_agent.handshake import LSP_NOTIFICATIONS, answer_initialize
 from acp_agent.lazy import load
 from acp_agent.loop.opened import Opened
 from acp_agent.loop.session import Session, says_something
-from acp_agent.opening import Opening, answer, chosen, folders, known_models, normal, opened, rules
+from acp_agent.opening import Opening, answer, chosen, known_models, normal, opened, rules
 from acp_agent.protocol.client import Client
 from acp_agent.protocol.connection import Connection, Reply
 from acp_agent.protocol.profiles import rendering_plan
@@ -173,6 +173,10 @@ class Agent:
         session.queue.cancel()
         return True
 
+    def has(self, session_id: str) -> bool:
+        """Whether a session is open here, or being closed."""
+        return session_id in self._sessions or session_id in self._closing
+
     def cancel_turns(self) -> None:
         """The client is gone: every turn ends as with `session/cancel`."""
         for session in self._sessions.values():
@@ -196,7 +200,7 @@ class Agent:
     # --- sessions ---------------------------------------------------------------------------------------------
 
     async def new_session(self, request: acp.NewSessionRequest) -> Reply:
-        cwd, _ = folders(request.cwd, request.additional_directories)
+        cwd, _ = self._opening.folders(request.cwd, request.additional_directories)
         config = self._opening.config(cwd)
         hold = await self._isolated(request, config) if self._opening.isolates(request.meta, config) else None
         try:
@@ -285,7 +289,7 @@ class Agent:
         self, request: acp.LoadSessionRequest | acp.ResumeSessionRequest
     ) -> tuple[SessionRecord, tuple[str, tuple[str, ...]], Config]:
         """The session that a request names, and the folders and the configuration to open it with."""
-        cwd, more = folders(request.cwd, request.additional_directories)
+        cwd, more = self._opening.folders(request.cwd, request.additional_directories)
         config = self._opening.config(cwd)
         record = self._opening.store(config).get(request.session_id)
         if record is None:
@@ -352,7 +356,7 @@ class Agent:
         page = config.settings.limits.list_page
         found = self._opening.store(config).sessions(
             cwd=None if request.cwd is None else normal(request.cwd),
-            before=_read_cursor(request.cursor),
+            before=read_cursor(request.cursor),
             limit=page + 1,
             include=self._sessions.keys(),
         )
@@ -368,7 +372,7 @@ class Agent:
                 )
                 for record in shown
             ],
-            next_cursor=_cursor(shown[-1]) if len(found) > page else None,
+            next_cursor=cursor_of(shown[-1]) if len(found) > page else None,
         )
 
     async def close_session(self, request: acp.CloseSessionRequest) -> acp.CloseSessionResponse:
@@ -531,11 +535,13 @@ def _soon(callback: Callable[[], None]) -> None:
     asyncio.get_running_loop().call_soon(callback)
 
 
-def _cursor(record: SessionRecord) -> str:
+def cursor_of(record: SessionRecord) -> str:
+    """Where a list goes on that ended with this one."""
+
     return base64.urlsafe_b64encode(json.dumps([record.updated_at, record.id]).encode()).decode()
 
 
-def _read_cursor(cursor: str | None) -> tuple[str, str] | None:
+def read_cursor(cursor: str | None) -> tuple[str, str] | None:
     if cursor is None:
         return None
     try:

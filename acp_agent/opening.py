@@ -39,12 +39,19 @@ def open_store(config: Config, environ: Mapping[str, str]) -> SessionStore:
 
 
 class Opening:
-    """Opens the sessions of one connection. `flags` are those of the command line."""
+    """Opens the sessions of one connection. `flags` are those of the command line. `below`: folders that all their
+    folders must be in, resolved; none: anywhere."""
 
-    def __init__(self, environ: Mapping[str, str] = os.environ, flags: Mapping[str, Any] | None = None) -> None:
+    def __init__(
+        self,
+        environ: Mapping[str, str] = os.environ,
+        flags: Mapping[str, Any] | None = None,
+        below: Sequence[str] = (),
+    ) -> None:
         self.environ = environ
         self.login = Login(environ)
         self._flags = flags
+        self._below = tuple(map(Path, below))
         self._store: SessionStore | None = None
 
     def isolates(self, meta: Mapping[str, Any] | None, config: Config) -> bool:
@@ -56,9 +63,20 @@ class Opening:
             raise InvalidParams("Invalid params: there are no worktrees on another machine; `isolation` must be `none`")
         return bool(wished == "worktree")
 
+    def folders(self, cwd: str, additional: Sequence[str]) -> tuple[str, tuple[str, ...]]:
+        """The checked folders of a session. Raises InvalidParams."""
+        first, more = folders(cwd, additional)
+        for name, each in (
+            ("cwd", first),
+            *((f"additionalDirectories[{index}]", each) for index, each in enumerate(more)),
+        ):
+            if self._below and not any(real_path(Path(each)).is_relative_to(top) for top in self._below):
+                raise InvalidParams(f"Invalid params: $.{name}: {each} is in none of the folders that may be opened")
+        return first, more
+
     def new(self, request: acp.NewSessionRequest) -> Opened:
         """Makes a session. Raises RpcError, ConfigError, StoreError."""
-        cwd, more = folders(request.cwd, request.additional_directories)
+        cwd, more = self.folders(request.cwd, request.additional_directories)
         config = self.config(cwd)
         self.login.need(config)
         agent = config.settings.agent

@@ -85,7 +85,7 @@ def forked_command() -> str:
 def serve(address: str) -> None:
     """Forks for each program that connects, until standard input ends."""
     import_all()
-    for name in ("fronts.headless", "fronts.lsp_server.front", "commands.lsp"):
+    for name in ("fronts.headless", "fronts.lsp_server.front", "commands.servers"):
         sys.modules[f"acp_agent.{name}"].AGENT_COMMAND = (str(Path(address).with_name("acp-coder")),)  # type: ignore[attr-defined]
     waiting = selectors.DefaultSelector()
     listening = socket.socket(socket.AF_UNIX)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -22,6 +22,7 @@ from acp_agent.loop.session import Session
 from acp_agent.safety.folders.paths import Roots
 
 if TYPE_CHECKING:
+    from acp_agent.config.load import Config
     from acp_agent.executors.places.host import Host
 
 
@@ -49,6 +50,7 @@ WALLS_SENT = (
     "acp_agent.executors.sandbox.visible_paths",
     "acp_agent.loop.shell.command_paths",
     "acp_agent.loop.shell.command_policy",
+    "acp_agent.loop.shell.held_files",
     "acp_agent.loop.shell.private_folder",
     "acp_agent.loop.shell.side_walls",
     "acp_agent.safety.folders.paths",
@@ -76,22 +78,34 @@ async def reached(session: Session, environ: Mapping[str, str]) -> Host | None:
     clients = session.roots.clients
     host: Host = load(PLACES["ssh"])(place[1], clients, outside(session.config, environ))
     try:
-        await host.reached()
-        roots = Roots(host.folders[0], host.folders[1:], disk=host.disk, named=host.named, clients=clients)
-        await judged(roots, partial(_asked, session, roots, environ, host))
+        roots = await settled(host, session.config, clients, environ)
+        await judged(roots, partial(_asked, session, roots, environ))
     except BaseException:
         await host.end()
         raise
     session.roots = roots
-    host.walls = FarWalls(host.link, SIDE_WALLS, WALLS_SENT, _walls_given(session, roots, host))
     return host
 
 
-def _walls_given(session: Session, roots: Roots, host: Host) -> dict[str, Any]:
+async def settled(host: Host, config: Config, clients: Sequence[Path], environ: Mapping[str, str]) -> Roots:
+    """The session's folders on a host, with their rules; what confines commands there is known to the host then.
+    Raises ExecutorError with a sentence."""
+    await host.reached()
+    roots = Roots(host.folders[0], host.folders[1:], disk=host.disk, named=host.named, clients=clients)
+
+    def find_rules() -> None:
+        roots.rules = session_rules(config, roots, environ, host.home)
+
+    await judged(roots, find_rules)
+    host.walls = FarWalls(host.link, SIDE_WALLS, WALLS_SENT, _walls_given(config, roots, host))
+    return roots
+
+
+def _walls_given(config: Config, roots: Roots, host: Host) -> dict[str, Any]:
     """As `SideWalls` gets it."""
     there = host.link.there
     environ = dict(there.environ) if there is not None else {}
-    sandbox = session.config.settings.tools.sandbox
+    sandbox = config.settings.tools.sandbox
     # Nobody there asks about hosts.
     network = "allow" if sandbox.network == "allow" else "deny"
     own = [config_dir(environ), state_dir(environ)]
@@ -104,9 +118,8 @@ def _walls_given(session: Session, roots: Roots, host: Host) -> dict[str, Any]:
     }
 
 
-def _asked(session: Session, roots: Roots, environ: Mapping[str, str], host: Host) -> None:
+def _asked(session: Session, roots: Roots, environ: Mapping[str, str]) -> None:
     """What the parts ask when they are built, asked in a thread, so that it is known in the event loop."""
-    roots.rules = session_rules(session.config, roots, environ, host.home)
     _ = build_instructions(session.config, roots, Path(state_dir(environ))).facts
     if session.config.settings.agent.skills:
         read_skills(roots)

@@ -299,7 +299,7 @@ def build_place(
     if place[1].kind == "ssh":
         made = make(place[1], roots.clients, environ)
     else:
-        made = make(*place, session_id, roots.all, environ, confinement.walls, confinement.user)
+        made = make(*place, session_id, roots.all, environ, confinement.walls, confinement.user, confinement.policy)
     return made
 
 

@@ -5,10 +5,12 @@ from __future__ import annotations
 import platform
 import sys
 from argparse import Namespace
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
 from contextlib import aclosing, closing
+from functools import partial
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
+from typing import Any
 
 import anyio
 
@@ -17,12 +19,11 @@ from acp_agent.commands.config import config_here, rows
 from acp_agent.commands.logs import log_file
 from acp_agent.config.credentials import find_key
 from acp_agent.config.load import Config
-from acp_agent.config.place_settings import tmux_session
+from acp_agent.config.place_settings import is_host, tmux_session
 from acp_agent.config.xdg import config_file
 from acp_agent.errors import ConfigError, ExecutorError, ProviderError, StoreError
 from acp_agent.executors.base import Command
 from acp_agent.executors.local import LocalExecutor
-from acp_agent.executors.places.base import Place
 from acp_agent.lazy import load
 from acp_agent.llm.base import (
     PROVIDERS,
@@ -53,6 +54,7 @@ MISSING_BROWSER = "acp_agent.tools.net.chromium:missing_browser"
 FOLDER = "acp_agent.loop.shell.private_folder:PrivateFolder"
 CONFINEMENT = "acp_agent.loop.shell.confinement:Confinement"
 BUILD_PLACE = "acp_agent.build.session_parts:build_place"
+SETTLED = "acp_agent.build.host_session:settled"
 FIND_USER = "acp_agent.executors.users:find_user"
 
 PACKAGES = (
@@ -155,7 +157,9 @@ def _confinement(config: Config, environ: Mapping[str, str]) -> Iterator[Line]:
         lines = anyio.run(made.lines)
         found = made.found
         if (place := config.settings.place()) is not None:
-            yield from anyio.run(_place, load(BUILD_PLACE)(place, "doctor", roots, environ, made))
+            settle = partial(load(SETTLED), config=config, clients=roots.clients, environ=environ)
+            there = load(BUILD_PLACE)(place, "doctor", roots, environ, made)
+            yield from anyio.run(_place, there, settle if is_host(place) else None)
     confined = found.sandbox.kind != "none"
     for number, words in enumerate(lines):
         if number == 0:
@@ -187,8 +191,10 @@ def _confinement(config: Config, environ: Mapping[str, str]) -> Iterator[Line]:
     yield OK, "permissions", f"{sum(map(len, tools.permissions.values()))} rules"
 
 
-async def _place(place: Place) -> list[Line]:
+async def _place(place: Any, settle: Callable[[Any], Awaitable[object]] | None) -> list[Line]:
     try:
+        if settle is not None:
+            await settle(place)
         first, *more = await place.lines()
         return [(OK, "place", first), *((NOTE, "", words) for words in more)]
     except ExecutorError as error:

@@ -22,11 +22,12 @@ COMMANDS: dict[str, str] = {
     "login": "acp_agent.commands.login:login",
     "logout": "acp_agent.commands.login:logout",
     "doctor": "acp_agent.commands.doctor:run",
+    "serve": "acp_agent.commands.servers:serve",
     "config": "acp_agent.commands.config:run",
     "audit": "acp_agent.commands.verify_audit:run",
     "policy": "acp_agent.commands.explain_policy:run",
     "setup": "acp_agent.commands.setup:run",
-    "lsp": "acp_agent.commands.lsp:run",
+    "lsp": "acp_agent.commands.servers:lsp",
     "demo": "acp_agent.commands.demo:run",
     "replay": "acp_agent.commands.play:run",
     "report": "acp_agent.commands.bundle:run",
@@ -161,6 +162,7 @@ def build_parser() -> argparse.ArgumentParser:
         stored.add_argument("--provider", default=None, help="the provider's name (default: the configured one)")
         stored.add_argument("--host", default=None, help="a host of `[network.credentials]` instead of a provider")
 
+    _add_serve(commands)
     doctor = commands.add_parser("doctor", help="check configuration, key, model and tools")
     doctor.add_argument("--offline", action="store_true", help="do not contact the model's server")
 
@@ -241,6 +243,25 @@ def _add_agent(parser: argparse.ArgumentParser, prefix: str) -> None:
     }
     for kind, (given, words) in kinds.items():
         where.add_argument(f"--{kind}", dest=f"{prefix}place", type=given, metavar=PLACES[kind], help=words)
+
+
+def _add_serve(commands: argparse._SubParsersAction[_Parser]) -> None:
+    serve = commands.add_parser("serve", help="serve clients on other machines over WebSockets")
+    serve.add_argument("--host", help="the address to listen on (default: `server.host`)")
+    serve.add_argument("--port", type=int, help="the port; 0: any (default: `server.port`)")
+    serve.add_argument("--token-file", metavar="FILE", help="where tokens are kept (default: in the state folder)")
+    serve.add_argument("--cert", metavar="FILE", help="certificate for TLS, in PEM")
+    serve.add_argument("--key", metavar="FILE", help="its private key")
+    serve.add_argument(
+        "--without-tls", action="store_true", help="listen beyond this machine without TLS: behind a proxy that has it"
+    )
+    what = serve.add_subparsers(dest="what", metavar="token", parser_class=_Parser)
+    token = what.add_parser("token", help="add, list or revoke tokens")
+    token.add_argument("verb", choices=("add", "list", "revoke"))
+    token.add_argument("name", nargs="?", help="whose it is")
+    token.add_argument(
+        "--folder", action="append", default=[], metavar="DIR", help="a folder that it may open (default: any)"
+    )
 
 
 def _add_sessions(commands: argparse._SubParsersAction[_Parser]) -> None:

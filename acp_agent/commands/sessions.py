@@ -4,16 +4,13 @@ from __future__ import annotations
 
 import sys
 from argparse import Namespace
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
-
-import msgspec
 
 from acp_agent.config.load import load_config
 from acp_agent.errors import UsageError
 from acp_agent.lazy import load
-from acp_agent.loop.memory.replay import replayed_updates
+from acp_agent.loop.memory.transcripts import as_json_lines, as_markdown
 from acp_agent.opening import open_store
 from acp_agent.store.base import SessionRecord
 from acp_agent.store.session_store import SessionStore
@@ -70,37 +67,13 @@ def _cost(spent: Spent | None) -> str:
 
 
 def _show(store: SessionStore, record: SessionRecord) -> None:
-    sys.stdout.write(f"# {record.title or 'Untitled'}\n\n{record.id} in {record.cwd}, {record.turns} prompts\n")
-    for line in _text(replayed_updates(store.entries(record.id))):
+    for line in as_markdown(record, store.entries(record.id)):
         sys.stdout.write(line + "\n")
 
 
-def _text(updates: list[dict[str, Any]]) -> Iterator[str]:
-    for update in updates:
-        match update["sessionUpdate"]:
-            case "user_message_chunk":
-                yield f"\n> {_block(update['content'])}"
-            case "agent_message_chunk":
-                yield f"\n{_block(update['content'])}"
-            case "agent_thought_chunk":
-                yield f"\n({_block(update['content'])})"
-            case "tool_call":
-                mark = "ok" if update.get("status") == "completed" else "failed"
-                yield f"\n[{mark}] {update['title']}"
-            case "plan":
-                for entry in update["entries"]:
-                    yield f"- [{'x' if entry['status'] == 'completed' else ' '}] {entry['content']}"
-
-
-def _block(content: dict[str, Any]) -> str:
-    return str(content.get("text") or content.get("uri") or f"<{content.get('type')}>")
-
-
 def _export(store: SessionStore, record: SessionRecord) -> None:
-    out = sys.stdout
-    out.write(msgspec.json.encode({"kind": "session", "payload": record}).decode() + "\n")
-    for entry in store.entries(record.id):
-        out.write(f'{{"kind":"{entry.kind}","payload":{entry.payload.decode()}}}\n')
+    for line in as_json_lines(record, store.entries(record.id)):
+        sys.stdout.write(line + "\n")
 
 
 def _delete(store: SessionStore, record: SessionRecord) -> None:

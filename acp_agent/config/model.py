@@ -13,7 +13,7 @@ import msgspec
 
 from acp_agent.config import safety_settings as safety
 from acp_agent.config.language_settings import ClientProfileConfig, LspConfig, key
-from acp_agent.config.place_settings import Place, PlaceConfig, TerminalConfig, TmuxConfig, find_place
+from acp_agent.config.place_settings import Place, PlaceConfig, ServerConfig, TerminalConfig, TmuxConfig, find_place
 
 ModeName = Literal["ask", "architect", "code", "auto"]
 ThoughtLevelName = Literal["default", "off", "low", "medium", "high"]
@@ -696,6 +696,7 @@ class Settings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     compaction: CompactionConfig = CompactionConfig()
     secrets: SecretsConfig = SecretsConfig()
     limits: LimitsConfig = LimitsConfig()
+    server: ServerConfig = ServerConfig()
     store: StoreConfig = StoreConfig()
     undo: UndoConfig = UndoConfig()
     worktree: WorktreeConfig = WorktreeConfig()

@@ -1,5 +1,5 @@
-"""`[places.NAME]`: where commands may run, and files may be, besides this machine; `[tools.terminal]`, `[tools.tmux]`:
-terminals that can be typed into."""
+"""`[places.NAME]`: where commands may run, and files may be, besides this machine; `[server]`: clients on others
+(`acp-coder serve`); `[tools.terminal]`, `[tools.tmux]`: terminals that can be typed into."""
 
 from __future__ import annotations
 
@@ -50,6 +50,11 @@ class PlaceConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     ] = ""
     engine: Annotated[str, key("`podman`, `docker` or `nerdctl`, or its path. Empty: the first of them found.")] = ""
     network: Annotated[str, key("Network of a started container: `none`, or the engine's name of one.")] = "none"
+    landlock: Annotated[
+        bool,
+        key("In a container: confine each command by Landlock, too, if the kernel has it. It writes only what it may "
+            "write here and does not see what `tools.files.deny_read` hides; `sudo` does not work.")
+    ] = False  # fmt: skip
     env: Annotated[list[str], key("Variables of this machine that commands there get; no others.")] = []
     arguments: Annotated[
         list[str], key("More arguments for the engine's `run`, which may lift its limits, or for `ssh`.")
@@ -65,6 +70,33 @@ class PlaceConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     def __post_init__(self) -> None:
         if wrong := [here for here in self.paths if not here.startswith(("/", "~/")) and here != "~"]:
             raise ValueError(f"`places.NAME.paths`: {wrong[0]!r} is no absolute path of this machine")
+
+
+class ServerConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    host: Annotated[str, key("Address that `acp-coder serve` listens on.")] = "127.0.0.1"
+    port: Annotated[int, key("Its port; 0: any.", ge=0, le=65535)] = 9801
+    hosts: Annotated[
+        list[str], key("Names that clients may call it by (`Host`), besides those of this machine's loopback.")
+    ] = []
+    origins: Annotated[list[str], key("Web pages that may use it (`Origin`), besides its own.")] = []
+    max_connections: Annotated[int, key("Connections at a time; more are refused.", ge=1)] = 1000
+    max_connections_per_token: Annotated[int, key("Of one token.", ge=1)] = 100
+    initialize_timeout: Annotated[
+        float, key("Seconds for a new connection to say what it wants, and to send `initialize`.", gt=0)
+    ] = 10.0
+    stalled_timeout: Annotated[
+        float, key("Seconds after which a client that reads nothing of what it is sent is disconnected.", gt=0)
+    ] = 60.0
+    ping_interval: Annotated[float, key("Seconds between pings; after three without an answer it is gone.", gt=0)] = (
+        20.0
+    )
+    max_wrong_tokens: Annotated[
+        int, key("Wrong tokens in a minute after which an address is refused for the rest of it.", ge=1)
+    ] = 20
+    discovery: Annotated[bool, key("Serve `/.well-known/acp.json`, which tells what is here to anybody.")] = True
+    near: Annotated[
+        bool, key("Clients are on this machine: their files and terminals are used. Else the agent uses its own.")
+    ] = False
 
 
 SSH = re.compile(r"((?:[^@:]*@)?(?:\[[^\]]*\]|[^:]*))(?::(.*))?", re.DOTALL)

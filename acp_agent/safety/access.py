@@ -20,7 +20,10 @@ class Where(Protocol):
     identity: str
 
     @property
-    def confines(self) -> bool: ...
+    def lacks_walls(self) -> bool: ...
+
+    @property
+    def sandbox(self) -> str: ...
 
 
 class PathAccess(Struct, frozen=True):

@@ -142,6 +142,16 @@ class SessionStore:
         rows = self._db.rows("SELECT kind, payload FROM log WHERE session_id = ? ORDER BY seq", session_id)
         return [LogEntry(*row) for row in rows]
 
+    def page(self, session_id: str, after: int, limit: int) -> list[tuple[int, bytes]]:
+        """What the client was shown, oldest first: the place of each in the log, behind `after`, and its JSON."""
+        query = "SELECT seq, payload FROM log WHERE session_id = ? AND seq > ? AND kind = 'update' ORDER BY seq LIMIT ?"
+        return [(row[0], row[1]) for row in self._db.rows(query, session_id, after, limit)]
+
+    def shown(self, session_id: str) -> int:
+        """How many of these there are."""
+        rows = self._db.rows("SELECT count(*) FROM log WHERE session_id = ? AND kind = 'update'", session_id)
+        return int(rows[0][0])
+
     # --- permissions ------------------------------------------------------------------------------------------
 
     def permissions(self, project: str) -> list[Permission]:

@@ -2,26 +2,35 @@
 
 from __future__ import annotations
 
+import os
+import socket
 from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Any
 
 import anyio
 
 from acp_agent.agent import Agent
+from acp_agent.config.load import load_config
+from acp_agent.fronts.server.app import Server
+from acp_agent.fronts.server.identities import Identities, Identity
 from acp_agent.opening import Opening
 from acp_agent.protocol.codec import coalesce_updates, encode
 from acp_agent.protocol.connection import Connection
 from acp_agent.protocol.peer import Peer
-from acp_agent.protocol.transports import memory_pair
+from acp_agent.protocol.transports import Transport, memory_pair
 from acp_agent.testing.fake_editor import FakeEditor
 from acp_agent.testing.fake_model import Answer, Call, FakeModel, Script
+from tests.websockets_client import connected
 
 __all__ = ["Answer", "Call", "Rig", "agent_rig", "connect", "rig"]
 
 BASH = "bash"
+WIRE = os.environ.get("ACP_TEST_WIRE", "memory")
+"""`websocket`: the agent is at the other end of a real one."""
 
 
 @dataclass
@@ -59,22 +68,55 @@ def environ_for(home: Path, base_url: str, **more: str) -> dict[str, str]:
 async def connect(environ: Mapping[str, str], **editor: Any) -> AsyncIterator[tuple[FakeEditor, Agent]]:
     """An agent with that environment and an editor, connected; nothing has been said yet. `sandbox`: whether commands
     are confined, which most of these tests are not about (`test_safety`, `e2e` and `executors/sandbox` are)."""
-    theirs, ours = memory_pair()
     flags = {"mcp.prompt_wait": "30"}  # Seconds: a busy machine takes its time.
     if not editor.pop("sandbox", False):
         flags["tools.sandbox.disabled"] = "true"
     agent = Agent(Opening(environ, flags))
+    wire = over_websocket if WIRE == "websocket" else in_memory
+    async with wire(agent, environ) as ours, FakeEditor(ours, **editor) as fake:
+        yield fake, agent
+
+
+@asynccontextmanager
+async def in_memory(agent: Agent, environ: Mapping[str, str]) -> AsyncIterator[Transport]:
+    theirs, ours = memory_pair()
     connection = Connection(theirs, agent, peer=Peer(encode=encode), coalesce=coalesce_updates)
     agent.attach(connection)
     async with anyio.create_task_group() as tasks:
         tasks.start_soon(connection.serve)
         try:
-            async with FakeEditor(ours, **editor) as fake:
-                yield fake, agent
+            yield ours
         finally:
             connection.close()
             with anyio.CancelScope(shield=True), anyio.fail_after(10):
                 await agent.close()
+
+
+class OneAgent(Server):
+    """A server with an agent that is there already."""
+
+    def __init__(self, agent: Agent, *about: Any) -> None:
+        super().__init__(*about)
+        self._one = agent
+
+    def agent(self, identity: Identity) -> Agent:
+        return self._one
+
+
+@asynccontextmanager
+async def over_websocket(agent: Agent, environ: Mapping[str, str]) -> AsyncIterator[Transport]:
+    """By the server of `acp-coder serve`, on loopback."""
+    with TemporaryDirectory() as folder:
+        identities, stop = Identities(Path(folder, "tokens.json")), anyio.Event()
+        token, listens = identities.add("me"), socket.create_server(("127.0.0.1", 0))
+        server = OneAgent(agent, load_config({}).settings, environ, identities, listens)
+        async with anyio.create_task_group() as tasks:
+            tasks.start_soon(server.until, stop)
+            try:
+                async with connected(f"ws://127.0.0.1:{listens.getsockname()[1]}/acp", token) as ours:
+                    yield ours
+            finally:
+                stop.set()
 
 
 @asynccontextmanager

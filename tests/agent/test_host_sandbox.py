@@ -3,23 +3,32 @@
 from __future__ import annotations
 
 import json
+import os
 import socket
+import threading
+import time
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor, wait
 from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
 import anyio
+import msgspec
 import pytest
 
 from acp_agent.build import host_session
 from acp_agent.client.permissions import allow_once
-from acp_agent.executors.far import program
+from acp_agent.config.model import ToolsConfig
+from acp_agent.errors import ExecutorError
+from acp_agent.executors.far import far_executor, program, side
+from acp_agent.executors.far.far_peer import STATE
 from acp_agent.testing.fake_model import Answer, Call
 from tests import ssh_server
 from tests.agent.test_background import model, result
 from tests.agent.test_terminals import in_terminal, line, look
 from tests.executors.sandbox.kit import needs_sandbox
+from tests.forked import COMMAND
 
 from .kit import Rig, rig
 
@@ -210,11 +219,13 @@ async def test_without_bubblewrap_it_is_landlock(
     monkeypatch.setattr(program, "_source", lambda module: source(module).replace("bwrap", "nowhere"))
     program.sources.cache_clear()
     (there / ".env").write_text("KEY=mandarin")
-    script = [bash("touch inside; echo broken >../outside; cat .env; cat ../outside; cat x"), Answer(text="ok")]
+    tries = "touch inside; echo broken >../outside; cat .env; cat ../outside; mv .env x; cat x"
+    script = [bash(tries), bash("ls; cat x"), Answer(text="ok")]
     try:
         async with rig(tmp_path, script, config=config, mode="auto", sandbox=True) as r:
             await r.editor.prompt("go")
-            (said,) = results(r)
+            said, moved = results(r)
+            assert "x\n" in moved and "mandarin" not in moved and "Permission denied" in moved
             assert "tangerine" not in said and "mandarin" not in said and "Permission denied" in said
             await r.editor.prompt("/place")
             assert "Sandbox there: Landlock" in r.editor.text() and "is not installed" in r.editor.text()
@@ -250,3 +261,188 @@ async def test_the_network_there_is_all_or_none(tmp_path: Path, config: str, net
         async with rig(tmp_path, script, config=settings, mode="auto", otherwise=allow_once, sandbox=True) as r:
             await r.editor.prompt("go")
             assert ("connected" in results(r)[0]) is (network == "allow")
+
+
+async def test_the_agents_own_folders_there_are_out_of_reach_even_in_what_may_be_written(
+    tmp_path: Path, config: str, there: Path
+) -> None:
+    """What lies in them runs unconfined."""
+    tries = "cd /tmp; ls -d acp-coder-*; for f in acp-coder-far-*; do echo evil >$f/evil && echo wrote; done; echo end"
+    settings = f'{config}[tools.sandbox]\nallow_write = ["/tmp"]\n'
+    script = [bash(tries), bash("ls /tmp/acp-coder-*/scripts/* /tmp/acp-coder-*/search.pyz"), Answer(text="ok")]
+    async with rig(tmp_path, script, config=settings, mode="auto", otherwise=allow_once, sandbox=True) as r:
+        await r.editor.prompt("go")
+        first, second = results(r)
+        assert "acp-coder-far-" in first and "end" in first
+        assert "wrote" not in first
+        assert "[exit code 2]" in second
+    assert not list(Path("/tmp").glob("acp-coder-*/evil"))
+
+
+async def test_nothing_is_left_of_a_terminal_there_that_ends_by_itself_or_never_begins(
+    tmp_path: Path, config: str, there: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The place holders of what is protected and missing."""
+    script = [in_terminal("ls -A; read line"), look(delay=0.5), line("mango"), "done"]
+    kwargs: Any = {"config": config, "mode": "auto", "otherwise": allow_once, "sandbox": True}
+    async with rig(tmp_path, model(*script), **kwargs) as r:
+        await r.editor.prompt("go")
+        assert ".vscode" in result(r, 3)
+        with anyio.fail_after(20):
+            while list(there.iterdir()):
+                await anyio.sleep(0.01)
+    monkeypatch.setattr(far_executor, "START_THERE", "tests.agent.test_host_sandbox:does_not_start")
+    async with rig(tmp_path, model(in_terminal("ls -A; read line"), "done"), **kwargs) as r:
+        await r.editor.prompt("go")
+        assert "nothing starts here" in result(r, 2)
+        assert list(there.iterdir()) == []
+
+
+def does_not_start(*_: Any, **__: Any) -> Any:
+    raise ExecutorError("nothing starts here")
+
+
+async def test_nothing_is_left_of_what_prints_into_a_closed_session(tmp_path: Path, config: str, there: Path) -> None:
+    script = [bash("touch begun; yes", background=True), Answer(text="ok")]
+    async with rig(tmp_path, script, config=config, mode="auto", otherwise=allow_once, sandbox=True) as r:
+        await r.editor.prompt("go")
+        with anyio.fail_after(20):
+            while not (there / "begun").exists():
+                await anyio.sleep(0.01)
+    assert [path.name for path in there.iterdir()] == ["begun"]
+
+
+async def test_a_sandbox_that_is_turned_off_is_turned_off_there(tmp_path: Path, config: str, there: Path) -> None:
+    settings = f"{config}[tools.sandbox]\nstrict = true\n"
+    async with rig(tmp_path, [bash("touch made"), Answer(text="ok")], config=settings, mode="auto") as r:
+        await r.editor.prompt("go")
+        await r.editor.prompt("/place")
+        assert "No sandbox there: turned off by tools.sandbox.disabled." in r.editor.text()
+    assert not r.editor.permission_requests
+    assert (there / "made").exists()
+
+
+async def test_what_holds_there_is_said_and_what_does_not(tmp_path: Path, config: str, there: Path) -> None:
+    (there / ".vscode").symlink_to(tmp_path)
+    (there / ".env").touch()
+    async with rig(tmp_path, [], config=config, sandbox=True) as r:
+        await r.editor.prompt("/place")
+        said = r.editor.text()
+    assert "Sandbox there: bubblewrap" in said and "Network: none. Unix sockets: none." in said
+    assert f"Writable: {there}" in said and "Protected in them: .git/hooks" in said
+    assert f"Hidden (`deny_read`): {there}/.env" in said
+    assert f"Links, so they can be replaced despite the protection: {there}/.vscode" in said
+
+
+async def test_a_host_that_answers_nonsense_about_a_terminal_begins_none(
+    tmp_path: Path, config: str, there: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    source = program._source
+    lying = lambda module: source(module).replace('"cwd": str(confined.cwd)', '"cwd": [1]')  # noqa: E731
+    monkeypatch.setattr(program, "_source", lying)
+    program._prelude.cache_clear()
+    program.sources.cache_clear()
+    try:
+        kwargs: Any = {"config": config, "mode": "auto", "otherwise": allow_once, "sandbox": True}
+        async with rig(tmp_path, model(in_terminal("touch made"), "done"), **kwargs) as r:
+            await r.editor.prompt("go")
+            assert "host far gave an answer that is none" in result(r, 2)
+            assert list(there.iterdir()) == []
+    finally:
+        program._prelude.cache_clear()
+        program.sources.cache_clear()
+
+
+async def test_doctor_names_the_sandbox_there(tmp_path: Path, config: str, there: Path) -> None:
+    file, home = tmp_path / "config.toml", tmp_path / "home"
+    file.write_text(config)
+    home.mkdir()
+    environ = {"PATH": os.environ["PATH"], "HOME": str(home), "ACP_CODER_CONFIG": str(file)}
+    done = await anyio.run_process([COMMAND, "doctor", "--offline"], cwd=tmp_path, env=environ, check=False)
+    said = done.stdout.decode()
+    assert "Sandbox there: bubblewrap" in said and f"Writable: {there}" in said
+
+
+# --- many at a time: the program there begins and ends commands in threads ------------------------------------------
+
+
+@pytest.fixture
+def serves(tmp_path: Path, there: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[side.Side]:
+    """The program, with its walls, in this process."""
+    monkeypatch.setattr(side, "learn", lambda _: None)
+    (tmp_path / "keeper").mkdir()
+    made = side.Side("mark", tmp_path / "keeper", 60.0)
+    sandbox = {**msgspec.to_builtins(ToolsConfig().sandbox), "network": "deny"}
+    rules = {"deny_read": [".env"], "allow_read": [], "absolute": [], "own": [], "forbidden": []}
+    given = {"folders": [str(there)], "home": str(tmp_path), "environ": dict(os.environ), "sandbox": sandbox}
+    assert made._find_walls(host_session.SIDE_WALLS, {**given, "rules": rules}, b"")["kind"] == "bubblewrap"
+    yield made
+    made.close()
+
+
+def begins(number: int, command: str, there: Path) -> dict[str, Any]:
+    argv, env = ["/bin/sh", "-c", command], {"PATH": os.environ["PATH"], "ACP_CODER_MARK": f"mark.{number}"}
+    return {"run": number, "argv": argv, "env": env, "cwd": str(there), "confined": True}
+
+
+def test_many_begin_at_a_time_and_the_last_one_clears_up(serves: side.Side, there: Path) -> None:
+    (there / ".git").mkdir()
+    (there / ".git/HEAD").write_text("ref: refs/heads/main\n")
+    with ThreadPoolExecutor(8) as pool:
+        list(pool.map(lambda number: serves._start(begins(number, f"echo >made-{number}", there)), range(40)))
+        ended = time.monotonic() + 60
+        while serves._runs and time.monotonic() < ended:
+            time.sleep(0.01)
+    names = {path.name for path in there.iterdir()}
+    assert names == {".git", *(f"made-{number}" for number in range(40))}
+    assert {path.name for path in (there / ".git").iterdir()} == {"HEAD"}
+
+
+def test_no_command_begins_before_what_is_to_be_hidden_is_known(serves: side.Side, there: Path) -> None:
+    walls, looking, goes_on, order = serves._walls, threading.Event(), threading.Event(), list[str]()
+    look = walls._policy.look
+
+    def slow() -> None:
+        looking.set()
+        assert goes_on.wait(20)
+        look()
+        order.append("looked")
+
+    walls._policy.look = slow
+    with ThreadPoolExecutor(2) as pool:
+        first = pool.submit(walls.look)
+        assert looking.wait(20)
+        second = pool.submit(walls.look)
+        assert not wait([second], timeout=0.1).done
+        assert not order
+        goes_on.set()
+        first.result(20)
+        second.result(20)
+    assert order
+
+
+def test_the_state_of_an_unconfined_command_is_not_where_confined_ones_write(serves: side.Side, there: Path) -> None:
+    for number, confined in ((1, True), (2, False)):
+        header = begins(number, f"echo {STATE} >&2; sleep 30", there)
+        serves._start({**header, "state": "", "confined": confined})
+    (mine,) = serves._walls.states.iterdir()
+    assert mine.name.startswith("state-")
+    assert [path.name for path in serves._folder.iterdir() if path.name.startswith("state-")]
+
+
+def test_whatever_goes_wrong_there_is_an_answer(serves: side.Side, monkeypatch: pytest.MonkeyPatch) -> None:
+    said: list[Any] = []
+    monkeypatch.setattr(serves.peer, "send", said.append)
+
+    def fails() -> None:
+        raise AssertionError("that cannot be")
+
+    serves._answer(7, fails)
+    assert said == [{"id": 7, "error": "executor", "words": "AssertionError: that cannot be"}]
+
+
+def test_nothing_begins_once_the_session_has_ended(serves: side.Side, there: Path) -> None:
+    serves.close()
+    with pytest.raises(ExecutorError, match="the session has ended"):
+        serves._start(begins(1, "touch made", there))
+    assert list(there.iterdir()) == []

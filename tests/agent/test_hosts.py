@@ -258,7 +258,7 @@ async def test_what_looks_at_this_machine_is_left_out(tmp_path: Path, config: st
         for command, words in (
             ("/undo", "the files are on host far"),
             ("/worktree", "no worktrees on host far"),
-            ("/doctor", "Nothing confines commands there"),
+            ("/doctor", "No sandbox there: turned off by tools.sandbox.disabled"),
         ):
             await r.editor.prompt(command)
             assert words in r.editor.text(), command

@@ -326,7 +326,7 @@ async def test_a_sub_agent_works_in_the_place_that_is_named_for_it(tmp_path: Pat
 
 
 class _Named:
-    confines = True
+    lacks_walls, sandbox = False, ""
 
     def __init__(self, words: str) -> None:
         self.words, self.where, self.identity = words, f"in {words}", words

@@ -2,6 +2,8 @@
 //
 //   node sdk_client.mjs PLAN   with PLAN = {sdk, command, cwd, load?, prompts: [{text, cancelAt?}], buffers, allow}
 //
+// With `remote: {client, ws, url, token}` in the place of `command` it is another machine's, over a WebSocket.
+//
 // `cancelAt` cancels the turn when the streamed text holds it. Writes one JSON document of what the SDK decoded.
 import { spawn } from "node:child_process";
 import { readFile, writeFile } from "node:fs/promises";
@@ -74,8 +76,16 @@ const app = acp
     return {};
   });
 
-const agent = spawn(plan.command, [], { stdio: ["pipe", "pipe", "inherit"] });
-await app.connectWith(acp.ndJsonStream(Writable.toWeb(agent.stdin), Readable.toWeb(agent.stdout)), async (context) => {
+async function remote({ client, ws, url, token }) {
+  const [{ createWebSocketStream }, { WebSocket }] = await Promise.all([import(client), import(ws)]);
+  return createWebSocketStream(url, { WebSocket, headers: { Authorization: `Bearer ${token}` } });
+}
+
+const agent = plan.remote ? null : spawn(plan.command, [], { stdio: ["pipe", "pipe", "inherit"] });
+const stream = agent
+  ? acp.ndJsonStream(Writable.toWeb(agent.stdin), Readable.toWeb(agent.stdout))
+  : await remote(plan.remote);
+await app.connectWith(stream, async (context) => {
   seen.initialized = await context.request("initialize", {
     protocolVersion: acp.PROTOCOL_VERSION,
     clientCapabilities: { fs: { readTextFile: true, writeTextFile: true }, terminal: true },
@@ -98,6 +108,9 @@ await app.connectWith(acp.ndJsonStream(Writable.toWeb(agent.stdin), Readable.toW
     seen.answers.push(await context.request("session/prompt", { sessionId, prompt: [{ type: "text", text }] }));
   }
 });
-agent.stdin.end();
-seen.exit = await new Promise((resolve) => (agent.exitCode === null ? agent.on("exit", resolve) : resolve(agent.exitCode)));
+if (agent) {
+  agent.stdin.end();
+  const ended = (resolve) => (agent.exitCode === null ? agent.on("exit", resolve) : resolve(agent.exitCode));
+  seen.exit = await new Promise(ended);
+}
 process.stdout.write(JSON.stringify(seen));

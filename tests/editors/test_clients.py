@@ -16,6 +16,7 @@ from acp import schema, text_block
 
 from acp_agent.testing.fake_model import Answer, Call, FakeModel
 from tests.e2e.kit import COMMAND, environ
+from tests.fronts.server.test_server import served
 
 from .kit import EXTENSION, NODE, NODE_MODULES
 from .sdk_client import SdkClient
@@ -166,6 +167,22 @@ async def test_the_typescript_sdk_decodes_text_tools_files_and_terminals(tmp_pat
     assert seen["writes"] == [[file, "changed\n"]]
     assert (project / "a.txt").read_text() == "changed\n"
     assert seen["exit"] == 0
+
+
+async def test_the_typescript_sdk_works_over_a_websocket(tmp_path, project):
+    """Its remote client, with the files and terminals of this machine, which is the server's, too."""
+    file, sdk = str(project / "a.txt"), EXTENSION / "node_modules/@agentclientprotocol/sdk"
+    exports = json.loads((sdk / "package.json").read_text())["exports"]["./experimental/ws-client"]
+    client, ws = str(sdk / exports["default"]), str(NODE_MODULES / "ws" / "wrapper.mjs")
+    async with served(tmp_path, WORK, config="[server]\nnear = true\n") as place:
+        remote = {"client": client, "ws": ws, "url": place.url, "token": place.token}
+        prompts = [{"text": "Change it"}]
+        seen = await typescript(tmp_path, place.model, prompts=prompts, buffers={file: "unsaved\n"}, remote=remote)
+    assert "".join(text_of(seen)) == "Looking. All done."
+    read, edit, bash = tools_of(seen)
+    assert [call[-1]["status"] for call in (read, edit, bash)] == ["completed", "completed", "failed"]
+    assert bash[-1]["rawOutput"]["stdout"] == "from the terminal\n"
+    assert (project / "a.txt").read_text() == "changed\n"
 
 
 async def test_the_typescript_sdk_asks_the_person_with_the_agents_options(tmp_path, project):

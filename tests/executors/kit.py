@@ -20,11 +20,12 @@ from acp_agent.executors.editor import EditorExecutor, EditorTerminals
 from acp_agent.executors.far.far_executor import FarExecutor
 from acp_agent.executors.far.far_link import FarLink
 from acp_agent.executors.local import LocalExecutor
-from acp_agent.executors.places.container import Container
+from acp_agent.executors.places.container import Container, Walls
 from acp_agent.executors.places.engine import is_left, owner
 from acp_agent.executors.places.place_executor import PlaceExecutor
 from acp_agent.executors.places.ssh import Ssh
 from acp_agent.executors.route import Offer
+from acp_agent.executors.sandbox.base import SandboxPolicy
 from acp_agent.protocol.client import Client
 from acp_agent.protocol.codec import encode
 from acp_agent.protocol.connection import Connection
@@ -38,7 +39,7 @@ BOUND = 20.0
 
 BACKENDS = ("local", "editor", "ssh")
 TERMINAL_BACKENDS = ("local", "editor")
-COMMAND_BACKENDS = (*BACKENDS, "container")
+COMMAND_BACKENDS = (*BACKENDS, "container", "container with Landlock")
 """Those that run commands: in a container files are the same, at the same paths."""
 
 
@@ -101,8 +102,8 @@ async def stage(
     executor = LocalExecutor(hides=hides)
     with anyio.fail_after(bound):
         try:
-            if backend == "container":
-                executor, name = in_container(tmp_path)
+            if backend.startswith("container"):
+                executor, name = in_container(tmp_path, landlock=backend != "container")
                 yield Stage(executor, folder, scripts, container=name)
                 return
             if backend == "local":
@@ -139,12 +140,14 @@ def over_ssh(hides: Any = None, linger: float = 60.0) -> FarExecutor:
     return FarExecutor(FarLink(way, owner(), is_left, linger), hides=hides)
 
 
-def in_container(tmp_path: Path) -> tuple[PlaceExecutor, str]:
-    """Commands run in a container that runs already and has the folders of all tests."""
+def in_container(tmp_path: Path, *, landlock: bool = False) -> tuple[PlaceExecutor, str]:
+    """Commands run in a container that runs already and has the folders of all tests. `landlock`: each confined."""
     if why := containers.missing():
         pytest.skip(why)
     name = containers.running(tmp_path.parent)
-    place = Container("web", PlaceConfig(container=name), "test", (tmp_path,), os.environ)
+    config, user = PlaceConfig(container=name, landlock=landlock), lambda: None
+    policy = SandboxPolicy(writable=(tmp_path,), hidden=(tmp_path / "hidden",))
+    place = Container("web", config, "test", (tmp_path,), os.environ, Walls, user, lambda: policy)
     return PlaceExecutor(None, None, Offer(), place=place), name
 
 

@@ -17,6 +17,7 @@ import anyio
 import anyio.to_thread
 import pytest
 
+from acp_agent.build.host_session import WALLS_SENT
 from acp_agent.errors import ExecutorError
 from acp_agent.executors.base import Command, ExitStatus, GrepQuery
 from acp_agent.executors.far import side
@@ -382,7 +383,7 @@ async def test_a_host_that_never_stops_talking_is_not_listened_to(tmp_path: Path
 
 
 def test_what_is_sent_runs_with_the_oldest_python_that_is_promised() -> None:
-    for module in (*SENT, "acp_agent.executors.search_worker"):
+    for module in (*SENT, *WALLS_SENT, "acp_agent.executors.search_worker"):
         text = (ROOT / f"{module.replace('.', '/')}.py").read_text(encoding="utf-8")
         ast.parse(text, feature_version=LEAST_PYTHON)
 

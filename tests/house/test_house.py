@@ -74,6 +74,8 @@ DOORS: dict[str, tuple[str, ...]] = {
     "tree_sitter_bash": ("acp_agent.safety.lines.line",),
     "jsonschema_rs": ("acp_agent.testing",),
     "pytest": ("acp_agent.testing",),
+    "starlette": ("acp_agent.fronts.server.app",),
+    "uvicorn": ("acp_agent.fronts.server.app",),
     "pathspec": ("acp_agent.executors.search_worker",),
     "re2": ("acp_agent.linear",),
     "yaml": (),
@@ -89,6 +91,7 @@ DOORS: dict[str, tuple[str, ...]] = {
 
 BROAD = {
     "acp_agent/commands/early.py",
+    "acp_agent/executors/far/side.py",
     "acp_agent/protocol/connection.py",
     "acp_agent/loop/calls/runner.py",
     "acp_agent/tools/kit/third_party.py",
@@ -116,6 +119,7 @@ ROOM_PAGES = {
     "executors/sandbox": "docs/rooms/sandbox.md",
     "executors/sandbox/proxy": "docs/rooms/network.md",
     "fronts/lsp_server": "docs/rooms/lsp-front.md",
+    "fronts/server": "docs/rooms/server.md",
     "fronts/playing": "docs/rooms/recordings.md",
     "llm/recordings": "docs/rooms/recordings.md",
     "loop/undo": "docs/rooms/undo.md",

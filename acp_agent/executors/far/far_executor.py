@@ -36,6 +36,8 @@ from acp_agent.lazy import load
 T = TypeVar("T")
 
 SEARCHES = "search.pyz"
+UNDONE = 10.0
+"""Seconds to remove there what was made for a program that does not begin."""
 MOST_LISTED = 50_000
 TOUCHED = {
     "remove": (("delete", 0),),
@@ -71,7 +73,7 @@ class FarExecutor(LocalExecutor):
         self._walls = walls
         self._own = {name: environ[name] for name in env if name in environ}
         self._numbers = itertools.count(1)
-        self._searches = ""
+        self._searches: dict[bool, str] = {}
 
     async def ready(self) -> There:
         if (there := self.link.there) is not None:
@@ -113,22 +115,29 @@ class FarExecutor(LocalExecutor):
     ) -> contract.Process:
         """By a connection of its own, with which it ends."""
         link = self.link
-        if confined:
-            header = {"do": "confine", "mark": mark, "argv": load(CONFINED_ARGV)(command, shell, Path(STATE))}
-            header |= {"env": load(TERMINAL_ENVIRON)(command, environ), "cwd": str(command.cwd)}
-            header["state"] = load_state(self.state_file(command)).decode("utf-8", "surrogateescape")
-            text = load(CONFINED_SCRIPT)(await link.answer_of(link.ask(header)))
-        else:
-            text = load(TERMINAL_SCRIPT)(command, shell, environ)
-        file = await self._put(uuid.uuid4().hex, text)
 
         async def finish() -> bool:
             return bool(await link.answer_of(link.ask({"do": "kill", "run": 0, "mark": mark, "grace": 0})))
 
-        argv, way = link.way.argv(shell, file, terminal=True), link.way
-        process: contract.Process = load(START_THERE)(
-            argv, way.environ, command, mark, self._grace, finish, f"on {way.words}"
-        )
+        try:
+            if confined:
+                assert self._walls is not None
+                header = {"do": "confine", "mark": mark, "argv": load(CONFINED_ARGV)(command, shell, Path(STATE))}
+                header |= {"env": load(TERMINAL_ENVIRON)(command, environ), "cwd": str(command.cwd)}
+                header["state"] = load_state(self.state_file(command)).decode("utf-8", "surrogateescape")
+                way_in = await self._walls.way_in(header)
+                text = load(CONFINED_SCRIPT)(way_in.argv, way_in.cwd, way_in.env, way_in.files)
+            else:
+                text = load(TERMINAL_SCRIPT)(command, shell, environ)
+            file = await self._put(uuid.uuid4().hex, text)
+            argv, way = link.way.argv(shell, file, terminal=True), link.way
+            about = (command, mark, self._grace, finish, f"on {way.words}")
+            process: contract.Process = load(START_THERE)(argv, way.environ, *about, held=confined)
+        except BaseException:
+            if confined:  # There it may be ready to begin.
+                with anyio.CancelScope(shield=True), anyio.move_on_after(UNDONE), contextlib.suppress(ExecutorError):
+                    await finish()
+            raise
         return process
 
     async def _put(self, name: str, data: bytes) -> str:
@@ -219,9 +228,10 @@ class FarExecutor(LocalExecutor):
 
     async def worker(self) -> str:
         """The path of the program that searches, which is sent once."""
-        if not self._searches:
-            self._searches = await self._put(SEARCHES, search_program())
-        return self._searches
+        confined = self._walls is not None and self._walls.confine
+        if confined not in self._searches:  # Once there are walls, it is behind them.
+            self._searches[confined] = await self._put(SEARCHES, search_program())
+        return self._searches[confined]
 
 
 class _FarHost:

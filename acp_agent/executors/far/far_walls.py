@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any
+from typing import Any, TypeVar
 
 import anyio
 import msgspec
@@ -11,17 +11,40 @@ from msgspec import Struct
 
 from acp_agent.errors import ExecutorError
 from acp_agent.executors.far.far_link import FarLink
+from acp_agent.executors.far.far_peer import Header
 from acp_agent.executors.far.program import sources
+from acp_agent.executors.sandbox.base import SandboxKind
+from acp_agent.legible import legible
+
+T = TypeVar("T")
+
+MOST_SAID, MOST_LINE, MOST_SENTENCES = 200, 4_000, 30
+"""Characters and sentences of what a host says of itself."""
 
 
 class About(Struct, frozen=True):
     """What works there."""
 
-    kind: str
-    """As in `sandbox.base`."""
+    kind: SandboxKind
     words: str = "no sandbox"
     trouble: tuple[str, ...] = ()
     """Why there is nothing better, one sentence each."""
+    disabled: bool = False
+    """By the configuration."""
+
+    def sentences(self) -> list[str]:
+        """`trouble`, as it may be shown."""
+        return [legible(words)[:MOST_SAID] for words in self.trouble[:MOST_SENTENCES]]
+
+
+class WayIn(Struct, frozen=True):
+    """The command line to begin there instead."""
+
+    argv: tuple[str, ...]
+    cwd: str
+    env: Mapping[str, str]
+    files: tuple[tuple[int, str, bool], ...]
+    """Descriptors, the files to be opened as them, and whether for writing, too."""
 
 
 class FarWalls:
@@ -40,6 +63,11 @@ class FarWalls:
         return "" if self.about is None else self.about.kind
 
     @property
+    def lacks(self) -> bool:
+        """Whether nothing does, although something should."""
+        return not self.confine and (self.about is None or not self.about.disabled)
+
+    @property
     def confine(self) -> bool:
         """Whether something does, as far as is known."""
         return self.kind not in ("", "none")
@@ -47,9 +75,9 @@ class FarWalls:
     async def holds(self) -> bool:
         """The same, asked. Raises ExecutorError where nothing may run without."""
         about = await self.ready()
-        if about.kind == "none" and self._given["sandbox"]["strict"]:
+        if about.kind == "none" and not about.disabled and self._given["sandbox"]["strict"]:
             words = f"no sandbox works on {self._link.way.words}, and with tools.sandbox.strict no command runs without"
-            raise ExecutorError("\n- ".join([f"{words} one", *about.trouble]))
+            raise ExecutorError("\n- ".join([f"{words} one", *about.sentences()]))
         return about.kind != "none"
 
     async def ready(self) -> About:
@@ -57,9 +85,35 @@ class FarWalls:
         async with self._finding:
             if self.about is None:
                 header = {"do": "walls", "row": self._row, "given": self._given}
-                said = await self._link.answer_of(self._link.ask(header, sources(self._modules)))
-                try:
-                    self.about = msgspec.convert(said, About)
-                except msgspec.ValidationError as error:
-                    raise ExecutorError(f"{self._link.way.words} gave an answer that is none") from error
+                self.about = await self._asked(About, header, sources(self._modules))
             return self.about
+
+    async def lines(self) -> list[str]:
+        """What confines them and what they may touch, for the user. Raises ExecutorError."""
+        about = await self.ready()
+        if about.kind == "none":
+            none = (
+                "Nothing confines commands there but that user's own rights; you are asked as where no sandbox works."
+            )
+            words = f"No sandbox there{legible(about.words)[:MOST_SAID].removeprefix('no sandbox')}."
+            return [words if about.disabled else none, *about.sentences()]
+        network = "all of it" if self._given["sandbox"]["network"] == "allow" else "none"
+        unix = "allowed" if self._given["sandbox"]["allow_unix_sockets"] else "none"
+        said = await self._asked(list[str], {"do": "told"})
+        return [
+            f"Sandbox there: {legible(about.words)[:MOST_SAID]}.",
+            *about.sentences(),
+            f"Network: {network}. Unix sockets: {unix}.",
+            *(legible(words)[:MOST_LINE] for words in said[:MOST_SENTENCES]),
+        ]
+
+    async def way_in(self, header: Header) -> WayIn:
+        """How a program begins, confined, in a terminal. Raises ExecutorError."""
+        return await self._asked(WayIn, header)
+
+    async def _asked(self, kind: type[T], header: Header, data: bytes = b"") -> T:
+        said = await self._link.answer_of(self._link.ask(header, data))
+        try:
+            return msgspec.convert(said, kind)
+        except msgspec.ValidationError as error:
+            raise ExecutorError(f"{self._link.way.words} gave an answer that is none") from error

@@ -22,7 +22,7 @@ import sys
 import tempfile
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
@@ -54,18 +54,6 @@ UNCLEAR = 4
 LOGIN_SECONDS = 5.0
 MOST_STATE = 4 * CREDIT
 ACCEPTS = 1.0
-BROKEN = (
-    ExecutorError,
-    OSError,
-    ImportError,
-    SyntaxError,
-    TypeError,
-    LookupError,
-    AttributeError,
-    RuntimeError,
-    ValueError,
-)
-"""What code may raise that was made for other systems than this one."""
 PROGRAMS = ("bash", "git", "rg", "tmux")
 
 
@@ -93,7 +81,8 @@ class Side:
         self._mark = mark
         self._folder = folder
         self.peer = Peer(self._handle, heartbeat=heartbeat)
-        self.ended = threading.Event()
+        self.ended, self.over = threading.Event(), threading.Event()
+        """Nothing begins any more; and its end was told."""
         self._pool = ThreadPoolExecutor(THREADS)
         self._cancelled: dict[int, threading.Event] = {}
         self._runs: dict[int, subprocess.Popen[bytes]] = {}
@@ -101,8 +90,11 @@ class Side:
         self._listed: dict[int, dict[str, int]] = {}
         self._walls: Any = None
         """The session's `SideWalls`."""
-        self._held: dict[str, Confined] = {}
-        """What confines programs in terminals, by their mark."""
+        self._held: dict[str | int, Confined] = {}
+        """What confines what runs, by its number; programs in terminals by their mark."""
+        self._alone = threading.Lock()
+        """Held by what begins or ends something: what confines counts, and a program that is just written cannot be
+        started while it is open in another one that begins."""
 
     def _handle(self, header: Header, data: bytes) -> None:
         what, number = header["do"], header.get("id", 0)
@@ -117,6 +109,8 @@ class Side:
                 event.set()
         elif what == "walls":
             self._pool.submit(self._answer, number, lambda: self._find_walls(header["row"], header["given"], data))
+        elif what == "told":
+            self._pool.submit(self._answer, number, lambda: self._walls.lines())
         elif what == "confine":
             self._pool.submit(self._answer, number, lambda: self._confine_terminal(header))
         elif what == "run":
@@ -128,7 +122,7 @@ class Side:
             if (credit := self._credit.get(header["run"])) is not None:
                 credit.add(header["bytes"])
         elif what == "put":
-            self._answer(number, lambda: self._put(header["name"], data))
+            self._pool.submit(self._answer, number, lambda: self._put(header["name"], data))
         elif what == "end":
             threading.Thread(target=self._end, args=(number,), daemon=True).start()
 
@@ -146,7 +140,7 @@ class Side:
             return
         except ValueError as error:
             answer |= {"error": "value", "words": str(error)}
-        except (TypeError, LookupError, AttributeError, RuntimeError) as error:
+        except Exception as error:  # noqa: BLE001 - Whoever asked would wait for ever.
             answer |= {"error": "executor", "words": f"{type(error).__name__}: {error}"}
         finally:
             self._cancelled.pop(number, None)
@@ -205,8 +199,10 @@ class Side:
             raise ExecutorError("it was cancelled")
 
     def _put(self, name: str, data: bytes) -> str:
-        path = self._folder / os.path.basename(name)
-        path.write_bytes(data)
+        """A file to be run outside of all that confines."""
+        path = (self._folder if self._walls is None else self._walls.scripts) / os.path.basename(name)
+        with self._alone:
+            path.write_bytes(data)
         return str(path)
 
     # --- commands ---------------------------------------------------------------------------------------------
@@ -216,19 +212,31 @@ class Side:
         cwd = header["cwd"]
         if not os.path.isdir(cwd):
             raise ExecutorError(f"the working directory {cwd} does not exist")
-        kept = None
+        kept, confined = None, header["confined"]
         if state is not None:
-            kept = _kept(self._folder if self._walls is None else self._walls.states, state)
-        argv, env = [part.replace(STATE, str(kept)) for part in header["argv"]], header["env"]
-        confined: Confined | None = None
+            kept = _kept(self._walls.states if confined else self._folder, state)
+        argv = [part.replace(STATE, str(kept)) for part in header["argv"]]
+        with _removed_unless_done(kept):
+            if confined:
+                self._walls.look()
+            with self._alone:
+                self._need_going()
+                popen = self._begun(number, argv, cwd, header["env"], confined=confined)
+                self._runs[number] = popen
+                self._credit[number] = _Credit()
+        threading.Thread(target=self._pump, args=(number, popen, kept), daemon=True).start()
+        return popen.pid
+
+    def _begun(
+        self, number: int, argv: list[str], cwd: str, env: dict[str, str], *, confined: bool
+    ) -> subprocess.Popen[bytes]:
         numbers: dict[int, int] = {}
         try:
-            if header.get("confined"):
-                assert self._walls is not None
-                confined = self._walls.confine(argv, cwd, env)
-                numbers = confined.open_files()
-                argv, cwd, env = list(confined.argv_with(numbers)), str(confined.cwd), dict(confined.env)
-            popen = subprocess.Popen(
+            if confined:
+                made = self._held[number] = self._walls.confine(argv, cwd, env)
+                numbers = made.open_files()
+                argv, cwd, env = list(made.argv_with(numbers)), str(made.cwd), dict(made.env)
+            return subprocess.Popen(
                 argv,
                 cwd=cwd,
                 env=env,
@@ -239,26 +247,35 @@ class Side:
                 pass_fds=tuple(numbers.values()),
             )
         except BaseException as error:
-            if confined is not None:
-                confined.close()
+            if (held := self._held.pop(number, None)) is not None:
+                held.close()
             if isinstance(error, (OSError, ValueError)):
                 raise ExecutorError(f"the command could not be started: {error}") from error
             raise
         finally:
             for descriptor in numbers.values():
                 os.close(descriptor)
-        self._runs[number] = popen
-        self._credit[number] = _Credit()
-        threading.Thread(target=self._pump, args=(number, popen, kept, confined), daemon=True).start()
-        return popen.pid
+
+    def _need_going(self) -> None:
+        if self.ended.is_set():
+            raise ExecutorError("the session has ended")
+
+    def _release(self, run: str | int) -> None:
+        """Ends what is confined, and removes what was made for it."""
+        with self._alone:
+            if (confined := self._held.pop(run, None)) is not None:
+                with contextlib.suppress(OSError):
+                    confined.close()
 
     def _find_walls(self, row: str, given: dict[str, Any], modules: bytes) -> dict[str, Any]:
         """What confines commands from now on, in words. That nothing does is no error."""
         try:
             learn(modules)
-            self._walls = load(row)(given)
-            about: dict[str, Any] = self._walls.about
-        except BROKEN as error:
+            with self._alone:
+                self._need_going()
+                self._walls = load(row)(given)
+                about: dict[str, Any] = self._walls.about
+        except Exception as error:  # noqa: BLE001 - It was made for other systems than this one.
             return {"kind": "none", "trouble": [f"{type(error).__name__}: {error}"]}
         return about
 
@@ -266,12 +283,16 @@ class Side:
         """How a program begins, confined, in a terminal that is at the end of another connection."""
         kept = _kept(self._walls.states, header["state"])
         argv = [part.replace(STATE, str(kept)) for part in header["argv"]]
-        confined = self._walls.confine(argv, header["cwd"], header["env"], in_terminal=True)
-        self._held[header["mark"]] = confined
+        with _removed_unless_done(kept):
+            self._walls.look()
+            with self._alone:
+                self._need_going()
+                confined = self._walls.confine(argv, header["cwd"], header["env"], in_terminal=True)
+                self._held[header["mark"]] = confined
         files = [(number, str(path), number in confined.written) for number, path in confined.files.items()]
         return {"argv": list(confined.argv), "cwd": str(confined.cwd), "env": dict(confined.env), "files": files}
 
-    def _pump(self, number: int, popen: subprocess.Popen[bytes], kept: Path | None, confined: Confined | None) -> None:
+    def _pump(self, number: int, popen: subprocess.Popen[bytes], kept: Path | None) -> None:
         assert popen.stdout is not None and popen.stderr is not None
         names = {popen.stdout.fileno(): "stdout", popen.stderr.fileno(): "stderr"}
         ended, tells = os.pipe()
@@ -294,13 +315,13 @@ class Side:
                     for _ in range(DRAINED):
                         if not self._pass_on(number, name, descriptor):
                             break
-            if confined is not None:
-                confined.close()
+            self._release(number)
             code, state, cwd = popen.returncode, b"", b""
             if kept is not None:
                 state, cwd = _taken(kept), _taken(kept.with_name(f"{kept.name}.cwd"))
             told = {"do": "ended", "run": number, "code": code, "cwd": cwd.decode("utf-8", "surrogateescape")}
             self.peer.send(told, state)
+        self._release(number)
         self._runs.pop(number, None)
         self._credit.pop(number, None)
         os.close(ended)
@@ -325,25 +346,27 @@ class Side:
                 popen.wait(grace)
             _signal(popen.pid, signal.SIGKILL)
         gone = _gone(mark)
-        if (confined := self._held.pop(mark, None)) is not None:
-            confined.close()
+        self._release(mark)
         return gone
 
     def _end(self, number: int) -> None:
         gone = self.close()
         self._answer(number, lambda: gone)
         self.peer.flush(1.0)
-        self.ended.set()
+        self.over.set()
 
     def close(self) -> bool:
         """Ends everything of the session, and says whether nothing is left."""
+        with self._alone:  # Nothing begins any more.
+            self.ended.set()
         for popen in list(self._runs.values()):
             _signal(popen.pid, signal.SIGKILL)
         gone = _gone(self._mark)
-        while self._held:
-            self._held.popitem()[1].close()
-        if self._walls is not None:
-            self._walls.close()
+        for run in list(self._held):
+            self._release(run)
+        with self._alone:
+            if self._walls is not None:
+                self._walls.close()
         shutil.rmtree(self._folder, ignore_errors=True)
         return gone
 
@@ -389,6 +412,16 @@ def _gone(mark: str) -> bool:
             return True
         time.sleep(PAUSE)
     return False
+
+
+@contextlib.contextmanager
+def _removed_unless_done(file: Path | None) -> Iterator[None]:
+    try:
+        yield
+    except BaseException:
+        if file is not None:
+            file.unlink(missing_ok=True)
+        raise
 
 
 def _kept(folder: Path, state: str) -> Path:
@@ -495,7 +528,7 @@ def _silent() -> None:
 def _keep(listens: socket.socket, token: str, side: Side, linger: float) -> None:
     heard = time.monotonic()
     listens.settimeout(ACCEPTS)
-    while not side.ended.is_set():
+    while not side.over.is_set():
         link = side.peer.link
         heard = max(heard, link.heard if link is not None else 0.0)
         if time.monotonic() - heard > linger or side.peer.over:

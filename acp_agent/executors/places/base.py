@@ -4,9 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from pathlib import Path
-from typing import Protocol
+from typing import TYPE_CHECKING, Protocol
 
 from msgspec import Struct
+
+if TYPE_CHECKING:
+    from acp_agent.executors.places.landlock_there import LandlockThere
 
 
 class There(Struct, frozen=True):
@@ -38,8 +41,13 @@ class Elsewhere(Protocol):
     """What answers are kept for: tells it from others of the same `words`."""
 
     @property
-    def confines(self) -> bool:
-        """Whether it is a wall around the commands in it, or has one, as far as is known."""
+    def lacks_walls(self) -> bool:
+        """Whether nothing confines commands there that something should confine, as far as is known."""
+        ...
+
+    @property
+    def sandbox(self) -> str:
+        """What confines commands in it besides, as in `sandbox.base`; empty if that is not known."""
         ...
 
     async def lines(self) -> list[str]:
@@ -64,6 +72,8 @@ class Place(Elsewhere, Protocol):
     """Names of the variables of this machine that commands there get."""
     environ: Mapping[str, str]
     """The environment, here, of the command lines that `argv` returns."""
+    landlock: LandlockThere | None
+    """What each command is confined by."""
 
     async def ready(self) -> There:
         """Starts what has to be started; not twice unless it was `lost`. Raises ExecutorError with a sentence."""

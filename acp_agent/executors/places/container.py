@@ -16,7 +16,7 @@ import uuid
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import ExitStack
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import anyio
 import anyio.to_thread
@@ -29,9 +29,15 @@ from acp_agent.executors.marked import MARK
 from acp_agent.executors.places.base import There
 from acp_agent.executors.places.engine import OWNER, Engine, find_engine, owner
 from acp_agent.executors.places.starter import PROBE
+from acp_agent.lazy import load
+
+if TYPE_CHECKING:
+    from acp_agent.executors.places.landlock_there import LandlockThere
+    from acp_agent.executors.sandbox.base import SandboxPolicy
 
 log = logging.getLogger(__name__)
 
+LANDLOCK_THERE = "acp_agent.executors.places.landlock_there:LandlockThere"
 SESSION = "acp-coder.session"
 NAME_CHARS = 8
 ANSWERS = 5
@@ -57,7 +63,7 @@ class Walls(Struct, frozen=True):
 class Container:
     """Of one session."""
 
-    confines = True
+    lacks_walls = False
 
     def __init__(
         self,
@@ -68,8 +74,9 @@ class Container:
         environ: Mapping[str, str],
         walls: Callable[[], Walls] = Walls,
         user: Callable[[], User | None] = lambda: None,
+        policy: Callable[[], SandboxPolicy] | None = None,
     ) -> None:
-        """`environ`: for the engine's program."""
+        """`environ`: for the engine's program. `policy`: what commands may touch now."""
         self.words = f"container {name}"
         self.where = f"in {self.words}"
         what = config.container or config.image
@@ -86,6 +93,9 @@ class Container:
         """The session's folders that are named by a link, and where they are."""
         self._walls = walls
         self._user = user
+        self.landlock: LandlockThere | None = None
+        if config.landlock and policy is not None:
+            self.landlock = load(LANDLOCK_THERE)(self, policy, self._folders)
         self._engine: Engine | None = None
         self._there: There | None = None
         self._id = ""
@@ -96,6 +106,10 @@ class Container:
         self._read_only: list[Path] = []
         """Of the session's folders, in one that runs already."""
         self._finding = anyio.Lock()
+
+    @property
+    def sandbox(self) -> str:
+        return "none" if self.landlock is None else "landlock"
 
     async def ready(self) -> There:
         async with self._finding:
@@ -125,10 +139,18 @@ class Container:
     async def end(self) -> bool:
         with anyio.CancelScope(shield=True):
             async with self._finding:
-                ours, self._there = bool(self._begun), None
+                ours, there, self._there = bool(self._begun), self._there, None
                 if ours and self._engine is not None:
                     await anyio.to_thread.run_sync(self._remove, self._engine)
+                elif there is not None and self.landlock is not None and self._engine is not None:
+                    await anyio.to_thread.run_sync(self._clear, self._engine, there.scratch)
         return ours
+
+    def _clear(self, engine: Engine, folder: str) -> None:
+        try:
+            engine.ask(*self.argv("rm", "-rf", "--", folder)[1:])
+        except ExecutorError as error:
+            log.warning("%s could not be removed in %s: %s", folder, self.words, error)
 
     def _remove(self, engine: Engine) -> None:
         try:
@@ -142,10 +164,18 @@ class Container:
         assert self._engine is not None
         shell = there.shell if there.bash else f"{there.shell}; there is no bash, so commands are those of sh"
         lines = [f"Commands run in {self.words} ({self._engine.name}, shell {shell}). The container is the wall."]
+        if self.landlock is not None:
+            await self.landlock.ready(there)
+            lines.append(
+                "Landlock confines each command: it writes only what it may write here, has a home and a TMPDIR of its "
+                "own, and does not see what is hidden."
+            )
         if not self._begun:
+            without = "is hidden or protected here is neither"
+            hidden = without if self.landlock is None else "is protected here is not"
             lines.append(
                 "It was not started by acp-coder: its network, its rights and what it can see are its own, and what "
-                "is hidden or protected here is neither there."
+                f"{hidden} there."
             )
             lines += [
                 f"Commands there cannot write to {folder}: it is mounted read-only." for folder in self._read_only
@@ -185,6 +215,11 @@ class Container:
             raise ExecutorError(f"{engine.name} has no container {config.container!r}")
         else:
             raise ExecutorError(f"the {self.words} has neither `container` nor `image` in the configuration")
+        if self.landlock is not None:
+            self.landlock.mounts.clear()
+            for mount in (engine.look("container", self._id) or {}).get("Mounts") or ():
+                if (source := mount.get("Source")) and (target := mount.get("Destination")):
+                    self.landlock.mounts[Path(target)] = Path(os.path.realpath(source))
         return self._probed(engine)
 
     def _attached(self, engine: Engine, found: Mapping[str, Any]) -> str:

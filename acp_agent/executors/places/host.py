@@ -15,7 +15,7 @@ from acp_agent.errors import ExecutorError
 from acp_agent.executors.far.far_disk import FarDisk
 from acp_agent.executors.far.far_link import FarLink
 from acp_agent.executors.far.far_link import There as Found
-from acp_agent.executors.far.far_walls import About, FarWalls
+from acp_agent.executors.far.far_walls import FarWalls
 from acp_agent.executors.far.news import News
 from acp_agent.executors.places.engine import is_left, owner
 from acp_agent.executors.places.ssh import Ssh
@@ -52,9 +52,12 @@ class Host:
         """The same, as they are named on this machine."""
 
     @property
-    def confines(self) -> bool:
-        """As far as is known."""
-        return self.walls is not None and self.walls.confine
+    def lacks_walls(self) -> bool:
+        return self.walls is None or self.walls.lacks
+
+    @property
+    def sandbox(self) -> str:
+        return "" if self.walls is None else self.walls.kind
 
     async def reached(self) -> Found:
         """Raises ExecutorError with a sentence. Where `folders` are is known afterwards."""
@@ -91,23 +94,13 @@ class Host:
         system = legible(f"{there.system}, Python {there.python[1]}")[:MOST_SAID]
         lines = [
             f"Commands run {self.where}, and files are there: {root}{also} ({system}).",
-            *await self._wall_lines(),
+            *(await self.walls.lines() if self.walls is not None else ()),
         ]
         lines += [f"There is no {name} there: {what}." for name, what in WANTED.items() if not there.programs.get(name)]
         lines.append("Not there: the editor's unsaved text, language servers, undo, worktrees.")
         if (lost := self.link.lost_at) is not None:
             lines.append(f"The connection was lost {time.monotonic() - lost:.0f} s ago; what runs there goes on.")
         return lines
-
-    async def _wall_lines(self) -> list[str]:
-        about = About("none") if self.walls is None else await self.walls.ready()
-        trouble = [legible(words)[:MOST_SAID] for words in about.trouble]
-        if about.kind == "none":
-            return [
-                "Nothing confines commands there but that user's own rights; you are asked as where no sandbox works.",
-                *trouble,
-            ]
-        return [f"Sandbox there: {legible(about.words)[:MOST_SAID]}.", *trouble]
 
     async def watch(self, tell: Callable[[str], None]) -> None:
         news: News[str] = News()

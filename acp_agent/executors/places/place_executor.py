@@ -9,7 +9,7 @@ import uuid
 from collections.abc import Callable, Mapping
 from functools import partial
 from pathlib import Path
-from typing import IO, Any
+from typing import IO, TYPE_CHECKING, Any
 
 import anyio
 from msgspec.structs import replace
@@ -23,14 +23,18 @@ from acp_agent.executors.marked import MARK
 from acp_agent.executors.places.base import Place, There
 from acp_agent.executors.places.far_process import FarProcess
 from acp_agent.executors.places.reaper import Reaper
-from acp_agent.executors.places.starter import READ_IT, starter
+from acp_agent.executors.places.starter import READ_IT, STATES, starter
 from acp_agent.executors.sandbox.base import Confined
 from acp_agent.executors.start import start
 from acp_agent.lazy import load
 
 TERMINAL_SCRIPT = "acp_agent.executors.places.far_terminal:terminal_script"
+HELD_SCRIPT = "acp_agent.executors.places.far_terminal:held_script"
 START_THERE = "acp_agent.executors.places.far_terminal:start_there"
 WORDS = 300
+
+if TYPE_CHECKING:
+    from acp_agent.executors.places.landlock_there import Program
 
 
 class PlaceExecutor(EditorExecutor):
@@ -59,23 +63,47 @@ class PlaceExecutor(EditorExecutor):
         command = replace(command, cwd=place.cwd(command.cwd))
         mark, nonce = f"{place.mark}.{uuid.uuid4().hex}", uuid.uuid4().hex
         own = {name: place.environ[name] for name in place.env if name in place.environ}
-        environ = {"PATH": there.path, "HOME": there.home, **there.environ, **QUIET, **own, **command.env, MARK: mark}
+        environ: Mapping[str, str] = {
+            "PATH": there.path,
+            "HOME": there.home,
+            **there.environ,
+            **QUIET,
+            **own,
+            **command.env,
+            MARK: mark,
+        }
+        confined: Program | None = None
+        if place.landlock is not None and command.confined:
+            await place.landlock.ready(there)
+            environ, confined = place.landlock.confined(environ, there)
+        elif place.landlock is not None:  # What confined ones left is not run.
+            command = replace(command, state_file=None)
         if command.terminal is not None:
-            return await self._in_terminal(command, there, environ, mark, nonce)
+            return await self._in_terminal(command, there, environ, mark, nonce, confined)
         with _file() as file:
-            file.write(starter(command, there, environ, nonce))
+            file.write(starter(command, there, environ, nonce, confined))
             file.seek(0)
             argv = place.argv("sh", "-c", READ_IT, reads=True)
             popen = start(argv, Path("/"), place.environ, command, stdin=file.fileno())
         return FarProcess(popen, mark, command, self._grace, nonce, reaper, self._ending())
 
     async def _in_terminal(
-        self, command: Command, there: There, environ: Mapping[str, str], mark: str, nonce: str
+        self,
+        command: Command,
+        there: There,
+        environ: Mapping[str, str],
+        mark: str,
+        nonce: str,
+        confined: Program | None,
     ) -> Process:
         place, reaper = self._place, self._reaper
         folder, file = shlex.quote(there.scratch), f"{there.scratch}/{nonce}"
         store = ("sh", "-c", f"umask 077; mkdir -p {folder} && cat >{shlex.quote(file)}")
         made = load(TERMINAL_SCRIPT)(command, there.shell, environ)
+        if confined is not None:
+            name = uuid.uuid4().hex  # As in `starter`.
+            state, program = f"{there.scratch}/{STATES}/{name}", f"{there.scratch}/{name}.program"
+            made = load(HELD_SCRIPT)(command, there.shell, environ, state, program, confined)
         done = await anyio.run_process(
             place.argv(*store, reads=True), input=made, env=place.environ, cwd="/", check=False, start_new_session=True
         )

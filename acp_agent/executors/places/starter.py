@@ -10,7 +10,8 @@ from __future__ import annotations
 
 import re
 import shlex
-from collections.abc import Mapping
+import uuid
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 
 from acp_agent.executors.base import Command, shell_options
@@ -25,21 +26,22 @@ NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 READ_ONLY = frozenset(("UID", "EUID", "PPID", "SHELLOPTS", "BASHOPTS", "BASH_VERSINFO"))
 """Variables that some shells let nobody set."""
 
+STATES = "state"
+"""Of our folder there: what confined commands may write for their shell's state."""
+
 STARTER = r"""
 trap : TERM HUP INT
 exec 3>&2 2>/dev/null
 printf '\036{nonce}B%s\n' "$$" >&3
-(umask 077; mkdir -p {scratch}{store})
+(umask 077; set -C; mkdir -p {scratch}{store}{put})
 ( {exports}
 cd -- {cwd} 2>&3 && exec {argv} 2>&3 3>&-; exit 126 ) </dev/null
 c=$?
 printf '\036{nonce}'
 printf '\036{nonce}E%s\036{nonce}' "$c" >&3
-cat {state}.cwd >&3
+{ {told}; } >&3
 printf '\036{nonce}' >&3
-cat {state} >&3
-printf '\036{nonce}' >&3
-rm -f {state} {state}.cwd
+rm -f {state} {state}.cwd {program}
 exit "$c"
 """
 """Its own messages (`Terminated`) are nobody's."""
@@ -74,8 +76,8 @@ finish() {
 while read -r mark group; do
   if finish "$mark" "$group"; then echo gone; else echo left; fi
 done
-rm -rf "$t"
 finish "$m" 0
+rm -rf "$t"
 """.replace("MARK", MARK)
 """Ends what carries a mark in its environment, and what is in the command's process group: each line that it reads is
 one order, `MARK GROUP`. At the end of stdin, which is the end of the agent, it ends all of the session's. Not every
@@ -103,21 +105,48 @@ def exports(environ: Mapping[str, str]) -> str:
     return "".join(f"export {name}={shlex.quote(value)}\n" for name, value in plain.items())
 
 
-def starter(command: Command, there: There, environ: Mapping[str, str], nonce: str) -> bytes:
-    state = f"{there.scratch}/{nonce}"
+def put(data: bytes, name: str) -> str:
+    """A line that makes an executable file."""
+    file, octal = shlex.quote(name), "".join(f"\\{byte:03o}" for byte in data)
+    return f"printf '{octal}' >{file} && chmod 700 {file}"
+
+
+def starter(
+    command: Command,
+    there: There,
+    environ: Mapping[str, str],
+    nonce: str,
+    confined: Callable[[Sequence[str]], bytes] | None = None,
+) -> bytes:
+    """`confined`: makes, of a command line, the program that becomes such a one, confined (`landlock_there`). What the
+    command leaves of its shell's state is read through it, too: there might be a link instead."""
+    name = uuid.uuid4().hex  # On no command line before the files are there: nobody can put a link in their place.
+    state = f"{there.scratch}/{name}" if confined is None else f"{there.scratch}/{STATES}/{name}"
+    program, options = f"{there.scratch}/{name}.program", shell_options(command)
     script, store = command.script, ""
     if command.state_file is not None:
         script = with_state(script, Path(state), keep=command.keeps_state, without=of_its_own(command), bash=there.bash)
         if loaded := load_state(command.state_file).decode("utf-8", "surrogateescape"):
             store = f"; printf %s {shlex.quote(loaded)} >{shlex.quote(state)}"
+    argv, file = [there.shell, *options, "-c", script], shlex.quote(state)
+    told, made = f"cat {file}.cwd; printf '\\036{nonce}'; cat {file}", ""
+    if confined is not None:
+        made = f"; {put(confined(argv), program)}"
+        argv = [program, *argv]  # The other command line is as long.
+        told = shlex.join([program, there.shell, "-c", told, *options])
+    if confined is not None and command.state_file is None:
+        told = f"printf '\\036{nonce}'"
     values = {
         "nonce": nonce,
         "scratch": shlex.quote(there.scratch),
         "store": store,
+        "put": made,
         "exports": exports(environ),
         "cwd": shlex.quote(str(command.cwd)),
-        "argv": shlex.join([there.shell, *shell_options(command), "-c", script]),
-        "state": shlex.quote(state),
+        "argv": shlex.join(argv),
+        "state": file,
+        "program": shlex.quote(program),
+        "told": told,
     }
     text = re.sub(r"\{(\w+)\}", lambda found: values[found[1]], STARTER)
     return text.encode("utf-8", "surrogateescape")

@@ -21,6 +21,8 @@ if TYPE_CHECKING:
 
 AT_FDCWD = -100
 O_PATH, O_WRONLY, O_CLOEXEC = 0o10000000, 1, 0o2000000
+OPENED = 128
+"""Places opened for rules at a time."""
 RULESET, PLACE = 60, 61
 """Descriptors, whatever numbers the kernel chose first."""
 NULL = 0
@@ -128,12 +130,14 @@ class Inside:
         self._call("prctl", SET_NO_NEW_PRIVS, 1, 0, 0, 0)
         self._call("landlock_create_ruleset", attributes, 24 if version >= 6 else 16 if port else 8, 0)
         self._call("dup3", Result(), RULESET, O_CLOEXEC)
-        for allowed, path in rules:
+        for count, (allowed, path) in enumerate(rules, 1):
             allowed &= rights
             # What cannot be reached needs no permission.
             self._call("openat", AT_FDCWD, os.fsencode(path), O_PATH | O_CLOEXEC, 0, on_error="skip", skips=2)
             self._call("dup3", Result(), PLACE, O_CLOEXEC)
             self._call("landlock_add_rule", RULESET, PATH_BENEATH, struct.pack("<Qi", allowed, PLACE), 0)
+            if not count % OPENED:  # What was opened has two numbers, and only so many files may be open.
+                self._call("close_range", PLACE + 1, 0xFFFFFFFF, 0, on_error="go on")
         if port:
             self._call("landlock_add_rule", RULESET, NET_PORT, struct.pack("<QQ", CONNECT_TCP, port), 0)
         self._call("landlock_restrict_self", RULESET, 0)

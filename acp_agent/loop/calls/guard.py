@@ -201,9 +201,8 @@ class Guard:
 
     def _sandbox_of(self, call: CallFacts) -> str:
         outside = any(isinstance(access, ExecuteAccess) and not access.confined for access in call.accesses)
-        place, far = call.place, self._confinement.far
-        if place is not None:
-            return place.words if outside or far is None or not far.confine else f"{place.words}: {far.kind}"
+        if (place := call.place) is not None:
+            return place.words if outside or place.sandbox in ("", "none") else f"{place.words}: {place.sandbox}"
         return "none" if outside else self._confinement.sandbox
 
     def lacks_sandbox(self, call: CallFacts) -> bool:
@@ -211,7 +210,7 @@ class Guard:
         found = self._confinement.found
         runs = any(isinstance(access, ExecuteAccess) and access.confined for access in call.accesses)
         if call.place is not None:
-            return runs and not call.place.confines
+            return runs and call.place.lacks_walls
         return runs and found is not None and found.sandbox.kind == "none" and not found.disabled
 
     def placed(self, call: CallFacts, ask: Ask) -> Ask:

@@ -19,7 +19,8 @@ from acp_agent.executors.sandbox.base import Invocation, SandboxPolicy
 from acp_agent.executors.sandbox.holders import is_held
 from acp_agent.lazy import load
 from acp_agent.loop.shell.command_paths import Named, named, paths_of
-from acp_agent.loop.shell.private_folder import CLOSED_PARTS, PrivateFolder
+from acp_agent.loop.shell.held_files import HeldFiles
+from acp_agent.loop.shell.private_folder import CLOSED_PARTS, PrivateFolder, others_below
 from acp_agent.safety.folders.paths import Roots, real_path
 from acp_agent.safety.folders.protect import git_places
 from acp_agent.safety.folders.survey import Survey, survey
@@ -40,6 +41,8 @@ TOO_LARGE = (
     "the session's folders are too large to scan: not every repository in them is protected, nor every file hidden "
     "that `deny_read` matches"
 )
+
+MAX_NAMED = 10
 
 START_FILES = (".bash", ".profile", ".zsh", ".zprofile", ".zlogin", ".config/fish")
 
@@ -63,11 +66,23 @@ class CommandPolicy:
         self.survey = Survey()
         self.hidden: dict[Path, None] = {}
         """Paths that were ever hidden: they stay hidden, however large the folders become."""
+        self._held: HeldFiles | None = None
+
+    def follow(self) -> None:
+        """From now on: commands may move what is hidden."""
+        if self._held is None:
+            self._held = HeldFiles()
+            self._folder.at_end(self._held.close)
 
     def look(self) -> None:
         """Finds what is hidden, and git's folders. Blocks; may take a while."""
         self.survey = survey(self._roots)
-        self.hidden |= dict.fromkeys(self.survey.hidden)
+        rules = self._roots.rules
+        found = (path for path in self.survey.hidden if rules.moved.isdisjoint((path, *path.parents)))
+        self.hidden = {**self.hidden, **dict.fromkeys(found)}
+        if self._held is not None:
+            self._held.hold([*self.hidden, *rules.forbidden])
+            rules.moved = frozenset(self._held.now(self._roots.real))
 
     def limited(self, invocation: Invocation) -> Invocation:
         """Its shell sets the limits for itself and all it starts; nothing in the sandbox may raise them again."""
@@ -115,18 +130,17 @@ class CommandPolicy:
             *self._roots.rules.own,
             *self._roots.rules.forbidden,
             *(self._folder.path / part for part in CLOSED_PARTS),
+            *others_below([*writable, *self._readable_places(read), *seen], self._folder.path),
         ]
         protected += [path for path in self._roots.rules.own if not path.exists()]
         if config.writable:
             protected = [path for path in protected if any(path.is_relative_to(place) for place in writable)]
-        if self._readable is None:
-            other = self.other  # Another user may not be able to see what is installed in our home.
-            home, environ = (self._home, self._environ) if other is None else (other.home, {})
-            self._readable = load(TOOLCHAINS)(home, environ)
         return SandboxPolicy(
             writable=tuple(dict.fromkeys(writable)),
-            readable=tuple(dict.fromkeys([*self._readable, *paths_of(read), *seen])),
-            hidden=tuple(path for path in dict.fromkeys([*self.hidden, *own]) if path.exists()),
+            readable=tuple(dict.fromkeys([*self._readable_places(read), *seen])),
+            hidden=tuple(
+                path for path in dict.fromkeys([*self.hidden, *self._roots.rules.moved, *own]) if path.exists()
+            ),
             protected=tuple(dict.fromkeys(protected)),
             network="all" if config.network == "allow" else "none",
             unix_sockets=config.allow_unix_sockets,
@@ -135,6 +149,43 @@ class CommandPolicy:
             max_processes=config.max_processes,
             runs_as=None if self.other is None else (self.other.uid, self.other.gid),
         )
+
+    def _readable_places(self, read: list[Named]) -> list[Path]:
+        if self._readable is None:
+            other = self.other  # Another user may not be able to see what is installed in our home.
+            home, environ = (self._home, self._environ) if other is None else (other.home, {})
+            self._readable = load(TOOLCHAINS)(home, environ)
+        return [*self._readable, *paths_of(read)]
+
+    def lines(self) -> list[str]:
+        """What commands may touch, for the user."""
+        policy, config, private = self.policy(), self._config, self._folder.path
+        read, write, narrowed = self.named()
+        lines = [f"Writable: {_names(policy.writable, private)}."]
+        for what, entries in (
+            ("Also writable", write),
+            ("In the session's folders, only these are writable", narrowed),
+        ):
+            if entries:
+                lines.append(f"{what}: {', '.join(map(str, entries))}.")
+        lines.append(f"Protected in them: {', '.join(config.protect) or 'nothing'}.")
+        if self.links:
+            lines.append(
+                f"Links, so they can be replaced despite the protection: {_names(tuple(self.links), private)}."
+            )
+        if not self.survey.complete:
+            lines.append(f"{TOO_LARGE[0].upper()}{TOO_LARGE[1:]}.")
+        if self.hidden:
+            lines.append(f"Hidden (`deny_read`): {_names(tuple(self.hidden), private)}.")
+        if read:
+            lines.append(f"Also readable: {', '.join(map(str, read))}.")
+        limits = {"processes": config.max_processes, "bytes of memory for each": config.max_memory}
+        limits["bytes for a file"] = config.max_file_size
+        told = [f"{most} {what}" if most else f"any number of {what}" for what, most in limits.items()]
+        lines.append(f"Limits of a command: {', '.join(told)}.")
+        if config.strict:
+            lines.append("Strict: without a sandbox no command runs.")
+        return lines
 
     def _protected(self, folder: Path) -> list[Path]:
         """Returns the paths that are protected below one of the session's folders, also where it does not exist yet.
@@ -178,3 +229,10 @@ def _matching(folder: Path, name: str) -> list[Path]:
         return sorted(folder.glob(name))
     # As text: there are many names, and a Path for each takes longer than all the rest.
     return [folder / name] if name and os.path.lexists(f"{folder}/{name}") else []
+
+
+def _names(paths: tuple[Path, ...], private: Path) -> str:
+    """For users, who need not see the session's private folder."""
+    shown = [str(path) for path in paths if private not in path.parents]
+    more = f" and {len(shown) - MAX_NAMED} more" if len(shown) > MAX_NAMED else ""
+    return (", ".join(shown[:MAX_NAMED]) or "nothing") + more

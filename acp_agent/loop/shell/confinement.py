@@ -140,6 +140,8 @@ class Confinement:
             found = self.found
             if not self._roots.disk.here:
                 return found
+            if (self.sandbox if self.place is None else self.place.sandbox) == "landlock":
+                self.paths.follow()
             await self._look()
             if self.kind != "none":
                 await anyio.to_thread.run_sync(self._watch.look)
@@ -192,42 +194,17 @@ class Confinement:
                 return await self.place.lines()
             except ExecutorError as error:
                 return [f"Commands cannot run {self.place.where}: {error}."]
-        policy, config = self.paths.policy(), self._config.sandbox
-        lines = [f"Sandbox: {found.words}.", *found.trouble]
+        lines, unix = [f"Sandbox: {found.words}.", *found.trouble], self._config.sandbox.allow_unix_sockets
         if found.disabled or found.sandbox.kind == "none":
             return lines
-        lines.append(f"Network: {await self._network()}. Unix sockets: {'allowed' if policy.unix_sockets else 'none'}.")
-        private = self._folder.path
-        lines.append(f"Writable: {_names(policy.writable, private)}.")
-        read, write, narrowed = self.paths.named()
-        for what, entries in (
-            ("Also writable", write),
-            ("In the session's folders, only these are writable", narrowed),
-        ):
-            if entries:
-                lines.append(f"{what}: {', '.join(map(str, entries))}.")
-        lines.append(f"Protected in them: {', '.join(config.protect) or 'nothing'}.")
-        if self.paths.links:
-            lines.append(
-                f"Links, so they can be replaced despite the protection: {_names(tuple(self.paths.links), private)}."
-            )
-        if not self.paths.survey.complete:
-            lines.append(f"{TOO_LARGE[0].upper()}{TOO_LARGE[1:]}.")
-        if self.paths.hidden:
-            lines.append(f"Hidden (`deny_read`): {_names(tuple(self.paths.hidden), private)}.")
-        if read:
-            lines.append(f"Also readable: {', '.join(map(str, read))}.")
+        lines.append(f"Network: {await self._network()}. Unix sockets: {'allowed' if unix else 'none'}.")
+        lines += self.paths.lines()
         kernel = os.access(KERNEL_LOG, os.R_OK) and load(LANDLOCK)() >= LEAST_LOGGING
         lines.append(
             "What is denied to commands is recognised in their output and logged (`denied_paths` in the audit log)"
             + (f"; the kernel records what Landlock denies in {KERNEL_LOG}." if kernel else ".")
         )
-        limits = {"processes": config.max_processes, "bytes of memory for each": config.max_memory}
-        limits["bytes for a file"] = config.max_file_size
-        told = [f"{most} {what}" if most else f"any number of {what}" for what, most in limits.items()]
-        lines.append(f"Limits of a command: {', '.join(told)}. {self._disk()}")
-        if config.strict:
-            lines.append("Strict: without a sandbox no command runs.")
+        lines.append(self._disk())
         return lines
 
     async def way(self) -> Way | None:
@@ -239,7 +216,8 @@ class Confinement:
 
     def _disk(self) -> str:
         least = self._config.sandbox.min_free_disk if self.kind == "bubblewrap" else 0
-        return f"It is ended before less than {least} bytes of disk are free." if least else "Nothing limits the disk."
+        ended = f"A command is ended before less than {least} bytes of disk are free."
+        return ended if least else "Nothing limits the disk."
 
     async def _network(self) -> str:
         """What commands have of it, found by trying, and what cannot be held."""
@@ -264,10 +242,8 @@ class Confinement:
         if self.place is not None:
             same = "with the session's folders at the same paths" if self._roots.disk.here else "where the files are"
             where = f"Commands run {self.place.where}, {same}."
-            if self.far is None:
-                return where
-        kind = self.far.kind if self.far is not None else self.sandbox if self.found is not None else ""
-        known = self.far is not None or platform.system() in ("Linux", "Darwin")
+        kind = self.place.sandbox if self.place is not None else self.sandbox if self.found is not None else ""
+        known = self.place is not None or platform.system() in ("Linux", "Darwin")
         if config.disabled or kind == "none" or not known:
             return where
         names = ", ".join([*config.protect[:MOST_PROTECTED], *(["…"] if len(config.protect) > MOST_PROTECTED else [])])
@@ -275,11 +251,18 @@ class Confinement:
         network = self._network_words(HOSTS_ASKED)
         has = "" if kind else " if that machine has one" if where else " if this machine has one"
         begins = f"{where[:-1]}, in a sandbox" if where else "Commands run in a sandbox"
-        they = f"they change only {self._changeable}{but}, and see nothing else of the home folder."
+        sees = "do not see what is hidden" if self._in_container else "see nothing else of the home folder"
+        they = f"they change only {self._changeable}{but}, and {sees}."
         return f"{begins}{has}: {they}{network}"
+
+    @property
+    def _in_container(self) -> bool:
+        return self.place is not None and self.far is None
 
     def _network_words(self, asked: str) -> str:
         """What commands have of it; `asked`: through a proxy, which there is on this machine only."""
+        if self._in_container:
+            return ""  # It is the container's.
         network = "deny" if self.far is not None and self._config.sandbox.network != "allow" else None
         words = {"allow": "", "deny": f" {NO_NETWORK}"}
         return words.get(network or str(self._config.sandbox.network), f" {asked}")
@@ -293,7 +276,7 @@ class Confinement:
     def limits(self) -> str:
         """For the model, when a command may have failed because of the sandbox; empty without one."""
         config = self._config.sandbox
-        kind = self.far.kind if self.far is not None else "none" if self.place is not None else self.sandbox
+        kind = self.sandbox if self.place is None else self.place.sandbox
         if kind in ("", "none"):
             return ""
         network = self._network_words(BY_PROXY)
@@ -303,10 +286,15 @@ class Confinement:
             else "If that is why it failed and there is no other way, repeat it with `outside_sandbox`: the user is "
             "asked."
         )
+        but = (
+            ", except files that other programs trust (.git/hooks, .vscode, …; while a command runs, empty folders "
+            "take the place of missing ones)"
+        )
+        but = "" if kind == "landlock" else but
+        sees = "what is hidden by the configuration" if self._in_container else "files elsewhere"
         return (
-            f"The command ran in a sandbox: it can change only {self._changeable}, except files that "
-            "other programs trust (.git/hooks, .vscode, …; while a command runs, empty folders take the place of "
-            f"missing ones), and cannot see files elsewhere.{network} {ask}"
+            f"The command ran in a sandbox: it can change only {self._changeable}{but}, and cannot see {sees}."
+            f"{network} {ask}"
         )
 
     def denied(self, output: str, cwd: Path) -> tuple[str, ...]:
@@ -326,8 +314,7 @@ class Confinement:
 
     def confine(self, invocation: Invocation, command: Command) -> Confined:
         """Returns the confined command to start. Raises ExecutorError if it must not run."""
-        if self._config.sandbox.strict and self._roots.rules.hides_any and not self.paths.survey.complete:
-            raise ExecutorError(f"the command was not run: {TOO_LARGE}")
+        self._need_survey()
         if self.found is None:
             raise ExecutorError("the sandbox has not been chosen yet")  # Our bug, never the user's mistake.
         if not command.confined:
@@ -390,6 +377,15 @@ class Confinement:
             return "\n".join(filter(None, words))
 
         return replace(confined, cleanup=close)
+
+    def _need_survey(self) -> None:
+        if self._config.sandbox.strict and self._roots.rules.hides_any and not self.paths.survey.complete:
+            raise ExecutorError(f"the command was not run: {TOO_LARGE}")
+
+    def policy(self) -> SandboxPolicy:
+        """What a command may touch now. Raises ExecutorError if it must not run."""
+        self._need_survey()
+        return self.paths.policy()
 
     def walls(self) -> Walls:
         """Of a container that is started now."""
@@ -476,13 +472,3 @@ class Confinement:
         protected = [git for git in repositories if git / "config" in policy.protected]
         made: GitCopies = load(GIT_COPIES)(self._folder.path / "sandbox", protected, missing, policy.runs_as)
         return made
-
-
-MAX_NAMED = 10
-
-
-def _names(paths: tuple[Path, ...], private: Path) -> str:
-    """For users, who need not see the session's private folder."""
-    shown = [str(path) for path in paths if private not in path.parents]
-    more = f" and {len(shown) - MAX_NAMED} more" if len(shown) > MAX_NAMED else ""
-    return (", ".join(shown[:MAX_NAMED]) or "nothing") + more

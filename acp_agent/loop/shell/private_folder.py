@@ -11,6 +11,8 @@ import os
 import shutil
 import tempfile
 import time
+from collections.abc import Callable, Sequence
+from contextlib import suppress
 from functools import cached_property
 from pathlib import Path
 
@@ -41,6 +43,7 @@ class PrivateFolder:
     def __init__(self, roots: Roots) -> None:
         self._roots = roots
         self._lock = -1
+        self._ends: list[Callable[[], None]] = []
 
     @cached_property
     def path(self) -> Path:
@@ -51,10 +54,27 @@ class PrivateFolder:
             (path / name).mkdir(mode=0o700)
         return path
 
+    def at_end(self, work: Callable[[], None]) -> None:
+        """What is to be done when the session is over."""
+        self._ends.append(work)
+
     def close(self) -> None:
-        if self._lock >= 0:
+        while self._ends:
+            self._ends.pop()()
+        lock, self._lock = self._lock, -1
+        if lock >= 0:
             shutil.rmtree(self.path, ignore_errors=True)
-            os.close(self._lock)
+            os.close(lock)
+
+
+def others_below(places: Sequence[Path], own: Path) -> list[Path]:
+    """Such folders of other sessions of this user, and those of `executors/far`, below one of `places`."""
+    found = []
+    for parent in map(Path, dict.fromkeys((str(own.parent), tempfile.gettempdir(), SAFE_FOLDER, *OTHER_FOLDERS))):
+        if any(parent.is_relative_to(place) for place in places):
+            with suppress(OSError), os.scandir(parent) as entries:
+                found += [Path(entry.path) for entry in entries if entry.name.startswith(PREFIX)]
+    return [path for path in found if path != own]
 
 
 def _parents(roots: Roots) -> list[str]:

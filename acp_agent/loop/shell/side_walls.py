@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 import time
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -24,7 +25,7 @@ LOOK_AGAIN = 30.0
 
 
 class SideWalls:
-    """Of one session. Blocks: it is used in threads."""
+    """Of one session. Blocks."""
 
     def __init__(self, given: Mapping[str, Any]) -> None:
         """`given`: `folders`; `home`; `environ`; `sandbox`, the settings by name; `rules`, what `PathRules` gets."""
@@ -38,26 +39,41 @@ class SideWalls:
         self._found = find_sandbox(config, real)
         self._strict = config.strict
         self._private = PrivateFolder(roots)
+        _ = self._private.path  # Made now, not by the first threads that ask for it.
         self._policy = CommandPolicy(config, roots, given["environ"], home, self._private)
+        if self._found.sandbox.kind == "landlock":
+            self._policy.follow()
+        self._looking = threading.Lock()
         self._looked: float | None = None
 
     @property
     def about(self) -> dict[str, Any]:
         """As `far_walls.About`."""
         found = self._found
-        return {"kind": found.sandbox.kind, "words": found.words, "trouble": list(found.trouble)}
+        about = {"kind": found.sandbox.kind, "words": found.words, "trouble": list(found.trouble)}
+        return {**about, "disabled": found.disabled}
+
+    def lines(self) -> list[str]:
+        """What commands may touch, for the user."""
+        self.look()
+        return self._policy.lines()
 
     @property
     def states(self) -> Path:
         """Where commands may leave the state of their shell."""
         return self._private.path / "state"
 
+    @property
+    def scripts(self) -> Path:
+        """Where commands may do nothing: for what runs unconfined."""
+        return self._private.path / "scripts"
+
     def confine(
         self, argv: Sequence[str], cwd: str, environ: Mapping[str, str], *, in_terminal: bool = False
     ) -> Confined:
-        """`in_terminal`: a script of a terminal starts it. Raises ExecutorError if it must not run."""
+        """`in_terminal`: a script of a terminal starts it. After `look`; not in two threads at a time. Raises
+        ExecutorError if it must not run."""
         invocation = Invocation(tuple(argv), Path(cwd), environ, by_script=in_terminal, in_terminal=in_terminal)
-        self._look()
         if self._strict and self._rules.hides_any and not self._policy.survey.complete:
             raise ExecutorError(f"the command was not run: {TOO_LARGE}")
         held = hold(self._policy.git_folders()) if self._policy.protects_git else []
@@ -78,11 +94,13 @@ class SideWalls:
 
         return replace(confined, cleanup=close)
 
-    def _look(self) -> None:
-        now = time.monotonic()
-        if self._looked is None or self._rules.hides_any or now - self._looked > LOOK_AGAIN:
-            self._looked = now
-            self._policy.look()
+    def look(self) -> None:
+        """Finds what is to be hidden and protected, if that may be others than before."""
+        with self._looking:
+            now = time.monotonic()
+            if self._looked is None or self._rules.hides_any or now - self._looked > LOOK_AGAIN:
+                self._policy.look()
+                self._looked = now
 
     def close(self) -> None:
         """Once nothing of the session runs any more."""

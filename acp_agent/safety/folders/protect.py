@@ -62,6 +62,8 @@ class PathRules:
         that must not be read. `policy`: globs of those that a policy names: trees which contain them are judged by it.
         `key_files`: as in `tools.files.key_files`. `disk`: on which the session's folders are."""
         self.disk = disk
+        self.moved: frozenset[Path] = frozenset()
+        """What is hidden by its name, where commands have moved it to."""
         self.given = {"deny_read": list(deny_read), "allow_read": list(allow_read), "absolute": list(absolute)}
         """What hides paths besides `own` and `forbidden`."""
         self._named = covering(policy) if policy else None
@@ -129,6 +131,8 @@ class PathRules:
 
     def hides(self, path: Path) -> bool:
         """Whether a resolved path must not be read."""
+        if self.moved and not self.moved.isdisjoint((path, *path.parents)):
+            return True
         if self._is_own(path) or self._is_forbidden(path) or self._by_policy(path):
             return True
         return bool(self._deny) and self._deny.matches(path) and not self._allow.matches(path)

@@ -1,0 +1,1 @@
+"""The agent for clients on other machines, over WebSockets (docs/rooms/server.md)."""

@@ -1,0 +1,346 @@
+"""The server: what is at which address, and the life of a connection. The one door to starlette and uvicorn."""
+
+from __future__ import annotations
+
+import logging
+import signal
+import socket
+import time
+import uuid
+from collections import Counter
+from collections.abc import Awaitable, Callable, Iterator, Mapping, MutableMapping
+from contextlib import contextmanager, suppress
+from pathlib import Path
+from typing import Any
+
+import anyio
+import uvicorn
+from starlette.applications import Starlette
+from starlette.datastructures import Headers
+from starlette.requests import Request
+from starlette.responses import JSONResponse, Response
+from starlette.routing import BaseRoute, Route, WebSocketRoute
+from starlette.websockets import WebSocket, WebSocketDisconnect
+from uvicorn.protocols.http.h11_impl import H11Protocol
+
+from acp_agent import __version__
+from acp_agent.agent import Agent
+from acp_agent.config.model import Settings
+from acp_agent.config.xdg import state_dir
+from acp_agent.errors import AgentError, ConfigError
+from acp_agent.fronts.server.entrance import Entrance, Refusal
+from acp_agent.fronts.server.identities import Identities, Identity
+from acp_agent.fronts.server.stored_sessions import Answer, History, NotSo
+from acp_agent.opening import Opening
+from acp_agent.protocol.codec import coalesce_updates, encode
+from acp_agent.protocol.connection import Connection
+from acp_agent.protocol.peer import Event, Peer, RequestReceived
+from acp_agent.protocol.websocket import GOING_AWAY, PROTOCOL_ERROR, WebSocketTransport
+
+log = logging.getLogger(__name__)
+logging.getLogger("uvicorn.error").addFilter(lambda record: "without completing handshake" not in record.getMessage())
+"""It says so of every refused handshake (github.com/Kludex/uvicorn/pull/3138)."""
+
+PATH, ALIAS = "/acp", "/acp/ws"
+PROTOCOL = 1
+INTERNAL, FULL = 1011, 503
+CLOSE_SECONDS = 5.0
+"""For what a connection has started to end."""
+GOODBYE_SECONDS = 3.0
+"""For all clients to get the last answers, once the server is told to stop."""
+SPARE = 50
+"""Connections besides those that `server.max_connections` counts: of who only looks, or has not said what it wants."""
+PINGS = 3
+"""Without an answer."""
+
+Scope = MutableMapping[str, Any]
+Receive = Callable[[], Awaitable[MutableMapping[str, Any]]]
+Send = Callable[[MutableMapping[str, Any]], Awaitable[None]]
+Asks = Callable[[History, str, dict[str, str]], Awaitable[Answer]]
+"""Of a history, the id of a session and the query."""
+
+
+class Server:
+    """`bound`: a socket that listens."""
+
+    def __init__(
+        self, settings: Settings, environ: Mapping[str, str], identities: Identities, bound: socket.socket
+    ) -> None:
+        self._config = settings.server
+        self._busy_timeout = settings.store.busy_timeout
+        self._max_message = settings.limits.max_line_bytes
+        self._environ = environ
+        self._identities = identities
+        self._bound = bound
+        self._entrance = Entrance(self._config, bound.getsockname()[0], identities.find)
+        self._begun = time.monotonic()
+        self._open: dict[Connection, tuple[Agent, WebSocketTransport]] = {}
+        self._none = anyio.Event()
+        """Once no connection is open any more."""
+        self._entered: Counter[str] = Counter()
+        """Connections by the name of their token."""
+        self._stopping = False
+
+    async def serve(self, cert: str = "", key: str = "") -> None:
+        """Until SIGTERM or SIGINT."""
+        told = anyio.Event()
+        async with anyio.create_task_group() as tasks:
+            tasks.start_soon(_tell_of_signals, told)
+            await self.until(told, cert, key)
+            tasks.cancel_scope.cancel()
+
+    async def until(self, told: anyio.Event, cert: str = "", key: str = "") -> None:
+        """Serves until it is told to stop: then every turn is cancelled and answered, and every socket closed (1001).
+        Raises OSError."""
+        server = _Uvicorn(
+            uvicorn.Config(
+                self.app,
+                log_config=None,
+                access_log=False,
+                server_header=False,
+                proxy_headers=False,
+                lifespan="off",
+                http=_bounded(self._config.initialize_timeout, self._config.max_connections + SPARE),
+                ws="websockets-sansio",
+                ws_max_size=self._max_message,
+                ws_ping_interval=self._config.ping_interval,
+                ws_ping_timeout=self._config.ping_interval * (PINGS - 1),
+                ssl_certfile=cert or None,
+                ssl_keyfile=key or None,
+            )
+        )
+        async with anyio.create_task_group() as tasks:
+            tasks.start_soon(self._stopping_at, told, server)
+            await server.serve([self._bound])
+            told.set()
+
+    async def _stopping_at(self, told: anyio.Event, server: uvicorn.Server) -> None:
+        await told.wait()
+        await self._stop()
+        server.should_exit = True
+
+    async def _stop(self) -> None:
+        self._stopping = True
+        if not self._open:
+            return
+        with anyio.move_on_after(GOODBYE_SECONDS):
+            async with anyio.create_task_group() as tasks:
+                for connection, (agent, _) in self._open.items():
+                    tasks.start_soon(_said_goodbye, connection, agent)
+        for connection, (_, transport) in self._open.items():
+            transport.code = GOING_AWAY
+            connection.close()
+        with anyio.move_on_after(CLOSE_SECONDS):
+            await self._none.wait()
+
+    @property
+    def app(self) -> Callable[[Scope, Receive, Send], Awaitable[None]]:
+        routes: list[BaseRoute] = [WebSocketRoute(path, self._acp) for path in (PATH, ALIAS)]
+        routes += [Route(path, _only_websockets, methods=["GET", "POST", "DELETE"]) for path in (PATH, ALIAS)]
+        routes += [Route(path, self._health) for path in ("/healthz", "/health")]
+        if self._config.discovery:
+            routes.append(Route("/.well-known/acp.json", self._discovery))
+        rows: tuple[tuple[str, str, Asks], ...] = (
+            ("", "GET", lambda history, _, asked: history.sessions(asked)),
+            ("/{id}", "GET", lambda history, name, _: history.session(name)),
+            ("/{id}", "DELETE", lambda history, name, _: history.delete(name)),
+            ("/{id}/messages", "GET", History.messages),
+            ("/{id}/export", "GET", History.export),
+        )
+        routes += [Route(f"/sessions{path}", self._history(ask), methods=[method]) for path, method, ask in rows]
+        inner, public = Starlette(routes=routes), ("/healthz", "/health", "/.well-known/acp.json")
+
+        async def guarded(scope: Scope, receive: Receive, send: Send) -> None:
+            headers = Headers(scope=scope)
+            if scope["path"] in public:
+                refused = self._entrance.known_as(headers)
+            else:
+                address = (scope.get("client") or ("",))[0]
+                found = self._entering(address, headers)
+                refused = found if isinstance(found, Refusal) else None
+                scope["identity"] = found
+            if refused is None:
+                await inner(scope, receive, send)
+                return
+            answer = JSONResponse({"error": refused.words}, refused.status, dict(refused.headers))
+            if scope["type"] == "websocket":
+                await receive()  # The handshake.
+                await WebSocket(scope, receive, send).send_denial_response(answer)
+            else:
+                await answer(scope, receive, send)
+
+        return guarded
+
+    def _entering(self, address: str, headers: Mapping[str, str]) -> Identity | Refusal:
+        try:
+            found = self._entrance.enter(address, headers)
+        except ConfigError as error:
+            log.error("%s", error)
+            return Refusal(FULL, "who may enter cannot be found out; see the server's log")
+        if isinstance(found, Refusal):
+            return found
+        if self._stopping:
+            return Refusal(FULL, "the server is stopping")
+        if len(self._open) >= self._config.max_connections:
+            return Refusal(FULL, f"there are {self._config.max_connections} connections already")
+        if self._entered[found.name] >= self._config.max_connections_per_token:
+            return Refusal(FULL, f"this token has {self._config.max_connections_per_token} connections already")
+        return found
+
+    # --- what is there ----------------------------------------------------------------------------------------
+
+    async def _health(self, request: Request) -> Response:
+        status = "stopping" if self._stopping else "ok"
+        about = {"status": status, "version": __version__, "uptime_secs": int(time.monotonic() - self._begun)}
+        return JSONResponse(about, FULL if self._stopping else 200)
+
+    async def _discovery(self, request: Request) -> Response:
+        return JSONResponse(
+            {
+                "name": "acp-coder",
+                "version": __version__,
+                "protocol": "acp",
+                "protocol_version": PROTOCOL,
+                "transports": {"websocket": {"url": PATH}, "health": {"url": "/healthz"}},
+                "authentication": {"type": "bearer"},
+                "readiness": {"http_health_endpoint": "/healthz"},
+            }
+        )
+
+    async def _acp(self, socket: WebSocket) -> None:
+        identity: Identity = socket.scope["identity"]
+        self._entered[identity.name] += 1
+        connection_id = str(uuid.uuid4())
+        transport = WebSocketTransport(_Socket(socket), stalled=self._config.stalled_timeout)
+        code = INTERNAL
+        try:
+            await socket.accept(headers=[(b"acp-connection-id", connection_id.encode())])
+            code = await self._served(transport, identity)
+        except (AgentError, OSError, WebSocketDisconnect) as error:
+            log.warning("the connection of %s ended: %s", identity.name, error)
+        finally:
+            self._entered[identity.name] -= 1
+            with suppress(OSError, RuntimeError, WebSocketDisconnect):
+                await socket.close(code)
+
+    async def _served(self, transport: WebSocketTransport, identity: Identity) -> int:
+        """Returns the code to close the socket with."""
+        peer = Peer(encode=encode, max_line=self._max_message)
+        events: list[Event] = []
+        with anyio.move_on_after(self._config.initialize_timeout):
+            events = peer.receive(await transport.read())
+        if not events or not _begins(events[0]):
+            return PROTOCOL_ERROR
+        agent = self.agent(identity)
+        connection = Connection(transport, agent, peer=peer, coalesce=coalesce_updates)
+        agent.attach(connection)
+        connection.on_input_end = agent.cancel_turns
+        self._open[connection] = agent, transport
+        self._none = anyio.Event() if self._none.is_set() else self._none
+        try:
+            await connection.serve(events)
+        finally:
+            with anyio.CancelScope(shield=True), anyio.move_on_after(CLOSE_SECONDS) as scope:
+                await agent.close()
+            if scope.cancelled_caught:
+                log.error("not everything of a connection could be closed within %g s", CLOSE_SECONDS)
+            del self._open[connection]
+            if not self._open:
+                self._none.set()
+        return transport.code
+
+    def _history(self, ask: Asks) -> Callable[[Request], Awaitable[Response]]:
+        async def answered(request: Request) -> Response:
+            identity: Identity = request.scope["identity"]
+
+            def is_open(session_id: str) -> bool:
+                return any(agent.has(session_id) for agent, _ in list(self._open.values()))
+
+            try:
+                history = History(self._store(identity), self._busy_timeout, is_open)
+                found = await ask(history, request.path_params.get("id", ""), dict(request.query_params))
+            except NotSo as error:
+                return JSONResponse({"error": str(error)}, error.status)
+            more = {"Link": f'<{found.following}>; rel="next"'} if found.following else {}
+            return Response(found.body, found.status, {"Cache-Control": "no-store", **more}, found.kind)
+
+        return answered
+
+    def _store(self, identity: Identity) -> Path:
+        """Each owner has one of their own: sessions, answers, memories, schedules, what was spent."""
+        return Path(state_dir(self._environ)) / "owners" / identity.name / "sessions.db"
+
+    def agent(self, identity: Identity) -> Agent:
+        """For a connection of theirs."""
+        flags = {"store.path": str(self._store(identity)), **({} if self._config.near else {"agent.far": "true"})}
+        return Agent(Opening(self._environ, flags, identity.folders))
+
+
+def _bounded(seconds: float, most: int) -> type[H11Protocol]:
+    """HTTP connections: `most` at a time, each with `seconds` for the head of its first request."""
+
+    class Bounded(H11Protocol):
+        def connection_made(self, transport: Any) -> None:
+            super().connection_made(transport)
+            if len(self.connections) > most:
+                transport.abort()
+            else:
+                self.loop.call_later(seconds, self._give_up)
+
+        def _give_up(self) -> None:
+            if self.transport.get_protocol() is self and self.cycle is None:
+                self.transport.abort()
+
+    return Bounded
+
+
+class _Uvicorn(uvicorn.Server):
+    """Signals are ours."""
+
+    @contextmanager
+    def capture_signals(self) -> Iterator[None]:
+        yield
+
+
+class _Socket:
+    """Starlette's, as `protocol.websocket` wants it."""
+
+    def __init__(self, socket: WebSocket) -> None:
+        self._socket = socket
+
+    async def receive(self) -> str | None:
+        while True:
+            try:
+                message = await self._socket.receive()
+            except RuntimeError:  # It has gone already.
+                return None
+            if message["type"] == "websocket.disconnect":
+                return None
+            if (text := message.get("text")) is not None:
+                return str(text)
+
+    async def send(self, text: str) -> None:
+        try:
+            await self._socket.send_text(text)
+        except (WebSocketDisconnect, RuntimeError) as error:
+            raise ConnectionResetError("the client has gone") from error
+
+
+async def _tell_of_signals(told: anyio.Event) -> None:
+    with anyio.open_signal_receiver(signal.SIGTERM, signal.SIGINT) as signals:
+        async for _ in signals:
+            told.set()
+
+
+async def _said_goodbye(connection: Connection, agent: Agent) -> None:
+    await agent.cancel_all()
+    await connection.flush()
+
+
+def _begins(event: Event) -> bool:
+    return isinstance(event, RequestReceived) and event.method == "initialize" and event.id is not None
+
+
+async def _only_websockets(request: Request) -> Response:
+    words = "only WebSockets are served at this address"
+    return JSONResponse({"error": words}, 426, {"Upgrade": "websocket", "Connection": "Upgrade"})

@@ -1,0 +1,499 @@
+"""The server over real sockets: who gets in, what a connection is, how it ends."""
+
+from __future__ import annotations
+
+import json
+import os
+import socket
+import ssl
+import subprocess
+import uuid
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager, suppress
+from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
+from ipaddress import ip_address
+from pathlib import Path
+from typing import Any
+
+import acp as sdk
+import anyio
+import httpx2
+import pytest
+import websockets
+from acp.ws import create_websocket_stream as sdk_websocket
+from cryptography import x509
+from cryptography.hazmat.primitives import hashes, serialization
+from cryptography.hazmat.primitives.asymmetric import ec
+from websockets.sync.client import connect
+
+from acp_agent.config.load import load_config
+from acp_agent.errors import ConnectionClosed
+from acp_agent.fronts.server.app import Server
+from acp_agent.fronts.server.identities import Identities
+from acp_agent.testing.fake_editor import FakeEditor
+from acp_agent.testing.fake_model import Answer, Call, FakeModel
+from tests.agent.kit import environ_for
+from tests.forked import COMMAND
+from tests.websockets_client import connected
+
+pytestmark = pytest.mark.anyio
+BOUND = 30.0
+INITIALIZE = {"jsonrpc": "2.0", "id": 0, "method": "initialize", "params": {"protocolVersion": 1}}
+
+
+@dataclass
+class Place:
+    url: str
+    http: str
+    token: str
+    identities: Identities
+    environ: dict[str, str]
+    model: FakeModel
+    project: Path
+    stop: anyio.Event
+
+
+@asynccontextmanager
+async def served(tmp_path: Path, script: Any = (), *, config: str = "", **more: Any) -> AsyncIterator[Place]:
+    home, project = tmp_path / "home", tmp_path / "project"
+    home.mkdir(exist_ok=True, parents=True)
+    project.mkdir(exist_ok=True)
+    (tmp_path / "config.toml").write_text(f"[tools.sandbox]\ndisabled = true\n{config}")
+    identities = Identities(tmp_path / "tokens.json")
+    token = identities.add("me", **more)
+    async with FakeModel(script) as model:
+        environ = environ_for(home, model.base_url, ACP_CODER_CONFIG=str(tmp_path / "config.toml"))
+        listens = socket.create_server(("127.0.0.1", 0))
+        server, stop = Server(load_config(environ).settings, environ, identities, listens), anyio.Event()
+        where = f"127.0.0.1:{listens.getsockname()[1]}"
+        with anyio.fail_after(BOUND):
+            async with anyio.create_task_group() as tasks:
+                tasks.start_soon(server.until, stop)
+                try:
+                    yield Place(
+                        f"ws://{where}/acp", f"http://{where}", token, identities, environ, model, project, stop
+                    )
+                finally:
+                    stop.set()
+
+
+@asynccontextmanager
+async def editor(place: Place, token: str = "", **more: Any) -> AsyncIterator[FakeEditor]:
+    async with connected(place.url, token or place.token) as transport, FakeEditor(transport, **more) as made:
+        await made.start()
+        yield made
+
+
+async def refused(place: Place, url: str = "", **headers: str) -> tuple[int, str]:
+    try:
+        async with websockets.connect(url or place.url, additional_headers=headers):
+            return 101, ""
+    except websockets.InvalidStatus as error:
+        return error.response.status_code, bytes(error.response.body or b"").decode()
+
+
+async def test_a_turn_over_a_websocket_and_the_session_is_there_for_the_next_connection(tmp_path: Path) -> None:
+    script = [Answer(tool_calls=(Call("bash", {"command": "echo made >made; echo done"}),)), Answer(text="It is made.")]
+    async with served(tmp_path, script) as place:
+        async with editor(place) as first:
+            session = (await first.new_session(place.project)).session_id
+            answer = await first.prompt("make it")
+            assert answer.stop_reason == "end_turn"
+            assert "It is made." in first.text()
+            first.tool_call().assert_finished("completed")
+            assert not first.violations
+            assert not [line for line in first.transcript if line.message.get("method") == "terminal/create"]
+        async with editor(place) as second:
+            listed = await second.client.list_sessions()
+            assert [each.session_id for each in listed.sessions] == [session]
+            await second.load_session(session, place.project)
+            assert "It is made." in json.dumps([line.message for line in second.transcript])
+    assert (place.project / "made").read_text() == "made\n"
+
+
+async def test_nobody_gets_in_without_a_token_and_nothing_is_made_for_them(tmp_path: Path) -> None:
+    async with served(tmp_path) as place:
+        right = f"Bearer {place.token}"
+        for headers, status, words in (
+            ({}, 401, "a token is needed"),
+            ({"Authorization": "Bearer acp_wrong"}, 401, "a token is needed"),
+            ({"Authorization": place.token}, 401, "a token is needed"),
+            ({"Authorization": f"Basic {place.token}"}, 401, "a token is needed"),
+            ({"Authorization": f"Bearer {'x' * 5000}"}, 401, "a token is needed"),
+            ({"Authorization": right, "Origin": "http://evil.example"}, 403, "pages of that origin"),
+            ({"Authorization": right, "Origin": "null"}, 403, "pages of that origin"),
+            ({"Authorization": right}, 101, ""),
+            ({"Authorization": right, "Origin": place.http}, 101, ""),
+        ):
+            assert (await refused(place, **headers))[0] == status, headers
+            assert words in (await refused(place, **headers))[1]
+        async with httpx2.AsyncClient() as web:
+            for method in ("GET", "POST", "DELETE"):
+                answer = await web.request(method, f"{place.http}/acp")
+                assert (answer.status_code, answer.headers["www-authenticate"]) == (401, "Bearer")
+                answer = await web.request(method, f"{place.http}/acp", headers={"Authorization": right})
+                assert (answer.status_code, answer.headers["upgrade"]) == (426, "websocket")
+            answer = await web.get(f"{place.http}/healthz", headers={"Host": "rebound.example"})
+            assert answer.status_code == 403 and "not known by that name" in answer.text
+            answer = await web.get(f"{place.http}/nothing", headers={"Authorization": right})
+            assert answer.status_code == 404
+    assert not (tmp_path / "home/.local/state/acp-coder/owners").exists()
+
+
+async def test_wrong_tokens_are_bounded_for_each_address(tmp_path: Path) -> None:
+    async with served(tmp_path, config="[server]\nmax_wrong_tokens = 3\n") as place:
+        for _ in range(3):
+            assert (await refused(place, Authorization="Bearer wrong"))[0] == 401
+        assert (await refused(place, Authorization="Bearer wrong"))[0] == 429
+        async with httpx2.AsyncClient() as web:
+            answer = await web.get(f"{place.http}/acp", headers={"Authorization": f"Bearer {place.token}"})
+            assert answer.status_code == 429 and 1 <= int(answer.headers["retry-after"]) <= 61
+
+
+async def test_what_is_one_owners_does_not_exist_for_another(tmp_path: Path) -> None:
+    script = [Answer(text="one"), Answer(text="two")]
+    async with served(tmp_path, script) as place:
+        other = place.identities.add("other")
+        async with editor(place) as mine, editor(place, other) as theirs:
+            session = (await mine.new_session(place.project)).session_id
+            await mine.prompt("go")
+            assert (await theirs.request("session/list", {}))["sessions"] == []
+            about = {"sessionId": session, "cwd": str(place.project), "mcpServers": []}
+            missing = {**about, "sessionId": "8c62c600-83ac-48c7-ad28-53d12270df8f"}
+            for method in ("session/load", "session/resume"):
+                said = []
+                for params in (about, missing):
+                    with pytest.raises(Exception, match="does not exist") as raised:
+                        await theirs.request(method, params)
+                    said.append(str(raised.value).replace(str(params["sessionId"]), "ID"))
+                assert said[0] == said[1]
+            await theirs.request("session/delete", {"sessionId": session})
+            assert [each["sessionId"] for each in (await mine.request("session/list", {}))["sessions"]] == [session]
+
+
+async def test_a_token_opens_only_its_folders(tmp_path: Path) -> None:
+    inside, outside = tmp_path / "work", tmp_path / "workshop"
+    for folder in (inside / "app", outside):
+        folder.mkdir(parents=True)
+    (inside / "link").symlink_to(outside)
+    async with served(tmp_path) as place:
+        token = place.identities.add("narrow", (str(inside.resolve()),))
+        async with editor(place, token) as narrow:
+            for folder in (inside, inside / "app"):
+                await narrow.new_session(folder)
+            for folder in (outside, inside / "link", inside / "..", Path("/")):
+                with pytest.raises(Exception, match="none of the folders that may be opened"):
+                    await narrow.new_session(folder)
+            more = {"cwd": str(inside), "mcpServers": [], "additionalDirectories": [str(outside)]}
+            with pytest.raises(Exception, match=r"additionalDirectories\[0\].*none of the folders"):
+                await narrow.request("session/new", more)
+
+
+async def test_frames_that_are_no_messages_are_answered_and_the_connection_goes_on(tmp_path: Path) -> None:
+    async with served(tmp_path) as place, connected(place.url, place.token) as transport:
+        client = transport.socket
+        assert client.response is not None and len(client.response.headers["acp-connection-id"]) == 36
+        await client.send(json.dumps(INITIALIZE, indent=2))
+        assert json.loads(await client.recv())["result"]["protocolVersion"] == 1
+        for frame, code in (("[]", -32600), ("{", -32700), ("7", -32600), ("", -32700), ("\n", -32700)):
+            await client.send(b"binary frames are ignored")
+            await client.send(frame)
+            answer = json.loads(await client.recv())
+            assert (answer["id"], answer["error"]["code"]) == (None, code), frame
+        await client.send(json.dumps({"jsonrpc": "2.0", "id": 1, "method": "session/list", "params": {}}))
+        assert json.loads(await client.recv())["result"] == {"sessions": []}
+
+
+@pytest.mark.parametrize(
+    "frame",
+    [
+        "{",
+        json.dumps({"jsonrpc": "2.0", "id": 1, "method": "session/list"}),
+        json.dumps({"jsonrpc": "2.0", "method": "initialize"}),
+        json.dumps({**INITIALIZE, "id": None}),
+        None,
+    ],
+)
+async def test_what_does_not_begin_with_initialize_is_closed(tmp_path: Path, frame: str | None) -> None:
+    settings = "[server]\ninitialize_timeout = 0.2\n" if frame is None else ""
+    async with served(tmp_path, config=settings) as place, connected(place.url, place.token) as transport:
+        if frame is not None:
+            await transport.socket.send(frame)
+        with pytest.raises(websockets.ConnectionClosed) as raised:
+            await transport.socket.recv()
+        assert raised.value.rcvd is not None and raised.value.rcvd.code == 1002
+
+
+async def test_a_message_that_is_too_long_closes_the_socket(tmp_path: Path) -> None:
+    settings = "[limits]\nmax_line_bytes = 65536\n"
+    async with served(tmp_path, config=settings) as place, connected(place.url, place.token) as transport:
+        await transport.socket.send(json.dumps(INITIALIZE))
+        await transport.socket.recv()
+        await transport.socket.send('"' + "x" * 70_000 + '"')
+        with pytest.raises(websockets.ConnectionClosed) as raised:
+            await transport.socket.recv()
+        assert raised.value.rcvd is not None and raised.value.rcvd.code == 1009
+
+
+async def test_connections_are_bounded_for_each_token_and_in_all(tmp_path: Path) -> None:
+    settings = "[server]\nmax_connections = 3\nmax_connections_per_token = 2\n"
+    async with served(tmp_path, config=settings) as place:
+        other = place.identities.add("other")
+        async with editor(place), editor(place):
+            status, words = await refused(place, Authorization=f"Bearer {place.token}")
+            assert status == 503 and "this token has 2 connections" in words
+            async with editor(place, other):
+                status, words = await refused(place, Authorization=f"Bearer {other}")
+                assert status == 503 and "there are 3 connections" in words
+        async with editor(place):
+            pass
+
+
+async def test_connections_that_say_nothing_or_half_of_it_are_given_up_and_keep_nobody_out(tmp_path: Path) -> None:
+    settings = "[server]\nmax_connections = 20\ninitialize_timeout = 0.5\n"
+    async with served(tmp_path, config=settings) as place:
+        port = int(place.http.rpartition(":")[2])
+        streams = [await anyio.connect_tcp("127.0.0.1", port) for _ in range(200)]
+        for stream in streams[:100]:
+            with suppress(anyio.BrokenResourceError):
+                await stream.send(b"GET /acp HTTP/1.1\r\nHost: 127.0.0.1\r\nX: ")
+        for stream in streams:
+            with suppress(anyio.BrokenResourceError, anyio.EndOfStream):
+                assert not await stream.receive()
+            await stream.aclose()
+        async with editor(place) as made:
+            assert (await made.client.list_sessions()).sessions == []
+
+
+async def test_a_link_that_is_cut_ends_the_turn_and_its_commands(tmp_path: Path) -> None:
+    script = [Answer(tool_calls=(Call("bash", {"command": "touch begun; exec sleep 7071"}),)), Answer(text="never")]
+    async with served(tmp_path, script) as place:
+        async with connected(place.url, place.token) as transport, FakeEditor(transport) as made:
+            await made.start()
+            await made.new_session(place.project)
+            async with anyio.create_task_group() as tasks:
+                tasks.start_soon(_swallowed, made)
+                while not (place.project / "begun").exists():
+                    await anyio.sleep(0.01)
+                transport.close()
+        while subprocess.run(["pgrep", "-f", "sleep 7071"], capture_output=True, check=False).stdout:
+            await anyio.sleep(0.02)
+
+
+async def _swallowed(made: FakeEditor) -> None:
+    with pytest.raises(ConnectionClosed):
+        await made.prompt("go")
+
+
+async def test_a_server_that_stops_says_so_and_answers_what_runs(tmp_path: Path) -> None:
+    script = [Answer(tool_calls=(Call("bash", {"command": "touch begun; sleep 60"}),)), Answer(text="never")]
+    async with (
+        served(tmp_path, script) as place,
+        connected(place.url, place.token) as transport,
+        FakeEditor(transport) as made,
+    ):
+        await made.start()
+        await made.new_session(place.project)
+        async with anyio.create_task_group() as tasks:
+            tasks.start_soon(_stopped, place)
+            answer = await made.prompt("go")
+        assert answer.stop_reason == "cancelled"
+        await transport.socket.wait_closed()
+        assert transport.socket.close_code == 1001
+
+
+async def _stopped(place: Place) -> None:
+    while not (place.project / "begun").exists():
+        await anyio.sleep(0.01)
+    place.stop.set()
+
+
+async def test_what_is_public_says_little(tmp_path: Path) -> None:
+    async with served(tmp_path) as place, httpx2.AsyncClient() as web:
+        about = (await web.get(f"{place.http}/.well-known/acp.json")).json()
+        assert about["protocol"] == "acp" and about["transports"]["websocket"] == {"url": "/acp"}
+        health = (await web.get(f"{place.http}/healthz")).json()
+        assert set(health) == {"status", "version", "uptime_secs"} and health["status"] == "ok"
+        assert str(tmp_path) not in json.dumps(about)
+    without = "[server]\ndiscovery = false\n"
+    async with served(tmp_path / "other", config=without) as place, httpx2.AsyncClient() as web:
+        assert (await web.get(f"{place.http}/.well-known/acp.json")).status_code == 404
+
+
+async def test_the_official_python_client_works_over_a_websocket(tmp_path: Path) -> None:
+    class Client:
+        said = ""
+
+        async def session_update(self, session_id: str, update: Any, **_: Any) -> None:
+            if isinstance(update, sdk.schema.AgentMessageChunk):
+                self.said += update.content.text
+
+    async with served(tmp_path, [Answer(text="It is here.")]) as place:
+        headers = {"Authorization": f"Bearer {place.token}"}
+        stream, client = await sdk_websocket(place.url, headers=headers), Client()
+        agent = sdk.connect_to_agent(client, stream)  # type: ignore[arg-type]
+        await agent.initialize(protocol_version=sdk.PROTOCOL_VERSION)
+        session = await agent.new_session(cwd=str(place.project), mcp_servers=[])
+        answer = await agent.prompt(session_id=session.session_id, prompt=[sdk.text_block("go")])
+        assert (answer.stop_reason, client.said) == ("end_turn", "It is here.")
+        await agent.close()
+
+
+async def test_history_is_the_owners_alone_in_pages_and_as_text(tmp_path: Path) -> None:
+    async with served(tmp_path, [Answer(text=f"answer {number}") for number in range(6)]) as place:
+        other = place.identities.add("other")
+        async with httpx2.AsyncClient(headers={"Authorization": f"Bearer {place.token}"}) as web:
+            assert (await web.get(f"{place.http}/sessions")).json() == []
+            ids = []
+            for _ in range(3):
+                async with editor(place) as made:
+                    ids.append((await made.new_session(place.project)).session_id)
+                    for text in ("first", "second"):
+                        await made.prompt(text)
+            seen = await paged(web, place, "/sessions?limit=2")
+            assert [each["id"] for each in seen] == ids[::-1]
+            assert {(each["turns"], each["cwd"]) for each in seen} == {(2, str(place.project))}
+            assert (await web.get(f"{place.http}/sessions?cwd=/nowhere")).json() == []
+            one = f"{place.http}/sessions/{ids[0]}"
+            assert (await web.get(one)).json() == seen[-1]
+            events = await paged(web, place, f"/sessions/{ids[0]}/messages?limit=3")
+            assert len(events) == seen[-1]["message_count"]
+            chunks = [each["payload"] for each in events if each["event_type"].endswith("message_chunk")]
+            assert "".join(each["content"]["text"] for each in chunks) == "firstanswer 0secondanswer 1"
+            assert [each["seq"] for each in events] == sorted({each["seq"] for each in events})
+            exported = await web.get(f"{one}/export")
+            assert exported.headers["content-type"].startswith("text/markdown")
+            assert "> first" in exported.text and "answer 1" in exported.text
+            lines = [json.loads(line) for line in (await web.get(f"{one}/export?format=jsonl")).text.splitlines()]
+            assert lines[0]["payload"]["id"] == ids[0] and len(lines) > len(events)
+            for path, status, words in (
+                ("/sessions/x", 400, "is a UUID"),
+                (f"/sessions/{uuid.uuid4()}", 404, "no such session"),
+                (f"/sessions/{uuid.uuid4()}/messages", 404, "no such session"),
+                (f"/sessions/{ids[0]}/messages?after=-1", 400, "`after` is a number"),
+                (f"/sessions/{ids[0]}/messages?limit=9999999", 400, "`limit` is a number"),
+                (f"/sessions/{ids[0]}/export?format=pdf", 400, "`format` is one of markdown, jsonl"),
+                ("/sessions?cursor=%00", 400, "`cursor` is none"),
+                ("/sessions?limit=0", 400, "`limit` is a number from 1"),
+            ):
+                answer = await web.get(place.http + path)
+                assert (answer.status_code, words in answer.json()["error"]) == (status, True), path
+            theirs = {"Authorization": f"Bearer {other}"}
+            for method, path in (("GET", ""), ("GET", "/messages"), ("GET", "/export"), ("DELETE", "")):
+                assert (await web.request(method, one + path, headers=theirs)).status_code == 404
+            assert (await web.get(f"{place.http}/sessions", headers=theirs)).json() == []
+            async with editor(place) as made:
+                await made.load_session(ids[0], place.project)
+                answer = await web.delete(one)
+                assert answer.status_code == 409 and "the session is open" in answer.text
+            while (answer := await web.delete(one)).status_code == 409:  # The agent still closes it.
+                await anyio.sleep(0.02)
+            assert answer.status_code == 204
+            assert (await web.get(one)).status_code == 404
+            assert (await web.post(f"{place.http}/sessions")).status_code == 405
+
+
+async def paged(web: httpx2.AsyncClient, place: Place, url: str) -> list[dict[str, Any]]:
+    found: list[dict[str, Any]] = []
+    while url:
+        answer = await web.get(place.http + url)
+        found += answer.json()
+        url = str(answer.links.get("next", {}).get("url", ""))
+    return found
+
+
+def test_with_a_certificate_it_is_tls(tmp_path: Path) -> None:
+    key = ec.generate_private_key(ec.SECP256R1())
+    name, now = x509.Name([x509.NameAttribute(x509.NameOID.COMMON_NAME, "127.0.0.1")]), datetime.now(UTC)
+    alternative = x509.SubjectAlternativeName([x509.IPAddress(ip_address("127.0.0.1"))])
+    made = x509.CertificateBuilder().subject_name(name).issuer_name(name).public_key(key.public_key())
+    made = made.serial_number(1).not_valid_before(now - timedelta(1)).not_valid_after(now + timedelta(1))
+    pem = made.add_extension(alternative, critical=False).sign(key, hashes.SHA256())
+    (tmp_path / "cert.pem").write_bytes(pem.public_bytes(serialization.Encoding.PEM))
+    plain = serialization.NoEncryption()
+    form = serialization.PrivateFormat.PKCS8
+    (tmp_path / "key.pem").write_bytes(key.private_bytes(serialization.Encoding.PEM, form, plain))
+    argv = [COMMAND, "serve", "--port", "0", "--cert", f"{tmp_path}/cert.pem", "--key", f"{tmp_path}/key.pem"]
+    environ = {"HOME": str(tmp_path), "PATH": os.environ["PATH"]}
+    with subprocess.Popen(argv, env=environ, stdout=subprocess.PIPE, text=True) as run:
+        assert run.stdout is not None
+        token = run.stdout.readline().split(": ")[-1].strip()
+        url = run.stdout.readline().split()[-1]
+        assert url.startswith("wss://")
+        trusts = ssl.create_default_context(cafile=str(tmp_path / "cert.pem"))
+        with connect(url, additional_headers={"Authorization": f"Bearer {token}"}, ssl=trusts) as client:
+            client.send(json.dumps(INITIALIZE))
+            assert json.loads(client.recv())["result"]["protocolVersion"] == 1
+        run.terminate()
+    assert "cannot be used for TLS" in ran(tmp_path, *argv[2:-1], str(tmp_path / "cert.pem")).stderr
+
+
+# --- the command ----------------------------------------------------------------------------------------------------
+
+
+def ran(tmp_path: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
+    environ = {"HOME": str(tmp_path), "PATH": os.environ["PATH"], "OPENAI_BASE_URL": "http://127.0.0.1:9"}
+    argv = [COMMAND, "serve", *arguments]
+    return subprocess.run(argv, env=environ, capture_output=True, text=True, timeout=BOUND, check=False)
+
+
+def test_tokens_are_added_listed_and_revoked_and_kept_by_their_hash(tmp_path: Path) -> None:
+    token = ran(tmp_path, "token", "add", "phone", "--folder", str(tmp_path)).stdout.strip()
+    file = tmp_path / ".local/state/acp-coder/tokens.json"
+    assert token.startswith("acp_") and token not in file.read_text()
+    assert file.stat().st_mode & 0o777 == 0o600
+    assert f"phone  {tmp_path}  since 20" in ran(tmp_path, "token", "list").stdout
+    assert "there is a token 'phone' already" in ran(tmp_path, "token", "add", "phone").stderr
+    assert "there is no token 'x'; there are: phone" in ran(tmp_path, "token", "revoke", "x").stderr
+    assert ran(tmp_path, "token", "revoke", "phone").returncode == 0
+    assert ran(tmp_path, "token", "list").stdout == ""
+    for wrong, words in (
+        (("token", "add", "../up"), "is no name for a token"),
+        (("token", "add"), "whose? `acp-coder serve token add NAME`"),
+        (("token", "add", "a", "--folder", "/nowhere"), "/nowhere is not a folder"),
+        (("--host", "0.0.0.0"), "without TLS anybody in between can read the token"),
+        (("--cert", "x"), "--cert and --key belong together"),
+        (("--port", "99999999"), "cannot be listened on"),
+        (("--host", "nowhere.invalid", "--without-tls"), "cannot be listened on"),
+    ):
+        done = ran(tmp_path, *wrong)
+        assert words in done.stderr and done.returncode == 2, wrong
+        assert "Traceback" not in done.stderr
+    file.chmod(0o644)
+    assert "others may read the tokens' file" in ran(tmp_path, "token", "list").stderr
+    file.chmod(0o600)
+    file.write_text("{")
+    assert "is no file of tokens" in ran(tmp_path, "token", "list").stderr
+
+
+async def test_the_first_start_makes_a_token_and_the_next_ones_do_not(tmp_path: Path) -> None:
+    environ = {"HOME": str(tmp_path), "PATH": os.environ["PATH"], "OPENAI_BASE_URL": "http://127.0.0.1:9"}
+    said = []
+    for _ in range(2):
+        with subprocess.Popen([COMMAND, "serve", "--port", "0"], env=environ, stdout=subprocess.PIPE, text=True) as run:
+            assert run.stdout is not None
+            lines = [await anyio.to_thread.run_sync(run.stdout.readline)]
+            if "Token" in lines[0]:
+                lines.append(await anyio.to_thread.run_sync(run.stdout.readline))
+            said.append(lines)
+            url = lines[-1].split()[-1]
+            token = said[0][0].split(": ")[-1].strip()
+            async with connected(url, token) as transport, FakeEditor(transport) as made:
+                await made.start()
+                assert (await made.request("session/list", {}))["sessions"] == []
+            run.terminate()
+            assert await anyio.to_thread.run_sync(run.wait) == 0
+    assert [len(lines) for lines in said] == [2, 1]
+    assert "Token 'first', shown only now: acp_" in said[0][0]
+
+
+def test_what_a_revoked_token_opens_is_known_at_once(tmp_path: Path) -> None:
+    identities = Identities(tmp_path / "tokens.json")
+    token, kept = identities.add("one"), identities.add("two")
+    found = identities.find(token)
+    assert found is not None and found.name == "one"
+    Identities(tmp_path / "tokens.json").revoke("one")
+    assert identities.find(token) is None
+    assert identities.find(kept) is not None
+    assert identities.find("") is None
