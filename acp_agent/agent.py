@@ -468,7 +468,7 @@ class Agent:
     async def _build(self, session: Session) -> Parts:
         builder = await asyncio.shield(self._stage_two())
         parts = await builder.parts(session, self._opening.store(session.config))
-        if not session.in_part:
+        if session.part_of is None:
             self._spawn(self._introduce(builder, session))
         return parts
 

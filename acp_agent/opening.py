@@ -60,7 +60,8 @@ class Opening:
         if wished not in ("none", "worktree"):
             raise InvalidParams("Invalid params: $._meta.isolation: `none` or `worktree` is expected")
         if wished == "worktree" and is_host(config.settings.place()):
-            raise InvalidParams("Invalid params: there are no worktrees on another machine; `isolation` must be `none`")
+            words = "there are no worktrees where files are not this machine's; `isolation` must be `none`"
+            raise InvalidParams(f"Invalid params: {words}")
         return bool(wished == "worktree")
 
     def folders(self, cwd: str, additional: Sequence[str]) -> tuple[str, tuple[str, ...]]:
@@ -155,7 +156,7 @@ def rules(config: Config, roots: Roots) -> dict[str, Any] | None:
     """The `_meta` of the response that names a session: the project's instruction files and skills."""
     agent = config.settings.agent
     if is_host(config.settings.place()):
-        return None  # They are read once that host was reached.
+        return None  # They are read once its place was reached.
     names = project_rules(roots.all, instructions=agent.instruction_files, skills=agent.skills)
     return {"projectRules": [{"name": name} for name in names]} if names else None
 

@@ -19,6 +19,7 @@ from acp_agent.config.place_settings import PlaceConfig
 from acp_agent.executors.base import Command, Executor, GrepQuery, TerminalSize
 from acp_agent.executors.far.far_executor import FarExecutor
 from acp_agent.executors.far.far_link import FarLink
+from acp_agent.executors.far.started import Way
 from acp_agent.executors.local import LocalExecutor
 from acp_agent.executors.places.container import Container
 from acp_agent.executors.places.engine import is_left, owner
@@ -105,18 +106,19 @@ def _host(folder: Path, server: ssh_server.SshServer) -> list[Figure]:
     nothing: Any = dict.fromkeys(("stdin", "stdout", "stderr"), subprocess.DEVNULL)  # It would keep our pipes.
     subprocess.run([*master, "-fNM", server.host], **nothing, timeout=PATIENCE, check=True)
     try:
-        return anyio.run(_over_ssh, folder, server, [*master, server.host])
+        bare, way = [*master, server.host], Ssh(server.host, os.environ, arguments=("-F", str(server.config)))
+        figures = anyio.run(_over_ssh, "ssh", way, folder, bare)
+        return figures + anyio.run(_over_ssh, "ssh, no Python", ssh_server.WithoutPython(way), folder, bare)
     finally:
         subprocess.run([*master, "-O", "exit", server.host], **nothing, timeout=PATIENCE, check=False)
 
 
-async def _over_ssh(folder: Path, server: ssh_server.SshServer, bare: list[str]) -> list[Figure]:
-    way = Ssh(server.host, os.environ, arguments=("-F", str(server.config)))
+async def _over_ssh(what: str, way: Way, folder: Path, bare: list[str]) -> list[Figure]:
     async with _closed(FarExecutor(FarLink(way, owner(), is_left, 60.0))) as executor:
-        figures = await _commands("ssh", executor, folder, [*bare, "true"])
+        figures = await _commands(what, executor, folder, [*bare, "true"])
         read = await _over(lambda: executor.read_text(folder / "file"), [*bare, f"cat {folder}/file"])
-        figures.append(("ssh: read of 10 kB over a bare `cat`, net", "10", read, "ms"))
-        return [*figures, await _grep(executor, folder, bare)]
+        figures.append((f"{what}: read of 10 kB over a bare `cat`, net", "10", read, "ms"))
+        return [*figures, await _grep(what, executor, folder, bare)]
 
 
 @asynccontextmanager
@@ -153,10 +155,10 @@ async def _commands(what: str, executor: Executor, folder: Path, bare: list[str]
     ]
 
 
-async def _grep(executor: Executor, folder: Path, ssh: list[str]) -> Figure:
+async def _grep(what: str, executor: Executor, folder: Path, ssh: list[str]) -> Figure:
     tree = folder / "tree"
     for number in range(FOLDERS):
-        (tree / str(number)).mkdir(parents=True)
+        (tree / str(number)).mkdir(parents=True, exist_ok=True)
     for number in range(FILES):
         wanted = "wanted" if number % 1000 == 0 else "other"
         (tree / str(number % FOLDERS) / f"{number}.txt").write_text(f"some text\n{wanted} {number}\n")
@@ -165,7 +167,7 @@ async def _grep(executor: Executor, folder: Path, ssh: list[str]) -> Figure:
     for _ in range(3):
         ours = await _ms(lambda: executor.grep(query))
         ratios.append(ours / _bare([*ssh, f"grep -r wanted {tree} | sort"]))
-    return ("ssh: `grep` of 50,000 files over a bare `grep -r`", "1.2", ratios, "")
+    return (f"{what}: `grep` of 50,000 files over a bare `grep -r`", "1.2", ratios, "")
 
 
 async def _over(ours: Callable[[], Awaitable[object]], bare: list[str]) -> list[float]:

@@ -7,6 +7,7 @@ import os
 import re
 import shutil
 import subprocess
+import sys
 import tarfile
 import uuid
 from functools import cache
@@ -99,9 +100,17 @@ def running(folder: Path) -> str:
     return _shared[folder]
 
 
-def start(folder: Path, image: str = WITH_BASH, *more: str) -> str:
+def with_python(folder: Path, at: str = "/app", *more: str) -> str:
+    """A running one that has `folder` elsewhere, and this machine's programs."""
+    mounts = [name for name in ("/usr", "/lib", "/lib64", sys.base_prefix) if Path(name).exists()]
+    volumes = [part for name in dict.fromkeys(mounts) for part in ("--volume", f"{name}:{name}:ro")]
+    path = f"PATH=/usr/local/bin:/usr/bin:/bin:{sys.base_prefix}/bin"
+    return start(folder, WITH_BASH, *volumes, "--env", path, "--env", "FRUIT=papaya", *more, at=at)
+
+
+def start(folder: Path, image: str = WITH_BASH, *more: str, at: str = "") -> str:
     name = f"acp-test-{uuid.uuid4().hex[:12]}"
-    argv = ["--name", name, "--volume", f"{folder}:{folder}", "--user", f"{os.getuid()}:{os.getgid()}"]
+    argv = ["--name", name, "--volume", f"{folder}:{at or folder}", "--user", f"{os.getuid()}:{os.getgid()}"]
     podman("run", "--detach", "--rm", "--init", *ARGUMENTS, "--network", "none", *argv, *more, image, "sleep", "100000")
     return name
 

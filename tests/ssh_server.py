@@ -13,6 +13,7 @@ from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager, suppress
 from functools import cache
 from pathlib import Path
+from typing import Any
 
 from msgspec import Struct
 
@@ -26,6 +27,20 @@ class SshServer(Struct, frozen=True):
 
     def argv(self, *command: str) -> list[str]:
         return ["ssh", "-F", str(self.config), self.host, *command]
+
+
+class WithoutPython:
+    """The same way to a host that has no Python."""
+
+    def __init__(self, way: Any) -> None:
+        self._way = way
+        self.words, self.where, self.identity = way.words, way.where, way.identity
+        self.mark, self.environ = way.mark, way.environ
+
+    def argv(self, *argv: str, terminal: bool = False) -> tuple[str, ...]:
+        argv = ("sh", "-c", "exit 127") if argv[0] == "python3" else argv
+        found: tuple[str, ...] = self._way.argv(*argv, terminal=terminal)
+        return found
 
 
 def missing() -> str:

@@ -70,7 +70,7 @@ class Builder:
             if host is not None:
                 await host.end()
             raise
-        self._spawn(parts.beside.live(in_part=session.in_part))
+        self._spawn(parts.beside.live(in_part=session.part_of is not None))
         self._spawn(parts.languages.live())  # Separate: a failing language server must not affect the others.
         return parts
 

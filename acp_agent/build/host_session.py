@@ -1,4 +1,4 @@
-"""Lets a session be on another machine, before its parts are built."""
+"""Lets a session be where its files are, too, on another machine or in a container, before its parts are built."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
-from acp_agent.build.session_parts import PLACES, build_instructions, outside
+from acp_agent.build.session_parts import HOST, build_instructions, outside
 from acp_agent.config.place_settings import is_host
 from acp_agent.config.xdg import config_dir, state_dir
 from acp_agent.errors import ExecutorError
@@ -70,13 +70,11 @@ async def reached(session: Session, environ: Mapping[str, str]) -> Host | None:
     place = settings.place()
     if place is None or not is_host(place):
         return None
-    if settings.tools.scope.user:
-        words = (
-            "on another machine commands run as the user who logs in there, so `tools.scope.run_as_user` is not held"
-        )
-        raise ExecutorError(f"host {place[1].host} cannot be used: {words}")
     clients = session.roots.clients
-    host: Host = load(PLACES["ssh"])(place[1], clients, outside(session.config, environ))
+    host: Host = load(HOST)(place, clients, outside(session.config, environ))
+    if settings.tools.scope.user:
+        words = "commands there run as the user that its place names, so `tools.scope.run_as_user` is not held"
+        raise ExecutorError(f"{host.words} cannot be used: {words}")
     try:
         roots = await settled(host, session.config, clients, environ)
         await judged(roots, partial(_asked, session, roots, environ))
@@ -97,7 +95,8 @@ async def settled(host: Host, config: Config, clients: Sequence[Path], environ: 
         roots.rules = session_rules(config, roots, environ, host.home)
 
     await judged(roots, find_rules)
-    host.walls = FarWalls(host.link, SIDE_WALLS, WALLS_SENT, _walls_given(config, roots, host))
+    if host.walled:
+        host.walls = FarWalls(host.link, SIDE_WALLS, WALLS_SENT, _walls_given(config, roots, host))
     return roots
 
 
@@ -106,6 +105,7 @@ def _walls_given(config: Config, roots: Roots, host: Host) -> dict[str, Any]:
     there = host.link.there
     environ = dict(there.environ) if there is not None else {}
     sandbox = config.settings.tools.sandbox
+    asked = {"strict": True, "disabled": False} if host.contained else {}  # By `landlock` of its place.
     # Nobody there asks about hosts.
     network = "allow" if sandbox.network == "allow" else "deny"
     own = [config_dir(environ), state_dir(environ)]
@@ -113,7 +113,7 @@ def _walls_given(config: Config, roots: Roots, host: Host) -> dict[str, Any]:
         "folders": [str(folder) for folder in roots.all],
         "home": str(host.home),
         "environ": environ,
-        "sandbox": {**msgspec.to_builtins(sandbox), "network": network},
+        "sandbox": {**msgspec.to_builtins(sandbox), "network": network, **asked},
         "rules": {**roots.rules.given, "own": own, "forbidden": [str(path) for path in roots.rules.forbidden]},
     }
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Coroutine, Iterable, Mapping
+from contextlib import suppress
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -10,8 +11,9 @@ from typing import TYPE_CHECKING, Any
 from acp_agent.config.load import Config
 from acp_agent.config.model import ProviderConfig
 from acp_agent.config.place_settings import LOCAL as THIS_MACHINE
-from acp_agent.config.place_settings import Place, find_place, tmux_session
+from acp_agent.config.place_settings import Place, find_place, is_host, tmux_session
 from acp_agent.config.xdg import state_dir
+from acp_agent.errors import ConfigError
 from acp_agent.executors.route import Offer as EditorOffer
 from acp_agent.executors.scrub import scrubbing
 from acp_agent.lazy import load
@@ -78,8 +80,9 @@ TERMINALS = "acp_agent.executors.editor:EditorTerminals"
 PLACES = {
     "container": "acp_agent.executors.places.container:Container",
     "devcontainer": "acp_agent.executors.places.dev_container:DevContainer",
-    "ssh": "acp_agent.executors.places.host:Host",
 }
+"""Those whose files are this machine's; the others are a `HOST`."""
+HOST = "acp_agent.executors.places.host:Host"
 PLACE_EXECUTOR = "acp_agent.executors.places.place_executor:PlaceExecutor"
 FAR = "acp_agent.executors.far.far_executor:FarExecutor"
 LOCAL = "acp_agent.executors.local:LocalExecutor"
@@ -104,7 +107,7 @@ def build_parts(
     session.client.clean = redaction.struct
     home = home_of(environ) if host is None else host.home
     session.roots.rules = session_rules(session.config, session.roots, environ, home)
-    turn = RunningTurn(session.id, announced=settings.tools.bash.turn_context)
+    turn = session.turn or RunningTurn(session.id, announced=settings.tools.bash.turn_context)
     log = audit_path(session.config, environ)
     audit = AuditLog(log, settings.audit, redaction.text, outbox.tell, store.audit_heads)
     journal = Journal(audit, outbox, session.queue, turn, session.choices, settings.tools)
@@ -238,8 +241,11 @@ def build_shell(
         lambda: load(LOCAL)(environ=environ, hidden=hidden, terminate_grace=bash.terminate_grace, folders=roots.clients)
     )
     hooks = Hooks(settings.hooks, hooks_run_with, roots.clients[0], session.outbox, turn)
-    here, places = settings.agent.place, other_places(session.config) if host is None else ()
-    shell = Shell(roots, turn, folder, offer, executor, confinement, hooks, runs, here, places, locate)
+    here, others = settings.agent.place, other_places(session.config)
+    apart = [name for name, other in others.items() if host is not None or is_host(other)]
+    if session.part_of is not None:
+        others, apart = {name: other for name, other in others.items() if name not in apart}, []
+    shell = Shell(roots, turn, folder, offer, executor, confinement, hooks, runs, here, list(others), apart, locate)
     return shell, inherited
 
 
@@ -271,11 +277,14 @@ def more_parameters(shell: Shell) -> dict[str, dict[str, Any]]:
     return found
 
 
-def other_places(config: Config) -> list[str]:
-    """Those in which single calls may run besides the session's: where its files are the same."""
-    places = config.settings.places
-    known = [THIS_MACHINE, *(name for name, place in places.items() if place.kind != "ssh")]
-    return [name for name in dict.fromkeys(known) if name != config.settings.agent.place]
+def other_places(config: Config) -> dict[str, Place | None]:
+    """Those in which single calls may run besides the session's, by name."""
+    found: dict[str, Place | None] = {}
+    for name in (THIS_MACHINE, *config.settings.places):
+        if name != config.settings.agent.place:
+            with suppress(ConfigError):  # It is half configured.
+                found[name] = find_place(name, config.settings.places)
+    return found
 
 
 def editor_offer(session: Session, *, elsewhere: bool, far: bool) -> EditorOffer:
@@ -294,12 +303,12 @@ def build_place(
     place: Place, session_id: str, roots: Roots, environ: Mapping[str, str], confinement: Confinement
 ) -> Elsewhere:
     """`environ`: for the program that leads there, without the agent's own keys."""
-    make = load(PLACES[place[1].kind])
     made: Elsewhere
-    if place[1].kind == "ssh":
-        made = make(place[1], roots.clients, environ)
+    if is_host(place):
+        made = load(HOST)(place, roots.clients, environ)
     else:
-        made = make(*place, session_id, roots.all, environ, confinement.walls, confinement.user, confinement.policy)
+        make, about = load(PLACES[place[1].kind]), (*place, session_id, roots.all, environ)
+        made = make(*about, confinement.walls, confinement.user, confinement.policy)
     return made
 
 

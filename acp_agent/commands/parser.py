@@ -36,7 +36,7 @@ COMMANDS: dict[str, str] = {
 NAMES = "acp_agent.config.place_settings:NAMES"
 TMUX_SESSION = "main"
 """The name of a session in tmux that was given none."""
-PLACES = {"container": "NAME", "devcontainer": "DIR", "ssh": "[USER@]HOST[:DIR]"}
+PLACES = {"container": "NAME[:DIR]", "devcontainer": "DIR", "ssh": "[USER@]HOST[:DIR]"}
 """Options that name another place, and what follows them."""
 STDIO = "acp_agent.commands.stdio:run"
 USAGE_STATUS = 2
@@ -230,7 +230,8 @@ def _add_agent(parser: argparse.ArgumentParser, prefix: str) -> None:
     kinds: dict[str, tuple[Callable[[str], str], str]] = {
         "container": (
             lambda name: f"container:{name}",
-            "run commands in the place, the running container or a container of the image NAME",
+            "run commands in the place, the running container or a container of the image NAME; in a running one keep "
+            "files, too, in the folder DIR",
         ),
         "devcontainer": (
             lambda folder: f"devcontainer:{Path(folder).absolute()}",

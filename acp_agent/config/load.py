@@ -13,7 +13,7 @@ import msgspec
 from acp_agent.config.credentials import find_key
 from acp_agent.config.model import ProviderConfig, Settings, as_choice
 from acp_agent.config.other_names import present_names
-from acp_agent.config.place_settings import LOCAL, can_be_named
+from acp_agent.config.place_settings import LOCAL, can_be_named, is_users
 from acp_agent.config.sources import Layer, environment_layer, flags_layer, merge, read_file
 from acp_agent.config.xdg import config_file
 from acp_agent.errors import ConfigError
@@ -185,8 +185,8 @@ def _check(layer: Layer, *, project: bool) -> None:
             raise ConfigError(
                 f"{_where(layer, name)}: `{name}` cannot be set by a project, only in your own file or environment"
             )
-    if project and str(_get(layer.values, "agent.place") or "").startswith(("ssh:", "devcontainer:")):
-        words = "a project names hosts and dev containers by a place in your own configuration only"
+    if project and is_users(str(_get(layer.values, "agent.place") or "")):
+        words = "a project names hosts, dev containers and folders in one by a place in your own configuration only"
         raise ConfigError(f"{_where(layer, 'agent.place')}: `agent.place`: {words}")
     places = _get(layer.values, PLACES)
     for name in places if isinstance(places, dict) else ():

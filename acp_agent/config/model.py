@@ -64,7 +64,8 @@ class AgentConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
         str,
         key(
             "Where commands run: `local`, the name of a place in `places`, `container:NAME` for a running container "
-            "or an image of that name, `devcontainer:FOLDER`, or `ssh:[USER@]HOST[:DIR]`, where files are, too.",
+            "or an image of that name, `devcontainer:FOLDER`, or, where files are, too, `container:NAME:DIR` or "
+            "`ssh:[USER@]HOST[:DIR]`.",
             project=True,
         ),
     ] = "local"

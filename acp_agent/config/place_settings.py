@@ -40,8 +40,9 @@ class PlaceConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     kind: Annotated[Literal["container", "devcontainer", "ssh"], key("What it is.", project=True)] = "container"
     container: Annotated[
         str,
-        key("A running container that has the session's folders at the same paths; it is left as it is.", project=True),
-    ] = ""
+        key("A running container that has the session's folders, at the same paths or by `root`; it is left as it is.",
+            project=True),
+    ] = ""  # fmt: skip
     image: Annotated[
         str, key("Without such a container: an image, from which one is started for the session.", project=True)
     ] = ""
@@ -60,8 +61,17 @@ class PlaceConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
         list[str], key("More arguments for the engine's `run`, which may lift its limits, or for `ssh`.")
     ] = []
     host: Annotated[str, key("Of `ssh`: `[USER@]HOST`, as in the user's own configuration of `ssh`.")] = ""
-    root: Annotated[str, key("The session's folder on that host. Empty: by `paths`, or its path on this machine.")] = ""
-    paths: Annotated[dict[str, str], key("Folders of this machine and where that host has the same.")] = {}
+    user: Annotated[
+        str, key("The user there. Empty: as `ssh` has it, or of a container its own; yours where files are yours.")
+    ] = ""
+    root: Annotated[
+        str,
+        key("The session's folder on that host, or in a running container: files are there then. Empty: by `paths`, or "
+            "its path on this machine.")
+    ] = ""  # fmt: skip
+    paths: Annotated[
+        dict[str, str], key("Folders of this machine and where that host, or that container, has the same.")
+    ] = {}
     tmux: Annotated[str, key("As `tools.tmux.session`, for sessions in this place.", pattern=NAMES)] = ""
     linger: Annotated[
         float, key("Seconds for which what runs on that host waits for a connection that was lost.", ge=15)
@@ -70,6 +80,8 @@ class PlaceConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     def __post_init__(self) -> None:
         if wrong := [here for here in self.paths if not here.startswith(("/", "~/")) and here != "~"]:
             raise ValueError(f"`places.NAME.paths`: {wrong[0]!r} is no absolute path of this machine")
+        if self.kind == "devcontainer" and (self.root or self.paths or self.user):
+            raise ValueError("a dev container has a user of its own and this machine's folders: no `root` or `paths`")
 
 
 class ServerConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -102,6 +114,9 @@ class ServerConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 SSH = re.compile(r"((?:[^@:]*@)?(?:\[[^\]]*\]|[^:]*))(?::(.*))?", re.DOTALL)
 """`[USER@]HOST[:DIR]`; an IPv6 address in brackets."""
 
+RELATIVE = re.compile(r"^[^:/]*:(?![0-9]+/)([.~]|[^/:]+/)")
+"""A folder, in the place of an image's tag or the port of where it is from."""
+
 LOCAL = "local"
 """The name of this machine among the places."""
 
@@ -110,8 +125,13 @@ Place = tuple[str, PlaceConfig]
 
 
 def is_host(place: Place | None) -> bool:
-    """Whether files are there, too, on another machine."""
-    return place is not None and place[1].kind == "ssh"
+    """Whether files are there, too: on another machine, or elsewhere in a container."""
+    return place is not None and (place[1].kind == "ssh" or bool(place[1].root or place[1].paths))
+
+
+def is_users(wanted: str) -> bool:
+    """Whether only the user may name that place, a project never."""
+    return wanted.startswith(("ssh:", "devcontainer:")) or (wanted.startswith("container:") and ":/" in wanted)
 
 
 def find_place(wanted: str, places: Mapping[str, PlaceConfig]) -> Place | None:
@@ -121,7 +141,9 @@ def find_place(wanted: str, places: Mapping[str, PlaceConfig]) -> Place | None:
         return PurePath(folder).name or folder, PlaceConfig(kind="devcontainer", folder=folder)
     if wanted.startswith("ssh:"):
         return _host(wanted.removeprefix("ssh:"), places)
-    name = wanted.removeprefix("container:")
+    name, root = wanted, ""
+    if wanted.startswith("container:"):
+        name, root = _in_container(wanted.removeprefix("container:"))
     if wanted == LOCAL:
         return None
     if name == wanted and name not in places:
@@ -130,7 +152,7 @@ def find_place(wanted: str, places: Mapping[str, PlaceConfig]) -> Place | None:
     place = places.get(name)
     if place is None or (name != wanted and place.kind != "container"):
         place = PlaceConfig(container=name, image=name)
-    return _whole(name, place)
+    return _whole(name, msgspec.structs.replace(place, root=root, image="") if root else place)
 
 
 def tmux_session(place: Place | None, tmux: TmuxConfig) -> str:
@@ -146,7 +168,20 @@ def can_be_named(name: str) -> bool:
 def _whole(name: str, place: PlaceConfig) -> Place:
     if place.kind == "ssh" and not place.host:
         raise ConfigError(f"`places.{name}` is of the kind `ssh` and names no `host`")
+    if is_host((name, place)) and place.kind == "container" and not place.container:
+        words = "its files are in a container that was started already, which `container` names"
+        raise ConfigError(f"`places.{name}` has `root` or `paths`: {words}")
     return name, place
+
+
+def _in_container(text: str) -> tuple[str, str]:
+    """What follows `--container`: a name, or NAME:DIR."""
+    name, colon, folder = text.partition(":/")
+    if RELATIVE.search(text):
+        raise ConfigError(f"`--container`: the folder in {text!r} does not begin with /: NAME:DIR is expected")
+    if not name:
+        raise ConfigError(f"`--container`: {text!r} names no container: NAME or NAME:DIR is expected")
+    return name, f"{colon[1:]}{folder}"
 
 
 def _host(text: str, places: Mapping[str, PlaceConfig]) -> Place:

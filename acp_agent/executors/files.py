@@ -156,10 +156,16 @@ def write_text(path: Path, text: str, old: encodings.Encoding | None) -> tuple[s
     except (OSError, ExecutorError, UnicodeDecodeError):
         old = encodings.UTF8
     data, now = encodings.encoded(text, old)
-    shared = SHARED if has_other_names(path) else ""
+    shared = has_other_names(path)
     write(path, data)
-    note = f"It is in UTF-8 now: {old.name}, which it was in, lacks a character of the new text." if now != old else ""
-    note = " ".join(filter(None, (shared, note)))
+    return written(data, old, now, shared=shared)
+
+
+def written(data: bytes, old: encodings.Encoding, now: encodings.Encoding, *, shared: bool) -> tuple[str, str]:
+    """What `write_text` returns. `old`, `now`: the encoding of the file before, and of `data`; `shared`: whether it had
+    other names."""
+    lacks = f"It is in UTF-8 now: {old.name}, which it was in, lacks a character of the new text." if now != old else ""
+    note = " ".join(filter(None, (SHARED if shared else "", lacks)))
     return data[len(now.mark) :].decode(now.codec).removeprefix(encodings.BYTE_ORDER), note
 
 

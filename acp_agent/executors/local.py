@@ -44,6 +44,7 @@ if TYPE_CHECKING:
     from acp_agent.executors.terminals.pseudo_terminal import Pty
 
 T = TypeVar("T")
+Query = TypeVar("Query")
 
 OPEN_PTY = "acp_agent.executors.terminals.pseudo_terminal:open_pty"
 TERMINAL = "acp_agent.executors.terminals.process:TerminalProcess"
@@ -245,17 +246,17 @@ class LocalExecutor:
 
     async def find(self, query: contract.FindQuery) -> contract.Found:
         self._need_shown(query.root)
-        return await search.find(query, self._hides, await self._search_host())
+        return await self._search(search.find, query, self._hides)
 
     async def grep(self, query: contract.GrepQuery) -> contract.Found:
         self._need_shown(query.root)
         hides, skips = self._hides, query.skips
         if skips is not None:
             hides = lambda path: skips(path) or (self._hides is not None and self._hides(path))  # noqa: E731
-        return await search.grep(query, hides, await self._search_host())
+        return await self._search(search.grep, query, hides)
 
-    async def _search_host(self) -> search.Host:
-        return search.Here(find_program("rg", self._inherited, self._folders), self.user())
+    async def _search(self, how: search.Search[Query], query: Query, hides: Hides | None) -> contract.Found:
+        return await how(query, hides, search.Here(find_program("rg", self._inherited, self._folders), self.user()))
 
     async def make_directory(self, path: Path) -> int:
         return await self._in_thread(path, tree.make_directory, path)

@@ -41,6 +41,7 @@ NAME_GLOB = re.compile(r"[^/!:\\][^/:\\]*")
 """A glob on names alone, which ripgrep can take for a type of files."""
 
 T = TypeVar("T")
+Query = TypeVar("Query", contravariant=True)
 Parse = Callable[[bytes], Match | None]
 """A line of the child's output -> a result, if it is one."""
 
@@ -75,7 +76,15 @@ class Process(Protocol):
     async def aclose(self) -> None: ...
 
 
-class Host(Protocol):
+class Asked(Protocol):
+    """Who is asked whether what was found is there."""
+
+    async def asked(self, work: Callable[..., T], *arguments: Any) -> T:
+        """What one of the functions of `files` returns there."""
+        ...
+
+
+class Host(Asked, Protocol):
     """Where it is searched."""
 
     ripgrep: str | None
@@ -89,9 +98,13 @@ class Host(Protocol):
         """Starts a program; `own`: the worker."""
         ...
 
-    async def asked(self, work: Callable[..., T], *arguments: Any) -> T:
-        """What one of the functions of `files` returns there."""
-        ...
+
+class Search(Protocol[Query]):
+    """`find` or `grep`."""
+
+    __name__: str
+
+    async def __call__(self, query: Query, hides: Hides | None, host: Host) -> Found: ...
 
 
 class Here:
@@ -163,7 +176,10 @@ def _shown(parse: Parse, hides: Hides | None) -> Parse:
 
 
 async def _run_worker(arguments: Mapping[str, object], parse: Parse, query: FindQuery | GrepQuery, host: Host) -> Found:
-    run = await _run(await host.worker(arguments), parse, query, host, own=True)
+    return await _judged(await _run(await host.worker(arguments), parse, query, host, own=True), host)
+
+
+async def _judged(run: _Run, host: Asked) -> Found:
     if run.status == BAD_PATTERN:
         raise ExecutorError(f"The pattern is {run.stderr}.")
     if run.status not in (0, None):
@@ -171,7 +187,7 @@ async def _run_worker(arguments: Mapping[str, object], parse: Parse, query: Find
     return await _confirmed(run, host)
 
 
-async def _confirmed(run: _Run, host: Host) -> Found:
+async def _confirmed(run: _Run, host: Asked) -> Found:
     """Without what is not, or not with these words, where it was found."""
     wanted: dict[Path, set[int]] = {}
     for match in run.results:

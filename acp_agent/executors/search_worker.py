@@ -12,7 +12,7 @@ import json
 import os
 import re
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -61,13 +61,13 @@ def main() -> int:
 
 def _find(query: dict[str, Any]) -> Iterator[list[Any]]:
     pattern, root = query["pattern"], query["root"]
-    wanted = _by_name(pattern)
+    wanted = by_name(pattern)
     for path, is_dir in _walk(root, _specs_above(root)):
         if (is_dir or not pattern.endswith("/")) and wanted(os.path.relpath(path, root)):
             yield [path, is_dir]
 
 
-def _by_name(pattern: str) -> Callable[[str], bool]:
+def by_name(pattern: str) -> Callable[[str], bool]:
     """Whether a path itself matches; what only lies in a folder that matches does not."""
     regexes = [getattr(one, "regex", None) for one in _spec(pattern.rstrip("/") or pattern).patterns]
 
@@ -78,7 +78,7 @@ def _by_name(pattern: str) -> Callable[[str], bool]:
     return matches
 
 
-def _glob(pattern: str) -> Callable[[str], bool]:
+def by_glob(pattern: str) -> Callable[[str], bool]:
     """Whether a file is searched; `!` before the pattern turns it around."""
     spec = _spec(pattern.removeprefix("!"))
     return lambda path: spec.match_file(path) != pattern.startswith("!")
@@ -95,7 +95,7 @@ def _grep(query: dict[str, Any]) -> Iterator[list[Any]]:
     pattern = re.compile(query["pattern"], 0 if query["case_sensitive"] else re.IGNORECASE)
     root = query["root"]
     alone = os.path.isfile(root)
-    only = _glob(query["glob"]) if query.get("glob") and not alone else None
+    only = by_glob(query["glob"]) if query.get("glob") and not alone else None
     for path, is_dir in [(root, False)] if alone else _walk(root, _specs_above(root)):
         if is_dir or (only is not None and not only(os.path.relpath(path, root))):
             continue
@@ -112,6 +112,11 @@ def _lines(path: str) -> Iterator[tuple[int, str]]:
             data = file.read()
     except OSError:
         return
+    yield from lines_of(data)
+
+
+def lines_of(data: bytes) -> Iterator[tuple[int, str]]:
+    """None of a binary file's."""
     if data.startswith((codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)):
         text = data.decode("utf-16", "replace")
     elif b"\0" in data[:SNIFF_BYTES]:
@@ -151,7 +156,7 @@ def _walk(root: str, above: Specs) -> Iterator[tuple[str, bool]]:
         folders = []
         for entry in entries:
             is_dir = entry.is_dir(follow_symlinks=False)
-            if entry.name == ".git" or _ignored(entry.path, is_dir, specs):
+            if entry.name == ".git" or ignored(entry.path, is_dir, specs):
                 continue
             if is_dir:
                 folders.append((entry.path, specs))
@@ -160,10 +165,15 @@ def _walk(root: str, above: Specs) -> Iterator[tuple[str, bool]]:
         pending.extend(reversed(folders))
 
 
+def rules(file: Iterable[str]) -> GitIgnoreSpec:
+    """Raises ValueError."""
+    return GitIgnoreSpec.from_lines(file, backend=BACKEND)
+
+
 def _with_rules(folder: str, specs: Specs) -> Specs:
     try:
         with open(os.path.join(folder, ".gitignore"), encoding="utf-8", errors="replace") as file:
-            return (*specs, (folder, GitIgnoreSpec.from_lines(file, backend=BACKEND)))
+            return (*specs, (folder, rules(file)))
     except (OSError, ValueError):
         return specs
 
@@ -178,7 +188,7 @@ def _specs_above(root: str) -> Specs:
     exclude = repository / ".git" / "info" / "exclude"
     try:
         with exclude.open(encoding="utf-8", errors="replace") as file:
-            specs = ((str(repository), GitIgnoreSpec.from_lines(file, backend=BACKEND)),)
+            specs = ((str(repository), rules(file)),)
     except (OSError, ValueError):
         pass
     for folder in reversed(above[1 : above.index(repository) + 1]):
@@ -186,7 +196,7 @@ def _specs_above(root: str) -> Specs:
     return specs
 
 
-def _ignored(path: str, is_dir: bool, specs: Specs) -> bool:
+def ignored(path: str, is_dir: bool, specs: Specs) -> bool:
     for folder, spec in reversed(specs):
         relative = os.path.relpath(path, folder) + ("/" if is_dir else "")
         verdict = spec.check_file(relative).include

@@ -36,7 +36,7 @@ def make_directory(path: Path) -> int:
 
 def remove(path: Path, max_entries: int, check: Check, judged: Judged | None = None) -> Tally:
     """`judged`: asked about each entry before it is touched. The same for `move` and `copy`."""
-    work = Walk(max_entries, check, look=_looks(judged, ("delete", path, path)))
+    work = Walk(max_entries, check, look=looks(judged, ("delete", path, path)))
     with reach(path.parent) as parent, work.words():
         found = work.survey(parent.fd, path.name, str(path))
         removed = work.fresh()
@@ -82,7 +82,7 @@ def move(
     judged: Judged | None = None,
 ) -> Tally:
     """`hides`: paths that must not be read; nothing is moved if it is or contains one. The same for `copy`."""
-    look = _looks(judged, ("delete", source, source), ("write", source, destination))
+    look = looks(judged, ("delete", source, source), ("write", source, destination))
     return _transfer(source, destination, overwrite, Walk(max_entries, check, hides, look), judged, moves=True)
 
 
@@ -95,11 +95,11 @@ def copy(
     hides: Hides | None = None,
     judged: Judged | None = None,
 ) -> Tally:
-    look = _looks(judged, ("read", source, source), ("write", source, destination))
+    look = looks(judged, ("read", source, source), ("write", source, destination))
     return _transfer(source, destination, overwrite, Walk(max_entries, check, hides, look), judged, moves=False)
 
 
-def _looks(judged: Judged | None, *places: tuple[Doing, Path, Path]) -> Look | None:
+def looks(judged: Judged | None, *places: tuple[Doing, Path, Path]) -> Look | None:
     """What a walk tells about each entry: what happens to it, below which folder it is shown, and where it happens."""
     if judged is None:
         return None
@@ -125,7 +125,7 @@ def _transfer(
         with reach(destination.parent, make=True) as there:
             if identity(found) in there.above:
                 raise ExecutorError(f"{destination} is inside {source}")
-            replaced = _looks(judged, ("delete", destination, destination))
+            replaced = looks(judged, ("delete", destination, destination))
             step = _Step(work, here.fd, source, there.fd, destination, stat.S_ISDIR(found.st_mode), replaced)
             step.check_free(found, overwrite, moves)
             if moves:

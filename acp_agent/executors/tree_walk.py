@@ -26,6 +26,23 @@ MAX_DEPTH = 100
 
 CHUNK = 1024 * 1024
 
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Protocol
+
+    class Found(Protocol):
+        """What lstat tells."""
+
+        @property
+        def st_mode(self) -> int: ...
+
+        @property
+        def st_size(self) -> int: ...
+
+        @property
+        def st_dev(self) -> int: ...
+
+
 FOLDER = os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
 STEP = getattr(os, "O_PATH", os.O_RDONLY) | FOLDER
 NO_FOLDER = frozenset({errno.ENOTDIR, errno.ELOOP})
@@ -171,11 +188,11 @@ class Walk:
     def _so_far(self, done: str) -> str:
         return f" ({done}: {self.tally()})" if done else ""
 
-    def _need_judged(self, shown: str, found: os.stat_result) -> None:
+    def _need_judged(self, shown: str, found: Found) -> None:
         if self._look is not None:
             self._look(shown, found.st_mode)
 
-    def _count(self, found: os.stat_result) -> None:
+    def _count(self, found: Found) -> None:
         if stat.S_ISDIR(found.st_mode):
             self.folders += 1
         elif stat.S_ISLNK(found.st_mode):
@@ -205,13 +222,8 @@ class Walk:
         self._next(shown, depth)
         self._need_shown(shown)
         found = os.stat(name, dir_fd=parent, follow_symlinks=False)
-        if plain:
-            _need_plain(found, shown)
-        self._need_judged(shown, found)
-        self._count(found)
+        self._take(shown, found, plain, device)
         if stat.S_ISDIR(found.st_mode):
-            if not plain and device not in (None, found.st_dev):
-                raise ExecutorError(f"another file system is mounted at {shown}")
             fd = enter(parent, name, shown)
             try:
                 for child in os.listdir(fd):
@@ -219,6 +231,20 @@ class Walk:
             finally:
                 os.close(fd)
         return found
+
+    def _take(self, shown: str, found: Found, plain: bool, device: int | None) -> None:
+        if plain:
+            _need_plain(found, shown)
+        self._need_judged(shown, found)
+        self._count(found)
+        if stat.S_ISDIR(found.st_mode) and not plain and device not in (None, found.st_dev):
+            raise ExecutorError(f"another file system is mounted at {shown}")
+
+    def take(self, shown: str, found: Found, depth: int, *, plain: bool, device: int | None) -> None:
+        """The same as `survey` of one entry that was looked at elsewhere. `device`: that of the folder above."""
+        self._next(shown, depth)
+        self._need_shown(shown)
+        self._take(shown, found, plain, device)
 
     def remove(self, parent: int, name: str, shown: str, depth: int = 0, *, copied: bool = False) -> None:
         """`copied`: only what was copied and has not changed since."""
@@ -317,7 +343,7 @@ class Walk:
         os.rmdir(name, dir_fd=parent)
 
 
-def _need_plain(found: os.stat_result, shown: str) -> None:
+def _need_plain(found: Found, shown: str) -> None:
     mode = found.st_mode
     if stat.S_ISREG(mode) or stat.S_ISDIR(mode) or stat.S_ISLNK(mode):
         return

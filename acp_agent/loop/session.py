@@ -44,8 +44,10 @@ from acp_agent.store.base import LogEntry, SessionRecord
 from acp_agent.store.session_store import SessionStore
 
 if TYPE_CHECKING:
+    from acp_agent.config.load import Config
     from acp_agent.llm.base import UsageReport
     from acp_agent.loop.prompts.instructions import Instructions
+    from acp_agent.loop.running_turn import RunningTurn
     from acp_agent.loop.turns.parts import Parts
 
 SPLIT = "acp_agent.loop.prompts.command_names:split_command"
@@ -90,8 +92,8 @@ class Session:
         self.last_call: UsageReport | None = None
         self.limit = ""
         """The limit on the cost that ended the last turn, if one did."""
-        self.in_part = False
-        """Whether only a sub-agent works in it."""
+        self.part_of: Session | None = None
+        """Whose it is, if only a sub-agent or single calls work in it."""
         self._store = store
         self._build = build
         self._parts: Parts | None = None
@@ -130,15 +132,20 @@ class Session:
             config = self.config.in_place(place)
         except ConfigError as error:
             raise InvalidParams(f"Invalid params: {error}") from error
+        await self._leave(config, place)
+        self.choices.places = places_of(config.settings)
+
+    async def _leave(self, config: Config, place: str | None = None) -> None:
+        """Closes the parts; those who need them next build them by `config`."""
         async with self._building:
             self.outbox.flush()
             parts, self._parts = self._parts, None
             if parts is not None:
                 with anyio.CancelScope(shield=True):
                     await parts.close()
-            self._store.change(self.id, place=place)
+            if place is not None:
+                self._store.change(self.id, place=place)
             self.config, self.roots = config, Roots(self.roots.clients[0], self.roots.clients[1:])
-            self.choices.places = places_of(config.settings)
 
     async def _go(self, place: str) -> str:
         """`/place NAME`: what is then said. Does not need the place where the session is now."""
@@ -165,11 +172,21 @@ class Session:
         forked: SessionRecord = load(FORK)(self._store, record, entries, self, cwd)
         return forked
 
-    async def parts_elsewhere(self, folder: Path) -> Parts:
-        """The parts for a sub-agent that works in another folder. It has no MCP servers: they work in this one."""
+    async def parts_elsewhere(self, folder: Path | None = None, *, place: str | None = None) -> Parts:
+        """The parts for a sub-agent that works in another folder, or for it and single calls in another place with
+        other files. They have no MCP servers, which work here. Raises ExecutorError if the place cannot be reached."""
         other = copy.copy(self)
-        other.roots, other.in_part, other._parts = Roots(folder), True, None
+        other.part_of, other._parts = self.part_of or self, None
+        other.roots = Roots(self.roots.clients[0], self.roots.clients[1:]) if folder is None else Roots(folder)
+        if place is not None:
+            other.config = self.config.in_place(place)
         return await self._build(other)
+
+    @property
+    def turn(self) -> RunningTurn | None:
+        """That of the session of which it is a part."""
+        whole = None if self.part_of is None else self.part_of._parts
+        return None if whole is None else whole.shell.turn
 
     def instructions(self) -> Instructions | None:
         """Of the system prompt, if it has been built."""
@@ -236,6 +253,8 @@ class Session:
             self._record_prompt(blocks, command=True)
             self.outbox.say(await self._go(rest.strip()))
             return "end_turn"
+        if self._parts is not None and self._parts.shell.confinement.over:
+            await self._leave(self.config)
         parts = await self.parts()
         prompts = parts.prompts
         self.limit = ""

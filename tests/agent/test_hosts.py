@@ -19,9 +19,12 @@ from acp_agent.build import builder
 from acp_agent.client.permissions import allow_always, allow_once
 from acp_agent.commands.parser import agent_variables
 from acp_agent.config.load import load_config
+from acp_agent.config.place_settings import PlaceConfig
 from acp_agent.disk import LocalDisk
 from acp_agent.errors import ConfigError, ExecutorError, PeerError
 from acp_agent.executors.far.far_disk import FarDisk
+from acp_agent.executors.places.host import Host
+from acp_agent.executors.places.ssh import Ssh
 from acp_agent.loop.prompts.instructions import Instructions
 from acp_agent.loop.shell.session_shell import Shell
 from acp_agent.safety.deciding.deciders import Deciders
@@ -287,6 +290,13 @@ def test_ssh_on_the_command_line(tmp_path: Path) -> None:
         load_config({"ACP_CODER_CONFIG": str(file)})
 
 
+def test_the_user_there_can_be_named_apart() -> None:
+    way = Host(("b", PlaceConfig(kind="ssh", host="far", user="ci")), (), {"PATH": os.environ["PATH"]}).link.way
+    argv = way.argv("true")
+    assert argv[argv.index("-l") + 1] == "ci" and argv.index("-l") < argv.index("--")
+    assert way.identity != Ssh("far", os.environ).identity
+
+
 async def test_a_session_goes_to_a_host_and_back_even_if_it_cannot_be_reached(
     tmp_path: Path, config: str, there: Path
 ) -> None:
@@ -502,3 +512,65 @@ async def test_a_move_that_is_stopped_ends_what_it_has_begun_to_end(
         assert ssh_children() == []
         await r.editor.prompt("go")
         assert (r.project / "made").exists()
+
+
+async def test_single_commands_and_sub_agents_run_on_another_host_with_its_own_files(
+    tmp_path: Path, config: str, there: Path
+) -> None:
+    """Each is asked about in every mode: it leaves the place that the user has chosen."""
+    (there / "words.txt").write_text("tangerine")
+    local = config.replace('place = "build"', 'place = "local"\nmode = "auto"')
+    script = [
+        tool("bash", command="pwd; touch made; export KEPT=kept; cd /tmp", place="build"),
+        tool("bash", command="echo $KEPT; pwd", place="build"),
+        bash("pwd; echo ${KEPT:-none}"),
+        tool("delegate", prompt="read words.txt", place="build"),
+        tool("read", path="words.txt"),
+        tool("write", path="new.txt", content="fresh\n"),
+        Answer(text="It says tangerine."),
+        Answer(text="ok"),
+    ]
+    asked: list[str] = []
+
+    async def once(request: Any) -> Any:
+        asked.append(request.tool_call.title)
+        return await allow_once(request)
+
+    async with rig(tmp_path, script, config=local, permissions=[once] * 9) as r:
+        await r.editor.prompt("go")
+        results = [message["content"] for message in r.messages(len(r.model.requests)) if message["role"] == "tool"]
+        assert str(there) in results[0]
+        assert "kept" in results[1] and "/tmp" in results[1]
+        assert str(r.project) in results[2] and "none" in results[2]
+        assert "tangerine" in results[3]
+        assert asked == [
+            "pwd; touch made; export KEPT=kept; cd /tmp (on host far)",
+            "echo $KEPT; pwd (on host far)",
+            "Sub-agent: read words.txt (on host far)",
+            "Write new.txt (on host far) (sub-agent: read words.txt)",
+        ]
+        assert (there / "made").exists()
+        assert (there / "new.txt").read_text() == "fresh\n"
+        assert list(r.project.iterdir()) == []
+        assert len(ssh_children()) == 1, "one connection for all of them"
+    assert ssh_children() == []
+
+
+async def test_a_single_command_on_a_host_that_is_not_reached_runs_nowhere(tmp_path: Path, config: str) -> None:
+    gone = config.replace('host = "far"', 'host = "no-such-host.invalid"').replace('place = "build"', 'place = "local"')
+    script = [tool("bash", command="touch made", place="build"), bash("echo here"), Answer(text="ok")]
+    async with rig(tmp_path, script, config=gone) as r:
+        await r.editor.prompt("go")
+        results = [message["content"] for message in r.messages(3) if message["role"] == "tool"]
+        assert "no-such-host.invalid" in results[0] and "Nothing was run, here or there" in results[0]
+        assert "here" in results[1]
+        assert list(r.project.iterdir()) == []
+
+
+async def test_a_session_on_a_host_can_have_single_commands_run_here(tmp_path: Path, config: str, there: Path) -> None:
+    script = [tool("bash", command="pwd", place="local"), bash("pwd"), Answer(text="ok")]
+    async with rig(tmp_path, script, config=config, permissions=[allow_once] * 2) as r:
+        await r.editor.prompt("go")
+        results = [message["content"] for message in r.messages(3) if message["role"] == "tool"]
+        assert str(r.project) in results[0]
+        assert str(there) in results[1]

@@ -451,9 +451,11 @@ def test_a_shell_elsewhere_finds_back_to_the_sessions_own(tmp_path: Path) -> Non
     roots = Roots(tmp_path)
     folder: Any = SimpleNamespace(path=tmp_path)
     own = ("own", nothing, nothing)
-    shell = Shell(roots, RunningTurn("s"), folder, nothing, nothing, own, nothing, nothing, "box", ["local"], locate)  # type: ignore[arg-type]
+    make: Any = Shell
+    about = (roots, RunningTurn("s"), folder, nothing, nothing, own, nothing, nothing)
+    shell = make(*about, "box", ["local"], (), locate)
     local = shell.at("local")
     back = local.at("box")
-    assert (back.place, back.confinement) == ("box", own)  # type: ignore[comparison-overlap]
+    assert (back.place, back.confinement) == ("box", own)
     assert len({shell.state, local.state, back.state}) == 3
     assert made == ["local"]

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import os
-from collections.abc import AsyncIterator, Sequence
+import uuid
+from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -37,7 +38,7 @@ from tests import containers, ssh_server
 BOUND = 20.0
 """Seconds after which a test that waits has failed."""
 
-BACKENDS = ("local", "editor", "ssh")
+BACKENDS = ("local", "editor", "ssh", "ssh without Python", "busybox")
 TERMINAL_BACKENDS = ("local", "editor")
 COMMAND_BACKENDS = (*BACKENDS, "container", "container with Landlock")
 """Those that run commands: in a container files are the same, at the same paths."""
@@ -109,8 +110,12 @@ async def stage(
             if backend == "local":
                 yield Stage(executor, folder, scripts)
                 return
-            if backend == "ssh":
-                executor = over_ssh(hides)
+            if backend == "busybox":
+                executor = in_busybox(tmp_path, hides)
+                yield Stage(executor, folder, scripts, container=containers.running(tmp_path.parent))
+                return
+            if backend.startswith("ssh"):
+                executor = over_ssh(hides, python=backend == "ssh")
                 yield Stage(executor, folder, scripts)
                 return
             ours, theirs = memory_pair()
@@ -131,13 +136,33 @@ async def stage(
                 await executor.close()
 
 
-def over_ssh(hides: Any = None, linger: float = 60.0) -> FarExecutor:
+class Exec:
+    """Into a running container that has busybox and no Python."""
+
+    def __init__(self, name: str) -> None:
+        self.words, self.where, self.identity = f"container {name}", f"in container {name}", name
+        self.mark = uuid.uuid4().hex
+        self.environ: Mapping[str, str] = os.environ
+        self._name = name
+
+    def argv(self, *argv: str, terminal: bool = False) -> tuple[str, ...]:
+        return ("podman", "exec", "--interactive", *(("--tty",) if terminal else ()), self._name, *argv)
+
+
+def in_busybox(tmp_path: Path, hides: Any = None) -> FarExecutor:
+    """In a container that has the folders of all tests."""
+    if why := containers.missing():
+        pytest.skip(why)
+    return FarExecutor(FarLink(Exec(containers.running(tmp_path.parent)), owner(), is_left, 60.0), hides=hides)
+
+
+def over_ssh(hides: Any = None, linger: float = 60.0, *, python: bool = True) -> FarExecutor:
     """On a real server, which is this machine."""
     if why := ssh_server.missing():
         pytest.skip(f"not installed: {why}")
     server = ssh_server.running()
     way = Ssh(server.host, os.environ, arguments=("-F", str(server.config)))
-    return FarExecutor(FarLink(way, owner(), is_left, linger), hides=hides)
+    return FarExecutor(FarLink(way if python else ssh_server.WithoutPython(way), owner(), is_left, linger), hides=hides)
 
 
 def in_container(tmp_path: Path, *, landlock: bool = False) -> tuple[PlaceExecutor, str]:

@@ -8,7 +8,7 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any, cast
@@ -28,6 +28,8 @@ from acp_agent.executors.far.host_process import HostProcess
 from acp_agent.executors.far.program import BOOT, LEAST_PYTHON, SENT, program
 from acp_agent.executors.places.engine import is_left, owner
 from acp_agent.executors.places.ssh import Ssh
+from acp_agent.executors.posix import sh_side
+from acp_agent.executors.posix.sh_side import ShSide
 from tests import ssh_server
 from tests.executors.kit import alive, run, until_dead, until_exists
 
@@ -57,8 +59,18 @@ def ssh(server: ssh_server.SshServer, host: str = "far") -> Ssh:
     return Ssh(host, os.environ, arguments=("-F", str(server.config)))
 
 
+def bare(server: ssh_server.SshServer) -> ssh_server.WithoutPython:
+    return ssh_server.WithoutPython(ssh(server))
+
+
+with_and_without_python = pytest.mark.parametrize("reached", [ssh, bare])
+Reached = Callable[[ssh_server.SshServer], Any]
+
+
 def clients(executor: FarExecutor) -> list[int]:
     """The process numbers of our `ssh`."""
+    if isinstance(side := executor.link._peer, ShSide):
+        return [shell._started._popen.pid for shell in (side._shell, side._runs_shell) if shell._started is not None]
     link = executor.link._peer.link
     return [] if link is None else [link._close.__self__._popen.pid]  # type: ignore[attr-defined]
 
@@ -78,9 +90,10 @@ class Stub:
 # --- lost links -----------------------------------------------------------------------------------------------------
 
 
-async def test_a_lost_link_loses_no_output(server: ssh_server.SshServer, tmp_path: Path) -> None:
+@with_and_without_python
+async def test_a_lost_link_loses_no_output(server: ssh_server.SshServer, tmp_path: Path, reached: Reached) -> None:
     lines = "".join(f"line {number} {'x' * 80}\n" for number in range(40_000))
-    async with over(ssh(server)) as executor:
+    async with over(reached(server)) as executor:
         script = "for ((i=0; i<40000; i++)); do echo line $i " + "x" * 80 + "; done; exit 7"
         process = await executor.run(Command(script, tmp_path))
         heard, cuts = "", 0
@@ -97,10 +110,11 @@ async def test_a_lost_link_loses_no_output(server: ssh_server.SshServer, tmp_pat
         await process.close()
 
 
+@with_and_without_python
 async def test_a_command_goes_on_while_the_link_is_lost_and_files_wait_for_it(
-    server: ssh_server.SshServer, tmp_path: Path
+    server: ssh_server.SshServer, tmp_path: Path, reached: Reached
 ) -> None:
-    async with over(ssh(server)) as executor:
+    async with over(reached(server)) as executor:
         script = "echo begun > begun; until [ -e go ]; do sleep 0.01; done; echo done; sleep 0.1; pwd > ended"
         process = await executor.run(Command(script, tmp_path))
         await until_exists(tmp_path / "begun")
@@ -133,10 +147,11 @@ async def test_a_link_that_is_silent_has_ended(server: ssh_server.SshServer, tmp
         assert executor.link.losses >= 1
 
 
+@with_and_without_python
 async def test_what_runs_there_ends_when_the_agent_is_not_heard_of(
-    server: ssh_server.SshServer, tmp_path: Path
+    server: ssh_server.SshServer, tmp_path: Path, reached: Reached
 ) -> None:
-    async with over(ssh(server), linger=2.0, heartbeat=0.5) as executor:
+    async with over(reached(server), linger=2.0, heartbeat=0.5) as executor:
         process = await executor.run(Command("echo $$ > pid; setsid sleep 7040 & sleep 7041", tmp_path))
         pid = int(await until_exists(tmp_path / "pid"))
         config = server.config.read_text()
@@ -171,7 +186,7 @@ from tests.executors.kit import over_ssh
 from tests import ssh_server
 ssh_server.running = lambda: ssh_server.SshServer(Path(sys.argv[2]))
 async def main():
-    executor = over_ssh(linger=float(sys.argv[3]))
+    executor = over_ssh(linger=float(sys.argv[3]), python=sys.argv[4] == "True")
     await executor.run(Command("setsid sleep 7050 & sleep 7051 & echo $$ >ready; sleep 7052", Path(sys.argv[1])))
     print(executor.link._socket, flush=True)
     await anyio.sleep(60)
@@ -179,11 +194,12 @@ anyio.run(main)
 """
 
 
+@pytest.mark.parametrize("python", [True, False])
 @pytest.mark.parametrize("linger", [0.5, 600.0])
 async def test_what_a_killed_agent_left_is_ended_by_itself_or_by_the_next(
-    server: ssh_server.SshServer, tmp_path: Path, linger: float
+    server: ssh_server.SshServer, tmp_path: Path, linger: float, python: bool
 ) -> None:
-    argv = [sys.executable, "-c", KILLED, str(tmp_path), str(server.config), str(linger)]
+    argv = [sys.executable, "-c", KILLED, str(tmp_path), str(server.config), str(linger), str(python)]
     agent = subprocess.Popen(argv, cwd=ROOT, stdout=subprocess.PIPE, text=True)
     assert agent.stdout is not None
     socket = Path((await anyio.to_thread.run_sync(agent.stdout.readline)).strip())
@@ -191,27 +207,33 @@ async def test_what_a_killed_agent_left_is_ended_by_itself_or_by_the_next(
     agent.kill()
     agent.wait()
     agent.stdout.close()
-    async with over(ssh(server)) as executor:
+    folder = socket.parent if python else socket
+    async with over(ssh(server) if python else bare(server)) as executor:
         if linger > 60:
             assert alive(pid) and socket.exists()
             await executor.ready()
         await until_dead(pid)
         with anyio.fail_after(20):
-            while socket.parent.exists() or sleeping("705[012]"):
+            while folder.exists() or sleeping("705[012]"):
                 await anyio.sleep(0.02)
 
 
-async def test_nothing_is_left_when_it_is_closed(server: ssh_server.SshServer, tmp_path: Path) -> None:
-    async with over(ssh(server)) as executor:
+@with_and_without_python
+async def test_nothing_is_left_when_it_is_closed(
+    server: ssh_server.SshServer, tmp_path: Path, reached: Reached
+) -> None:
+    async with over(reached(server)) as executor:
         await executor.run(Command("setsid sleep 7060 & echo $$ >ready; sleep 7061", tmp_path))
         pid = int(await until_exists(tmp_path / "ready"))
         (tmp_path / "found").write_text("wanted")
         assert (await executor.grep(GrepQuery("wanted", tmp_path, True, 10, 10.0))).matches
-        folder = Path(executor.link._socket).parent
+        folder = Path(executor.link._socket)
+        folder = folder if folder.is_dir() else folder.parent
         assert folder.exists()
     assert not alive(pid)
     assert not sleeping("706[01]")
     assert not folder.exists()
+    assert not subprocess.run(["pgrep", "-f", folder.name], capture_output=True, check=False).stdout
 
 
 # --- hosts that cannot be used, or lie --------------------------------------------------------------------------------
@@ -394,8 +416,9 @@ def test_what_is_sent_needs_nothing_but_python(tmp_path: Path) -> None:
     assert (done.returncode, done.stderr) == (0, b"")
 
 
-async def test_no_value_is_on_a_command_line(server: ssh_server.SshServer, tmp_path: Path) -> None:
-    async with over(ssh(server)) as executor:
+@with_and_without_python
+async def test_no_value_is_on_a_command_line(server: ssh_server.SshServer, tmp_path: Path, reached: Reached) -> None:
+    async with over(reached(server)) as executor:
         command = Command(
             "cat /proc/*/cmdline | tr '\\0' ' ' > seen; echo $TOKEN", tmp_path, env={"TOKEN": "tan-ge-rine"}
         )
@@ -406,15 +429,19 @@ async def test_no_value_is_on_a_command_line(server: ssh_server.SshServer, tmp_p
         await process.close()
 
 
-async def test_output_that_nobody_reads_makes_the_command_wait(server: ssh_server.SshServer, tmp_path: Path) -> None:
-    async with over(ssh(server)) as executor:
-        process = await executor.run(Command("head -c 20000000 /dev/zero; echo x >ended", tmp_path, output_limit=100))
+@with_and_without_python
+async def test_output_that_nobody_reads_makes_the_command_wait(
+    server: ssh_server.SshServer, tmp_path: Path, reached: Reached
+) -> None:
+    async with over(reached(server)) as executor:
+        process = await executor.run(Command("head -c 50000000 /dev/zero; echo x >ended", tmp_path, output_limit=100))
         deadline = time.monotonic() + 0.5
         while time.monotonic() < deadline:
             assert not (tmp_path / "ended").exists()
             await anyio.sleep(0.05)
         news = cast("HostProcess", process)._news._items
-        assert sum(len(data) for _, data in cast("list[tuple[str, bytes]]", news)) <= side.CREDIT + side.PIPE
+        most = side.CREDIT + side.PIPE if reached is ssh else 2 * sh_side.CREDIT
+        assert sum(len(data) for _, data in cast("list[tuple[str, bytes]]", news)) <= most
         assert await process.wait() == ExitStatus(0)
         assert (tmp_path / "ended").exists()
         await process.close()

@@ -102,7 +102,7 @@ async def test_a_file_in_the_way_of_a_folder_is_told_in_words(backend: str, tmp_
 async def test_missing_permissions_are_told_in_words(backend: str, tmp_path: Path) -> None:
     async with stage(backend, tmp_path) as on:
         locked = unwritable(on.folder)
-        with pytest.raises(ExecutorError, match="Permission denied"):
+        with pytest.raises(ExecutorError, match="Permission denied|Read-only"):
             await on.executor.write_text(locked / "f", "x")
 
 
@@ -196,7 +196,7 @@ async def test_the_other_names_of_a_file_keep_what_was_there(backend: str, tmp_p
 async def test_a_file_with_other_names_that_cannot_be_replaced_is_not_written(
     backend: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    if backend == "ssh":
+    if backend not in ("local", "editor"):
         return  # There another process does it.
     async with stage(backend, tmp_path) as on:
         path = on.folder / "f"

@@ -19,8 +19,9 @@ from acp_agent.config.place_settings import PlaceConfig
 from acp_agent.errors import ExecutorError
 from acp_agent.executors.base import Command, ExitStatus
 from acp_agent.executors.places.container import SESSION, Container, Walls
-from acp_agent.executors.places.dev_container import DevContainer
+from acp_agent.executors.places.dev_container import PROGRAM, DevContainer
 from acp_agent.executors.places.engine import OWNER, owner
+from acp_agent.executors.places.inside_container import Inside
 from acp_agent.executors.places.place_executor import PlaceExecutor
 from acp_agent.executors.route import Offer
 from tests import containers
@@ -292,6 +293,7 @@ async def test_a_place_that_is_not_there_is_one_sentence_and_nothing_runs_here(t
     elsewhere.mkdir()
     name = containers.start(elsewhere)
     moved = containers.start(tmp_path, containers.WITH_BASH, "--volume", f"{elsewhere}:{work}")
+    app = containers.start(tmp_path, at="/srv")
     try:
         for config, words in (
             (PlaceConfig(container="no-such"), r"podman has no container 'no-such'"),
@@ -301,8 +303,15 @@ async def test_a_place_that_is_not_there_is_one_sentence_and_nothing_runs_here(t
             (PlaceConfig(engine="/bin/false", image="x"), r"false info: exit code 1"),
             (PlaceConfig(engine="/bin/echo", image="x"), r"echo inspect: its answer is not JSON"),
             (PlaceConfig(), r"has neither `container` nor `image`"),
-            (PlaceConfig(container=name), r"does not have .*/work at the same path"),
-            (PlaceConfig(container=moved), r"does not have .*/work at the same path"),
+            (
+                PlaceConfig(container=name),
+                rf"does not have .*/work at the same path; name its folder .*`.* {name}:DIR`",
+            ),
+            (PlaceConfig(container=moved), r"does not have .*/work at the same path; name its folder there"),
+            (
+                PlaceConfig(container=app),
+                rf"same path; it is at /srv/work there: `--container {app}:/srv/work`, or `root`",
+            ),
             (containers.from_image(network="no-such-net"), r"podman run: .*no-such-net"),
         ):
             async with place(config, work) as (executor, _):
@@ -311,8 +320,8 @@ async def test_a_place_that_is_not_there_is_one_sentence_and_nothing_runs_here(t
                 assert "\n" not in str(raised.value)
         assert list(work.iterdir()) == []
     finally:
-        containers.remove(name)
-        containers.remove(moved)
+        for each in (name, moved, app):
+            containers.remove(each)
 
 
 @pytest.mark.usefixtures("podman")
@@ -455,6 +464,36 @@ async def test_docker_and_nerdctl_are_asked_in_their_words(name: str, rootless: 
     assert f"rm --force --volumes -- {ours}" in asked
 
 
+@pytest.mark.parametrize("user", ["", "app"])
+def test_the_inside_of_a_container_is_reached_in_the_words_of_docker(user: str, tmp_path: Path) -> None:
+    program = stub(tmp_path, "docker")
+    config = PlaceConfig(container="web-1", root="/app", user=user, engine=str(program))
+    way = Inside("web", config, os.environ, ())
+    assert (way.words, way.where) == ("container web", "in container web")
+    assert way.identity == ("container web (web-1) as app:/app" if user else "container web (web-1):/app")
+    named = ("--user", user) if user else ()
+    assert way.argv("sh", "-c", "x y") == (str(program), "exec", "--interactive", *named, "abc", "sh", "-c", "x y")
+    assert way.argv("sh", terminal=True) == (str(program), "exec", "--interactive", "--tty", *named, "abc", "sh")
+    way.argv("sh")  # The container may be another one than before.
+    assert (tmp_path / "log").read_text().splitlines() == [
+        "info --format {{json .SecurityOptions}}",
+        *["inspect --type container -- web-1"] * 2,
+    ]
+
+
+@pytest.mark.usefixtures("podman")
+async def test_commands_run_as_the_user_that_the_place_names(tmp_path: Path) -> None:
+    (work := tmp_path / "work").mkdir()
+    work.chmod(0o755)
+    name = containers.start(work)
+    try:
+        async with place(PlaceConfig(container=name, user="1234:5678"), work) as (executor, made):
+            assert (await run(executor, "id -u; id -g", work)).stdout == "1234\n5678\n"
+            assert made.identity.endswith(" as 1234:5678")
+    finally:
+        containers.remove(name)
+
+
 async def test_an_engine_on_another_machine_is_noticed(tmp_path: Path) -> None:
     programs, work = tmp_path / "programs", tmp_path / "work"
     programs.mkdir()
@@ -522,11 +561,42 @@ async def test_a_dev_container_is_the_one_that_its_program_names(tmp_path: Path)
         where = f"--workspace-folder {work} --docker-path {shutil.which('podman')}"
         assert (programs / "log").read_text().splitlines() == [
             f"up {where} --mount type=bind,source={work},target={work}",
-            f"exec {where} env -0",
+            f"exec {where} cat /proc/self/environ",
         ]
         assert name in containers.names()
     finally:
         containers.remove(name)
+
+
+NODE_TOOLS = Path(__file__).parents[1] / ".node" / "node_modules" / ".bin"
+
+
+@pytest.mark.usefixtures("podman")
+async def test_the_real_program_makes_a_dev_container_and_finds_it_again(tmp_path: Path) -> None:
+    """`@devcontainers/cli` with podman; an image is not fetched or built."""
+    if not (NODE_TOOLS / PROGRAM).exists():
+        pytest.skip(f"not installed: {PROGRAM} (scripts/install_node_tools.sh)")
+    work = tmp_path / "work"
+    (work / ".devcontainer").mkdir(parents=True)
+    about = {"image": containers.WITH_BASH, "updateRemoteUserUID": False, "remoteEnv": {"STAGE": "dev elopment"}}
+    about["runArgs"] = [*containers.ARGUMENTS, "--network", "none"]
+    about["postCreateCommand"] = "echo made >/root/made"
+    (work / ".devcontainer" / "devcontainer.json").write_text(json.dumps(about))
+    environ = {**os.environ, "PATH": f"{NODE_TOOLS}:{os.environ['PATH']}"}
+    label = f"label=devcontainer.local_folder={work}"
+    try:
+        with anyio.fail_after(120):
+            for text in ("first", "second"):
+                made = DevContainer("work", PlaceConfig(kind="devcontainer"), "s", (work,), environ)
+                executor = PlaceExecutor(None, None, Offer(), place=made)
+                ended = await run(executor, f'echo "$STAGE"; cat /root/made; pwd; echo {text} >>made', work)
+                assert ended.stdout == f"dev elopment\nmade\n{work}\n"
+                await executor.close()
+        assert (work / "made").read_text() == "first\nsecond\n"
+        assert len(containers.podman("ps", "--quiet", "--filter", label).split()) == 1
+    finally:
+        for name in containers.podman("ps", "--all", "--quiet", "--filter", label).split():
+            containers.remove(name)
 
 
 @pytest.mark.usefixtures("podman")

@@ -24,7 +24,7 @@ from tests.executors.kit import TERMINAL_BACKENDS, Stage, open_descriptors, run,
 
 pytestmark = pytest.mark.anyio
 
-ELSEWHERE = ("container", "ssh")
+ELSEWHERE = ("container", "ssh", "ssh without Python", "busybox")
 SIZE = TerminalSize(80, 24, 100)
 
 

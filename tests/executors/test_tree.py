@@ -103,7 +103,8 @@ async def test_a_copy_is_the_same_with_modes_times_and_links(backend: str, tmp_p
         assert await on.executor.copy(source, to, overwrite=False, max_entries=MOST) == Tally(2, 2, 2, 13)
         assert picture(to) == picture(source)
         for name in ("a.txt", "sub", "sub/run.sh"):
-            assert (to / name).stat().st_mtime_ns == 10**18 + 123, name
+            exact = 1 if backend != "busybox" else 10**9  # Its `cp` keeps the second.
+            assert (to / name).stat().st_mtime_ns // exact == (10**18 + 123) // exact, name
         assert os.listdir(on.folder / "x") == ["copy"], "nothing is left beside it"
 
 

@@ -29,7 +29,7 @@ class FarDisk:
 
     def __init__(self, link: FarLink) -> None:
         self.words = link.way.words
-        self.where = f"on {self.words}"
+        self.where = link.way.where
         self.identity = link.way.identity
         self._link = link
         self._known: dict[tuple[Any, ...], Any] = {}

@@ -34,8 +34,10 @@ from acp_agent.executors.tree_walk import Hides
 from acp_agent.lazy import load
 
 T = TypeVar("T")
+Query = TypeVar("Query")
 
 SEARCHES = "search.pyz"
+SH_SEARCHES = {name: f"acp_agent.executors.posix.sh_search:{name}" for name in ("find", "grep")}
 UNDONE = 10.0
 """Seconds to remove there what was made for a program that does not begin."""
 MOST_LISTED = 50_000
@@ -131,7 +133,7 @@ class FarExecutor(LocalExecutor):
                 text = load(TERMINAL_SCRIPT)(command, shell, environ)
             file = await self._put(uuid.uuid4().hex, text)
             argv, way = link.way.argv(shell, file, terminal=True), link.way
-            about = (command, mark, self._grace, finish, f"on {way.words}")
+            about = (command, mark, self._grace, finish, way.where)
             process: contract.Process = load(START_THERE)(argv, way.environ, *about, held=confined)
         except BaseException:
             if confined:  # There it may be ready to begin.
@@ -223,8 +225,14 @@ class FarExecutor(LocalExecutor):
         said = await anyio.to_thread.run_sync(refused)
         return {"ticket": ticket, "places": [(doing, str(place)) for doing, place in places], "refused": said}
 
-    async def _search_host(self) -> search.Host:
-        return _FarHost(self, await self.ready(), next(self._numbers))
+    async def _search(self, how: search.Search[Query], query: Query, hides: Hides | None) -> contract.Found:
+        there = await self.ready()
+        host = _FarHost(self, there)
+        if there.python[0] or (host.ripgrep and how is search.grep):
+            with contextlib.suppress(_NoPython):
+                return await how(query, hides, host)
+        found: contract.Found = await load(SH_SEARCHES[how.__name__])(query, hides, host)
+        return found
 
     async def worker(self) -> str:
         """The path of the program that searches, which is sent once."""
@@ -234,20 +242,29 @@ class FarExecutor(LocalExecutor):
         return self._searches[confined]
 
 
+class _NoPython(Exception):
+    """Our program that searches cannot run there."""
+
+
 class _FarHost:
-    def __init__(self, executor: FarExecutor, there: There, number: int) -> None:
-        self._executor, self._there, self._number = executor, there, number
+    def __init__(self, executor: FarExecutor, there: There) -> None:
+        self._executor, self._there = executor, there
         self.ripgrep = there.programs.get("rg") or None
 
     async def worker(self, arguments: Mapping[str, object]) -> list[str]:
+        if not self._there.python[0]:
+            raise _NoPython
         return [self._there.python[0], "-I", await self._executor.worker(), json.dumps(dict(arguments))]
 
-    async def start(self, argv: list[str], *, own: bool) -> search.Process:
-        link = self._executor.link
+    async def start(self, argv: list[str], *, own: bool = False) -> search.Process:
+        link, number = self._executor.link, next(self._executor._numbers)
         mark = f"{link.way.mark}.{uuid.uuid4().hex}"
-        process = _FarSearch(link, self._number, mark)
-        await self._executor.begin(self._number, process, argv, {**self._there.environ, MARK: mark}, "/")
+        process = _FarSearch(link, number, mark)
+        await self._executor.begin(number, process, argv, {**self._there.environ, MARK: mark}, "/")
         return process
+
+    async def put(self, data: bytes) -> str:
+        return await self._executor._put(uuid.uuid4().hex, data)
 
     async def asked(self, work: Callable[..., T], *arguments: Any) -> T:
         return await self._executor._in_thread(Path("/"), work, *arguments)

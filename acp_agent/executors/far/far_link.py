@@ -8,10 +8,6 @@ from __future__ import annotations
 
 import json
 import logging
-import os
-import select
-import subprocess
-import tempfile
 import threading
 import time
 import uuid
@@ -20,49 +16,37 @@ from concurrent.futures import Future
 from contextlib import contextmanager, suppress
 from itertools import chain, repeat
 from pathlib import Path
-from typing import IO, Any, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
 import anyio.to_thread
 from msgspec import Struct
 
-from acp_agent.child import one_line
 from acp_agent.errors import ExecutorError
-from acp_agent.executors.far.far_peer import HEARTBEAT, Header, Link, Lost, Malformed, Peer, Refused, write_all
+from acp_agent.executors.far.far_peer import HEARTBEAT, Header, Link, Lost, Malformed, Peer, Refused
 from acp_agent.executors.far.far_values import packed, unpacked
 from acp_agent.executors.far.program import BOOT, program
+from acp_agent.executors.far.started import BEGINS, Started, Way
+from acp_agent.executors.places.engine import LACKS, STOPPED
+from acp_agent.lazy import load
+
+if TYPE_CHECKING:
+    from acp_agent.executors.posix.sh_side import ShSide
 
 log = logging.getLogger(__name__)
 
-BEGINS = 30.0
-"""Seconds for a link to be there: names, keys, logins."""
 ENDS = 3.0
 """Seconds for the program over there to end all of the session's."""
 PAUSES = (0.1, 0.3, 1.0, 2.0)
 """Seconds between attempts to reach it again; the last one from then on."""
-READ_SIZE = 65_536
-MOST_HELLO = 262_144
-WORDS = 300
-LAST_WORDS = 0.5
-"""Seconds for what has failed to say why."""
-GONE = ("FileNotFoundError", "ConnectionRefusedError")
+PYTHON = ("python3", "-I", "-c", BOOT)
+NO_PYTHON = (4, 126, 127)
+"""Exit codes where there is none, or an older one than our program needs (`program.PRELUDE`)."""
+NO_HELLO = (ValueError, KeyError, TypeError, AttributeError, IndexError, Malformed)
+SH_SIDE, SH_STATE = "acp_agent.executors.posix.sh_side:ShSide", "acp_agent.executors.posix.sh_shell:ShState"
+GONE = ("FileNotFoundError", "ConnectionRefusedError", STOPPED, LACKS)
 """In the last words of what looks for the program over there, which is no more."""
 
 Answer = Future[tuple[Any, bytes]]
-
-
-class Way(Protocol):
-    """How a host is reached."""
-
-    words: str
-    """As in "runs in ...": `host build-7`."""
-    identity: str
-    """What answers and memories are kept for: tells it from others of the same `words`."""
-    mark: str
-    environ: Mapping[str, str]
-
-    def argv(self, *argv: str, terminal: bool = False) -> tuple[str, ...]:
-        """The command line, here, of one that runs there with the same streams. `terminal`: they are one."""
-        ...
 
 
 class There(Struct, frozen=True):
@@ -72,6 +56,7 @@ class There(Struct, frozen=True):
     programs: Mapping[str, str]
     """Their paths; empty for those it has not."""
     python: tuple[str, str]
+    """Its path and version; empty where there is none, and a shell stands for our program."""
     system: str
 
 
@@ -97,7 +82,7 @@ class FarLink:
         self.way = way
         self._heartbeat = heartbeat
         self._owner, self._left, self._linger = owner, left, linger
-        self._peer = Peer(self._handle, self._lost, heartbeat)
+        self._peer: Peer | ShSide = Peer(self._handle, self._lost, heartbeat)
         self.there: There | None = None
         """Once it was reached."""
         self._token = self._socket = ""
@@ -226,40 +211,67 @@ class FarLink:
     def _begin(self) -> There:
         nonce = uuid.uuid4().hex
         about = (self.way.mark, self._owner, self._linger, self._heartbeat)
-        started = _Started(self.way, program("begin", *about, nonce))
+        started = Started(self.way, *PYTHON, text=program("begin", *about, nonce))
         try:
-            hello = json.loads(started.until(f"\n{nonce}".encode(), b"\n"))
-            there = There(
-                {str(name): str(value) for name, value in hello["environ"].items()},
-                {str(name): str(value) for name, value in hello["programs"].items()},
-                (str(hello["python"][0]), str(hello["python"][1])),
-                str(hello["system"]),
-            )
-            others = [(str(name), str(whose)) for name, whose in hello["others"]]
-            self._token, self._socket = str(hello["token"]), str(hello["socket"])
+            there, others = self._told(json.loads(started.until(f"\n{nonce}".encode(), b"\n")))
             self._use(started)
-        except (OSError, ValueError, KeyError, TypeError, AttributeError, IndexError, Malformed) as error:
-            raise ExecutorError(f"{self.way.words} cannot be used: {started.last_words(error)}") from error
+        except (OSError, *NO_HELLO) as error:
+            words = started.last_words(error)
+            if started.code not in NO_PYTHON:
+                raise ExecutorError(f"{self.way.words} cannot be used: {words}") from error
+            there, others = self._begin_with_sh(words)
         for name, whose in others:
             if name != self._socket and whose and self._left(whose):
                 threading.Thread(target=self._end_other, args=(name,), daemon=True).start()
         return there
 
-    def _use(self, started: _Started) -> None:
+    def _begin_with_sh(self, without: str) -> tuple[There, list[tuple[str, str]]]:
+        """Where our program cannot run, for the reason that `without` says."""
+        state = load(SH_STATE)(self.way, self._owner, self._linger, self._note_lost, self._note_found)
+        side: ShSide = load(SH_SIDE)(state, self._heartbeat, self._handle, lambda number: self._asked[number])
+        self._peer = side
+        try:
+            return self._told(side.begin())
+        except (ExecutorError, *NO_HELLO) as error:
+            side.end(str(error))
+            raise ExecutorError(f"{self.way.words} cannot be used: {without}; nor its shell: {error}") from error
+
+    def _told(self, hello: Any) -> tuple[There, list[tuple[str, str]]]:
+        """What is there, and others' folders or sockets with their owners. Raises what `NO_HELLO` has."""
+        self._token, self._socket = str(hello["token"]), str(hello["socket"])
+        there = There(
+            {str(name): str(value) for name, value in hello["environ"].items()},
+            {str(name): str(value) for name, value in hello["programs"].items()},
+            (str(hello["python"][0]), str(hello["python"][1])),
+            str(hello["system"]),
+        )
+        return there, [(str(name), str(whose)) for name, whose in hello["others"]]
+
+    def _use(self, started: Started) -> None:
+        assert isinstance(self._peer, Peer)
         started.write(f"resume {self._token} {self._peer.received}\n".encode())
         received = int(started.until(b"resumed ", b"\n"))
         self._peer.use(Link(started.reads, started.writes, started.kill, started.release), received)
 
     def _lost(self, link: Link) -> None:
         if not self._closed:
+            self._note_lost()
+            threading.Thread(target=self._again, daemon=True).start()
+
+    def _note_lost(self) -> None:
+        if self.lost_at is None:
             self.lost_at, self.losses = time.monotonic(), self.losses + 1
             self._tell(self.lost_words())
-            threading.Thread(target=self._again, daemon=True).start()
+
+    def _note_found(self) -> None:
+        if self.lost_at is not None:
+            seconds, self.lost_at = time.monotonic() - self.lost_at, None
+            self._tell(f"{self.way.words} was reached again after {seconds:.1f} s")
 
     def lost_words(self) -> str:
         return (
             f"the connection to {self.way.words} was lost; what runs there goes on, how it goes is unknown until the "
-            f"host is reached again (for {self._linger:g} s at most)"
+            f"connection is there again (for {self._linger:g} s at most)"
         )
 
     def _tell(self, words: str) -> None:
@@ -271,14 +283,13 @@ class FarLink:
         lost, pauses = time.monotonic(), chain(PAUSES, repeat(PAUSES[-1]))
         while not (self._closed or self._peer.over):
             try:
-                started = _Started(self.way, program("pass_on", self._socket))
+                started = Started(self.way, *PYTHON, text=program("pass_on", self._socket))
                 try:
                     self._use(started)
                 except (OSError, ValueError, Malformed) as error:
                     words = started.last_words(error)
                 else:
-                    self.lost_at = None
-                    self._tell(f"{self.way.words} was reached again after {time.monotonic() - lost:.1f} s")
+                    self._note_found()
                     return
             except ExecutorError as error:
                 words = str(error)
@@ -297,7 +308,10 @@ class FarLink:
 
     def _end_other(self, name: str) -> None:
         with suppress(ExecutorError):
-            started = _Started(self.way, program("end_other", name))
+            if not isinstance(self._peer, Peer):
+                self._peer.end_other(name)
+                return
+            started = Started(self.way, *PYTHON, text=program("end_other", name))
             started.wait(BEGINS)
             started.kill()
             started.release()
@@ -315,74 +329,3 @@ def _error_of(refused: Refused) -> Exception:
     if refused.kind == "os" and isinstance(words, list) and len(words) == 2 and isinstance(words[0], int):
         return OSError(words[0], str(words[1]))
     return Unsuited(str(words)) if refused.kind == "value" else ExecutorError(str(words))
-
-
-class _Started:
-    """What leads there: a process whose streams are those of the program over there. Raises ExecutorError."""
-
-    def __init__(self, way: Way, text: bytes) -> None:
-        self._errors: IO[bytes] = tempfile.TemporaryFile()  # noqa: SIM115 - it is closed with the others.
-        try:
-            self._popen = subprocess.Popen(
-                way.argv("python3", "-I", "-c", BOOT),
-                stdin=subprocess.PIPE,
-                stdout=subprocess.PIPE,
-                stderr=self._errors,
-                env=dict(way.environ),
-                cwd="/",
-                start_new_session=True,
-            )
-        except (OSError, ValueError) as error:
-            self._errors.close()
-            raise ExecutorError(f"{way.words} cannot be reached: {error}") from error
-        except ExecutorError:
-            self._errors.close()
-            raise
-        assert self._popen.stdin is not None and self._popen.stdout is not None
-        self.reads, self.writes = self._popen.stdout.fileno(), self._popen.stdin.fileno()
-        with suppress(OSError):  # What it says is read next.
-            self.write(text)
-
-    def write(self, data: bytes) -> None:
-        """Raises OSError."""
-        write_all(self.writes, data)
-
-    def until(self, begins: bytes, ends: bytes) -> bytes:
-        """What stands between them, byte for byte; nothing behind it is read. Raises OSError."""
-        said, end, at = b"", time.monotonic() + BEGINS, -1
-        while at < 0 or not said.endswith(ends):
-            ready, _, _ = select.select([self.reads], [], [], max(0.0, end - time.monotonic()))
-            if not ready:
-                raise OSError(f"no answer within {BEGINS:g} s")
-            data = os.read(self.reads, 1)
-            if not data or len(said) > MOST_HELLO:
-                raise OSError("it did not answer as expected")
-            said += data
-            if at < 0 and said.endswith(begins):
-                at = len(said)
-        return said[at : -len(ends)]
-
-    def last_words(self, error: Exception) -> str:
-        """Why it did not get there; ends it."""
-        self.wait(LAST_WORDS)
-        self.kill()
-        self._errors.seek(0)
-        said = [line for line in self._errors.read(READ_SIZE).decode("utf-8", "replace").splitlines() if line.strip()]
-        self.release()
-        return one_line(said[-1] if said else str(error), WORDS)
-
-    def wait(self, seconds: float) -> None:
-        with suppress(subprocess.TimeoutExpired):
-            self._popen.wait(seconds)
-
-    def kill(self) -> None:
-        with suppress(OSError):
-            self._popen.kill()
-        self._popen.wait()
-
-    def release(self) -> None:
-        """Once it has ended, and nobody uses its streams."""
-        for stream in (self._popen.stdin, self._popen.stdout, self._errors):
-            if stream is not None:
-                with suppress(OSError):
-                    stream.close()

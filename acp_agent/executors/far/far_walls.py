@@ -76,8 +76,9 @@ class FarWalls:
         """The same, asked. Raises ExecutorError where nothing may run without."""
         about = await self.ready()
         if about.kind == "none" and not about.disabled and self._given["sandbox"]["strict"]:
-            words = f"no sandbox works on {self._link.way.words}, and with tools.sandbox.strict no command runs without"
-            raise ExecutorError("\n- ".join([f"{words} one", *about.sentences()]))
+            none = f"no sandbox works {self._link.way.where}"
+            words = f"{none}, and with tools.sandbox.strict, or `landlock` of its place, no command runs without one"
+            raise ExecutorError("\n- ".join([words, *about.sentences()]))
         return about.kind != "none"
 
     async def ready(self) -> About:

@@ -89,7 +89,7 @@ class HostProcess(KeptOutput):
             except (ExecutorError, OSError) as error:
                 log.warning("the end of a command on %s is not known: %s", self._link.way.words, error)
         if not gone:
-            self.remark = f"it is not known whether all that it started on {self._link.way.words} was ended"
+            self.remark = f"it is not known whether all that it started {self._link.way.where} was ended"
         with anyio.move_on_after(ENDS):
             await self.wait()
         self._take()

@@ -473,7 +473,8 @@ def begin(mark: str, owner: str, linger: float, heartbeat: float, nonce: str) ->
 def about() -> dict[str, Any]:
     """What is there."""
     environ = {name: value for name, value in os.environ.items() if not name.startswith(("SSH_", "ACP_CODER_"))}
-    environ["PATH"] = _login_path() or environ.get("PATH", os.defpath)
+    paths = [*_login_path().split(":"), *environ.get("PATH", os.defpath).split(":")]
+    environ["PATH"] = ":".join(dict.fromkeys(filter(None, paths)))  # A container's image may name more.
     programs = {name: find_program(name, environ) or "" for name in PROGRAMS}
     return {
         "environ": environ,

@@ -41,6 +41,11 @@ class Elsewhere(Protocol):
     """What answers are kept for: tells it from others of the same `words`."""
 
     @property
+    def over(self) -> str:
+        """Why it cannot be used any more until it is begun anew; empty while it can."""
+        ...
+
+    @property
     def lacks_walls(self) -> bool:
         """Whether nothing confines commands there that something should confine, as far as is known."""
         ...

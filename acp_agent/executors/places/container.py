@@ -27,7 +27,7 @@ from acp_agent.config.place_settings import PlaceConfig
 from acp_agent.errors import ExecutorError
 from acp_agent.executors.marked import MARK
 from acp_agent.executors.places.base import There
-from acp_agent.executors.places.engine import OWNER, Engine, find_engine, owner
+from acp_agent.executors.places.engine import NOT_OURS, OWNER, Engine, find_engine, named, owner, runs
 from acp_agent.executors.places.starter import PROBE
 from acp_agent.lazy import load
 
@@ -63,7 +63,7 @@ class Walls(Struct, frozen=True):
 class Container:
     """Of one session."""
 
-    lacks_walls = False
+    lacks_walls, over = False, ""
 
     def __init__(
         self,
@@ -77,10 +77,8 @@ class Container:
         policy: Callable[[], SandboxPolicy] | None = None,
     ) -> None:
         """`environ`: for the engine's program. `policy`: what commands may touch now."""
-        self.words = f"container {name}"
+        self.words, self.identity = named(name, config)
         self.where = f"in {self.words}"
-        what = config.container or config.image
-        self.identity = self.words if what in ("", name) else f"{self.words} ({what})"
         self.mark = uuid.uuid4().hex
         self.env = tuple(config.env)
         self.environ = environ
@@ -99,7 +97,7 @@ class Container:
         self._engine: Engine | None = None
         self._there: There | None = None
         self._id = ""
-        self._as = ""
+        self._as = config.user
         """The user there, if not ours."""
         self._begun = ""
         """The name of the one that we started."""
@@ -173,10 +171,7 @@ class Container:
         if not self._begun:
             without = "is hidden or protected here is neither"
             hidden = without if self.landlock is None else "is protected here is not"
-            lines.append(
-                "It was not started by acp-coder: its network, its rights and what it can see are its own, and what "
-                f"{hidden} there."
-            )
+            lines.append(f"{NOT_OURS}, and what {hidden} there.")
             lines += [
                 f"Commands there cannot write to {folder}: it is mounted read-only." for folder in self._read_only
             ]
@@ -202,17 +197,17 @@ class Container:
         except ExecutorError as error:
             log.warning("containers that were left behind could not be looked for: %s", error)
         if self._begun:
-            if _runs(engine.look("container", self._begun)):
+            if runs(engine.look("container", self._begun)):
                 return self._probed(engine)
             self._remove(engine)
         config = self._config
-        found = engine.look("container", config.container) if config.container else None
+        found = engine.running(config.container) if config.container else None
         if found is not None:
-            self._id = self._attached(engine, found)
+            self._id = self._attached(found)
         elif config.image:
             self._id = self._start(engine)
         elif config.container:
-            raise ExecutorError(f"{engine.name} has no container {config.container!r}")
+            raise engine.none_of(config.container)
         else:
             raise ExecutorError(f"the {self.words} has neither `container` nor `image` in the configuration")
         if self.landlock is not None:
@@ -222,20 +217,27 @@ class Container:
                     self.landlock.mounts[Path(target)] = Path(os.path.realpath(source))
         return self._probed(engine)
 
-    def _attached(self, engine: Engine, found: Mapping[str, Any]) -> str:
+    def _attached(self, found: Mapping[str, Any]) -> str:
         name = self._config.container
-        if not _runs(found):
-            raise ExecutorError(f"the container {name!r} does not run; start it: `{engine.name} start {name}`")
         self._read_only.clear()
         mounts = {Path(str(mount.get("Destination"))): mount for mount in found.get("Mounts") or ()}
         for folder in self._folders:
-            top = next((each for each in (folder, *folder.parents) if each in mounts), None)
-            source = None if top is None else Path(str(mounts[top].get("Source"))) / folder.relative_to(top)
-            if source is None or os.path.realpath(source) != str(folder):
-                raise ExecutorError(f"the container {name!r} does not have {folder} at the same path")
+            top, source = _mounted(folder, mounts)
+            if source != folder:
+                words = f"the container {name!r} does not have {folder} at the same path"
+                raise ExecutorError(f"{words}{self._instead(folder, mounts)}")
             if top is not None and mounts[top].get("RW") is False:
                 self._read_only.append(folder)
         return str(found.get("Id") or name)
+
+    def _instead(self, folder: Path, mounts: Mapping[Path, Mapping[str, Any]]) -> str:
+        """What to do where a folder is not at the same path, or is elsewhere there."""
+        sources = {target: Path(os.path.realpath(str(mount.get("Source")))) for target, mount in mounts.items()}
+        spots = [top / folder.relative_to(each) for top, each in sources.items() if folder.is_relative_to(each)]
+        spot = next((each for each in spots if _mounted(each, mounts)[1] == folder), None)
+        known = "name its folder there" if spot is None else f"it is at {spot} there"
+        first = f"`--container {self._config.container}:{spot or 'DIR'}`, or `root` of its place"
+        return f"; {known}: {first if folder == self._folders[0] else '`paths` of its place'}"
 
     def _start(self, engine: Engine) -> str:
         config, image = self._config, self._config.image
@@ -296,6 +298,14 @@ class Container:
         return There(shell, path, f"{scratch.rstrip('/')}/.acp-coder-{self.mark}", home)
 
 
+def _mounted(path: Path, mounts: Mapping[Path, Mapping[str, Any]]) -> tuple[Path | None, Path | None]:
+    """By what a path there is mounted, and what it is on this machine."""
+    top = next((each for each in (path, *path.parents) if each in mounts), None)
+    if top is None:
+        return None, None
+    return top, Path(os.path.realpath(Path(str(mounts[top].get("Source"))) / path.relative_to(top)))
+
+
 def _mount(source: Path, target: Path, *, writes: bool) -> str:
     """The value of `--mount`, which is a line of CSV."""
     line = io.StringIO()
@@ -313,7 +323,3 @@ def _token(folder: Path, nonce: str, made: ExitStack) -> Path | None:
         return None
     made.callback(path.unlink, missing_ok=True)
     return path
-
-
-def _runs(found: Mapping[str, Any] | None) -> bool:
-    return found is not None and bool((found.get("State") or {}).get("Running"))

@@ -56,8 +56,8 @@ class DevContainer(Container):
             raise ExecutorError(f"{self.words} was not made: {one_line(str(words), WORDS)}")
         self._config = replace(self._config, container=said["containerId"], image="")
         self._as = str(said.get("remoteUser") or "root")
-        listed = (await self._ran([program, "exec", *where, "env", "-0"], ASKS)).decode("utf-8", "surrogateescape")
-        pairs = [text.partition("=") for text in listed.split("\0")]
+        listed = await self._ran([program, "exec", *where, "cat", "/proc/self/environ"], ASKS)
+        pairs = [text.partition("=") for text in listed.decode("utf-8", "surrogateescape").split("\0")]
         self._more = {name: value for name, equals, value in pairs if equals and name not in OF_EACH_SHELL}
 
     async def _ran(self, argv: list[str], seconds: float) -> bytes:
@@ -81,18 +81,14 @@ class DevContainer(Container):
         return said
 
     def _prepared(self) -> There:
-        try:
-            there = super()._prepared()
-        except ExecutorError as error:
-            if "at the same path" not in str(error):
-                raise
-            raise ExecutorError(
-                f"{error}: it was made without; make it again: `{PROGRAM} up --remove-existing-container`, or remove it"
-            ) from error
+        there = super()._prepared()
         more = {name: value for name, value in self._more.items() if name not in ("PATH", "HOME")}
         return replace(
             there, path=self._more.get("PATH", there.path), home=self._more.get("HOME", there.home), environ=more
         )
+
+    def _instead(self, folder: Path, mounts: Any) -> str:
+        return f": it was made without; make it again: `{PROGRAM} up --remove-existing-container`, or remove it"
 
 
 def _answer(text: str) -> dict[str, Any]:

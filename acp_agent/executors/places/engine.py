@@ -14,6 +14,7 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from acp_agent.child import one_line
+from acp_agent.config.place_settings import PlaceConfig
 from acp_agent.errors import ExecutorError
 from acp_agent.executors.sandbox.pids import started
 from acp_agent.own_programs import find_program
@@ -22,7 +23,9 @@ ENGINES = ("podman", "docker", "nerdctl")
 SECONDS = 60.0
 """For one of its commands, which never fetches an image."""
 WORDS = 300
+STOPPED, LACKS = "does not run", "has no container"
 MISSING = ("no such", "not found", "not known")
+NOT_OURS = "It was not started by acp-coder: its network, its rights and what it can see are its own"
 OWNER = "acp-coder.owner"
 """The label of the containers that we start: the machine, the process number and the start time of the agent."""
 
@@ -78,6 +81,16 @@ class Engine(Struct, frozen=True):
             raise ExecutorError(f"{self.name} inspect: its answer is not JSON") from error
         return found[0] if isinstance(found, list) and found and isinstance(found[0], dict) else None
 
+    def running(self, name: str) -> dict[str, Any] | None:
+        """The same of a container. Raises ExecutorError with a sentence if it does not run."""
+        found = self.look("container", name)
+        if found is not None and not runs(found):
+            raise ExecutorError(f"the container {name!r} {STOPPED}; start it: `{self.name} start {name}`")
+        return found
+
+    def none_of(self, name: str) -> ExecutorError:
+        return ExecutorError(f"{self.name} {LACKS} {name!r}")
+
     def sweep(self) -> list[str]:
         """Removes the containers that killed agents of this machine left behind, and returns their names. Never
         others'. Raises ExecutorError."""
@@ -100,6 +113,18 @@ def find_engine(wanted: str, environ: Mapping[str, str], outside: Iterable[Path]
             return replace(engine, root_is_user="rootless" in options)
     what = f"the program {wanted!r} was not found" if wanted else f"none of {', '.join(ENGINES)} was found"
     raise ExecutorError(f"there is nothing to run containers with: {what}")
+
+
+def runs(found: Mapping[str, Any] | None) -> bool:
+    """Whether a container does, of which `look` has found that."""
+    return found is not None and bool((found.get("State") or {}).get("Running"))
+
+
+def named(name: str, config: PlaceConfig) -> tuple[str, str]:
+    """What a container is called, and what answers are kept for."""
+    words, what = f"container {name}", config.container or config.image
+    found = words if what in ("", name) else f"{words} ({what})"
+    return words, f"{found} as {config.user}" if config.user else found
 
 
 def owner() -> str:

@@ -118,7 +118,7 @@ class FarProcess(LocalProcess):
             self._trailer += rest if stream == "stderr" else b""
             self._held[stream] = b""
         else:
-            kept = _begun(held, self._marker) if data else 0
+            kept = begun(held, self._marker) if data else 0
             text, self._held[stream] = held[: len(held) - kept], held[len(held) - kept :]
         if text:
             super()._take(stream, text)
@@ -144,7 +144,7 @@ class FarProcess(LocalProcess):
         return ExitStatus(number)
 
 
-def _begun(data: bytes, marker: bytes) -> int:
+def begun(data: bytes, marker: bytes) -> int:
     """How many bytes at the end may be the beginning of the marker."""
     at = data.rfind(marker[:1], max(0, len(data) - len(marker) + 1))
     return len(data) - at if at >= 0 and marker.startswith(data[at:]) else 0

@@ -1,4 +1,4 @@
-"""Another machine, on which a session's commands run and its files are."""
+"""Another machine, or the inside of a container: a session's commands run there, and its files are there."""
 
 from __future__ import annotations
 
@@ -10,14 +10,16 @@ from pathlib import Path
 import anyio
 import anyio.to_thread
 
-from acp_agent.config.place_settings import PlaceConfig
+from acp_agent.config.place_settings import Place
 from acp_agent.errors import ExecutorError
 from acp_agent.executors.far.far_disk import FarDisk
 from acp_agent.executors.far.far_link import FarLink
 from acp_agent.executors.far.far_link import There as Found
 from acp_agent.executors.far.far_walls import FarWalls
 from acp_agent.executors.far.news import News
-from acp_agent.executors.places.engine import is_left, owner
+from acp_agent.executors.far.started import Way
+from acp_agent.executors.places.engine import NOT_OURS, is_left, owner
+from acp_agent.executors.places.inside_container import Inside
 from acp_agent.executors.places.ssh import Ssh
 from acp_agent.legible import legible
 
@@ -27,6 +29,7 @@ WANTED = {
     "rg": "`grep` uses a slower search",
 }
 """What may be missing there, and what follows."""
+READABLE = "What `tools.files.deny_read` hides, the file tools refuse, but commands there can read it."
 MOST_SAID = 200
 
 
@@ -36,10 +39,22 @@ class Host:
     walls: FarWalls | None = None
     """What confines commands there, once it can be asked."""
 
-    def __init__(self, config: PlaceConfig, folders: Sequence[Path], environ: Mapping[str, str]) -> None:
-        """`folders`: the session's on this machine. `environ`: for `ssh`. Raises ExecutorError for what is no host."""
-        way = Ssh(config.host, environ, folders, config.arguments)
-        self.words, self.where = way.words, f"on {way.words}"
+    def __init__(self, place: Place, folders: Sequence[Path], environ: Mapping[str, str]) -> None:
+        """`folders`: the session's on this machine. `environ`: for `ssh` or the engine. Raises ExecutorError for what
+        is no host."""
+        name, config = place
+        self.contained = config.kind == "container"
+        """The container is the wall."""
+        self.walled = not self.contained or config.landlock
+        """Whether something else has to be."""
+        way: Way
+        if self.contained:
+            way = Inside(name, config, environ, folders)
+        else:
+            login = ("-l", config.user) if config.user else ()
+            way = Ssh(config.host, environ, folders, (*login, *config.arguments))
+        self._given = f"--{config.kind} {config.container if self.contained else config.host}"
+        self.words, self.where = way.words, way.where
         self.identity = way.identity
         self.env = tuple(config.env)
         self.link = FarLink(way, owner(), is_left, config.linger)
@@ -53,11 +68,17 @@ class Host:
 
     @property
     def lacks_walls(self) -> bool:
-        return self.walls is None or self.walls.lacks
+        return self.walled and (self.walls is None or self.walls.lacks)
 
     @property
     def sandbox(self) -> str:
+        if not self.walled:
+            return "none"
         return "" if self.walls is None else self.walls.kind
+
+    @property
+    def over(self) -> str:
+        return self.link.over
 
     async def reached(self) -> Found:
         """Raises ExecutorError with a sentence. Where `folders` are is known afterwards."""
@@ -69,7 +90,7 @@ class Host:
             home = self.home
             first = self._there(self._folders[0], home)
             if self.disk.kind(first) != "dir":
-                how = f"`--ssh {self._config.host}:DIR`, `root` or `paths` of its place"
+                how = f"`{self._given}:DIR`, `root` or `paths` of its place"
                 raise ExecutorError(f"{self.words} has no folder {first}; another one is named by {how}")
             others = [(each, _mapped(each, self._config.paths, home) or each) for each in self._folders[1:]]
             others = [pair for pair in others if self.disk.kind(pair[1]) == "dir"]
@@ -91,9 +112,12 @@ class Host:
         there = await self.reached()
         root, *more = map(str, self.folders)
         also = f" (and {', '.join(more)})" if more else ""
-        system = legible(f"{there.system}, Python {there.python[1]}")[:MOST_SAID]
+        python = f"Python {there.python[1]}" if there.python[0] else "no Python"
+        system = legible(f"{there.system}, {python}")[:MOST_SAID]
         lines = [
             f"Commands run {self.where}, and files are there: {root}{also} ({system}).",
+            *(["The container is the wall.", f"{NOT_OURS}."] if self.contained else ()),
+            *(() if self.walled else (READABLE,)),
             *(await self.walls.lines() if self.walls is not None else ()),
         ]
         lines += [f"There is no {name} there: {what}." for name, what in WANTED.items() if not there.programs.get(name)]

@@ -43,7 +43,8 @@ class Ssh:
         """`folders`: the session's on this machine, in which no program of ours is looked for."""
         if not target or target.startswith("-") or any(char.isspace() or not char.isprintable() for char in target):
             raise ExecutorError(f"{target!r} is no host: [USER@]HOST is expected")
-        self.words = f"host {target}"
+        self.words, self.where = f"host {target}", f"on host {target}"
+        self.where = f"on {self.words}"
         more = hashlib.sha256("\0".join(arguments).encode()).hexdigest()[:DIGEST] if arguments else ""
         self.identity = f"{self.words}{more and ' '}{more}"
         self.mark = uuid.uuid4().hex

@@ -46,8 +46,7 @@ exit "$c"
 """
 """Its own messages (`Terminated`) are nobody's."""
 
-REAPER = r"""
-m=$1 t=$2
+FINISH = r"""
 if printf 'a\0b\n' | grep -q b; then
   left() { grep -l "MARK=$1" /proc/[0-9]*/environ 2>/dev/null | tr -cd '0-9\n'; }
 else
@@ -73,15 +72,21 @@ finish() {
     pause
   done
 }
+""".replace("MARK", MARK)
+"""Functions of a shell: `finish MARK GROUP` ends what carries a mark in its environment, and what is in the command's
+process group. Not every `grep` reads beyond a NUL byte."""
+
+REAPER = f"""
+m=$1 t=$2
+{FINISH}
 while read -r mark group; do
   if finish "$mark" "$group"; then echo gone; else echo left; fi
 done
 finish "$m" 0
 rm -rf "$t"
-""".replace("MARK", MARK)
-"""Ends what carries a mark in its environment, and what is in the command's process group: each line that it reads is
-one order, `MARK GROUP`. At the end of stdin, which is the end of the agent, it ends all of the session's. Not every
-`grep` reads beyond a NUL byte."""
+"""
+"""Each line that it reads is one order, `MARK GROUP`. At the end of stdin, which is the end of the agent, it ends all
+of the session's."""
 
 PROBE = r"""
 p=$(sh -l -c 'printf "\n%s" "$PATH"' 2>/dev/null | tail -n 1)

@@ -19,6 +19,7 @@ from acp_agent.tools.kit.tool_context import Description
 
 if TYPE_CHECKING:
     from acp_agent.loop.beside.background_runs import Run
+    from acp_agent.loop.calls.runner import Calls
     from acp_agent.loop.shell.session_shell import Shell
     from acp_agent.safety.deciding.deciders import CallFacts
     from acp_agent.tools.kit.base import Tool
@@ -34,6 +35,8 @@ class Ready(Struct, frozen=True):
     arguments: dict[str, Any]
     shell: Shell
     """Where it runs."""
+    calls: Calls
+    """Those that run it."""
 
 
 class Ran(Struct, frozen=True):

@@ -32,9 +32,10 @@ from msgspec import UNSET, Struct
 from msgspec.structs import replace
 
 from acp_agent.disk import HERE
-from acp_agent.errors import AgentError, ConnectionClosed, ExecutorError, ToolError
+from acp_agent.errors import AgentError, ConfigError, ConnectionClosed, ExecutorError, ToolError
 from acp_agent.lazy import load
 from acp_agent.llm.base import TextPart, ToolMessage, ToolUse
+from acp_agent.loop.beside.other_places import OtherPlaces
 from acp_agent.loop.beside.scheduler import Scheduler
 from acp_agent.loop.calls.call import Call, Ran, Ready
 from acp_agent.loop.calls.gate import Gate, Permit, Refused, TurnCancelledByClient
@@ -121,6 +122,9 @@ class Calls:
         self.recorder = recorder
         self.depth = 0
         """Nesting depth."""
+        self.home = session.config.settings.agent.place
+        """Where the session is."""
+        self.elsewhere = OtherPlaces(session)
         self.quota = CallQuota(config.max_tool_calls_per_session)
         self._begin()
 
@@ -187,6 +191,11 @@ class Calls:
                 add(outputs.observed(call))
         return RoundResult(any(call.outcome.ends_turn for call in calls), any(self._progressed(call) for call in calls))
 
+    @property
+    def _away(self) -> bool:
+        """Whether files are others than the session's."""
+        return self.home != self.session.config.settings.agent.place
+
     def _only_reads(self, call: Call) -> bool:
         entry = self.toolbox.registry.find(call.use.name)
         return entry is not None and entry.reads_only
@@ -207,6 +216,9 @@ class Calls:
         """Runs a reported call up to its last report; `call.outcome.result` is what the model gets."""
         if call.ready is None:
             self._audit(call)
+            return
+        if call.ready.calls is not self:
+            await call.ready.calls.run(call)
             return
         try:
             async with anyio.create_task_group() as tasks:
@@ -236,6 +248,9 @@ class Calls:
 
     def _audit(self, call: Call) -> None:
         """Logs the outcome of a call; a refused one was logged with the decision."""
+        if call.ready is not None and call.ready.calls is not self:
+            call.ready.calls._audit(call)
+            return
         facts, known = call.facts, call.facts is not None
         if call.outcome.audited or not call.reported or (known and call.began is None and not call.outcome.cancelled):
             return
@@ -332,6 +347,10 @@ class Calls:
             arguments.pop(THOUGHTS, None)
         try:
             arguments, params = _parsed(tool, entry, arguments)
+            if (apart := self._apart(entry, params)) is not None:
+                there = await self._at(apart, call.use.arguments)
+                await there._look(call, blocked)
+                return
             shell = self._shell_for(entry, params)
         except ToolError as error:
             reports.announce(call, entry, Description(entry.name), arguments)
@@ -339,7 +358,7 @@ class Calls:
             return
         description = await judged(self.session.roots, partial(self._describe, tool, arguments, params))
         place, here = shell.confinement.place, self.session.roots.disk.here
-        named = entry.kind == "execute" or shell is not self.shell or (not here and description.locations)
+        named = entry.kind == "execute" or shell is not self.shell or (not here and description.locations) or self._away
         if named and (place is not None or shell is not self.shell):
             where = HERE.where if place is None else place.where
             description = replace(description, title=f"{description.title} ({where})")
@@ -347,7 +366,24 @@ class Calls:
         if blocked is not None:
             reports.fail(call, blocked)
             return
-        call.ready = Ready(entry, tool, params, description, arguments, shell)
+        call.ready = Ready(entry, tool, params, description, arguments, shell, self)
+
+    def _apart(self, entry: ToolEntry, params: Any) -> str | None:
+        """The place that the call names, if files are others there."""
+        place = getattr(params, PLACE, None) if entry.name in PLACED else None
+        shown = any(getattr(params, name, None) for name in ("terminal", *IN_PANE))
+        return place if place in self.shell.apart and not shown else None
+
+    async def _at(self, place: str, about: str) -> Calls:
+        """Those of such a place, which have parts of the session of their own. Raises ToolError."""
+        try:
+            parts = await self.elsewhere.parts(place)
+        except (ExecutorError, ConfigError) as error:
+            raise ToolError(f"{error}. Nothing was run, here or there.", "network_error") from error
+        own, model = copy.copy(parts.calls), self.shell.turn.model
+        own.depth, own.quota, own.reports, own.home = self.depth, self.quota, self.reports, self.home
+        await own.toolbox.offer.aim(about, self.memory.room.known(model.name, model.known_window))
+        return own
 
     def _shell_for(self, entry: ToolEntry, params: Any) -> Shell:
         """That of the place that the call names, if it does. Raises ToolError."""
@@ -395,7 +431,7 @@ class Calls:
             runs = any(isinstance(access, ExecuteAccess) for access in accesses)
             if runs:
                 await shell.confinement.ready()
-            leaves = runs and shell.place != self.session.config.settings.agent.place
+            leaves = shell.place != self.home and (runs or (self._away and not ready.entry.reads_only))
             call.facts = CallFacts(call.name, ready.arguments, accesses, call.id, call.use.written, place, leaves)
             match await self.gate.permit(call.facts, self.reports.question(call, ready, preview)):
                 case Refused(reason, category, ends_turn):

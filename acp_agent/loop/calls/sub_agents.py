@@ -106,11 +106,10 @@ async def _run_isolated(calls: Calls, call: Call, task: Task) -> ToolResult:
     try:
         parts = await session.parts_elsewhere(Path(hold.worktree.path))
         try:
-            own, turn = parts.calls, calls.shell.turn
+            own, model = parts.calls, calls.shell.turn.model
             own.depth, own.quota, own.reports = calls.depth, calls.quota, calls.reports
-            own.shell.turn.begin(turn.model, turn.goal_id)
             await own.shell.confinement.ready()
-            await own.toolbox.offer.aim(task.prompt, calls.memory.room.known(turn.model.name, turn.model.known_window))
+            await own.toolbox.offer.aim(task.prompt, calls.memory.room.known(model.name, model.known_window))
             result = await run_sub_agent(own, call, replace(task, isolated=False))
         finally:
             with anyio.CancelScope(shield=True):

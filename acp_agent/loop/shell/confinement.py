@@ -114,6 +114,11 @@ class Confinement:
         return other
 
     @property
+    def over(self) -> str:
+        """Why nothing runs in its place any more until the session begins there anew; empty while it does."""
+        return "" if self.place is None else self.place.over
+
+    @property
     def kind(self) -> str:
         """As the audit log has it."""
         return self.sandbox if self.place is None else self.place.words

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import copy
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Generic, TypeVar
@@ -60,9 +60,11 @@ class Shell:
         runs: SessionRuns,
         place: str,
         places: Sequence[str],
+        apart: Collection[str],
         locate: Callable[[str], Located],
     ) -> None:
-        """`place`: its name. `places`: others, in which `at` gives a shell; `locate` makes what it needs there."""
+        """`place`: its name. `places`: others, in which `at` gives a shell; `locate` makes what it needs there.
+        `apart`: those of them whose files are others, so that calls there have parts of their own."""
         self._roots = roots
         self.turn = turn
         self._folder = folder
@@ -74,6 +76,7 @@ class Shell:
         self.runs = runs
         self.place = place
         self.places = tuple(places)
+        self.apart = frozenset(apart)
         self._locate = locate
         self._located: dict[str, Located] = {place: (confinement, late, offer)}
         """By name; the session's own first."""

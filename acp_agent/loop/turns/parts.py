@@ -38,5 +38,6 @@ class Parts(Struct, frozen=True):
     async def close(self) -> None:
         """Ends what the session left running; all of it, also if one of them cannot be ended."""
         async with AsyncExitStack() as ends:  # The last first.
+            ends.push_async_callback(self.calls.elsewhere.close)
             for part in (self.shell, self.languages, self.beside, self.calls.recorder, self.shell.runs):
                 ends.push_async_callback(part.close)

@@ -1,0 +1,333 @@
+"""A host without Python: a POSIX shell over there. (Commands, files, trees and searches: the contract, with `kit`.)"""
+
+from __future__ import annotations
+
+import os
+import random
+import shutil
+import signal
+import subprocess
+import threading
+import uuid
+from collections.abc import AsyncIterator, Mapping
+from contextlib import asynccontextmanager, suppress
+from pathlib import Path
+from typing import Any
+
+import anyio
+import anyio.to_thread
+import pytest
+
+from acp_agent.errors import ExecutorError
+from acp_agent.executors.base import Command, ExitStatus
+from acp_agent.executors.far.far_executor import FarExecutor
+from acp_agent.executors.far.far_link import FarLink
+from acp_agent.executors.places.engine import is_left, owner
+from acp_agent.executors.posix.sh_program import PREFIX, words
+from acp_agent.executors.posix.sh_side import ShSide
+from tests.executors.kit import run
+
+pytestmark = pytest.mark.anyio
+
+SHELLS = {"dash": ("dash",), "bash": ("bash", "--posix"), "busybox": ("busybox", "sh")}
+
+
+class Local:
+    """A shell of this machine, for one that is elsewhere."""
+
+    words, where, identity = "host here", "on host here", "here"
+
+    def __init__(self, *shell: str, before: tuple[str, ...] = (), environ: dict[str, str] | None = None) -> None:
+        self.mark = uuid.uuid4().hex
+        self.environ: Mapping[str, str] = os.environ if environ is None else environ
+        self._shell, self._before = shell, before
+
+    def argv(self, *argv: str, terminal: bool = False) -> tuple[str, ...]:
+        if argv[0] == "python3":
+            return ("sh", "-c", "exit 127")
+        return (*self._before, *(self._shell if argv[0] == "sh" else argv[:1]), *argv[1:])
+
+
+@asynccontextmanager
+async def over(way: Any, **more: Any) -> AsyncIterator[FarExecutor]:
+    executor = FarExecutor(FarLink(way, owner(), is_left, 60.0), **more)
+    with anyio.fail_after(60):
+        try:
+            yield executor
+        finally:
+            await executor.close()
+
+
+def side(executor: FarExecutor) -> ShSide:
+    assert isinstance(executor.link._peer, ShSide)
+    return executor.link._peer
+
+
+@pytest.fixture(params=SHELLS)
+def shell(request: pytest.FixtureRequest) -> tuple[str, ...]:
+    found = SHELLS[request.param]
+    if shutil.which(found[0]) is None:
+        pytest.skip(f"not installed: {found[0]}")
+    return found
+
+
+async def test_any_posix_shell_will_do(shell: tuple[str, ...], tmp_path: Path) -> None:
+    async with over(Local(*shell)) as executor:
+        ended = await run(executor, "echo out; echo err >&2; cd /; umask; exit 3", tmp_path, env={"A": "it's\n$A"})
+        umask = os.umask(0)
+        os.umask(umask)
+        assert (ended.status, ended.stdout, ended.stderr) == (ExitStatus(3), f"out\n{umask:04o}\n", "err\n")
+        text = "".join(f"{number} ünï \\n %s $A `x`\r\n" for number in range(20_000))
+        await executor.write_text(tmp_path / "new" / "f", text)
+        assert await executor.read_text(tmp_path / "new" / "f") == text
+        await executor.move(tmp_path / "new", tmp_path / "moved", overwrite=False, max_entries=10)
+        await executor.copy(tmp_path / "moved", tmp_path / "copied", overwrite=False, max_entries=10)
+        assert await executor.list(tmp_path / "copied") == [("f", "file")]
+        await executor.remove(tmp_path / "moved", max_entries=10)
+        assert sorted(os.listdir(tmp_path)) == ["copied"]
+
+
+NAMES = (
+    "a b",
+    "it's",
+    'say "x"',
+    "$HOME",
+    "`id`",
+    "-rf",
+    "*",
+    "new\nline",
+    "ends\n",
+    "\\n",
+    "ü",
+    "\udcff\udcfe",
+    "#",
+    "~",
+)
+
+
+async def test_any_name_is_only_a_name(shell: tuple[str, ...], tmp_path: Path) -> None:
+    async with over(Local(*shell)) as executor:
+        for number, name in enumerate(NAMES):
+            folder = tmp_path / str(number) / name
+            await executor.write_text(folder / name, name.encode(errors="replace").decode())
+            assert await executor.list(folder) == [(name, "file")]
+            assert await executor.stat(folder / name) is not None
+            await executor.move(folder, folder.with_name("x"), overwrite=False, max_entries=9)
+            await executor.copy(folder.with_name("x"), folder, overwrite=False, max_entries=9)
+            await executor.remove(folder.with_name("x"), max_entries=9)
+            assert os.listdir(folder.parent) == [name]
+            ended = await run(executor, "pwd; printf .", folder)
+            assert ended.stdout == f"{os.fsencode(folder).decode(errors='replace')}\n."
+    with pytest.raises(ValueError, match="null byte"):
+        words("a\0b")
+
+
+async def test_the_disk_is_what_it_is_here(shell: tuple[str, ...], tmp_path: Path) -> None:
+    from acp_agent.disk import HERE
+    from acp_agent.executors.far.far_disk import FarDisk
+
+    (tmp_path / "d" / ".e").mkdir(parents=True)
+    (tmp_path / "d" / "f.txt").write_text("text")
+    (tmp_path / "d" / ".e" / "g.txt").write_text("more")
+    for name, target in (("dl", "d"), ("fl", "d/f.txt"), ("dang", "d/none/x"), ("up", "d/.e/.."), ("loop", "loop")):
+        (tmp_path / name).symlink_to(target)
+    (tmp_path / "far").symlink_to("/nowhere/at/all")
+    paths = [
+        "",
+        "d",
+        "dl",
+        "dl/f.txt",
+        "fl",
+        "dang",
+        "dang/y",
+        "up",
+        "up/f.txt",
+        "none/x/y",
+        "far",
+        "far/z",
+        "d/f.txt/x",
+    ]
+    link = FarLink(Local(*shell), owner(), is_left, 60.0)
+    disk = FarDisk(link)
+    try:
+        with anyio.fail_after(30):
+            await anyio.to_thread.run_sync(link.ready)
+
+            def same() -> None:
+                for path in [*(tmp_path / each for each in paths), Path("/"), Path("/proc/self/../self")][:-1]:
+                    for name in ("real_path", "kind", "stands", "is_link"):
+                        assert getattr(disk, name)(path) == getattr(HERE, name)(path), (name, path)
+                for pattern in ("*", "*/*.txt", "d/*/g*", "d/f.txt", "none", "[df]l", "*/.e", "."):
+                    found = disk.matches(pattern, tmp_path, 100)
+                    assert sorted(found) == sorted(HERE.matches(pattern, tmp_path, 100)), pattern
+                assert sorted(disk.names(tmp_path / "dl", 9)) == sorted(HERE.names(tmp_path / "dl", 9))
+                assert (
+                    dict(disk.below(tmp_path / "d", 9) or ()).keys() == dict(HERE.below(tmp_path / "d", 9) or ()).keys()
+                )
+                assert disk.below(tmp_path / "d", 2) is None and disk.below(tmp_path / "none", 2) == []
+                assert disk.text(tmp_path / "fl", 4) == "text" and disk.head(tmp_path / "d" / "f.txt", 2) == b"te"
+                assert disk.holds(tmp_path / "fl", b"ex", 9) and not disk.holds(tmp_path / "fl", b"xe", 9)
+                for path, error in ((tmp_path / "loop", OSError), (tmp_path / ("n" * 300), OSError)):
+                    with pytest.raises(error):
+                        disk.real_path(path)
+                for path, error in ((tmp_path / "none", FileNotFoundError), (tmp_path / "d", IsADirectoryError)):
+                    with pytest.raises(OSError) as raised:
+                        disk.text(path, 9)
+                    assert raised.value.errno == error(error).errno or isinstance(raised.value, OSError)
+                with pytest.raises(ValueError, match="too large"):
+                    disk.text(tmp_path / "fl", 3)
+
+            await anyio.to_thread.run_sync(same)
+    finally:
+        await anyio.to_thread.run_sync(link.close)
+
+
+async def test_what_changes_something_is_done_once_however_often_the_link_is_lost(tmp_path: Path) -> None:
+    chance, over_there = random.Random(7), threading.Event()
+    async with over(Local("dash")) as executor:
+        await executor.ready()
+        its = side(executor)._shell
+
+        def cut() -> None:
+            while not over_there.wait(0.05 + chance.random() * 0.2):
+                if (started := its._started) is not None:
+                    with suppress(ProcessLookupError):
+                        os.kill(started._popen.pid, signal.SIGKILL)
+
+        thread = threading.Thread(target=cut)
+        thread.start()
+        try:
+            for number in range(40):
+                name, text = tmp_path / f"f{number}", f"{number}" * (1 + number * 1000)
+                unsure = "whether it was done is not known"
+                try:
+                    await executor.write_text(name, text)
+                    await executor.move(name, tmp_path / f"g{number}", overwrite=False, max_entries=9)
+                except ExecutorError as error:
+                    assert unsure in str(error)
+                    continue
+                assert (tmp_path / f"g{number}").read_text() == text
+        finally:
+            over_there.set()
+            await anyio.to_thread.run_sync(thread.join)
+        done = [name for name in os.listdir(tmp_path) if name.startswith("g")]
+        assert len(done) > 20
+        assert executor.link.losses > 3
+
+
+def as_nobody() -> tuple[str, ...]:
+    if os.geteuid() != 0 or shutil.which("setpriv") is None:
+        pytest.skip("only root can be somebody else (with setpriv)")
+    return ("setpriv", "--reuid=65534", "--regid=65534", "--clear-groups")
+
+
+async def test_what_cannot_be_replaced_is_written_in_place_or_not_at_all(tmp_path: Path) -> None:
+    before = as_nobody()
+    for folder in (tmp_path, *tmp_path.parents):
+        if folder.owner() == "root" and folder != Path("/") and str(folder).count("pytest"):
+            folder.chmod(0o755)
+    for name, mode in (("plain", 0o644), ("linked", 0o644), ("read-only", 0o444)):
+        (tmp_path / name).write_text("a longer text than the new one")
+        os.chown(tmp_path / name, 65534, 65534)
+        (tmp_path / name).chmod(mode)
+    os.link(tmp_path / "linked", tmp_path / "other")
+    async with over(Local("sh", before=before, environ={"PATH": os.environ["PATH"], "HOME": "/"})) as executor:
+        assert await executor.write_text(tmp_path / "plain", "new") == "new"
+        assert (tmp_path / "plain").read_text() == "new"
+
+        async def words_of(name: str, words: str) -> None:
+            with pytest.raises(ExecutorError, match=words):
+                await executor.write_text(tmp_path / name, "new")
+
+        await words_of("linked", "has other names")
+        await words_of("read-only", "read-only")
+        await words_of("none", "Permission denied")
+        assert (tmp_path / "linked").read_text() == (tmp_path / "read-only").read_text() != "new"
+    assert sorted(os.listdir(tmp_path)) == ["linked", "other", "plain", "read-only"]
+
+
+async def test_a_folder_swapped_for_a_link_leads_nowhere(tmp_path: Path) -> None:
+    """While others swap it again and again."""
+    outside, inside = tmp_path / "outside", tmp_path / "in"
+    (outside / "d").mkdir(parents=True)
+    (outside / "d" / "f").write_text("theirs")
+    inside.mkdir()
+    stop = threading.Event()
+
+    def swap() -> None:
+        while not stop.is_set():
+            shutil.rmtree(inside / "d", ignore_errors=True)
+            with suppress(OSError):
+                (inside / "d").symlink_to(outside / "d")
+            with suppress(OSError):
+                (inside / "d").unlink()
+            with suppress(OSError):
+                (inside / "d").mkdir()
+                (inside / "d" / "f").write_text("ours")
+
+    thread = threading.Thread(target=swap)
+    async with over(Local("dash")) as executor:
+        await executor.ready()
+        thread.start()
+        try:
+            seen: set[str] = set()
+            for number in range(150):
+                with suppress(ExecutorError, FileNotFoundError):
+                    seen.add(await executor.read_text(inside / "d" / "f"))
+                with suppress(ExecutorError, FileNotFoundError):
+                    await executor.write_text(inside / "d" / "f", f"new {number}")
+                with suppress(ExecutorError, FileNotFoundError):
+                    await executor.remove(inside / "d" / "f", max_entries=9)
+        finally:
+            stop.set()
+            await anyio.to_thread.run_sync(thread.join)
+    assert "theirs" not in seen
+    assert (outside / "d" / "f").read_text() == "theirs"
+    assert os.listdir(outside / "d") == ["f"]
+
+
+LIES = (
+    "cat /dev/zero",
+    "exit 5",
+    "echo no",
+    # It begins as it should, and then says what nobody asked for.
+    'while read -r l; do n=; for w in $l; do if [ "$n" = q ]; then printf "\\n%s 0 \\n" "$w"; fi; n=$w; done; done',
+)
+
+
+@pytest.mark.parametrize("lie", LIES)
+async def test_a_shell_that_lies_is_told_in_a_sentence(lie: str, tmp_path: Path) -> None:
+    async with over(Local("sh", "-c", lie, "sh")) as executor:
+        with pytest.raises((ExecutorError, FileNotFoundError)):
+            await executor.read_text(tmp_path / "x")
+        with pytest.raises(ExecutorError):
+            await executor.run(Command("touch made", tmp_path))
+    assert not os.listdir(tmp_path)
+
+
+async def test_a_shell_that_is_not_told_the_key_runs_nothing(tmp_path: Path) -> None:
+    """What stands in a file that is written is never taken for a question."""
+    async with over(Local("dash")) as executor:
+        await executor.ready()
+        evil = "".join(f"{word} touch {tmp_path}/made\n" for word in ("", "K", "q 1", side(executor)._shell._key[:-1]))
+        await executor.write_text(tmp_path / "f", evil * 1000)
+        started = side(executor)._shell._started
+        assert started is not None
+        started.write(evil.encode())
+        assert await executor.read_text(tmp_path / "f") == evil * 1000
+    assert os.listdir(tmp_path) == ["f"]
+
+
+async def test_no_folder_is_left_and_only_our_own_dead_are_ended(tmp_path: Path) -> None:
+    foreign = Path("/tmp") / f"{PREFIX}foreign{uuid.uuid4().hex}"
+    foreign.mkdir()
+    (foreign / "owner").write_text("another-machine/pid:[1] 1 1\n")
+    try:
+        async with over(Local("dash")) as executor:
+            await run(executor, "true", tmp_path)
+            folder = Path(side(executor)._state.folder)
+            assert folder.stat().st_mode & 0o777 == 0o700
+        assert foreign.exists() and not folder.exists()
+    finally:
+        shutil.rmtree(foreign)
+    assert not subprocess.run(["pgrep", "-f", folder.name], capture_output=True, check=False).stdout
