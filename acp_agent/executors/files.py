@@ -21,10 +21,15 @@ from acp_agent.executors.base import EntryKind, FileStat
 from acp_agent.executors.beneath import Swapped, folder, kernels_own, named, need_regular, regular, what_it_is
 from acp_agent.executors.tree_walk import identity, look
 
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import BinaryIO
+
 IRREPLACEABLE = frozenset({errno.EACCES, errno.EPERM, errno.EBUSY, errno.EROFS, errno.EXDEV})
 """Errors for a file that can be written but not replaced. Not a full disk: writing in place would lose the file."""
 
 
+UTF_16 = (codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)
 SHARED = "It had other names (hard links), which keep the old content: it is a file of its own now."
 
 
@@ -53,22 +58,28 @@ def read_decoded(path: Path) -> encodings.Decoded:
 def lines(path: Path, numbers: Collection[int], most_bytes: int) -> dict[int, str]:
     """Returns the lines with these numbers (from 1) that exist; none for a file longer than `most_bytes`. A byte order
     mark is dropped."""
-    found: dict[int, str] = {}
-    last = max(numbers, default=0)
     with folder(path.parent) as parent, regular(parent, path) as descriptor:
         if os.fstat(descriptor).st_size > most_bytes:
             return {}
         with open(descriptor, "rb", closefd=False) as file:
-            head = file.read(2)
-            file.seek(0)
-            encoding = "utf-16" if head in (codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE) else "utf-8-sig"
-            errors = "replace" if encoding == "utf-16" else encodings.OR_SINGLE_BYTE
-            text = io.TextIOWrapper(file, encoding, errors, newline="\n")
-            for number, line in enumerate(text, 1):
-                if number in numbers:
-                    found[number] = line.removesuffix("\n")
-                if number >= last:
-                    break
+            return lines_in(file, numbers)
+
+
+def lines_in(file: BinaryIO, numbers: Collection[int]) -> dict[int, str]:
+    """The same of an open file."""
+    found: dict[int, str] = {}
+    last = max(numbers, default=0)
+    head = file.read(2)
+    file.seek(0)
+    encoding = "utf-16" if head in UTF_16 else "utf-8-sig"
+    errors = "replace" if encoding == "utf-16" else encodings.OR_SINGLE_BYTE
+    text = io.TextIOWrapper(file, encoding, errors, newline="\n")
+    for number, line in enumerate(text, 1):
+        if number in numbers:
+            found[number] = line.removesuffix("\n")
+        if number >= last:
+            break
+    text.detach()
     return found
 
 

@@ -19,7 +19,7 @@ import anyio.to_thread
 import pytest
 
 from acp_agent.errors import ExecutorError
-from acp_agent.executors.base import Command, ExitStatus
+from acp_agent.executors.base import Command, ExitStatus, FindQuery, GrepQuery
 from acp_agent.executors.far.far_executor import FarExecutor
 from acp_agent.executors.far.far_link import FarLink
 from acp_agent.executors.places.engine import is_left, owner
@@ -331,3 +331,17 @@ async def test_no_folder_is_left_and_only_our_own_dead_are_ended(tmp_path: Path)
     finally:
         shutil.rmtree(foreign)
     assert not subprocess.run(["pgrep", "-f", folder.name], capture_output=True, check=False).stdout
+
+
+async def test_lines_are_found_again_whatever_their_encoding(shell: tuple[str, ...], tmp_path: Path) -> None:
+    words = "erste\nzweite Zeile über alles\r\ndritte"
+    for name, codec in (("utf8", "utf-8"), ("mark", "utf-8-sig"), ("wide", "utf-16")):
+        (tmp_path / name).write_bytes(words.encode(codec))
+    (tmp_path / "none").write_bytes(b"")
+    async with over(Local(*shell)) as executor:
+        found = await executor.grep(GrepQuery("zweite .* über", tmp_path, True, 10, 20.0))
+        assert [(match.path.name, match.line) for match in found.matches] == [
+            (name, 2) for name in ("mark", "utf8", "wide")
+        ]
+        found = await executor.find(FindQuery("*n*", tmp_path, 10, 20.0))
+        assert [match.path.name for match in found.matches] == ["none"]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import errno
 import fnmatch
+import io
 import os
 import stat
 import uuid
@@ -20,7 +21,7 @@ from acp_agent.errors import ExecutorError
 from acp_agent.executors import encodings
 from acp_agent.executors.base import EntryKind, FileStat
 from acp_agent.executors.beneath import Swapped, what_it_is
-from acp_agent.executors.files import kind_of, written
+from acp_agent.executors.files import UTF_16, kind_of, lines_in, written
 from acp_agent.executors.posix.sh_program import DENIED, IRREGULAR, MISSING, NO_FOLDER, words
 from acp_agent.executors.posix.sh_shell import Failed, ShShell
 
@@ -106,17 +107,20 @@ class ShFiles:
         return found
 
     def lines_of(self, wanted: Mapping[Path, Collection[int]], most_bytes: int) -> dict[Path, dict[int, str]]:
-        """Of files in UTF-16 none."""
         found: dict[Path, dict[int, str]] = {path: {} for path in wanted}
 
         def ask(path: Path) -> str:
             *some, last = (f"{number}p" for number in sorted(wanted[path]))
             script = ";".join([*some, f"{last.removesuffix('p')}{{p;q;}}"])
             here = f"{_at(path)}; plain {_leaf(path)}; [ $(stat -c %s {_leaf(path)}) -le {most_bytes} ] || exit 0"
-            return f"{here}; rd {_leaf(path)} | sed -n '{script}'"
+            return f"{here}; rd {_leaf(path)} | head -c 2 | od -An -tx1; rd {_leaf(path)} | sed -n '{script}'"
 
         for path, told in self._each([path for path in wanted if wanted[path]], ask):
-            lines = told.split(b"\n")
+            head, _, text_of = told.partition(b"\n")
+            if head.replace(b" ", b"") in (mark.hex().encode() for mark in UTF_16):
+                found[path] = lines_in(io.BytesIO(self.read(path, most_bytes)), wanted[path])
+                continue
+            lines = text_of.split(b"\n")
             for number, line in zip(sorted(wanted[path]), lines[:-1] if lines[-1] == b"" else lines, strict=False):
                 text = line.decode("utf-8", encodings.OR_SINGLE_BYTE)
                 found[path][number] = text.removeprefix(encodings.BYTE_ORDER) if number == 1 else text
