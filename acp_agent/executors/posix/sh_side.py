@@ -153,7 +153,7 @@ class ShSide:
     def _answer(self, future: Future[tuple[Any, bytes]], number: int, work: Callable[[], Any]) -> None:
         if not future.set_running_or_notify_cancel():
             return
-        failure: Exception
+        failure: Exception = Refused("executor", "it broke; see the log")  # Whoever asked would wait for ever.
         try:
             future.set_result((packed(work()), b""))
             return
@@ -173,8 +173,8 @@ class ShSide:
             failure = Refused("executor", f"its shell did not answer as a shell does: {error}")
         finally:
             self._cancelled.pop(number, None)
-        with suppress(InvalidStateError):
-            future.set_exception(failure)
+            with suppress(InvalidStateError):  # It has its result.
+                future.set_exception(failure)
 
     def _do(self, header: Header, data: bytes, number: int) -> Any:
         what = header["do"]
