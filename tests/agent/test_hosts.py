@@ -574,3 +574,36 @@ async def test_a_session_on_a_host_can_have_single_commands_run_here(tmp_path: P
         results = [message["content"] for message in r.messages(3) if message["role"] == "tool"]
         assert str(r.project) in results[0]
         assert str(there) in results[1]
+
+
+async def test_leaving_is_asked_about_whatever_was_answered_there_and_in_worktrees(
+    tmp_path: Path, config: str, there: Path
+) -> None:
+    """An "always" of a session that is there counts for none that goes there; a sub-agent in a worktree here has left."""
+    async with rig(tmp_path, [bash("touch a"), Answer(text="ok")], config=config, permissions=[allow_always]) as r:
+        await r.editor.prompt("go")
+    local = config.replace('place = "build"', 'place = "local"\nmode = "auto"')
+    script = [
+        tool("bash", command="touch b", place="build"),
+        tool("bash", command="touch c", place="build", background=True),
+        Answer(text="ok"),
+    ]
+    async with rig(tmp_path, script, config=local, permissions=[allow_once]) as r:
+        await r.editor.prompt("go")
+        assert [request.tool_call.title for request in r.editor.permission_requests] == ["touch b (on host far)"]
+        assert "background" in json.dumps(r.messages(3))
+    assert sorted(entry.name for entry in there.iterdir()) == ["a", "b"]
+    for command in ("git init -q .", "git -c user.name=a -c user.email=a@b commit -q --allow-empty -m x"):
+        assert os.system(f"cd {tmp_path}/project && {command}") == 0
+    script = [
+        tool("delegate", prompt="do", place="local", isolation="worktree"),
+        bash("touch here"),
+        Answer(text="done"),
+        Answer(text="ok"),
+    ]
+    away = config.replace('place = "build"', 'place = "build"\nmode = "auto"')
+    async with rig(tmp_path, script, config=away, permissions=[allow_once] * 2) as r:
+        await r.editor.prompt("go")
+        titles = [str(request.tool_call.title) for request in r.editor.permission_requests]
+        assert [title.split(" (")[0] for title in titles] == ["Sub-agent: do", "touch here"]
+        assert all("on this machine" in title for title in titles)

@@ -23,6 +23,7 @@ from acp_agent.executors.base import Command, ExitStatus, FindQuery, GrepQuery
 from acp_agent.executors.far.far_executor import FarExecutor
 from acp_agent.executors.far.far_link import FarLink
 from acp_agent.executors.places.engine import is_left, owner
+from acp_agent.executors.posix import sh_shell
 from acp_agent.executors.posix.sh_program import PREFIX, words
 from acp_agent.executors.posix.sh_side import ShSide
 from tests.executors.kit import run
@@ -345,3 +346,64 @@ async def test_lines_are_found_again_whatever_their_encoding(shell: tuple[str, .
         ]
         found = await executor.find(FindQuery("*n*", tmp_path, 10, 20.0))
         assert [match.path.name for match in found.matches] == ["none"]
+
+
+async def test_what_does_not_fit_over_there_is_not_written(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A disk that is full: none of the data gets lost without a word, and none of it is run."""
+    small, work = tmp_path / "small", tmp_path / "work"
+    small.mkdir()
+    work.mkdir()
+    if subprocess.run(["mount", "-t", "tmpfs", "-o", "size=128k", "none", small], check=False).returncode != 0:
+        pytest.skip("only root can mount a small disk")
+    monkeypatch.setattr(sh_shell, "TOPS", (str(small),))
+    try:
+        async with over(Local("dash")) as executor:
+            (work / "f").write_text("old")
+            with pytest.raises(ExecutorError, match="No space left"):
+                await executor.write_text(work / "f", f"touch {work}/made\n" * 100_000)
+            assert (work / "f").read_text() == "old"
+            await executor.write_text(work / "f", "new")
+            assert (work / "f").read_text() == "new"
+        assert os.listdir(work) == ["f"]
+    finally:
+        subprocess.run(["umount", small], check=True)
+
+
+async def test_a_command_that_is_killed_before_it_has_begun_does_not_run(
+    shell: tuple[str, ...], tmp_path: Path
+) -> None:
+    async with over(Local(*shell)) as executor:
+        for number in range(10):
+            process = await executor.run(Command(f"sleep 0.3; touch made{number}", tmp_path))
+            await process.kill()
+            await process.close()
+        await run(executor, "sleep 0.4", tmp_path)
+    assert os.listdir(tmp_path) == []
+
+
+async def test_only_our_own_folders_are_taken_for_ours(tmp_path: Path) -> None:
+    victim = subprocess.Popen(["sleep", "600"])
+    planted = Path("/tmp") / f"{PREFIX}+{uuid.uuid4().hex}"
+    dead = Path("/tmp") / f"{PREFIX}{uuid.uuid4().hex}"
+    try:
+        dead.mkdir()
+        (dead / "owner").write_text(f"{owner().split()[0]} 999999999 1\n")
+        (dead / "mark").write_text(uuid.uuid4().hex + "\n")
+        planted.mkdir()
+        for name in ("owner", "mark"):
+            (planted / name).symlink_to(dead / name)
+        (planted / "keeper.pid").write_text(f"{victim.pid}\n")
+        if os.geteuid() == 0:
+            os.chown(planted, 65534, 65534)
+        async with over(Local("dash")) as executor:
+            await executor.ready()
+            with anyio.fail_after(20):
+                while dead.exists():
+                    await anyio.sleep(0.02)
+            await run(executor, "true", tmp_path)
+        assert os.geteuid() != 0 or victim.poll() is None
+    finally:
+        victim.kill()
+        victim.wait()
+        shutil.rmtree(planted, ignore_errors=True)
+        shutil.rmtree(dead, ignore_errors=True)

@@ -41,6 +41,7 @@ PAUSES = (0.1, 0.3, 1.0, 2.0)
 PYTHON = ("python3", "-I", "-c", BOOT)
 NO_PYTHON = (4, 126, 127)
 """Exit codes where there is none, or an older one than our program needs (`program.PRELUDE`)."""
+CLOSED = "the session was closed"
 NO_HELLO = (ValueError, KeyError, TypeError, AttributeError, IndexError, Malformed)
 SH_SIDE, SH_STATE = "acp_agent.executors.posix.sh_side:ShSide", "acp_agent.executors.posix.sh_shell:ShState"
 GONE = ("FileNotFoundError", "ConnectionRefusedError", STOPPED, LACKS)
@@ -107,6 +108,7 @@ class FarLink:
                     if (link := self._peer.link) is not None:
                         link.close()
                     self._end_other(self._socket)
+                    self._peer.end(CLOSED)
                     raise ExecutorError(f"{self.way.words}: {self._peer.over}")
             return self.there
 
@@ -162,7 +164,7 @@ class FarLink:
         if not told and not self._peer.over:
             with suppress(Lost, Refused, TimeoutError):
                 told = bool(self._peer.ask({"do": "end"}).result(ENDS)[0])
-        self._peer.end("the session was closed")
+        self._peer.end(CLOSED)
         return told
 
     @contextmanager

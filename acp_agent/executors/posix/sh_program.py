@@ -37,6 +37,7 @@ F=; dd if=/dev/null of=/dev/null bs=1 count=1 iflag=fullblock 2>/dev/null && F=i
 R=; dd if=/dev/null of=/dev/null bs=1 count=1 iflag=nofollow,nonblock 2>/dev/null && R=iflag=nofollow,nonblock
 T=; mv -T 2>&1 | grep -q 'nrecognized\|nvalid' || T=-T
 S=; command -v setsid >/dev/null && S=setsid
+B=; setsid -f true 2>/dev/null && B='setsid -f'
 g() {
   if [ -n "$F" ]; then
     [ $(($1/65536)) = 0 ] || dd bs=65536 count=$(($1/65536)) $F
@@ -44,6 +45,10 @@ g() {
   else
     dd bs=1 count="$1"
   fi >"$D/i.$$" 2>/dev/null
+  i=$(wc -c <"$D/i.$$") && [ "$((i))" = "$1" ] && return
+  rm -f "$D/i.$$"
+  printf '\n%s 1 %s\n' "$2" 'No space left on device'
+  exit 3
 }
 q() {
   ( eval "$2" ) </dev/null 2>"${D:-/dev/null}${D:+/e.$$}"
@@ -58,7 +63,7 @@ once() {
     echo $? >"$D/o.$1/c" && mv "$D/o.$1/c" "$D/o.$1/code"
   fi
   n=0
-  until [ -e "$D/o.$1/code" ]; do n=$((n+1)); [ $n -lt 1500 ] || exit 49; pause; done
+  until [ -e "$D/o.$1/code" ]; do n=$((n+1)); [ $n -lt 25000 ] || exit 49; pause; done
   cat "$D/o.$1/out"
   tail -n 1 "$D/o.$1/err" >&2
   read -r c <"$D/o.$1/code"
@@ -103,7 +108,10 @@ plain() {
   fi
   own "$1"
 }
-rd() { if [ -n "$R" ]; then dd if="$1" bs=65536 status=none $R; else cat <"$1"; fi; }
+rd() {
+  if [ -n "$R" ]; then dd if="$1" bs=65536 status=none $R; return; fi
+  { [ "$(stat -L -c %d:%i /proc/self/fd/0)" = "$(stat -c %d:%i "$1")" ] || exit 41; cat; } <"$1"
+}
 look() {
   stat -c '%f %s %Z %d %i %h %u %g' "$1" 2>/dev/null && return
   [ -e "$1" ] || [ -L "$1" ] || exit 40
@@ -142,7 +150,10 @@ run() {
   if mkdir "$D/r$1" 2>/dev/null; then
     mv "$D/i.$$" "$D/r$1/script"
     [ "$5" = 0 ] || tail -c "$5" "$D/r$1/script" >"$D/r$1/state"
-    cd / && MARK=$3 $S sh "$D/wrap" "$D/r$1" "$2" "$4" "$(command -v sh)" "$S" "$U" </dev/null >/dev/null 2>&1 &
+    cd / && set -- "$D/wrap" "$D/r$1" "$2" "$4" "$(command -v sh)" "$S" "$U" "$3"
+    if [ -n "$B" ]; then MARK=$8 $B sh "$@" </dev/null >/dev/null 2>&1
+    else MARK=$8 $S sh "$@" </dev/null >/dev/null 2>&1 &
+    fi
   fi
 }
 piece() {
@@ -167,25 +178,30 @@ over() {
   until rm -rf "$w" 2>/dev/null || [ $n = 50 ]; do n=$((n+1)); pause; done
 }
 kills() {
-  ( i=0
-    if [ "$2" != 0 ] && kill -TERM "-$2" 2>/dev/null; then
-      while [ $i -lt "$3" ] && kill -0 "-$2" 2>/dev/null; do i=$((i+1)); pause; done
-      kill -KILL "-$2" 2>/dev/null
+  ( i=0 g=0 w=$D/r$2
+    [ ! -d "$w" ] || : >"$w/stop"
+    while [ -d "$w" ] && [ ! -s "$w/pid" ] && [ ! -e "$w/code" ] && [ $i -lt 100 ]; do i=$((i+1)); pause; done
+    [ ! -s "$w/pid" ] || read -r g <"$w/pid"
+    i=0
+    if [ "$g" != 0 ] && kill -TERM "-$g" 2>/dev/null; then
+      while [ $i -lt "$3" ] && kill -0 "-$g" 2>/dev/null; do i=$((i+1)); pause; done
+      kill -KILL "-$g" 2>/dev/null
     fi
     if finish "$1" 0; then echo gone; else echo left; fi >"$D/k.$4.new"
     mv "$D/k.$4.new" "$D/k.$4"
   ) </dev/null >/dev/null 2>&1 &
 }
-group() { if [ -s "$D/r$1/pid" ]; then cat "$D/r$1/pid"; else echo 0; fi; }
+ours() { [ -d "$1" ] && [ ! -L "$1" ] && [ -O "$1" ]; }
 quit() {
   d=$1
-  [ -O "$d/mark" ] || exit 0
+  ours "$d" || exit 0
   read -r k <"$d/mark" && finish "$k" 0 && echo gone
-  read -r k <"$d/keeper.pid" && kill -KILL "-$k" "$k" 2>/dev/null
+  read -r k <"$d/keeper.pid"
+  case $k in ''|*[!0-9]*|0|1) ;; *) kill -KILL "-$k" "$k" 2>/dev/null ;; esac
   rm -rf "$d"
 }
 hello() {
-  if [ ! -O "$1/mark" ]; then
+  if ! ours "$1"; then
     [ "$5" = first ] || exit 49
     mkdir "$1" || exit 1
     printf '%s\n' "$3" >"$1/owner" && printf '%s\n' "$2" >"$1/mark" && : >"$1/heard"
@@ -231,7 +247,7 @@ about() {
   echo "$PATH"
   for n in bash git rg tmux; do command -v "$n" || echo; done
   for d in "${D%/*}"/PREFIX*; do
-    [ "$d" = "$D" ] || [ ! -O "$d/owner" ] || printf '%s %s\n' "$d" "$(cat "$d/owner")"
+    [ "$d" = "$D" ] || ! ours "$d" || printf '%s %s\n' "$d" "$(cat "$d/owner")"
   done
   printf '%s\n' "$1"
   cat /proc/self/environ

@@ -18,6 +18,7 @@ from acp_agent.errors import ExecutorError
 from acp_agent.executors.beneath import Swapped, what_it_is
 from acp_agent.executors.far.far_peer import Lost
 from acp_agent.executors.far.started import Started, Way
+from acp_agent.executors.places.engine import LACKS, STOPPED
 from acp_agent.executors.posix.sh_program import (
     BOOT,
     DENIED,
@@ -36,6 +37,10 @@ from acp_agent.executors.posix.sh_program import (
 
 SILENT = 60.0
 """Seconds without a byte of an answer after which a link is taken for lost."""
+WORKING = 600.0
+"""The same while something is changed there, which may take long."""
+MOST_TRIES = 50
+MOST_SILENCES = 2
 READ_SIZE = 262_144
 MOST_ANSWER = 256 * 1024 * 1024
 MOST_TRAILER = 4096
@@ -45,6 +50,7 @@ KEEPER_LOOKS = 5
 """Seconds after which it is looked again whether the agent was heard of, at most."""
 PAUSES = (0.1, 0.3, 1.0, 2.0)
 """Seconds between attempts to reach it again; the last one from then on."""
+CODES = frozenset(map(str, range(256)))
 TOPS = ("/tmp", "/var/tmp")
 ERRORS = {os.strerror(number): number for number in errno.errorcode}
 UNSURE = "the connection was lost meanwhile, and whether it was done is not known"
@@ -122,23 +128,32 @@ class ShShell:
         self._one = threading.Lock()
         self._last = "0"
 
-    def ask(self, body: str, data: bytes | None = None, *, most: int = MOST_ANSWER) -> bytes:
+    def ask(self, body: str, data: bytes | None = None, *, most: int = MOST_ANSWER, silent: float = SILENT) -> bytes:
         """What `body`, one line, prints over there. Asked again if the link is lost meanwhile. Raises Failed; Lost once
         it is over; ExecutorError for an answer that is too long."""
+        silences = 0
         with self._one:
-            while True:
+            for _ in range(MOST_TRIES):
                 started = self._ready()
                 try:
-                    return self._asked(started, body, data, most)
-                except OSError:
+                    return self._asked(started, body, data, most, silent)
+                except OSError as error:
                     self._drop()
+                    silences += isinstance(error, TimeoutError)
+                    if silences == MOST_SILENCES:
+                        break
+            raise ExecutorError(f"{self._state.way.words} did not answer; {UNSURE}")
 
     def once(self, body: str, data: bytes | None = None) -> bytes:
         """The same for what changes something: it is done once."""
         name = uuid.uuid4().hex
         with self._one:
             last, self._last = self._last, name
-        return self.ask(f"once {words(name, body, last)}", data)
+        return self.ask(f"once {words(name, body, last)}", data, silent=WORKING)
+
+    @property
+    def begun(self) -> bool:
+        return bool(self._key)
 
     def end(self) -> None:
         """Whoever waits for an answer gets Lost."""
@@ -148,13 +163,14 @@ class ShShell:
             self._drop()
             self._one.release()
 
-    def _asked(self, started: Started, body: str, data: bytes | None, most: int) -> bytes:
+    def _asked(self, started: Started, body: str, data: bytes | None, most: int, silent: float) -> bytes:
         nonce = uuid.uuid4().hex
-        line = f"{self._key} " + ("" if data is None else f"g {len(data)}; ") + f"q {nonce} {words(body)}\n"
-        started.write(line.encode("utf-8", "surrogateescape") + (data or b""))
+        line = f"{self._key} " + ("" if data is None else f"g {len(data)} {nonce}; ") + f"q {nonce} {words(body)}\n"
+        with suppress(OSError):  # There may be an answer that says why.
+            started.write(line.encode("utf-8", "surrogateescape") + (data or b""))
         ends, held, at = f"\n{nonce} ".encode(), bytearray(), -1
         while at < 0 or b"\n" not in held[at + len(ends) :]:
-            if not select.select([started.reads], [], [], SILENT)[0]:
+            if not select.select([started.reads], [], [], silent)[0]:
                 raise TimeoutError
             piece = os.read(started.reads, READ_SIZE)
             if not piece:
@@ -167,7 +183,7 @@ class ShShell:
                 raise ExecutorError(f"{self._state.way.words} gave an answer that is too long")
         code, _, said = bytes(held[at + len(ends) :]).decode("utf-8", "replace").strip("\n").partition(" ")
         if code != "0":
-            raise Failed(int(code) if code.isdigit() else 1, said)
+            raise Failed(int(code) if code in CODES else 1, said)
         return bytes(held[:at])
 
     def _drop(self) -> None:
@@ -194,7 +210,9 @@ class ShShell:
                 said = "the connection was lost, and what ran there has ended"
                 state.over = said if error.code == GONE else f"the connection was lost: {error.said}"
             except ExecutorError as error:
-                if time.monotonic() - lost > state.linger:
+                if any(gone in str(error) for gone in (STOPPED, LACKS)):
+                    state.over = f"the connection was lost, and what ran there has ended: {error}"
+                elif time.monotonic() - lost > state.linger:
                     state.over = f"the connection was lost for {state.linger:g} s, after which all ends there: {error}"
                 else:
                     state.closed.wait(next(pauses))
@@ -209,6 +227,9 @@ class ShShell:
         key = uuid.uuid4().hex
         started = Started(state.way, "sh", "-c", BOOT, "sh", key)
         self._key, self._started = key, started
+        if state.over:  # Meanwhile.
+            self._drop()
+            raise Lost(state.over)
         folders = [state.folder] if state.folder else [f"{top}/{PREFIX}{state.way.mark}" for top in TOPS]
         for folder in folders:
             nonce = uuid.uuid4().hex

@@ -9,6 +9,7 @@ question.
 from __future__ import annotations
 
 import itertools
+import logging
 import os
 import shlex
 import threading
@@ -28,8 +29,10 @@ from acp_agent.executors.places.far_process import begun
 from acp_agent.executors.places.starter import exports
 from acp_agent.executors.posix.sh_files import ShFiles
 from acp_agent.executors.posix.sh_program import PREFIX, words
-from acp_agent.executors.posix.sh_shell import Failed, ShShell, ShState
+from acp_agent.executors.posix.sh_shell import CODES, Failed, ShShell, ShState
 from acp_agent.executors.posix.sh_trees import ShTrees
+
+log = logging.getLogger(__name__)
 
 THREADS = 8
 CREDIT = 4 * 1024 * 1024
@@ -137,7 +140,7 @@ class ShSide:
         self._state.over = self._state.over or why
         self._state.closed.set()
         for run in list(self._runs.values()):
-            run.heard(0)
+            run.heard(float("inf"))
         for shell in (self._shell, self._runs_shell):
             shell.end()
         self._pool.shutdown(wait=False, cancel_futures=True)
@@ -210,8 +213,8 @@ class ShSide:
 
     def _beat(self) -> None:
         while not self._state.closed.wait(self._heartbeat):
-            with suppress(Failed, Lost, ExecutorError):
-                self._shell.ask(': >"$D/heard"')
+            with suppress(Failed, Lost, ExecutorError, ValueError):
+                (self._runs_shell if self._runs_shell.begun else self._shell).ask(': >"$D/heard"')
 
     # --- commands -------------------------------------------------------------------------------------------------
 
@@ -221,7 +224,8 @@ class ShSide:
         argv = [part.replace(STATE, f"{folder}/state") for part in header["argv"]]
         state = (header["state"] or "").encode("utf-8", "surrogateescape")
         script = (
-            f"rm -f {words(folder)}/script; echo $$ >{words(folder)}/pid\n{exports(header['env'])}"
+            f"rm -f {words(folder)}/script; echo $$ >{words(folder)}/pid\n"
+            f"[ ! -e {words(folder)}/stop ] || exit 143\n{exports(header['env'])}"
             f"cd -- {shlex.quote(header['cwd'])} || exit 126\numask $1\nexec {shlex.join(argv)}\nexit 126\n"
         ).encode("utf-8", "surrogateescape")
         body = f"run {words(number, header['cwd'], self._state.way.mark, nonce, len(state))}"
@@ -240,22 +244,22 @@ class ShSide:
             for stream, data in run.follow():
                 self._handle({"do": "printed", "run": run.number, "stream": stream}, data)
             code, (cwd, state) = run.code, run.left()
-        except (Lost, Failed, ExecutorError):
-            if not self._state.over:
-                self._state.over = "its shell did not answer as a shell does"
-        self._runs.pop(run.number, None)
-        told = {"do": "ended", "run": run.number, "code": code, "cwd": cwd.decode("utf-8", "surrogateescape")}
-        self._handle(told, state)
+        except (Lost, Failed, ExecutorError, ValueError, LookupError, TypeError) as error:
+            log.warning("%s: a command cannot be followed: %s", self._state.way.words, error)
+            self._state.over = self._state.over or "its shell did not answer as a shell does"
+        finally:
+            self._runs.pop(run.number, None)
+            told = {"do": "ended", "run": run.number, "code": code, "cwd": cwd.decode("utf-8", "surrogateescape")}
+            self._handle(told, state)
 
     def _kill(self, number: int, mark: str, grace: float) -> bool:
         """Whether nothing of it is left."""
-        group, name = b"0", uuid.uuid4().hex
+        name = uuid.uuid4().hex
         if (run := self._runs.get(number)) is not None:
             run.killed = True
             run.heard(float("inf"))
-            group = self._runs_shell.ask(f"group {number}").strip()
         pauses = round(grace / 0.02)
-        self._runs_shell.ask(f"kills {words(mark, int(group), pauses, name)}")
+        self._runs_shell.ask(f"kills {words(mark, number, pauses, name)}")
         for _ in range(MOST_KILL_LOOKS):
             if told := self._runs_shell.ask(f'if [ -e "$D/k.{name}" ]; then cat "$D/k.{name}"; rm "$D/k.{name}"; fi'):
                 return told == b"gone\n"
@@ -286,9 +290,10 @@ class _Run:
     @property
     def code(self) -> int | None:
         """Negative: the signal; `None` if it is not known."""
-        if not self._told.strip().isdigit():
+        told = self._told.strip().decode("latin-1")
+        if told not in CODES:
             return None
-        code = int(self._told) & 0xFF
+        code = int(told)
         return SIGNALLED - code if self.killed and code > SIGNALLED else code
 
     def follow(self) -> Any:

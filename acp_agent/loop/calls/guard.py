@@ -433,8 +433,10 @@ def _leaving(call: CallFacts, verdict: Allow | Ask) -> Ask:
     reason = f"it runs {HERE.where if call.place is None else call.place.where}, not where the session is"
     if isinstance(verdict, Allow):
         commands = tuple(f"bash = {each.command}" for each in call.accesses if isinstance(each, ExecuteAccess))
-        return Ask(reason, commands, "this exact command", by_person=True, rule=verdict.rule)
-    return replace(verdict, reason=f"{reason}; {verdict.reason}", by_person=True)
+        once = call.apart or not commands
+        return Ask(reason, commands, "this exact command", every_time=once, by_person=True, rule=verdict.rule)
+    every_time = verdict.every_time or call.apart
+    return replace(verdict, reason=f"{reason}; {verdict.reason}", every_time=every_time, by_person=True)
 
 
 def _pattern(scope: str) -> str | None:

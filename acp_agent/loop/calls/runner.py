@@ -359,7 +359,7 @@ class Calls:
         description = await judged(self.session.roots, partial(self._describe, tool, arguments, params))
         place, here = shell.confinement.place, self.session.roots.disk.here
         named = entry.kind == "execute" or shell is not self.shell or (not here and description.locations) or self._away
-        if named and (place is not None or shell is not self.shell):
+        if named and (place is not None or shell is not self.shell or self._away):
             where = HERE.where if place is None else place.where
             description = replace(description, title=f"{description.title} ({where})")
         reports.announce(call, entry, description, arguments)
@@ -372,7 +372,14 @@ class Calls:
         """The place that the call names, if files are others there."""
         place = getattr(params, PLACE, None) if entry.name in PLACED else None
         shown = any(getattr(params, name, None) for name in ("terminal", *IN_PANE))
-        return place if place in self.shell.apart and not shown else None
+        if place not in self.shell.apart or shown:
+            return None
+        if getattr(params, "background", False):
+            words = (
+                f"No command can stay in the background in `{place}`: this session's background commands are its own."
+            )
+            raise ToolError(words, "invalid_parameters", suggestion="Run it without `background`, or without `place`.")
+        return str(place)
 
     async def _at(self, place: str, about: str) -> Calls:
         """Those of such a place, which have parts of the session of their own. Raises ToolError."""
@@ -382,6 +389,7 @@ class Calls:
             raise ToolError(f"{error}. Nothing was run, here or there.", "network_error") from error
         own, model = copy.copy(parts.calls), self.shell.turn.model
         own.depth, own.quota, own.reports, own.home = self.depth, self.quota, self.reports, self.home
+        own.toolbox = own.toolbox.only(frozenset(self.toolbox.offer.names()))
         await own.toolbox.offer.aim(about, self.memory.room.known(model.name, model.known_window))
         return own
 
@@ -432,7 +440,9 @@ class Calls:
             if runs:
                 await shell.confinement.ready()
             leaves = shell.place != self.home and (runs or (self._away and not ready.entry.reads_only))
-            call.facts = CallFacts(call.name, ready.arguments, accesses, call.id, call.use.written, place, leaves)
+            call.facts = CallFacts(
+                call.name, ready.arguments, accesses, call.id, call.use.written, place, leaves, self._away
+            )
             match await self.gate.permit(call.facts, self.reports.question(call, ready, preview)):
                 case Refused(reason, category, ends_turn):
                     call.outcome.ends_turn = ends_turn

@@ -107,7 +107,8 @@ async def _run_isolated(calls: Calls, call: Call, task: Task) -> ToolResult:
         parts = await session.parts_elsewhere(Path(hold.worktree.path))
         try:
             own, model = parts.calls, calls.shell.turn.model
-            own.depth, own.quota, own.reports = calls.depth, calls.quota, calls.reports
+            own.depth, own.quota, own.reports, own.home = calls.depth, calls.quota, calls.reports, calls.home
+            own.toolbox = own.toolbox.only(frozenset(calls.toolbox.offer.names()))
             await own.shell.confinement.ready()
             await own.toolbox.offer.aim(task.prompt, calls.memory.room.known(model.name, model.known_window))
             result = await run_sub_agent(own, call, replace(task, isolated=False))

@@ -57,6 +57,8 @@ class CallFacts(Struct, frozen=True):
     """Where it runs, if not on this machine."""
     leaves: bool = False
     """Whether that is another place than the session's."""
+    apart: bool = False
+    """Whether files are others there: no answer is kept then."""
 
     @property
     def tools(self) -> tuple[str, ...]:
