@@ -579,7 +579,7 @@ async def test_a_session_on_a_host_can_have_single_commands_run_here(tmp_path: P
 async def test_leaving_is_asked_about_whatever_was_answered_there_and_in_worktrees(
     tmp_path: Path, config: str, there: Path
 ) -> None:
-    """An "always" of a session that is there counts for none that goes there; a sub-agent in a worktree here has left."""
+    """An "always" of a session there counts for none that goes there; a sub-agent in a worktree here has left, too."""
     async with rig(tmp_path, [bash("touch a"), Answer(text="ok")], config=config, permissions=[allow_always]) as r:
         await r.editor.prompt("go")
     local = config.replace('place = "build"', 'place = "local"\nmode = "auto"')
