@@ -23,7 +23,6 @@ from msgspec.structs import replace
 from acp_agent.config.sources import merge
 from acp_agent.config.xdg import state_dir
 from acp_agent.errors import (
-    AgentError,
     ConfigError,
     InternalError,
     InvalidParams,
@@ -37,20 +36,19 @@ from acp_agent.handshake import LSP_NOTIFICATIONS, answer_initialize
 from acp_agent.lazy import load
 from acp_agent.loop.opened import Opened
 from acp_agent.loop.session import Session, says_something
+from acp_agent.open_sessions import OpenSessions
 from acp_agent.opening import Opening, answer, chosen, known_models, normal, opened, rules
-from acp_agent.protocol.client import Client
+from acp_agent.protocol.client import Client, Wire
 from acp_agent.protocol.connection import Connection, Reply
-from acp_agent.protocol.profiles import rendering_plan
-from acp_agent.safety.folders.protect import WORKTREES
+from acp_agent.protocol.profiles import RenderingPlan, rendering_plan
 from acp_agent.schema import acp
 from acp_agent.schema.decode import decode_params
 from acp_agent.store.base import SessionRecord
 
 if TYPE_CHECKING:
-    from acp_agent.build.builder import Builder
     from acp_agent.config.load import Config
+    from acp_agent.config.model import Settings
     from acp_agent.loop.shell.worktrees import Hold
-    from acp_agent.loop.turns.parts import Parts
 
 log = logging.getLogger(__name__)
 
@@ -60,13 +58,10 @@ CONTENTS = "acp_agent.undo.contents:Contents"
 PUT_AS_BEFORE = "acp_agent.undo.elsewhere:put_as_before"
 FORK_WISHED = "acp_agent.loop.memory.forking:fork_wished"
 MAKE_WORKTREE = "acp_agent.loop.shell.worktrees:make"
-WORKTREE_OF = "acp_agent.loop.shell.worktrees:of_folder"
-HOLD = "acp_agent.loop.shell.worktrees:Hold"
 SHAPES = {STEERING: "session/prompt", FORK: "session/resume"}
 """Methods outside the schema -> the one whose params they have."""
 UNDO_METHODS = ("_session/checkpoints", "_session/changes", "_session/undo", "_session/redo")
 UNDO_ANSWER = "acp_agent.loop.undo.undo_commands:answer"
-BUILDER = "acp_agent.build.builder:Builder"
 LSP_NOTE = "acp_agent.schema.lsp_types:decode_notification"
 
 
@@ -79,23 +74,22 @@ class PromptResponse(acp.PromptResponse, kw_only=True, frozen=True):
 class Agent:
     """One connection's agent: the `Handler` of its `Connection`, which `attach` sets.
 
-    `initialize_params` are those of a request that was answered before this object existed.
+    `initialize_params` are those of a request that was answered before this object existed. `sessions`: those that are
+    open, if they are not this connection's alone.
     """
 
-    def __init__(self, opening: Opening | None = None, *, initialize_params: object = None) -> None:
+    def __init__(
+        self,
+        opening: Opening | None = None,
+        *,
+        initialize_params: object = None,
+        sessions: OpenSessions | None = None,
+    ) -> None:
         self._opening = opening or Opening()
-        self.loaded: Callable[[], None] = lambda: None
-        """Called once everything is loaded."""
+        self.sessions = sessions or OpenSessions(self._opening)
         self._connection: Connection | None = None
         self._capabilities = acp.ClientCapabilities()
         self._client_info: acp.Implementation | None = None
-        self._sessions: dict[str, Session] = {}
-        self._reopening = asyncio.Lock()
-        self._closing: dict[str, asyncio.Future[str]] = {}
-        self._held: dict[str, Hold] = {}
-        """The worktrees that sessions work in."""
-        self._builder: asyncio.Future[Builder] | None = None
-        self._background: set[asyncio.Task[None]] = set()
         self._methods: dict[str, Callable[[Any], Awaitable[Any]]] = {
             "authenticate": self.authenticate,
             "logout": self.logout,
@@ -152,7 +146,7 @@ class Agent:
         except InvalidParams as error:
             log.warning("session/cancel: %s", error)
             return
-        if (session := self._sessions.get(cancel.session_id)) is not None:
+        if (session := self.sessions.get(cancel.session_id)) is not None:
             session.queue.cancel()
 
     def _note_diagnostics(self, method: str, params: Any) -> None:
@@ -161,26 +155,21 @@ class Agent:
         except InvalidParams as error:
             log.warning("%s: %s", method, error)
             return
-        if (session := self._sessions.get(note.session_id)) is not None:
+        if (session := self.sessions.get(note.session_id)) is not None:
             session.published.take(note)
 
     def cancel_request(self, method: str, params: Any) -> bool:
         if method != "session/prompt" or not isinstance(params, dict):
             return False
-        session = self._sessions.get(str(params.get("sessionId")))
+        session = self.sessions.get(str(params.get("sessionId")))
         if session is None or len(session.queue) != 1:
             return False  # Of several queued prompts, only the named one is cancelled.
         session.queue.cancel()
         return True
 
-    def has(self, session_id: str) -> bool:
-        """Whether a session is open here, or being closed."""
-        return session_id in self._sessions or session_id in self._closing
-
     def cancel_turns(self) -> None:
         """The client is gone: every turn ends as with `session/cancel`."""
-        for session in self._sessions.values():
-            session.queue.cancel()
+        self.sessions.cancel_turns()
 
     def _take_client(self, params: object) -> None:
         request: acp.InitializeRequest = decode_params("initialize", params, "agent")
@@ -224,16 +213,6 @@ class Agent:
             raise InvalidParams(f"No worktree was made: {error}") from error
         return made
 
-    def _hold(self, cwd: str) -> Hold | None:
-        """Keeps the worktree that a session works in, if it does."""
-        if Path(cwd).parent.name != WORKTREES or (worktree := load(WORKTREE_OF)(Path(cwd))) is None:
-            return None
-        try:
-            held: Hold = load(HOLD)(worktree)
-        except OSError as error:
-            raise InvalidParams(f"Invalid params: $.cwd: {cwd} is being removed") from error
-        return held
-
     async def load_session(self, request: acp.LoadSessionRequest) -> Reply:
         session = await self._reopen(request)
         replay = load(REPLAY)
@@ -264,7 +243,7 @@ class Agent:
         store = self._opening.store(config)
         hold = await self._isolated(request, config) if self._opening.isolates(request.meta, config) else None
         try:
-            forked = load(FORK_WISHED)(store, source, request.meta, self._sessions.get(source.id))
+            forked = load(FORK_WISHED)(store, source, request.meta, self.sessions.get(source.id))
             if hold is not None:
                 prompt = forked.turns + 1 if forked.turns < source.turns else 0
                 top, folder = hold.worktree.top, hold.worktree.path
@@ -300,15 +279,15 @@ class Agent:
 
     async def _reopen(self, request: acp.LoadSessionRequest | acp.ResumeSessionRequest) -> Session:
         record, (cwd, more), config = self._stored(request)
-        async with self._reopening:
-            await self._closed(record.id)
-            open_ = self._sessions.get(record.id)
+        async with self.sessions.reopening:
+            await self.sessions.closed(record.id)
+            open_ = self.sessions.get(record.id)
             if open_ is not None and open_.queue.busy:
                 raise InvalidParams(f"Session {record.id!r} is open and a turn is running; cancel it first")
-            hold = self._hold(cwd)  # Until it is open again.
+            hold = self.sessions.hold(cwd)  # Until it is open again.
             try:
                 if open_ is not None:
-                    await self._close(open_)
+                    await self.sessions.close(open_)
                 record = self._moved(record, cwd, more)
                 config = chosen(config, record, self._opening.environ)
                 return self._add(opened(record, config, known_models(config), request.mcp_servers))
@@ -329,25 +308,25 @@ class Agent:
     def _add(self, opened: Opened) -> Session:
         settings = opened.config.settings
         client = Client(
-            self.connection,
+            self._wire(opened.record.id),
             opened.record.id,
             self._capabilities,
             timeout=settings.limits.client_timeout,
             lsp_timeout=settings.lsp.request_timeout if settings.lsp.enabled else None,
-            plan=rendering_plan(self._capabilities, self._client_info, settings.clients, far=settings.agent.far),
+            plan=self._plan(settings),
         )
-        session = Session(opened, client, self._opening.store(opened.config), soon=_soon, build=self._build)
-        if (hold := self._hold(opened.record.cwd)) is not None:
-            self._held[session.id] = hold
-        self._sessions[session.id] = session
-        return session
+        return self.sessions.add(opened, client)
+
+    def _wire(self, session_id: str) -> Wire:
+        """What leads to the clients of a session."""
+        return self.connection
+
+    def _plan(self, settings: Settings) -> RenderingPlan:
+        return rendering_plan(self._capabilities, self._client_info, settings.clients, far=settings.agent.far)
 
     def _start(self, session: Session) -> None:
         """Does what follows the response that names the session."""
-        if session.queue.closed:
-            return
-        session.outbox.release()
-        self._spawn(self._warm(session))
+        self.sessions.start(session)
 
     async def list_sessions(self, request: acp.ListSessionsRequest) -> acp.ListSessionsResponse:
         if request.cwd is not None and not Path(request.cwd).is_absolute():
@@ -358,7 +337,7 @@ class Agent:
             cwd=None if request.cwd is None else normal(request.cwd),
             before=read_cursor(request.cursor),
             limit=page + 1,
-            include=self._sessions.keys(),
+            include=self.sessions.ids,
         )
         shown = found[:page]
         return acp.ListSessionsResponse(
@@ -376,36 +355,15 @@ class Agent:
         )
 
     async def close_session(self, request: acp.CloseSessionRequest) -> acp.CloseSessionResponse:
-        told = await self._close(self._session(request.session_id))
+        told = await self.sessions.close(self._session(request.session_id))
         return acp.CloseSessionResponse(meta={"worktree": told} if told else None)
 
     async def delete_session(self, request: acp.DeleteSessionRequest) -> acp.DeleteSessionResponse:
-        if (session := self._sessions.get(request.session_id)) is not None:
-            await self._close(session)
-        await self._closed(request.session_id)
+        if (session := self.sessions.get(request.session_id)) is not None:
+            await self.sessions.close(session)
+        await self.sessions.closed(request.session_id)
         self._opening.store(self._opening.config()).delete(request.session_id)
         return acp.DeleteSessionResponse()
-
-    async def _close(self, session: Session) -> str:
-        """Closes it completely, even if the caller is cancelled. Returns what becomes of its worktree, in words."""
-        del self._sessions[session.id]
-        closing = self._closing[session.id] = asyncio.ensure_future(self._end(session))
-        closing.add_done_callback(lambda _: self._closing.pop(session.id, None))
-        return await asyncio.shield(closing)
-
-    async def _end(self, session: Session) -> str:
-        await session.close()
-        if (hold := self._held.pop(session.id, None)) is None:
-            return ""
-        told = await asyncio.to_thread(hold.end)
-        if told:
-            log.warning("%s", told)
-        return told
-
-    async def _closed(self, session_id: str) -> None:
-        """Waits for a close of the session that is in progress."""
-        if (closing := self._closing.get(session_id)) is not None:
-            await asyncio.shield(closing)
 
     # --- turns and choices ------------------------------------------------------------------------------------
 
@@ -452,87 +410,30 @@ class Agent:
         if request.config_id == "place":
             async with session.between_turns():
                 await session.move(str(request.value))
-            self._spawn(self._warm(session))
+            self.sessions.warm(session)
         else:
             session.choices.set_option(request.config_id, request.value)
         return acp.SetSessionConfigOptionResponse(config_options=session.choices.options())
 
     def _session(self, session_id: str) -> Session:
-        session = self._sessions.get(session_id)
+        session = self.sessions.get(session_id)
         if session is None:
             raise ResourceNotFound(f"Session {session_id!r} is not open; load or resume it first")
         return session
-
-    # --- stage two --------------------------------------------------------------------------------------------
-
-    async def _build(self, session: Session) -> Parts:
-        builder = await asyncio.shield(self._stage_two())
-        parts = await builder.parts(session, self._opening.store(session.config))
-        if session.part_of is None:
-            self._spawn(self._introduce(builder, session))
-        return parts
-
-    async def _introduce(self, builder: Builder, session: Session) -> None:
-        try:
-            await builder.introduce(session)
-        except AgentError as error:
-            log.warning("the session could not be prepared: %s", error)
-
-    def _stage_two(self) -> asyncio.Future[Builder]:
-        """Returns the builder, loaded in a thread so that the loop can answer meanwhile."""
-        if self._builder is None:
-            self._builder = asyncio.ensure_future(asyncio.to_thread(self._make_builder))
-        return self._builder
-
-    def _make_builder(self) -> Builder:
-        builder: Builder = load(BUILDER)(self._opening.environ, self._spawn, self.loaded)
-        return builder
-
-    async def _warm(self, session: Session) -> None:
-        """Prepares the session before its next prompt."""
-        try:
-            await session.parts()
-        except AgentError as error:
-            log.warning("the session could not be prepared: %s", error)
-
-    def _spawn(self, work: Any) -> None:
-        task = asyncio.create_task(work)
-        self._background.add(task)
-        task.add_done_callback(self._ended)
-
-    def _ended(self, task: asyncio.Task[None]) -> None:
-        self._background.discard(task)
-        if not task.cancelled() and (error := task.exception()) is not None:
-            log.error("work in the background failed", exc_info=error)
 
     # --- the end ----------------------------------------------------------------------------------------------
 
     async def cancel_all(self) -> None:
         """Ends every turn and waits until each prompt has its answer."""
-        self.cancel_turns()
-        for session in tuple(self._sessions.values()):
-            await session.settled()
-        await asyncio.sleep(0)  # The prompts' tasks queue their answers.
+        await self.sessions.cancel_all()
 
     async def close(self) -> None:
         """Frees everything; no process started here is left."""
-        for task in self._background:
-            task.cancel()
-        for session in tuple(self._sessions.values()):
-            await self._end(session)
-        self._sessions.clear()
-        for closing in tuple(self._closing.values()):
-            await closing
-        if self._builder is not None and self._builder.done() and not self._builder.cancelled():
-            await self._builder.result().close()
+        await self.sessions.end()
         self._opening.close()
 
 
 REPLAY = "acp_agent.loop.memory.replay:replayed_updates"
-
-
-def _soon(callback: Callable[[], None]) -> None:
-    asyncio.get_running_loop().call_soon(callback)
 
 
 def cursor_of(record: SessionRecord) -> str:

@@ -83,7 +83,7 @@ def serve(
 async def _serve(
     agent: Agent, peer: Peer, events: Sequence[Event], opened: Opened | None, tap: Callable[[FdTransport], Any] | None
 ) -> int:
-    agent.loaded = _settle
+    agent.sessions.loaded = _settle
     transport = stdio()
     used = transport if tap is None else tap(transport)
     connection = Connection(used, agent, peer=peer, coalesce=coalesce_updates, write_now=used.write_now)

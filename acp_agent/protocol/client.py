@@ -10,11 +10,10 @@ import asyncio
 from collections.abc import Callable, Sequence
 from functools import cached_property, partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Protocol
 
 from acp_agent.errors import AgentError, CapabilityMissing
 from acp_agent.lazy import load
-from acp_agent.protocol.connection import Connection
 from acp_agent.protocol.profiles import RenderingPlan, rendering_plan
 from acp_agent.schema import acp
 from acp_agent.schema.decode import decode_result
@@ -37,12 +36,26 @@ STEPS = "steps"
 """Id of the plan that the tool `plan` makes."""
 
 
+class Wire(Protocol):
+    """What leads to the client: a `Connection`, or what stands for several."""
+
+    async def request(self, method: str, params: object, *, late: Callable[[Any], None] | None = None) -> Any: ...
+
+    def tell(self, method: str, params: object) -> None: ...
+
+    def notify(self, method: str, params: Any) -> None: ...
+
+    def push(self) -> None: ...
+
+    async def drain(self) -> None: ...
+
+
 class Client:
     """The editor as seen by one session. `timeout` (seconds) limits every call that needs no answer from a user."""
 
     def __init__(
         self,
-        connection: Connection,
+        connection: Wire,
         session_id: str,
         capabilities: acp.ClientCapabilities,
         *,

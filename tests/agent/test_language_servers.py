@@ -190,7 +190,9 @@ async def call_all(client: Client) -> dict[str, Any]:
 
 
 def client_of(it: Rig) -> Client:
-    return it.agent._sessions[it.editor.session_id].client
+    session = it.agent.sessions.get(it.editor.session_id)
+    assert session is not None
+    return session.client
 
 
 async def test_each_method_reaches_the_editor_with_lsps_own_params_and_its_answer_is_read(tmp_path):

@@ -98,7 +98,7 @@ async def test_a_run_that_waits_for_the_persons_turn_is_announced_when_its_own_b
         turn = r.editor.begin("hello")
         await r.model.wait_for_request(1)
         add = store.schedules.add(str(tmp_path / "project"), "1h", "Tick.", time.time())
-        session = next(iter(r.agent._sessions.values()))
+        session = r.agent.sessions.get(r.editor.session_id)
         (await session.parts()).calls.scheduler.changed()
         with anyio.fail_after(10):
             while store.schedules.list(add.project)[0].runs == 0:

@@ -161,7 +161,7 @@ async def test_what_cannot_be_said_is_refused_and_the_turn_goes_on(tmp_path, par
 
 async def test_a_turn_that_a_schedule_started_takes_no_words(tmp_path):
     async with rig(tmp_path, [Answer(text=("Done", "."), hang_after=1)]) as r:
-        session = next(iter(r.agent._sessions.values()))
+        session = r.agent.sessions.get(r.editor.session_id)
         async with anyio.create_task_group() as tasks:
             tasks.start_soon(session.prompt_unasked, [TextContent(text="wake up")], "ask", lambda: "A schedule:")
             await r.model.wait_for_request()

@@ -119,7 +119,7 @@ from acp_agent.schema.acp import PromptRequest, TextContent
 start, emit = agent.Agent._start, outbox.Outbox.emit
 def start_and_ask(self, session):
     start(self, session)
-    self._spawn(self.prompt(PromptRequest(session_id=session.id, prompt=[TextContent(text="hello")])))
+    self.sessions.spawn(self.prompt(PromptRequest(session_id=session.id, prompt=[TextContent(text="hello")])))
 def report_words(self, update, **more):
     if type(update).__name__ == "AgentMessageChunk":
         open(report, "w").write(chr(10).join(sys.modules))

@@ -254,7 +254,7 @@ class Server:
             identity: Identity = request.scope["identity"]
 
             def is_open(session_id: str) -> bool:
-                return any(agent.has(session_id) for agent, _ in list(self._open.values()))
+                return any(agent.sessions.has(session_id) for agent, _ in list(self._open.values()))
 
             try:
                 history = History(self._store(identity), self._busy_timeout, is_open)
