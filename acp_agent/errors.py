@@ -7,7 +7,7 @@
     ├── RpcError                    becomes a JSON-RPC error answer, with its code
     │   ├── ParseError (-32700) MethodNotFound (-32601) InvalidParams (-32602)
     │   ├── InternalError (-32603) RequestCancelled (-32800)
-    │   └── AuthRequired (-32000) ResourceNotFound (-32002)
+    │   └── AuthRequired (-32000) ResourceNotFound (-32002) NotAllowed (-32003)
     ├── LocalProtocolError          we misused the protocol (answered twice, ...): our bug
     ├── PeerError                   the other side answered our request with an error
     ├── ConnectionClosed            the other side is gone
@@ -115,6 +115,12 @@ class AuthRequired(RpcError):
 
 class ResourceNotFound(RpcError):
     code = -32002
+
+
+class NotAllowed(RpcError):
+    """By the scope of the client's token (`acp-coder serve`)."""
+
+    code = -32003
 
 
 class LocalProtocolError(AgentError):

@@ -53,6 +53,17 @@ class Opening:
         self._flags = flags
         self._below = tuple(map(Path, below))
         self._store: SessionStore | None = None
+        self._whole: Opening | None = None
+        """Whose store is used, if not its own."""
+
+    def below(self, folders: Sequence[str]) -> Opening:
+        """One for folders in these, with the same store, which this one has opened and closes."""
+        other = Opening(self.environ, self._flags, folders)
+        other._whole = self
+        return other
+
+    def may_open(self, folder: str) -> bool:
+        return not self._below or any(real_path(Path(folder)).is_relative_to(top) for top in self._below)
 
     def isolates(self, meta: Mapping[str, Any] | None, config: Config) -> bool:
         """Whether a session is to be in a worktree of its own. Raises InvalidParams."""
@@ -71,7 +82,7 @@ class Opening:
             ("cwd", first),
             *((f"additionalDirectories[{index}]", each) for index, each in enumerate(more)),
         ):
-            if self._below and not any(real_path(Path(each)).is_relative_to(top) for top in self._below):
+            if not self.may_open(each):
                 raise InvalidParams(f"Invalid params: $.{name}: {each} is in none of the folders that may be opened")
         return first, more
 
@@ -106,6 +117,8 @@ class Opening:
 
     def store(self, config: Config) -> SessionStore:
         """Opened once. Raises StoreError."""
+        if self._whole is not None:
+            return self._whole.store(config)
         if self._store is None:
             self._store = open_store(config, self.environ)
         return self._store

@@ -263,6 +263,13 @@ def _add_serve(commands: argparse._SubParsersAction[_Parser]) -> None:
     token.add_argument(
         "--folder", action="append", default=[], metavar="DIR", help="a folder that it may open (default: any)"
     )
+    token.add_argument(
+        "--scope",
+        choices=("prompt", "approve", "watch"),
+        default="prompt",
+        help="what it may do: everything (the default), answer questions and stop turns, or only look on",
+    )
+    token.add_argument("--owner", default="", metavar="NAME", help="whose sessions it reaches (default: its own)")
 
 
 def _add_sessions(commands: argparse._SubParsersAction[_Parser]) -> None:

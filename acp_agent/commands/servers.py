@@ -78,7 +78,8 @@ def _tokens(identities: Identities, options: Namespace) -> int:
             raise UsageError("`acp-coder serve token list` takes no name")
         for identity in identities.known():
             folders = ", ".join(identity.folders) or "any folder"
-            sys.stdout.write(f"{identity.name}  {folders}  since {identity.made}\n")
+            whose = f" for {identity.of}" if identity.of else ""
+            sys.stdout.write(f"{identity.name}{whose}  may {identity.scope}  {folders}  since {identity.made}\n")
         return 0
     if not options.name:
         raise UsageError(f"whose? `acp-coder serve token {options.verb} NAME`")
@@ -88,7 +89,7 @@ def _tokens(identities: Identities, options: Namespace) -> int:
     opened = [real_path(Path(folder).absolute()) for folder in options.folder]
     if missing := [str(folder) for folder in opened if not folder.is_dir()]:
         raise UsageError(f"{missing[0]} is not a folder")
-    sys.stdout.write(f"{identities.add(options.name, tuple(map(str, opened)))}\n")
+    sys.stdout.write(f"{identities.add(options.name, tuple(map(str, opened)), options.scope, options.owner)}\n")
     return 0
 
 

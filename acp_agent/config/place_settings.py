@@ -105,6 +105,17 @@ class ServerConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     max_wrong_tokens: Annotated[
         int, key("Wrong tokens in a minute after which an address is refused for the rest of it.", ge=1)
     ] = 20
+    max_sessions: Annotated[int, key("Open sessions of one owner.", ge=1)] = 100
+    alone: Annotated[
+        bool, key("Turns go on while no client is connected to their session; else they are cancelled then.")
+    ] = True
+    question_minutes: Annotated[
+        float, key("Minutes that a question waits for a client who may answer; then the turn is cancelled.", gt=0)
+    ] = 60.0
+    idle_minutes: Annotated[
+        float,
+        key("Minutes after which a session without clients and without a turn that runs is closed.", gt=0),
+    ] = 30.0
     discovery: Annotated[bool, key("Serve `/.well-known/acp.json`, which tells what is here to anybody.")] = True
     near: Annotated[
         bool, key("Clients are on this machine: their files and terminals are used. Else the agent uses its own.")

@@ -9,7 +9,7 @@ from __future__ import annotations
 import logging
 import time
 import uuid
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
@@ -50,7 +50,8 @@ class Outbox:
         """Whether updates are stored, but not sent: the client does not know the session's id yet, or any more."""
         self._store = store
         self._soon = soon
-        self._waiting: list[tuple[EntryKind | None, Any]] = []
+        self._waiting: list[tuple[EntryKind | None, Any, int]] = []
+        """What was emitted, and its place in the log if it has one already; below 0: it could not be stored."""
         self._flush_planned = False
         self._flushed_at = 0.0
         self._failure: StoreError | None = None
@@ -76,7 +77,7 @@ class Outbox:
         if self._waiting and self._waiting[-1][0] == kind:
             merged = coalesce_updates("session/update", self._note(self._waiting[-1][1]), self._note(update))
             if merged is not None:
-                self._waiting[-1] = (kind, merged.update)
+                self._waiting[-1] = (kind, merged.update, 0)
                 return
         self.put(kind, update)
         if time.monotonic() - self._flushed_at > PAUSE_SECONDS:
@@ -87,7 +88,7 @@ class Outbox:
 
     def put(self, kind: EntryKind | None, payload: Any) -> None:
         """Adds an entry to the log for the next flush; `update`s are sent, too."""
-        self._waiting.append((kind, payload))
+        self._waiting.append((kind, payload, 0))
         if not self._flush_planned:
             self._flush_planned = True
             self._soon(self.flush)
@@ -101,31 +102,33 @@ class Outbox:
         self._flushed_at = time.monotonic()
         entries = [
             LogEntry(kind, payload if isinstance(payload, bytes) else encode(payload))
-            for kind, payload in waiting
+            for kind, payload, _ in waiting
             if kind is not None
         ]
-        self._save(entries)
+        places = iter(self._save(entries))
+        placed = [(kind, payload, seq if kind is None else next(places, -1)) for kind, payload, seq in waiting]
+        shown = [(payload, seq) for kind, payload, seq in placed if kind in (None, "update")]
         if self.held:
-            self._waiting = [(None, payload) for kind, payload in waiting if kind in (None, "update")]
+            self._waiting = [(None, payload, seq) for payload, seq in shown]
             return
-        for kind, payload in waiting:
-            if kind in (None, "update") and not (kind == "update" and isinstance(payload, acp.UserMessageChunk)):
-                self.client.update(payload)
+        for payload, seq in shown:
+            self.client.update(payload, seq)
         self.client.push()
 
-    def _save(self, entries: list[LogEntry], *, now: bool = False) -> None:
+    def _save(self, entries: list[LogEntry], *, now: bool = False) -> Sequence[int]:
         """Stores these after those that could not be stored before. While another program keeps the store locked, each
-        attempt waits for it, so they are few; `now`: one more."""
+        attempt waits for it, so they are few; `now`: one more. Returns their places in the log, or none."""
         waiting = [*self._unsaved, *entries]
         self._unsaved = waiting[-MAX_UNSAVED:]
         if not waiting or (time.monotonic() < self._not_before and not now):
-            return
+            return ()
+        places: Sequence[int] = ()
         try:
-            self._store.append(self.session_id, waiting)
+            places = self._store.append(self.session_id, waiting)
         except StoreBusy as error:
             log.error("%s", error)
             self._failure, self._not_before = error, time.monotonic() + BUSY_PAUSE
-            return
+            return ()
         except StoreError as error:
             log.error("%s", error)
             self._failure = error
@@ -133,6 +136,7 @@ class Outbox:
             if len(waiting) <= MAX_UNSAVED and isinstance(self._failure, StoreBusy):
                 self._failure = None  # Nothing was lost.
         self._unsaved, self._not_before = [], 0.0
+        return places[len(places) - len(entries) :] if places else ()
 
     def stored(self) -> list[LogEntry]:
         """The whole log. Raises StoreError if what was emitted cannot be stored."""

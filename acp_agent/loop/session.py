@@ -11,6 +11,7 @@ import logging
 import uuid
 from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from contextlib import asynccontextmanager
+from contextvars import copy_context
 from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -304,7 +305,7 @@ class Session:
             return "noRunningTurn"
         if parts.commands.finds(blocks):
             return "command"  # Not for the model: it runs as a prompt of its own.
-        self.queue.steering.append(blocks)
+        self.queue.steering.append((blocks, copy_context()))
         return ""
 
     def join(self) -> bool:
@@ -313,8 +314,8 @@ class Session:
         if not waiting or self._parts is None:
             return False
         self.queue.steering = []
-        for blocks in waiting:
-            self._show_prompt(blocks, str(uuid.uuid4()))
+        for blocks, whose in waiting:
+            whose.run(self._show_prompt, blocks, str(uuid.uuid4()))
             self._parts.memory.add(self._parts.prompts.user_message(blocks))
         return True
 
@@ -344,6 +345,7 @@ class Session:
         redaction = self.outbox.redaction
         if redaction is not None and any(redaction.struct(block) is not block for block in blocks):
             self.outbox.tell(PROMPT_REDACTED)
+        self.client.said(message_id)
         for block in blocks:
             self.outbox.emit(acp.UserMessageChunk(content=block, message_id=message_id))
         self.outbox.flush()

@@ -10,7 +10,7 @@ import asyncio
 from collections.abc import Callable, Sequence
 from functools import cached_property, partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any, Protocol, runtime_checkable
 
 from acp_agent.errors import AgentError, CapabilityMissing
 from acp_agent.lazy import load
@@ -50,6 +50,15 @@ class Wire(Protocol):
     async def drain(self) -> None: ...
 
 
+@runtime_checkable
+class Several(Wire, Protocol):
+    """Several clients may see the session."""
+
+    def show(self, note: acp.SessionNotification, place: int) -> None: ...
+
+    def said(self, message_id: str) -> None: ...
+
+
 class Client:
     """The editor as seen by one session. `timeout` (seconds) limits every call that needs no answer from a user."""
 
@@ -69,6 +78,7 @@ class Client:
         self.plan = rendering_plan(capabilities) if plan is None else plan
         """Features this client gets, and those it does without."""
         self._connection = connection
+        self._several = connection if isinstance(connection, Several) else None
         self._session_id = session_id
         self._timeout = timeout
         self._lsp_timeout = lsp_timeout
@@ -103,15 +113,25 @@ class Client:
 
     # --- updates ----------------------------------------------------------------------------------------------
 
-    def update(self, update: acp.SessionUpdate) -> None:
-        """Queues a `session/update`; never waits. Steps go as a document to a client that takes these."""
+    def update(self, update: acp.SessionUpdate, place: int = 0) -> None:
+        """Queues a `session/update`; never waits. Steps go as a document to a client that takes these.
+
+        `place`: in the session's log; 0: it is not kept, below 0: it could not be stored."""
         shown: Any = update
         if self.plan.plan_documents and isinstance(shown, acp.Plan):
             shown = acp.PlanUpdate(plan=acp.PlanItems(plan_id=STEPS, entries=shown.entries))
-        elif self.plan.plan_documents and isinstance(shown, dict) and shown.get("sessionUpdate") == "plan":  # Stored.
-            items = {"type": "items", "planId": STEPS, "entries": shown.get("entries", [])}
-            shown = {"sessionUpdate": "plan_update", "plan": items}
-        self._connection.notify("session/update", acp.SessionNotification(session_id=self._session_id, update=shown))
+        elif isinstance(shown, dict):
+            shown = shown_to(self.plan, shown)
+        note = acp.SessionNotification(session_id=self._session_id, update=shown)
+        if self._several is not None:
+            self._several.show(note, place)
+        elif not (place and isinstance(shown, acp.UserMessageChunk)):  # The client shows what it says itself.
+            self._connection.notify("session/update", note)
+
+    def said(self, message_id: str) -> None:
+        """The message of the user with this id comes from who is asking now."""
+        if self._several is not None:
+            self._several.said(message_id)
 
     def push(self) -> None:
         """Sends what is queued immediately, if the client reads."""
@@ -279,6 +299,14 @@ class Client:
         except TimeoutError as error:
             raise TimeoutError(f"the client did not answer {method} within {self._timeout:g} s") from error
         return decode_result(method, result, "client")
+
+
+def shown_to(plan: RenderingPlan, stored: dict[str, Any]) -> Any:
+    """A stored update for a client with that plan."""
+    if not plan.plan_documents or stored.get("sessionUpdate") != "plan":
+        return stored
+    items = {"type": "items", "planId": STEPS, "entries": stored.get("entries", [])}
+    return {"sessionUpdate": "plan_update", "plan": items}
 
 
 def _at(uri: str, line: int, character: int) -> dict[str, Any]:

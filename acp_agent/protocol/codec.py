@@ -30,7 +30,7 @@ def coalesce_updates(method: str, last: Any, new: Any) -> Any:
         return None
     if not isinstance(last, SessionNotification) or not isinstance(new, SessionNotification):
         return None
-    if last.session_id != new.session_id or last.meta != new.meta:
+    if last.session_id != new.session_id or not _joinable(last.meta, new.meta):
         return None
     a, b = last.update, new.update
     if not isinstance(a, _Chunk) or not isinstance(b, _Chunk) or type(a) is not type(b):
@@ -44,4 +44,9 @@ def coalesce_updates(method: str, last: Any, new: Any) -> Any:
         return None
     text = TextContent(text=one.text + two.text, annotations=one.annotations, meta=one.meta)
     merged = type(a)(content=text, message_id=a.message_id, meta=a.meta)
-    return SessionNotification(session_id=last.session_id, update=merged, meta=last.meta)
+    return SessionNotification(session_id=last.session_id, update=merged, meta=new.meta)
+
+
+def _joinable(last: dict[str, Any] | None, new: dict[str, Any] | None) -> bool:
+    """Places in the log are not the same; that of the later one counts."""
+    return last == new or (last is not None and new is not None and last.keys() == new.keys() == {"seq"})

@@ -119,6 +119,11 @@ class Connection:
     def closed(self) -> bool:
         return self._closing.is_set()
 
+    @property
+    def crowded(self) -> bool:
+        """Whether the other side reads more slowly than we write."""
+        return not self._room.is_set()
+
     # --- lifetime ---------------------------------------------------------------------------------------------
 
     async def serve(self, pending: Iterable[Event] = ()) -> None:

@@ -121,17 +121,19 @@ class SessionStore:
 
     # --- log --------------------------------------------------------------------------------------------------
 
-    def append(self, session_id: str, entries: Sequence[LogEntry]) -> None:
+    def append(self, session_id: str, entries: Sequence[LogEntry]) -> Sequence[int]:
+        """Returns the place of each in the log."""
         if not entries:
-            return
+            return ()
         rows = [(session_id, entry.kind, entry.payload) for entry in entries]
         try:
             if len(rows) == 1:
                 with self._db.read() as db:  # One statement is a transaction by itself.
-                    db.execute(INSERT_ENTRY, rows[0])
-                return
+                    return (db.execute(INSERT_ENTRY, rows[0]).lastrowid or 0,)
             with self._db.write() as db:
                 db.executemany(INSERT_ENTRY, rows)
+                last = int(db.execute("SELECT last_insert_rowid()").fetchone()[0])
+            return range(last - len(rows) + 1, last + 1)  # Of one transaction they follow each other.
         except StoreError as error:
             if isinstance(error.__cause__, sqlite3.IntegrityError):
                 raise StoreError(f"session {session_id} was deleted and can store nothing more") from error
@@ -141,6 +143,16 @@ class SessionStore:
         """The whole log, oldest first."""
         rows = self._db.rows("SELECT kind, payload FROM log WHERE session_id = ? ORDER BY seq", session_id)
         return [LogEntry(*row) for row in rows]
+
+    def so_far(self, session_id: str) -> tuple[list[LogEntry], int]:
+        """The whole log, and the place of its last entry."""
+        rows = self._db.rows("SELECT kind, payload, seq FROM log WHERE session_id = ? ORDER BY seq", session_id)
+        return [LogEntry(*row[:2]) for row in rows], rows[-1][2] if rows else 0
+
+    def last(self, session_id: str) -> int:
+        """The place of the last entry of its log; 0: there is none."""
+        rows = self._db.rows("SELECT max(seq) FROM log WHERE session_id = ?", session_id)
+        return rows[0][0] or 0
 
     def page(self, session_id: str, after: int, limit: int) -> list[tuple[int, bytes]]:
         """What the client was shown, oldest first: the place of each in the log, behind `after`, and its JSON."""

@@ -12,10 +12,12 @@ from tempfile import TemporaryDirectory
 from typing import Any
 
 import anyio
+import pytest
 
 from acp_agent.agent import Agent
 from acp_agent.config.load import load_config
 from acp_agent.fronts.server.app import Server
+from acp_agent.fronts.server.house import House
 from acp_agent.fronts.server.identities import Identities, Identity
 from acp_agent.opening import Opening
 from acp_agent.protocol.codec import coalesce_updates, encode
@@ -29,6 +31,7 @@ from tests.websockets_client import connected
 __all__ = ["Answer", "Call", "Rig", "agent_rig", "connect", "rig"]
 
 BASH = "bash"
+on_stdio = pytest.mark.skipif("ACP_TEST_WIRE" in os.environ, reason="a server answers this otherwise")
 WIRE = os.environ.get("ACP_TEST_WIRE", "memory")
 """`websocket`: the agent is at the other end of a real one."""
 
@@ -71,50 +74,66 @@ async def connect(environ: Mapping[str, str], **editor: Any) -> AsyncIterator[tu
     flags = {"mcp.prompt_wait": "30"}  # Seconds: a busy machine takes its time.
     if not editor.pop("sandbox", False):
         flags["tools.sandbox.disabled"] = "true"
-    agent = Agent(Opening(environ, flags))
     wire = over_websocket if WIRE == "websocket" else in_memory
-    async with wire(agent, environ) as ours, FakeEditor(ours, **editor) as fake:
+    async with wire(Opening(environ, flags)) as (ours, agent), FakeEditor(ours, **editor) as fake:
         yield fake, agent
 
 
 @asynccontextmanager
-async def in_memory(agent: Agent, environ: Mapping[str, str]) -> AsyncIterator[Transport]:
+async def in_memory(opening: Opening) -> AsyncIterator[tuple[Transport, Agent]]:
+    agent = Agent(opening)
     theirs, ours = memory_pair()
     connection = Connection(theirs, agent, peer=Peer(encode=encode), coalesce=coalesce_updates)
     agent.attach(connection)
     async with anyio.create_task_group() as tasks:
         tasks.start_soon(connection.serve)
         try:
-            yield ours
+            yield ours, agent
         finally:
             connection.close()
             with anyio.CancelScope(shield=True), anyio.fail_after(10):
                 await agent.close()
 
 
-class OneAgent(Server):
-    """A server with an agent that is there already."""
+class _Served(Server):
+    """Whose owners all have that opening."""
 
-    def __init__(self, agent: Agent, *about: Any) -> None:
+    def __init__(self, opening: Opening, *about: Any) -> None:
         super().__init__(*about)
-        self._one = agent
+        self._theirs = opening
 
-    def agent(self, identity: Identity) -> Agent:
-        return self._one
+    def opening(self, owner: str) -> Opening:
+        return self._theirs
+
+
+class _Later:
+    """The agent, once its client has sent `initialize`."""
+
+    def __init__(self, house: House) -> None:
+        self._make, self._made = house.agent, list[Agent]()
+        house.agent = self._keep  # type: ignore[method-assign]
+
+    def _keep(self, identity: Identity) -> Any:
+        self._made.append(self._make(identity))
+        return self._made[-1]
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._made[0], name)
 
 
 @asynccontextmanager
-async def over_websocket(agent: Agent, environ: Mapping[str, str]) -> AsyncIterator[Transport]:
+async def over_websocket(opening: Opening) -> AsyncIterator[tuple[Transport, Agent]]:
     """By the server of `acp-coder serve`, on loopback."""
     with TemporaryDirectory() as folder:
         identities, stop = Identities(Path(folder, "tokens.json")), anyio.Event()
         token, listens = identities.add("me"), socket.create_server(("127.0.0.1", 0))
-        server = OneAgent(agent, load_config({}).settings, environ, identities, listens)
+        server = _Served(opening, load_config({}).settings, opening.environ, identities, listens)
+        agent: Any = _Later(server.house("me"))
         async with anyio.create_task_group() as tasks:
             tasks.start_soon(server.until, stop)
             try:
                 async with connected(f"ws://127.0.0.1:{listens.getsockname()[1]}/acp", token) as ours:
-                    yield ours
+                    yield ours, agent
             finally:
                 stop.set()
 

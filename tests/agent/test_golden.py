@@ -14,7 +14,7 @@ from acp_agent.errors import PeerError
 from acp_agent.own_programs import find_bash
 from acp_agent.testing.fake_model import Answer, Call, Usage
 
-from .kit import connect, environ_for, rig
+from .kit import connect, environ_for, on_stdio, rig
 
 pytestmark = pytest.mark.anyio
 
@@ -118,6 +118,7 @@ async def remote(tmp_path: Path) -> dict[str, Any]:
     return {f"remote.{key}": value for key, value in found.items()}
 
 
+@on_stdio
 async def test_every_message_is_as_it_was(tmp_path):
     (tmp_path / "remote").mkdir()
     found = {**await conversation(tmp_path), **await remote(tmp_path / "remote")}

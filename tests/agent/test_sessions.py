@@ -24,7 +24,7 @@ from acp_agent.store.session_store import SessionStore
 from acp_agent.testing.fake_editor import NeverAnswers
 from acp_agent.testing.fake_model import Answer, Call, Failure
 
-from .kit import agent_rig, connect, rig
+from .kit import agent_rig, connect, on_stdio, rig
 
 pytestmark = pytest.mark.anyio
 
@@ -161,6 +161,7 @@ async def test_loading_an_open_session_again_is_served(tmp_path):
         assert (await r.editor.prompt("two")).stop_reason == "end_turn"
 
 
+@on_stdio
 async def test_loading_a_session_with_a_running_turn_is_refused_cleanly(tmp_path):
     async with rig(tmp_path, [Answer(text="x", hang_before=True)]) as r:
         turn = r.editor.begin("one")

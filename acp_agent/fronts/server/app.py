@@ -24,11 +24,11 @@ from starlette.websockets import WebSocket, WebSocketDisconnect
 from uvicorn.protocols.http.h11_impl import H11Protocol
 
 from acp_agent import __version__
-from acp_agent.agent import Agent
 from acp_agent.config.model import Settings
 from acp_agent.config.xdg import state_dir
 from acp_agent.errors import AgentError, ConfigError
 from acp_agent.fronts.server.entrance import Entrance, Refusal
+from acp_agent.fronts.server.house import House
 from acp_agent.fronts.server.identities import Identities, Identity
 from acp_agent.fronts.server.stored_sessions import Answer, History, NotSo
 from acp_agent.opening import Opening
@@ -43,7 +43,7 @@ logging.getLogger("uvicorn.error").addFilter(lambda record: "without completing 
 
 PATH, ALIAS = "/acp", "/acp/ws"
 PROTOCOL = 1
-INTERNAL, FULL = 1011, 503
+INTERNAL, FULL, FORBIDDEN, IN_USE = 1011, 503, 403, 409
 CLOSE_SECONDS = 5.0
 """For what a connection has started to end."""
 GOODBYE_SECONDS = 3.0
@@ -74,7 +74,10 @@ class Server:
         self._bound = bound
         self._entrance = Entrance(self._config, bound.getsockname()[0], identities.find)
         self._begun = time.monotonic()
-        self._open: dict[Connection, tuple[Agent, WebSocketTransport]] = {}
+        self._settings = settings
+        self._houses: dict[str, House] = {}
+        """By owner."""
+        self._open: dict[Connection, WebSocketTransport] = {}
         self._none = anyio.Event()
         """Once no connection is open any more."""
         self._entered: Counter[str] = Counter()
@@ -121,17 +124,23 @@ class Server:
 
     async def _stop(self) -> None:
         self._stopping = True
-        if not self._open:
-            return
         with anyio.move_on_after(GOODBYE_SECONDS):
             async with anyio.create_task_group() as tasks:
-                for connection, (agent, _) in self._open.items():
-                    tasks.start_soon(_said_goodbye, connection, agent)
-        for connection, (_, transport) in self._open.items():
+                for house in self._houses.values():
+                    tasks.start_soon(house.sessions.cancel_all)
+            for connection in tuple(self._open):
+                await connection.flush()
+        for connection, transport in self._open.items():
             transport.code = GOING_AWAY
             connection.close()
-        with anyio.move_on_after(CLOSE_SECONDS):
-            await self._none.wait()
+        if self._open:
+            with anyio.move_on_after(CLOSE_SECONDS):
+                await self._none.wait()
+        with anyio.move_on_after(CLOSE_SECONDS) as scope:
+            for house in self._houses.values():
+                await house.end()
+        if scope.cancelled_caught:
+            log.error("not everything could be closed within %g s", CLOSE_SECONDS)
 
     @property
     def app(self) -> Callable[[Scope, Receive, Send], Awaitable[None]]:
@@ -231,19 +240,16 @@ class Server:
             events = peer.receive(await transport.read())
         if not events or not _begins(events[0]):
             return PROTOCOL_ERROR
-        agent = self.agent(identity)
+        agent = self.house(identity.owner).agent(identity)
         connection = Connection(transport, agent, peer=peer, coalesce=coalesce_updates)
         agent.attach(connection)
-        connection.on_input_end = agent.cancel_turns
-        self._open[connection] = agent, transport
+        self._open[connection] = transport
         self._none = anyio.Event() if self._none.is_set() else self._none
         try:
             await connection.serve(events)
         finally:
-            with anyio.CancelScope(shield=True), anyio.move_on_after(CLOSE_SECONDS) as scope:
+            with anyio.CancelScope(shield=True):
                 await agent.close()
-            if scope.cancelled_caught:
-                log.error("not everything of a connection could be closed within %g s", CLOSE_SECONDS)
             del self._open[connection]
             if not self._open:
                 self._none.set()
@@ -253,12 +259,18 @@ class Server:
         async def answered(request: Request) -> Response:
             identity: Identity = request.scope["identity"]
 
-            def is_open(session_id: str) -> bool:
-                return any(agent.sessions.has(session_id) for agent, _ in list(self._open.values()))
-
+            house = self._houses.get(identity.owner)
+            wanted = request.path_params.get("id", "")
+            may_open = Opening(self._environ, {}, identity.folders).may_open
             try:
-                history = History(self._store(identity), self._busy_timeout, is_open)
-                found = await ask(history, request.path_params.get("id", ""), dict(request.query_params))
+                if request.method == "DELETE" and identity.scope != "prompt":
+                    raise NotSo(FORBIDDEN, f"this token may not do that (its scope is `{identity.scope}`)")
+                history = History(self._store(identity.owner), self._busy_timeout, may_open)
+                if request.method == "DELETE" and house is not None:
+                    await history.session(wanted)  # One of theirs.
+                    if not await house.given_up(wanted):
+                        raise NotSo(IN_USE, "the session is in use; close it first")
+                found = await ask(history, wanted, dict(request.query_params))
             except NotSo as error:
                 return JSONResponse({"error": str(error)}, error.status)
             more = {"Link": f'<{found.following}>; rel="next"'} if found.following else {}
@@ -266,14 +278,18 @@ class Server:
 
         return answered
 
-    def _store(self, identity: Identity) -> Path:
+    def _store(self, owner: str) -> Path:
         """Each owner has one of their own: sessions, answers, memories, schedules, what was spent."""
-        return Path(state_dir(self._environ)) / "owners" / identity.name / "sessions.db"
+        return Path(state_dir(self._environ)) / "owners" / owner / "sessions.db"
 
-    def agent(self, identity: Identity) -> Agent:
-        """For a connection of theirs."""
-        flags = {"store.path": str(self._store(identity)), **({} if self._config.near else {"agent.far": "true"})}
-        return Agent(Opening(self._environ, flags, identity.folders))
+    def house(self, owner: str) -> House:
+        if (house := self._houses.get(owner)) is None:
+            house = self._houses[owner] = House(self.opening(owner), self._settings)
+        return house
+
+    def opening(self, owner: str) -> Opening:
+        flags = {"store.path": str(self._store(owner)), **({} if self._config.near else {"agent.far": "true"})}
+        return Opening(self._environ, flags)
 
 
 def _bounded(seconds: float, most: int) -> type[H11Protocol]:
@@ -330,11 +346,6 @@ async def _tell_of_signals(told: anyio.Event) -> None:
     with anyio.open_signal_receiver(signal.SIGTERM, signal.SIGINT) as signals:
         async for _ in signals:
             told.set()
-
-
-async def _said_goodbye(connection: Connection, agent: Agent) -> None:
-    await agent.cancel_all()
-    await connection.flush()
 
 
 def _begins(event: Event) -> bool:

@@ -16,6 +16,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from datetime import UTC, datetime
 from pathlib import Path
+from typing import Literal
 
 import msgspec
 
@@ -28,16 +29,26 @@ RANDOM_BYTES = 32
 FIRST = "first"
 
 
+Scope = Literal["watch", "approve", "prompt"]
+"""What a token may do: only look on; also answer questions and stop turns; everything."""
+
+
 class Identity(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """One token."""
 
     name: str
-    """The owner of its sessions."""
     digest: str
     folders: tuple[str, ...] = ()
     """Below which its sessions may work, absolute and resolved; empty: anywhere."""
     made: str = ""
     """ISO 8601, UTC."""
+    scope: Scope = "prompt"
+    of: str = ""
+    """Whose sessions it reaches, if not its own."""
+
+    @property
+    def owner(self) -> str:
+        return self.of or self.name
 
 
 class Identities:
@@ -76,18 +87,19 @@ class Identities:
                 found = identity
         return found
 
-    def add(self, name: str, folders: tuple[str, ...] = ()) -> str:
+    def add(self, name: str, folders: tuple[str, ...] = (), scope: Scope = "prompt", owner: str = "") -> str:
         """Returns the new token, which is kept nowhere."""
-        if not NAME.fullmatch(name):
-            raise ConfigError(
-                f"{name!r} is no name for a token: letters and digits, then also `.`, `_` and `-`, at most 64"
-            )
+        for each in (name, owner or name):
+            if not NAME.fullmatch(each):
+                raise ConfigError(
+                    f"{each!r} is no name for a token: letters and digits, then also `.`, `_` and `-`, at most 64"
+                )
         token = PREFIX + secrets.token_urlsafe(RANDOM_BYTES)
         made = datetime.now(UTC).isoformat(timespec="seconds").replace("+00:00", "Z")
         with self._changing() as known:
             if any(each.name == name for each in known):
                 raise ConfigError(f"there is a token {name!r} already; revoke it first, or choose another name")
-            self._write([*known, Identity(name, _digest(token), folders, made)])
+            self._write([*known, Identity(name, _digest(token), folders, made, scope, owner)])
         return token
 
     def revoke(self, name: str) -> None:

@@ -45,12 +45,12 @@ class NotSo(Exception):
 
 
 class History:
-    """Of one owner. `is_open`: whether a session is in use. All raise NotSo."""
+    """Of one owner. `may_open`: whether those of a folder are shown. All raise NotSo."""
 
-    def __init__(self, path: Path, busy_timeout: float, is_open: Callable[[str], bool]) -> None:
+    def __init__(self, path: Path, busy_timeout: float, may_open: Callable[[str], bool]) -> None:
         self._path = path
         self._busy_timeout = busy_timeout
-        self._is_open = is_open
+        self._may_open = may_open
 
     async def sessions(self, asked: dict[str, str]) -> Answer:
         """Newest first. `asked`: `cwd`, `limit`, `cursor`."""
@@ -67,7 +67,7 @@ class History:
             if len(found) > limit:
                 given = {"cwd": cwd, "limit": str(limit), "cursor": cursor_of(shown[-1])}
                 more = f"/sessions?{urlencode({name: value for name, value in given.items() if value is not None})}"
-            return _json([_about(store, record) for record in shown], more)
+            return _json([_about(store, record) for record in shown if self._may_open(record.cwd)], more)
 
         return await self._ask(find, _json([]))
 
@@ -106,8 +106,6 @@ class History:
 
     async def delete(self, session_id: str) -> Answer:
         def remove(store: SessionStore, record: SessionRecord) -> Answer:
-            if self._is_open(record.id):
-                raise NotSo(409, "the session is open; close it first")
             store.delete(record.id)
             return Answer(204)
 
@@ -121,7 +119,7 @@ class History:
 
         def find(store: SessionStore) -> Answer | None:
             record = store.get(session_id)
-            return None if record is None else work(store, record)
+            return None if record is None or not self._may_open(record.cwd) else work(store, record)
 
         found = await self._ask(find, None)
         if found is None:

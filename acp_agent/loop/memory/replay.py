@@ -60,9 +60,10 @@ def history_of(entries: Iterable[LogEntry]) -> History:
     return history
 
 
-def replayed_updates(entries: Iterable[LogEntry]) -> list[dict[str, Any]]:
+def replayed_updates(entries: Iterable[LogEntry], *, running: bool = False) -> list[dict[str, Any]]:
     """The conversation as `session/update`s, in order: chunks of a message joined, each tool call once, in its final
-    state. Terminals are replaced by their text: their ids mean nothing to a later connection."""
+    state, or as it is while a turn is `running`. Terminals are replaced by their text: their ids mean nothing to a
+    later connection."""
     updates: list[dict[str, Any]] = []
     calls: dict[str, dict[str, Any]] = {}
     for entry in kept(entries):
@@ -83,7 +84,7 @@ def replayed_updates(entries: Iterable[LogEntry]) -> list[dict[str, Any]]:
         else:
             updates.append(update)
     for call in calls.values():
-        _settle(call)
+        _settle(call, running)
     return updates
 
 
@@ -100,7 +101,7 @@ def _text(update: dict[str, Any]) -> str:
     return text if isinstance(text, str) else ""
 
 
-def _settle(call: dict[str, Any]) -> None:
+def _settle(call: dict[str, Any], running: bool) -> None:
     """Returns a replayed call its final status and content without terminals."""
     content = call.get("content") or []
     shown = [item for item in content if item.get("type") != "terminal"]
@@ -108,7 +109,7 @@ def _settle(call: dict[str, Any]) -> None:
         output = call.get("rawOutput")
         text = "".join(output.get(key) or "" for key in ("stdout", "stderr")) if isinstance(output, dict) else ""
         shown = [*([_content(f"```\n{text.rstrip()}\n```")] if text.strip() else []), *shown]
-    if call.get("status") not in ("completed", "failed"):
+    if call.get("status") not in ("completed", "failed") and not running:
         call["status"] = "failed"
         shown = [*shown, _content(INTERRUPTED)]
     call["content"] = shown

@@ -52,6 +52,7 @@ class Place:
     model: FakeModel
     project: Path
     stop: anyio.Event
+    server: Server
 
 
 @asynccontextmanager
@@ -71,9 +72,8 @@ async def served(tmp_path: Path, script: Any = (), *, config: str = "", **more: 
             async with anyio.create_task_group() as tasks:
                 tasks.start_soon(server.until, stop)
                 try:
-                    yield Place(
-                        f"ws://{where}/acp", f"http://{where}", token, identities, environ, model, project, stop
-                    )
+                    urls = f"ws://{where}/acp", f"http://{where}"
+                    yield Place(*urls, token, identities, environ, model, project, stop, server)
                 finally:
                     stop.set()
 
@@ -266,9 +266,9 @@ async def test_connections_that_say_nothing_or_half_of_it_are_given_up_and_keep_
             assert (await made.client.list_sessions()).sessions == []
 
 
-async def test_a_link_that_is_cut_ends_the_turn_and_its_commands(tmp_path: Path) -> None:
+async def test_a_link_that_is_cut_ends_the_turn_and_its_commands_if_so_configured(tmp_path: Path) -> None:
     script = [Answer(tool_calls=(Call("bash", {"command": "touch begun; exec sleep 7071"}),)), Answer(text="never")]
-    async with served(tmp_path, script) as place:
+    async with served(tmp_path, script, config="[server]\nalone = false\n") as place:
         async with connected(place.url, place.token) as transport, FakeEditor(transport) as made:
             await made.start()
             await made.new_session(place.project)
@@ -386,7 +386,7 @@ async def test_history_is_the_owners_alone_in_pages_and_as_text(tmp_path: Path) 
             async with editor(place) as made:
                 await made.load_session(ids[0], place.project)
                 answer = await web.delete(one)
-                assert answer.status_code == 409 and "the session is open" in answer.text
+                assert answer.status_code == 409 and "the session is in use" in answer.text
             while (answer := await web.delete(one)).status_code == 409:  # The agent still closes it.
                 await anyio.sleep(0.02)
             assert answer.status_code == 204
@@ -443,7 +443,7 @@ def test_tokens_are_added_listed_and_revoked_and_kept_by_their_hash(tmp_path: Pa
     file = tmp_path / ".local/state/acp-coder/tokens.json"
     assert token.startswith("acp_") and token not in file.read_text()
     assert file.stat().st_mode & 0o777 == 0o600
-    assert f"phone  {tmp_path}  since 20" in ran(tmp_path, "token", "list").stdout
+    assert f"phone  may prompt  {tmp_path}  since 20" in ran(tmp_path, "token", "list").stdout
     assert "there is a token 'phone' already" in ran(tmp_path, "token", "add", "phone").stderr
     assert "there is no token 'x'; there are: phone" in ran(tmp_path, "token", "revoke", "x").stderr
     assert ran(tmp_path, "token", "revoke", "phone").returncode == 0

@@ -1,0 +1,320 @@
+"""Who sees a session: several clients, each at its own place in the session's log.
+
+What is stored is sent to those that keep up. One that does not (it has just come, or reads slowly) is sent the log's
+next pages instead until it has caught up, so nothing is held up by it, missed or said twice. A question goes to all who
+may answer: the first answer counts, the others are told by `$/cancel_request`.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections import OrderedDict
+from collections.abc import Callable, Sequence
+from contextvars import ContextVar
+from typing import Any
+
+import msgspec
+from msgspec.structs import replace
+
+from acp_agent.errors import ConnectionClosed, PeerError, RequestCancelled, StoreError
+from acp_agent.protocol.client import Client, shown_to
+from acp_agent.protocol.connection import Connection
+from acp_agent.protocol.profiles import RenderingPlan
+from acp_agent.schema import acp
+
+log = logging.getLogger(__name__)
+
+QUESTIONS = ("session/request_permission", "elicitation/create")
+STATES = (
+    acp.AvailableCommandsUpdate,
+    acp.CurrentModeUpdate,
+    acp.ConfigOptionUpdate,
+    acp.UsageUpdate,
+    acp.SessionInfoUpdate,
+)
+"""What says how things are now: who comes later is sent the last one of each."""
+PAGE = 200
+"""Updates that are read from the log at once."""
+REMEMBERED = 100
+"""Messages of which is known who said them."""
+
+SPEAKER: ContextVar[Connection | None] = ContextVar("speaker", default=None)
+"""Whose request is worked on."""
+
+Page = Callable[[str, int, int], Sequence[tuple[int, bytes]]]
+"""Of a session: at most so many updates behind a place in its log, with their places."""
+
+
+class Watcher:
+    """A client at a session. `answers`: whether it is asked."""
+
+    def __init__(self, connection: Connection, plan: RenderingPlan, *, answers: bool) -> None:
+        self.connection = connection
+        self.plan = plan
+        self.answers = answers
+        self.place = 0
+        """Of the last update that it was sent."""
+        self.live = False
+        """Whether it is sent what is said as it is said."""
+
+
+class _Question:
+    def __init__(self, method: str, params: object, done: Callable[[], None]) -> None:
+        self.method = method
+        self.params = params
+        self.answer: asyncio.Future[Any] = asyncio.get_running_loop().create_future()
+        self.asked: dict[Watcher, asyncio.Task[None]] = {}
+        self._done = done
+
+    def put_to(self, watcher: Watcher) -> None:
+        if watcher not in self.asked:
+            self.asked[watcher] = asyncio.create_task(self._ask(watcher))
+
+    async def _ask(self, watcher: Watcher) -> None:
+        failure: PeerError | None = None
+        try:
+            result = await watcher.connection.request(self.method, self.params)
+        except ConnectionClosed:
+            return
+        except PeerError as error:
+            if error.code == RequestCancelled.code:  # It is about to go.
+                self._done()
+                return
+            failure = error
+        if self.answer.done():
+            return
+        if failure is None:
+            self.answer.set_result(result)
+        elif all(task.done() for other, task in self.asked.items() if other is not watcher):
+            self.answer.set_exception(failure)  # Nobody else can answer either.
+
+    @property
+    def heard(self) -> bool:
+        """Whether somebody may still answer."""
+        return any(not task.done() and task is not asyncio.current_task() for task in self.asked.values())
+
+    def withdraw(self, watcher: Watcher) -> None:
+        if (task := self.asked.pop(watcher, None)) is not None:
+            task.cancel()
+
+    def close(self) -> None:
+        for task in self.asked.values():
+            task.cancel()
+        self._done()
+
+
+class Audience:
+    """The `Wire` of a session's `Client` (`protocol/client.py`), which it is told by `client`.
+
+    `stop`: ends the turn, once a question has waited `patience` seconds for somebody who may answer. `alone`: called
+    when the last one has gone.
+    """
+
+    def __init__(
+        self,
+        session_id: str,
+        page: Page,
+        *,
+        place: int,
+        patience: float,
+        stop: Callable[[], None],
+        alone: Callable[[], None],
+    ) -> None:
+        self.session_id = session_id
+        self.client: Client | None = None
+        self.driver: Watcher | None = None
+        """Whose files and terminals are used, if any are."""
+        self.place = place
+        """Of the last update that was sent to anybody, or stored before."""
+        self._page = page
+        self._patience = patience
+        self._stop = stop
+        self._alone = alone
+        self._watchers: dict[Connection, Watcher] = {}
+        self._questions: list[_Question] = []
+        self._latest: dict[type, acp.SessionNotification] = {}
+        self._said: OrderedDict[str, Watcher | None] = OrderedDict()
+        self._following: set[asyncio.Task[None]] = set()
+        self._impatient: asyncio.TimerHandle | None = None
+
+    # --- coming and going -------------------------------------------------------------------------------------
+
+    def __len__(self) -> int:
+        return len(self._watchers)
+
+    def has(self, connection: Connection) -> bool:
+        return connection in self._watchers
+
+    def watcher(self, connection: Connection) -> Watcher:
+        """Raises KeyError."""
+        return self._watchers[connection]
+
+    def enter(self, connection: Connection, plan: RenderingPlan, *, answers: bool) -> Watcher:
+        """Who is there already comes anew. Nothing is sent to it before `follow`."""
+        watcher = Watcher(connection, plan, answers=answers)
+        if (before := self._watchers.get(connection)) is not None:
+            self._withdraw(before)
+            self.driver = watcher if self.driver is before else self.driver
+        self._watchers[connection] = watcher
+        self.plan_for_all()
+        return watcher
+
+    def leave(self, connection: Connection) -> Watcher | None:
+        watcher = self._watchers.pop(connection, None)
+        if watcher is None:
+            return None
+        watcher.live = False
+        self._withdraw(watcher)
+        self.driver = None if self.driver is watcher else self.driver
+        self.plan_for_all()
+        self._wait_for_answers()
+        if not self._watchers:
+            self._alone()
+        return watcher
+
+    def plan_for_all(self) -> None:
+        """The session shows what all who watch can draw."""
+        if self.client is None or not self._watchers:
+            return
+        plans = [watcher.plan for watcher in self._watchers.values()]
+        base = self.driver.plan if self.driver is not None else self.client.plan
+        names = ("terminal_output", "forms", "plans", "plan_documents", "compaction", "notices")
+        common: dict[str, Any] = {name: all(getattr(plan, name) for plan in plans) for name in names}
+        self.client.plan = replace(base, **common)
+
+    def follow(self, watcher: Watcher) -> None:
+        """Sends it what is behind its place, then what is said."""
+        task = asyncio.create_task(self._follow(watcher))
+        self._following.add(task)
+        task.add_done_callback(self._following.discard)
+
+    async def _follow(self, watcher: Watcher) -> None:
+        while True:
+            await watcher.connection.drain()
+            if watcher.connection.closed or self._watchers.get(watcher.connection) is not watcher:
+                return
+            until = self.place
+            try:
+                rows = self._page(self.session_id, watcher.place, PAGE)
+            except StoreError as error:
+                log.error("%s", error)
+                watcher.connection.close()  # It comes back, and is told what it missed.
+                return
+            for place, payload in rows:
+                watcher.place = place
+                update = msgspec.json.decode(payload)
+                own = update.get("sessionUpdate") == "user_message_chunk" and self._said.get(update.get("messageId"))
+                if own is not watcher:
+                    self.send(watcher, update, place)
+            if not rows and (watcher.place >= self.place or self.place == until):
+                break
+        watcher.live = True
+        watcher.place = max(watcher.place, self.place)
+        for note in self._latest.values():
+            watcher.connection.notify("session/update", note)
+        if watcher.answers:
+            for question in self._questions:
+                question.put_to(watcher)
+        self._wait_for_answers()
+
+    def send(self, watcher: Watcher, stored: dict[str, Any], place: int = 0) -> None:
+        """Sends one of them what is in the log."""
+        update: Any = shown_to(watcher.plan, stored)
+        meta = {"seq": place} if place else None
+        note = acp.SessionNotification(session_id=self.session_id, update=update, meta=meta)
+        watcher.connection.notify("session/update", note)
+
+    # --- what the session says --------------------------------------------------------------------------------
+
+    def said(self, message_id: str) -> None:
+        """Who is asking now has said this, and shows it itself."""
+        connection = SPEAKER.get()
+        self._said[message_id] = None if connection is None else self._watchers.get(connection)
+        if len(self._said) > REMEMBERED:
+            self._said.popitem(last=False)
+
+    def show(self, note: acp.SessionNotification, place: int) -> None:
+        """`place`: as `Client.update` has it."""
+        update: Any = note.update
+        if place == 0 and isinstance(update, STATES):
+            self._latest[type(update)] = note
+        speaker = None
+        if place and isinstance(update, acp.UserMessageChunk):
+            speaker = self._said.get(update.message_id or "")
+        if place > 0:
+            self.place = place
+            note = replace(note, meta={"seq": place})
+        for watcher in self._watchers.values():
+            if not watcher.live or 0 < place <= watcher.place:
+                continue
+            if place > 0 and watcher.connection.crowded:
+                watcher.live = False
+                self.follow(watcher)
+                continue
+            if watcher is not speaker:
+                watcher.connection.notify("session/update", note)
+            if place > 0:
+                watcher.place = place
+
+    def tell_others(self, meta: dict[str, Any]) -> None:
+        """Tells all but the speaker something of the session that has no update of its own."""
+        speaker = SPEAKER.get()
+        note = acp.SessionNotification(session_id=self.session_id, update=acp.SessionInfoUpdate(meta=meta))
+        for watcher in self._watchers.values():
+            if watcher.connection is not speaker and watcher.live:
+                watcher.connection.notify("session/update", note)
+
+    def notify(self, method: str, params: Any) -> None:
+        for watcher in self._watchers.values():
+            if watcher.live:
+                watcher.connection.notify(method, params)
+
+    def push(self) -> None:
+        for watcher in self._watchers.values():
+            watcher.connection.push()
+
+    async def drain(self) -> None:
+        """Nobody is waited for: who reads slowly is sent the log later."""
+
+    # --- what the session asks --------------------------------------------------------------------------------
+
+    async def request(self, method: str, params: object, *, late: Callable[[Any], None] | None = None) -> Any:
+        """As `Connection.request`; a question waits until somebody answers."""
+        if method not in QUESTIONS:
+            if self.driver is None:
+                raise ConnectionClosed("the client whose files and terminals were used has gone")
+            return await self.driver.connection.request(method, params, late=late)
+        question = _Question(method, params, self._wait_for_answers)
+        self._questions.append(question)
+        for watcher in self._watchers.values():
+            if watcher.live and watcher.answers:
+                question.put_to(watcher)
+        self._wait_for_answers()
+        try:
+            return await question.answer
+        finally:
+            self._questions.remove(question)
+            question.close()
+
+    def tell(self, method: str, params: object) -> None:
+        if self.driver is not None:
+            self.driver.connection.tell(method, params)
+
+    def _withdraw(self, watcher: Watcher) -> None:
+        for question in self._questions:
+            question.withdraw(watcher)
+
+    def _wait_for_answers(self) -> None:
+        """A question waits for ever while somebody is asked."""
+        if not all(question.heard for question in self._questions):
+            if self._impatient is None:
+                self._impatient = asyncio.get_running_loop().call_later(self._patience, self._give_up)
+        elif self._impatient is not None:
+            self._impatient.cancel()
+            self._impatient = None
+
+    def _give_up(self) -> None:
+        self._impatient = None
+        log.warning("session %s: nobody came to answer a question; the turn is cancelled", self.session_id)
+        self._stop()

@@ -1,0 +1,382 @@
+"""The sessions of one owner, which outlive the connections to them, and the agent that a connection talks to.
+
+A turn belongs to its session: if the connection that asked for it is lost, it goes on (`server.alone`), and the next
+one that loads or resumes the session sees it. Who watches is in the session's `Audience`.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from contextlib import suppress
+from typing import TYPE_CHECKING, Any
+
+from msgspec.structs import replace
+
+from acp_agent.agent import REPLAY, UNDO_METHODS, Agent
+from acp_agent.config.model import Settings
+from acp_agent.errors import InternalError, InvalidParams, MethodNotFound, NotAllowed, ResourceNotFound
+from acp_agent.fronts.server.audience import SPEAKER, Audience, Watcher
+from acp_agent.fronts.server.identities import Identity
+from acp_agent.lazy import load
+from acp_agent.loop.opened import Opened
+from acp_agent.loop.session import Session
+from acp_agent.open_sessions import OpenSessions
+from acp_agent.opening import Opening, rules
+from acp_agent.protocol.client import Wire
+from acp_agent.protocol.connection import Reply
+from acp_agent.protocol.profiles import RenderingPlan
+from acp_agent.schema import acp
+from acp_agent.store.base import SessionRecord
+
+if TYPE_CHECKING:
+    from acp_agent.config.load import Config
+
+log = logging.getLogger(__name__)
+
+LOOKING = frozenset(
+    ("initialize", "session/list", "session/load", "session/resume", "session/close", *UNDO_METHODS[:2])
+)
+"""Methods for which a token that may only watch is enough."""
+MINUTE = 60.0
+
+
+class House:
+    """`opening`: the owner's store and configuration."""
+
+    def __init__(self, opening: Opening, settings: Settings) -> None:
+        self.opening = opening
+        self.sessions = OpenSessions(opening)
+        self.config = settings.server
+        self._audiences: dict[str, Audience] = {}
+        self._idle: dict[str, asyncio.TimerHandle] = {}
+        self._seen: dict[tuple[str, str], int] = {}
+        """By session and token: the place of the last update that it was sent before its link was lost."""
+
+    def agent(self, identity: Identity) -> RemoteAgent:
+        """For a connection of theirs."""
+        return RemoteAgent(self, identity, self.opening.below(identity.folders))
+
+    def audience(self, session_id: str) -> Audience:
+        if (found := self._audiences.get(session_id)) is None:
+            store = self.opening.store(self.opening.config())
+            found = self._audiences[session_id] = Audience(
+                session_id,
+                store.page,
+                place=store.last(session_id),
+                patience=self.config.question_minutes * MINUTE,
+                stop=lambda: self._stop(session_id),
+                alone=lambda: self._left_alone(session_id),
+            )
+        return found
+
+    def watched(self, session_id: str) -> Audience | None:
+        return self._audiences.get(session_id)
+
+    async def given_up(self, session_id: str) -> bool:
+        """Closes the session if nobody uses it; whether it is closed then."""
+        session, audience = self.sessions.get(session_id), self._audiences.get(session_id)
+        if session is not None and not session.queue.busy and not audience:
+            await self._close(session_id)
+        await self.sessions.closed(session_id)
+        return not self.sessions.has(session_id)
+
+    def room_for_one(self) -> None:
+        """Raises InternalError if no more sessions may be open."""
+        if len(self.sessions.ids) >= self.config.max_sessions:
+            raise InternalError(f"{self.config.max_sessions} sessions are open already; close one first")
+
+    def left(self, session_id: str, identity: Identity, watcher: Watcher, *, drove: bool) -> None:
+        """The link of one of them was lost."""
+        self._seen[session_id, identity.name] = watcher.place
+        plan = watcher.plan
+        if drove and (plan.reads_files or plan.writes_files or plan.terminals):
+            self.close_soon(session_id)  # Its files and terminals have gone.
+
+    def seen(self, session_id: str, identity: Identity) -> int | None:
+        return self._seen.get((session_id, identity.name))
+
+    def back(self, session_id: str) -> None:
+        """Somebody watches it again."""
+        if (timer := self._idle.pop(session_id, None)) is not None:
+            timer.cancel()
+
+    def _stop(self, session_id: str) -> None:
+        if (session := self.sessions.get(session_id)) is not None:
+            session.queue.cancel()
+
+    def _left_alone(self, session_id: str) -> None:
+        if not self.sessions.has(session_id):
+            self._forget(session_id)
+        elif not self.config.alone:
+            self.close_soon(session_id)
+        else:
+            self._close_later(session_id)
+
+    def _close_later(self, session_id: str) -> None:
+        wait = self.config.idle_minutes * MINUTE
+        self.back(session_id)
+        self._idle[session_id] = asyncio.get_running_loop().call_later(wait, self._close_if_idle, session_id)
+
+    def _close_if_idle(self, session_id: str) -> None:
+        session = self.sessions.get(session_id)
+        if session is not None and session.queue.busy:
+            self._close_later(session_id)
+        else:
+            self.close_soon(session_id)
+
+    def close_soon(self, session_id: str) -> None:
+        self.sessions.spawn(self._close(session_id))
+
+    async def _close(self, session_id: str) -> None:
+        if (session := self.sessions.get(session_id)) is not None:
+            await self.sessions.close(session)
+        audience = self._audiences.get(session_id)
+        if audience is not None and not len(audience):
+            self._forget(session_id)
+
+    def _forget(self, session_id: str) -> None:
+        self._audiences.pop(session_id, None)
+        self.back(session_id)
+        for key in [key for key in self._seen if key[0] == session_id]:
+            del self._seen[key]
+
+    async def end(self) -> None:
+        for timer in self._idle.values():
+            timer.cancel()
+        await self.sessions.end()
+        self.opening.close()
+
+
+class RemoteAgent(Agent):
+    """A connection's. It says no to what its token may not do."""
+
+    def __init__(self, house: House, identity: Identity, opening: Opening) -> None:
+        super().__init__(opening, sessions=house.sessions)
+        self._house = house
+        self._identity = identity
+        self._turns: set[asyncio.Task[Any]] = set()
+        """Those that this connection asked for."""
+        self._watching: set[str] = set()
+
+    # --- what the token may do --------------------------------------------------------------------------------
+
+    async def handle_request(self, method: str, params: Any) -> Any:
+        if method == "logout":
+            raise MethodNotFound("Method not found: logout (the server's keys are not the clients')")
+        if self._identity.scope != "prompt" and method in self._methods and method not in LOOKING:
+            raise NotAllowed(f"This token may not do that (its scope is `{self._identity.scope}`)")
+        SPEAKER.set(self.connection)
+        answered = await super().handle_request(method, params)
+        if method == "initialize":
+            answered["agentCapabilities"].pop("auth", None)
+            answered["_meta"] = {**answered.get("_meta", {}), "scope": self._identity.scope}
+        return answered
+
+    async def handle_notification(self, method: str, params: Any) -> None:
+        session_id = params.get("sessionId") if isinstance(params, dict) else None
+        if self._identity.scope == "watch" or session_id not in self._watching:
+            log.info("%s of %s is not its own to send", method, self._identity.name)
+            return
+        await super().handle_notification(method, params)
+
+    def cancel_request(self, method: str, params: Any) -> bool:
+        session_id = params.get("sessionId") if isinstance(params, dict) else None
+        return session_id in self._watching and super().cancel_request(method, params)
+
+    def _session(self, session_id: str) -> Session:
+        if session_id not in self._watching:
+            raise ResourceNotFound(f"Session {session_id!r} is not open; load or resume it first")
+        return super()._session(session_id)
+
+    # --- sessions ---------------------------------------------------------------------------------------------
+
+    async def new_session(self, request: acp.NewSessionRequest) -> Reply:
+        self._house.room_for_one()
+        return await super().new_session(request)
+
+    def _wire(self, session_id: str) -> Wire:
+        return self._house.audience(session_id)
+
+    def _plan(self, settings: Settings) -> RenderingPlan:
+        plan = super()._plan(settings)
+        # Others may come who draw no terminals, so output is sent as text from the beginning.
+        return replace(plan, terminal_output=plan.terminal_output and not plan.far)
+
+    def _add(self, opened: Opened) -> Session:
+        audience = self._house.audience(opened.record.id)
+        session = super()._add(opened)
+        audience.client = session.client
+        audience.driver = self._enter(audience, session.client.plan)
+        audience.driver.place = audience.place
+        audience.plan_for_all()
+        return session
+
+    def _enter(self, audience: Audience, plan: RenderingPlan) -> Watcher:
+        self._watching.add(audience.session_id)
+        self._house.back(audience.session_id)
+        return audience.enter(self.connection, plan, answers=self._identity.scope != "watch")
+
+    def _start(self, session: Session) -> None:
+        if session.id in self._watching:
+            audience = self._house.audience(session.id)
+            audience.follow(audience.watcher(self.connection))
+        super()._start(session)
+
+    async def load_session(self, request: acp.LoadSessionRequest) -> Reply:
+        session, watcher, audience = await self._joined(request)
+        if session is not None:
+            session.outbox.flush()
+        entries, place = self._opening.store(self._opening.config()).so_far(request.session_id)
+        running = session is not None and session.queue.busy
+        for update in load(REPLAY)(entries, running=running):
+            audience.send(watcher, update)
+            await self.connection.drain()
+        watcher.place = max(place, watcher.place)
+        modes, options = (None, None) if session is None else _choices(session)
+        meta = self._meta(session, place)
+        loaded = acp.LoadSessionResponse(modes=modes, config_options=options, meta=meta)
+        return self._begun(loaded, session, watcher, audience)
+
+    async def resume_session(self, request: acp.ResumeSessionRequest) -> Reply:
+        after = (request.meta or {}).get("after", self._house.seen(request.session_id, self._identity))
+        if after is not None and (type(after) is not int or after < 0):
+            raise InvalidParams("Invalid params: $._meta.after: the `seq` of the last update is expected")
+        session, watcher, audience = await self._joined(request)
+        watcher.place = audience.place if after is None else after
+        modes, options = (None, None) if session is None else _choices(session)
+        meta = self._meta(session, watcher.place)
+        resumed = acp.ResumeSessionResponse(modes=modes, config_options=options, meta=meta)
+        return self._begun(resumed, session, watcher, audience)
+
+    def _stored(
+        self, request: acp.LoadSessionRequest | acp.ResumeSessionRequest
+    ) -> tuple[SessionRecord, tuple[str, tuple[str, ...]], Config]:
+        found = super()._stored(request)
+        if not self._opening.may_open(found[0].cwd):
+            raise ResourceNotFound(f"Session {request.session_id!r} does not exist")
+        return found
+
+    async def _joined(
+        self, request: acp.LoadSessionRequest | acp.ResumeSessionRequest
+    ) -> tuple[Session | None, Watcher, Audience]:
+        """Who may prompt opens the session, unless it is open as it is asked for; the others only look on."""
+        record, (cwd, more), config = self._stored(request)
+        async with self.sessions.reopening:
+            await self.sessions.closed(record.id)
+            session, audience = self.sessions.get(record.id), self._house.audience(record.id)
+        if session is not None:
+            here, others = str(session.roots.clients[0]), len(audience) - audience.has(self.connection)
+            if here != cwd and (session.queue.busy or others):
+                raise InvalidParams(f"Session {record.id!r} is in use in {here}")
+            same_folders = (here, record.additional_directories) == (cwd, more)
+            as_asked = same_folders and session.mcp_servers == tuple(request.mcp_servers or ())
+            if self._identity.scope == "prompt" and not (as_asked or session.queue.busy or others):
+                session = None
+        if session is not None or self._identity.scope != "prompt":
+            return session, self._enter(audience, self._plan(config.settings)), audience
+        self._house.room_for_one()
+        session = await self._reopen(request)
+        audience = self._house.audience(record.id)
+        return session, audience.watcher(self.connection), audience
+
+    def _meta(self, session: Session | None, place: int) -> dict[str, Any]:
+        more = {} if session is None else rules(session.config, session.roots) or {}
+        running = session is not None and session.queue.busy
+        return {**more, "seq": place, "turn": {"state": "running" if running else "idle"}}
+
+    def _begun(self, response: object, session: Session | None, watcher: Watcher, audience: Audience) -> Reply:
+        if session is not None and session.outbox.held:
+            return Reply(response, lambda: self._start(session))
+        return Reply(response, lambda: audience.follow(watcher))
+
+    async def list_sessions(self, request: acp.ListSessionsRequest) -> acp.ListSessionsResponse:
+        found = await super().list_sessions(request)
+        while self._identity.folders:
+            shown = [each for each in found.sessions if self._opening.may_open(each.cwd)]
+            if shown or found.next_cursor is None:
+                return acp.ListSessionsResponse(sessions=shown, next_cursor=found.next_cursor)
+            found = await super().list_sessions(acp.ListSessionsRequest(cwd=request.cwd, cursor=found.next_cursor))
+        return found
+
+    async def close_session(self, request: acp.CloseSessionRequest) -> acp.CloseSessionResponse:
+        others = request.session_id in self._watching and len(self._house.audience(request.session_id)) > 1
+        if others or self._identity.scope != "prompt":  # Others go on with it.
+            self._leave(request.session_id)
+            return acp.CloseSessionResponse()
+        closed = await super().close_session(request)
+        if not self.sessions.has(request.session_id):  # It may be open again.
+            self._leave(request.session_id)
+        return closed
+
+    async def delete_session(self, request: acp.DeleteSessionRequest) -> acp.DeleteSessionResponse:
+        record = self._opening.store(self._opening.config()).get(request.session_id)
+        if record is not None and not self._opening.may_open(record.cwd):
+            return acp.DeleteSessionResponse()  # As for one that does not exist.
+        deleted = await super().delete_session(request)
+        self._leave(request.session_id)
+        return deleted
+
+    # --- turns ------------------------------------------------------------------------------------------------
+
+    async def prompt(self, request: acp.PromptRequest) -> acp.PromptResponse:
+        session = self._session(request.session_id)
+        turn = asyncio.create_task(self._turn(session, request))
+        self._turns.add(turn)
+        turn.add_done_callback(self._ended)
+        try:
+            return await asyncio.shield(turn)
+        except asyncio.CancelledError:
+            if not self.connection.closed:  # `$/cancel_request`, not a lost link.
+                turn.cancel()
+                with suppress(asyncio.CancelledError):
+                    await asyncio.wait((turn,))
+            raise
+
+    async def _turn(self, session: Session, request: acp.PromptRequest) -> acp.PromptResponse:
+        audience = self._house.audience(session.id)
+        audience.tell_others({"turn": {"state": "running"}})
+        reason = "failed"
+        try:
+            answered = await super().prompt(request)
+            reason = answered.stop_reason
+            return answered
+        finally:
+            audience.tell_others({"turn": {"state": "idle", "stopReason": reason}})
+
+    def _ended(self, turn: asyncio.Task[Any]) -> None:
+        self._turns.discard(turn)
+        if not turn.cancelled() and (error := turn.exception()) is not None and self.connection.closed:
+            log.warning("a turn that nobody waited for any more failed: %s", error)
+
+    async def set_config_option(self, request: acp.SetSessionConfigOptionRequest) -> Any:
+        answered = await super().set_config_option(request)
+        session = self._session(request.session_id)
+        return Reply(answered, session.choices.show if len(self._house.audience(session.id)) > 1 else _nothing)
+
+    # --- the end ----------------------------------------------------------------------------------------------
+
+    def cancel_turns(self) -> None:
+        """What this connection asked for is not wanted any more."""
+        for turn in self._turns:
+            turn.cancel()
+
+    def _leave(self, session_id: str) -> None:
+        self._watching.discard(session_id)
+        if (audience := self._house.watched(session_id)) is not None:
+            drove = audience.driver is not None and audience.driver.connection is self.connection
+            if (watcher := audience.leave(self.connection)) is not None:
+                self._house.left(session_id, self._identity, watcher, drove=drove)
+
+    async def close(self) -> None:
+        """The sessions stay."""
+        for session_id in tuple(self._watching):
+            self._leave(session_id)
+
+
+def _choices(session: Session) -> tuple[acp.SessionModeState, list[acp.SessionConfigOption]]:
+    return session.choices.mode_state(), session.choices.options()
+
+
+def _nothing() -> None:
+    pass
