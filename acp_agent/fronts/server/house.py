@@ -77,7 +77,7 @@ class House:
         """Closes the session if nobody uses it; whether it is closed then."""
         session, audience = self.sessions.get(session_id), self._audiences.get(session_id)
         if session is not None and not session.queue.busy and not audience:
-            await self._close(session_id)
+            await self._close(session_id, session)
         await self.sessions.closed(session_id)
         return not self.sessions.has(session_id)
 
@@ -126,10 +126,10 @@ class House:
             self.close_soon(session_id)
 
     def close_soon(self, session_id: str) -> None:
-        self.sessions.spawn(self._close(session_id))
+        self.sessions.spawn(self._close(session_id, self.sessions.get(session_id)))
 
-    async def _close(self, session_id: str) -> None:
-        if (session := self.sessions.get(session_id)) is not None:
+    async def _close(self, session_id: str, session: Session | None) -> None:
+        if session is not None and self.sessions.get(session_id) is session:  # Not one that was opened since.
             await self.sessions.close(session)
         audience = self._audiences.get(session_id)
         if audience is not None and not len(audience):
