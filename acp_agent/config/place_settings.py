@@ -99,6 +99,10 @@ class ServerConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     stalled_timeout: Annotated[
         float, key("Seconds after which a client that reads nothing of what it is sent is disconnected.", gt=0)
     ] = 60.0
+    http_idle_timeout: Annotated[
+        float,
+        key("Seconds after which a connection over HTTP of which nothing is read or posted is ended.", gt=0),
+    ] = 300.0
     ping_interval: Annotated[float, key("Seconds between pings; after three without an answer it is gone.", gt=0)] = (
         20.0
     )

@@ -44,6 +44,8 @@ class WebSocketTransport:
         self._closed = asyncio.Event()
         self.code = NORMAL
         """What to close the socket with."""
+        self.deleted = False
+        """A WebSocket that is closed is a lost link, whoever closes it."""
 
     async def read(self) -> bytes:
         if self._closed.is_set():

@@ -2,7 +2,8 @@
 //
 //   node sdk_client.mjs PLAN   with PLAN = {sdk, command, cwd, load?, prompts: [{text, cancelAt?}], buffers, allow}
 //
-// With `remote: {client, ws, url, token}` in the place of `command` it is another machine's, over a WebSocket.
+// With `remote: {client, ws, url, token}` in the place of `command` it is another machine's, over a WebSocket;
+// without `ws` over HTTP.
 //
 // `cancelAt` cancels the turn when the streamed text holds it. Writes one JSON document of what the SDK decoded.
 import { spawn } from "node:child_process";
@@ -77,6 +78,10 @@ const app = acp
   });
 
 async function remote({ client, ws, url, token }) {
+  if (!ws) {
+    const { createHttpStream } = await import(client);
+    return createHttpStream(url, { headers: { Authorization: `Bearer ${token}` } });
+  }
   const [{ createWebSocketStream }, { WebSocket }] = await Promise.all([import(client), import(ws)]);
   return createWebSocketStream(url, { WebSocket, headers: { Authorization: `Bearer ${token}` } });
 }

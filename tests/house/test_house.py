@@ -75,7 +75,7 @@ DOORS: dict[str, tuple[str, ...]] = {
     "tree_sitter_bash": ("acp_agent.safety.lines.line",),
     "jsonschema_rs": ("acp_agent.testing",),
     "pytest": ("acp_agent.testing",),
-    "starlette": ("acp_agent.fronts.server.app",),
+    "starlette": ("acp_agent.fronts.server.app", "acp_agent.fronts.server.http_form"),
     "uvicorn": ("acp_agent.fronts.server.app",),
     "pathspec": ("acp_agent.executors.search_worker",),
     "re2": ("acp_agent.linear",),

@@ -8,7 +8,7 @@ import socket
 import time
 import uuid
 from collections import Counter
-from collections.abc import Awaitable, Callable, Iterator, Mapping, MutableMapping
+from collections.abc import Awaitable, Callable, Iterator, Mapping, MutableMapping, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
@@ -29,8 +29,10 @@ from acp_agent.config.xdg import state_dir
 from acp_agent.errors import AgentError, ConfigError
 from acp_agent.fronts.server.entrance import Entrance, Refusal
 from acp_agent.fronts.server.house import House
+from acp_agent.fronts.server.http_form import HttpForm
 from acp_agent.fronts.server.identities import Identities, Identity
 from acp_agent.fronts.server.stored_sessions import Answer, History, NotSo
+from acp_agent.fronts.server.streams import HttpConnection
 from acp_agent.opening import Opening
 from acp_agent.protocol.codec import coalesce_updates, encode
 from acp_agent.protocol.connection import Connection
@@ -72,12 +74,13 @@ class Server:
         self._environ = environ
         self._identities = identities
         self._bound = bound
+        self._http = HttpForm(self._config, self._max_message, self._serve_http, self._why_none)
         self._entrance = Entrance(self._config, bound.getsockname()[0], identities.find)
         self._begun = time.monotonic()
         self._settings = settings
         self._houses: dict[str, House] = {}
         """By owner."""
-        self._open: dict[Connection, WebSocketTransport] = {}
+        self._open: dict[Connection, WebSocketTransport | HttpConnection] = {}
         self._none = anyio.Event()
         """Once no connection is open any more."""
         self._entered: Counter[str] = Counter()
@@ -145,7 +148,8 @@ class Server:
     @property
     def app(self) -> Callable[[Scope, Receive, Send], Awaitable[None]]:
         routes: list[BaseRoute] = [WebSocketRoute(path, self._acp) for path in (PATH, ALIAS)]
-        routes += [Route(path, _only_websockets, methods=["GET", "POST", "DELETE"]) for path in (PATH, ALIAS)]
+        routes.append(Route(PATH, self._http.answer, methods=["GET", "POST", "DELETE"]))
+        routes.append(Route(ALIAS, _only_websockets, methods=["GET", "POST", "DELETE"]))
         routes += [Route(path, self._health) for path in ("/healthz", "/health")]
         if self._config.discovery:
             routes.append(Route("/.well-known/acp.json", self._discovery))
@@ -167,6 +171,8 @@ class Server:
                 address = (scope.get("client") or ("",))[0]
                 found = self._entering(address, headers)
                 refused = found if isinstance(found, Refusal) else None
+                if isinstance(found, Identity) and scope["type"] == "websocket" and (words := self._why_none(found)):
+                    refused = Refusal(FULL, words)
                 scope["identity"] = found
             if refused is None:
                 await inner(scope, receive, send)
@@ -186,15 +192,17 @@ class Server:
         except ConfigError as error:
             log.error("%s", error)
             return Refusal(FULL, "who may enter cannot be found out; see the server's log")
-        if isinstance(found, Refusal):
-            return found
-        if self._stopping:
-            return Refusal(FULL, "the server is stopping")
-        if len(self._open) >= self._config.max_connections:
-            return Refusal(FULL, f"there are {self._config.max_connections} connections already")
-        if self._entered[found.name] >= self._config.max_connections_per_token:
-            return Refusal(FULL, f"this token has {self._config.max_connections_per_token} connections already")
         return found
+
+    def _why_none(self, identity: Identity) -> str:
+        """Why there is no room for another connection of theirs."""
+        if self._stopping:
+            return "the server is stopping"
+        if len(self._open) >= self._config.max_connections:
+            return f"there are {self._config.max_connections} connections already"
+        if self._entered[identity.name] >= self._config.max_connections_per_token:
+            return f"this token has {self._config.max_connections_per_token} connections already"
+        return ""
 
     # --- what is there ----------------------------------------------------------------------------------------
 
@@ -210,7 +218,7 @@ class Server:
                 "version": __version__,
                 "protocol": "acp",
                 "protocol_version": PROTOCOL,
-                "transports": {"websocket": {"url": PATH}, "health": {"url": "/healthz"}},
+                "transports": {"http_sse": {"url": PATH}, "websocket": {"url": PATH}, "health": {"url": "/healthz"}},
                 "authentication": {"type": "bearer"},
                 "readiness": {"http_health_endpoint": "/healthz"},
             }
@@ -240,6 +248,21 @@ class Server:
             events = peer.receive(await transport.read())
         if not events or not _begins(events[0]):
             return PROTOCOL_ERROR
+        await self._serve(transport, identity, peer, events)
+        return transport.code
+
+    async def _serve_http(self, transport: HttpConnection, identity: Identity) -> None:
+        self._entered[identity.name] += 1
+        try:
+            await self._serve(transport, identity, Peer(encode=encode, max_line=self._max_message), ())
+        except (AgentError, OSError) as error:
+            log.warning("the connection of %s ended: %s", identity.name, error)
+        finally:
+            self._entered[identity.name] -= 1
+
+    async def _serve(
+        self, transport: WebSocketTransport | HttpConnection, identity: Identity, peer: Peer, events: Sequence[Event]
+    ) -> None:
         agent = self.house(identity.owner).agent(identity)
         connection = Connection(transport, agent, peer=peer, coalesce=coalesce_updates)
         agent.attach(connection)
@@ -247,13 +270,14 @@ class Server:
         self._none = anyio.Event() if self._none.is_set() else self._none
         try:
             await connection.serve(events)
+            if transport.deleted:
+                agent.cancel_turns()
         finally:
             with anyio.CancelScope(shield=True):
                 await agent.close()
             del self._open[connection]
             if not self._open:
                 self._none.set()
-        return transport.code
 
     def _history(self, ask: Asks) -> Callable[[Request], Awaitable[Response]]:
         async def answered(request: Request) -> Response:

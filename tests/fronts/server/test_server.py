@@ -132,7 +132,7 @@ async def test_nobody_gets_in_without_a_token_and_nothing_is_made_for_them(tmp_p
             for method in ("GET", "POST", "DELETE"):
                 answer = await web.request(method, f"{place.http}/acp")
                 assert (answer.status_code, answer.headers["www-authenticate"]) == (401, "Bearer")
-                answer = await web.request(method, f"{place.http}/acp", headers={"Authorization": right})
+                answer = await web.request(method, f"{place.http}/acp/ws", headers={"Authorization": right})
                 assert (answer.status_code, answer.headers["upgrade"]) == (426, "websocket")
             answer = await web.get(f"{place.http}/healthz", headers={"Host": "rebound.example"})
             assert answer.status_code == 403 and "not known by that name" in answer.text
