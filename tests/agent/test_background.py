@@ -13,7 +13,7 @@ from acp_agent.schema.acp import Terminal, ToolCallUpdate
 from acp_agent.testing.fake_model import Answer, Call
 from tests.executors.kit import until_dead, until_exists
 
-from .kit import Rig, rig
+from .kit import Rig, on_stdio, rig
 
 pytestmark = pytest.mark.anyio
 
@@ -389,7 +389,7 @@ def shows_output(line: dict[str, Any]) -> bool:
 
 
 @with_each_editor
-@pytest.mark.parametrize("how", ["close", "load", "end"])
+@pytest.mark.parametrize("how", ["close", pytest.param("load", marks=on_stdio), "end"])
 async def test_what_runs_in_the_background_ends_with_its_session(tmp_path, editor, how):
     pids = tmp_path / "pids"
     script = [asks(bash(f"echo begun; sleep 600 & echo $$ $! > {pids}; wait", background=True)), "started", "again"]

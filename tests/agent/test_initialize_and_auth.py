@@ -12,7 +12,7 @@ from acp_agent.errors import PeerError
 from acp_agent.handshake import answer_initialize
 from acp_agent.testing.fake_editor import FakeEditor
 
-from .kit import agent_rig, connect, environ_for
+from .kit import agent_rig, connect, environ_for, on_stdio
 
 pytestmark = pytest.mark.anyio
 
@@ -101,6 +101,7 @@ async def test_without_a_key_sessions_need_a_login_and_nothing_else_does(tmp_pat
         assert (await editor.client.list_sessions()).sessions == []
 
 
+@on_stdio
 async def test_a_key_stored_meanwhile_is_found_by_authenticate_and_forgotten_by_logout(tmp_path):
     environ = environ_for(tmp_path, REMOTE)
     async with connect(environ) as (editor, _):
@@ -116,6 +117,7 @@ async def test_a_key_stored_meanwhile_is_found_by_authenticate_and_forgotten_by_
         assert json.loads(credentials_file(environ).read_text()) == {}
 
 
+@on_stdio
 async def test_after_logout_a_key_of_the_environment_counts_only_after_authenticate(tmp_path):
     async with connect(environ_for(tmp_path, REMOTE, OPENAI_API_KEY="sk-test-not-a-key")) as (editor, _):
         await editor.start()
@@ -136,6 +138,7 @@ async def test_other_methods_cannot_be_authenticated_here(tmp_path, method_id):
         assert error.value.code == -32602
 
 
+@on_stdio
 async def test_requests_before_initialize_are_answered(tmp_path):
     async with connect(environ_for(tmp_path, "http://localhost:1/v1")) as (editor, _):
         assert (await editor.request("session/list", {}))["sessions"] == []
@@ -148,6 +151,7 @@ async def test_a_second_initialize_leaves_sessions_alone(tmp_path):
         assert (await r.editor.prompt("hi")).stop_reason == "end_turn"
 
 
+@on_stdio
 @pytest.mark.parametrize("method", ["session/archive", "_vendor/thing", "nonsense", "session/cancelled"])
 async def test_unknown_methods_are_not_found(tmp_path, method):
     async with connect(environ_for(tmp_path, "http://localhost:1/v1")) as (editor, _):
@@ -164,6 +168,7 @@ async def test_unknown_notifications_are_ignored(tmp_path):
         assert (await r.editor.client.list_sessions()).sessions == []
 
 
+@on_stdio
 async def test_a_broken_configuration_is_an_error_with_file_and_line(tmp_path):
     file = tmp_path / "config.toml"
     file.write_text("[agent]\nmodle = 'x'\n")

@@ -17,7 +17,7 @@ from acp_agent.client.permissions import allow_always, allow_once, reject_always
 from acp_agent.schema.acp import AvailableCommandsUpdate, EmbeddedResource, TextContent, TextResourceContents
 from acp_agent.testing.fake_model import Answer, Call
 
-from .kit import agent_rig, rig
+from .kit import agent_rig, on_stdio, rig
 
 pytestmark = pytest.mark.anyio
 
@@ -67,6 +67,7 @@ async def test_the_first_instruction_file_there_is_stands_in_the_system_prompt(t
         assert all(f"words of {name}" not in system(r) for name in there if name != read)
 
 
+@on_stdio
 async def test_the_answer_that_names_the_session_names_the_rules(tmp_path):
     put(tmp_path / "project" / "AGENTS.md", "x")
     put(tmp_path / "project/.agents/skills/release-notes/SKILL.md", SKILL)

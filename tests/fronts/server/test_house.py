@@ -263,9 +263,11 @@ async def test_a_token_for_some_folders_sees_no_session_of_others(tmp_path: Path
 
 
 async def test_who_reads_slowly_holds_nobody_up_and_misses_nothing(tmp_path: Path) -> None:
-    lines = [Answer(text=tuple(f"line {number} " + "x" * 20_000 for number in range(300)))]
+    lines = [
+        Answer(text=tuple(f"line {number} " + str(list(range(number * 7, number * 7 + 3500))) for number in range(250)))
+    ]
     async with (
-        served(tmp_path, lines) as place,
+        served(tmp_path, lines, config="[agent]\nmax_answer_bytes = 10_000_000\n") as place,
         editor(place) as main,
         connected(place.url, place.token) as transport,
         FakeEditor(transport) as slow,
@@ -282,7 +284,7 @@ async def test_who_reads_slowly_holds_nobody_up_and_misses_nothing(tmp_path: Pat
         transport.read = reads_later  # type: ignore[method-assign]
         assert (await main.prompt("go")).stop_reason == "end_turn"
         gate.set()
-        await slow.wait_for(lambda update: "line 299 " in str(update))
+        await slow.wait_for(lambda update: "line 249 " in str(update))
         assert slow.text() == main.text()
         assert places(slow, session) == sorted(set(places(slow, session)))
 
