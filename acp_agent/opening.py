@@ -27,6 +27,7 @@ from acp_agent.safety.folders.paths import Roots, real_path
 from acp_agent.safety.folders.protect import WORKTREES, configured_folders
 from acp_agent.schema import acp
 from acp_agent.store.base import SessionRecord
+from acp_agent.store.opened import sqlite_store
 from acp_agent.store.session_store import SessionStore
 
 PLACE_VARIABLE = "ACP_CODER_PLACE"
@@ -35,7 +36,7 @@ PLACE_VARIABLE = "ACP_CODER_PLACE"
 def open_store(config: Config, environ: Mapping[str, str]) -> SessionStore:
     """The user's session store. Raises StoreError."""
     path = config.settings.store.path or f"{state_dir(environ)}/sessions.db"
-    return SessionStore(Path(path).expanduser(), busy_timeout=config.settings.store.busy_timeout)
+    return sqlite_store(Path(path).expanduser(), busy_timeout=config.settings.store.busy_timeout)
 
 
 class Opening:

@@ -7,7 +7,7 @@ from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 from acp_agent.config.model import UndoConfig
-from acp_agent.store.session_store import SessionStore
+from acp_agent.store.opened import sqlite_store
 from acp_agent.undo.contents import Contents
 from acp_agent.undo.operation_log import entry_of
 from acp_agent.undo.restore import recover
@@ -23,7 +23,7 @@ def tidy(database: Path, state: Path, config: UndoConfig) -> list[str]:
     folder = state / "undo"
     if not folder.is_dir():
         return []
-    store = SessionStore(database)
+    store = sqlite_store(database)
     try:
         contents = Contents(folder / "contents")
         words = recover(store.operations, contents)

@@ -15,7 +15,7 @@ from acp_agent.loop.calls.goal_compression import GoalCompression
 from acp_agent.loop.memory.session_goals import Goals
 from acp_agent.loop.toolbox.relevance import Relevance
 from acp_agent.store.base import SessionRecord
-from acp_agent.store.session_store import SessionStore
+from acp_agent.store.opened import sqlite_store
 
 pytestmark = pytest.mark.anyio
 
@@ -24,7 +24,7 @@ TEXT = "\n".join(f"line {number} of something" for number in range(400))
 
 @pytest.fixture
 def goals(tmp_path: Path) -> Iterator[Goals]:
-    store = SessionStore(tmp_path / "sessions.db")
+    store = sqlite_store(tmp_path / "sessions.db")
     store.create(SessionRecord("s", "/p"))
     client = SimpleNamespace(plan=SimpleNamespace(plans=True))
     yield Goals(cast(Any, SimpleNamespace(session_id="s", client=client, emit=lambda update: None)), store.goals)

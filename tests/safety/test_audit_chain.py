@@ -17,7 +17,7 @@ from acp_agent.config.safety_settings import AuditConfig
 from acp_agent.safety.deciding.audit import AuditLog
 from acp_agent.safety.deciding.audit_chain import Checked, check, files_of
 from acp_agent.safety.deciding.audit_file import AuditFile, Head
-from acp_agent.store.session_store import SessionStore
+from acp_agent.store.opened import sqlite_store
 from tests.tables import table
 
 
@@ -27,7 +27,7 @@ class Place:
     def __init__(self, folder: Path, *, patience: float = 10.0, **config: int) -> None:
         self.path = folder.resolve() / "audit.jsonl"
         self.config = AuditConfig(**config)  # type: ignore[arg-type]
-        self.store = SessionStore(folder / "sessions.db", busy_timeout=patience)
+        self.store = sqlite_store(folder / "sessions.db", busy_timeout=patience)
         self.told: list[str] = []
 
     def agent(self) -> AuditLog:

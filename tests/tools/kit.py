@@ -36,6 +36,7 @@ from acp_agent.safety.access import Access
 from acp_agent.safety.folders.paths import Roots
 from acp_agent.safety.folders.protect import PathRules
 from acp_agent.store.base import GoalTask
+from acp_agent.store.opened import sqlite_store
 from acp_agent.store.session_store import SessionStore
 from acp_agent.tools.kit.registry import builtin_registry
 from acp_agent.tools.kit.tool_context import Answer, Preview, Question, Task, ToolContext, ToolResult
@@ -275,7 +276,7 @@ async def bench(
     config = ToolsConfig(bash=bash or BashConfig(), files=files or FilesConfig())
     rules = PathRules(deny_read=config.files.deny_read, allow_read=config.files.allow_read, bases=[folder])
     local = LocalExecutor(hides=rules.hides)
-    store = SessionStore(tmp_path / "store" / "sessions.db")
+    store = sqlite_store(tmp_path / "store" / "sessions.db")
     runs = SessionRuns(
         config.bash,
         max_output_chars=10_000,

@@ -17,7 +17,7 @@ import anyio
 from acp_agent.executors.local import LocalExecutor
 from acp_agent.executors.users import find_user
 from acp_agent.store.base import SessionRecord
-from acp_agent.store.session_store import SessionStore
+from acp_agent.store.opened import sqlite_store
 from acp_agent.undo.base import Change, Entry, Operation
 from acp_agent.undo.contents import Contents
 from acp_agent.undo.folder_looks import FolderLooks, Limits
@@ -47,7 +47,7 @@ class Bench:
         self.project = folder / "project"
         self.project.mkdir(parents=True, exist_ok=True)
         self.contents = Contents(folder / "state" / "undo" / "contents", quota=quota)
-        self.store = SessionStore(folder / "state" / "sessions.db")
+        self.store = sqlite_store(folder / "state" / "sessions.db")
         self.session_id = session_id or str(uuid.uuid4())
         if session_id is None:
             self.store.create(SessionRecord(self.session_id, str(self.project)))
