@@ -14,7 +14,7 @@ import anyio
 from acp_agent.executors.base import Executor
 from acp_agent.executors.local import LocalExecutor
 from acp_agent.store.base import SessionRecord
-from acp_agent.store.opened import sqlite_store
+from acp_agent.store.stores import sqlite_store
 from acp_agent.undo.base import Change, Entry
 from acp_agent.undo.contents import Contents
 from acp_agent.undo.folder_looks import FolderLooks, Limits

@@ -1,8 +1,8 @@
 """Updates for the client and the log. `emit(update)` stores, then sends: what the client has seen is on disk.
 
 The first update after a pause is sent immediately; those that follow closely are batched, once per event loop
-iteration, so that a burst of small chunks costs one transaction and (joined) one message. The store works in a thread of
-its own; what is emitted meanwhile waits and is the next batch.
+iteration, so that a burst of small chunks costs one transaction and (joined) one message. The store works in a thread
+of its own; what is emitted meanwhile waits and is the next batch.
 """
 
 from __future__ import annotations
@@ -181,6 +181,11 @@ class Outbox:
         if now and self._unsaved:
             self._save(now=True)
             await self.flushed()
+
+    async def settled(self) -> None:
+        """As `flushed`, and what was to be done later in the store is done."""
+        await self.flushed()
+        await self._store.do(_nothing)
 
     async def stored(self) -> list[LogEntry]:
         """The whole log. Raises StoreError if what was emitted cannot be stored."""

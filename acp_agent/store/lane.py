@@ -89,8 +89,10 @@ class Lane:
             self._threads.put(self._next)
 
     async def do(self, call: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
+        future = self.submit(partial(call, *args, **kwargs))
         with anyio.CancelScope(shield=True):
-            return await self.submit(partial(call, *args, **kwargs))
+            await future
+        return future.result()
 
     def later(self, call: Callable[[], object], failed: Callable[[StoreError], None]) -> None:
         self.submit(call).add_done_callback(partial(_told, failed))
@@ -106,7 +108,7 @@ def _call(call: Callable[[], Any], future: asyncio.Future[Any], loop: asyncio.Ab
     result, error = None, None
     try:
         result = call()
-    except BaseException as raised:
+    except BaseException as raised:  # noqa: BLE001 - Whoever waits gets to know it.
         error = raised
     with suppress(RuntimeError):  # The loop has been closed: nobody waits.
         loop.call_soon_threadsafe(_settle, future, result, error)

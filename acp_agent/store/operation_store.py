@@ -4,6 +4,7 @@ nothing."""
 from __future__ import annotations
 
 from collections.abc import Iterable
+
 import msgspec
 
 from acp_agent.errors import StoreConflict, StoreError

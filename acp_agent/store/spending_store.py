@@ -30,6 +30,9 @@ class Spent(msgspec.Struct, frozen=True):
     estimated: int = 0
     """Calls whose tokens the server did not count."""
 
+    def __add__(self, other: Spent) -> Spent:
+        return Spent(*map(sum, zip(msgspec.structs.astuple(self), msgspec.structs.astuple(other), strict=True)))
+
     @property
     def cached_percent(self) -> float:
         return 100 * self.cached / self.input if self.input else 0.0

@@ -28,7 +28,7 @@ from acp_agent.loop.shell.session_shell import Shell
 from acp_agent.safety.access import Ask, ExecuteAccess
 from acp_agent.safety.deciding.deciders import CallFacts
 from acp_agent.safety.folders.paths import Roots
-from acp_agent.store.opened import sqlite_store
+from acp_agent.store.stores import sqlite_store
 from acp_agent.testing.fake_model import Answer, Call
 from tests import containers
 from tests.executors.kit import until_dead, until_exists

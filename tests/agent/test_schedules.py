@@ -8,7 +8,7 @@ import anyio
 import pytest
 
 from acp_agent.client.permissions import reject_once
-from acp_agent.store.opened import sqlite_store
+from acp_agent.store.stores import sqlite_store
 from acp_agent.testing.fake_model import Answer, Call
 
 from .kit import agent_rig, rig

@@ -11,7 +11,7 @@ import pytest
 
 from acp_agent.errors import ProviderError, StoreError
 from acp_agent.loop.beside.scheduler import PUNCTUAL, Scheduler
-from acp_agent.store.opened import sqlite_store
+from acp_agent.store.stores import sqlite_store
 
 pytestmark = pytest.mark.anyio
 
@@ -129,6 +129,9 @@ class Flaky:
         self.store = store
         self.works = False
         self.failed = anyio.Event()
+
+    async def do(self, call, *args, **kwargs):
+        return call(*args, **kwargs)
 
     def list(self, project):
         if not self.works:

@@ -17,7 +17,7 @@ import pytest
 from acp_agent.errors import StoreError
 from acp_agent.store.base import LogEntry, SessionRecord
 from acp_agent.store.sqlite import FORMAT, migrations
-from acp_agent.store.opened import sqlite_store
+from acp_agent.store.stores import sqlite_store
 
 WRITER = Path(__file__).with_name("writer.py")
 ROOT = Path(__file__).resolve().parents[2]

@@ -8,8 +8,7 @@ from pathlib import Path
 import pytest
 
 from acp_agent.store.sqlite import FORMAT, migrations
-from acp_agent.store.opened import sqlite_store
-from acp_agent.store.session_store import SessionStore
+from acp_agent.store.stores import sqlite_store
 
 
 @pytest.fixture

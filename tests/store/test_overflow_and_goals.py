@@ -11,8 +11,8 @@ import pytest
 
 from acp_agent.errors import StoreError
 from acp_agent.store.base import GoalTask, SessionRecord
-from acp_agent.store.opened import sqlite_store
 from acp_agent.store.session_store import SessionStore
+from acp_agent.store.stores import sqlite_store
 
 
 @pytest.fixture

@@ -11,7 +11,7 @@ from itertools import count
 from pathlib import Path
 
 from acp_agent.store.base import LogEntry, SessionRecord
-from acp_agent.store.opened import sqlite_store
+from acp_agent.store.stores import sqlite_store
 
 
 def main() -> None:

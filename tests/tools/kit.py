@@ -36,8 +36,8 @@ from acp_agent.safety.access import Access
 from acp_agent.safety.folders.paths import Roots
 from acp_agent.safety.folders.protect import PathRules
 from acp_agent.store.base import GoalTask
-from acp_agent.store.opened import sqlite_store
 from acp_agent.store.session_store import SessionStore
+from acp_agent.store.stores import sqlite_store
 from acp_agent.tools.kit.registry import builtin_registry
 from acp_agent.tools.kit.tool_context import Answer, Preview, Question, Task, ToolContext, ToolResult
 from acp_agent.tools.net.web_access import WebAccess
@@ -83,7 +83,7 @@ class BenchGoals:
     def __init__(self) -> None:
         self.plans: list[Sequence[GoalTask]] = []
 
-    def set_plan(self, tasks: Sequence[GoalTask]) -> str:
+    async def set_plan(self, tasks: Sequence[GoalTask]) -> str:
         self.plans.append(tasks)
         return ""
 
@@ -144,7 +144,7 @@ class BenchCall:
 
     waited: float = 0.0
 
-    def set_mode(self, mode: str) -> None:
+    async def set_mode(self, mode: str) -> None:
         self.modes.append(mode)
 
     async def start(self, command: Command) -> Process:

@@ -16,8 +16,8 @@ from acp_agent.errors import InvalidParams, StoreError
 from acp_agent.loop.memory.transcripts import as_json_lines, as_markdown
 from acp_agent.opening import normal
 from acp_agent.store.base import SessionRecord
-from acp_agent.store.opened import sqlite_store
 from acp_agent.store.session_store import SessionStore
+from acp_agent.store.stores import sqlite_store
 
 T = TypeVar("T")
 
