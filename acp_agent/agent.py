@@ -12,7 +12,7 @@ import base64
 import binascii
 import json
 import logging
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Sequence
 from contextlib import nullcontext
 from functools import partial
 from pathlib import Path
@@ -43,12 +43,13 @@ from acp_agent.protocol.connection import Connection, Reply
 from acp_agent.protocol.profiles import RenderingPlan, rendering_plan
 from acp_agent.schema import acp
 from acp_agent.schema.decode import decode_params
-from acp_agent.store.base import SessionRecord
+from acp_agent.store.base import LogEntry, SessionRecord
 
 if TYPE_CHECKING:
     from acp_agent.config.load import Config
     from acp_agent.config.model import Settings
     from acp_agent.loop.shell.worktrees import Hold
+    from acp_agent.store.session_store import SessionStore
 
 log = logging.getLogger(__name__)
 
@@ -87,6 +88,8 @@ class Agent:
     ) -> None:
         self._opening = opening or Opening()
         self.sessions = sessions or OpenSessions(self._opening)
+        self._arriving: list[tuple[str, asyncio.Event]] = []
+        """Sessions that are being opened again; what a client asks of them meanwhile waits."""
         self._connection: Connection | None = None
         self._capabilities = acp.ClientCapabilities()
         self._client_info: acp.Implementation | None = None
@@ -190,12 +193,12 @@ class Agent:
 
     async def new_session(self, request: acp.NewSessionRequest) -> Reply:
         cwd, _ = self._opening.folders(request.cwd, request.additional_directories)
-        config = self._opening.config(cwd)
+        config = await asyncio.to_thread(self._opening.config, cwd)
         hold = await self._isolated(request, config) if self._opening.isolates(request.meta, config) else None
         try:
             if hold is not None:
                 request = replace(request, cwd=hold.worktree.path)
-            new = self._opening.new(request)
+            new = await asyncio.to_thread(self._opening.new, request)
             session = self._add(new)
         finally:
             if hold is not None:
@@ -214,9 +217,8 @@ class Agent:
         return made
 
     async def load_session(self, request: acp.LoadSessionRequest) -> Reply:
-        session = await self._reopen(request)
-        replay = load(REPLAY)
-        for update in replay(session.stored()):
+        session, entries = await self._reopen(request, reads=True)
+        for update in load(REPLAY)(entries):
             if session.queue.closed:
                 raise InvalidParams(f"Session {session.id!r} was closed or reloaded in the meantime")
             session.client.update(update)
@@ -229,7 +231,7 @@ class Agent:
         return Reply(loaded, lambda: self._start(session))
 
     async def resume_session(self, request: acp.ResumeSessionRequest) -> Reply:
-        session = await self._reopen(request)
+        session, _ = await self._reopen(request)
         resumed = acp.ResumeSessionResponse(
             modes=session.choices.mode_state(),
             config_options=session.choices.options(),
@@ -239,18 +241,18 @@ class Agent:
 
     async def fork_session(self, request: acp.ResumeSessionRequest) -> Reply:
         """ACP's draft: its params are those of `session/resume`, its answer that of `session/new`."""
-        source, (cwd, more), config = self._stored(request)
+        source, (cwd, more), config = await asyncio.to_thread(self._stored, request)
         store = self._opening.store(config)
         hold = await self._isolated(request, config) if self._opening.isolates(request.meta, config) else None
         try:
-            forked = load(FORK_WISHED)(store, source, request.meta, self.sessions.get(source.id))
+            forked = await load(FORK_WISHED)(store, source, request.meta, self.sessions.get(source.id))
             if hold is not None:
                 prompt = forked.turns + 1 if forked.turns < source.turns else 0
                 top, folder = hold.worktree.top, hold.worktree.path
                 contents = load(CONTENTS)(Path(state_dir(self._opening.environ)) / "undo" / "contents")
                 for words in await load(PUT_AS_BEFORE)(store.operations, source.id, prompt, top, folder, contents):
                     log.warning("fork: %s", words)
-            record = self._moved(forked, cwd if hold is None else hold.worktree.path, more)
+            record = await self._moved(forked, cwd if hold is None else hold.worktree.path, more)
             config = chosen(config, record, self._opening.environ)
             session = self._add(opened(record, config, known_models(config), request.mcp_servers))
         finally:
@@ -277,28 +279,52 @@ class Agent:
             self._opening.login.need(config)
         return record, (cwd, more), config
 
-    async def _reopen(self, request: acp.LoadSessionRequest | acp.ResumeSessionRequest) -> Session:
-        record, (cwd, more), config = self._stored(request)
-        async with self.sessions.reopening:
-            await self.sessions.closed(record.id)
-            open_ = self.sessions.get(record.id)
-            if open_ is not None and open_.queue.busy:
-                raise InvalidParams(f"Session {record.id!r} is open and a turn is running; cancel it first")
-            hold = self.sessions.hold(cwd)  # Until it is open again.
-            try:
-                if open_ is not None:
-                    await self.sessions.close(open_)
-                record = self._moved(record, cwd, more)
-                config = chosen(config, record, self._opening.environ)
-                return self._add(opened(record, config, known_models(config), request.mcp_servers))
-            finally:
-                if hold is not None:
-                    hold.release()
+    async def _reopen(
+        self, request: acp.LoadSessionRequest | acp.ResumeSessionRequest, *, reads: bool = False
+    ) -> tuple[Session, list[LogEntry]]:
+        """The session and, if it `reads`, its log, as long as nobody else has opened it."""
+        arriving = (request.session_id, asyncio.Event())
+        self._arriving.append(arriving)
+        try:
+            record, (cwd, more), config = await asyncio.to_thread(self._stored, request)
+            async with self.sessions.reopening:
+                return await self._opened_again(record, cwd, more, config, request.mcp_servers, reads=reads)
+        finally:
+            self._arriving.remove(arriving)
+            arriving[1].set()
 
-    def _moved(self, record: SessionRecord, cwd: str, more: tuple[str, ...]) -> SessionRecord:
+    async def _opened_again(
+        self,
+        record: SessionRecord,
+        cwd: str,
+        more: tuple[str, ...],
+        config: Config,
+        mcp_servers: Sequence[acp.McpServer] | None,
+        *,
+        reads: bool,
+    ) -> tuple[Session, list[LogEntry]]:
+        await self.sessions.closed(record.id)
+        open_ = self.sessions.get(record.id)
+        if open_ is not None and open_.queue.busy:
+            raise InvalidParams(f"Session {record.id!r} is open and a turn is running; cancel it first")
+        hold = self.sessions.hold(cwd)  # Until it is open again.
+        try:
+            if open_ is not None:
+                await self.sessions.close(open_)
+            record = await self._moved(record, cwd, more)
+            config = chosen(config, record, self._opening.environ)
+            store = self._opening.store(config)
+            entries = await store.do(store.entries, record.id) if reads else []
+            return self._add(opened(record, config, known_models(config), mcp_servers)), entries
+        finally:
+            if hold is not None:
+                hold.release()
+
+    async def _moved(self, record: SessionRecord, cwd: str, more: tuple[str, ...]) -> SessionRecord:
         """Returns the session with the folders it is opened with now: each load and resume states them again."""
         if (cwd, more) != (record.cwd, record.additional_directories):
-            self._opening.store(self._opening.config()).change(record.id, cwd=cwd, additional_directories=more)
+            store = self._opening.store(self._opening.config())
+            await store.do(store.change, record.id, cwd=cwd, additional_directories=more)
         return replace(record, cwd=cwd, additional_directories=more)
 
     def adopt(self, opened: Opened) -> None:
@@ -328,12 +354,16 @@ class Agent:
         """Does what follows the response that names the session."""
         self.sessions.start(session)
 
+    def _opened_store(self) -> SessionStore:
+        return self._opening.store(self._opening.config())
+
     async def list_sessions(self, request: acp.ListSessionsRequest) -> acp.ListSessionsResponse:
         if request.cwd is not None and not Path(request.cwd).is_absolute():
             raise InvalidParams("Invalid params: $.cwd: must be an absolute path")
-        config = self._opening.config()
-        page = config.settings.limits.list_page
-        found = self._opening.store(config).sessions(
+        store = await asyncio.to_thread(self._opened_store)
+        page = self._opening.config().settings.limits.list_page
+        found = await store.do(
+            store.sessions,
             cwd=None if request.cwd is None else normal(request.cwd),
             before=read_cursor(request.cursor),
             limit=page + 1,
@@ -355,32 +385,33 @@ class Agent:
         )
 
     async def close_session(self, request: acp.CloseSessionRequest) -> acp.CloseSessionResponse:
-        told = await self.sessions.close(self._session(request.session_id))
+        told = await self.sessions.close(await self._session(request.session_id))
         return acp.CloseSessionResponse(meta={"worktree": told} if told else None)
 
     async def delete_session(self, request: acp.DeleteSessionRequest) -> acp.DeleteSessionResponse:
         if (session := self.sessions.get(request.session_id)) is not None:
             await self.sessions.close(session)
         await self.sessions.closed(request.session_id)
-        self._opening.store(self._opening.config()).delete(request.session_id)
+        store = await asyncio.to_thread(self._opened_store)
+        await store.do(store.delete, request.session_id)
         return acp.DeleteSessionResponse()
 
     # --- turns and choices ------------------------------------------------------------------------------------
 
     async def prompt(self, request: acp.PromptRequest) -> acp.PromptResponse:
-        session = self._session(request.session_id)
+        session = await self._session(request.session_id)
         before = session.spent
         reason = await session.prompt(request.prompt)
         spent = session.spent
         usage = None if spent is None or spent is before else spent.as_json()
         meta: dict[str, Any] = {} if usage is None else {"usage": usage}
-        if session.limit:
-            meta["limit"] = session.limit
+        if session.costs.limit:
+            meta["limit"] = session.costs.limit
         return PromptResponse(stop_reason=reason, usage=usage, meta=meta or None)
 
     async def steer(self, request: acp.PromptRequest) -> dict[str, str]:
         """`_session/steering`, a convention of adapters: what the user writes while a turn runs joins it."""
-        session = self._session(request.session_id)
+        session = await self._session(request.session_id)
         if not says_something(request.prompt):
             raise InvalidParams("Invalid params: $.prompt: nothing was said")
         if not (reason := await session.steer(request.prompt)):
@@ -393,7 +424,7 @@ class Agent:
         """The extension methods of docs/rooms/undo.md: `params` are those of one of them."""
         if not isinstance(params, dict) or not isinstance(params.get("sessionId"), str):
             raise InvalidParams("Invalid params: $.sessionId: a string is expected")
-        session = self._session(params["sessionId"])
+        session = await self._session(params["sessionId"])
         parts = await session.parts()
         changes = method in UNDO_METHODS[2:] and params.get("dryRun") is not True
         async with session.between_turns() if changes else nullcontext():
@@ -401,21 +432,25 @@ class Agent:
         return answered
 
     async def set_mode(self, request: acp.SetSessionModeRequest) -> Reply:
-        session = self._session(request.session_id)
-        session.choices.set_mode(request.mode_id, tell=False)
+        session = await self._session(request.session_id)
+        await session.choices.set_mode(request.mode_id, tell=False)
         return Reply(acp.SetSessionModeResponse(), session.choices.show)
 
     async def set_config_option(self, request: acp.SetSessionConfigOptionRequest) -> acp.SetSessionConfigOptionResponse:
-        session = self._session(request.session_id)
+        session = await self._session(request.session_id)
         if request.config_id == "place":
             async with session.between_turns():
                 await session.move(str(request.value))
             self.sessions.warm(session)
         else:
-            session.choices.set_option(request.config_id, request.value)
+            await session.choices.set_option(request.config_id, request.value)
         return acp.SetSessionConfigOptionResponse(config_options=session.choices.options())
 
-    def _session(self, session_id: str) -> Session:
+    async def _session(self, session_id: str) -> Session:
+        """Waits for a load of it that came before."""
+        for arriving, arrived in tuple(self._arriving):
+            if arriving == session_id:
+                await arrived.wait()
         session = self.sessions.get(session_id)
         if session is None:
             raise ResourceNotFound(f"Session {session_id!r} is not open; load or resume it first")
@@ -430,7 +465,7 @@ class Agent:
     async def close(self) -> None:
         """Frees everything; no process started here is left."""
         await self.sessions.end()
-        self._opening.close()
+        await self._opening.end()
 
 
 REPLAY = "acp_agent.loop.memory.replay:replayed_updates"

@@ -74,6 +74,10 @@ class StoreBusy(StoreError):
     """Another program keeps the database locked; the same may work later."""
 
 
+class StoreConflict(StoreError):
+    """The tables do not take it: what it belongs to is not there, or it is there already."""
+
+
 class UsageError(AgentError):
     """A command line is wrong; the message is one sentence."""
 

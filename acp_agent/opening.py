@@ -9,6 +9,7 @@ import os
 import uuid
 from collections.abc import Mapping, Sequence
 from pathlib import Path
+from threading import Lock
 from typing import Any
 
 import msgspec
@@ -28,6 +29,7 @@ from acp_agent.safety.folders.protect import WORKTREES, configured_folders
 from acp_agent.schema import acp
 from acp_agent.store.base import SessionRecord
 from acp_agent.store.session_store import SessionStore
+from acp_agent.store.stores import sqlite_store
 
 PLACE_VARIABLE = "ACP_CODER_PLACE"
 
@@ -35,7 +37,7 @@ PLACE_VARIABLE = "ACP_CODER_PLACE"
 def open_store(config: Config, environ: Mapping[str, str]) -> SessionStore:
     """The user's session store. Raises StoreError."""
     path = config.settings.store.path or f"{state_dir(environ)}/sessions.db"
-    return SessionStore(Path(path).expanduser(), busy_timeout=config.settings.store.busy_timeout)
+    return sqlite_store(Path(path).expanduser(), busy_timeout=config.settings.store.busy_timeout)
 
 
 class Opening:
@@ -53,6 +55,7 @@ class Opening:
         self._flags = flags
         self._below = tuple(map(Path, below))
         self._store: SessionStore | None = None
+        self._opens = Lock()
         self._whole: Opening | None = None
         """Whose store is used, if not its own."""
 
@@ -119,13 +122,15 @@ class Opening:
         """Opened once. Raises StoreError."""
         if self._whole is not None:
             return self._whole.store(config)
-        if self._store is None:
-            self._store = open_store(config, self.environ)
-        return self._store
+        with self._opens:
+            if self._store is None:
+                self._store = open_store(config, self.environ)
+            return self._store
 
-    def close(self) -> None:
+    async def end(self) -> None:
+        """Closes the store behind all that was to be done in it."""
         if self._store is not None:
-            self._store.close()
+            await self._store.do(self._store.close)
 
 
 def chosen(config: Config, record: SessionRecord, environ: Mapping[str, str]) -> Config:

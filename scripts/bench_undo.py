@@ -14,7 +14,7 @@ import anyio
 from acp_agent.executors.base import Executor
 from acp_agent.executors.local import LocalExecutor
 from acp_agent.store.base import SessionRecord
-from acp_agent.store.session_store import SessionStore
+from acp_agent.store.stores import sqlite_store
 from acp_agent.undo.base import Change, Entry
 from acp_agent.undo.contents import Contents
 from acp_agent.undo.folder_looks import FolderLooks, Limits
@@ -39,7 +39,7 @@ class _Nobody:
 
 
 def measure(home: Path) -> list[Figure]:
-    store = SessionStore(home / "undo.db")
+    store = sqlite_store(home / "undo.db")
     session = str(uuid.uuid4())
     store.create(SessionRecord(session, str(home)))
     log, contents = Log(store.operations, session), Contents(home / "contents")

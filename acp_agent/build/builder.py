@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Coroutine, Mapping
+from contextlib import closing
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -116,11 +117,11 @@ class Builder:
 
     async def _tidy(self, session: Session) -> None:
         """Finishes the undos of agents that were killed, and drops what is too old."""
-        config, state = session.config, Path(state_dir(self._environ))
+        state = Path(state_dir(self._environ))
         if not (state / "undo").is_dir():
             return
         try:
-            words = await anyio.to_thread.run_sync(load(TIDY), session.database, state, config.settings.undo)
+            words = await anyio.to_thread.run_sync(_tidied, session, state)
         except StoreError as error:
             log.warning("what is kept for undo could not be tidied: %s", error)
         else:
@@ -142,6 +143,12 @@ def _prices(session: Session) -> None:
     provider = settings.provider(settings.chosen_provider)
     if provider is not None and needs_key(provider.base_url):
         load(LISTED)
+
+
+def _tidied(session: Session, state: Path) -> list[str]:
+    with closing(session.store.another()) as store:
+        words: list[str] = load(TIDY)(store, state, session.config.settings.undo)
+        return words
 
 
 async def _sweep(state: Path) -> None:

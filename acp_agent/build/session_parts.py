@@ -109,8 +109,9 @@ def build_parts(
     session.roots.rules = session_rules(session.config, session.roots, environ, home)
     turn = session.turn or RunningTurn(session.id, announced=settings.tools.bash.turn_context)
     log = audit_path(session.config, environ)
-    audit = AuditLog(log, settings.audit, redaction.text, outbox.tell, store.audit_heads)
-    journal = Journal(audit, outbox, session.queue, turn, session.choices, settings.tools)
+    troubles: list[str] = []
+    audit = AuditLog(log, settings.audit, redaction.text, troubles.append, store.audit_heads)
+    journal = Journal(audit, troubles, store, outbox, session.queue, turn, session.choices, settings.tools)
     memory = build_memory(session, store, turn, environ)
     relevance = Relevance()
     outputs = build_outputs(session, store, redaction, memory, relevance, turn, environ)

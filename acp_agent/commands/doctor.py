@@ -45,7 +45,7 @@ from acp_agent.safety.deciding.audit import AuditLog
 from acp_agent.safety.deciding.rule_list import RuleList
 from acp_agent.safety.folders.paths import real_path
 
-SQLITE_VERSION = "acp_agent.store.database:SQLITE_VERSION"
+SQLITE_VERSION = "acp_agent.store.sqlite:SQLITE_VERSION"
 
 SESSION_FILTERS = "acp_agent.loop.calls.session_filters:SessionFilters"
 REDACTOR = "acp_agent.credentials.redactor:Redactor"

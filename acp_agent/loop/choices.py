@@ -53,7 +53,7 @@ class Choices:
         """Sends the client the complete list after a change it did not request."""
         self._outbox.emit(ConfigOptionUpdate(config_options=self.options()), keep=False)
 
-    def set_mode(self, mode: str, *, tell: bool = True) -> None:
+    async def set_mode(self, mode: str, *, tell: bool = True) -> None:
         """Switches the mode, also while a turn runs. `tell`: the client did not request it with `session/set_mode`.
         Raises InvalidParams for an unknown one."""
         if mode not in MODES:
@@ -61,27 +61,27 @@ class Choices:
         changed = mode != self.mode_id
         self.mode_id = mode
         if changed:
-            self._store.change(self._id, mode=mode)
+            await self._store.do(self._store.change, self._id, mode=mode)
         if tell and changed:
             self._outbox.emit(CurrentModeUpdate(current_mode_id=mode), keep=False)
 
-    def set_option(self, option: str, value: object) -> None:
+    async def set_option(self, option: str, value: object) -> None:
         """Raises InvalidParams for an unknown option, value or type. The caller shows the list again."""
         if not isinstance(value, str):
             raise InvalidParams(f"Invalid params: $.value: the option {option!r} takes a string")
         if option == "mode":
-            self.set_mode(value, tell=True)
+            await self.set_mode(value, tell=True)
         elif option == "model":
             if (meant := self.meant(value)) is None:
                 raise InvalidParams(f"Invalid params: unknown model {value!r}")
-            self._set_model(meant)
+            await self._set_model(meant)
         elif option == "thought_level":
             if value not in THOUGHT_LEVELS:
                 raise InvalidParams(
                     f"Invalid params: unknown thought level {value!r}; they are {', '.join(THOUGHT_LEVELS)}"
                 )
             self.thought_level = value
-            self._store.change(self._id, thought_level=value)
+            await self._store.do(self._store.change, self._id, thought_level=value)
         else:
             raise InvalidParams(f"Invalid params: unknown option {option!r}")
 
@@ -95,9 +95,9 @@ class Choices:
         having = {name for name in known if name.partition("/")[2] == model}
         return having.pop() if len(having) == 1 else None
 
-    def _set_model(self, model: str) -> None:
+    async def _set_model(self, model: str) -> None:
         self.model = model
-        self._store.change(self._id, model=model)
+        await self._store.do(self._store.change, self._id, model=model)
 
     def found(self, models: Sequence[str]) -> None:
         """Adds the models that a server lists, and tells the client if any are new."""
@@ -105,8 +105,8 @@ class Choices:
             self.models = list(dict.fromkeys([*self.models, *models]))
             self.show()
 
-    def use_real_name(self, name: str) -> None:
+    async def use_real_name(self, name: str) -> None:
         """Replaces the chosen `provider/auto` with the model it stands for."""
         self.models = list(dict.fromkeys(name if known == self.model else known for known in self.models))
-        self._set_model(name)
+        await self._set_model(name)
         self.show()

@@ -79,7 +79,7 @@ async def _model(session: Session, parts: Parts, rest: str) -> str:
         return f"Models:\n{models}\n\n`/model NAME` switches."
     if (meant := session.choices.meant(rest)) is None:
         return f"There is no model `{rest}`, or several providers have it. `/model` lists them."
-    session.choices.set_option("model", meant)
+    await session.choices.set_option("model", meant)
     session.choices.show()
     return f"Model: `{meant}`."
 
@@ -92,7 +92,7 @@ async def _mode(session: Session, parts: Parts, rest: str) -> str:
         )
         return f"Modes:\n{modes}\n\n`/mode NAME` switches."
     try:
-        session.choices.set_mode(rest.lower(), tell=True)
+        await session.choices.set_mode(rest.lower(), tell=True)
     except InvalidParams:
         return f"There is no mode `{rest}`; the modes are {', '.join(f'`{name}`' for name in MODES)}."
     session.choices.show()
@@ -118,12 +118,12 @@ async def _context(session: Session, parts: Parts, rest: str) -> str:
 
 
 async def _cost(session: Session, parts: Parts, rest: str) -> str:
-    return "\n".join(parts.models.spending.lines())
+    return "\n".join(await parts.models.spending.lines())
 
 
 async def _plan(session: Session, parts: Parts, rest: str) -> str:
     """`/plan GOAL` itself is a prompt: see `Prompts.expand`."""
-    return parts.memory.goals.command(rest.lower())
+    return await parts.memory.goals.command(rest.lower())
 
 
 async def _tools(session: Session, parts: Parts, rest: str) -> str:
@@ -181,11 +181,11 @@ async def _permissions(session: Session, parts: Parts, rest: str) -> str:
     word, _, argument = rest.partition(" ")
     if word == "revoke":
         number = argument.strip().lstrip("#")
-        if number.isdigit() and parts.calls.gate.revoke(int(number)):
+        if number.isdigit() and await parts.calls.gate.revoke(int(number)):
             return f"Revoked #{number}."
         return f"There is no permission #{number or '?'}. `/permissions` lists them."
-    known = parts.calls.gate.remembered()
-    proposed = _proposed(parts.calls.guard.proposals())
+    known = await parts.calls.gate.remembered()
+    proposed = _proposed(await parts.calls.guard.proposals())
     if not known:
         return f"Nothing is remembered for this project: you are asked about every change.{proposed}"
     words = {"allow": "always allow", "reject": "never allow"}
@@ -260,7 +260,7 @@ async def _policy(session: Session, parts: Parts, rest: str) -> str:
     if word == "check":
         return await _check(session, parts, argument.strip())
     if word == "learned":
-        return parts.calls.guard.learned(argument)
+        return await parts.calls.guard.learned(argument)
     return (
         "`/policy status` shows the active rules, `/policy check TOOL {JSON}` what would happen to a call, `/policy "
         "learned` which sequences of calls went wrong before (`learned forget NUMBER` or `all` forgets them)."
@@ -274,8 +274,7 @@ async def _check(session: Session, parts: Parts, text: str) -> str:
     calls = parts.calls
     try:
         mode = session.choices.mode()
-        if not session.roots.disk.here:
-            calls.guard.blocks.learn()
+        await calls.guard.learn()
         check = partial(check_call, parts.toolbox.registry, calls.config, calls.guard.deciders, mode, name, arguments)
         checked = await judged(session.roots, check)
     except ToolError as error:
@@ -288,11 +287,11 @@ async def _approve(session: Session, parts: Parts, rest: str) -> str:
 
 
 async def _reject(session: Session, parts: Parts, rest: str) -> str:
-    return parts.calls.guard.reject(rest.strip())
+    return await parts.calls.guard.reject(rest.strip())
 
 
 async def _unblock(session: Session, parts: Parts, rest: str) -> str:
-    return parts.calls.guard.unblock(rest.strip().strip("`"))
+    return await parts.calls.guard.unblock(rest.strip().strip("`"))
 
 
 async def _checkpoints(session: Session, parts: Parts, rest: str) -> str:

@@ -5,7 +5,8 @@ from __future__ import annotations
 import logging
 import os
 import pwd
-from functools import cached_property
+from collections.abc import Callable
+from functools import cached_property, partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -15,6 +16,7 @@ from acp_agent.loop.outbox import Outbox
 from acp_agent.loop.running_turn import RunningTurn
 from acp_agent.loop.turn_queue import TurnQueue
 from acp_agent.safety.deciding.audit import AuditEvent, AuditLog
+from acp_agent.store.database import Part
 
 if TYPE_CHECKING:
     from acp_agent.executors.sandbox.probe import Found
@@ -26,13 +28,19 @@ class Journal:
     def __init__(
         self,
         audit: AuditLog,
+        troubles: list[str],
+        store: Part,
         outbox: Outbox,
         queue: TurnQueue,
         turn: RunningTurn,
         choices: Choices,
         config: ToolsConfig,
     ) -> None:
+        """`troubles`: what the audit log has told since it was last looked. It is written in the thread of `store`,
+        where its end is recorded."""
         self.audit = audit
+        self._troubles = troubles
+        self._store = store
         self.outbox = outbox
         self._queue = queue
         self._turn = turn
@@ -49,10 +57,27 @@ class Journal:
         except KeyError:  # In a container, a number may have no name.
             return str(os.geteuid())
 
-    def write(self, event: AuditEvent, **fields: Any) -> bool:
-        """Adds an entry to the audit log, with the session and its turn; False if that failed."""
+    async def written(self, event: AuditEvent, **fields: Any) -> bool:
+        """As `write`, and waits for it; False if it failed."""
+        if self.audit.path is None:
+            return True
+        done = await self._store.do(self._line(event, fields))
+        self._tell()
+        return done
+
+    def write(self, event: AuditEvent, **fields: Any) -> None:
+        """Adds an entry to the audit log, with the session and its turn, in the order of the calls."""
+        if self.audit.path is not None:
+            self._store.submit(self._line(event, fields)).add_done_callback(self._tell)
+
+    def _tell(self, _: object = None) -> None:
+        while self._troubles:
+            self.outbox.tell(self._troubles.pop(0))
+
+    def _line(self, event: AuditEvent, fields: dict[str, Any]) -> Callable[[], bool]:
         turn, mode = self._turn, self._choices.mode().id
-        return self.audit.write(
+        return partial(
+            self.audit.write,
             event,
             user=self._user,
             scope=f"{mode} {self._config.risk.autonomy}",
@@ -86,7 +111,11 @@ class Journal:
             "before you run git there or in a repository above it."
         )
 
+    @property
+    def in_turn(self) -> bool:
+        return self._queue.busy
+
     def run_ended(self, words: str) -> None:
-        """A background command ended by itself: tells the user. During a turn its card is enough."""
-        if not self._queue.busy and not self._queue.closed:
+        """A background command ended by itself, while no turn ran: tells the user. During a turn its card is enough."""
+        if not self._queue.closed:
             self.outbox.say(f"{words}\n\n")

@@ -1,7 +1,8 @@
 """Updates for the client and the log. `emit(update)` stores, then sends: what the client has seen is on disk.
 
 The first update after a pause is sent immediately; those that follow closely are batched, once per event loop
-iteration, so that a burst of small chunks costs one transaction and (joined) one message.
+iteration, so that a burst of small chunks costs one transaction and (joined) one message. The store works in a thread
+of its own; what is emitted meanwhile waits and is the next batch.
 """
 
 from __future__ import annotations
@@ -10,7 +11,7 @@ import logging
 import time
 import uuid
 from collections.abc import Callable, Sequence
-from functools import cached_property
+from functools import cached_property, partial
 from typing import TYPE_CHECKING, Any
 
 import anyio
@@ -23,12 +24,18 @@ from acp_agent.store.base import EntryKind, LogEntry
 from acp_agent.store.session_store import SessionStore
 
 if TYPE_CHECKING:
+    from asyncio import Future
+
     from acp_agent.loop.calls.redaction import Redaction
 
 log = logging.getLogger(__name__)
 
+_Waiting = Sequence[tuple[EntryKind | None, Any]]
+
 MAX_UNSAVED = 10_000
 """Entries that wait for a locked store."""
+MAX_WAITING = 1_000
+"""Updates that wait for the store before whoever emits more waits, too."""
 BUSY_PAUSE = 5.0
 """Seconds between two attempts to store them."""
 PAUSE_SECONDS = 0.003
@@ -43,20 +50,25 @@ class Outbox:
     ) -> None:
         self.session_id = session_id
         self.client = client
-        client.before_asking = self.flush
+        client.before_asking = self.flushed
         self.redaction: Redaction | None = None
         """Redacts what is sent and stored; set before the first prompt."""
         self.held = True
         """Whether updates are stored, but not sent: the client does not know the session's id yet, or any more."""
         self._store = store
         self._soon = soon
-        self._waiting: list[tuple[EntryKind | None, Any, int]] = []
-        """What was emitted, and its place in the log if it has one already; below 0: it could not be stored."""
+        self._waiting: list[tuple[EntryKind | None, Any]] = []
         self._flush_planned = False
         self._flushed_at = 0.0
+        self._storing = False
+        """Whether a batch is on its way to the disk; what comes meanwhile is the next one."""
         self._failure: StoreError | None = None
         self._unsaved: list[LogEntry] = []
-        """What could not be stored because the store was locked."""
+        """What is to be stored, or could not be because the store was locked."""
+        self._lost = False
+        """Whether that was too much."""
+        self._unsent: list[tuple[Any, int]] = []
+        """Updates that are not sent yet, and their places in the log: 0: it has none; below 0: it could not be stored."""
         self._not_before = 0.0
         self._text_is_last = False
 
@@ -77,7 +89,7 @@ class Outbox:
         if self._waiting and self._waiting[-1][0] == kind:
             merged = coalesce_updates("session/update", self._note(self._waiting[-1][1]), self._note(update))
             if merged is not None:
-                self._waiting[-1] = (kind, merged.update, 0)
+                self._waiting[-1] = (kind, merged.update)
                 return
         self.put(kind, update)
         if time.monotonic() - self._flushed_at > PAUSE_SECONDS:
@@ -88,72 +100,111 @@ class Outbox:
 
     def put(self, kind: EntryKind | None, payload: Any) -> None:
         """Adds an entry to the log for the next flush; `update`s are sent, too."""
-        self._waiting.append((kind, payload, 0))
+        self._waiting.append((kind, payload))
         if not self._flush_planned:
             self._flush_planned = True
             self._soon(self.flush)
 
     def flush(self) -> None:
-        """Stores and sends what was emitted. A store failure is reported at the end of the turn."""
+        """Stores and sends what was emitted, while others go on: one batch after the other. A store failure is reported
+        at the end of the turn."""
         self._flush_planned = False
-        if not self._waiting:
-            return
+        if self._waiting and not self._storing:
+            self._begin()
+
+    def _begin(self) -> None:
         waiting, self._waiting = self._waiting, []
         self._flushed_at = time.monotonic()
-        entries = [
-            LogEntry(kind, payload if isinstance(payload, bytes) else encode(payload))
-            for kind, payload, _ in waiting
-            if kind is not None
-        ]
-        places = iter(self._save(entries))
-        placed = [(kind, payload, seq if kind is None else next(places, -1)) for kind, payload, seq in waiting]
-        shown = [(payload, seq) for kind, payload, seq in placed if kind in (None, "update")]
-        if self.held:
-            self._waiting = [(None, payload, seq) for payload, seq in shown]
-            return
-        for payload, seq in shown:
-            self.client.update(payload, seq)
-        self.client.push()
+        stored = [(kind, payload) for kind, payload in waiting if kind is not None]
+        for kind, payload in stored:
+            self._unsaved.append(LogEntry(kind, payload if isinstance(payload, bytes) else encode(payload)))
+        self._save(waiting)
 
-    def _save(self, entries: list[LogEntry], *, now: bool = False) -> Sequence[int]:
-        """Stores these after those that could not be stored before. While another program keeps the store locked, each
-        attempt waits for it, so they are few; `now`: one more. Returns their places in the log, or none."""
-        waiting = [*self._unsaved, *entries]
-        self._unsaved = waiting[-MAX_UNSAVED:]
-        if not waiting or (time.monotonic() < self._not_before and not now):
-            return ()
-        places: Sequence[int] = ()
-        try:
-            places = self._store.append(self.session_id, waiting)
-        except StoreBusy as error:
-            log.error("%s", error)
-            self._failure, self._not_before = error, time.monotonic() + BUSY_PAUSE
-            return ()
-        except StoreError as error:
+    def _save(self, waiting: _Waiting = (), *, now: bool = False) -> None:
+        """Stores what is not stored yet, `waiting` last, which is then sent. While another program keeps the store
+        locked, each attempt waits for it, so they are few; `now`: one more."""
+        if len(self._unsaved) > MAX_UNSAVED:
+            del self._unsaved[:-MAX_UNSAVED]
+            self._lost = True
+        if not self._unsaved or (time.monotonic() < self._not_before and not now):
+            self._send(waiting, ())
+            return
+        entries, self._unsaved = self._unsaved, []
+        self._storing = True
+        stored = self._store.submit(partial(self._store.append, self.session_id, entries))
+        stored.add_done_callback(partial(self._stored, entries, waiting))
+
+    def _stored(self, entries: list[LogEntry], waiting: _Waiting, stored: Future[Sequence[int]]) -> None:
+        self._storing = False
+        if stored.cancelled():  # By the end of the event loop.
+            return
+        error = stored.exception()
+        if isinstance(error, StoreError):
             log.error("%s", error)
             self._failure = error
+        elif error is not None:
+            raise error
+        if isinstance(error, StoreBusy):
+            self._unsaved, self._not_before = entries, time.monotonic() + BUSY_PAUSE
         else:
-            if len(waiting) <= MAX_UNSAVED and isinstance(self._failure, StoreBusy):
+            if error is None and not self._lost and isinstance(self._failure, StoreBusy):
                 self._failure = None  # Nothing was lost.
-        self._unsaved, self._not_before = [], 0.0
-        return places[len(places) - len(entries) :] if places else ()
+            self._not_before, self._lost = 0.0, False
+        self._send(waiting, () if error is not None else stored.result())
+        if self._waiting:
+            self._begin()
 
-    def stored(self) -> list[LogEntry]:
-        """The whole log. Raises StoreError if what was emitted cannot be stored."""
+    def _send(self, waiting: _Waiting, places: Sequence[int]) -> None:
+        """`places`: of what was stored, in the log; that of `waiting` is at their end."""
+        kept = sum(kind is not None for kind, _ in waiting)
+        ends = iter([*[-1] * (kept - len(places)), *places[max(0, len(places) - kept) :]])
+        for kind, payload in waiting:
+            place = 0 if kind is None else next(ends)
+            if kind in (None, "update"):
+                self._unsent.append((payload, place))
+        self._send_unsent()
+
+    def _send_unsent(self) -> None:
+        if self.held or not self._unsent:
+            return
+        unsent, self._unsent = self._unsent, []
+        for update, place in unsent:
+            self.client.update(update, place)
+        self.client.push()
+
+    async def flushed(self, *, now: bool = False) -> None:
+        """Returns once what was emitted is stored, or cannot be, and sent. `now`: what could not be stored because the
+        store was locked is tried once more."""
         self.flush()
-        self._save([], now=True)
+        while self._storing:
+            await self._store.do(_nothing)
+        if now and self._unsaved:
+            self._save(now=True)
+            await self.flushed()
+
+    async def settled(self) -> None:
+        """As `flushed`, and what was to be done later in the store is done."""
+        await self.flushed()
+        await self._store.do(_nothing)
+
+    async def stored(self) -> list[LogEntry]:
+        """The whole log. Raises StoreError if what was emitted cannot be stored."""
+        await self.flushed(now=True)
         if self._unsaved:
             raise self._failure or StoreError("what was said cannot be stored")
-        return self._store.entries(self.session_id)
+        return await self._store.do(self._store.entries, self.session_id)
 
-    def store_now(self, entry: LogEntry) -> None:
+    async def store_now(self, entry: LogEntry) -> None:
         """Stores an entry that nobody is sent, after all others. Raises StoreError."""
-        self._store.append(self.session_id, [entry])
+        await self.flushed()
+        await self._store.do(self._store.append, self.session_id, [entry])
 
     def release(self) -> None:
         """The client knows the session's id now: updates may be sent."""
         self.held = False
         self._released.set()
+        if not self._storing:
+            self._send_unsent()
         self.flush()
 
     async def released(self) -> None:
@@ -161,14 +212,16 @@ class Outbox:
         if self.held:
             await self._released.wait()
 
-    def taken_failure(self) -> StoreError | None:
+    async def taken_failure(self) -> StoreError | None:
         """The failure of the store since the last call, if there was one that could not be made good."""
-        self._save([], now=True)
+        await self.flushed(now=True)
         failure, self._failure = self._failure, None
         return failure
 
     async def drain(self) -> None:
-        """Waits while the client reads too slowly."""
+        """Waits while the store or the client is too slow."""
+        if len(self._waiting) > MAX_WAITING:
+            await self.flushed()
         await self.client.drain()
 
     def say(self, text: str) -> None:
@@ -190,3 +243,7 @@ class Outbox:
     def clean(self, text: str) -> str:
         """Returns the text without credentials."""
         return text if self.redaction is None else self.redaction.text(text)
+
+
+def _nothing() -> None:
+    """Done in the store's thread, it comes after all that was to be done there."""

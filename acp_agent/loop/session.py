@@ -17,6 +17,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 import anyio
+from msgspec import Struct
 from msgspec.structs import replace
 
 from acp_agent.errors import (
@@ -43,6 +44,7 @@ from acp_agent.safety.folders.paths import Roots
 from acp_agent.schema import acp
 from acp_agent.store.base import LogEntry, SessionRecord
 from acp_agent.store.session_store import SessionStore
+from acp_agent.store.spending_store import Spent
 
 if TYPE_CHECKING:
     from acp_agent.config.load import Config
@@ -59,6 +61,15 @@ PROMPT_REDACTED = (
     "Your prompt contained a credential. It was redacted before the prompt was stored and sent to the model "
     "(`secrets.redact` in the configuration)."
 )
+
+
+class Costs(Struct):
+    """Shared by all parts of a session."""
+
+    so_far: Spent = Spent()
+    """What its model calls cost: read when its parts are built, counted since."""
+    limit: str = ""
+    """The limit on the cost that ended the last turn, if one did."""
 
 
 class Session:
@@ -91,8 +102,7 @@ class Session:
         self.spent: UsageReport | None = None
         """By the current or the last turn."""
         self.last_call: UsageReport | None = None
-        self.limit = ""
-        """The limit on the cost that ended the last turn, if one did."""
+        self.costs = Costs()
         self.part_of: Session | None = None
         """Whose it is, if only a sub-agent or single calls work in it."""
         self._store = store
@@ -113,7 +123,9 @@ class Session:
             if self._parts is None:
                 parts = await self._build(self)
                 try:
-                    stored = self.stored()
+                    stored = await self.stored()
+                    await parts.memory.goals.read()
+                    self.costs.so_far = await self._store.do(self._store.spending.of_session, self.id)
                     self.cache_key = parts.memory.restore(stored) or self.id
                     parts.calls.outputs.restore(stored)
                     parts.calls.quota.count(parts.memory.messages())
@@ -139,13 +151,13 @@ class Session:
     async def _leave(self, config: Config, place: str | None = None) -> None:
         """Closes the parts; those who need them next build them by `config`."""
         async with self._building:
-            self.outbox.flush()
+            await self.outbox.flushed()
             parts, self._parts = self._parts, None
             if parts is not None:
                 with anyio.CancelScope(shield=True):
                     await parts.close()
             if place is not None:
-                self._store.change(self.id, place=place)
+                await self._store.do(self._store.change, self.id, place=place)
             self.config, self.roots = config, Roots(self.roots.clients[0], self.roots.clients[1:])
 
     async def _go(self, place: str) -> str:
@@ -159,18 +171,18 @@ class Session:
         return "\n".join(f"- {line}" for line in await parts.shell.confinement.lines())
 
     @property
-    def database(self) -> Path:
-        return self._store.path
+    def store(self) -> SessionStore:
+        return self._store
 
-    def stored(self) -> list[LogEntry]:
-        return self._store.entries(self.id)
+    async def stored(self) -> list[LogEntry]:
+        return await self._store.do(self._store.entries, self.id)
 
-    def fork(self, entries: Sequence[LogEntry], *, cwd: str | None = None) -> SessionRecord:
+    async def fork(self, entries: Sequence[LogEntry], *, cwd: str | None = None) -> SessionRecord:
         """A new session that begins with `entries`, a part of the log; `cwd`: in another folder. Raises StoreError."""
-        record = self._store.get(self.id)
+        record = await self._store.do(self._store.get, self.id)
         if record is None:
             raise StoreError(f"session {self.id} was deleted and cannot be forked")
-        forked: SessionRecord = load(FORK)(self._store, record, entries, self, cwd)
+        forked: SessionRecord = await self._store.do(load(FORK), self._store, record, entries, self, cwd)
         return forked
 
     async def parts_elsewhere(self, folder: Path | None = None, *, place: str | None = None) -> Parts:
@@ -222,8 +234,9 @@ class Session:
         except ProviderError as error:
             raise _as_answer(error, self.outbox.clean(str(error) + self._meant_provider(error))) from error
         finally:
-            self.outbox.flush()
-        if not self.queue.closed and (failure := self.outbox.taken_failure()) is not None:
+            with anyio.CancelScope(shield=True):
+                await self.outbox.settled()
+        if not self.queue.closed and (failure := await self.outbox.taken_failure()) is not None:
             raise InternalError(str(failure)) from failure
         return "cancelled" if scope.cancelled_caught else reason
 
@@ -251,20 +264,20 @@ class Session:
             return "end_turn"  # Nothing was said; no model takes an empty message.
         name, rest = load(SPLIT)(blocks)
         if name == "place" and rest.strip() and self.choices.bound_to is None:
-            self._record_prompt(blocks, command=True)
+            await self._record_prompt(blocks, command=True)
             self.outbox.say(await self._go(rest.strip()))
             return "end_turn"
         if self._parts is not None and self._parts.shell.confinement.over:
             await self._leave(self.config)
         parts = await self.parts()
         prompts = parts.prompts
-        self.limit = ""
+        self.costs.limit = ""
         if self.choices.bound_to is None and parts.commands.finds(blocks):
-            self._record_prompt(blocks, command=True)
+            await self._record_prompt(blocks, command=True)
             await parts.commands.run(blocks)
             return "end_turn"
         prompts.user_message(blocks)  # What the model does not take is refused before anything is stored.
-        self._record_prompt(blocks)
+        await self._record_prompt(blocks)
         self.queue.steering = [] if self.choices.bound_to is None else None
         try:
             return await self._answer(parts, blocks)
@@ -286,12 +299,12 @@ class Session:
             self.outbox.say(expanded)
             return "end_turn"
         if self.title is None:
-            self._set_title(prompts.title(blocks))
+            await self._set_title(prompts.title(blocks))
         self.spent = None
         parts.models.spending.begin()
         model = await parts.models.ready(self.choices.model)
         if model.chosen != self.choices.model:
-            self.choices.use_real_name(model.chosen)
+            await self.choices.use_real_name(model.chosen)
         return await parts.turns.run(model, blocks)
 
     async def steer(self, blocks: Sequence[acp.ContentBlock]) -> str:
@@ -319,8 +332,9 @@ class Session:
             self._parts.memory.add(self._parts.prompts.user_message(blocks))
         return True
 
-    def _record_prompt(self, blocks: Sequence[acp.ContentBlock], *, command: bool = False) -> None:
-        at = self._store.change(self.id, new_turn=True)  # First: a prompt that fails with this leaves nothing behind.
+    async def _record_prompt(self, blocks: Sequence[acp.ContentBlock], *, command: bool = False) -> None:
+        # First: a prompt that fails with this leaves nothing behind.
+        at = await self._store.do(self._store.change, self.id, new_turn=True)
         self.turns += 1
         self.queue.prompt = self.turns
         message_id = str(uuid.uuid4())
@@ -328,12 +342,12 @@ class Session:
         self.outbox.put("turn", mark)
         self._show_prompt(blocks, message_id)
 
-    def turn_back(self, to: int, *, forth: bool) -> None:
+    async def turn_back(self, to: int, *, forth: bool) -> None:
         """As `Memory.turn_back`."""
         assert self._parts is not None, "only what has been built can be taken back"
         parts = self._parts
         before = parts.memory.length
-        parts.memory.turn_back(to, forth=forth)
+        await parts.memory.turn_back(to, forth=forth)
         parts.calls.forget()
         parts.calls.quota.count(parts.memory.messages())
         parts.shell.runs.forget()
@@ -350,9 +364,9 @@ class Session:
             self.outbox.emit(acp.UserMessageChunk(content=block, message_id=message_id))
         self.outbox.flush()
 
-    def _set_title(self, title: str) -> None:
+    async def _set_title(self, title: str) -> None:
         self.title = self.outbox.clean(title)
-        updated_at = self._store.change(self.id, title=self.title)
+        updated_at = await self._store.do(self._store.change, self.id, title=self.title)
         self.outbox.emit(acp.SessionInfoUpdate(title=self.title, updated_at=updated_at), keep=False)
 
     def report_usage(self, used: int, window: int, last: UsageReport | None = None) -> None:
@@ -372,11 +386,7 @@ class Session:
 
     def _cost(self) -> acp.Cost | None:
         """Of the session so far, if the price of all of it is known."""
-        try:
-            spent = self._store.spending.of_session(self.id)
-        except StoreError as error:
-            log.error("%s", error)
-            return None
+        spent = self.costs.so_far
         return None if spent.unpriced else acp.Cost(amount=round(spent.cost, 6), currency="USD")
 
     @asynccontextmanager
@@ -387,7 +397,7 @@ class Session:
         async with self.queue.turn():
             await self.outbox.released()
             yield
-            self.outbox.flush()
+            await self.outbox.flushed()
 
     async def settled(self) -> None:
         """Waits until no turn is running."""
@@ -399,12 +409,12 @@ class Session:
         self.queue.closed = True
         self.queue.cancel()
         async with self.queue.turn(), self._building:
-            self.outbox.flush()
+            await self.outbox.flushed()
             self.outbox.held = True  # What ends now is stored, not sent: the client may be reopening the session.
             if self._parts is not None:
                 await self._parts.close()
-        self.outbox.flush()
-        self.outbox.taken_failure()
+        await self.outbox.taken_failure()
+        await self.outbox.settled()
 
 
 def says_something(blocks: Sequence[acp.ContentBlock]) -> bool:

@@ -7,7 +7,7 @@ is asked, has a timeout. Raises no `ExecutorError` but PeerError, CapabilityMiss
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from functools import cached_property, partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol, runtime_checkable
@@ -83,7 +83,7 @@ class Client:
         self._timeout = timeout
         self._lsp_timeout = lsp_timeout
         self.capabilities = capabilities
-        self.before_asking: Callable[[], None] | None = None
+        self.before_asking: Callable[[], Awaitable[None]] | None = None
         """Called before every request: updates emitted earlier must be on the wire earlier."""
         self.clean: Callable[[Any], Any] | None = None
         """Redacts credentials in questions to the user."""
@@ -290,7 +290,7 @@ class Client:
         self, method: str, request: object, *, bounded: bool = True, late: Callable[[Any], None] | None = None
     ) -> Any:
         if self.before_asking is not None:
-            self.before_asking()
+            await self.before_asking()
         if not bounded:
             return decode_result(method, await self._connection.request(method, request), "client")
         try:

@@ -2,14 +2,11 @@
 
 from __future__ import annotations
 
-from acp_agent.store.database import Database
+from acp_agent.store.database import Part
 
 
-class AuditHeads:
+class AuditHeads(Part):
     """All methods raise StoreError."""
-
-    def __init__(self, db: Database) -> None:
-        self._db = db
 
     def read(self, log: str) -> tuple[int, str, int] | None:
         """The number of its last line, the hash of that, and the number of the first line that is kept."""
@@ -17,9 +14,8 @@ class AuditHeads:
         return (rows[0][0], rows[0][1], rows[0][2]) if rows else None
 
     def write(self, log: str, count: int, hash: str, begin: int) -> None:
-        with self._db.read() as db:  # One statement is a transaction by itself.
-            db.execute(
-                "INSERT INTO audit_heads (log, count, hash, begin) VALUES (?,?,?,?) ON CONFLICT (log) DO UPDATE SET "
-                "count = excluded.count, hash = excluded.hash, begin = excluded.begin",
-                (log, count, hash, begin),
-            )
+        self._db.change(
+            "INSERT INTO audit_heads (log, count, hash, begin) VALUES (?,?,?,?) ON CONFLICT (log) DO UPDATE SET "
+            "count = excluded.count, hash = excluded.hash, begin = excluded.begin",
+            *(log, count, hash, begin),
+        )

@@ -1,23 +1,20 @@
-"""Failures, and questions to the user, in SQLite."""
+"""Failures, and questions to the user."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 
 from acp_agent.store.base import Asked, Trajectory
-from acp_agent.store.database import Database, clean, now
+from acp_agent.store.database import Part, clean, now
 
 
-class TrajectoryStore:
+class TrajectoryStore(Part):
     """All methods raise StoreError."""
-
-    def __init__(self, db: Database) -> None:
-        self._db = db
 
     def learned(self, project: str) -> list[Trajectory]:
         """The newest first."""
         rows = self._db.rows(
-            "SELECT steps, failures, rejected FROM trajectories WHERE project = ? ORDER BY updated_at DESC, rowid DESC",
+            "SELECT steps, failures, rejected FROM trajectories WHERE project = ? ORDER BY updated_at DESC, steps",
             project,
         )
         return [Trajectory(steps, failures, bool(rejected)) for steps, failures, rejected in rows]
@@ -25,16 +22,16 @@ class TrajectoryStore:
     def keep(self, project: str, trajectory: Trajectory, limit: int) -> None:
         """Replaces the one with the same steps; beyond `limit` drops the oldest."""
         with self._db.write() as db:
-            db.execute(
+            db.change(
                 "INSERT INTO trajectories (project, steps, failures, rejected, updated_at) VALUES (?,?,?,?,?) "
                 "ON CONFLICT (project, steps) DO UPDATE SET failures = excluded.failures, "
                 "rejected = excluded.rejected, updated_at = excluded.updated_at",
-                (project, clean(trajectory.steps), trajectory.failures, int(trajectory.rejected), now()),
+                *(project, clean(trajectory.steps), trajectory.failures, int(trajectory.rejected), now()),
             )
-            db.execute(
-                "DELETE FROM trajectories WHERE project = ? AND rowid NOT IN "
-                "(SELECT rowid FROM trajectories WHERE project = ? ORDER BY updated_at DESC, rowid DESC LIMIT ?)",
-                (project, project, limit),
+            db.change(
+                "DELETE FROM trajectories WHERE project = ? AND steps NOT IN "
+                "(SELECT steps FROM trajectories WHERE project = ? ORDER BY updated_at DESC, steps LIMIT ?)",
+                *(project, project, limit),
             )
 
     def drop(self, project: str, steps: str) -> bool:
@@ -46,21 +43,18 @@ class TrajectoryStore:
         return self._db.change("DELETE FROM trajectories WHERE project = ?", project)
 
 
-class QuestionStore:
+class QuestionStore(Part):
     """All methods raise StoreError."""
-
-    def __init__(self, db: Database) -> None:
-        self._db = db
 
     def answered(self, project: str, tool: str, scopes: Sequence[str], *, allowed: bool) -> None:
         """Counts one question."""
         at = now()
         rows = [(project, tool, clean(scope), int(allowed), int(not allowed), at) for scope in scopes]
         with self._db.write() as db:
-            db.executemany(
+            db.many(
                 "INSERT INTO questions (project, tool, scope, allowed, rejected, updated_at) VALUES (?,?,?,?,?,?) "
-                "ON CONFLICT (project, tool, scope) DO UPDATE SET allowed = allowed + excluded.allowed, "
-                "rejected = rejected + excluded.rejected, updated_at = excluded.updated_at",
+                "ON CONFLICT (project, tool, scope) DO UPDATE SET allowed = questions.allowed + excluded.allowed, "
+                "rejected = questions.rejected + excluded.rejected, updated_at = excluded.updated_at",
                 rows,
             )
 

@@ -1,4 +1,4 @@
-"""Goals and their task graphs in SQLite."""
+"""Goals and their task graphs."""
 
 from __future__ import annotations
 
@@ -8,28 +8,25 @@ from collections.abc import Sequence
 import msgspec
 
 from acp_agent.store.base import Goal, GoalStatus, GoalTask
-from acp_agent.store.database import Database, clean, now
+from acp_agent.store.database import Part, clean, now
 
 LIVE = "status IN ('active', 'paused')"
 
 
-class GoalStore:
+class GoalStore(Part):
     """All methods raise StoreError."""
-
-    def __init__(self, db: Database) -> None:
-        self._db = db
 
     def begin(self, session_id: str, text: str) -> Goal:
         """Creates an active goal; the previous one is abandoned."""
         goal = Goal(str(uuid.uuid4()), session_id, clean(text), "active", now())
         with self._db.write() as db:
-            db.execute(
+            db.change(
                 f"UPDATE goals SET status = 'abandoned', updated_at = ? WHERE session_id = ? AND {LIVE}",
-                (goal.created_at, session_id),
+                *(goal.created_at, session_id),
             )
-            db.execute(
+            db.change(
                 "INSERT INTO goals (id, session_id, text, status, created_at, updated_at) VALUES (?,?,?,?,?,?)",
-                (goal.id, session_id, goal.text, goal.status, goal.created_at, goal.created_at),
+                *(goal.id, session_id, goal.text, goal.status, goal.created_at, goal.created_at),
             )
         return goal
 
@@ -66,13 +63,13 @@ class GoalStore:
             for position, task in enumerate(tasks)
         ]
         with self._db.write() as db:
-            db.execute("DELETE FROM goal_tasks WHERE goal_id = ?", (goal_id,))
-            db.executemany(
+            db.change("DELETE FROM goal_tasks WHERE goal_id = ?", goal_id)
+            db.many(
                 "INSERT INTO goal_tasks (goal_id, position, id, content, priority, status, depends_on) "
                 "VALUES (?,?,?,?,?,?,?)",
                 rows,
             )
-            db.execute("UPDATE goals SET updated_at = ? WHERE id = ?", (now(), goal_id))
+            db.change("UPDATE goals SET updated_at = ? WHERE id = ?", now(), goal_id)
 
     def set_status(self, goal_id: str, status: GoalStatus) -> None:
         self._db.change("UPDATE goals SET status = ?, updated_at = ? WHERE id = ?", status, now(), goal_id)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 
 from acp_agent.store.base import Memory, MemoryCategory
-from acp_agent.store.database import Database, clean, now
+from acp_agent.store.database import Part, clean, now
 
 WORD = re.compile(r"\w+")
 MAX_WORDS = 32
@@ -14,23 +14,20 @@ MAX_WORDS = 32
 COLUMNS = "m.key, m.content, m.category, m.project, m.updated_at"
 
 
-class MemoryStore:
+class MemoryStore(Part):
     """All methods raise StoreError."""
-
-    def __init__(self, db: Database) -> None:
-        self._db = db
 
     def store(self, project: str, key: str, content: str, category: MemoryCategory) -> bool:
         """Stores it; True if it replaces an earlier one with the same key."""
         with self._db.write() as db:
-            known = db.execute("SELECT 1 FROM memories WHERE project = ? AND key = ?", (project, clean(key))).fetchone()
-            db.execute(
+            known = db.rows("SELECT 1 FROM memories WHERE project = ? AND key = ?", project, clean(key))
+            db.change(
                 "INSERT INTO memories (project, key, content, category, updated_at) VALUES (?,?,?,?,?) "
                 "ON CONFLICT (project, key) DO UPDATE SET content = excluded.content, category = excluded.category, "
                 "updated_at = excluded.updated_at",
-                (project, clean(key), clean(content), category, now()),
+                *(project, clean(key), clean(content), category, now()),
             )
-        return known is not None
+        return bool(known)
 
     def recall(
         self, projects: tuple[str, ...], query: str, limit: int, category: MemoryCategory | None = None

@@ -3,14 +3,12 @@ nothing."""
 
 from __future__ import annotations
 
-import sqlite3
 from collections.abc import Iterable
-from typing import Any
 
 import msgspec
 
-from acp_agent.errors import StoreError
-from acp_agent.store.database import Database, clean, now
+from acp_agent.errors import StoreConflict, StoreError
+from acp_agent.store.database import Part, Transaction, clean, now
 
 COLUMNS = "id, session_id, prompt, call, made_by, title, created_at, state, uncovered, undoes, rewound"
 
@@ -34,11 +32,8 @@ ChangeRow = tuple[int, int, bytes, str, str | None]
 """Its id, its operation's, path, entry before, entry after (`None`: not known yet)."""
 
 
-class OperationStore:
+class OperationStore(Part):
     """All methods raise StoreError."""
-
-    def __init__(self, db: Database) -> None:
-        self._db = db
 
     def add(
         self,
@@ -56,17 +51,14 @@ class OperationStore:
         try:
             with self._db.write(durable=state == "running") as db:
                 values = (session_id, prompt, call, made_by, clean(title), now(), state, "")
-                added = db.execute(
+                ((added,),) = db.rows(
                     "INSERT INTO operations (session_id, prompt, call, made_by, title, created_at, state, uncovered, "
-                    "undoes, rewound) VALUES (?,?,?,?,?,?,?,?,?,?)",
-                    (*values, msgspec.json.encode(tuple(undoes)).decode(), rewound),
-                ).lastrowid
-                assert added is not None
+                    "undoes, rewound) VALUES (?,?,?,?,?,?,?,?,?,?) RETURNING id",
+                    *(*values, msgspec.json.encode(tuple(undoes)).decode(), rewound),
+                )
                 return added, _insert(db, added, changes)
-        except StoreError as error:
-            if isinstance(error.__cause__, sqlite3.IntegrityError):
-                raise StoreError(f"session {session_id} was deleted and can store nothing more") from error
-            raise
+        except StoreConflict as error:
+            raise StoreError(f"session {session_id} was deleted and can store nothing more") from error
 
     def more(self, operation: int, changes: Iterable[tuple[bytes, str, str | None]]) -> list[int]:
         """Adds changes to an operation; their ids."""
@@ -77,22 +69,22 @@ class OperationStore:
         """As `more`, for many."""
         with self._db.write() as db:
             rows = ((operation, *change) for change in changes)
-            db.executemany("INSERT INTO changes (operation, path, before, after) VALUES (?,?,?,?)", rows)
+            db.many("INSERT INTO changes (operation, path, before, after) VALUES (?,?,?,?)", rows)
 
     def know(self, after: Iterable[tuple[int, str]]) -> None:
         """What is at the paths of these changes (by id) after them."""
         with self._db.write() as db:
-            db.executemany("UPDATE changes SET after = ? WHERE id = ?", [(text, id_) for id_, text in after])
+            db.many("UPDATE changes SET after = ? WHERE id = ?", [(text, id_) for id_, text in after])
 
     def drop(self, changes: Iterable[int]) -> None:
         """Removes changes that were none."""
         with self._db.write() as db:
-            db.executemany("DELETE FROM changes WHERE id = ?", [(id_,) for id_ in changes])
+            db.many("DELETE FROM changes WHERE id = ?", [(id_,) for id_ in changes])
 
     def set_states(self, states: Iterable[tuple[int, str]]) -> None:
         """Of operations, by id; all at once."""
         with self._db.write() as db:
-            db.executemany("UPDATE operations SET state = ? WHERE id = ?", [(state, id_) for id_, state in states])
+            db.many("UPDATE operations SET state = ? WHERE id = ?", [(state, id_) for id_, state in states])
 
     def say(self, operation: int, uncovered: str) -> None:
         """Says what of it cannot be taken back."""
@@ -132,7 +124,7 @@ class OperationStore:
 
     def remove(self, operations: Iterable[int]) -> None:
         with self._db.write() as db:
-            db.executemany("DELETE FROM operations WHERE id = ?", [(id_,) for id_ in operations])
+            db.many("DELETE FROM operations WHERE id = ?", [(id_,) for id_ in operations])
 
     def entries(self) -> list[str]:
         """The texts of all entries."""
@@ -140,9 +132,9 @@ class OperationStore:
         return [row[0] for row in self._db.rows(query)]
 
 
-def _insert(db: Any, operation: int, changes: Iterable[tuple[bytes, str, str | None]]) -> list[int]:
+def _insert(db: Transaction, operation: int, changes: Iterable[tuple[bytes, str, str | None]]) -> list[int]:
     added = []
     for change in changes:
-        query = "INSERT INTO changes (operation, path, before, after) VALUES (?,?,?,?)"
-        added.append(db.execute(query, (operation, *change)).lastrowid)
+        query = "INSERT INTO changes (operation, path, before, after) VALUES (?,?,?,?) RETURNING id"
+        added.append(db.rows(query, operation, *change)[0][0])
     return added

@@ -1,24 +1,20 @@
-"""Outputs too long for the model, stored in full in SQLite with their session."""
+"""Outputs too long for the model, stored in full with their session."""
 
 from __future__ import annotations
 
-import sqlite3
 import uuid
 from datetime import UTC, datetime, timedelta
 
-from acp_agent.errors import StoreError
+from acp_agent.errors import StoreConflict, StoreError
 from acp_agent.store.base import OverflowEntry, OverflowPart
-from acp_agent.store.database import Database, clean, now
+from acp_agent.store.database import Part, clean, now
 
 CUT = "\n[... {} bytes omitted ...]\n"
 """Marks where an output exceeded the size of an entry."""
 
 
-class OverflowStore:
+class OverflowStore(Part):
     """All methods raise StoreError."""
-
-    def __init__(self, db: Database) -> None:
-        self._db = db
 
     def keep(self, session_id: str, tool: str, text: str, max_bytes: int) -> OverflowEntry:
         """Stores `text`, at most `max_bytes` of it in UTF-8 (0: all; else the middle is left out)."""
@@ -28,12 +24,10 @@ class OverflowStore:
             self._db.change(
                 "INSERT INTO tool_overflow (id, session_id, tool, created_at, chars, complete, content) "
                 "VALUES (?,?,?,?,?,?,?)",
-                *(entry.id, session_id, tool, entry.created_at, entry.chars, entry.complete, kept),
+                *(entry.id, session_id, tool, entry.created_at, entry.chars, int(entry.complete), kept),
             )
-        except StoreError as error:
-            if isinstance(error.__cause__, sqlite3.IntegrityError):
-                raise StoreError(f"session {session_id} was deleted and can store nothing more") from error
-            raise
+        except StoreConflict as error:
+            raise StoreError(f"session {session_id} was deleted and can store nothing more") from error
         return entry
 
     def read(self, session_id: str, entry_id: str, offset: int, limit: int) -> OverflowPart | None:

@@ -7,16 +7,13 @@ import uuid
 import msgspec
 
 from acp_agent.store.base import Schedule
-from acp_agent.store.database import Database, clean, now
+from acp_agent.store.database import Part, clean, now
 
 COLUMNS = "id, project, timing, prompt, mode, created_at, next_run, last_run, runs"
 
 
-class ScheduleStore:
+class ScheduleStore(Part):
     """All methods raise StoreError."""
-
-    def __init__(self, db: Database) -> None:
-        self._db = db
 
     def add(self, project: str, timing: str, prompt: str, next_run: float, mode: str = "code") -> Schedule:
         made = Schedule(uuid.uuid4().hex[:8], project, timing, clean(prompt), mode, now(), next_run)

@@ -1,18 +1,17 @@
-"""The session store in one SQLite file (`database.py`)."""
+"""The session store: sessions, their logs, remembered answers, and the parts beside them."""
 
 from __future__ import annotations
 
-import sqlite3
+import time
 from collections.abc import Collection, Sequence
-from pathlib import Path
 from typing import Any
 
 import msgspec
 
-from acp_agent.errors import StoreError
+from acp_agent.errors import StoreConflict, StoreError
 from acp_agent.store.audit_heads import AuditHeads
 from acp_agent.store.base import Decision, LogEntry, Permission, SessionRecord
-from acp_agent.store.database import Database, clean, now
+from acp_agent.store.database import Database, Part, Transaction, clean, now
 from acp_agent.store.experience import QuestionStore, TrajectoryStore
 from acp_agent.store.goal_store import GoalStore
 from acp_agent.store.memories import MemoryStore
@@ -21,21 +20,24 @@ from acp_agent.store.overflow import OverflowStore
 from acp_agent.store.schedules import ScheduleStore
 from acp_agent.store.spending_store import SpendingStore
 
-INSERT_ENTRY = "INSERT INTO log (session_id, kind, payload) VALUES (?,?,?)"
+INSERT_ENTRIES = "INSERT INTO log (session_id, kind, payload) VALUES {} RETURNING seq"
+AT_ONCE = 500
+"""Entries of one statement."""
+
+STALE_SECONDS = 1.0
+"""How long what was remembered for a project is taken as known without asking the database."""
 
 COLUMNS = "id, cwd, additional_directories, title, created_at, updated_at, mode, model, thought_level, turns, place"
 
 
-class SessionStore:
+class SessionStore(Part):
     """Every method has its effect on disk when it returns, in the sense that `kill -9` cannot lose it. All raise
-    StoreError, with a sentence that says what to do.
+    StoreError, with a sentence that says what to do."""
 
-    Use from one thread. `busy_timeout` in seconds.
-    """
-
-    def __init__(self, path: Path, *, busy_timeout: float = 1.0) -> None:
-        self.path = path
-        self._db = Database(path, busy_timeout=busy_timeout)
+    def __init__(self, db: Database) -> None:
+        super().__init__(db)
+        self._answers: dict[str, tuple[float, list[Permission]]] = {}
+        """By project, with the time at which they were read."""
         self.memories = MemoryStore(self._db)
         self.schedules = ScheduleStore(self._db)
         self.overflow = OverflowStore(self._db)
@@ -127,17 +129,13 @@ class SessionStore:
             return ()
         rows = [(session_id, entry.kind, entry.payload) for entry in entries]
         try:
-            if len(rows) == 1:
-                with self._db.read() as db:  # One statement is a transaction by itself.
-                    return (db.execute(INSERT_ENTRY, rows[0]).lastrowid or 0,)
+            if len(rows) <= AT_ONCE:
+                return _places(self._db, rows)
             with self._db.write() as db:
-                db.executemany(INSERT_ENTRY, rows)
-                last = int(db.execute("SELECT last_insert_rowid()").fetchone()[0])
-            return range(last - len(rows) + 1, last + 1)  # Of one transaction they follow each other.
-        except StoreError as error:
-            if isinstance(error.__cause__, sqlite3.IntegrityError):
-                raise StoreError(f"session {session_id} was deleted and can store nothing more") from error
-            raise
+                parts = [_places(db, rows[at : at + AT_ONCE]) for at in range(0, len(rows), AT_ONCE)]
+            return [place for part in parts for place in part]
+        except StoreConflict as error:
+            raise StoreError(f"session {session_id} was deleted and can store nothing more") from error
 
     def entries(self, session_id: str) -> list[LogEntry]:
         """The whole log, oldest first."""
@@ -166,6 +164,19 @@ class SessionStore:
 
     # --- permissions ------------------------------------------------------------------------------------------
 
+    async def known_permissions(self, project: str) -> list[Permission]:
+        """As `permissions`, on the event loop and without waiting, where they were read within STALE_SECONDS. What this
+        store remembers or revokes counts at once, what another process does after that time."""
+        at, known = self._answers.get(project, (0.0, []))
+        if not at or time.monotonic() > at + STALE_SECONDS:
+            known = await self.do(self._read_permissions, project)
+        return known
+
+    def _read_permissions(self, project: str) -> list[Permission]:
+        at, known = time.monotonic(), self.permissions(project)
+        self._answers[project] = (at, known)
+        return known
+
     def permissions(self, project: str) -> list[Permission]:
         rows = self._db.rows(
             "SELECT id, project, tool, scope, decision, created_at FROM permissions WHERE project = ? ORDER BY id",
@@ -180,12 +191,32 @@ class SessionStore:
             "ON CONFLICT (project, tool, scope) DO UPDATE SET decision = excluded.decision",
             *(project, tool, scope, decision, now()),
         )
+        self._answers.pop(project, None)
 
     def revoke(self, project: str, permission_id: int) -> bool:
-        return self._db.change("DELETE FROM permissions WHERE project = ? AND id = ?", project, permission_id) > 0
+        changed = self._db.change("DELETE FROM permissions WHERE project = ? AND id = ?", project, permission_id)
+        self._answers.pop(project, None)
+        return changed > 0
+
+    # --- the database -----------------------------------------------------------------------------------------
+
+    @property
+    def where(self) -> str:
+        """Where it is, for people."""
+        return self._db.where
+
+    def another(self) -> SessionStore:
+        """The same, for a thread that works for long: neither waits for the other."""
+        return SessionStore(self._db.another())
 
     def close(self) -> None:
         self._db.close()
+
+
+def _places(db: Database | Transaction, rows: Sequence[tuple[str, str, bytes]]) -> list[int]:
+    """Stores these entries; the place of each in the log."""
+    values = [value for row in rows for value in row]
+    return sorted(place for (place,) in db.rows(INSERT_ENTRIES.format(",".join(["(?,?,?)"] * len(rows))), *values))
 
 
 def _text(text: str | None) -> str | None:

@@ -1,4 +1,4 @@
-"""What model calls used and cost, by day, session and model, in SQLite."""
+"""What model calls used and cost, by day, session and model."""
 
 from __future__ import annotations
 
@@ -6,11 +6,11 @@ from typing import Any
 
 import msgspec
 
-from acp_agent.store.database import Database, clean
+from acp_agent.store.database import Part, clean
 
 COUNTED = "calls, input, cached, output, cost, unpriced, estimated"
 SUMS = ", ".join(f"coalesce(sum({name}), 0)" for name in COUNTED.split(", "))
-ADDED = ", ".join(f"{name} = {name} + excluded.{name}" for name in COUNTED.split(", "))
+ADDED = ", ".join(f"{name} = spending.{name} + excluded.{name}" for name in COUNTED.split(", "))
 
 
 class Spent(msgspec.Struct, frozen=True):
@@ -30,6 +30,9 @@ class Spent(msgspec.Struct, frozen=True):
     estimated: int = 0
     """Calls whose tokens the server did not count."""
 
+    def __add__(self, other: Spent) -> Spent:
+        return Spent(*map(sum, zip(msgspec.structs.astuple(self), msgspec.structs.astuple(other), strict=True)))
+
     @property
     def cached_percent(self) -> float:
         return 100 * self.cached / self.input if self.input else 0.0
@@ -46,20 +49,16 @@ def dollars(amount: float) -> str:
     return f"${amount:.2f}" if amount >= 1 or not amount else f"${amount:.4f}"
 
 
-class SpendingStore:
+class SpendingStore(Part):
     """All methods raise StoreError. `day` is a date, `YYYY-MM-DD`."""
-
-    def __init__(self, db: Database) -> None:
-        self._db = db
 
     def add(self, day: str, session_id: str, model: str, spent: Spent) -> None:
         values = msgspec.structs.astuple(spent)
-        with self._db.read() as db:  # One statement is a transaction by itself.
-            db.execute(
-                f"INSERT INTO spending (day, session_id, model, {COUNTED}) VALUES (?,?,?,?,?,?,?,?,?,?) "
-                f"ON CONFLICT (session_id, day, model) DO UPDATE SET {ADDED}",
-                (day, session_id, clean(model), *values),
-            )
+        self._db.change(
+            f"INSERT INTO spending (day, session_id, model, {COUNTED}) VALUES (?,?,?,?,?,?,?,?,?,?) "
+            f"ON CONFLICT (session_id, day, model) DO UPDATE SET {ADDED}",
+            *(day, session_id, clean(model), *values),
+        )
 
     def of_session(self, session_id: str) -> Spent:
         return self._sum("session_id = ?", session_id)

@@ -33,8 +33,9 @@ class MemoryForget(Tool[MemoryForgetParams]):
 
     async def run(self, params: MemoryForgetParams, ctx: ToolContext, preview: Preview) -> ToolResult:
         project, key = project_of(params.everywhere, ctx), params.key.strip()
-        if not ctx.memory.notes.forget(project, key):
-            keys = ctx.memory.notes.keys(project, SHOWN_KEYS)
+        notes = ctx.memory.notes
+        if not await notes.do(notes.forget, project, key):
+            keys = await notes.do(notes.keys, project, SHOWN_KEYS)
             there = f"The newest are: {', '.join(f'`{known}`' for known in keys)}." if keys else "There are none."
             raise ToolError(f"There is no memory `{key}`. {there}")
         return ToolResult(f"Forgot `{key}`.")

@@ -30,9 +30,9 @@ class MemoryRecall(HarmlessTool[MemoryRecallParams]):
     async def run(self, params: MemoryRecallParams, ctx: ToolContext, preview: Preview) -> ToolResult:
         memories, project = ctx.memory.notes, ctx.roots.project
         limit = params.limit or ctx.config.memory.recall_limit
-        found = memories.recall((project, EVERYWHERE), params.query, limit, params.category)
+        found = await memories.do(memories.recall, (project, EVERYWHERE), params.query, limit, params.category)
         if not found:
-            keys = memories.keys(project, SHOWN_KEYS)
+            keys = await memories.do(memories.keys, project, SHOWN_KEYS)
             there = f" The newest keys here: {', '.join(f'`{key}`' for key in keys)}." if keys else ""
             return ToolResult(f"No memory shares a word with `{params.query}`.{there}")
         lines = [

@@ -50,8 +50,8 @@ class MemoryStore(Tool[MemoryStoreParams]):
                 "invalid_parameters",
             )
         project = project_of(params.everywhere, ctx)
-        replaced = ctx.memory.notes.store(
-            project, ctx.redactor.redact(params.key.strip()), ctx.redactor.redact(params.content), params.category
-        )
+        notes, redact = ctx.memory.notes, ctx.redactor.redact
+        about = (project, redact(params.key.strip()), redact(params.content), params.category)
+        replaced = await notes.do(notes.store, *about)
         where = "for all projects" if params.everywhere else "for this project"
         return ToolResult(f"{'Replaced' if replaced else 'Stored'} memory `{params.key.strip()}` {where}.")

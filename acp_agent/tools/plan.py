@@ -51,7 +51,7 @@ class Plan(HarmlessTool[PlanParams]):
 
     async def run(self, params: PlanParams, ctx: ToolContext, preview: Preview) -> ToolResult:
         tasks = params.tasks()
-        of_the_goal = ctx.memory.goals.set_plan(tasks)
+        of_the_goal = await ctx.memory.goals.set_plan(tasks)
         open_ = sum(task.status != "completed" for task in tasks)
         told = f"The plan is shown. Open: {open_}." if open_ else "The plan is shown; every step is done."
         steps = None if ctx.memory.goals.drawn else (_steps(tasks),)

@@ -50,7 +50,7 @@ class ReadOverflow(HarmlessTool[ReadOverflowParams]):
 
     async def run(self, params: ReadOverflowParams, ctx: ToolContext, preview: Preview) -> ToolResult:
         limit = min(params.limit or ctx.config.overflow.read_chars, MOST_CHARS)
-        part = ctx.memory.read_overflow(params.id, params.offset, limit)
+        part = await ctx.memory.read_overflow(params.id, params.offset, limit)
         if part is None:
             raise ToolError(
                 f"There is no output `{PREFIX}{params.id}` in this session.",

@@ -43,7 +43,8 @@ class ScheduleAdd(Tool[ScheduleAddParams]):
 
     async def preview(self, params: ScheduleAddParams, ctx: ToolContext) -> Preview:
         config = ctx.config.schedule
-        known = len(ctx.scheduler.store.list(ctx.roots.project))
+        store = ctx.scheduler.store
+        known = len(await store.do(store.list, ctx.roots.project))
         if known >= config.max_schedules:
             raise ToolError(f"This project has {known} schedules, which is the maximum. Remove one first.")
         first = next_run(params.timing, time.time(), min_interval=config.min_interval)
@@ -56,7 +57,8 @@ class ScheduleAdd(Tool[ScheduleAddParams]):
 
     async def run(self, params: ScheduleAddParams, ctx: ToolContext, preview: Preview) -> ToolResult:
         prompt = ctx.redactor.redact(params.prompt)
-        made = ctx.scheduler.store.add(ctx.roots.project, params.timing.strip(), prompt, preview.state, ctx.call.mode)
+        store, about = ctx.scheduler.store, (ctx.roots.project, params.timing.strip(), prompt)
+        made = await store.do(store.add, *about, preview.state, ctx.call.mode)
         ctx.scheduler.changed()
         return ToolResult(
             f"Schedule {made.id} runs first {when(made.next_run)}, while a session of this project is open."

@@ -19,10 +19,11 @@ class ScheduleList(HarmlessTool[ScheduleListParams]):
     reads_only = True
 
     async def run(self, params: ScheduleListParams, ctx: ToolContext, preview: Preview) -> ToolResult:
+        store = ctx.scheduler.store
         lines = [
             f"- {item.id} `{item.timing}`, next {when(item.next_run)}, "
             f"{f'last {when(item.last_run)}, {item.runs} runs' if item.last_run is not None else 'never run'}: "
             f"{' '.join(item.prompt.split())[:200]}"
-            for item in ctx.scheduler.store.list(ctx.roots.project)
+            for item in await store.do(store.list, ctx.roots.project)
         ]
         return ToolResult("\n".join(lines) or "This project has no schedules.")

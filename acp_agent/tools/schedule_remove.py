@@ -21,8 +21,9 @@ class ScheduleRemove(HarmlessTool[ScheduleRemoveParams]):
 
     async def run(self, params: ScheduleRemoveParams, ctx: ToolContext, preview: Preview) -> ToolResult:
         project, wanted = ctx.roots.project, params.id.strip()
-        if not ctx.scheduler.store.remove(project, wanted):
-            ids = ", ".join(item.id for item in ctx.scheduler.store.list(project)) or "none"
+        store = ctx.scheduler.store
+        if not await store.do(store.remove, project, wanted):
+            ids = ", ".join(item.id for item in await store.do(store.list, project)) or "none"
             raise ToolError(f"This project has no schedule {wanted}; it has {ids}.")
         ctx.scheduler.changed()
         return ToolResult(f"Removed the schedule {wanted}.")

@@ -47,6 +47,6 @@ class SwitchMode(Tool[SwitchModeParams]):
         return Preview((Content(content=TextContent(text=plan)),))
 
     async def run(self, params: SwitchModeParams, ctx: ToolContext, preview: Preview) -> ToolResult:
-        ctx.call.set_mode(preview.mode or params.mode)
+        await ctx.call.set_mode(preview.mode or params.mode)
         told = f"The user approved the plan. The mode is `{ctx.call.mode}` now: you now have the tools that change "
         return ToolResult(f"{told}things. Begin.", content=preview.content)

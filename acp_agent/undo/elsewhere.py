@@ -21,7 +21,7 @@ async def put_as_before(
 ) -> list[str]:
     """Puts the files below `top` that a session changed below `folder`, as they were before a prompt (0: as they are).
     Returns what could not be, in words. Raises StoreError."""
-    entries = _entries_before(store, session_id, prompt)
+    entries = await store.do(_entries_before, store, session_id, prompt)
     return await anyio.to_thread.run_sync(_put_below, entries, Path(top), Path(folder), contents)
 
 

@@ -14,10 +14,11 @@ from acp_agent.undo.base import By, Change, Entry, Operation, State
 
 
 class Log:
-    """Use from the store's thread. All methods raise StoreError."""
+    """All methods raise StoreError, and are to be called off the event loop: on it, by the store's `do`."""
 
     def __init__(self, store: OperationStore, session_id: str) -> None:
         self._store = store
+        self.do = store.do
         self.session_id = session_id
 
     def begin(self, prompt: int, call: str, by: By, title: str) -> Writer:
@@ -62,10 +63,11 @@ def rows_of(changes: Iterable[Change]) -> list[Row]:
 
 
 class Writer:
-    """The rows of one call. Nothing is written before the first change or the first words."""
+    """The rows of one call; as `Log`. Nothing is written before the first change or the first words."""
 
     def __init__(self, store: OperationStore, session_id: str, prompt: int, call: str, by: By, title: str) -> None:
         self._store = store
+        self.do, self.later = store.do, store.later
         self._facts = (session_id, prompt, call, by, title, "done")
         self.operation = 0
         """0 until something is written."""
@@ -82,11 +84,13 @@ class Writer:
         if changed := [(id_, text_of(new)) for id_, old, new in rows if not _equal(old, new)]:
             self._store.know(changed)
 
-    def changed(self, rows: Sequence[Row]) -> None:
-        """Notes what was changed; see `rows_of`."""
+    def changed(self, rows: Sequence[Row], uncovered: str = "") -> None:
+        """Notes what was changed, see `rows_of`, and says what cannot be taken back."""
         if not self.operation:
             self._add([])
         self._store.more_at_once(self.operation, rows)
+        if uncovered:
+            self._store.say(self.operation, uncovered)
 
     def say(self, uncovered: str) -> None:
         """Says what cannot be taken back."""

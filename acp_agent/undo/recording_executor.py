@@ -84,7 +84,7 @@ class RecordingExecutor:
 
         try:
             pictures = await self._thread(take)
-            return _Shots(pictures, self._writer.before(pictures))
+            return _Shots(pictures, await self._writer.do(self._writer.before, pictures))
         except (ExecutorError, OSError, StoreError) as error:
             self._listener.not_kept(f"What this call changes cannot be taken back: {error}.")
             return None
@@ -112,7 +112,7 @@ class RecordingExecutor:
 
         try:
             after = await self._thread(take)
-            self._writer.after(shots.ids, before, after)
+            await self._writer.do(self._writer.after, shots.ids, before, after)
         except (ExecutorError, OSError, StoreError) as error:
             self._listener.not_kept(f"What this call changed cannot be taken back: {error}.")
             return

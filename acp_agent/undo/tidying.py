@@ -18,26 +18,22 @@ AT_ONCE = 100
 """Operations dropped before it is looked again how much is free."""
 
 
-def tidy(database: Path, state: Path, config: UndoConfig) -> list[str]:
-    """Returns what the user should know. Blocking; opens the database itself. Raises StoreError."""
+def tidy(store: SessionStore, state: Path, config: UndoConfig) -> list[str]:
+    """Returns what the user should know. Blocking; `store`: one of its own. Raises StoreError."""
     folder = state / "undo"
     if not folder.is_dir():
         return []
-    store = SessionStore(database)
-    try:
-        contents = Contents(folder / "contents")
-        words = recover(store.operations, contents)
-        oldest = datetime.now(UTC) - timedelta(days=config.retention_days)
-        store.operations.expire(oldest.isoformat(timespec="microseconds").replace("+00:00", "Z"))
-        contents.sweep(_live(store.operations.entries()))
-        if config.quota_bytes and contents.used() > config.quota_bytes * FULL:
-            while contents.used() > config.quota_bytes * ENOUGH and (old := store.operations.oldest(AT_ONCE)):
-                store.operations.remove(old)
-                if not contents.sweep(_live(store.operations.entries())) and not store.operations.oldest(1):
-                    break
-        return words
-    finally:
-        store.close()
+    contents = Contents(folder / "contents")
+    words = recover(store.operations, contents)
+    oldest = datetime.now(UTC) - timedelta(days=config.retention_days)
+    store.operations.expire(oldest.isoformat(timespec="microseconds").replace("+00:00", "Z"))
+    contents.sweep(_live(store.operations.entries()))
+    if config.quota_bytes and contents.used() > config.quota_bytes * FULL:
+        while contents.used() > config.quota_bytes * ENOUGH and (old := store.operations.oldest(AT_ONCE)):
+            store.operations.remove(old)
+            if not contents.sweep(_live(store.operations.entries())) and not store.operations.oldest(1):
+                break
+    return words
 
 
 def _live(entries: Iterable[str]) -> set[str]:

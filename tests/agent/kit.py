@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import asyncio
 import os
 import socket
-from collections.abc import AsyncIterator, Mapping, Sequence
+import sys
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
+from functools import wraps
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
@@ -24,6 +27,7 @@ from acp_agent.protocol.codec import coalesce_updates, encode
 from acp_agent.protocol.connection import Connection
 from acp_agent.protocol.peer import Peer
 from acp_agent.protocol.transports import Transport, memory_pair
+from acp_agent.store.sqlite import Sqlite
 from acp_agent.testing.fake_editor import FakeEditor
 from acp_agent.testing.fake_model import Answer, Call, FakeModel, Script
 from tests.websockets_client import connected
@@ -32,6 +36,26 @@ __all__ = ["Answer", "Call", "Rig", "agent_rig", "connect", "rig"]
 
 BASH = "bash"
 on_stdio = pytest.mark.skipif("ACP_TEST_WIRE" in os.environ, reason="a server answers this otherwise")
+
+
+def off_the_loop(work: Callable[..., Any]) -> Callable[..., Any]:
+    """Fails where the agent waits for its database on the event loop."""
+
+    @wraps(work)
+    def checked(*args: Any, **kwargs: Any) -> Any:
+        frame = sys._getframe(1)
+        while "acp_agent/store/" in frame.f_code.co_filename or "contextlib" in frame.f_code.co_filename:
+            assert frame.f_back is not None
+            frame = frame.f_back
+        on_it = asyncio._get_running_loop() is not None and "acp_agent/" in frame.f_code.co_filename
+        assert not on_it, f"{frame.f_code.co_qualname} waits for the database on the event loop"
+        return work(*args, **kwargs)
+
+    return checked
+
+
+for name in ("rows", "change", "write"):
+    setattr(Sqlite, name, off_the_loop(getattr(Sqlite, name)))
 WIRE = os.environ.get("ACP_TEST_WIRE", "memory")
 """`websocket`: the agent is at the other end of a real one."""
 

@@ -28,7 +28,7 @@ from acp_agent.loop.shell.session_shell import Shell
 from acp_agent.safety.access import Ask, ExecuteAccess
 from acp_agent.safety.deciding.deciders import CallFacts
 from acp_agent.safety.folders.paths import Roots
-from acp_agent.store.session_store import SessionStore
+from acp_agent.store.stores import sqlite_store
 from acp_agent.testing.fake_model import Answer, Call
 from tests import containers
 from tests.executors.kit import until_dead, until_exists
@@ -219,7 +219,7 @@ async def test_a_session_goes_from_place_to_place_and_stays_there(tmp_path: Path
     gone = local.replace("[places.web]", "[places.other]")
     async with rig(tmp_path, [Answer(text="x")], config=gone, environ={"ACP_CODER_PLACE": "local"}) as r:
         await r.editor.load_session(session, r.project)
-    with closing(SessionStore(tmp_path / "home/.local/state/acp-coder/sessions.db")) as store:
+    with closing(sqlite_store(tmp_path / "home/.local/state/acp-coder/sessions.db")) as store:
         store.change(session, place="web")
     async with rig(tmp_path, [Answer(text="x")], config=gone) as r:
         with pytest.raises(PeerError, match="The place that was chosen for this session cannot be had: .*'web'"):

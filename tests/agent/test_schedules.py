@@ -8,7 +8,7 @@ import anyio
 import pytest
 
 from acp_agent.client.permissions import reject_once
-from acp_agent.store.session_store import SessionStore
+from acp_agent.store.stores import sqlite_store
 from acp_agent.testing.fake_model import Answer, Call
 
 from .kit import agent_rig, rig
@@ -18,7 +18,7 @@ pytestmark = pytest.mark.anyio
 
 async def test_a_due_prompt_is_announced_run_and_kept(tmp_path):
     environ = {"ACP_CODER_STORE": str(tmp_path / "s.db")}
-    store = SessionStore(tmp_path / "s.db")
+    store = sqlite_store(tmp_path / "s.db")
     store.schedules.add(str(tmp_path / "project"), "1h", "Look at the tests.", time.time())
     script = [Answer(tool_calls=(Call("list_directory", {}),)), "All green."]
     async with agent_rig(tmp_path, script, environ=environ) as r:
@@ -36,7 +36,7 @@ async def test_a_due_prompt_is_announced_run_and_kept(tmp_path):
 
 async def test_missed_runs_are_told_at_the_next_start(tmp_path):
     environ = {"ACP_CODER_STORE": str(tmp_path / "s.db")}
-    store = SessionStore(tmp_path / "s.db")
+    store = sqlite_store(tmp_path / "s.db")
     store.schedules.add(str(tmp_path / "project"), "1h", "Look at the tests.", time.time() - 7200)
     async with agent_rig(tmp_path, ["hi"], environ=environ) as r:
         await r.editor.new_session(r.project)
@@ -59,7 +59,7 @@ async def test_a_schedule_the_model_adds_is_asked_about_and_runs_in_this_session
 @pytest.mark.parametrize("prompt", ["/mode auto", "/trust yes", "/clear", " /mode auto"])
 async def test_a_scheduled_prompt_runs_no_command(tmp_path, prompt):
     environ = {"ACP_CODER_STORE": str(tmp_path / "s.db")}
-    store = SessionStore(tmp_path / "s.db")
+    store = sqlite_store(tmp_path / "s.db")
     store.schedules.add(str(tmp_path / "project"), "1h", prompt, time.time(), "auto")
     async with agent_rig(tmp_path, ["heard", "and now"], environ=environ) as r:
         await r.editor.new_session(r.project)
@@ -73,7 +73,7 @@ async def test_a_scheduled_prompt_runs_no_command(tmp_path, prompt):
 @pytest.mark.parametrize(("added_in", "session"), [("code", "auto"), ("auto", "code"), ("ask", "auto")])
 async def test_a_run_is_never_freer_than_both_the_session_and_the_mode_it_was_added_in(tmp_path, added_in, session):
     environ = {"ACP_CODER_STORE": str(tmp_path / "s.db"), "ACP_CODER_MODE": session}
-    store = SessionStore(tmp_path / "s.db")
+    store = sqlite_store(tmp_path / "s.db")
     store.schedules.add(str(tmp_path / "project"), "1h", "Go.", time.time(), added_in)
     touch = Answer(tool_calls=(Call("bash", {"command": "touch made"}),))
     async with agent_rig(tmp_path, [touch, "heard", touch, "done"], environ=environ, otherwise=reject_once) as r:
@@ -90,7 +90,7 @@ async def test_a_run_is_never_freer_than_both_the_session_and_the_mode_it_was_ad
 async def test_a_run_that_waits_for_the_persons_turn_is_announced_when_its_own_begins(tmp_path):
     environ = {"ACP_CODER_STORE": str(tmp_path / "s.db")}
     config = "[tools.schedule]\nmin_interval = 1\n"
-    store = SessionStore(tmp_path / "s.db")
+    store = sqlite_store(tmp_path / "s.db")
     async with agent_rig(
         tmp_path, [Answer(text="for you", hang_before=True), "tock"], environ=environ, config=config
     ) as r:
@@ -113,7 +113,7 @@ async def test_a_run_that_waits_for_the_persons_turn_is_announced_when_its_own_b
 
 async def test_schedules_can_be_switched_off(tmp_path):
     environ = {"ACP_CODER_STORE": str(tmp_path / "s.db"), "ACP_CODER_SCHEDULES": "false"}
-    store = SessionStore(tmp_path / "s.db")
+    store = sqlite_store(tmp_path / "s.db")
     store.schedules.add(str(tmp_path / "project"), "1h", "Look.", time.time())
     async with agent_rig(tmp_path, ["hi"], environ=environ) as r:
         await r.editor.new_session(r.project)

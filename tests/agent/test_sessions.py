@@ -436,7 +436,7 @@ async def test_a_store_that_was_locked_fails_no_later_prompt_and_loses_nothing_t
     script = ["first", Answer(text=("half", " more"), hang_after=1), "third"]
     async with rig(tmp_path, script) as r:
         await r.editor.prompt("one")
-        other = sqlite3.connect(path, isolation_level=None)
+        other = sqlite3.connect(path, isolation_level=None, check_same_thread=False)
         other.execute("BEGIN EXCLUSIVE")
         with pytest.raises(PeerError, match="keeps the session database busy; try again"):
             await r.editor.prompt("refused")

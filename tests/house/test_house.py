@@ -93,6 +93,7 @@ DOORS: dict[str, tuple[str, ...]] = {
         "acp_agent.fronts.server",
         "acp_agent.commands.serve",
         "acp_agent.testing.fake_model",
+        "acp_agent.store.lane",
     ),
 }
 """Dependency -> the modules (and what is below them) that may import it. An empty tuple: by lazy rows only."""

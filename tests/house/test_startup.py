@@ -81,6 +81,8 @@ AT_NEW_OURS = STAGE_ZERO | {
         "store.session_store",
         "store.operation_store",
         "store.spending_store",
+        "store.sqlite",
+        "store.stores",
     ]
 }
 """Ours that are loaded when `session/new` is answered."""

@@ -15,7 +15,7 @@ from acp_agent.loop.calls.goal_compression import GoalCompression
 from acp_agent.loop.memory.session_goals import Goals
 from acp_agent.loop.toolbox.relevance import Relevance
 from acp_agent.store.base import SessionRecord
-from acp_agent.store.session_store import SessionStore
+from acp_agent.store.stores import sqlite_store
 
 pytestmark = pytest.mark.anyio
 
@@ -24,7 +24,7 @@ TEXT = "\n".join(f"line {number} of something" for number in range(400))
 
 @pytest.fixture
 def goals(tmp_path: Path) -> Iterator[Goals]:
-    store = SessionStore(tmp_path / "sessions.db")
+    store = sqlite_store(tmp_path / "sessions.db")
     store.create(SessionRecord("s", "/p"))
     client = SimpleNamespace(plan=SimpleNamespace(plans=True))
     yield Goals(cast(Any, SimpleNamespace(session_id="s", client=client, emit=lambda update: None)), store.goals)
@@ -54,19 +54,19 @@ def compression(goals: Goals, relevance: Relevance) -> GoalCompression:
 async def test_without_a_goal_nothing_is_compressed(goals: Goals) -> None:
     compress = compression(goals, Relevance())
     assert await compress.shortened("bash", TEXT, exit_code=0) is None
-    goals.begin("The aim")
+    await goals.begin("The aim")
     assert await compress.shortened("bash", TEXT, exit_code=0) is not None
-    goals.pause(True)
+    await goals.pause(True)
     assert await compress.shortened("bash", TEXT, exit_code=0) is None
-    goals.pause(False)
-    goals.end(reached=True)
+    await goals.pause(False)
+    await goals.end(reached=True)
     assert await compress.shortened("bash", TEXT, exit_code=0) is None
 
 
 async def test_an_embeddings_endpoint_judges_what_is_relevant_once(goals: Goals) -> None:
     embeds, relevance = Embeds(), Relevance()
     relevance.use(embeds)
-    goals.begin("The aim")
+    await goals.begin("The aim")
     compress = compression(goals, relevance)
     text = TEXT.replace("line 200 of something", "line 200 near something")
     short = await compress.shortened("read", text, exit_code=0)
@@ -80,7 +80,7 @@ async def test_an_embeddings_endpoint_judges_what_is_relevant_once(goals: Goals)
 async def test_no_vectors_are_asked_for_where_the_strategy_reads_none(goals: Goals) -> None:
     embeds, relevance = Embeds(), Relevance()
     relevance.use(embeds)
-    goals.begin("Find 200")
+    await goals.begin("Find 200")
     short = await compression(goals, relevance).shortened("bash", TEXT, exit_code=0)
     assert short is not None and "line 200 of something" in short.text
     assert embeds.asked == []
@@ -89,7 +89,7 @@ async def test_no_vectors_are_asked_for_where_the_strategy_reads_none(goals: Goa
 async def test_where_embeddings_fail_words_are_compared(goals: Goals) -> None:
     relevance = Relevance()
     relevance.use(Embeds(fails=True))
-    goals.begin("The aim is line 200")
+    await goals.begin("The aim is line 200")
     short = await compression(goals, relevance).shortened("grep", TEXT, exit_code=0)
     assert short is not None
     assert short.words.startswith("[grep] compressed for the goal: 400 lines -> ")

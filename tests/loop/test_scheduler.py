@@ -11,7 +11,7 @@ import pytest
 
 from acp_agent.errors import ProviderError, StoreError
 from acp_agent.loop.beside.scheduler import PUNCTUAL, Scheduler
-from acp_agent.store.session_store import SessionStore
+from acp_agent.store.stores import sqlite_store
 
 pytestmark = pytest.mark.anyio
 
@@ -22,7 +22,7 @@ class Office:
     """A store, a clock, and what happened."""
 
     def __init__(self, tmp_path: Path) -> None:
-        self.store = SessionStore(tmp_path / "s.db")
+        self.store = sqlite_store(tmp_path / "s.db")
         self.now = NOW
         self.ran: list[str] = []
         self.told: list[str] = []
@@ -129,6 +129,9 @@ class Flaky:
         self.store = store
         self.works = False
         self.failed = anyio.Event()
+
+    async def do(self, call, *args, **kwargs):
+        return call(*args, **kwargs)
 
     def list(self, project):
         if not self.works:

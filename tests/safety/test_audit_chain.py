@@ -17,7 +17,7 @@ from acp_agent.config.safety_settings import AuditConfig
 from acp_agent.safety.deciding.audit import AuditLog
 from acp_agent.safety.deciding.audit_chain import Checked, check, files_of
 from acp_agent.safety.deciding.audit_file import AuditFile, Head
-from acp_agent.store.session_store import SessionStore
+from acp_agent.store.stores import sqlite_store
 from tests.tables import table
 
 
@@ -27,7 +27,7 @@ class Place:
     def __init__(self, folder: Path, *, patience: float = 10.0, **config: int) -> None:
         self.path = folder.resolve() / "audit.jsonl"
         self.config = AuditConfig(**config)  # type: ignore[arg-type]
-        self.store = SessionStore(folder / "sessions.db", busy_timeout=patience)
+        self.store = sqlite_store(folder / "sessions.db", busy_timeout=patience)
         self.told: list[str] = []
 
     def agent(self) -> AuditLog:
@@ -180,7 +180,7 @@ def test_a_line_whose_agent_was_killed_before_it_was_recorded_is_said_and_breaks
 def test_a_locked_store_loses_no_line_and_hides_no_cut(tmp_path):
     place = Place(tmp_path, patience=0.01)
     place.write(6)
-    other = sqlite3.connect(place.store.path, isolation_level=None)
+    other = sqlite3.connect(place.store.where, isolation_level=None)
     other.execute("BEGIN EXCLUSIVE")
     place.write(2)
     other.execute("ROLLBACK")

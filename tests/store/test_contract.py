@@ -10,6 +10,7 @@ import pytest
 from acp_agent.errors import StoreError
 from acp_agent.store.base import LogEntry, SessionRecord
 from acp_agent.store.session_store import SessionStore
+from acp_agent.store.stores import sqlite_store
 
 Open = Callable[[], SessionStore]
 
@@ -20,7 +21,7 @@ def opened(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Open]:
     stores: list[SessionStore] = []
 
     def make() -> SessionStore:
-        stores.append(SessionStore(tmp_path / "deep" / "sessions.db"))
+        stores.append(sqlite_store(tmp_path / "deep" / "sessions.db"))
         return stores[-1]
 
     yield make

@@ -7,13 +7,13 @@ from pathlib import Path
 
 import pytest
 
-from acp_agent.store.database import FORMAT, migrations
-from acp_agent.store.session_store import SessionStore
+from acp_agent.store.sqlite import FORMAT, migrations
+from acp_agent.store.stores import sqlite_store
 
 
 @pytest.fixture
 def store(tmp_path: Path):
-    made = SessionStore(tmp_path / "sessions.db")
+    made = sqlite_store(tmp_path / "sessions.db")
     yield made
     made.close()
 
@@ -88,18 +88,18 @@ def test_a_file_of_the_first_format_is_brought_up_to_date_and_keeps_what_it_hold
     )
     plain.execute("PRAGMA user_version=1")
     plain.close()
-    store = SessionStore(path)
+    store = sqlite_store(path)
     assert [item.scope for item in store.permissions("/p")] == ["edit *"]
     store.memories.store("/p", "k", "apple", "core")
     store.close()
     plain = sqlite3.connect(path)
     assert plain.execute("PRAGMA user_version").fetchone()[0] == FORMAT
     plain.close()
-    SessionStore(path).close()
+    sqlite_store(path).close()
 
 
 def test_a_scheduled_run_is_given_to_exactly_one(tmp_path):
-    one, other = SessionStore(tmp_path / "s.db"), SessionStore(tmp_path / "s.db")
+    one, other = sqlite_store(tmp_path / "s.db"), sqlite_store(tmp_path / "s.db")
     made = one.schedules.add("/p", "1h", "look", 100.0)
     assert other.schedules.list("/p") == [made]
     assert other.schedules.list("/q") == []

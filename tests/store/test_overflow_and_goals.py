@@ -12,11 +12,12 @@ import pytest
 from acp_agent.errors import StoreError
 from acp_agent.store.base import GoalTask, SessionRecord
 from acp_agent.store.session_store import SessionStore
+from acp_agent.store.stores import sqlite_store
 
 
 @pytest.fixture
 def store(tmp_path: Path) -> Iterator[SessionStore]:
-    made = SessionStore(tmp_path / "sessions.db")
+    made = sqlite_store(tmp_path / "sessions.db")
     for name in ("s", "other"):
         made.create(SessionRecord(name, "/project"))
     yield made
@@ -59,7 +60,7 @@ def test_an_entry_is_bounded_in_bytes_and_says_so(store: SessionStore, char: str
 
 def test_old_outputs_expire_and_new_ones_stay(store: SessionStore) -> None:
     old, new = (store.overflow.keep("s", "bash", text, 0) for text in ("old", "new"))
-    with sqlite3.connect(store.path) as db:
+    with sqlite3.connect(store.where) as db:
         db.execute("UPDATE tool_overflow SET created_at = '2020-01-01T00:00:00.000000Z' WHERE id = ?", (old.id,))
     assert store.overflow.expire(7) == 1
     assert store.overflow.read("s", old.id, 0, 10) is None
@@ -78,7 +79,7 @@ def test_a_goal_and_its_tasks_survive_a_restart(store: SessionStore, tmp_path: P
     goal = store.goals.begin("s", "Build it")
     tasks = (GoalTask("a", "First", "high", "completed"), GoalTask("b", "Then ü", depends_on=("a",)))
     store.goals.set_tasks(goal.id, tasks)
-    again = SessionStore(tmp_path / "sessions.db")
+    again = sqlite_store(tmp_path / "sessions.db")
     found = again.goals.current("s")
     again.close()
     assert found is not None
@@ -104,5 +105,5 @@ def test_goals_go_with_their_session(store: SessionStore) -> None:
     goal = store.goals.begin("s", "One")
     store.goals.set_tasks(goal.id, [GoalTask("a", "A")])
     store.delete("s")
-    with sqlite3.connect(store.path) as db:
+    with sqlite3.connect(store.where) as db:
         assert db.execute("SELECT (SELECT count(*) FROM goals) + (SELECT count(*) FROM goal_tasks)").fetchone() == (0,)

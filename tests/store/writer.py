@@ -11,11 +11,11 @@ from itertools import count
 from pathlib import Path
 
 from acp_agent.store.base import LogEntry, SessionRecord
-from acp_agent.store.session_store import SessionStore
+from acp_agent.store.stores import sqlite_store
 
 
 def main() -> None:
-    store = SessionStore(Path(sys.argv[1]))
+    store = sqlite_store(Path(sys.argv[1]))
     session = sys.argv[2]
     if store.get(session) is None:
         store.create(SessionRecord(session, "/x"))

@@ -37,6 +37,7 @@ from acp_agent.safety.folders.paths import Roots
 from acp_agent.safety.folders.protect import PathRules
 from acp_agent.store.base import GoalTask
 from acp_agent.store.session_store import SessionStore
+from acp_agent.store.stores import sqlite_store
 from acp_agent.tools.kit.registry import builtin_registry
 from acp_agent.tools.kit.tool_context import Answer, Preview, Question, Task, ToolContext, ToolResult
 from acp_agent.tools.net.web_access import WebAccess
@@ -82,7 +83,7 @@ class BenchGoals:
     def __init__(self) -> None:
         self.plans: list[Sequence[GoalTask]] = []
 
-    def set_plan(self, tasks: Sequence[GoalTask]) -> str:
+    async def set_plan(self, tasks: Sequence[GoalTask]) -> str:
         self.plans.append(tasks)
         return ""
 
@@ -143,7 +144,7 @@ class BenchCall:
 
     waited: float = 0.0
 
-    def set_mode(self, mode: str) -> None:
+    async def set_mode(self, mode: str) -> None:
         self.modes.append(mode)
 
     async def start(self, command: Command) -> Process:
@@ -275,7 +276,7 @@ async def bench(
     config = ToolsConfig(bash=bash or BashConfig(), files=files or FilesConfig())
     rules = PathRules(deny_read=config.files.deny_read, allow_read=config.files.allow_read, bases=[folder])
     local = LocalExecutor(hides=rules.hides)
-    store = SessionStore(tmp_path / "store" / "sessions.db")
+    store = sqlite_store(tmp_path / "store" / "sessions.db")
     runs = SessionRuns(
         config.bash,
         max_output_chars=10_000,

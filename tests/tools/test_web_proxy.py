@@ -21,10 +21,12 @@ async def resolve(host: str, port: int) -> Sequence[str]:
     return [PUBLIC]
 
 
+async def refuses(host: str) -> str:
+    return "No." if host == "docs.example.com" else ""
+
+
 async def test_a_host_that_a_rule_refuses_is_not_reached_by_what_a_page_loads() -> None:
-    proxy = GuardedProxy(
-        GuardedClient(WebConfig(), resolve=resolve), refuses=lambda host: "No." if host == "docs.example.com" else ""
-    )
+    proxy = GuardedProxy(GuardedClient(WebConfig(), resolve=resolve), refuses=refuses)
     proxy.want("docs.example.com")
     with anyio.fail_after(BOUND):
         async with proxy.serve() as own, await anyio.connect_tcp("127.0.0.1", own) as browser:

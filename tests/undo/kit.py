@@ -10,14 +10,16 @@ import tempfile
 import traceback
 import uuid
 from collections.abc import Awaitable, Callable, Sequence
+from contextlib import closing
 from pathlib import Path
 
 import anyio
 
+from acp_agent.config.model import UndoConfig
 from acp_agent.executors.local import LocalExecutor
 from acp_agent.executors.users import find_user
 from acp_agent.store.base import SessionRecord
-from acp_agent.store.session_store import SessionStore
+from acp_agent.store.stores import sqlite_store
 from acp_agent.undo.base import Change, Entry, Operation
 from acp_agent.undo.contents import Contents
 from acp_agent.undo.folder_looks import FolderLooks, Limits
@@ -26,6 +28,7 @@ from acp_agent.undo.operation_log import Log, rows_of
 from acp_agent.undo.pictures import Camera
 from acp_agent.undo.recording_executor import RecordingExecutor
 from acp_agent.undo.restore import make
+from acp_agent.undo.tidying import tidy
 from acp_agent.undo.undo_plan import Plan, make_plan
 
 State = dict[str, tuple[str, int, bytes]]
@@ -47,7 +50,7 @@ class Bench:
         self.project = folder / "project"
         self.project.mkdir(parents=True, exist_ok=True)
         self.contents = Contents(folder / "state" / "undo" / "contents", quota=quota)
-        self.store = SessionStore(folder / "state" / "sessions.db")
+        self.store = sqlite_store(folder / "state" / "sessions.db")
         self.session_id = session_id or str(uuid.uuid4())
         if session_id is None:
             self.store.create(SessionRecord(self.session_id, str(self.project)))
@@ -186,3 +189,8 @@ def git(folder: Path, *arguments: str) -> None:
     program = shutil.which("git")
     assert program is not None
     subprocess.run([program, *arguments], cwd=folder, env=environ, check=True, capture_output=True)
+
+
+def tidied(database: Path, state: Path, config: UndoConfig) -> list[str]:
+    with closing(sqlite_store(database)) as store:
+        return tidy(store, state, config)

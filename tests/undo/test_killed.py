@@ -19,9 +19,8 @@ import pytest
 from acp_agent.config.model import UndoConfig
 from acp_agent.undo.base import Change
 from acp_agent.undo.restore import held, make
-from acp_agent.undo.tidying import tidy
 
-from .kit import Bench, State, as_a_user, small_bench
+from .kit import Bench, State, as_a_user, small_bench, tidied
 
 ROUNDS = 200
 FILES = 25
@@ -50,7 +49,7 @@ def test_what_was_interrupted_is_finished_at_the_next_start(tmp_path: Path) -> N
         last = undos[-1] if undos else bench.log.operations()[0]
         killed_at(chance.randint(1, 100), partial(undo_again, tmp_path, bench.session_id, last.id))
         middles += bench.state() not in (before, after)
-        words = tidy(database, state, UndoConfig())
+        words = tidied(database, state, UndoConfig())
         assert not words
         assert not bench.store.operations.running()
         now = bench.state()
@@ -70,11 +69,11 @@ def test_a_live_agents_undo_is_left_to_it(tmp_path: Path) -> None:
     with held(bench.contents.folder.parent, undo) as ours:
         assert ours
         if (child := os.fork()) == 0:
-            words = tidy(tmp_path / "state" / "sessions.db", tmp_path / "state", UndoConfig())
+            words = tidied(tmp_path / "state" / "sessions.db", tmp_path / "state", UndoConfig())
             os._exit(0 if not words else 1)
         assert os.waitpid(child, 0)[1] == 0
         assert (bench.project / "a").read_text() == "b\n"
-    tidy(tmp_path / "state" / "sessions.db", tmp_path / "state", UndoConfig())
+    tidied(tmp_path / "state" / "sessions.db", tmp_path / "state", UndoConfig())
     assert (bench.project / "a").read_text() == "a"
     bench.close()
 
@@ -202,7 +201,7 @@ def test_what_the_user_made_after_the_kill_stays_and_so_does_what_was_set_aside(
     assert len(bench.state()) == 3 and not (bench.project / "b").exists(), "b is set aside, one is written beside"
     for name in ("a", "b"):
         (bench.project / name).write_text("the user's")
-    first, second, third = sorted(tidy(tmp_path / "state" / "sessions.db", tmp_path / "state", UndoConfig()))
+    first, second, third = sorted(tidied(tmp_path / "state" / "sessions.db", tmp_path / "state", UndoConfig()))
     assert "a was changed meanwhile and left alone" in first and "b was changed meanwhile" in second
     aside = next(path for path in bench.project.iterdir() if path.name.startswith("."))
     assert f"what was {bench.project / 'b'} is kept as {aside}" in third
@@ -233,7 +232,7 @@ def killed_and_finished(folder: Path, number: int) -> bool:
         assert not bench.told
 
     def finish() -> None:
-        words = tidy(folder / "state" / "sessions.db", folder / "state", UndoConfig())
+        words = tidied(folder / "state" / "sessions.db", folder / "state", UndoConfig())
         assert not words, words
 
     killed = killed_at(number, undo)
@@ -259,7 +258,7 @@ def test_a_file_that_cannot_be_replaced_is_written_in_place_also_by_who_is_kille
         try:
             path.chmod(0o640)
             killed = killed_at(number, lambda: bench.take_back(bench.operations(2), prompt=2))  # noqa: B023
-            words = tidy(
+            words = tidied(
                 bench.contents.folder.parents[1] / "sessions.db", bench.contents.folder.parents[1], UndoConfig()
             )
             assert not words, words

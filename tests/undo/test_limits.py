@@ -16,9 +16,8 @@ from acp_agent.config.model import UndoConfig
 from acp_agent.errors import StoreError
 from acp_agent.undo import contents as contents_module
 from acp_agent.undo.contents import ContentError, Contents
-from acp_agent.undo.tidying import tidy
 
-from .kit import Bench
+from .kit import Bench, tidied
 
 
 def test_a_thousand_edits_of_a_file_take_little_space(tmp_path: Path) -> None:
@@ -63,10 +62,10 @@ def test_old_operations_and_what_only_they_need_are_dropped(tmp_path: Path, monk
     (bench.project / "a").write_bytes(os.urandom(50_000))
     bench.by_command("rm a")
     database, state = tmp_path / "state" / "sessions.db", tmp_path / "state"
-    assert tidy(database, state, UndoConfig()) == []
+    assert tidied(database, state, UndoConfig()) == []
     assert len(bench.operations()) == 1 and bench.contents.used() > 50_000
     time.sleep(0.01)
-    assert tidy(database, state, UndoConfig(retention_days=1e-9)) == []
+    assert tidied(database, state, UndoConfig(retention_days=1e-9)) == []
     assert bench.operations() == [] and bench.contents.used() == 0
     bench.close()
 
@@ -78,7 +77,7 @@ def test_above_the_quota_the_oldest_go_first(tmp_path: Path, monkeypatch: pytest
     for number in range(4):
         (bench.project / "a").write_bytes(os.urandom(50_000))
         bench.by_command("rm a", prompt=number + 1)
-    tidy(tmp_path / "state" / "sessions.db", tmp_path / "state", UndoConfig(quota_bytes=160_000))
+    tidied(tmp_path / "state" / "sessions.db", tmp_path / "state", UndoConfig(quota_bytes=160_000))
     assert [each.prompt for each in bench.operations()] == [3, 4]
     bench.take_back(bench.operations(4))
     assert (bench.project / "a").exists()
@@ -91,7 +90,7 @@ def test_contents_go_with_the_session(tmp_path: Path, monkeypatch: pytest.Monkey
     (bench.project / "a").write_text("a")
     bench.by_command("rm a")
     bench.store.delete(bench.session_id)
-    tidy(tmp_path / "state" / "sessions.db", tmp_path / "state", UndoConfig())
+    tidied(tmp_path / "state" / "sessions.db", tmp_path / "state", UndoConfig())
     assert bench.contents.used() == 0
     bench.close()
 

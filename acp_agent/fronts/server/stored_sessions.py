@@ -17,6 +17,7 @@ from acp_agent.loop.memory.transcripts import as_json_lines, as_markdown
 from acp_agent.opening import normal
 from acp_agent.store.base import SessionRecord
 from acp_agent.store.session_store import SessionStore
+from acp_agent.store.stores import sqlite_store
 
 T = TypeVar("T")
 
@@ -132,7 +133,7 @@ class History:
         def asked() -> T:
             if not self._path.exists():
                 return nothing
-            store = SessionStore(self._path, busy_timeout=self._busy_timeout)
+            store = sqlite_store(self._path, busy_timeout=self._busy_timeout)
             try:
                 return work(store)
             finally:

@@ -196,6 +196,7 @@ class SessionRuns:
         process = run.process
         assert process is not None, "it ends once"
         by_itself = status is not None or run.ended.exit_code == TIMED_OUT
+        in_turn = self._journal.in_turn
         cut: bool | None = None
         denied: tuple[str, ...] = ()
         try:
@@ -211,7 +212,7 @@ class SessionRuns:
             output = ShellOutput(redact(process.stdout), redact(process.stderr), run.ended.exit_code, process.truncated)
             printed = CommandOutput(run.command.script, output, process.combined, lost=process.lost)
             remark = f"[{process.remark}]" if process.remark else ""
-            done = self._outputs.treat_now(run.call.name, ToolResult(remark, command=printed))
+            done = await self._outputs.treat_plainly(run.call.name, ToolResult(remark, command=printed))
             run.ended.told_text = done.result.text
             cut = done.cut or None
             if run.command.confined and (ready := run.call.ready) is not None:
@@ -233,7 +234,7 @@ class SessionRuns:
                 self._journal.notice(words, tool=run.call.name, truncated=cut, denied_paths=denied, **facts)
         if remark:
             self._journal.warn(remark[1:-1])
-        if by_itself:
+        if by_itself and not in_turn:
             self._journal.run_ended(words)
         self._forget_old()
 

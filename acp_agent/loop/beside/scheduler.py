@@ -76,11 +76,11 @@ class Scheduler:
     async def _round(self) -> float:
         """Runs what is due; returns the seconds until the next check."""
         now = self._clock()
-        schedules = self.store.list(self._session.roots.project)
+        schedules = await self.store.do(self.store.list, self._session.roots.project)
         due = [item for item in schedules if item.next_run <= now]
         if not due:
             return min(schedules[0].next_run - now, LOOK_AGAIN) if schedules else LOOK_AGAIN
-        self._leave_out([item for item in due if now - item.next_run > PUNCTUAL], now)
+        await self._leave_out([item for item in due if now - item.next_run > PUNCTUAL], now)
         for item in due:
             if now - item.next_run <= PUNCTUAL:
                 await self._run_one(item)
@@ -89,7 +89,8 @@ class Scheduler:
 
     async def _run_one(self, schedule: Schedule) -> None:
         now = self._clock()
-        if not self.store.claim(schedule, following := self._next(schedule, now), at=now):
+        following = self._next(schedule, now)
+        if not await self.store.do(self.store.claim, schedule, following, at=now):
             return
         begun = False
 
@@ -101,27 +102,27 @@ class Scheduler:
         try:
             await self._session.prompt_unasked([TextContent(text=schedule.prompt)], schedule.mode, announce)
             if not begun and self._session.queue.closed:
-                self._release(schedule, following, begun)
+                await self._release(schedule, following, begun)
             elif not begun:
                 self._session.outbox.tell(f"The scheduled run {schedule.id} was left out: stopped while it waited.")
         except anyio.get_cancelled_exc_class():
-            self._release(schedule, following, begun)
+            await self._release(schedule, following, begun)
             raise
         except AgentError as error:
             log.error("the scheduled run %s failed: %s", schedule.id, error)
             self._session.outbox.tell(f"The scheduled run {schedule.id} (`{schedule.timing}`) failed: {error}")
 
-    def _release(self, schedule: Schedule, following: float, begun: bool) -> None:
+    async def _release(self, schedule: Schedule, following: float, begun: bool) -> None:
         """It waited for another turn, and the session ends or moves: it is due again, for whoever can run it."""
         if not begun:
             with suppress(StoreError):
-                self.store.release(schedule, following)
+                await self.store.do(self.store.release, schedule, following)
 
-    def _leave_out(self, late: list[Schedule], now: float) -> None:
+    async def _leave_out(self, late: list[Schedule], now: float) -> None:
         missed: dict[str, list[Schedule]] = {}
         try:
             for item in late:
-                if self.store.claim(item, self._next(item, now), at=None):
+                if await self.store.do(self.store.claim, item, self._next(item, now), at=None):
                     missed.setdefault(self._reason(item), []).append(item)
         finally:  # Claimed runs are reported, whatever happens to the others.
             for reason, items in missed.items():

@@ -112,7 +112,7 @@ class Gate:
         verdict: Verdict = decision.verdict
         if isinstance(verdict, Ask):
             ask = self.guard.placed(facts, verdict)
-            verdict = self._remembered(ask, mode, written=facts.written)
+            verdict = await self._remembered(ask, mode, written=facts.written)
             if isinstance(verdict, Allow) and ask.changes and self._needs_word(facts):
                 reason = f"{ask.reason}; {UNCONFINED}"
                 verdict = msgspec.structs.replace(ask, reason=reason, every_time=True, notes=(*ask.notes, ONCE))
@@ -126,13 +126,13 @@ class Gate:
             verdict = Ask(reason, (), "", changes=False, every_time=True, notes=(WRITTEN_CALL,))
         match verdict:
             case Allow(rule):
-                return self._written(Permit(), facts, decision, "allow", rule)
+                return await self._written(Permit(), facts, decision, "allow", rule)
             case Deny(reason, rule):
                 if verdict.approvable:
                     reason += (
                         f" To allow it, they can send `/approve {facts.call_id[:ID_CHARS]}`, then make the call again."
                     )
-                return self._written(Refused(reason), facts, decision, "deny", rule, verdict.reason)
+                return await self._written(Refused(reason), facts, decision, "deny", rule, verdict.reason)
             case Ask():
                 return await self._asked(verdict, facts, decision, call)
 
@@ -141,12 +141,12 @@ class Gate:
         mode, decision = await self._decided(facts)
         verdict: Verdict = decision.verdict
         if isinstance(verdict, Ask):
-            verdict = self._remembered(self.guard.placed(facts, verdict), mode, written=False)
+            verdict = await self._remembered(self.guard.placed(facts, verdict), mode, written=False)
         match verdict:
             case Allow(rule):
-                return self._written(Permit(), facts, decision, "allow", rule)
+                return await self._written(Permit(), facts, decision, "allow", rule)
             case Deny(reason, rule):
-                return self._written(Refused(reason), facts, decision, "deny", rule, verdict.reason)
+                return await self._written(Refused(reason), facts, decision, "deny", rule, verdict.reason)
         return None
 
     async def _decided(self, facts: CallFacts) -> tuple[Mode, Judgement]:
@@ -167,7 +167,7 @@ class Gate:
         leaves = any(isinstance(access, ModeAccess) for access in facts.accesses)
         answer = await (self._review(call) if leaves else self._ask(ask, call))
         if isinstance(answer, TurnCancelledByClient):
-            self.guard.decided(facts, decision, "cancelled", ask.rule, ask.reason)
+            await self.guard.decided(facts, decision, "cancelled", ask.rule, ask.reason)
             return answer
         allowed = isinstance(answer, Permit)
         if not ask.every_time and (allowed or answer == REJECTED_BY_PERSON):
@@ -178,17 +178,17 @@ class Gate:
             # The user decided otherwise: the mode they chose in the meantime is read-only.
             answer = Refused(f"The mode is now `{self._choices.mode().id}`, which is read-only. It was not run.")
         said = "allowed_by_person" if isinstance(answer, Permit) else "rejected_by_person"
-        return self._written(answer, facts, decision, said, ask.rule, ask.reason)
+        return await self._written(answer, facts, decision, said, ask.rule, ask.reason)
 
-    def remembered(self) -> Sequence[Permission]:
+    async def remembered(self) -> Sequence[Permission]:
         """The answers that are remembered for the project."""
-        return self._store.permissions(self._project)
+        return await self._store.do(self._store.permissions, self._project)
 
-    def revoke(self, number: int) -> bool:
+    async def revoke(self, number: int) -> bool:
         """Forgets a remembered answer; False if there is none with that number."""
-        return self._store.revoke(self._project, number)
+        return await self._store.do(self._store.revoke, self._project, number)
 
-    def _written(
+    async def _written(
         self,
         answer: Permit | Refused,
         facts: CallFacts,
@@ -200,14 +200,15 @@ class Gate:
         uses = isinstance(answer, Permit) and decision.approved
         if uses and not self.guard.approvals.take(facts.tool, facts.arguments, decision.approved):
             answer, outcome, reason = Refused(USED_UP), "deny", USED_UP
-        if self.guard.decided(facts, decision, outcome, rule, reason) or isinstance(answer, Refused):
+        if await self.guard.decided(facts, decision, outcome, rule, reason) or isinstance(answer, Refused):
             return answer
         return Refused("The call could not be written to the audit log, which is required, so it was not run.")
 
-    def _remembered(self, ask: Ask, mode: Mode, *, written: bool) -> Verdict:
+    async def _remembered(self, ask: Ask, mode: Mode, *, written: bool) -> Verdict:
         if ask.every_time:
             return ask
-        answers = {answer.scope: answer.decision for answer in self._store.permissions(self._project)}
+        known = await self._store.known_permissions(self._project)
+        answers = {answer.scope: answer.decision for answer in known}
         answers = _with_wider(ask, answers)
         if any(answers.get(scope) == "reject" for scope in ask.scopes):
             words = f"The user chose never to allow {ask.scope_words} (see /permissions). It was not run."
@@ -240,7 +241,7 @@ class Gate:
         except AgentError as error:
             log.warning("the permission request failed: %s", error)
             return Refused(f"The editor could not ask the user for permission ({error}), so the call was not run.")
-        return self._take(answer, ask)
+        return await self._take(answer, ask)
 
     async def _review(self, call: acp.ToolCallUpdate) -> Permit | Refused | TurnCancelledByClient:
         """Puts the plan that `call` shows before the user."""
@@ -261,20 +262,20 @@ class Gate:
     def _only_once(self, ask: Ask) -> bool:
         return ask.every_time or any(self._redactor.redact(scope) != scope for scope in ask.scopes)
 
-    def _take(self, answer: acp.RequestPermissionResponse, ask: Ask) -> Permit | Refused | TurnCancelledByClient:
+    async def _take(self, answer: acp.RequestPermissionResponse, ask: Ask) -> Permit | Refused | TurnCancelledByClient:
         match answer.outcome:
             case acp.CancelledPermissionOutcome():
                 return TurnCancelledByClient()
             case acp.SelectedPermissionOutcome(option_id="allow_once"):
                 return Permit()
             case acp.SelectedPermissionOutcome(option_id="allow_always") if not self._only_once(ask):
-                self._remember(ask, "allow")
+                await self._remember(ask, "allow")
                 return Permit()
             case acp.SelectedPermissionOutcome(option_id="allow_wider") if ask.wider and not self._only_once(ask):
-                self._remember(msgspec.structs.replace(ask, scopes=(ask.wider[0],)), "allow")
+                await self._remember(msgspec.structs.replace(ask, scopes=(ask.wider[0],)), "allow")
                 return Permit()
             case acp.SelectedPermissionOutcome(option_id="reject_always") if not self._only_once(ask):
-                self._remember(ask, "reject")
+                await self._remember(ask, "reject")
                 return REJECTED_BY_PERSON
             case acp.SelectedPermissionOutcome(option_id="reject_once"):
                 return REJECTED_BY_PERSON
@@ -282,9 +283,9 @@ class Gate:
                 return Refused(f"The editor answered the permission request with an unknown option ({unknown!r}).")
         return Refused("The editor's answer to the permission request was not understood.")
 
-    def _remember(self, ask: Ask, decision: Decision) -> None:
+    async def _remember(self, ask: Ask, decision: Decision) -> None:
         for scope in ask.scopes:
-            self._store.remember(self._project, scope.split(" ", 1)[0], scope, decision)
+            await self._store.do(self._store.remember, self._project, scope.split(" ", 1)[0], scope, decision)
 
 
 def _with_wider(ask: Ask, answers: Mapping[str, Decision]) -> dict[str, Decision]:

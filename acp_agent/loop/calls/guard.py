@@ -40,6 +40,7 @@ from acp_agent.safety.deciding.trajectory import Learned, Sentinel
 from acp_agent.safety.folders.paths import Roots, real_path
 from acp_agent.safety.folders.protect import PathRules, also_mounted, configured_folders
 from acp_agent.store.base import Trajectory
+from acp_agent.store.experience import TrajectoryStore
 from acp_agent.store.session_store import SessionStore
 from acp_agent.tools.kit.registry import SessionRegistry
 
@@ -136,9 +137,10 @@ class Guard:
         self._confinement = confinement
         self.project = roots.project
         self.approvals = Approvals()
+        self._learned = _Trajectories(store.trajectories, self.project, tools)
         self.blocks = Blocks(
             AnomalyDetector(tools.anomaly, self._anomaly),
-            Sentinel(tools.governance, _Trajectories(store, self.project, tools), redactor.redact),
+            Sentinel(tools.governance, self._learned, redactor.redact),
             ActionRate(tools.risk.max_actions_per_hour),
         )
         origin = config.origin_of
@@ -159,7 +161,7 @@ class Guard:
 
     async def decide(self, call: CallFacts, mode: Mode) -> Judgement:
         audit = self._journal.audit
-        if audit.refuses and not audit.write("notice", caller_id=self._journal.outbox.session_id, reason="tried again"):
+        if audit.refuses and not await self._journal.written("notice", reason="tried again"):
             words = "The audit log is required and cannot be written, so no tool runs (see `/policy status`)."
             return Judgement(Deny(words, "audit.required"))
         if self._tools.scope.enabled and self._tools.scope.require_capability:
@@ -169,8 +171,7 @@ class Guard:
                 return Judgement(Deny(f"No tool runs: {error}", "tools.scope.require_capability"))
         approved = self.approvals.of(call.tool, call.arguments)
         decide = partial(self.deciders.decide, call, mode=mode.id, may_change=mode.changes, approved=approved)
-        if not self.deciders.roots.disk.here:
-            self.blocks.learn()
+        await self.learn()
         decision = replace(await judged(self.deciders.roots, decide), approved=approved)
         if call.leaves and not isinstance(decision.verdict, Deny):
             decision = replace(decision, verdict=_leaving(call, decision.verdict))
@@ -178,26 +179,41 @@ class Guard:
             self.approvals.violated(call.call_id, call.tool, call.arguments, decision.verdict.rule)
         return decision
 
+    async def learn(self) -> None:
+        """Reads what was learned, here or by other agents."""
+        try:
+            if self.blocks.sentinel.enabled:
+                await self._learned.read()
+        except StoreError as error:
+            log.warning("what was learned could not be read: %s", error)
+        self.blocks.learn()
+
     # --- the life of a call -----------------------------------------------------------------------------------
 
-    def decided(self, call: CallFacts, decision: Judgement, outcome: str, rule: str, reason: str = "") -> bool:
+    async def decided(self, call: CallFacts, decision: Judgement, outcome: str, rule: str, reason: str = "") -> bool:
         """Logs the decision; False if that failed and the log is required. `outcome`: as in `AuditEntry`."""
         if outcome == "allow" and not self._tools.scope.audit_all_invocations and not call.acts:
             return True
-        runs = any(isinstance(access, ExecuteAccess) for access in call.accesses)
-        written = self._journal.write(
-            "decision",
-            call_id=call.call_id,
-            tool=call.tool,
-            arguments=json.dumps(call.arguments, ensure_ascii=False, default=str),
-            decision=outcome,
-            rule=rule,
-            policy_match=decision.policy_match,
-            reason=reason,
-            risk=decision.risk.level if decision.risk is not None else None,
-            sandbox=self._sandbox_of(call) if runs else None,
-        )
+        written = await self._journal.written("decision", **self._line(call, decision, outcome, rule, reason))
         return written or not self._config.settings.audit.required
+
+    def refused(self, call: CallFacts, decision: Judgement, rule: str, reason: str) -> None:
+        """Logs that it was refused before it was decided about."""
+        self._journal.write("decision", **self._line(call, decision, "deny", rule, reason))
+
+    def _line(self, call: CallFacts, decision: Judgement, outcome: str, rule: str, reason: str) -> dict[str, Any]:
+        runs = any(isinstance(access, ExecuteAccess) for access in call.accesses)
+        return {
+            "call_id": call.call_id,
+            "tool": call.tool,
+            "arguments": json.dumps(call.arguments, ensure_ascii=False, default=str),
+            "decision": outcome,
+            "rule": rule,
+            "policy_match": decision.policy_match,
+            "reason": reason,
+            "risk": decision.risk.level if decision.risk is not None else None,
+            "sandbox": self._sandbox_of(call) if runs else None,
+        }
 
     def _sandbox_of(self, call: CallFacts) -> str:
         outside = any(isinstance(access, ExecuteAccess) and not access.confined for access in call.accesses)
@@ -268,12 +284,13 @@ class Guard:
     def warn(self, words: str) -> None:
         self._journal.warn(words)
 
-    def refuses(self, host: str) -> str:
+    async def refuses(self, host: str) -> str:
         """Why nothing of the session may connect to a host, by the user's rules and answers; empty if it may."""
         rule = self.deciders.rules.permission(CONNECT, [host])
         if rule is not None and rule.effect == "deny":
             return rule.denial().reason
-        answers = {answer.scope: answer.decision for answer in self._store.permissions(self.project)}
+        known = await self._store.known_permissions(self.project)
+        answers = {answer.scope: answer.decision for answer in known}
         return f"The user chose never to allow {host}." if answers.get(f"send = {host}") == "reject" else ""
 
     def connected(self, call_id: str, host: str, sent: int, received: int) -> None:
@@ -292,16 +309,15 @@ class Guard:
 
     def answered(self, tool: str, scopes: Sequence[str], *, allowed: bool) -> None:
         """The user was asked about these."""
-        try:
-            self._store.questions.answered(self.project, tool, scopes, allowed=allowed)
-        except StoreError as error:
-            log.warning("a question could not be counted: %s", error)
+        count = partial(self._store.questions.answered, self.project, tool, scopes, allowed=allowed)
+        self._store.later(count, partial(log.warning, "a question could not be counted: %s"))
 
-    def proposals(self) -> list[str]:
+    async def proposals(self) -> list[str]:
         """Rules that would have saved questions, as TOML, the most useful first. Raises StoreError."""
         known = {rule.pattern for rule in self.deciders.rules.of("permissions") if rule.effect == "allow"}
         found = []
-        for asked in self._store.questions.counts(self.project, 100):
+        questions = self._store.questions
+        for asked in await questions.do(questions.counts, self.project, 100):
             pattern = _pattern(asked.scope)
             if asked.rejected or asked.allowed < MIN_QUESTIONS or pattern is None or pattern in known:
                 continue
@@ -326,13 +342,14 @@ class Guard:
         self._journal.notice(f"approved by the user: {call_id}", call_id=call_id)
         return "The same call may now exceed that limit once. Ask for it again."
 
-    def reject(self, beginning: str) -> str:
+    async def reject(self, beginning: str) -> str:
         """`/reject ID`; returns the text for the user."""
         sentinel = self.blocks.sentinel
         if not sentinel.enabled:
             return "The trajectory sentinel is off; `tools.governance.trajectory_enabled` turns it on."
         try:
             tool = sentinel.reject(beginning or sentinel.last_call)
+            await self._learned.stored()
         except StoreError as error:
             return f"That could not be stored: {error}"
         if tool is None:
@@ -342,31 +359,35 @@ class Guard:
         more = "" if blocks else " (`tools.governance.block_risky_patterns` is off, so it blocks nothing yet)"
         return f"Remembered for this project: calls like that one to `{tool}` are not acceptable{more}."
 
-    def unblock(self, name: str) -> str:
+    async def unblock(self, name: str) -> str:
         """`/unblock NAME`; returns the text for the user."""
         try:
             if not name:
-                return self._blocked()
+                return await self._blocked()
+            await self.learn()
             if not self.blocks.lift(name):
                 return f"`{name}` is not blocked."
+            await self._learned.stored()
         except StoreError as error:
             return f"That could not be read or stored: {error}"
         self._journal.notice(f"unblocked by the user: {name}", tool=name)
         what = {LEARNED: "What was learned was forgotten.", HOUR: "The hourly count was reset."}
         return what.get(name, f"`{name}` may be used again.")
 
-    def learned(self, rest: str) -> str:
+    async def learned(self, rest: str) -> str:
         """`/policy learned ...`; returns the text for the user."""
         try:
-            told = learned_words(self._store.trajectories, self.project, rest)
+            kept = self._store.trajectories
+            told = await kept.do(learned_words, kept, self.project, rest)
         except StoreError as error:
             return f"That could not be read or stored: {error}"
         if rest.strip():
             self._journal.notice(f"learned sequences, by the user: {told}")
         return told
 
-    def _blocked(self) -> str:
+    async def _blocked(self) -> str:
         """Raises StoreError."""
+        await self.learn()
         listed = "\n".join(f"- `{block.name}`: {block.reason}" for block in self.blocks.listed())
         return f"Blocked:\n{listed}\n\n`/unblock NAME` unblocks one." if listed else NOT_BLOCKED
 
@@ -411,21 +432,44 @@ def _high(risk: RiskConfig) -> str:
 
 
 class _Trajectories:
-    """The sequences of calls learned for one project."""
+    """The sequences of calls learned for one project: as they were read before the last call was judged, and changed
+    here since."""
 
-    def __init__(self, store: SessionStore, project: str, tools: Any) -> None:
+    def __init__(self, store: TrajectoryStore, project: str, tools: Any) -> None:
         self._store = store
         self._project = project
         self._limit = tools.governance.max_learned
+        self._known: dict[str, Trajectory] = {}
+        self._failure: StoreError | None = None
+
+    async def read(self) -> None:
+        """Raises StoreError."""
+        known = await self._store.do(self._store.learned, self._project)
+        self._known = {each.steps: each for each in known}
+
+    async def stored(self) -> None:
+        """Raises StoreError if what was changed here could not be stored."""
+        await self._store.do(lambda: None)
+        failure, self._failure = self._failure, None
+        if failure is not None:
+            raise failure
 
     def learned(self) -> Sequence[Learned]:
-        return self._store.trajectories.learned(self._project)
+        return list(self._known.values())
 
     def keep(self, steps: str, failures: int, rejected: bool) -> None:
-        self._store.trajectories.keep(self._project, Trajectory(steps, failures, rejected), self._limit)
+        self._known.pop(steps, None)
+        self._known = {steps: (kept := Trajectory(steps, failures, rejected)), **self._known}
+        self._store.later(partial(self._store.keep, self._project, kept, self._limit), self._failed)
 
     def forget(self) -> int:
-        return self._store.trajectories.forget(self._project)
+        count, self._known = len(self._known), {}
+        self._store.later(partial(self._store.forget, self._project), self._failed)
+        return count
+
+    def _failed(self, error: StoreError) -> None:
+        log.warning("what was learned could not be kept: %s", error)
+        self._failure = error
 
 
 def _leaving(call: CallFacts, verdict: Allow | Ask) -> Ask:

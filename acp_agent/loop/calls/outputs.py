@@ -167,11 +167,11 @@ class Outputs(Struct, eq=False):
             short = await self.compression.shortened(tool, digest.view, exit_code=exit_code)
             self.counts.compressed += short is not None
             short = short or await self.summary.shortened(tool, digest.view)
-        return self._finished(tool, result, digest, short)
+        return await self._finished(tool, result, digest, short)
 
-    def treat_now(self, tool: str, result: ToolResult) -> Treated:
-        """The same synchronously, without compression."""
-        return self._finished(tool, result, self._digest(tool, result), None)
+    async def treat_plainly(self, tool: str, result: ToolResult) -> Treated:
+        """The same without compression; who is cancelled meanwhile gets to know it behind it."""
+        return await self._finished(tool, result, self._digest(tool, result), None)
 
     def clean(self, text: str) -> str:
         """A command's output as a text may show it: without credentials and control sequences."""
@@ -208,8 +208,8 @@ class Outputs(Struct, eq=False):
                     filtered = msgspec.structs.replace(filtered, text=clean, lines_after=filtered.lines_before)
         return _Digest(clean, filtered, found, shown, command.lost)
 
-    def _finished(self, tool: str, result: ToolResult, digest: _Digest, short: Shortened | None) -> Treated:
-        told = self._for_model(tool, digest, short)
+    async def _finished(self, tool: str, result: ToolResult, digest: _Digest, short: Shortened | None) -> Treated:
+        told = await self._for_model(tool, digest, short)
         below, heading = "", ""
         if result.command is not None:
             below, heading = result.text, f"{result.command.heading}\n".lstrip()
@@ -225,7 +225,7 @@ class Outputs(Struct, eq=False):
         )
         return Treated(treated, cut=bool(told.text != digest.clean or digest.lost))
 
-    def _for_model(self, tool: str, digest: _Digest, short: Shortened | None) -> _Told:
+    async def _for_model(self, tool: str, digest: _Digest, short: Shortened | None) -> _Told:
         """The text in its bounds, with what was done to it."""
         notes = [] if digest.filtered is None else [digest.filtered.stats(tool)]
         view = digest.view
@@ -237,7 +237,7 @@ class Outputs(Struct, eq=False):
             notes.append(f"[{tool}] {len(view)} characters, cut for the model to {len(text)}")
         if digest.lost:
             notes.append(f"[not kept: {digest.lost}. To see all, write it to a file and read that]")
-        reference = self._kept(tool, digest, left_out=text != digest.clean)
+        reference = await self._kept(tool, digest, left_out=text != digest.clean)
         warning = [f"[credentials were redacted in this: {', '.join(digest.found)}]"] if digest.found else []
         return _Told(text, tuple(note for note in notes if note), tuple(reference), tuple(warning))
 
@@ -301,13 +301,14 @@ class Outputs(Struct, eq=False):
             return shortened_streams(sanitize_output(streams.stdout), sanitize_output(streams.stderr))
         return bounded(view, result_chars(self.config))
 
-    def _kept(self, tool: str, digest: _Digest, *, left_out: bool) -> list[str]:
+    async def _kept(self, tool: str, digest: _Digest, *, left_out: bool) -> list[str]:
         """Stores the full text; returns the line with its reference."""
         clean = digest.clean
         if tool in NOT_KEPT or not (left_out or len(clean) > self.config.overflow.threshold):
             return []
         try:
-            entry: OverflowEntry = self.store.keep(self.session_id, tool, clean, self.config.overflow.max_bytes)
+            most = self.config.overflow.max_bytes
+            entry: OverflowEntry = await self.store.do(self.store.keep, self.session_id, tool, clean, most)
         except StoreError as error:
             log.warning("an output could not be kept: %s", error)
             return ["[the full output could not be stored]"]

@@ -234,7 +234,7 @@ class Calls:
         except anyio.get_cancelled_exc_class():
             with anyio.CancelScope(shield=True):
                 await self._stop(call)
-            self._cancelled(call)
+            await self._cancelled(call)
             raise
         finally:
             self._audit(call)
@@ -266,7 +266,7 @@ class Calls:
         if not known and category == "policy_blocked":
             refused = Judgement(Deny(str(call.outcome.error), "the tool refuses"))
             facts = CallFacts(call.name, call.ready.arguments if call.ready else facts.arguments, (), call.id)
-            self.guard.decided(facts, refused, "deny", "the tool refuses", str(call.outcome.error))
+            self.guard.refused(facts, refused, "the tool refuses", str(call.outcome.error))
             return
         cancelled = call.outcome.cancelled or category == "cancelled"
         failed = call.outcome.failed or call.outcome.error is not None
@@ -292,7 +292,7 @@ class Calls:
             except ConnectionClosed:
                 pass  # The editor is gone, and its terminals with it.
 
-    def _cancelled(self, call: Call) -> None:
+    async def _cancelled(self, call: Call) -> None:
         """Ends a call that was stopped; what its command had printed is kept."""
         call.outcome.cancelled = True
         if not call.processes or call.outcome.ended:
@@ -302,7 +302,7 @@ class Calls:
         streams = ShellOutput(process.stdout, process.stderr, None, process.truncated)
         printed = CommandOutput(call.use.name, streams, process.combined, running=True, lost=process.lost)
         result = ToolResult(f"[{CANCELLED}]", command=printed, failed=True)
-        treated = self.outputs.treat_now(call.name, result)
+        treated = await self.outputs.treat_plainly(call.name, result)
         call.outcome.cut = treated.cut
         self.reports.complete(call, treated.result)
 

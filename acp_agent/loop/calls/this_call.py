@@ -40,9 +40,9 @@ class ThisCall:
     def waited(self) -> float:
         return self._call.waits.seconds
 
-    def set_mode(self, mode: str) -> None:
+    async def set_mode(self, mode: str) -> None:
         choices = self._calls.session.choices
-        choices.set_mode(mode, tell=True)
+        await choices.set_mode(mode, tell=True)
         choices.show()
 
     async def start(self, command: Command) -> Process:

@@ -81,12 +81,12 @@ def fork(
     return record
 
 
-def fork_wished(
+async def fork_wished(
     store: SessionStore, source: SessionRecord, meta: dict[str, Any] | None, session: Session | None
 ) -> SessionRecord:
     """Serves `session/fork`. Raises InvalidParams, StoreError."""
-    entries = kept(store.entries(source.id)) if session is None else finished(session)
-    return fork(store, source, wished(entries, meta), session)
+    entries = kept(await store.do(store.entries, source.id)) if session is None else await finished(session)
+    return await store.do(fork, store, source, wished(entries, meta), session)
 
 
 async def fork_command(
@@ -100,10 +100,10 @@ async def fork_command(
     if word and not is_number(word):
         return USAGE
     try:
-        entries = finished(session)
+        entries = await finished(session)
         entries = before(entries, int(word)) if word else entries
         cwd, lost = await worktree(int(word or 0)) if isolated else (None, ())
-        made = session.fork(entries, cwd=cwd)
+        made = await session.fork(entries, cwd=cwd)
     except RewindError as error:
         return f"Not forked: {error}. `/checkpoints` lists the prompts."
     except WorktreeError as error:
@@ -121,10 +121,10 @@ async def fork_command(
     return "\n- ".join([told, *lost])
 
 
-def finished(session: Session) -> list[LogEntry]:
+async def finished(session: Session) -> list[LogEntry]:
     """The log of an open session up to the end of its last finished turn."""
-    session.outbox.flush()
-    entries = session.stored()
+    await session.outbox.flushed()
+    entries = await session.stored()
     return before(entries, session.queue.prompt) if session.queue.prompt else kept(entries)
 
 

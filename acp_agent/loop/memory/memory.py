@@ -100,17 +100,17 @@ class Memory:
         self.instructions.recall(mark.mark, mark.facts, mark.instructions)
         return mark.sources[-1]
 
-    def turn_back(self, to: int, *, forth: bool) -> None:
+    async def turn_back(self, to: int, *, forth: bool) -> None:
         """Takes the conversation back to before prompt `to`, or (`forth`) restores what the last step, which was to
         there, cut. Raises RewindError, StoreError: then nothing is changed."""
-        entries = self._outbox.stored()
+        entries = await self._outbox.stored()
         if forth:
             check_unrewind(entries, to)
             entry = LogEntry("unrewind", b"{}")
         else:
             check_rewind(entries, to)
             entry = LogEntry("rewind", encode(RewindMark(to)))
-        self._outbox.store_now(entry)
+        await self._outbox.store_now(entry)
         self._notes = pending_notes([*entries, entry])
         self.history = history_of([*entries, entry])
         self.instructions.forget()
@@ -131,11 +131,12 @@ class Memory:
         self.instructions.forget()
         self.ledger.clear()
 
-    def read_overflow(self, overflow_id: str, offset: int, limit: int) -> OverflowPart | None:
+    async def read_overflow(self, overflow_id: str, offset: int, limit: int) -> OverflowPart | None:
         """Returns part of a stored output of this session; offset and limit in characters. `None` if it does not exist.
         Raises StoreError."""
-        parts = (
-            self._store.overflow.read(session_id, overflow_id, offset, limit)
-            for session_id in (self._outbox.session_id, *self._sources)
-        )
-        return next((part for part in parts if part is not None), None)
+        kept = self._store.overflow
+        for session_id in (self._outbox.session_id, *self._sources):
+            part = await kept.do(kept.read, session_id, overflow_id, offset, limit)
+            if part is not None:
+                return part
+        return None

@@ -32,63 +32,59 @@ class Goals:
         self._outbox = outbox
         self.drawn = outbox.client.plan.plans
         """Whether the client draws plans by itself."""
-        self._goal: Goal | None = None
-        self._read = False
+        self.current: Goal | None = None
+        """Active or paused; as it was read."""
 
-    @property
-    def current(self) -> Goal | None:
-        """Active or paused."""
-        if not self._read:
-            self._goal, self._read = self._store.current(self._session_id), True
-        return self._goal
+    async def read(self) -> None:
+        self.current = await self._store.do(self._store.current, self._session_id)
 
     @property
     def active(self) -> Goal | None:
         goal = self.current
         return goal if goal is not None and goal.status == "active" else None
 
-    def begin(self, text: str) -> Goal:
+    async def begin(self, text: str) -> Goal:
         """Sets a new goal; the previous one is abandoned."""
-        self._goal, self._read = self._store.begin(self._session_id, text), True
-        return self._goal
+        self.current = await self._store.do(self._store.begin, self._session_id, text)
+        return self.current
 
-    def pause(self, paused: bool) -> None:
+    async def pause(self, paused: bool) -> None:
         if (goal := self.current) is not None:
-            self._store.set_status(goal.id, "paused" if paused else "active")
-            self._read = False
+            await self._store.do(self._store.set_status, goal.id, "paused" if paused else "active")
+            await self.read()
 
-    def end(self, *, reached: bool) -> Goal | None:
+    async def end(self, *, reached: bool) -> Goal | None:
         """Returns the goal that ended."""
         goal = self.current
         if goal is not None:
-            self._store.set_status(goal.id, "completed" if reached else "abandoned")
-            self._goal = None
+            await self._store.do(self._store.set_status, goal.id, "completed" if reached else "abandoned")
+            self.current = None
         return goal
 
-    def set_plan(self, tasks: Sequence[GoalTask]) -> str:
+    async def set_plan(self, tasks: Sequence[GoalTask]) -> str:
         """Shows the plan and stores it as the graph of the active goal. Returns what to tell the model about the
         goal."""
         self.show(tasks)
         goal = self.active
         if goal is None:
             return ""
-        self._store.set_tasks(goal.id, tasks)
-        self._read = False
+        await self._store.do(self._store.set_tasks, goal.id, tasks)
+        await self.read()
         if tasks and all(task.status == "completed" for task in tasks):
-            self.end(reached=True)
+            await self.end(reached=True)
             return "The goal is reached."
         ready = [task.id for task in ready_tasks(tasks)]
         return f"Ready to start: {', '.join(ready)}." if ready else ""
 
-    def command(self, word: str) -> str:
+    async def command(self, word: str) -> str:
         """`/plan WORD`: pauses, resumes or ends the goal (empty: nothing); returns the text for the user."""
         if (goal := self.current) is None:
             return "There is no goal. `/plan GOAL` sets one."
         if word in ("done", "clear"):
-            self.end(reached=word == "done")
+            await self.end(reached=word == "done")
             return f"The goal is {'reached' if word == 'done' else 'given up'}: {goal.text}"
         if word:
-            self.pause(word == "pause")
+            await self.pause(word == "pause")
         goal = self.current or goal
         self.show(goal.tasks)
         return goal_words(goal)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import logging
 import time
-from collections.abc import Iterator
 from fnmatch import fnmatchcase
 
 import anyio
@@ -82,10 +81,10 @@ class Spending:
 
     async def allow(self) -> None:
         """Returns if another call may be made; at a cap the user is asked. Raises CostLimit, StoreError."""
-        if next(self._reached(), None) is None:
+        if await self._reached() is None:
             return
         async with self._asking:  # Sub-agents that run side by side wait for one answer.
-            while (cap := next(self._reached(), None)) is not None:
+            while (cap := await self._reached()) is not None:
                 if self._stopped is None and await self._may_go_on(cap):
                     self._raised[cap.name] = cap.spent + cap.amount
                     continue
@@ -96,20 +95,19 @@ class Spending:
         more = f"Go on, until it is {dollars(cap.spent + cap.amount)}"
         return bool(await load(ASK)(self._session.outbox, f"{cap.words[0].upper()}{cap.words[1:]}", more))
 
-    def _reached(self) -> Iterator[Cap]:
-        agent, day = self._session.config.settings.agent, today()
+    async def _reached(self) -> Cap | None:
+        agent, day, cap = self._session.config.settings.agent, today(), None
         if agent.max_cost:
-            spent = self.of_session()
-            yield from self._over("agent.max_cost", "", agent.max_cost, spent, "this session has")
-        if agent.max_cost_per_day:
-            spent = self._store.of_day(day)
+            cap = self._over("agent.max_cost", "", agent.max_cost, self.of_session(), "this session has")
+        if cap is None and agent.max_cost_per_day:
+            spent = await self._store.do(self._store.of_day, day)
             whose = "the sessions of today have"
-            yield from self._over("agent.max_cost_per_day", day, agent.max_cost_per_day, spent, whose)
+            cap = self._over("agent.max_cost_per_day", day, agent.max_cost_per_day, spent, whose)
+        return cap
 
-    def _over(self, key: str, day: str, amount: float, spent: Spent, whose: str) -> Iterator[Cap]:
+    def _over(self, key: str, day: str, amount: float, spent: Spent, whose: str) -> Cap | None:
         most = self._raised.get(key + day, amount)
-        if spent.cost >= most:
-            yield Cap(key, key + day, amount, most, spent.cost, whose)
+        return Cap(key, key + day, amount, most, spent.cost, whose) if spent.cost >= most else None
 
     # --- counting ---------------------------------------------------------------------------------------------
 
@@ -134,14 +132,16 @@ class Spending:
             int(cost is None),
             int(estimated),
         )
+        self._session.costs.so_far += spent
         self._unsaved.append((today(), model.name, spent))
-        try:
-            while self._unsaved:
-                day, name, spent = self._unsaved[0]
-                self._store.add(day, self._session.id, name, spent)
-                del self._unsaved[0]
-        except StoreError as error:  # Added with the next call.
-            log.error("what a model call cost could not be stored: %s", error)
+        self._store.later(self._save, _not_saved)
+
+    def _save(self) -> None:
+        """In the store's thread. What cannot be added now is with the next call."""
+        while self._unsaved:
+            day, name, spent = self._unsaved[0]
+            self._store.add(day, self._session.id, name, spent)
+            del self._unsaved[0]
 
     def _known(self, model: ServedModel, usage: UsageReport) -> float | None:
         """Dollars, if the table of prices is not needed to know them."""
@@ -167,18 +167,17 @@ class Spending:
             )
 
     def of_session(self) -> Spent:
-        """Raises StoreError."""
-        return self._store.of_session(self._session.id)
+        return self._session.costs.so_far
 
     # --- /cost ------------------------------------------------------------------------------------------------
 
-    def lines(self) -> list[str]:
+    async def lines(self) -> list[str]:
         """For the user. Raises StoreError."""
-        agent, whole = self._session.config.settings.agent, self.of_session()
+        agent, whole, store = self._session.config.settings.agent, self.of_session(), self._store
         lines = [f"This session: {whole.words}; {_tokens(whole)}."]
-        models = self._store.by_model(self._session.id)
+        models = await store.do(store.by_model, self._session.id)
         lines += [f"- `{name}`: {spent.words}; {_tokens(spent)}" for name, spent in models.items()]
-        lines.append(f"Today, all sessions: {self._store.of_day(today()).words}.")
+        lines.append(f"Today, all sessions: {(await store.do(store.of_day, today())).words}.")
         for key, amount in (("agent.max_cost", agent.max_cost), ("agent.max_cost_per_day", agent.max_cost_per_day)):
             if amount:
                 lines.append(f"Limit `{key}`: {dollars(amount)}.")
@@ -190,6 +189,10 @@ class Spending:
         if whole.estimated:
             lines.append(f"Of {whole.estimated} calls the server did not count the tokens; they are estimated.")
         return [*lines, "These are list prices; what you pay is on the provider's bill."]
+
+
+def _not_saved(error: StoreError) -> None:
+    log.error("what a model call cost could not be stored: %s", error)
 
 
 def own_cost(price: PriceConfig, usage: UsageReport) -> float:

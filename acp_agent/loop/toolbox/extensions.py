@@ -64,13 +64,13 @@ class Extensions:
     async def read(self) -> dict[str, bytes]:
         return await anyio.to_thread.run_sync(own_files, self._folder)
 
-    def trusted(self, files: Mapping[str, bytes]) -> bool:
+    async def trusted(self, files: Mapping[str, bytes]) -> bool:
         """Whether the user trusts exactly these files."""
-        return self._answer(files) == "allow"
+        return await self._answer(files) == "allow"
 
-    def _answer(self, files: Mapping[str, bytes]) -> Decision | None:
+    async def _answer(self, files: Mapping[str, bytes]) -> Decision | None:
         """Returns the user's answer for exactly these files."""
-        known = self._store.permissions(str(self._folder))
+        known = await self._store.do(self._store.permissions, str(self._folder))
         scope = scope_of(files)
         return next((item.decision for item in known if item.tool == TOOL and item.scope == scope), None)
 
@@ -88,7 +88,7 @@ class Extensions:
         """The files that could be trusted, relative to the folder, and whether they are; `trust` takes only these."""
         files = await self.read()
         self._shown = scope_of(files)
-        return list(files), self.trusted(files)
+        return list(files), await self.trusted(files)
 
     async def packages(self) -> list[str]:
         """Loads the tools of packages once; concurrent callers wait. Returns messages for the user. Imports nothing if
@@ -110,7 +110,7 @@ class Extensions:
             files = await self.read()
             if not files:
                 return []
-            answer = self._answer(files)
+            answer = await self._answer(files)
             if answer == "allow":
                 return await self._load(PROJECT, PROJECT_TOOLS, tools_of(files))
             self._asks = answer is None
@@ -132,7 +132,7 @@ class Extensions:
             if trouble is None:
                 return [f"The files changed while you were asked. {NOT_TRUSTED}"]
             return [TRUSTED, *trouble]
-        self._store.remember(str(self._folder), TOOL, self._shown, "reject")
+        await self._store.do(self._store.remember, str(self._folder), TOOL, self._shown, "reject")
         return [NOT_TRUSTED]
 
     async def trust(self, mark: str = "") -> list[str] | None:
@@ -144,7 +144,7 @@ class Extensions:
             if scope != self._shown and (len(mark) < MARK_CHARS or mark_of(scope) != mark[:MARK_CHARS]):
                 return None
             self._begun, self._asks = True, False
-            self._store.remember(str(self._folder), TOOL, scope, "allow")
+            await self._store.do(self._store.remember, str(self._folder), TOOL, scope, "allow")
             return await self._load(PROJECT, PROJECT_TOOLS, tools_of(files))
 
     async def distrust(self) -> None:
@@ -152,11 +152,11 @@ class Extensions:
         async with self._loading:
             self._begun, self._asks = True, False
             project = str(self._folder)
-            for item in self._store.permissions(project):
+            for item in await self._store.do(self._store.permissions, project):
                 if item.tool == TOOL:
-                    self._store.revoke(project, item.id)
+                    await self._store.do(self._store.revoke, project, item.id)
             if files := await self.read():
-                self._store.remember(project, TOOL, scope_of(files), "reject")
+                await self._store.do(self._store.remember, project, TOOL, scope_of(files), "reject")
             self._registry.set_group(PROJECT, ())
             self._loaded = False
 

@@ -109,7 +109,7 @@ class Prompts:
     async def _expand(self, blocks: Sequence[ContentBlock]) -> Sequence[ContentBlock] | str:
         name, rest = split_command(blocks)
         if sets_goal(name, rest):
-            return with_command_text(blocks, PROMPT.format(goal=self._begin_goal(rest)))
+            return with_command_text(blocks, PROMPT.format(goal=await self._begin_goal(rest)))
         if name and (text := self._memory.skills.use_next(name, rest)) is not None:
             return with_command_text(blocks, text)
         if name and ":" in name:
@@ -127,8 +127,8 @@ class Prompts:
             max_chars=self._session.config.settings.limits.max_link_chars,
         )
 
-    def _begin_goal(self, text: str) -> str:
+    async def _begin_goal(self, text: str) -> str:
         goals, outbox = self._memory.goals, self._session.outbox
         if (earlier := goals.current) is not None:
             outbox.tell(f"The previous goal was given up: {earlier.text}")
-        return goals.begin(outbox.clean(text)).text
+        return (await goals.begin(outbox.clean(text))).text

@@ -37,15 +37,16 @@ class Turns:
         """Prepares what the first turn needs, once. Returns messages for the user."""
         first, self._told = not self._told, True
         if first:
-            self._expire()
+            await self._expire()
         extensions = self._toolbox.extensions
         told = [*await extensions.project(), *await extensions.packages()]
         return [*told, *self._troubles()] if first else told
 
-    def _expire(self) -> None:
+    async def _expire(self) -> None:
         """Removes old stored outputs of all sessions."""
         try:
-            self._calls.outputs.store.expire(self._calls.config.overflow.retention_days)
+            store = self._calls.outputs.store
+            await store.do(store.expire, self._calls.config.overflow.retention_days)
         except StoreError as error:
             log.warning("old outputs could not be removed: %s", error)
 
@@ -91,7 +92,7 @@ class Turns:
             )
         except CostLimit as limit:
             outbox.say(f"{limit} Your next prompt asks again; `/cost` shows what was spent.")
-            self._session.limit = limit.key
+            self._session.costs.limit = limit.key
             return "max_turn_requests"
         finally:
             self._session.report_cost()

@@ -6,7 +6,7 @@ from __future__ import annotations
 import copy
 import logging
 from collections.abc import Callable, Coroutine, Sequence
-from functools import cached_property
+from functools import cached_property, partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
 from weakref import WeakSet
@@ -15,7 +15,7 @@ import anyio
 from msgspec import Struct, field
 
 from acp_agent.config.model import UndoConfig
-from acp_agent.errors import AgentError, StoreError
+from acp_agent.errors import AgentError
 from acp_agent.executors.base import Executor
 from acp_agent.executors.users import in_thread_as
 from acp_agent.lazy import load
@@ -194,25 +194,23 @@ class ChangeRecorder:
                 report = call is not None or bool(of)
                 changes, rows = await self._in_thread(lambda looks: _with_rows(looks.look(seconds, report=report)))
                 if changes:
-                    self._note(call, of, changes, rows)
+                    await self._note(call, of, changes, rows)
             self._copy_on()
         except (AgentError, OSError) as error:
             self.trouble = str(error)
             log.warning("what commands change cannot be taken back: %s", error)
 
-    def _note(self, call: Call | None, of: str, changes: Sequence[Change], rows: Sequence[Row]) -> None:
+    async def _note(self, call: Call | None, of: str, changes: Sequence[Change], rows: Sequence[Row]) -> None:
         lost = [f"{change.path} ({change.before.why})" for change in changes if change.before.why]
         if call is not None:
             writer = self._writer(call)
         else:
             prompt = self._prompts.get(of, self._session.turns)
             writer = self.log.begin(prompt, of, "background", "in the background")
-        writer.changed(rows)
-        if lost:
-            words = f"Cannot be taken back: {load(NAMED)(lost)}."
-            writer.say(words)
-            if call is not None:
-                call.outcome.uncovered = words
+        words = f"Cannot be taken back: {load(NAMED)(lost)}." if lost else ""
+        await writer.do(writer.changed, rows, words)
+        if words and call is not None:
+            call.outcome.uncovered = words
 
     def _copy_on(self) -> None:
         seconds, self._copy_left = self._copy_left, 0.0
@@ -288,7 +286,5 @@ class _Listener:
 
     def not_kept(self, words: str) -> None:
         self._call.outcome.uncovered = words
-        try:
-            cast("Writer", self._call.outcome.writer).say(words)
-        except StoreError as error:
-            log.warning("%s", error)
+        writer = cast("Writer", self._call.outcome.writer)
+        writer.later(partial(writer.say, words), partial(log.warning, "%s"))

@@ -268,7 +268,7 @@ async def answer(undoing: Undoing, method: str, params: dict[str, Any]) -> dict[
         match method:
             case "_session/checkpoints":
                 found = await undoing.checkpoints()
-                return {"checkpoints": [_as_checkpoint(each) for each in found], "redo": undoing.can_redo()}
+                return {"checkpoints": [_as_checkpoint(each) for each in found], "redo": await undoing.can_redo()}
             case "_session/changes":
                 until = _number(params, "until") if params.get("until") is not None else None
                 files, uncovered = await undoing.changes(_number(params, "since"), until, _string(params, "call"))

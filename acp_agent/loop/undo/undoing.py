@@ -110,10 +110,10 @@ class Undoing:
     async def checkpoints(self) -> list[Checkpoint]:
         """Prompts to which one can go back, oldest first."""
         await self._recorder.settled()
-        operations = self._log.operations()
-        by_operation = self._log.changes_by_operation(operations)
+        operations = await self._log.do(self._log.operations)
+        by_operation = await self._log.do(self._log.changes_by_operation, operations)
         found = []
-        for prompt in prompts_of(self._session.stored()):
+        for prompt in prompts_of(await self._session.stored()):
             made = [each for each in operations if each.prompt == prompt.number and each.by != "undo"]
             if not made and prompt.is_command:
                 continue
@@ -134,12 +134,14 @@ class Undoing:
         """What the agent changed from before prompt `since` to after prompt `until` (`None`: to now, that is what is
         left of it), or by one call; and what is not covered."""
         await self._recorder.settled()
-        operations = [each for each in self._log.operations() if until is None or each.prompt <= until]
+        every = await self._log.do(self._log.operations)
+        operations = [each for each in every if until is None or each.prompt <= until]
         chosen = [each for each in operations if (_is_of(each, call) if call else _is_since(each, since))]
         theirs = [each for each in chosen if each.by != "background"]
-        changes = self._log.changes(chosen) if call else self._standing(operations, theirs)
+        looks = partial(self._log.changes, chosen) if call else partial(self._standing, operations, theirs)
+        changes = await self._log.do(looks)
         uncovered = [each.uncovered for each in chosen if each.uncovered]
-        calls = self._calls_by_path(chosen)
+        calls = await self._log.do(self._calls_by_path, chosen)
         now = await self._now([change.path for change in changes]) if until is None and not call else None
         found = await self._thread(lambda: self._net(changes, now, calls))
         return found, [*dict.fromkeys(uncovered), *self.uncovered()]
@@ -180,8 +182,8 @@ class Undoing:
             self._known[key] = file_change(path, before, after, self._recorder.contents)
         return self._known[key]
 
-    def can_redo(self) -> bool:
-        return _last_undo(self._log.operations()) is not None
+    async def can_redo(self) -> bool:
+        return _last_undo(await self._log.do(self._log.operations)) is not None
 
     # --- what taking back means -------------------------------------------------------------------------------
 
@@ -190,10 +192,10 @@ class Undoing:
         if not self._recorder.enabled:
             raise UndoError(f"Nothing is kept that could be taken back ({self._recorder.why_not}).")
         await self._recorder.settled()
-        operations = self._log.operations()
+        operations = await self._log.do(self._log.operations)
         if target.redo:
             return await self._prepare_redo(operations, merging)
-        every = prompts_of(self._session.stored())
+        every = prompts_of(await self._session.stored())
         prompts = [prompt for prompt in every if not prompt.cut]
         if target.call:
             return await self._prepare_call(target, operations, merging)
@@ -208,7 +210,7 @@ class Undoing:
                 else "There is nothing to take back yet."
             )
         chosen = [each for each in operations if _is_since(each, number) and each.by != "background"]
-        changes = self._standing(operations, chosen)
+        changes = await self._log.do(self._standing, operations, chosen)
         title, rewinds = f"prompt {number} ({prompt.title})", 0 if prompt.cut else number
         return await self._prepared(replace(target, prompt=number), chosen, changes, title, merging, rewinds=rewinds)
 
@@ -218,10 +220,10 @@ class Undoing:
         rewinds, why = last.rewound, ""
         try:
             if rewinds:
-                check_unrewind(self._session.stored(), rewinds)
+                check_unrewind(await self._session.stored(), rewinds)
         except RewindError as error:
             rewinds, why = 0, str(error)
-        changes = self._log.changes([last])
+        changes = await self._log.do(self._log.changes, [last])
         prepared = await self._prepared(Target(redo=True), [last], changes, last.title, merging, rewinds=rewinds)
         if why and not (prepared.plan.steps or prepared.plan.conflicts):
             raise UndoError(f"The conversation cannot be restored: {why}.")
@@ -231,14 +233,15 @@ class Undoing:
         chosen = [each for each in operations if _is_of(each, target.call)]
         if not chosen:
             raise UndoError(f"No call with the id {target.call} has changed anything that is kept.")
-        changes = self._standing(operations, chosen)
+        changes = await self._log.do(self._standing, operations, chosen)
         return await self._prepared(target, chosen, changes, f"the call {chosen[0].title}", merging)
 
     async def _prepare_path(
         self, target: Target, path: Path, operations: Sequence[Operation], merging: bool
     ) -> Prepared:
         chosen = [each for each in operations if _is_since(each, target.prompt) and each.by != "background"]
-        changes = [change for change in self._standing(operations, chosen) if change.path == path]
+        found = await self._log.do(self._standing, operations, chosen)
+        changes = [change for change in found if change.path == path]
         if not changes:
             raise UndoError(f"The agent has not changed {path} since then.")
         if not target.hunks:
@@ -352,7 +355,7 @@ class Undoing:
         if not files and not cut:
             raise UndoError("There is nothing to restore." if not prepared.plan.conflicts else _left(prepared.plan))
         if cut:
-            self._turn_back(cut, forth=prepared.target.redo)
+            await self._turn_back(cut, forth=prepared.target.redo)
         left: list[str] = []
         try:
             steps = prepared.plan.steps if files else ()
@@ -361,7 +364,7 @@ class Undoing:
                 left = await self._restore(prepared.title, undoes, steps, cut)
         except (AgentError, OSError) as error:
             if cut:
-                self._turn_back(cut, forth=not prepared.target.redo)
+                await self._turn_back(cut, forth=not prepared.target.redo)
             raise UndoError(f"Nothing was restored: {error}.") from error
         done = _done_words(prepared, files=files, cut=bool(cut))
         self._tell_model(_for_model(prepared, files=files, cut=bool(cut)))
@@ -369,23 +372,24 @@ class Undoing:
         lost = [f"- {words}" for words in left]
         return "\n".join([done, *([_left(prepared.plan)] if files and prepared.plan.conflicts else []), *lost])
 
-    def _turn_back(self, number: int, *, forth: bool) -> None:
+    async def _turn_back(self, number: int, *, forth: bool) -> None:
         try:
-            self._session.turn_back(number, forth=forth)
+            await self._session.turn_back(number, forth=forth)
         except AgentError as error:
             raise UndoError(f"The conversation cannot be changed: {error}.") from error
 
     async def _restore(self, title: str, undoes: Sequence[Operation], steps: Sequence[Step], cut: int) -> list[str]:
         changes = [Change(step.path, step.now, step.then) for step in steps]
-        operation = self._log.add_undo(title, changes, [each.id for each in undoes], cut, self._session.turns)
+        ids, log_ = [each.id for each in undoes], self._log
+        operation = await log_.do(log_.add_undo, title, changes, ids, cut, self._session.turns)
         try:
             with held(self._recorder.contents.folder.parent, operation):
                 left = await self._make(steps)
         except BaseException:
-            self._log.drop(operation)
+            await log_.do(log_.drop, operation)
             raise
         try:
-            self._log.settle(operation)
+            await log_.do(log_.settle, operation)
         except StoreError as error:
             log.warning("the undo is done, and will be noted at the next start: %s", error)
         self._recorder.absorb([(step.path, step.then) for step in steps])

@@ -227,7 +227,7 @@ class CallHandle(Protocol):
         """Seconds that it has waited for the user while it ran; a time limit does not count them."""
         ...
 
-    def set_mode(self, mode: str) -> None:
+    async def set_mode(self, mode: str) -> None:
         """Switches the session's mode and tells the client."""
         ...
 

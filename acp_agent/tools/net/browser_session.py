@@ -101,7 +101,7 @@ class BrowserSession:
         proxy: str = "",
         arguments: tuple[str, ...] = (),
         folders: Sequence[Path] = (),
-        refuses: Callable[[str], str] = lambda host: "",
+        refuses: Callable[[str], Awaitable[str]] | None = None,
     ) -> None:
         """`proxy`: an upstream HTTP proxy for ours. `arguments`: more for Chromium. `folders`: the session's, in which
         it is not looked for. `refuses`: as in `WebAccess`."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -26,7 +26,7 @@ class WebAccess:
         config: ToolsConfig,
         environ: Mapping[str, str],
         folders: Sequence[Path] = (),
-        refuses: Callable[[str], str] = lambda host: "",
+        refuses: Callable[[str], Awaitable[str]] | None = None,
     ) -> None:
         """`folders`: the session's. `refuses`: why nothing may connect to a host; empty if it may."""
         self._refuses = refuses

@@ -7,7 +7,7 @@ and connects to exactly that address. Hosts that no page has requested (browsers
 from __future__ import annotations
 
 import logging
-from collections.abc import AsyncGenerator, Callable
+from collections.abc import AsyncGenerator, Awaitable, Callable
 from contextlib import asynccontextmanager
 
 import anyio
@@ -26,7 +26,7 @@ class GuardedProxy:
     """`refused` collects refused requests of pages, for the user and the model."""
 
     def __init__(
-        self, client: GuardedClient, *, upstream: str = "", refuses: Callable[[str], str] = lambda host: ""
+        self, client: GuardedClient, *, upstream: str = "", refuses: Callable[[str], Awaitable[str]] | None = None
     ) -> None:
         """`upstream`: an HTTP proxy used for connecting, to checked addresses only. `refuses`: as in `WebAccess`."""
         self._refuses = refuses
@@ -73,7 +73,7 @@ class GuardedProxy:
             raise ToolError("No page asked for it.", "policy_blocked")
         try:
             target, addresses = await self._client.locate(url)
-            if why := self._refuses(target.host):
+            if self._refuses is not None and (why := await self._refuses(target.host)):
                 raise ToolError(why, "policy_blocked")
             return await connect(addresses, target.port, self._upstream), Traffic()
         except ToolError as error:

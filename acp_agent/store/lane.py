@@ -1,0 +1,131 @@
+"""Calls of a database, off the event loop: one after the other, in the order in which they came.
+
+A thread is what serves both databases best: SQLite has nothing asynchronous, and with PostgreSQL a synchronous
+connection in a thread answers sooner than one on a busy event loop, and lets SQL stand once.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections import deque
+from collections.abc import Callable
+from contextlib import suppress
+from functools import partial
+from queue import SimpleQueue
+from threading import Lock, Thread
+from typing import Any, ParamSpec, TypeVar
+
+import anyio
+
+from acp_agent.errors import StoreError
+
+P = ParamSpec("P")
+T = TypeVar("T")
+
+log = logging.getLogger(__name__)
+
+
+class Threads:
+    """Run what they are given, which must not raise. Each starts when it is needed, `most` of them."""
+
+    def __init__(self, most: int) -> None:
+        self._most = most
+        self._started = self._unfinished = 0
+        self._calls: SimpleQueue[Callable[[], None] | None] = SimpleQueue()
+        self._lock = Lock()
+
+    def put(self, call: Callable[[], None]) -> None:
+        with self._lock:
+            self._unfinished += 1
+            starts = self._unfinished > self._started < self._most
+            self._started += starts
+        self._calls.put(call)
+        if starts:
+            Thread(target=self._run, name="store", daemon=True).start()
+
+    def _run(self) -> None:
+        while (call := self._calls.get()) is not None:
+            call()
+            with self._lock:
+                self._unfinished -= 1
+
+    def end(self) -> None:
+        """Ends them behind what they were given. They start again if they are given more."""
+        with self._lock:
+            started, self._started = self._started, 0
+        for _ in range(started):
+            self._calls.put(None)
+
+
+class Lane:
+    """The calls of one database. Many lanes may share threads; without, it has one of its own."""
+
+    def __init__(self, threads: Threads | None = None) -> None:
+        self._own = None if threads is not None else Threads(1)
+        self._threads = threads or self._own or Threads(1)
+        self._waiting: deque[Callable[[], None]] = deque()
+        self._running = False
+        self._lock = Lock()
+
+    def submit(self, call: Callable[[], T]) -> asyncio.Future[T]:
+        """To be called on the event loop. The future must not be awaited itself: that could cancel it."""
+        loop = asyncio.get_running_loop()
+        future: asyncio.Future[T] = loop.create_future()
+        with self._lock:
+            self._waiting.append(partial(_call, call, future, loop))
+            starts, self._running = not self._running, True
+        if starts:
+            self._threads.put(self._next)
+        return future
+
+    def _next(self) -> None:
+        with self._lock:
+            call = self._waiting.popleft()
+        call()
+        with self._lock:
+            self._running = bool(self._waiting)
+        if self._running:  # Other lanes get their turn in between.
+            self._threads.put(self._next)
+
+    async def do(self, call: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
+        future = self.submit(partial(call, *args, **kwargs))
+        with anyio.CancelScope(shield=True):
+            await future
+        return future.result()
+
+    def later(self, call: Callable[[], object], failed: Callable[[StoreError], None]) -> None:
+        self.submit(call).add_done_callback(partial(_told, failed))
+
+    def end(self) -> None:
+        """Ends a thread of its own behind what it was given."""
+        if self._own is not None:
+            self._own.end()
+
+
+def _call(call: Callable[[], Any], future: asyncio.Future[Any], loop: asyncio.AbstractEventLoop) -> None:
+    """In a thread. Whatever it raises is raised where it is waited for."""
+    result, error = None, None
+    try:
+        result = call()
+    except BaseException as raised:  # noqa: BLE001 - Whoever waits gets to know it.
+        error = raised
+    with suppress(RuntimeError):  # The loop has been closed: nobody waits.
+        loop.call_soon_threadsafe(_settle, future, result, error)
+
+
+def _settle(future: asyncio.Future[Any], result: object, error: BaseException | None) -> None:
+    if future.done():  # Who waited for it was ended by force.
+        return
+    if error is not None:
+        future.set_exception(error)
+    else:
+        future.set_result(result)
+
+
+def _told(failed: Callable[[StoreError], None], future: asyncio.Future[Any]) -> None:
+    if future.cancelled() or (error := future.exception()) is None:
+        return
+    if not isinstance(error, StoreError):
+        raise error
+    failed(error)
