@@ -130,7 +130,7 @@ class Server:
         with anyio.move_on_after(GOODBYE_SECONDS):
             async with anyio.create_task_group() as tasks:
                 for house in self._houses.values():
-                    tasks.start_soon(house.sessions.cancel_all)
+                    tasks.start_soon(house.cancel_all)
             for connection in tuple(self._open):
                 await connection.flush()
         for connection, transport in self._open.items():

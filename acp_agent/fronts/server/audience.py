@@ -10,7 +10,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections import OrderedDict
-from collections.abc import Callable, Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from contextvars import ContextVar
 from typing import Any
 
@@ -42,7 +42,7 @@ REMEMBERED = 100
 SPEAKER: ContextVar[Connection | None] = ContextVar("speaker", default=None)
 """Whose request is worked on."""
 
-Page = Callable[[str, int, int], Sequence[tuple[int, bytes]]]
+Page = Callable[[str, int, int], Awaitable[Sequence[tuple[int, bytes]]]]
 """Of a session: at most so many updates behind a place in its log, with their places."""
 
 
@@ -116,7 +116,6 @@ class Audience:
         session_id: str,
         page: Page,
         *,
-        place: int,
         patience: float,
         stop: Callable[[], None],
         alone: Callable[[], None],
@@ -125,7 +124,7 @@ class Audience:
         self.client: Client | None = None
         self.driver: Watcher | None = None
         """Whose files and terminals are used, if any are."""
-        self.place = place
+        self.place = 0
         """Of the last update that was sent to anybody, or stored before."""
         self._page = page
         self._patience = patience
@@ -192,14 +191,14 @@ class Audience:
     async def _follow(self, watcher: Watcher) -> None:
         while True:
             await watcher.connection.drain()
-            if watcher.connection.closed or self._watchers.get(watcher.connection) is not watcher:
-                return
             until = self.place
             try:
-                rows = self._page(self.session_id, watcher.place, PAGE)
+                rows = await self._page(self.session_id, watcher.place, PAGE)
             except StoreError as error:
                 log.error("%s", error)
                 watcher.connection.close()  # It comes back, and is told what it missed.
+                return
+            if watcher.connection.closed or self._watchers.get(watcher.connection) is not watcher:
                 return
             for place, payload in rows:
                 watcher.place = place

@@ -48,6 +48,8 @@ class House:
         self.opening = opening
         self.sessions = OpenSessions(opening)
         self.config = settings.server
+        self.turns: set[asyncio.Task[Any]] = set()
+        """Those that run."""
         self._audiences: dict[str, Audience] = {}
         self._idle: dict[str, asyncio.TimerHandle] = {}
         self._seen: dict[tuple[str, str], int] = {}
@@ -62,8 +64,7 @@ class House:
             store = self.opening.store(self.opening.config())
             found = self._audiences[session_id] = Audience(
                 session_id,
-                store.page,
-                place=store.last(session_id),
+                lambda *about: store.do(store.page, *about),
                 patience=self.config.question_minutes * MINUTE,
                 stop=lambda: self._stop(session_id),
                 alone=lambda: self._left_alone(session_id),
@@ -141,11 +142,18 @@ class House:
         for key in [key for key in self._seen if key[0] == session_id]:
             del self._seen[key]
 
+    async def cancel_all(self) -> None:
+        """Ends every turn, and waits until each prompt has its answer."""
+        await self.sessions.cancel_all()
+        if self.turns:
+            await asyncio.wait(tuple(self.turns))
+        await asyncio.sleep(0)  # The answers are queued.
+
     async def end(self) -> None:
         for timer in self._idle.values():
             timer.cancel()
         await self.sessions.end()
-        self.opening.close()
+        await self.opening.end()
 
 
 class RemoteAgent(Agent):
@@ -184,10 +192,11 @@ class RemoteAgent(Agent):
         session_id = params.get("sessionId") if isinstance(params, dict) else None
         return session_id in self._watching and super().cancel_request(method, params)
 
-    def _session(self, session_id: str) -> Session:
+    async def _session(self, session_id: str) -> Session:
+        session = await super()._session(session_id)
         if session_id not in self._watching:
             raise ResourceNotFound(f"Session {session_id!r} is not open; load or resume it first")
-        return super()._session(session_id)
+        return session
 
     # --- sessions ---------------------------------------------------------------------------------------------
 
@@ -223,16 +232,29 @@ class RemoteAgent(Agent):
             audience.follow(audience.watcher(self.connection))
         super()._start(session)
 
+    async def fork_session(self, request: acp.ResumeSessionRequest) -> Reply:
+        self._house.room_for_one()
+        reply = await super().fork_session(request)
+        audience = self._house.audience(reply.result.session_id)  # type: ignore[attr-defined]
+        audience.place = audience.watcher(self.connection).place = await self._last(audience.session_id)
+        return reply
+
+    async def _last(self, session_id: str) -> int:
+        store = self._opened_store()
+        return await store.do(store.last, session_id)
+
     async def load_session(self, request: acp.LoadSessionRequest) -> Reply:
         session, watcher, audience = await self._joined(request)
-        if session is not None:
-            session.outbox.flush()
-        entries, place = self._opening.store(self._opening.config()).so_far(request.session_id)
         running = session is not None and session.queue.busy
+        if session is not None:
+            await session.outbox.flushed()
+        store = self._opened_store()
+        entries, place = await store.do(store.so_far, request.session_id)
+        running = running or (session is not None and session.queue.busy)
         for update in load(REPLAY)(entries, running=running):
             audience.send(watcher, update)
             await self.connection.drain()
-        watcher.place = max(place, watcher.place)
+        watcher.place, audience.place = place, max(place, audience.place)
         modes, options = (None, None) if session is None else _choices(session)
         meta = self._meta(session, place)
         loaded = acp.LoadSessionResponse(modes=modes, config_options=options, meta=meta)
@@ -243,6 +265,8 @@ class RemoteAgent(Agent):
         if after is not None and (type(after) is not int or after < 0):
             raise InvalidParams("Invalid params: $._meta.after: the `seq` of the last update is expected")
         session, watcher, audience = await self._joined(request)
+        if session is None or session.outbox.held:
+            audience.place = max(audience.place, await self._last(request.session_id))
         watcher.place = audience.place if after is None else after
         modes, options = (None, None) if session is None else _choices(session)
         meta = self._meta(session, watcher.place)
@@ -261,7 +285,7 @@ class RemoteAgent(Agent):
         self, request: acp.LoadSessionRequest | acp.ResumeSessionRequest
     ) -> tuple[Session | None, Watcher, Audience]:
         """Who may prompt opens the session, unless it is open as it is asked for; the others only look on."""
-        record, (cwd, more), config = self._stored(request)
+        record, (cwd, more), config = await asyncio.to_thread(self._stored, request)
         async with self.sessions.reopening:
             await self.sessions.closed(record.id)
             session, audience = self.sessions.get(record.id), self._house.audience(record.id)
@@ -276,7 +300,7 @@ class RemoteAgent(Agent):
         if session is not None or self._identity.scope != "prompt":
             return session, self._enter(audience, self._plan(config.settings)), audience
         self._house.room_for_one()
-        session = await self._reopen(request)
+        session, _ = await self._reopen(request)
         audience = self._house.audience(record.id)
         return session, audience.watcher(self.connection), audience
 
@@ -310,7 +334,8 @@ class RemoteAgent(Agent):
         return closed
 
     async def delete_session(self, request: acp.DeleteSessionRequest) -> acp.DeleteSessionResponse:
-        record = self._opening.store(self._opening.config()).get(request.session_id)
+        store = await asyncio.to_thread(self._opened_store)
+        record = await store.do(store.get, request.session_id)
         if record is not None and not self._opening.may_open(record.cwd):
             return acp.DeleteSessionResponse()  # As for one that does not exist.
         deleted = await super().delete_session(request)
@@ -320,9 +345,11 @@ class RemoteAgent(Agent):
     # --- turns ------------------------------------------------------------------------------------------------
 
     async def prompt(self, request: acp.PromptRequest) -> acp.PromptResponse:
-        session = self._session(request.session_id)
+        session = await self._session(request.session_id)
         turn = asyncio.create_task(self._turn(session, request))
-        self._turns.add(turn)
+        for turns in (self._turns, self._house.turns):
+            turns.add(turn)
+            turn.add_done_callback(turns.discard)
         turn.add_done_callback(self._ended)
         try:
             return await asyncio.shield(turn)
@@ -345,13 +372,12 @@ class RemoteAgent(Agent):
             audience.tell_others({"turn": {"state": "idle", "stopReason": reason}})
 
     def _ended(self, turn: asyncio.Task[Any]) -> None:
-        self._turns.discard(turn)
         if not turn.cancelled() and (error := turn.exception()) is not None and self.connection.closed:
             log.warning("a turn that nobody waited for any more failed: %s", error)
 
     async def set_config_option(self, request: acp.SetSessionConfigOptionRequest) -> Any:
         answered = await super().set_config_option(request)
-        session = self._session(request.session_id)
+        session = await self._session(request.session_id)
         return Reply(answered, session.choices.show if len(self._house.audience(session.id)) > 1 else _nothing)
 
     # --- the end ----------------------------------------------------------------------------------------------
