@@ -57,6 +57,12 @@ class Watcher:
         """Of the last update that it was sent."""
         self.live = False
         """Whether it is sent what is said as it is said."""
+        self.news: _News | None = None
+        """The last that it got, or had no need of."""
+
+
+_News = tuple[Connection | None, acp.SessionNotification]
+"""What has no update of its own, and who knows it already."""
 
 
 class _Question:
@@ -133,6 +139,7 @@ class Audience:
         self._watchers: dict[Connection, Watcher] = {}
         self._questions: list[_Question] = []
         self._latest: dict[type, acp.SessionNotification] = {}
+        self._news: _News | None = None
         self._said: OrderedDict[str, Watcher | None] = OrderedDict()
         self._following: set[asyncio.Task[None]] = set()
         self._impatient: asyncio.TimerHandle | None = None
@@ -156,6 +163,7 @@ class Audience:
             self._withdraw(before)
             self.driver = watcher if self.driver is before else self.driver
         self._watchers[connection] = watcher
+        watcher.news = self._news
         self.plan_for_all()
         return watcher
 
@@ -212,6 +220,7 @@ class Audience:
         watcher.place = max(watcher.place, self.place)
         for note in self._latest.values():
             watcher.connection.notify("session/update", note)
+        self._tell(watcher)
         if watcher.answers:
             for question in self._questions:
                 question.put_to(watcher)
@@ -258,11 +267,16 @@ class Audience:
 
     def tell_others(self, meta: dict[str, Any]) -> None:
         """Tells all but the speaker something of the session that has no update of its own."""
-        speaker = SPEAKER.get()
         note = acp.SessionNotification(session_id=self.session_id, update=acp.SessionInfoUpdate(meta=meta))
+        self._news = SPEAKER.get(), note
         for watcher in self._watchers.values():
-            if watcher.connection is not speaker and watcher.live:
-                watcher.connection.notify("session/update", note)
+            if watcher.live:
+                self._tell(watcher)
+
+    def _tell(self, watcher: Watcher) -> None:
+        if self._news is not None and watcher.news is not self._news and self._news[0] is not watcher.connection:
+            watcher.connection.notify("session/update", self._news[1])
+        watcher.news = self._news
 
     def notify(self, method: str, params: Any) -> None:
         for watcher in self._watchers.values():
