@@ -427,7 +427,7 @@ async def test_a_store_that_was_locked_fails_no_later_prompt_and_loses_nothing_t
 
     def appended(store, session_id, entries):
         try:
-            append(store, session_id, entries)
+            return append(store, session_id, entries)
         except StoreBusy:
             busy.append(len(entries))
             other.execute("ROLLBACK")

@@ -10,7 +10,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections import OrderedDict
-from collections.abc import Callable, Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from contextvars import ContextVar
 from typing import Any
 
@@ -42,7 +42,7 @@ REMEMBERED = 100
 SPEAKER: ContextVar[Connection | None] = ContextVar("speaker", default=None)
 """Whose request is worked on."""
 
-Page = Callable[[str, int, int], Sequence[tuple[int, bytes]]]
+Page = Callable[[str, int, int], Awaitable[Sequence[tuple[int, bytes]]]]
 """Of a session: at most so many updates behind a place in its log, with their places."""
 
 
@@ -196,7 +196,7 @@ class Audience:
                 return
             until = self.place
             try:
-                rows = self._page(self.session_id, watcher.place, PAGE)
+                rows = await self._page(self.session_id, watcher.place, PAGE)
             except StoreError as error:
                 log.error("%s", error)
                 watcher.connection.close()  # It comes back, and is told what it missed.

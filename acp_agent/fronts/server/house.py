@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+from collections.abc import Sequence
 from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
@@ -28,6 +29,7 @@ from acp_agent.protocol.connection import Reply
 from acp_agent.protocol.profiles import RenderingPlan
 from acp_agent.schema import acp
 from acp_agent.store.base import SessionRecord
+from acp_agent.store.session_store import SessionStore
 
 if TYPE_CHECKING:
     from acp_agent.config.load import Config
@@ -57,13 +59,28 @@ class House:
         """For a connection of theirs."""
         return RemoteAgent(self, identity, self.opening.below(identity.folders))
 
-    def audience(self, session_id: str) -> Audience:
+    async def expected(self, session_id: str) -> Audience:
+        """That of a session which may have said something before."""
+        place = 0
+        if session_id not in self._audiences:
+            store = await asyncio.to_thread(self._store)
+            place = await store.do(store.last, session_id)
+        return self.audience(session_id, place)
+
+    def _store(self) -> SessionStore:
+        return self.opening.store(self.opening.config())
+
+    async def _page(self, session_id: str, after: int, limit: int) -> Sequence[tuple[int, bytes]]:
+        store = await asyncio.to_thread(self._store)
+        return await store.do(store.page, session_id, after, limit)
+
+    def audience(self, session_id: str, place: int = 0) -> Audience:
+        """`place`: of the last entry of its log, if the audience is not there yet."""
         if (found := self._audiences.get(session_id)) is None:
-            store = self.opening.store(self.opening.config())
             found = self._audiences[session_id] = Audience(
                 session_id,
-                store.page,
-                place=store.last(session_id),
+                self._page,
+                place=place,
                 patience=self.config.question_minutes * MINUTE,
                 stop=lambda: self._stop(session_id),
                 alone=lambda: self._left_alone(session_id),
@@ -145,7 +162,7 @@ class House:
         for timer in self._idle.values():
             timer.cancel()
         await self.sessions.end()
-        self.opening.close()
+        await self.opening.end()
 
 
 class RemoteAgent(Agent):
@@ -184,10 +201,11 @@ class RemoteAgent(Agent):
         session_id = params.get("sessionId") if isinstance(params, dict) else None
         return session_id in self._watching and super().cancel_request(method, params)
 
-    def _session(self, session_id: str) -> Session:
+    async def _session(self, session_id: str) -> Session:
+        session = await super()._session(session_id)
         if session_id not in self._watching:
             raise ResourceNotFound(f"Session {session_id!r} is not open; load or resume it first")
-        return super()._session(session_id)
+        return session
 
     # --- sessions ---------------------------------------------------------------------------------------------
 
@@ -202,6 +220,9 @@ class RemoteAgent(Agent):
         plan = super()._plan(settings)
         # Others may come who draw no terminals, so output is sent as text from the beginning.
         return replace(plan, terminal_output=plan.terminal_output and not plan.far)
+
+    async def _expect(self, session_id: str) -> None:
+        await self._house.expected(session_id)
 
     def _add(self, opened: Opened) -> Session:
         audience = self._house.audience(opened.record.id)
@@ -226,8 +247,9 @@ class RemoteAgent(Agent):
     async def load_session(self, request: acp.LoadSessionRequest) -> Reply:
         session, watcher, audience = await self._joined(request)
         if session is not None:
-            session.outbox.flush()
-        entries, place = self._opening.store(self._opening.config()).so_far(request.session_id)
+            await session.outbox.flushed()
+        store = await asyncio.to_thread(self._opened_store)
+        entries, place = await store.do(store.so_far, request.session_id)
         running = session is not None and session.queue.busy
         for update in load(REPLAY)(entries, running=running):
             audience.send(watcher, update)
@@ -261,10 +283,17 @@ class RemoteAgent(Agent):
         self, request: acp.LoadSessionRequest | acp.ResumeSessionRequest
     ) -> tuple[Session | None, Watcher, Audience]:
         """Who may prompt opens the session, unless it is open as it is asked for; the others only look on."""
-        record, (cwd, more), config = self._stored(request)
+        with self._arrives(request.session_id):
+            return await self._join(request)
+
+    async def _join(
+        self, request: acp.LoadSessionRequest | acp.ResumeSessionRequest
+    ) -> tuple[Session | None, Watcher, Audience]:
+        record, (cwd, more), config = await asyncio.to_thread(self._stored, request)
         async with self.sessions.reopening:
             await self.sessions.closed(record.id)
-            session, audience = self.sessions.get(record.id), self._house.audience(record.id)
+            audience = await self._house.expected(record.id)
+            session = self.sessions.get(record.id)
         if session is not None:
             here, others = str(session.roots.clients[0]), len(audience) - audience.has(self.connection)
             if here != cwd and (session.queue.busy or others):
@@ -276,7 +305,7 @@ class RemoteAgent(Agent):
         if session is not None or self._identity.scope != "prompt":
             return session, self._enter(audience, self._plan(config.settings)), audience
         self._house.room_for_one()
-        session = await self._reopen(request)
+        session, _ = await self._reopen(request)
         audience = self._house.audience(record.id)
         return session, audience.watcher(self.connection), audience
 
@@ -310,7 +339,8 @@ class RemoteAgent(Agent):
         return closed
 
     async def delete_session(self, request: acp.DeleteSessionRequest) -> acp.DeleteSessionResponse:
-        record = self._opening.store(self._opening.config()).get(request.session_id)
+        store = await asyncio.to_thread(self._opened_store)
+        record = await store.do(store.get, request.session_id)
         if record is not None and not self._opening.may_open(record.cwd):
             return acp.DeleteSessionResponse()  # As for one that does not exist.
         deleted = await super().delete_session(request)
@@ -320,7 +350,7 @@ class RemoteAgent(Agent):
     # --- turns ------------------------------------------------------------------------------------------------
 
     async def prompt(self, request: acp.PromptRequest) -> acp.PromptResponse:
-        session = self._session(request.session_id)
+        session = await self._session(request.session_id)
         turn = asyncio.create_task(self._turn(session, request))
         self._turns.add(turn)
         turn.add_done_callback(self._ended)
@@ -351,7 +381,7 @@ class RemoteAgent(Agent):
 
     async def set_config_option(self, request: acp.SetSessionConfigOptionRequest) -> Any:
         answered = await super().set_config_option(request)
-        session = self._session(request.session_id)
+        session = await self._session(request.session_id)
         return Reply(answered, session.choices.show if len(self._house.audience(session.id)) > 1 else _nothing)
 
     # --- the end ----------------------------------------------------------------------------------------------
