@@ -12,8 +12,8 @@ import base64
 import binascii
 import json
 import logging
-from collections.abc import Awaitable, Callable, Sequence
-from contextlib import nullcontext
+from collections.abc import Awaitable, Callable, Iterator, Sequence
+from contextlib import contextmanager, nullcontext
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -254,6 +254,7 @@ class Agent:
                     log.warning("fork: %s", words)
             record = await self._moved(forked, cwd if hold is None else hold.worktree.path, more)
             config = chosen(config, record, self._opening.environ)
+            await self._expect(record.id)
             session = self._add(opened(record, config, known_models(config), request.mcp_servers))
         finally:
             if hold is not None:
@@ -283,12 +284,18 @@ class Agent:
         self, request: acp.LoadSessionRequest | acp.ResumeSessionRequest, *, reads: bool = False
     ) -> tuple[Session, list[LogEntry]]:
         """The session and, if it `reads`, its log, as long as nobody else has opened it."""
-        arriving = (request.session_id, asyncio.Event())
-        self._arriving.append(arriving)
-        try:
+        with self._arrives(request.session_id):
             record, (cwd, more), config = await asyncio.to_thread(self._stored, request)
             async with self.sessions.reopening:
                 return await self._opened_again(record, cwd, more, config, request.mcp_servers, reads=reads)
+
+    @contextmanager
+    def _arrives(self, session_id: str) -> Iterator[None]:
+        """It is being opened again."""
+        arriving = (session_id, asyncio.Event())
+        self._arriving.append(arriving)
+        try:
+            yield
         finally:
             self._arriving.remove(arriving)
             arriving[1].set()
@@ -315,10 +322,14 @@ class Agent:
             config = chosen(config, record, self._opening.environ)
             store = self._opening.store(config)
             entries = await store.do(store.entries, record.id) if reads else []
+            await self._expect(record.id)
             return self._add(opened(record, config, known_models(config), mcp_servers)), entries
         finally:
             if hold is not None:
                 hold.release()
+
+    async def _expect(self, session_id: str) -> None:
+        """The session is about to be added."""
 
     async def _moved(self, record: SessionRecord, cwd: str, more: tuple[str, ...]) -> SessionRecord:
         """Returns the session with the folders it is opened with now: each load and resume states them again."""

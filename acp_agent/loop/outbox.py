@@ -68,7 +68,7 @@ class Outbox:
         self._lost = False
         """Whether that was too much."""
         self._unsent: list[tuple[Any, int]] = []
-        """Updates that are not sent yet, and their places in the log (0: it has none; below 0: it was not stored)."""
+        """Updates that are not sent yet, and their places in the log, as in `Client.update`."""
         self._not_before = 0.0
         self._text_is_last = False
 

@@ -228,14 +228,13 @@ class Session:
                     try:
                         reason = await self._turn(blocks)
                     finally:
+                        with anyio.CancelScope(shield=True):
+                            await self.outbox.settled()
                         self.choices.bound_to, self.queue.prompt = None, 0
         except ExecutorError as error:
             raise InternalError(self.outbox.clean(str(error)), {"kind": "place"}) from error
         except ProviderError as error:
             raise _as_answer(error, self.outbox.clean(str(error) + self._meant_provider(error))) from error
-        finally:
-            with anyio.CancelScope(shield=True):
-                await self.outbox.settled()
         if not self.queue.closed and (failure := await self.outbox.taken_failure()) is not None:
             raise InternalError(str(failure)) from failure
         return "cancelled" if scope.cancelled_caught else reason

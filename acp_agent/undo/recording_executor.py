@@ -112,11 +112,11 @@ class RecordingExecutor:
 
         try:
             after = await self._thread(take)
+            self._listener.changed(list(zip(paths, after, strict=True)))  # At once: others may be looking.
             await self._writer.do(self._writer.after, shots.ids, before, after)
         except (ExecutorError, OSError, StoreError) as error:
             self._listener.not_kept(f"What this call changed cannot be taken back: {error}.")
             return
-        self._listener.changed(list(zip(paths, after, strict=True)))
         lost = [f"{path} ({old.why})" for path, old, new in zip(paths, before, after, strict=True) if _lost(old, new)]
         if lost:
             self._listener.not_kept(f"Cannot be taken back: {named(lost)}.")

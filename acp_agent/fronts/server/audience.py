@@ -122,6 +122,7 @@ class Audience:
         session_id: str,
         page: Page,
         *,
+        place: int,
         patience: float,
         stop: Callable[[], None],
         alone: Callable[[], None],
@@ -130,7 +131,7 @@ class Audience:
         self.client: Client | None = None
         self.driver: Watcher | None = None
         """Whose files and terminals are used, if any are."""
-        self.place = 0
+        self.place = place
         """Of the last update that was sent to anybody, or stored before."""
         self._page = page
         self._patience = patience

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+from collections.abc import Sequence
 from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
@@ -28,6 +29,7 @@ from acp_agent.protocol.connection import Reply
 from acp_agent.protocol.profiles import RenderingPlan
 from acp_agent.schema import acp
 from acp_agent.store.base import SessionRecord
+from acp_agent.store.session_store import SessionStore
 
 if TYPE_CHECKING:
     from acp_agent.config.load import Config
@@ -59,12 +61,28 @@ class House:
         """For a connection of theirs."""
         return RemoteAgent(self, identity, self.opening.below(identity.folders))
 
-    def audience(self, session_id: str) -> Audience:
+    async def expected(self, session_id: str) -> Audience:
+        """That of a session which may have said something before."""
+        place = 0
+        if session_id not in self._audiences:
+            store = await asyncio.to_thread(self._store)
+            place = await store.do(store.last, session_id)
+        return self.audience(session_id, place)
+
+    def _store(self) -> SessionStore:
+        return self.opening.store(self.opening.config())
+
+    async def _page(self, session_id: str, after: int, limit: int) -> Sequence[tuple[int, bytes]]:
+        store = await asyncio.to_thread(self._store)
+        return await store.do(store.page, session_id, after, limit)
+
+    def audience(self, session_id: str, place: int = 0) -> Audience:
+        """`place`: of the last entry of its log, if the audience is not there yet."""
         if (found := self._audiences.get(session_id)) is None:
-            store = self.opening.store(self.opening.config())
             found = self._audiences[session_id] = Audience(
                 session_id,
-                lambda *about: store.do(store.page, *about),
+                self._page,
+                place=place,
                 patience=self.config.question_minutes * MINUTE,
                 stop=lambda: self._stop(session_id),
                 alone=lambda: self._left_alone(session_id),
@@ -212,6 +230,9 @@ class RemoteAgent(Agent):
         # Others may come who draw no terminals, so output is sent as text from the beginning.
         return replace(plan, terminal_output=plan.terminal_output and not plan.far)
 
+    async def _expect(self, session_id: str) -> None:
+        await self._house.expected(session_id)
+
     def _add(self, opened: Opened) -> Session:
         audience = self._house.audience(opened.record.id)
         session = super()._add(opened)
@@ -234,21 +255,14 @@ class RemoteAgent(Agent):
 
     async def fork_session(self, request: acp.ResumeSessionRequest) -> Reply:
         self._house.room_for_one()
-        reply = await super().fork_session(request)
-        audience = self._house.audience(reply.result.session_id)  # type: ignore[attr-defined]
-        audience.place = audience.watcher(self.connection).place = await self._last(audience.session_id)
-        return reply
-
-    async def _last(self, session_id: str) -> int:
-        store = self._opened_store()
-        return await store.do(store.last, session_id)
+        return await super().fork_session(request)
 
     async def load_session(self, request: acp.LoadSessionRequest) -> Reply:
         session, watcher, audience = await self._joined(request)
         running = session is not None and session.queue.busy
         if session is not None:
             await session.outbox.flushed()
-        store = self._opened_store()
+        store = await asyncio.to_thread(self._opened_store)
         entries, place = await store.do(store.so_far, request.session_id)
         running = running or (session is not None and session.queue.busy)
         for update in load(REPLAY)(entries, running=running):
@@ -265,8 +279,6 @@ class RemoteAgent(Agent):
         if after is not None and (type(after) is not int or after < 0):
             raise InvalidParams("Invalid params: $._meta.after: the `seq` of the last update is expected")
         session, watcher, audience = await self._joined(request)
-        if session is None or session.outbox.held:
-            audience.place = max(audience.place, await self._last(request.session_id))
         watcher.place = audience.place if after is None else after
         modes, options = (None, None) if session is None else _choices(session)
         meta = self._meta(session, watcher.place)
@@ -285,10 +297,17 @@ class RemoteAgent(Agent):
         self, request: acp.LoadSessionRequest | acp.ResumeSessionRequest
     ) -> tuple[Session | None, Watcher, Audience]:
         """Who may prompt opens the session, unless it is open as it is asked for; the others only look on."""
+        with self._arrives(request.session_id):
+            return await self._join(request)
+
+    async def _join(
+        self, request: acp.LoadSessionRequest | acp.ResumeSessionRequest
+    ) -> tuple[Session | None, Watcher, Audience]:
         record, (cwd, more), config = await asyncio.to_thread(self._stored, request)
         async with self.sessions.reopening:
             await self.sessions.closed(record.id)
-            session, audience = self.sessions.get(record.id), self._house.audience(record.id)
+            audience = await self._house.expected(record.id)
+            session = self.sessions.get(record.id)
         if session is not None:
             here, others = str(session.roots.clients[0]), len(audience) - audience.has(self.connection)
             if here != cwd and (session.queue.busy or others):

@@ -239,7 +239,7 @@ class ChangeRecorder:
         return [] if self.looks is None else self.looks.uncovered()
 
     def absorb(self, entries: Sequence[tuple[Path, Entry]]) -> None:
-        """These were changed by our own tools, and are in the log: no command of any session did it."""
+        """These were changed by our own tools: no command of any session did it."""
         for recorder in RECORDERS:
             if (looks := vars(recorder).get("looks")) is not None:
                 looks.absorb(entries)
