@@ -52,6 +52,7 @@ export const STATE: ChatState = {
   queue: [],
   prompts: { of: {}, fork: false, redo: false },
   images: true,
+  may: { prompt: true, answer: true },
   items: [],
   tools: [],
 };
