@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import os
+import subprocess
 from pathlib import Path
 
 import httpx2
 import pytest
 
 from acp_agent.fronts.server.page import HOW_TO_BUILD, POLICY, Page
+from tests.forked import COMMAND
 
 from .test_server import refused, served
 
@@ -63,6 +66,18 @@ async def test_wrong_cookies_are_bounded_as_wrong_tokens_are(tmp_path: Path) -> 
     async with served(tmp_path, config="[server]\nmax_wrong_tokens = 2\n") as place:
         wrong = {"Cookie": f"acp-coder-{port_of(place.http)}=wrong", "Origin": place.http}
         assert [(await refused(place, **wrong))[0] for _ in range(3)] == [401, 401, 429]
+
+
+def test_the_first_start_shows_a_link_that_logs_in_and_later_ones_where_the_page_is(tmp_path: Path) -> None:
+    environ = {"HOME": str(tmp_path), "PATH": os.environ["PATH"], "OPENAI_BASE_URL": "http://127.0.0.1:9"}
+    for first in (True, False):
+        with subprocess.Popen([COMMAND, "serve", "--port", "0"], env=environ, stdout=subprocess.PIPE, text=True) as run:
+            assert run.stdout is not None
+            lines = [run.stdout.readline().strip() for _ in range(3 if first else 2)]
+            run.terminate()
+        token = lines[0].split(": ")[1] if first else ""
+        address = lines[-2].split()[-1].replace("ws://", "http://").removesuffix("acp")
+        assert lines[-1] == f"Page for browsers: {address}{f'#token={token}' if first else ''}"
 
 
 async def test_without_a_page_there_is_no_login_either(tmp_path: Path) -> None:

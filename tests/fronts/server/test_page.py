@@ -105,7 +105,7 @@ class Visit:
         assert [url for url in self.asked if not url.startswith((self.place.http, "data:", "blob:"))] == []
 
 
-async def visit(place: Place, context: BrowserContext, address: str = "") -> Visit:
+async def visit_of(place: Place, context: BrowserContext, address: str = "") -> Visit:
     page = await context.new_page()
     page.set_default_timeout(PATIENCE)
     found = Visit(page, place)
@@ -122,7 +122,7 @@ async def visiting(
 ) -> AsyncIterator[Visit]:
     expect.set_options(timeout=PATIENCE)
     async with served(tmp_path, script, config=config) as place, chromium() as browser:
-        found = await visit(place, await browser.new_context(viewport=viewport, **more))
+        found = await visit_of(place, await browser.new_context(viewport=viewport, **more))
         yield found
         await found.clean()
 
@@ -247,6 +247,8 @@ async def test_everything_up_to_an_answer_can_be_done_by_keyboard_alone(tmp_path
         await keys.type("make it")
         await keys.press("Enter")
         await expect(page.get_by_role("region", name="Permission requested")).to_be_visible()
+        allow = visit.button(re.compile("^Allow once"))
+        await expect(allow).not_to_have_attribute("aria-disabled", "true")  # Its end has been in view.
         assert await tabbed_to(visit, re.compile("^Allow"))
         await keys.press("Enter")
         await visit.says("Done.")
@@ -376,6 +378,85 @@ async def restarted(place: Place) -> AsyncIterator[None]:
             yield
         finally:
             stop.set()
+
+
+async def test_a_turn_goes_on_without_its_page_which_can_still_stop_it_after_a_reload(tmp_path):
+    async with visiting(tmp_path, bash("echo begun; touch begun; exec sleep 7073")) as visit:
+        await visit.begin()
+        await visit.send("go")
+        while not (visit.place.project / "begun").exists():
+            await anyio.sleep(0.02)
+        await visit.page.reload()
+        await expect(visit.page.get_by_role("group", name=re.compile("echo begun"))).to_contain_text("running")
+        await visit.box.fill("and then?")
+        await visit.box.press("Enter")
+        await expect(visit.page.get_by_role("region", name="Sent next")).to_contain_text("and then?")
+        await visit.button("Remove from the queue: and then?").click()
+        await visit.button("Stop").click()
+        await expect(visit.page.get_by_role("group", name=re.compile("echo begun"))).to_contain_text("cancelled")
+        await expect(visit.button("Stop")).to_have_count(0)
+        while subprocess.run(["pgrep", "-f", "sleep 7073"], capture_output=True, check=False).stdout:
+            await anyio.sleep(0.02)
+
+
+async def test_two_pages_share_a_session_and_a_question_is_answered_in_one_of_them(tmp_path):
+    async with visiting(tmp_path, [*bash("touch made", "Made it."), Answer(text="Again.")], ASK) as visit:
+        await visit.begin()
+        other = await beside(visit, visit.place.token)
+        await visit.send("make it")
+        for each in (visit, other):
+            await each.says("make it")
+            await expect(each.page.get_by_role("region", name="Permission requested")).to_be_visible()
+            await expect(each.button("Stop")).to_be_visible()
+        await other.button(re.compile("^Allow once")).click()
+        for each in (visit, other):
+            await each.says("Made it.")
+            await expect(each.button("Stop")).to_have_count(0)
+            await expect(each.page.get_by_role("region", name="Permission requested")).to_have_count(0)
+        await visit.says("Answered elsewhere.")
+        await expect(other.page.get_by_text("Answered elsewhere.")).to_have_count(0)
+        await other.send("again")
+        for each in (visit, other):
+            await each.says("Again.")
+        await other.clean()
+
+
+async def test_who_may_only_approve_answers_and_stops_and_who_may_only_watch_does_neither(tmp_path):
+    script = [*bash("touch made", "Made it."), bash("exec sleep 60")[0]]
+    async with visiting(tmp_path, script, ASK) as visit:
+        await visit.begin()
+        place = visit.place
+        approves, watches = [
+            await beside(visit, place.identities.add(scope, scope=scope, owner="me")) for scope in ("approve", "watch")
+        ]
+        await visit.send("make it")
+        await expect(approves.page.get_by_role("region", name="Permission requested")).to_be_visible()
+        await expect(watches.page.get_by_role("group", name="touch made")).to_contain_text("waiting")
+        for each in (approves, watches):
+            await expect(each.box).to_have_count(0)
+            for name in ("New session", re.compile("^Delete"), "Edit the message and send it again"):
+                await expect(each.button(name)).to_have_count(0)
+        await expect(watches.button(re.compile("[Aa]llow"))).to_have_count(0)
+        await approves.button(re.compile("^Allow once")).click()
+        await watches.says("Made it.")
+        await visit.send("sleep")
+        await visit.button(re.compile("^Allow once")).click()
+        await expect(watches.button("Stop")).to_have_count(0)
+        await approves.button("Stop").click()
+        await visit.says("Stopped.")
+        for each in (approves, watches):
+            await each.clean()
+
+
+async def beside(visit: Visit, token: str) -> Visit:
+    """Another browser at the same session."""
+    browser = visit.page.context.browser
+    assert browser is not None
+    other = await visit_of(visit.place, await browser.new_context(), f"{visit.place.http}/#token={token}")
+    await expect(other.page.get_by_role("navigation", name="Sessions")).to_be_visible()
+    await other.page.goto(visit.page.url)
+    await expect(other.page.get_by_role("button", name="Close the session")).to_be_visible()
+    return other
 
 
 async def test_a_token_that_was_revoked_leads_to_the_form(tmp_path):

@@ -75,6 +75,7 @@ export class TestView {
   constructor(
     state: Partial<ChatState> = {},
     public stored?: unknown,
+    inEditor = true,
   ) {
     document.body.replaceChildren(this.root);
     this.started = start(
@@ -89,6 +90,7 @@ export class TestView {
         },
       },
       (run) => this.frames.push(run),
+      inEditor,
     );
     this.do(() => {
       render(<App view={this.started.view} />, this.root);
