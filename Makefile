@@ -8,7 +8,7 @@ export PIP_DISABLE_PIP_VERSION_CHECK := 1
 # Programs that the tests start hundreds of times would each compile what has changed.
 export PYTHONDONTWRITEBYTECODE :=
 
-.PHONY: demo test test-races test-models test-editors quick check bench generate lock eval harbor venv tools clean
+.PHONY: page demo test test-races test-models test-editors quick check bench generate lock eval harbor venv tools clean
 
 venv: $(STAMP)
 
@@ -23,10 +23,14 @@ tools:
 	@bash scripts/install_node_tools.sh
 	@bash scripts/install_extension_tools.sh
 
+# The page of `acp-coder serve`, into acp_agent/fronts/server/static.
+page:
+	@bash scripts/build_page.sh
+
 demo: $(STAMP)
 	@$(BIN)/python -m acp_agent demo
 
-test: $(STAMP) tools
+test: $(STAMP) tools page
 	@bash scripts/test_all.sh $(BIN)/python $(NPM)
 
 # The agent in real editors. The first time it takes some minutes and 2 GB, in tests/.editors. An editor that stumbles

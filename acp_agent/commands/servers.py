@@ -53,11 +53,15 @@ def serve(options: Namespace, environ: Mapping[str, str]) -> int:
     set_up_logs(settings.log, environ, settings.secrets)
     with _bound(host, port) as listens:
         name, port = listens.getsockname()[:2]
-        where = f"{'wss' if options.cert else 'ws'}://{f'[{name}]' if ':' in name else name}:{port}/acp"
+        where = f"{'s' if options.cert else ''}://{f'[{name}]' if ':' in name else name}:{port}"
+        fragment = ""  # Of an address it is what no browser sends and no server writes down.
         if not identities.known():
             token = identities.add(FIRST)
+            fragment = f"#token={token}"
             sys.stdout.write(f"Token {FIRST!r}, shown only now: {token}\n")
-        sys.stdout.write(f"Serving ACP at {where}\n")
+        sys.stdout.write(f"Serving ACP at ws{where}/acp\n")
+        if settings.server.page:
+            sys.stdout.write(f"Page for browsers: http{where}/{fragment}\n")
         sys.stdout.flush()
         server = make(settings, environ, identities, listens)
         anyio.run(server.serve, options.cert or "", options.key or "")

@@ -121,6 +121,10 @@ class ServerConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
         key("Minutes after which a session without clients and without a turn that runs is closed.", gt=0),
     ] = 30.0
     discovery: Annotated[bool, key("Serve `/.well-known/acp.json`, which tells what is here to anybody.")] = True
+    page: Annotated[bool, key("Serve a page for browsers at `/`.")] = True
+    page_days: Annotated[
+        int, key("Days after a browser's last visit until the page asks for its token again.", ge=1, le=400)
+    ] = 30
     near: Annotated[
         bool, key("Clients are on this machine: their files and terminals are used. Else the agent uses its own.")
     ] = False

@@ -1,7 +1,7 @@
 // Bundles the extension: `extension.js` is what VS Code loads at start; the rest is loaded when it is first needed.
-import { readdir, readFile, rm, writeFile } from "node:fs/promises";
-import { join } from "node:path";
+import { rm, writeFile } from "node:fs/promises";
 import * as esbuild from "esbuild";
+import { noticesOf } from "./notices.mjs";
 
 const production = process.argv.includes("--production");
 const shared = {
@@ -46,22 +46,6 @@ const builds = [
   },
 ];
 
-/** The licences of all packages that are in the bundles. */
-async function writeNotices(inputs) {
-  const folders = new Set(inputs.flatMap((input) => /^(?:.*\/)?node_modules\/(?:@[^/]+\/)?[^/]+(?=\/)/u.exec(input)?.[0] ?? []));
-  const notices = [];
-  for (const folder of [...folders].sort()) {
-    const { name, version, license } = JSON.parse(await readFile(join(folder, "package.json"), "utf8"));
-    const files = (await readdir(folder)).filter((file) => /^licen[cs]e/iu.test(file)).sort();
-    if (files.length === 0) {
-      throw new Error(`${name} has no licence file`);
-    }
-    const texts = await Promise.all(files.map((file) => readFile(join(folder, file), "utf8")));
-    notices.push(`${name} ${version} (${license})\n\n${texts.join("\n\n").trim()}\n`);
-  }
-  await writeFile("dist/THIRD_PARTY_NOTICES.txt", notices.join(`\n${"-".repeat(80)}\n\n`));
-}
-
 await rm("dist", { recursive: true, force: true });
 if (process.argv.includes("--watch")) {
   for (const build of builds) {
@@ -69,5 +53,5 @@ if (process.argv.includes("--watch")) {
   }
 } else {
   const results = await Promise.all(builds.map((build) => esbuild.build(build)));
-  await writeNotices(results.flatMap(({ metafile }) => Object.keys(metafile.inputs)));
+  await writeFile("dist/THIRD_PARTY_NOTICES.txt", await noticesOf(results.flatMap(({ metafile }) => Object.keys(metafile.inputs))));
 }

@@ -31,6 +31,7 @@ from acp_agent.fronts.server.entrance import Entrance, Refusal
 from acp_agent.fronts.server.house import House
 from acp_agent.fronts.server.http_form import HttpForm
 from acp_agent.fronts.server.identities import Identities, Identity
+from acp_agent.fronts.server.page import FILES, LOGIN, LOGOUT, PUBLIC, Page, Served
 from acp_agent.fronts.server.stored_sessions import Answer, History, NotSo
 from acp_agent.fronts.server.streams import HttpConnection
 from acp_agent.opening import Opening
@@ -161,7 +162,14 @@ class Server:
             ("/{id}/export", "GET", History.export),
         )
         routes += [Route(f"/sessions{path}", self._history(ask), methods=[method]) for path, method, ask in rows]
-        inner, public = Starlette(routes=routes), ("/healthz", "/health", "/.well-known/acp.json")
+        public: tuple[str, ...] = ("/healthz", "/health", "/.well-known/acp.json")
+        if self._config.page:
+            page = Page(self._config.page_days)
+            routes += [Route(path, _paged(page.file)) for path in FILES]
+            routes += [Route(LOGIN, _paged(page.login), methods=["POST"])]
+            routes += [Route(LOGOUT, _paged(page.logout), methods=["POST"])]
+            public += PUBLIC
+        inner = Starlette(routes=routes)
 
         async def guarded(scope: Scope, receive: Receive, send: Send) -> None:
             headers = Headers(scope=scope)
@@ -374,6 +382,14 @@ async def _tell_of_signals(told: anyio.Event) -> None:
 
 def _begins(event: Event) -> bool:
     return isinstance(event, RequestReceived) and event.method == "initialize" and event.id is not None
+
+
+def _paged(ask: Callable[[str, Mapping[str, str], bool], Served]) -> Callable[[Request], Awaitable[Response]]:
+    async def answered(request: Request) -> Response:
+        found = ask(request.url.path, request.headers, request.url.scheme == "https")
+        return Response(found.body, found.status, dict(found.headers))
+
+    return answered
 
 
 async def _only_websockets(request: Request) -> Response:

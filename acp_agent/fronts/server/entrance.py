@@ -1,7 +1,8 @@
 """Who gets in, decided by the head of a request before anything is made for it.
 
 In this order: the address (too many wrong tokens), `Host`, `Origin`, the token. Whatever is wrong with a token gets the
-same answer.
+same answer. The token stands in `Authorization`, or in the cookie of the server's own page (`page`). Browsers send
+cookies along with what other pages ask for, too, so it counts only where the browser says that our page asks.
 """
 
 from __future__ import annotations
@@ -77,19 +78,47 @@ class Entrance:
             return Refusal(429, "too many wrong tokens from this address", (("Retry-After", str(left)),))
         if (refused := self.known_as(headers)) is not None:
             return refused
-        kind, _, token = headers.get("authorization", "").partition(" ")
-        token = token.strip()
-        known = None
-        if kind.casefold() == "bearer" and token and len(token) <= MOST_TOKEN:
-            known = self._find(token)
+        token = token_of(headers)
+        known = self._find(token) if 0 < len(token) <= MOST_TOKEN else None
         if known is None:
-            if kind:  # Who sends none has guessed nothing.
+            if token or headers.get("authorization"):  # Who sends none has guessed nothing.
                 self._wrong[address] = since, wrong + 1
                 self._wrong.move_to_end(address)
                 if len(self._wrong) > MOST_ADDRESSES:
                     self._wrong.popitem(last=False)
             return NO_TOKEN
         return known
+
+
+def token_of(headers: Mapping[str, str]) -> str:
+    """What is sent for a token; empty: nothing."""
+    if (said := headers.get("authorization")) is not None:
+        kind, _, token = said.partition(" ")
+        return token.strip() if kind.casefold() == "bearer" else ""
+    if not _asked_by_our_page(headers):
+        return ""
+    wanted = cookie_name(headers)
+    for cookie in headers.get("cookie", "").split(";"):
+        name, _, value = cookie.strip().partition("=")
+        if name == wanted:
+            return value
+    return ""
+
+
+def cookie_name(headers: Mapping[str, str]) -> str:
+    """With the port that the browser asked: cookies are the same for all ports of a host."""
+    host = headers.get("host", "")
+    port = urlsplit(f"//{host}").port if _is_host(host) else None
+    return "acp-coder" if port is None else f"acp-coder-{port}"
+
+
+def _asked_by_our_page(headers: Mapping[str, str]) -> bool:
+    """No script of another page can send either header so. Neither is sent with everything: `Origin` not with what is
+    only read, `Sec-Fetch-Site` not by a browser that came without TLS from another machine."""
+    host, origin = headers.get("host", "").casefold(), headers.get("origin")
+    if origin is None:
+        return headers.get("sec-fetch-site") == "same-origin"
+    return bool(host) and origin.partition("://")[2].casefold() == host
 
 
 def is_loopback(host: str) -> bool:

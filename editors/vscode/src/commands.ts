@@ -1,6 +1,7 @@
 import type * as acp from "@agentclientprotocol/sdk";
 import * as vscode from "vscode";
 import type { AgentHost } from "./agent/host.js";
+import type { Program } from "./agent/program.js";
 import type { ChatView } from "./chat/view.js";
 import { selectionAttachment } from "./chat/mentions.js";
 import { ago } from "./core/words.js";
@@ -21,6 +22,7 @@ import type { Trace } from "./trace.js";
 
 export interface Parts {
   readonly host: AgentHost;
+  readonly program: Program;
   readonly calls: ToolCalls;
   readonly chat: ChatView;
   readonly diffs: Diffs;
@@ -246,7 +248,7 @@ async function deleteSession(host: AgentHost, info: unknown): Promise<void> {
 }
 
 /** By the agent itself, or in a terminal with the program's own login. */
-async function login({ host }: Parts, methodId: unknown): Promise<void> {
+async function login({ host, program }: Parts, methodId: unknown): Promise<void> {
   await host.start();
   const methods = host.authMethods;
   const picked =
@@ -261,7 +263,7 @@ async function login({ host }: Parts, methodId: unknown): Promise<void> {
     await host.ready();
     return;
   }
-  const { found } = host;
+  const { found } = program;
   if (found === undefined) {
     return;
   }

@@ -3,6 +3,8 @@ import { access } from "node:fs/promises";
 import { homedir } from "node:os";
 import * as vscode from "vscode";
 import { AgentHost } from "./agent/host.js";
+import { problems } from "./agent/problems.js";
+import { Program } from "./agent/program.js";
 import { Undo } from "./agent/undo.js";
 import { SessionsTree } from "./chat/sessionsTree.js";
 import { ChatView } from "./chat/view.js";
@@ -46,8 +48,7 @@ export function activate(context: vscode.ExtensionContext): void {
   const files = new Files();
   const elicitation = new Elicitation();
   const languageServers = new LanguageServers(() => host);
-  const host: AgentHost = new AgentHost({
-    calls,
+  const program = new Program({
     connect: async () => (await import("./agent/connection.js")).connect,
     places: () => ({ isExecutable, environment: process.env, platform: process.platform, folders: folders(), home: homedir() }),
     settings: () => ({ uvx: settings.useUvx(), command: settings.command(), args: settings.args(), env: settings.environment(), startTimeout: settings.startTimeout() }),
@@ -81,6 +82,18 @@ export function activate(context: vscode.ExtensionContext): void {
       languageServer: (method, params) => languageServers.answer(method, params),
     },
   });
+  const host: AgentHost = new AgentHost({
+    calls,
+    start: (side) => program.start(side),
+    folders: () => {
+      const [first = homedir(), ...more] = folders();
+      return [first, ...more];
+    },
+    problems,
+    log: (text) => {
+      log.info(text.trimEnd());
+    },
+  });
   running = host;
 
   const marks = new Marks();
@@ -103,7 +116,7 @@ export function activate(context: vscode.ExtensionContext): void {
   }));
   const lenses = new CallLenses(calls, marks, () => settings.inline() && settings.codeLens());
   const follow = new FollowMode(calls, settings.followMode, (sessionId) => host.active?.id === sessionId, typing);
-  const parts = { host, calls, chat, diffs, outputs, questions, plans, restoring, changes, terminals, inline, lenses, trace, log };
+  const parts = { host, program, calls, chat, diffs, outputs, questions, plans, restoring, changes, terminals, inline, lenses, trace, log };
   context.subscriptions.push(
     log,
     trace,

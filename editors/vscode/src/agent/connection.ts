@@ -1,11 +1,12 @@
-/** The only module that loads the SDK: a separate bundle, loaded when the agent is first started. */
-import { client, ndJsonStream, PROTOCOL_VERSION, RequestError } from "@agentclientprotocol/sdk";
-import type { AnyMessage, ClientApp, ClientConnection, Stream } from "@agentclientprotocol/sdk";
+/** The agent as a program: with `speaking` the only module that loads the SDK, a bundle of its own, loaded at the first start. */
+import { ndJsonStream, PROTOCOL_VERSION } from "@agentclientprotocol/sdk";
+import type { ClientApp, ClientConnection } from "@agentclientprotocol/sdk";
 import { Readable, Writable } from "node:stream";
 import { codeOf, messageOf } from "../core/words.js";
 import type { AgentLink, ClientSide, ConnectOptions } from "./link.js";
-import { INTERNAL_ERROR, StartFailure } from "./link.js";
+import { StartFailure } from "./link.js";
 import { AgentProcess } from "./process.js";
+import { linked, once, speaking, tapped, told } from "./speaking.js";
 
 /** Milliseconds within which a program whose output ended should exit. */
 const LAST_WORDS = 1_000;
@@ -28,7 +29,7 @@ export async function connect(options: ConnectOptions): Promise<AgentLink> {
         child.stderrTail,
       );
     }
-    return link(connection, child, initialized);
+    return linked(connection, initialized, { pid: child.pid, ended: child.ended, end: () => child.end() });
   } catch (error) {
     connection.close();
     await child.end();
@@ -68,40 +69,15 @@ async function answered(connection: ClientConnection, child: AgentProcess, optio
   }
 }
 
-function link(connection: ClientConnection, child: AgentProcess, initialized: AgentLink["initialized"]): AgentLink {
-  return {
-    initialized,
-    pid: child.pid,
-    ended: child.ended,
-    request: (method, params, signal) => connection.agent.request(method, params, signal ? { cancellationSignal: signal } : {}),
-    extension: (method, params) => connection.agent.request(method, params),
-    notify: (method, params) => {
-      connection.agent.notify(method, params).catch(() => undefined);
-    },
-    close: async () => {
-      connection.close();
-      await child.end();
-    },
-  };
-}
-
 function serving({ client: side, lspMethods }: ConnectOptions): ClientApp {
-  const app = client({ name: "vscode-acp-coder" })
-    .onNotification("session/update", ({ params }) => {
-      side.update(params);
-    })
-    .onRequest("session/request_permission", ({ params, signal }) => told(side.requestPermission(params, signal)))
+  const app = speaking("vscode-acp-coder", side)
     .onRequest("fs/read_text_file", ({ params }) => told(side.readTextFile(params)))
     .onRequest("fs/write_text_file", ({ params }) => told(side.writeTextFile(params)))
     .onRequest("terminal/create", ({ params }) => told(side.createTerminal(params)))
     .onRequest("terminal/output", ({ params }) => told(once(() => side.terminalOutput(params))))
     .onRequest("terminal/wait_for_exit", ({ params, signal }) => told(side.waitForTerminalExit(params, signal)))
     .onRequest("terminal/kill", ({ params }) => told(once(() => side.killTerminal(params))))
-    .onRequest("terminal/release", ({ params }) => told(once(() => side.releaseTerminal(params))))
-    .onRequest("elicitation/create", ({ params, signal }) => told(side.elicit(params, signal)))
-    .onNotification("elicitation/complete", ({ params }) => {
-      side.elicitationComplete(params.elicitationId);
-    });
+    .onRequest("terminal/release", ({ params }) => told(once(() => side.releaseTerminal(params))));
   for (const method of lspMethods) {
     app.onRequest(method, (params) => params, ({ params }) => told(languageServer(side, method, params)));
   }
@@ -110,33 +86,4 @@ function serving({ client: side, lspMethods }: ConnectOptions): ClientApp {
 
 async function languageServer(side: ClientSide, method: string, params: unknown): Promise<unknown> {
   return (await side.languageServer(method, params)) ?? null;
-}
-
-function once<T>(answer: () => T): Promise<T> {
-  return new Promise((resolve) => {
-    resolve(answer());
-  });
-}
-
-/** Errors with their codes; anything else thrown becomes an internal error with a message. */
-async function told<T>(answer: Promise<T>): Promise<T> {
-  try {
-    return await answer;
-  } catch (error) {
-    throw new RequestError(codeOf(error) ?? INTERNAL_ERROR, messageOf(error));
-  }
-}
-
-/** The stream, with each message passed to `onWire`. */
-function tapped(wire: Stream, onWire: ConnectOptions["onWire"]): Stream {
-  const tap = (direction: "sent" | "received"): TransformStream<AnyMessage, AnyMessage> =>
-    new TransformStream<AnyMessage, AnyMessage>({
-      transform(message, controller) {
-        onWire(direction, message);
-        controller.enqueue(message);
-      },
-    });
-  const outgoing = tap("sent");
-  outgoing.readable.pipeTo(wire.writable).catch(() => undefined);
-  return { readable: wire.readable.pipeThrough(tap("received")), writable: outgoing.writable };
 }

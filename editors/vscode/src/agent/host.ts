@@ -1,28 +1,32 @@
 import type * as acp from "@agentclientprotocol/sdk";
-import type { AgentStatus, Problem } from "../core/messages.js";
+import type { AgentStatus, May, Problem } from "../core/messages.js";
 import { Emitter } from "../core/emitter.js";
-import type { AgentSettings, Found, Places } from "../core/find.js";
-import { findAgent, isFound } from "../core/find.js";
 import type { ToolCalls } from "../core/toolCalls.js";
 import { codeOf, messageOf } from "../core/words.js";
-import type { AgentLink, ClientSide, Connect, Ended } from "./link.js";
-import { AUTH_REQUIRED, isStartFailure, RESOURCE_NOT_FOUND } from "./link.js";
-import { endedProblem, loginProblem, noFolderProblem, notFoundProblem, startProblem, stuckProblem } from "./problems.js";
+import type { AgentLink, ConversationSide, Ended } from "./link.js";
+import { AUTH_REQUIRED, isUnstartable, RESOURCE_NOT_FOUND } from "./link.js";
 import type { SessionChange, Written } from "./session.js";
 import { Session } from "./session.js";
 
+/** What the host tells the agent's connection to do with what the agent says of sessions. */
+export type SessionSide = Pick<ConversationSide, "update" | "requestPermission">;
+
 export interface HostOptions {
   readonly calls: ToolCalls;
-  readonly connect: () => Promise<Connect>;
-  readonly places: () => Places;
-  readonly settings: () => AgentSettings & { readonly env: Readonly<Record<string, string>>; readonly startTimeout: number };
-  readonly capabilities: acp.ClientCapabilities;
-  readonly lspMethods: readonly string[];
-  readonly version: string;
-  readonly client: Omit<ClientSide, "update" | "requestPermission">;
-  readonly environment: () => Readonly<Record<string, string>>;
-  readonly onWire: (direction: "sent" | "received", message: unknown) => void;
+  /** Starts the agent, or connects to it. Throws an `Unstartable` with what can be done. */
+  readonly start: (side: SessionSide) => Promise<AgentLink>;
+  /** Absolute paths of the folders that sessions work in, the first as `cwd`. */
+  readonly folders: () => readonly [string, ...string[]];
+  readonly problems: Problems;
   readonly log: (text: string) => void;
+}
+
+/** What this client says, and offers to do, about what keeps the user from working. */
+export interface Problems {
+  /** `null`: it comes back by itself. */
+  readonly ended: (ended: Ended) => Problem | null;
+  readonly stuck: () => Problem;
+  readonly login: (message: string, methods: readonly acp.AuthMethod[]) => Problem;
 }
 
 export type HostChange =
@@ -39,14 +43,12 @@ const EARLY_UPDATES = 10_000;
 const STOP_PATIENCE = 10_000;
 const LIST_PAGES = 20;
 
-/** The agent of this window: started when first needed, with its sessions, until the window closes. */
+/** The agent of this window or page: started when first needed, with its sessions, until the window closes. */
 export class AgentHost {
   readonly changed: Emitter<HostChange>;
   status: AgentStatus = "stopped";
   problem: Problem | null = null;
   active: Session | undefined;
-  /** Where the agent was found; empty until the first start. */
-  found: Found | undefined;
   private link: AgentLink | undefined;
   private starting: Promise<AgentLink> | undefined;
   private readying: Promise<Session> | undefined;
@@ -76,6 +78,12 @@ export class AgentHost {
     return this.link?.initialized.authMethods ?? [];
   }
 
+  /** By the scope that a server gave this client (`_meta.scope` of the answer to `initialize`). */
+  get may(): May {
+    const scope = this.link?.initialized._meta?.["scope"];
+    return { prompt: scope !== "watch" && scope !== "approve", answer: scope !== "watch" };
+  }
+
   get running(): AgentLink | undefined {
     return this.link;
   }
@@ -101,39 +109,12 @@ export class AgentHost {
 
   private async begin(): Promise<AgentLink> {
     this.become("starting", null);
-    const settings = this.options.settings();
-    const places = this.options.places();
-    if (places.folders.length === 0) {
-      this.become("failed", noFolderProblem());
-      throw new Error(this.problem?.title);
-    }
-    const found = await findAgent(settings, places);
-    if (!isFound(found)) {
-      this.become("failed", notFoundProblem(found));
-      throw new Error(this.problem?.title);
-    }
-    this.found = found;
-    this.options.log(`Starting ${[found.command, ...found.args].join(" ")} (found by ${found.origin})`);
     try {
-      const connect = await this.options.connect();
-      const link = await connect({
-        command: found.command,
-        args: found.args,
-        cwd: places.folders[0] ?? places.home,
-        env: { ...this.options.environment(), ...settings.env },
-        capabilities: this.options.capabilities,
-        lspMethods: this.options.lspMethods,
-        version: this.options.version,
-        timeout: settings.startTimeout,
-        onWire: this.options.onWire,
-        onStderr: this.options.log,
-        client: {
-          ...this.options.client,
-          update: (notification) => {
-            this.update(notification);
-          },
-          requestPermission: (params, signal) => this.ask(params, signal),
+      const link = await this.options.start({
+        update: (notification) => {
+          this.update(notification);
         },
+        requestPermission: (params, signal) => this.ask(params, signal),
       });
       this.link = link;
       link.ended.then(
@@ -145,8 +126,7 @@ export class AgentHost {
       this.become("ready", null);
       return link;
     } catch (error) {
-      const stderr = isStartFailure(error) ? error.stderr : "";
-      this.become("failed", startProblem(messageOf(error), stderr, found));
+      this.become("failed", isUnstartable(error) ? error.problem : { title: "The agent did not start.", detail: messageOf(error), actions: [] });
       throw error;
     }
   }
@@ -166,17 +146,17 @@ export class AgentHost {
     if (active !== undefined && this.sessions.get(active.id) === active) {
       return Promise.resolve(active);
     }
-    this.readying ??= this.reopen(active?.id ?? last).finally(() => {
+    this.readying ??= this.reopen(active?.id ?? last, active?.cwd).finally(() => {
       this.readying = undefined;
     });
     return this.readying;
   }
 
-  private async reopen(id: string | undefined): Promise<Session> {
+  private async reopen(id: string | undefined, cwd: string | undefined): Promise<Session> {
     const link = await this.start();
     if (id !== undefined && this.canOpen(link)) {
       try {
-        return await this.openSession(id);
+        return await this.openSession(id, "load", cwd);
       } catch (error) {
         // It was deleted, or the agent does not keep empty sessions: use a new one.
         this.options.log(`The session could not be reopened: ${messageOf(error)}`);
@@ -185,7 +165,7 @@ export class AgentHost {
         }
       }
     }
-    return await this.newSession();
+    return await this.newSession(cwd);
   }
 
   private canOpen({ initialized: { agentCapabilities } }: AgentLink): boolean {
@@ -206,7 +186,7 @@ export class AgentHost {
     if (this.link === link) {
       this.link = undefined;
       this.abandonAll();
-      this.become("failed", endedProblem(ended));
+      this.become("failed", this.options.problems.ended(ended));
     }
   }
 
@@ -231,10 +211,10 @@ export class AgentHost {
 
   // --- sessions ---------------------------------------------------------------------------------------------------
 
-  /** Starts a session and makes it the active one. */
-  async newSession(): Promise<Session> {
+  /** Starts a session, in `cwd` if given, and makes it the active one. */
+  async newSession(cwd?: string): Promise<Session> {
     const link = await this.start();
-    const place = this.roots();
+    const place = this.roots(cwd);
     this.expecting += 1;
     try {
       const answer = await link.request("session/new", { ...place, mcpServers: [] });
@@ -265,7 +245,7 @@ export class AgentHost {
     if (!canLoad && !canResume) {
       throw new Error(`${this.name} cannot open earlier sessions.`);
     }
-    const place = { ...this.roots(), ...(cwd === undefined ? {} : { cwd }) };
+    const place = this.roots(cwd);
     this.options.calls.forget(id);
     const before = this.active;
     const session = this.known(id, place.cwd, link);
@@ -309,7 +289,7 @@ export class AgentHost {
   /** A new session with the conversation before a prompt; it becomes the active one. */
   async fork(session: Session, prompt: number): Promise<Session> {
     const link = await this.start();
-    const place = { ...this.roots(), cwd: session.cwd };
+    const place = this.roots(session.cwd);
     const params = { sessionId: session.id, ...place, mcpServers: [], _meta: { fork: { to: prompt } } };
     const { sessionId } = (await link.extension("session/fork", params)) as acp.NewSessionResponse;
     this.changed.fire({ kind: "sessions" });
@@ -319,14 +299,10 @@ export class AgentHost {
 
   /** All sessions of this folder known to the agent, in its order, newest first. */
   async listSessions(): Promise<acp.SessionInfo[]> {
-    const link = await this.start();
-    if ((link.initialized.agentCapabilities?.sessionCapabilities?.list ?? null) === null) {
-      return [];
-    }
     const sessions: acp.SessionInfo[] = [];
     let cursor: string | undefined;
     for (let page = 0; page < LIST_PAGES; page += 1) {
-      const answer = await link.request("session/list", { cwd: this.roots().cwd, ...(cursor === undefined ? {} : { cursor }) });
+      const answer = await this.pageOfSessions(cursor, this.roots().cwd);
       sessions.push(...answer.sessions);
       cursor = answer.nextCursor ?? undefined;
       if (cursor === undefined) {
@@ -336,11 +312,35 @@ export class AgentHost {
     return sessions;
   }
 
+  /** The sessions behind `cursor`, of one folder or of all. */
+  async pageOfSessions(cursor?: string, cwd?: string): Promise<acp.ListSessionsResponse> {
+    const link = await this.start();
+    if ((link.initialized.agentCapabilities?.sessionCapabilities?.list ?? null) === null) {
+      return { sessions: [] };
+    }
+    return await link.request("session/list", { ...(cwd === undefined ? {} : { cwd }), ...(cursor === undefined ? {} : { cursor }) });
+  }
+
+  /** Ends it at the agent, which keeps it: it can be opened again. */
+  async closeSession(id: string): Promise<void> {
+    const session = this.sessions.get(id);
+    if (session !== undefined && (this.capabilities.sessionCapabilities?.close ?? null) !== null) {
+      session.stop();
+      await this.link?.request("session/close", { sessionId: id });
+    }
+    this.leave(id);
+  }
+
   async deleteSession(id: string): Promise<void> {
     const link = await this.start();
     const session = this.sessions.get(id);
     session?.stop();
     await link.request("session/delete", { sessionId: id });
+    this.leave(id);
+  }
+
+  private leave(id: string): void {
+    const session = this.sessions.get(id);
     this.sessions.delete(id);
     session?.abandon();
     this.options.calls.forget(id);
@@ -359,7 +359,7 @@ export class AgentHost {
     }
   }
 
-  lookAt(session: Session): void {
+  lookAt(session: Session | undefined): void {
     this.active = session;
     this.changed.fire({ kind: "active" });
   }
@@ -373,15 +373,14 @@ export class AgentHost {
   /** Turns an answer that requires a login into a problem with the ways to log in. */
   refused(error: unknown): void {
     if (codeOf(error) === AUTH_REQUIRED) {
-      this.become(this.status, loginProblem(messageOf(error), this.authMethods));
+      this.become(this.status, this.options.problems.login(messageOf(error), this.authMethods));
     }
   }
 
-  private roots(): { cwd: string; additionalDirectories?: string[] } {
-    const { folders, home } = this.options.places();
-    const [cwd = home, ...more] = folders;
+  private roots(folder?: string): { cwd: string; additionalDirectories?: string[] } {
+    const [first, ...more] = this.options.folders();
     const several = (this.capabilities.sessionCapabilities?.additionalDirectories ?? null) !== null;
-    return several && more.length > 0 ? { cwd, additionalDirectories: more } : { cwd };
+    return { cwd: folder ?? first, ...(several && more.length > 0 ? { additionalDirectories: more } : {}) };
   }
 
   private known(id: string, cwd: string, link: AgentLink): Session {
@@ -394,14 +393,14 @@ export class AgentHost {
     session.onReturned = (prompts) => {
       this.changed.fire({ kind: "returned", session, prompts });
     };
-    let patience: NodeJS.Timeout | undefined;
+    let patience: ReturnType<typeof setTimeout> | undefined;
     let stuck: Problem | null = null;
     session.changed.on((change) => {
       if (change.facts.has("running")) {
         clearTimeout(patience);
         if (session.stopping) {
           patience = setTimeout(() => {
-            stuck = stuckProblem();
+            stuck = this.options.problems.stuck();
             this.become(this.status, stuck);
           }, STOP_PATIENCE);
         } else if (stuck !== null && this.problem === stuck) {

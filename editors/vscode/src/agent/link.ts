@@ -1,10 +1,17 @@
 /** The interface between this extension and the connection to an agent; loads no code of the SDK. */
 import type * as acp from "@agentclientprotocol/sdk";
+import type { Problem } from "../core/messages.js";
 
-/** Requests from the agent to the editor. Each may throw a `RequestFailure`; other errors become internal errors. */
-export interface ClientSide {
+/** What the agent says and asks in any client. Each may throw a `RequestFailure`; other errors become internal errors. */
+export interface ConversationSide {
   update(notification: acp.SessionNotification): void;
   requestPermission(params: acp.RequestPermissionRequest, signal: AbortSignal): Promise<acp.RequestPermissionResponse>;
+  elicit(params: acp.CreateElicitationRequest, signal: AbortSignal): Promise<acp.CreateElicitationResponse>;
+  elicitationComplete(elicitationId: string): void;
+}
+
+/** Requests from the agent to the editor as well. */
+export interface ClientSide extends ConversationSide {
   readTextFile(params: acp.ReadTextFileRequest): Promise<acp.ReadTextFileResponse>;
   writeTextFile(params: acp.WriteTextFileRequest): Promise<acp.WriteTextFileResponse>;
   createTerminal(params: acp.CreateTerminalRequest): Promise<acp.CreateTerminalResponse>;
@@ -12,8 +19,6 @@ export interface ClientSide {
   waitForTerminalExit(params: acp.WaitForTerminalExitRequest, signal: AbortSignal): Promise<acp.WaitForTerminalExitResponse>;
   killTerminal(params: acp.KillTerminalRequest): acp.KillTerminalResponse;
   releaseTerminal(params: acp.ReleaseTerminalRequest): acp.ReleaseTerminalResponse;
-  elicit(params: acp.CreateElicitationRequest, signal: AbortSignal): Promise<acp.CreateElicitationResponse>;
-  elicitationComplete(elicitationId: string): void;
   /** `_lsp/*`: the language servers of the editor. */
   languageServer(method: string, params: unknown): Promise<unknown>;
 }
@@ -43,6 +48,8 @@ export interface Command {
   readonly env: Readonly<Record<string, string>>;
 }
 
+export type OnWire = (direction: "sent" | "received", message: unknown) => void;
+
 export interface ConnectOptions extends Command {
   readonly client: ClientSide;
   readonly capabilities: acp.ClientCapabilities;
@@ -50,7 +57,7 @@ export interface ConnectOptions extends Command {
   readonly lspMethods: readonly string[];
   /** Milliseconds for the agent to answer `initialize`. */
   readonly timeout: number;
-  readonly onWire: (direction: "sent" | "received", message: unknown) => void;
+  readonly onWire: OnWire;
   readonly onStderr: (text: string) => void;
 }
 
@@ -95,6 +102,19 @@ export class StartFailure extends Error {
     message: string,
     readonly stderr: string,
   ) {
+    super(message);
+  }
+}
+
+export function isUnstartable(error: unknown): error is Unstartable {
+  return error instanceof Unstartable;
+}
+
+/** There is no agent, and this is what the user can do; `null`: nothing. */
+export class Unstartable extends Error {
+  override readonly name = "Unstartable";
+
+  constructor(readonly problem: Problem | null, message = problem?.title ?? "") {
     super(message);
   }
 }

@@ -2,7 +2,15 @@
 import type * as acp from "@agentclientprotocol/sdk";
 import type { Problem } from "../core/messages.js";
 import type { Found, NotFound } from "../core/find.js";
+import type { Problems } from "./host.js";
 import type { Ended } from "./link.js";
+
+/** Those of an agent that runs. */
+export const problems: Problems = {
+  ended: (ended) => endedProblem(ended),
+  stuck: () => stuckProblem(),
+  login: (message, methods) => loginProblem(message, methods),
+};
 
 const SETTINGS = { label: "Open settings", command: "acpCoder.openSettings" };
 const RESTART = { label: "Start again", command: "acpCoder.restart" };
@@ -46,7 +54,7 @@ export function startProblem(message: string, stderr: string, found: Found): Pro
   };
 }
 
-export function endedProblem({ code, signal, stderr }: Ended): Problem {
+function endedProblem({ code, signal, stderr }: Ended): Problem {
   const how = signal === null ? `with exit status ${String(code)}` : `after ${signal}`;
   return {
     title: "The agent exited.",
@@ -55,7 +63,7 @@ export function endedProblem({ code, signal, stderr }: Ended): Problem {
   };
 }
 
-export function loginProblem(message: string, methods: readonly acp.AuthMethod[]): Problem {
+function loginProblem(message: string, methods: readonly acp.AuthMethod[]): Problem {
   return {
     title: "The agent needs a login.",
     detail: methods.length > 0 ? `${message}\n\nThe agent's environment variables are in the setting \`acpCoder.environment\`.` : `${message}\n\nThe agent offers no way to log in from here: see its documentation.`,
@@ -68,7 +76,7 @@ export function loginProblem(message: string, methods: readonly acp.AuthMethod[]
   };
 }
 
-export function stuckProblem(): Problem {
+function stuckProblem(): Problem {
   return {
     title: "The agent does not stop.",
     detail: "It was asked to stop but has not responded. Restarting kills it; the session continues afterwards.",

@@ -52,6 +52,8 @@ export class Session {
   /** Prompts not sent because the user stopped: they return to where they were written. */
   onReturned: (prompts: readonly Written[]) => void = () => undefined;
   running = false;
+  /** A turn runs that was not asked for here, or before the link to the agent was lost. */
+  elsewhere = false;
   stopping = false;
   loading = false;
   turn = 0;
@@ -75,12 +77,17 @@ export class Session {
     this.changed = new Emitter(onError);
   }
 
+  /** Whether the agent works, whoever asked for it. */
+  get working(): boolean {
+    return this.running || this.elsewhere;
+  }
+
   get title(): string {
     return this.transcript.title;
   }
 
   get queued(): readonly QueuedPrompt[] {
-    const steers = this.running && field(this.link.initialized._meta?.["steering"], "supported") === true;
+    const steers = this.working && field(this.link.initialized._meta?.["steering"], "supported") === true;
     return this.queue.map(({ id, text }) => ({ id, text, now: steers && !text.trimStart().startsWith("/") }));
   }
 
@@ -89,7 +96,8 @@ export class Session {
   }
 
   /** Takes over what the answer to `session/new`, `load` or `resume` contains. */
-  adopt(answer: { modes?: acp.SessionModeState | null; configOptions?: acp.SessionConfigOption[] | null }): void {
+  adopt(answer: { modes?: acp.SessionModeState | null; configOptions?: acp.SessionConfigOption[] | null; _meta?: Meta }): void {
+    this.elsewhere = turnOf(answer._meta) === "running";
     this.transcript.modes = answer.modes ?? this.transcript.modes;
     this.transcript.options = answer.configOptions ?? this.transcript.options;
     this.tell(["modes", "options"]);
@@ -97,6 +105,9 @@ export class Session {
 
   apply(said: acp.SessionUpdate): void {
     const update = this.renamed(said);
+    if (update.sessionUpdate === "session_info_update" && !this.loading) {
+      this.turnIs(turnOf(update._meta));
+    }
     if (update.sessionUpdate === "user_message_chunk" && this.loading && !this.isSameMessage(update.messageId)) {
       this.turn += 1;
     }
@@ -111,6 +122,21 @@ export class Session {
     const change = this.transcript.apply(update, (toolCallId) => this.isNested(toolCallId));
     if (!this.loading) {
       this.changed.fire({ items: change.items, facts: change.facts, reset: false });
+    }
+  }
+
+  /** A server tells of turns that others have begun and ended. */
+  private turnIs(state: unknown): void {
+    if (state === "running" && !this.working) {
+      this.elsewhere = true;
+      this.turn += 1;
+      this.tell(["running"]);
+    } else if (state === "idle" && this.elsewhere) {
+      this.elsewhere = false;
+      this.stopping = false;
+      this.calls.endOpen(this.id, "cancelled");
+      this.tell(["running"]);
+      this.next();
     }
   }
 
@@ -147,10 +173,16 @@ export class Session {
 
   loaded(): void {
     this.loading = false;
-    // Calls that an earlier agent left open will not continue.
-    this.calls.endOpen(this.id, "cancelled");
+    if (!this.elsewhere) {
+      // Calls that an earlier agent left open will not continue.
+      this.calls.endOpen(this.id, "cancelled");
+    }
     this.changed.fire({ items: [], facts: new Set(["loading"]), reset: true });
-    const next = this.queue.shift();
+    this.next();
+  }
+
+  private next(): void {
+    const next = this.working || this.loading ? undefined : this.queue.shift();
     if (next !== undefined) {
       this.tell(["queue"]);
       this.run(next.blocks).catch(this.onError);
@@ -161,7 +193,7 @@ export class Session {
 
   /** Sends the prompt, or queues it behind the running one. */
   prompt(text: string, blocks: acp.ContentBlock[], attachments: readonly Attachment[] = []): void {
-    if (this.running || this.loading) {
+    if (this.working || this.loading) {
       this.nextId += 1;
       this.queue.push({ id: `q${String(this.nextId)}`, text, attachments, blocks });
       this.tell(["queue"]);
@@ -190,7 +222,7 @@ export class Session {
     const answer = await this.link.extension("_session/steering", params).catch(() => undefined);
     if (field(answer, "outcome") === "injected") {
       this.changed.fire({ items: this.transcript.user(entry.blocks), facts: new Set(), reset: false });
-    } else if (this.running) {
+    } else if (this.working) {
       this.queue.unshift(entry);
       this.tell(["queue"]);
     } else {
@@ -213,11 +245,7 @@ export class Session {
       this.stopping = false;
       this.tell(["running"]);
     }
-    const next = this.queue.shift();
-    if (next !== undefined) {
-      this.tell(["queue"]);
-      await this.run(next.blocks);
-    }
+    this.next();
   }
 
   private ended(reason: acp.StopReason): void {
@@ -250,7 +278,7 @@ export class Session {
 
   /** `session/cancel`; open questions are answered `cancelled`, as ACP requires of a client. */
   stop(): void {
-    if (!this.running || this.stopping) {
+    if (!this.working || this.stopping) {
       return;
     }
     this.stopping = true;
@@ -271,6 +299,8 @@ export class Session {
 
   /** The agent is gone. */
   abandon(): void {
+    this.elsewhere = false;
+    this.giveBack();
     this.cancelQuestions();
     this.calls.endOpen(this.id, "failed");
   }
@@ -305,10 +335,19 @@ export class Session {
       };
       this.open.set(question.id, { question, answer });
       signal.addEventListener("abort", () => {
+        const isOpen = this.open.has(question.id);
         answer(CANCELLED);
+        if (isOpen && this.isServed && codeOf(signal.reason) === REQUEST_CANCELLED) {
+          this.note("info", "Answered elsewhere.", question.title);
+        }
       });
       this.tell(["permissions"]);
     });
+  }
+
+  /** Whether others may be at the session, too. */
+  private get isServed(): boolean {
+    return this.link.initialized._meta?.["scope"] !== undefined;
   }
 
   /** The end of what the question is about has been in view. */
@@ -366,6 +405,12 @@ export class Session {
   tell(facts: readonly SessionFact[]): void {
     this.changed.fire({ items: [], facts: new Set(facts), reset: false });
   }
+}
+
+type Meta = Readonly<Record<string, unknown>> | null;
+
+function turnOf(meta: Meta | undefined): unknown {
+  return field(meta?.["turn"], "state");
 }
 
 function field(value: unknown, name: string): unknown {

@@ -116,7 +116,7 @@ export class Undo {
     // Before its first prompt a session has nothing, and the agent would prepare itself for the question.
     const isNew = active?.turn === 0 && this.back?.session !== active;
     // While a turn runs nothing can be taken back: only who looks at the changes wants to know.
-    const isLater = active?.running === true && !this.watched;
+    const isLater = active?.working === true && !this.watched;
     if (running === undefined || active === undefined || active.loading || isNew || isLater || !this.available) {
       this.changed.fire();
       return;
@@ -126,7 +126,7 @@ export class Undo {
       const checkpoints = checkpointsOf(await running.extension("_session/checkpoints", params));
       const last = checkpoints.list.filter(({ undone, cut }) => !undone && !cut).at(-1);
       const before = this.known.get(active);
-      if (before !== undefined && cutsOf(before.checkpoints) !== cutsOf(checkpoints) && !active.running) {
+      if (before !== undefined && cutsOf(before.checkpoints) !== cutsOf(checkpoints) && !active.working) {
         await this.shown(active);
         return;
       }
@@ -178,7 +178,7 @@ export class Undo {
   }
 
   private async call(session: Session, target: Target, more: object): Promise<Outcome> {
-    if (session.running) {
+    if (session.working) {
       throw Object.assign(new Error("The agent is working: stop it first."), { code: INVALID_PARAMS });
     }
     const params = { sessionId: session.id, ...more };

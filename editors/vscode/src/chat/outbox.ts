@@ -11,7 +11,7 @@ export class Outbox {
   private facts = new Set<keyof ChatFacts>();
   private items: ItemChange[] = [];
   private tools = new Set<string>();
-  private timer: NodeJS.Timeout | undefined;
+  private timer: ReturnType<typeof setTimeout> | undefined;
 
   constructor(
     private readonly source: {

@@ -1,6 +1,6 @@
 /** Runs something once, a moment after the first request: many changes in that moment cost one drawing. */
 export class Later {
-  private timer: NodeJS.Timeout | undefined;
+  private timer: ReturnType<typeof setTimeout> | undefined;
 
   constructor(
     private readonly milliseconds: number,

@@ -200,6 +200,14 @@ export interface ChatFacts {
   readonly prompts: PromptFacts;
   /** Whether images may be pasted. */
   readonly images: boolean;
+  readonly may: May;
+}
+
+/** What a server lets this client do; anything, where the agent does not say. */
+export interface May {
+  readonly prompt: boolean;
+  /** Answer questions. */
+  readonly answer: boolean;
 }
 
 export interface ChatState extends ChatFacts {

@@ -1,8 +1,7 @@
 import * as vscode from "vscode";
+import { GoingBack } from "../agent/goingBack.js";
 import type { AgentHost } from "../agent/host.js";
-import type { Session } from "../agent/session.js";
-import type { Target, Undo } from "../agent/undo.js";
-import { sentAgain } from "../core/contentBlocks.js";
+import type { Undo } from "../agent/undo.js";
 import type { Attachment } from "../core/messages.js";
 import type { Change, Conflict, Hunk, Outcome, What } from "../core/undo.js";
 import { sum } from "../core/undo.js";
@@ -16,43 +15,41 @@ interface Choice extends vscode.QuickPickItem {
   readonly told?: boolean;
 }
 
-/** Takes back what the agent did: shows what would happen, asks once, and does it. */
+/** Takes back what the agent did, with VS Code's own questions; the preview is open while the user decides. */
 export class Restoring {
+  private readonly back: GoingBack;
+
   constructor(
-    private readonly host: AgentHost,
+    host: AgentHost,
     private readonly undo: Undo,
     private readonly previews: Previews,
-    private readonly chat: { compose: (text: string, attachments: readonly Attachment[]) => Promise<void> },
-  ) {}
+    chat: { compose: (text: string, attachments: readonly Attachment[]) => Promise<void> },
+  ) {
+    this.back = new GoingBack(host, undo, {
+      pickWhat,
+      confirm: (outcome, verb, title) => this.confirm(outcome, verb, title),
+      tell,
+      compose: (text, attachments) => chat.compose(text, attachments),
+    });
+  }
 
   /** To before a prompt: files, conversation or both. */
   async restore(prompt: number): Promise<void> {
-    const session = this.session();
-    const what = await pickWhat(this.titleOf(prompt));
-    const written = this.writtenAs(prompt);
-    if (what === undefined) {
-      return;
-    }
-    const done = await this.confirmed(session, { to: prompt, what }, "Restore", `Restore to before “${this.titleOf(prompt)}”`);
-    if (done && what !== "files" && written !== undefined) {
-      await this.chat.compose(written.text, written.attachments);
-    }
+    await this.back.restore(prompt);
   }
 
   async redo(): Promise<void> {
-    await this.confirmed(this.session(), "redo", "Redo", "Redo what was taken back");
+    await this.back.redo();
   }
 
   /** A new session that goes on from before a prompt, with that prompt in the box. */
   async fork(prompt: number): Promise<void> {
-    const written = this.writtenAs(prompt);
-    await this.host.fork(this.session(), prompt);
-    await this.chat.compose(written?.text ?? "", written?.attachments ?? []);
+    await this.back.fork(prompt);
   }
 
   /** One file, or one of its hunks, to what it was before a prompt. */
   async revert(change: Change, since: number, hunk?: Hunk): Promise<void> {
-    const session = this.session();
+    const session = this.back.session();
     const target = { path: change.path, since, ...(hunk === undefined ? {} : { hunks: [change.hunks.indexOf(hunk)], expect: [hunk.id] }) };
     try {
       const { conflicts } = await this.undo.preview(session, target);
@@ -72,20 +69,12 @@ export class Restoring {
     }
   }
 
-  /** Shows what would happen, and asks. Returns whether it was done. */
-  private async confirmed(session: Session, target: Target, verb: string, title: string): Promise<boolean> {
-    const outcome = await this.undo.preview(session, target);
+  private async confirm(outcome: Outcome, verb: string, title: string): Promise<boolean | undefined> {
     if (outcome.changes.length > 0) {
       await this.previews.all(outcome.changes, title);
     }
     try {
-      const merge = await this.ask(outcome, verb, title);
-      if (merge === undefined) {
-        return false;
-      }
-      const result = await this.undo.run(session, target, merge);
-      tell(result);
-      return result.done;
+      return await this.ask(outcome, verb, title);
     } finally {
       await this.previews.close(title);
     }
@@ -105,25 +94,6 @@ export class Restoring {
     const placeHolder = short(words, 120) || "The preview shows what will change";
     const chosen = await vscode.window.showQuickPick(items, { title, placeHolder, ignoreFocusOut: true });
     return chosen?.told === true ? await this.ask(outcome, verb, title) : chosen?.merge;
-  }
-
-  private session(): Session {
-    const { active } = this.host;
-    if (active === undefined || !this.undo.available) {
-      throw new Error(`${this.host.name} cannot take back changes.`);
-    }
-    return active;
-  }
-
-  private titleOf(prompt: number): string {
-    const title = this.undo.now.checkpoints.list.find((checkpoint) => checkpoint.prompt === prompt)?.title ?? "";
-    return title === "" ? `prompt ${String(prompt)}` : short(title, 60);
-  }
-
-  private writtenAs(prompt: number): { readonly text: string; readonly attachments: readonly Attachment[] } | undefined {
-    const { of } = this.undo.facts;
-    const item = this.host.active?.transcript.items.find(({ id }) => of[id] === prompt);
-    return item?.type === "user" ? { text: item.text, attachments: item.attachments.flatMap(sentAgain) } : undefined;
   }
 }
 

@@ -17,6 +17,7 @@ interface ActionsProps {
 
 export function Actions({ text, attachments, item }: ActionsProps): JSX.Element {
   const { bus } = useView();
+  const may = useFact("may");
   const [copied, setCopied] = useState(false);
   const timer = useRef<ReturnType<typeof setTimeout>>();
   useEffect(
@@ -41,7 +42,7 @@ export function Actions({ text, attachments, item }: ActionsProps): JSX.Element 
       >
         <Icon name={copied ? "check" : "copy"} />
       </button>
-      {attachments && (
+      {attachments && may.prompt && (
         <button
           type="button"
           class="plain"
@@ -64,8 +65,9 @@ function Back({ item }: { readonly item: string }): JSX.Element | null {
   const { post } = useView();
   const { of, fork } = useFact("prompts");
   const running = useFact("running");
+  const may = useFact("may");
   const prompt = of[item];
-  if (prompt === undefined || running) return null;
+  if (prompt === undefined || running || !may.prompt) return null;
   return (
     <>
       <button

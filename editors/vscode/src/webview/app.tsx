@@ -1,7 +1,7 @@
 /** The whole view, from top to bottom, and what it shows where there is no conversation. */
-import type { JSX } from "preact";
+import type { ComponentChildren, JSX } from "preact";
 import { Announcer } from "./announcer";
-import { Composer } from "./composer";
+import { Composer, Onlooker } from "./composer";
 import { useChunks, useFact, useView, type View, ViewContext } from "./context";
 import { Conversation } from "./conversation";
 import { UsageLine } from "./footer";
@@ -9,14 +9,22 @@ import { Icon, Spinner } from "./icons";
 import { Plan, ProblemBanner, Queue, Redo } from "./panels";
 import { Question } from "./permission";
 
-export function App({ view }: { readonly view: View }): JSX.Element {
+interface AppProps {
+  readonly view: View;
+  /** What stands where there is no conversation, if not the hints of the editor. */
+  readonly empty?: ComponentChildren;
+  /** More above the box where the user writes. */
+  readonly asks?: ComponentChildren;
+}
+
+export function App({ view, empty, asks }: AppProps): JSX.Element {
   return (
     <ViewContext.Provider value={view}>
       <div class="chat">
         <Title />
         <ProblemBanner />
         <Conversation>
-          <Empty />
+          <Empty instead={empty} />
           <Working />
         </Conversation>
         <div class="bottom">
@@ -24,13 +32,23 @@ export function App({ view }: { readonly view: View }): JSX.Element {
           <Queue />
           <Redo />
           <Question />
-          <Composer />
+          {asks}
+          <Bottom />
           <UsageLine />
         </div>
         <Announcer />
       </div>
     </ViewContext.Provider>
   );
+}
+
+/** The box where the user writes, where they may and there is somebody to write to. */
+function Bottom(): JSX.Element | null {
+  const { inEditor } = useView();
+  const may = useFact("may");
+  const session = useFact("session");
+  if (!inEditor && !session) return null;
+  return may.prompt ? <Composer /> : <Onlooker />;
 }
 
 function Title(): JSX.Element | null {
@@ -43,7 +61,7 @@ function Title(): JSX.Element | null {
   );
 }
 
-function Empty(): JSX.Element | null {
+function Empty({ instead }: { readonly instead: ComponentChildren }): JSX.Element | null {
   const agent = useFact("agent");
   const loading = useFact("loading");
   const images = useFact("images");
@@ -59,6 +77,7 @@ function Empty(): JSX.Element | null {
       </div>
     );
   }
+  if (instead !== undefined) return <>{instead}</>;
   return (
     <div class="empty">
       <Icon name="spark" class="large" />

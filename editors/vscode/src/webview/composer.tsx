@@ -21,7 +21,7 @@ import { complete } from "./trigger";
 const LIST = "suggestions";
 
 export function Composer(): JSX.Element {
-  const { store, memory, post, bus } = useView();
+  const { store, memory, post, bus, inEditor } = useView();
   const agent = useFact("agent");
   const images = useFact("images");
   const running = useFact("running");
@@ -121,7 +121,7 @@ export function Composer(): JSX.Element {
     // While an input method composes, each key is its own; 229 is what browsers tell then.
     // eslint-disable-next-line @typescript-eslint/no-deprecated -- Safari says it in no other way
     if (event.isComposing || event.keyCode === 229) return;
-    if (chord.current.takes(event)) {
+    if (inEditor && chord.current.takes(event)) {
       event.preventDefault();
       return;
     }
@@ -137,10 +137,7 @@ export function Composer(): JSX.Element {
     completing.look(element.value, element.selectionStart === element.selectionEnd ? element.selectionStart : -1);
   };
 
-  const paste = (event: ClipboardEvent): void => {
-    const files = [...(event.clipboardData?.files ?? [])].filter(({ type }) => type.startsWith("image/"));
-    if (files.length === 0) return;
-    event.preventDefault();
+  const attach = (files: readonly File[]): void => {
     const shown = draft.attachments.filter(({ kind }) => kind === "image").length;
     readImages(files, images, shown + 1).then(
       ({ attachments, refused }) => {
@@ -151,6 +148,13 @@ export function Composer(): JSX.Element {
         setMessage("The picture could not be read.");
       },
     );
+  };
+
+  const paste = (event: ClipboardEvent): void => {
+    const files = [...(event.clipboardData?.files ?? [])].filter(({ type }) => type.startsWith("image/"));
+    if (files.length === 0) return;
+    event.preventDefault();
+    attach(files);
   };
 
   const isOpen = completing.trigger !== null && completing.entries.length > 0;
@@ -207,24 +211,28 @@ export function Composer(): JSX.Element {
           onBlur={completing.leave}
         />
         <div class="toolbar">
-          <button
-            type="button"
-            class="plain"
-            title="Attach files, the selection or problems (@)"
-            aria-label="Attach files, the selection or problems"
-            onClick={() => {
-              const element = box.current;
-              if (!element) return;
-              element.focus();
-              const at = element.selectionStart;
-              const sign = at > 0 && !/\s$/.test(draft.text.slice(0, at)) ? " @" : "@";
-              const text = draft.text.slice(0, at) + sign + draft.text.slice(at);
-              write(text, at + sign.length);
-              completing.look(text, at + sign.length);
-            }}
-          >
-            <Icon name="attach" />
-          </button>
+          {inEditor ? (
+            <button
+              type="button"
+              class="plain"
+              title="Attach files, the selection or problems (@)"
+              aria-label="Attach files, the selection or problems"
+              onClick={() => {
+                const element = box.current;
+                if (!element) return;
+                element.focus();
+                const at = element.selectionStart;
+                const sign = at > 0 && !/\s$/.test(draft.text.slice(0, at)) ? " @" : "@";
+                const text = draft.text.slice(0, at) + sign + draft.text.slice(at);
+                write(text, at + sign.length);
+                completing.look(text, at + sign.length);
+              }}
+            >
+              <Icon name="attach" />
+            </button>
+          ) : (
+            images && <PictureButton take={attach} />
+          )}
           <Pickers />
           <Buttons canSend={canSend} />
         </div>
@@ -236,8 +244,50 @@ export function Composer(): JSX.Element {
   );
 }
 
-function Buttons({ canSend }: { readonly canSend: boolean }): JSX.Element {
-  const { post } = useView();
+/** Where there is no editor to attach files of: pictures of this device. */
+function PictureButton({ take }: { readonly take: (files: readonly File[]) => void }): JSX.Element {
+  const input = useRef<HTMLInputElement>(null);
+  return (
+    <>
+      <button
+        type="button"
+        class="plain"
+        title="Attach pictures"
+        aria-label="Attach pictures"
+        onClick={() => {
+          input.current?.click();
+        }}
+      >
+        <Icon name="attach" />
+      </button>
+      <input
+        ref={input}
+        type="file"
+        accept="image/png,image/jpeg,image/gif,image/webp"
+        multiple
+        hidden
+        onChange={({ currentTarget }) => {
+          take([...(currentTarget.files ?? [])]);
+          currentTarget.value = "";
+        }}
+      />
+    </>
+  );
+}
+
+/** In place of the box for who may not prompt: what they may do instead. */
+export function Onlooker(): JSX.Element {
+  const may = useFact("may");
+  return (
+    <div class="onlooker" role="group" aria-label="What you may do">
+      <p class="quiet">{may.answer ? "You look on, and may answer what the agent asks." : "You look on."}</p>
+      {may.answer && <Buttons canSend={false} canPrompt={false} />}
+    </div>
+  );
+}
+
+function Buttons({ canSend, canPrompt = true }: { readonly canSend: boolean; readonly canPrompt?: boolean }): JSX.Element {
+  const { post, inEditor } = useView();
   const running = useFact("running");
   const stopping = useFact("stopping");
   return (
@@ -247,7 +297,7 @@ function Buttons({ canSend }: { readonly canSend: boolean }): JSX.Element {
           type="button"
           class="stop"
           disabled={stopping}
-          title={stopping ? "Stopping…" : "Stop"}
+          title={stopping ? "Stopping…" : inEditor ? "Stop" : "Stop (Ctrl+.)"}
           onClick={() => {
             post({ type: "stop" });
           }}
@@ -256,7 +306,7 @@ function Buttons({ canSend }: { readonly canSend: boolean }): JSX.Element {
           <span>{stopping ? "Stopping…" : "Stop"}</span>
         </button>
       )}
-      {(!running || canSend) && (
+      {canPrompt && (!running || canSend) && (
         <button
           type="submit"
           class="send"

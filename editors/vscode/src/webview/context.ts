@@ -11,6 +11,8 @@ export interface View {
   readonly memory: Memory;
   readonly post: (message: FromView) => void;
   readonly bus: Bus;
+  /** Whether files, diffs and terminals can be opened beside it: it stands in VS Code, not in a browser. */
+  readonly inEditor: boolean;
 }
 
 export const ViewContext = createContext<View | null>(null);

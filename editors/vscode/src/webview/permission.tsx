@@ -31,6 +31,7 @@ function Asked({ permission, others }: AskedProps): JSX.Element {
   const subject = useRef<HTMLDivElement>(null);
   const end = useRef<HTMLDivElement>(null);
   const live = useSeen(permission, end);
+  const may = useFact("may");
   const { id, title, toolCallId, about, hasDiff } = permission;
   return (
     <section class="question" aria-label="Permission requested" data-permission={id}>
@@ -47,7 +48,7 @@ function Asked({ permission, others }: AskedProps): JSX.Element {
           {title}
         </button>
         {others > 0 && <span class="quiet">and {others} more</span>}
-        {hasDiff && (
+        {hasDiff && view.inEditor && (
           <button
             type="button"
             class="link"
@@ -69,7 +70,7 @@ function Asked({ permission, others }: AskedProps): JSX.Element {
             <DiffLines lines={lines} />
           </div>
         ))}
-        {!about.whole && <p>{hasDiff ? "The rest is too long for here: read it in the diff editor." : "The rest is too long to be shown."}</p>}
+        {!about.whole && <p>{hasDiff && view.inEditor ? "The rest is too long for here: read it in the diff editor." : "The rest is too long to be shown."}</p>}
         <div class="end" ref={end} />
       </div>
       {about.why.length > 0 && (
@@ -79,7 +80,7 @@ function Asked({ permission, others }: AskedProps): JSX.Element {
           ))}
         </div>
       )}
-      <Answers permission={permission} live={live} subject={subject} />
+      {may.answer ? <Answers permission={permission} live={live} subject={subject} /> : <p class="quiet others">Waiting for somebody who may answer.</p>}
     </section>
   );
 }
@@ -146,6 +147,9 @@ export function inTwo(name: string): { readonly what: string; readonly scope: st
   return { what: found?.[1] ?? name, scope: found?.[2] ?? "" };
 }
 
+/** Of the end, which is some pixels high: where those of a screen are none of the page's, its last one is never in view. */
+const HALF = 0.5;
+
 /** Whether the end of what is asked about has been in view; the extension is told. */
 function useSeen({ id, seen, about }: Permission, end: RefObject<HTMLElement>): boolean {
   const { post } = useView();
@@ -154,12 +158,12 @@ function useSeen({ id, seen, about }: Permission, end: RefObject<HTMLElement>): 
     if (seen || !about.whole || !element) return undefined;
     const observer = new IntersectionObserver(
       (entries) => {
-        if (entries.some(({ isIntersecting, intersectionRatio }) => isIntersecting && intersectionRatio > 0.9)) {
+        if (entries.some(({ isIntersecting, intersectionRatio }) => isIntersecting && intersectionRatio >= HALF)) {
           observer.disconnect();
           post({ type: "seen", id });
         }
       },
-      { threshold: 0.95 },
+      { threshold: HALF },
     );
     observer.observe(element);
     return () => {

@@ -33,6 +33,11 @@ export class Bus {
     };
   }
 
+  /** Whether somebody listens. */
+  hears(name: keyof Signals): boolean {
+    return this.listeners[name].size > 0;
+  }
+
   emit<Name extends keyof Signals>(name: Name, value: Signals[Name]): void {
     for (const listener of [...this.listeners[name]]) listener(value);
   }

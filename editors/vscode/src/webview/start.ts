@@ -6,7 +6,7 @@ import { reveal } from "./reveal";
 import { Bus } from "./signals";
 import { Store } from "./store";
 
-/** So many frames a question has to be drawn. */
+/** So many frames a question, or the box, has to be drawn. */
 const FRAMES = 60;
 
 export interface Started {
@@ -17,7 +17,7 @@ export interface Started {
   readonly leave: () => void;
 }
 
-export function start(api: ViewApi, nextFrame: (run: () => void) => void): Started {
+export function start(api: ViewApi, nextFrame: (run: () => void) => void, inEditor = true): Started {
   const store = new Store(nextFrame);
   const memory = new Memory(api);
   const bus = new Bus();
@@ -25,6 +25,7 @@ export function start(api: ViewApi, nextFrame: (run: () => void) => void): Start
     store,
     memory,
     bus,
+    inEditor,
     post: (message) => {
       api.postMessage(message);
     },
@@ -36,6 +37,14 @@ export function start(api: ViewApi, nextFrame: (run: () => void) => void): Start
       if (subject) subject.focus();
       else if (frames > 0) focusQuestion(frames - 1);
     });
+  };
+  /** The box may be drawn only now, too. */
+  const focusBox = (frames: number): void => {
+    if (bus.hears("focus") || frames === 0) bus.emit("focus", undefined);
+    else
+      nextFrame(() => {
+        focusBox(frames - 1);
+      });
   };
   const receive = (message: ToView): void => {
     switch (message.type) {
@@ -61,7 +70,7 @@ export function start(api: ViewApi, nextFrame: (run: () => void) => void): Start
         return;
       case "focus":
         if (message.question === true && store.facts.permissions.length > 0) focusQuestion(FRAMES);
-        else bus.emit("focus", undefined);
+        else focusBox(FRAMES);
         return;
     }
   };

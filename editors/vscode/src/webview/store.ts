@@ -27,6 +27,7 @@ const NOTHING: ChatFacts = {
   queue: [],
   prompts: { of: {}, fork: false, redo: false },
   images: false,
+  may: { prompt: true, answer: true },
 };
 
 type Patch = Extract<ToView, { type: "patch" }>;

@@ -14,6 +14,7 @@ import { Icon, Spinner } from "./icons";
 import { Picture } from "./picture";
 import { Markdown } from "./markdown";
 import { isBelow } from "./reveal";
+import { plainText } from "../core/words";
 import { duration } from "./words";
 
 const STATUS: Readonly<Record<ToolStatus, string>> = {
@@ -24,10 +25,16 @@ const STATUS: Readonly<Record<ToolStatus, string>> = {
   cancelled: "cancelled",
 };
 
+/** The output of a command that has run here, where there are no terminals; else it stands in one. */
+function isCommand(card: ToolCard | undefined, inEditor: boolean): boolean {
+  return !inEditor && card?.kind === "execute";
+}
+
 export const Tool = memo(({ id }: { readonly id: string }): JSX.Element | null => {
+  const { inEditor } = useView();
   const card = useTool(id);
   const asked = useFact("permissions").some(({ toolCallId }) => toolCallId === id);
-  const [open, setOpen] = useOpen(`tool:${id}`, card?.status === "failed");
+  const [open, setOpen] = useOpen(`tool:${id}`, card?.status === "failed" || (isCommand(card, inEditor) && (card?.status === "in_progress" || card?.seconds !== undefined)));
   if (!card) return null;
   const foldable = card.input !== undefined || card.content.some(isOutput);
   const bodyId = `body-${id}`;
@@ -78,7 +85,7 @@ function StatusIcon({ status }: { readonly status: ToolStatus }): JSX.Element {
 const FEW = 3;
 
 function Locations({ card, open }: { readonly card: ToolCard; readonly open: boolean }): JSX.Element | null {
-  const { post } = useView();
+  const { post, inEditor } = useView();
   if (card.locations.length === 0) return null;
   const shown = open ? card.locations : card.locations.slice(0, FEW);
   const more = card.locations.length - shown.length;
@@ -86,16 +93,22 @@ function Locations({ card, open }: { readonly card: ToolCard; readonly open: boo
     <ul class="locations" aria-label="Locations">
       {shown.map(({ path, label, line }, index) => (
         <li key={index}>
-          <button
-            type="button"
-            class="link"
-            title={line === undefined ? path : `${path}:${line}`}
-            onClick={() => {
-              post(line === undefined ? { type: "openLocation", path } : { type: "openLocation", path, line });
-            }}
-          >
-            {line === undefined ? label : `${label}:${line}`}
-          </button>
+          {inEditor ? (
+            <button
+              type="button"
+              class="link"
+              title={line === undefined ? path : `${path}:${line}`}
+              onClick={() => {
+                post(line === undefined ? { type: "openLocation", path } : { type: "openLocation", path, line });
+              }}
+            >
+              {line === undefined ? label : `${label}:${line}`}
+            </button>
+          ) : (
+            <span class="quiet" title={path}>
+              {line === undefined ? label : `${label}:${line}`}
+            </span>
+          )}
         </li>
       ))}
       {more > 0 && <li class="quiet">and {more} more</li>}
@@ -145,7 +158,7 @@ interface TerminalProps {
 }
 
 function Terminal({ card, content }: TerminalProps): JSX.Element {
-  const { post } = useView();
+  const { post, inEditor } = useView();
   const { terminalId, title, tail, exit } = content;
   const runs = card.status === "in_progress" || card.status === "pending";
   const [open, setOpen] = useOpen(`terminal:${terminalId}`, runs || card.status === "failed");
@@ -170,15 +183,17 @@ function Terminal({ card, content }: TerminalProps): JSX.Element {
           {title === card.title ? "Output" : <code>{title}</code>}
         </button>
         {exit !== undefined && <span class="exit">{exit}</span>}
-        <button
-          type="button"
-          class="link"
-          onClick={() => {
-            post({ type: "openTerminal", terminalId });
-          }}
-        >
-          Show terminal
-        </button>
+        {inEditor && (
+          <button
+            type="button"
+            class="link"
+            onClick={() => {
+              post({ type: "openTerminal", terminalId });
+            }}
+          >
+            Show terminal
+          </button>
+        )}
       </div>
       {open && tail !== "" && (
         <pre
@@ -197,12 +212,18 @@ function Terminal({ card, content }: TerminalProps): JSX.Element {
 }
 
 function Details({ card, id }: { readonly card: ToolCard; readonly id: string }): JSX.Element {
-  const { post } = useView();
+  const { post, inEditor } = useView();
   const texts = card.content.filter((content) => content.type === "text");
+  const command = isCommand(card, inEditor);
+  const output = useRef<HTMLDivElement>(null);
+  const end = texts.at(-1)?.text;
+  useEffect(() => {
+    if (output.current && command && card.status === "in_progress") output.current.scrollTop = output.current.scrollHeight;
+  }, [command, end, card.status]);
   return (
     <div class="details" id={id}>
       {card.input !== undefined && (
-        <Fold name="Input" foldKey={`input:${card.toolCallId}`} byDefault={texts.length === 0}>
+        <Fold name="Input" foldKey={`input:${card.toolCallId}`} byDefault={texts.length === 0 && !command}>
           {() => (
             <pre tabIndex={0} aria-label="Input">
               {card.input}
@@ -213,13 +234,14 @@ function Details({ card, id }: { readonly card: ToolCard; readonly id: string })
       {card.content.some(isOutput) && (
         <Fold name={card.status === "pending" ? "About this" : "Output"} foldKey={`output:${card.toolCallId}`} byDefault>
           {() => (
-            <div class="output">
+            <div class="output" ref={output} tabIndex={command ? 0 : undefined} role={command ? "region" : undefined} aria-label={command ? `Output of ${card.title}` : undefined}>
               {card.content.map((content, index) => {
+                if (content.type === "text" && command) return <pre key={index}>{plainText(content.text)}</pre>;
                 if (content.type === "text") return <Markdown key={index} text={content.text} />;
                 if (content.type === "image") return <Picture key={index} mimeType={content.mimeType} data={content.data} />;
                 return null;
               })}
-              {texts.length > 0 && card.status !== "pending" && (
+              {texts.length > 0 && card.status !== "pending" && (inEditor || texts.some((text) => text.truncated)) && (
                 <p class="whole">
                   {texts.some((text) => text.truncated) && <span class="quiet">Shortened here. </span>}
                   <button
@@ -229,7 +251,7 @@ function Details({ card, id }: { readonly card: ToolCard; readonly id: string })
                       post({ type: "openOutput", toolCallId: card.toolCallId });
                     }}
                   >
-                    Open the output in an editor
+                    {inEditor ? "Open the output in an editor" : "Show it whole"}
                   </button>
                 </p>
               )}

@@ -4,9 +4,10 @@ import { dirname, join } from "node:path";
 import { fileURLToPath } from "node:url";
 import { afterEach, vi } from "vitest";
 import { connect } from "../../../src/agent/connection.js";
-import type { HostOptions } from "../../../src/agent/host.js";
 import { AgentHost } from "../../../src/agent/host.js";
 import { RequestFailure } from "../../../src/agent/link.js";
+import { problems } from "../../../src/agent/problems.js";
+import { Program } from "../../../src/agent/program.js";
 import { ToolCalls } from "../../../src/core/toolCalls.js";
 
 const FIXTURE = join(dirname(fileURLToPath(import.meta.url)), "../../fixtures/agent.mjs");
@@ -31,8 +32,7 @@ export function rig(odd = "", more: { command?: string; args?: readonly string[]
   const refuse = (): never => {
     throw new RequestFailure(-32002, "the file does not exist: /missing");
   };
-  const options: HostOptions = {
-    calls,
+  const program = new Program({
     connect: () => Promise.resolve(connect),
     places: () => ({
       isExecutable: () => Promise.resolve(true),
@@ -68,8 +68,9 @@ export function rig(odd = "", more: { command?: string; args?: readonly string[]
       elicitationComplete: () => undefined,
       languageServer: (method, params) => Promise.resolve({ method, params }),
     },
-  };
-  const host = new AgentHost(options);
+  });
+  const [first = folder, ...others] = more.folders ?? [folder];
+  const host = new AgentHost({ calls, start: (side) => program.start(side), folders: () => [first, ...others], problems, log: () => undefined });
   hosts.push(host);
   return { host, calls, wire, folder };
 }

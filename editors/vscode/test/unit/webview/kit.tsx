@@ -52,6 +52,7 @@ export const STATE: ChatState = {
   queue: [],
   prompts: { of: {}, fork: false, redo: false },
   images: true,
+  may: { prompt: true, answer: true },
   items: [],
   tools: [],
 };
@@ -74,6 +75,7 @@ export class TestView {
   constructor(
     state: Partial<ChatState> = {},
     public stored?: unknown,
+    inEditor = true,
   ) {
     document.body.replaceChildren(this.root);
     this.started = start(
@@ -88,6 +90,7 @@ export class TestView {
         },
       },
       (run) => this.frames.push(run),
+      inEditor,
     );
     this.do(() => {
       render(<App view={this.started.view} />, this.root);

@@ -19,6 +19,7 @@ const STATE: ChatState = {
   queue: [],
   prompts: { of: {}, fork: false, redo: false },
   images: false,
+  may: { prompt: true, answer: true },
   items: [
     { id: "a", type: "agent", text: "One" },
     { id: "b", type: "agent", text: "Two" },

@@ -1,0 +1,150 @@
+/** What the agent asks by a form, above the box where the user writes. */
+import type { JSX } from "preact";
+import { useRef, useState } from "preact/hooks";
+import type { Field } from "../core/forms";
+import { useFact } from "../webview/context";
+import { Icon } from "../webview/icons";
+import type { Form, Value } from "./state";
+import { usePage } from "./use";
+
+export function FormPanel(): JSX.Element | null {
+  const form = usePage("form");
+  const may = useFact("may");
+  if (form === null) return null;
+  return may.answer ? <Asking key={form.id} form={form} /> : <p class="quiet">The agent asks: {form.message}</p>;
+}
+
+function Asking({ form }: { readonly form: Form }): JSX.Element {
+  const { message, fields, url, answer } = form;
+  const [wrong, setWrong] = useState<Readonly<Record<string, string>>>({});
+  const element = useRef<HTMLFormElement>(null);
+  const accept = (): void => {
+    const found: Record<string, string> = {};
+    const content: Record<string, Value> = {};
+    const given = new FormData(element.current ?? undefined);
+    for (const field of fields) {
+      const { value, words } = read(field, given);
+      if (words !== undefined) found[field.key] = words;
+      else if (value !== undefined) content[field.key] = value;
+    }
+    setWrong(found);
+    const [first] = Object.keys(found);
+    if (first === undefined) answer("accept", content);
+    else element.current?.querySelector<HTMLElement>(`[name="${CSS.escape(first)}"]`)?.focus();
+  };
+  return (
+    <form
+      ref={element}
+      class="question form"
+      aria-label="The agent asks"
+      noValidate
+      onSubmit={(event) => {
+        event.preventDefault();
+        accept();
+      }}
+    >
+      <div class="asked" role="alert">
+        <Icon name="info" />
+        <div class="message">{message}</div>
+      </div>
+      {url !== undefined && (
+        <p class="url">
+          <a class="link" href={url} target="_blank" rel="noreferrer noopener">
+            {url}
+          </a>
+        </p>
+      )}
+      {fields.length > 0 && (
+        <div class="fields">
+          {fields.map((field) => (
+            <Input key={field.key} field={field} wrong={wrong[field.key]} />
+          ))}
+        </div>
+      )}
+      <div class="answers">
+        <button type="submit" class="option first">
+          {url !== undefined ? "Done" : fields.length === 0 ? "Accept" : "Send"}
+        </button>
+        <button
+          type="button"
+          class="option"
+          onClick={() => {
+            answer("decline");
+          }}
+        >
+          Decline
+        </button>
+      </div>
+    </form>
+  );
+}
+
+interface InputProps {
+  readonly field: Field;
+  readonly wrong: string | undefined;
+}
+
+function Input({ field: { key, title, description, required, input }, wrong }: InputProps): JSX.Element {
+  const id = `form-${key}`;
+  const about = (
+    <>
+      {description !== "" && (
+        <span class="quiet" id={`${id}-about`}>
+          {description}
+        </span>
+      )}
+      <span class="wrong" id={`${id}-wrong`} role="alert">
+        {wrong}
+      </span>
+    </>
+  );
+  const shared = { name: key, "aria-describedby": `${id}-about ${id}-wrong`, "aria-invalid": wrong !== undefined };
+  const label = required ? title : `${title} (may be left empty)`;
+  if (input.type === "text") {
+    return (
+      <div class="field">
+        <label for={id}>{label}</label>
+        <input id={id} type="text" autoComplete="off" defaultValue={input.initial} required={required} {...shared} />
+        {about}
+      </div>
+    );
+  }
+  const many = input.type === "many";
+  return (
+    <fieldset class="field" aria-describedby={`${id}-about ${id}-wrong`}>
+      <legend>{label}</legend>
+      {input.choices.map((choice, index) => (
+        <label key={index} class="choice">
+          <input
+            type={many ? "checkbox" : "radio"}
+            name={key}
+            value={String(index)}
+            defaultChecked={many ? input.initial.includes(String(choice.value)) : choice.value === input.initial}
+          />
+          <span>{choice.label}</span>
+        </label>
+      ))}
+      {about}
+    </fieldset>
+  );
+}
+
+/** The value of a field, or what is wrong with it. */
+function read({ key, required, input }: Field, given: FormData): { readonly value?: Value; readonly words?: string } {
+  if (input.type === "text") {
+    const entry = given.get(key);
+    const text = typeof entry === "string" ? entry : "";
+    const words = input.check(text);
+    if (words !== undefined) return { words };
+    return text === "" && !required ? {} : { value: input.value(text) };
+  }
+  const chosen = given.getAll(key).flatMap((index) => input.choices[Number(index)] ?? []);
+  if (input.type === "many") {
+    const { least, most } = input;
+    if (chosen.length < least || chosen.length > most) return { words: least === most ? `Choose ${least}.` : `Choose ${least} to ${most}.` };
+    return { value: chosen.map(({ value }) => String(value)) };
+  }
+  const value = chosen[0]?.value;
+  if (value === undefined) return required ? { words: "Choose one." } : {};
+  return { value };
+}

@@ -1,0 +1,59 @@
+/** What the browser keeps of earlier visits. A browser that keeps nothing is as good. */
+
+const FOLDERS = "acp-coder.folders";
+const LAST = "acp-coder.last";
+const VIEW = "acp-coder.view";
+const MOST_FOLDERS = 8;
+
+/** Where sessions were begun, the last one first. */
+export function folders(): readonly string[] {
+  const found = read(localStorage, FOLDERS);
+  return Array.isArray(found) ? found.filter((one): one is string => typeof one === "string") : [];
+}
+
+export function keepFolder(folder: string): void {
+  write(localStorage, FOLDERS, [folder, ...folders().filter((other) => other !== folder)].slice(0, MOST_FOLDERS));
+}
+
+/** The session that was open last. */
+export function lastSession(): { readonly id: string; readonly cwd: string } | undefined {
+  const { id, cwd } = (read(localStorage, LAST) ?? {}) as { id?: unknown; cwd?: unknown };
+  return typeof id === "string" && typeof cwd === "string" ? { id, cwd } : undefined;
+}
+
+export function keepSession(session: { readonly id: string; readonly cwd: string } | undefined): void {
+  write(localStorage, LAST, session === undefined ? null : { id: session.id, cwd: session.cwd });
+}
+
+/** Of this tab: what is being written, and what stands open. */
+export function viewState(): unknown {
+  return read(sessionStorage, VIEW);
+}
+
+export function keepViewState(state: unknown): void {
+  write(sessionStorage, VIEW, state);
+}
+
+/** Nothing of it is for whoever comes next. */
+export function forgetAll(): void {
+  for (const name of [FOLDERS, LAST]) {
+    localStorage.removeItem(name);
+  }
+  sessionStorage.removeItem(VIEW);
+}
+
+function read(storage: Storage, name: string): unknown {
+  try {
+    return JSON.parse(storage.getItem(name) ?? "null") as unknown;
+  } catch {
+    return null;
+  }
+}
+
+function write(storage: Storage, name: string, value: unknown): void {
+  try {
+    storage.setItem(name, JSON.stringify(value));
+  } catch {
+    // Full (pictures in what is being written) or forbidden.
+  }
+}
