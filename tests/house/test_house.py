@@ -76,6 +76,7 @@ DOORS: dict[str, tuple[str, ...]] = {
     "jsonschema_rs": ("acp_agent.testing",),
     "pytest": ("acp_agent.testing",),
     "starlette": ("acp_agent.fronts.server.app", "acp_agent.fronts.server.http_form"),
+    "prometheus_client": ("acp_agent.fronts.server.metrics",),
     "uvicorn": ("acp_agent.fronts.server.app",),
     "pathspec": ("acp_agent.executors.search_worker",),
     "re2": ("acp_agent.linear",),

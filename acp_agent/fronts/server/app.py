@@ -31,6 +31,7 @@ from acp_agent.fronts.server.entrance import Entrance, Refusal
 from acp_agent.fronts.server.house import House
 from acp_agent.fronts.server.http_form import HttpForm
 from acp_agent.fronts.server.identities import Identities, Identity
+from acp_agent.fronts.server.metrics import CONTENT_TYPE, Metrics
 from acp_agent.fronts.server.page import FILES, LOGIN, LOGOUT, PUBLIC, Page, Served
 from acp_agent.fronts.server.stored_sessions import Answer, History, NotSo
 from acp_agent.fronts.server.streams import HttpConnection
@@ -84,6 +85,7 @@ class Server:
         self._open: dict[Connection, WebSocketTransport | HttpConnection] = {}
         self._none = anyio.Event()
         """Once no connection is open any more."""
+        self._metrics = Metrics(lambda: len(self._open), self._sessions)
         self._entered: Counter[str] = Counter()
         """Connections by the name of their token."""
         self._stopping = False
@@ -152,6 +154,7 @@ class Server:
         routes.append(Route(PATH, self._http.answer, methods=["GET", "POST", "DELETE"]))
         routes.append(Route(ALIAS, _only_websockets, methods=["GET", "POST", "DELETE"]))
         routes += [Route(path, self._health) for path in ("/healthz", "/health")]
+        routes.append(Route("/metrics", self._measured))
         if self._config.discovery:
             routes.append(Route("/.well-known/acp.json", self._discovery))
         rows: tuple[tuple[str, str, Asks], ...] = (
@@ -185,6 +188,7 @@ class Server:
             if refused is None:
                 await inner(scope, receive, send)
                 return
+            self._metrics.refused(refused.status)
             answer = JSONResponse({"error": refused.words}, refused.status, dict(refused.headers))
             if scope["type"] == "websocket":
                 await receive()  # The handshake.
@@ -218,6 +222,12 @@ class Server:
         status = "stopping" if self._stopping else "ok"
         about = {"status": status, "version": __version__, "uptime_secs": int(time.monotonic() - self._begun)}
         return JSONResponse(about, FULL if self._stopping else 200)
+
+    async def _measured(self, request: Request) -> Response:
+        return Response(self._metrics.text(), media_type=CONTENT_TYPE)
+
+    def _sessions(self) -> int:
+        return sum(len(house.sessions.ids) for house in self._houses.values())
 
     async def _discovery(self, request: Request) -> Response:
         return JSONResponse(
@@ -316,7 +326,7 @@ class Server:
 
     def house(self, owner: str) -> House:
         if (house := self._houses.get(owner)) is None:
-            house = self._houses[owner] = House(self.opening(owner), self._settings)
+            house = self._houses[owner] = House(self.opening(owner), self._settings, self._metrics)
         return house
 
     def opening(self, owner: str) -> Opening:

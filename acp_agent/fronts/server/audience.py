@@ -114,7 +114,7 @@ class Audience:
     """The `Wire` of a session's `Client` (`protocol/client.py`), which it is told by `client`.
 
     `stop`: ends the turn, once a question has waited `patience` seconds for somebody who may answer. `alone`: called
-    when the last one has gone.
+    when the last one has gone. `shown`: told of every update.
     """
 
     def __init__(
@@ -126,6 +126,7 @@ class Audience:
         patience: float,
         stop: Callable[[], None],
         alone: Callable[[], None],
+        shown: Callable[[str, Any], None],
     ) -> None:
         self.session_id = session_id
         self.client: Client | None = None
@@ -137,6 +138,7 @@ class Audience:
         self._patience = patience
         self._stop = stop
         self._alone = alone
+        self._shown = shown
         self._watchers: dict[Connection, Watcher] = {}
         self._questions: list[_Question] = []
         self._latest: dict[type, acp.SessionNotification] = {}
@@ -246,6 +248,7 @@ class Audience:
     def show(self, note: acp.SessionNotification, place: int) -> None:
         """`place`: as `Client.update` has it."""
         update: Any = note.update
+        self._shown(self.session_id, update)
         if place == 0 and isinstance(update, STATES):
             self._latest[type(update)] = note
         speaker = None

@@ -19,6 +19,7 @@ from acp_agent.config.model import Settings
 from acp_agent.errors import InternalError, InvalidParams, MethodNotFound, NotAllowed, ResourceNotFound
 from acp_agent.fronts.server.audience import SPEAKER, Audience, Watcher
 from acp_agent.fronts.server.identities import Identity
+from acp_agent.fronts.server.metrics import Metrics
 from acp_agent.lazy import load
 from acp_agent.loop.opened import Opened
 from acp_agent.loop.session import Session
@@ -46,10 +47,11 @@ MINUTE = 60.0
 class House:
     """`opening`: the owner's store and configuration."""
 
-    def __init__(self, opening: Opening, settings: Settings) -> None:
+    def __init__(self, opening: Opening, settings: Settings, metrics: Metrics) -> None:
         self.opening = opening
         self.sessions = OpenSessions(opening)
         self.config = settings.server
+        self.metrics = metrics
         self.turns: set[asyncio.Task[Any]] = set()
         """Those that run."""
         self._audiences: dict[str, Audience] = {}
@@ -86,6 +88,7 @@ class House:
                 patience=self.config.question_minutes * MINUTE,
                 stop=lambda: self._stop(session_id),
                 alone=lambda: self._left_alone(session_id),
+                shown=self.metrics.shown,
             )
         return found
 
@@ -382,12 +385,14 @@ class RemoteAgent(Agent):
     async def _turn(self, session: Session, request: acp.PromptRequest) -> acp.PromptResponse:
         audience = self._house.audience(session.id)
         audience.tell_others({"turn": {"state": "running"}})
-        reason = "failed"
+        metrics, reason, usage = self._house.metrics, "failed", None
+        begun = metrics.turn_begins(session.id)
         try:
             answered = await super().prompt(request)
-            reason = answered.stop_reason
+            reason, usage = answered.stop_reason, getattr(answered, "usage", None)
             return answered
         finally:
+            metrics.turn_ends(session.id, begun, reason, usage)
             audience.tell_others({"turn": {"state": "idle", "stopReason": reason}})
 
     def _ended(self, turn: asyncio.Task[Any]) -> None:

@@ -497,3 +497,33 @@ def test_what_a_revoked_token_opens_is_known_at_once(tmp_path: Path) -> None:
     assert identities.find(token) is None
     assert identities.find(kept) is not None
     assert identities.find("") is None
+
+
+async def test_what_the_server_counts_is_told_to_prometheus_without_a_name(tmp_path: Path) -> None:
+    script = [Answer(tool_calls=(Call("bash", {"command": "echo secret; false"}),)), Answer(text="It is done.")]
+    async with served(tmp_path, script) as place:
+        async with editor(place) as made:
+            await made.new_session(place.project)
+            await made.prompt("go")
+            async with httpx2.AsyncClient() as web:
+                assert (await web.get(f"{place.http}/metrics")).status_code == 401
+                answer = await web.get(f"{place.http}/metrics", headers={"Authorization": f"Bearer {place.token}"})
+        assert answer.headers["content-type"].startswith("text/plain; version=1.0.0")
+        lines = [line.rpartition(" ") for line in answer.text.splitlines() if not line.startswith("#")]
+        found = {name: float(value) for name, _, value in lines}
+        for name, value in (
+            ("acp_coder_connections", 1),
+            ("acp_coder_sessions", 1),
+            ("acp_coder_turns_running", 0),
+            ('acp_coder_turns_total{reason="end_turn"}', 1),
+            ('acp_coder_tokens_total{kind="input"}', 20),
+            ('acp_coder_tokens_total{kind="output"}', 10),
+            ("acp_coder_turn_seconds_count", 1),
+            ("acp_coder_tool_call_seconds_count", 1),
+            ("acp_coder_first_word_seconds_count", 1),
+            ('acp_coder_refused_total{status="401"}', 1),
+        ):
+            assert found[name] == value, name
+        assert sum(value for name, value in found.items() if name.startswith("acp_coder_tool_calls_total")) == 1
+        for word in ("secret", "project", "me", made.session_id):
+            assert f'"{word}"' not in answer.text
