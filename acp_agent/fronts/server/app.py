@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Any
 
 import anyio
+import anyio.to_thread
 import uvicorn
 from starlette.applications import Starlette
 from starlette.datastructures import Headers
@@ -39,7 +40,7 @@ from acp_agent.opening import Opening
 from acp_agent.protocol.codec import coalesce_updates, encode
 from acp_agent.protocol.connection import Connection
 from acp_agent.protocol.peer import Event, Peer, RequestReceived
-from acp_agent.protocol.websocket import GOING_AWAY, PROTOCOL_ERROR, WebSocketTransport
+from acp_agent.protocol.websocket import GOING_AWAY, LIMIT, PROTOCOL_ERROR, WebSocketTransport
 
 log = logging.getLogger(__name__)
 logging.getLogger("uvicorn.error").addFilter(lambda record: "without completing handshake" not in record.getMessage())
@@ -82,7 +83,7 @@ class Server:
         self._settings = settings
         self._houses: dict[str, House] = {}
         """By owner."""
-        self._open: dict[Connection, WebSocketTransport | HttpConnection] = {}
+        self._open: dict[Connection, tuple[WebSocketTransport | HttpConnection, Identity]] = {}
         self._none = anyio.Event()
         """Once no connection is open any more."""
         self._metrics = Metrics(lambda: len(self._open), self._sessions)
@@ -120,8 +121,24 @@ class Server:
         )
         async with anyio.create_task_group() as tasks:
             tasks.start_soon(self._stopping_at, told, server)
+            tasks.start_soon(self._ending_the_revoked)
             await server.serve([self._bound])
             told.set()
+            tasks.cancel_scope.cancel()
+
+    async def _ending_the_revoked(self) -> None:
+        """Connections of tokens that are revoked."""
+        while True:
+            await anyio.sleep(self._config.ping_interval)
+            try:
+                known = set(await anyio.to_thread.run_sync(self._identities.known))
+            except ConfigError as error:
+                log.error("%s", error)
+                continue
+            for connection, (transport, identity) in self._open.items():
+                if identity not in known:
+                    transport.code = LIMIT
+                    connection.close()
 
     async def _stopping_at(self, told: anyio.Event, server: uvicorn.Server) -> None:
         await told.wait()
@@ -136,7 +153,7 @@ class Server:
                     tasks.start_soon(house.cancel_all)
             for connection in tuple(self._open):
                 await connection.flush()
-        for connection, transport in self._open.items():
+        for connection, (transport, _) in self._open.items():
             transport.code = GOING_AWAY
             connection.close()
         if self._open:
@@ -284,7 +301,7 @@ class Server:
         agent = self.house(identity.owner).agent(identity)
         connection = Connection(transport, agent, peer=peer, coalesce=coalesce_updates)
         agent.attach(connection)
-        self._open[connection] = transport
+        self._open[connection] = transport, identity
         self._none = anyio.Event() if self._none.is_set() else self._none
         try:
             await connection.serve(events)

@@ -348,3 +348,15 @@ async def test_an_owner_has_only_so_many_sessions_open(tmp_path: Path) -> None:
             await made.new_session(place.project)
         await made.client.close_session(first)
         await made.new_session(place.project)
+
+
+async def test_a_revoked_token_ends_its_connections(tmp_path: Path) -> None:
+    async with served(tmp_path, config="[server]\nping_interval = 0.05\n") as place:
+        other = place.identities.add("other")
+        async with editor(place) as stays, cut_off(place, other) as goes:
+            place.identities.revoke("other")
+            while len(place.server._open) > 1:
+                await anyio.sleep(0.01)
+            with pytest.raises((ConnectionClosed, PeerError)):
+                await goes.client.list_sessions()
+            await stays.client.list_sessions()
