@@ -20,6 +20,7 @@ from typing import TYPE_CHECKING, Any
 
 from msgspec.structs import replace
 
+from acp_agent import tracing
 from acp_agent.config.sources import merge
 from acp_agent.config.xdg import state_dir
 from acp_agent.errors import (
@@ -412,7 +413,8 @@ class Agent:
     async def prompt(self, request: acp.PromptRequest) -> acp.PromptResponse:
         session = await self._session(request.session_id)
         before = session.spent
-        reason = await session.prompt(request.prompt)
+        with tracing.continued(request.meta):
+            reason = await session.prompt(request.prompt)
         spent = session.spent
         usage = None if spent is None or spent is before else spent.as_json()
         meta: dict[str, Any] = {} if usage is None else {"usage": usage}

@@ -21,6 +21,7 @@ from functools import partial
 from types import FrameType
 from typing import Any
 
+from acp_agent import tracing
 from acp_agent.agent import Agent
 from acp_agent.commands.logs import set_up_logs
 from acp_agent.commands.wakeup import watch_signals
@@ -48,6 +49,9 @@ GOODBYE_SECONDS = 0.3
 CLOSE_SECONDS = 0.35
 """Seconds the agent may take to release its resources; its commands are killed well before."""
 
+TRACES_SECONDS = 0.2
+"""Seconds for the last traces to be sent."""
+
 HARD_EXIT_SECONDS = 0.95
 """Seconds after which the process exits even if something blocks it, such as a database kept busy by another agent."""
 
@@ -74,7 +78,12 @@ def serve(
     agent = Agent(opening, initialize_params=initialize_params)
     recorded = settings.agent.record or settings.agent.record_wire
     tap = partial(load(TAPPED), settings=settings, environ=os.environ, said=said) if recorded else None
+    try:
+        tracing.begin(os.environ)
+    except ConfigError as error:
+        log.error("%s", error)
     status = asyncio.run(_serve(agent, peer, events, opened, tap))
+    tracing.end(TRACES_SECONDS)
     logging.shutdown()
     sys.stderr.flush()
     os._exit(status)

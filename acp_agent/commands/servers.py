@@ -11,6 +11,7 @@ from pathlib import Path
 
 import anyio
 
+from acp_agent import tracing
 from acp_agent.commands.logs import set_up_logs
 from acp_agent.config.load import load_config
 from acp_agent.config.model import LogConfig, Settings
@@ -25,6 +26,8 @@ from acp_agent.safety.folders.paths import real_path
 LSP_SERVER = "acp_agent.fronts.lsp_server.server:serve"
 SERVER = "acp_agent.fronts.server.app:Server"
 BACKLOG = 1024
+TRACES_SECONDS = 5.0
+"""For the last traces to be sent."""
 
 
 def serve(options: Namespace, environ: Mapping[str, str]) -> int:
@@ -63,8 +66,12 @@ def serve(options: Namespace, environ: Mapping[str, str]) -> int:
         if settings.server.page:
             sys.stdout.write(f"Page for browsers: http{where}/{fragment}\n")
         sys.stdout.flush()
+        tracing.begin(environ)
         server = make(settings, environ, identities, listens)
-        anyio.run(server.serve, options.cert or "", options.key or "")
+        try:
+            anyio.run(server.serve, options.cert or "", options.key or "")
+        finally:
+            tracing.end(TRACES_SECONDS)
     return 0
 
 

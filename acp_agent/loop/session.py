@@ -20,6 +20,7 @@ import anyio
 from msgspec import Struct
 from msgspec.structs import replace
 
+from acp_agent import tracing
 from acp_agent.errors import (
     AuthRequired,
     ConfigError,
@@ -53,6 +54,8 @@ if TYPE_CHECKING:
     from acp_agent.loop.running_turn import RunningTurn
     from acp_agent.loop.turns.parts import Parts
 
+TURN = "invoke_agent acp-coder"
+"""The span of one."""
 SPLIT = "acp_agent.loop.prompts.command_names:split_command"
 FORK = "acp_agent.loop.memory.forking:fork"
 log = logging.getLogger(__name__)
@@ -226,7 +229,8 @@ class Session:
                     if announce is not None:
                         self.outbox.say(announce())
                     try:
-                        reason = await self._turn(blocks)
+                        with tracing.span(TURN, gen_ai__operation__name="invoke_agent", **self._traced()):
+                            reason = await self._turn(blocks)
                     finally:
                         with anyio.CancelScope(shield=True):
                             await self.outbox.settled()
@@ -238,6 +242,9 @@ class Session:
         if not self.queue.closed and (failure := await self.outbox.taken_failure()) is not None:
             raise InternalError(str(failure)) from failure
         return "cancelled" if scope.cancelled_caught else reason
+
+    def _traced(self) -> dict[str, str]:
+        return {"gen_ai__agent__name": "acp-coder", "gen_ai__conversation__id": self.id}
 
     def _meant_provider(self, error: ProviderError) -> str:
         """What is said of a model that the server does not know and that may name a provider: `other:model`."""

@@ -31,6 +31,7 @@ import anyio.to_thread
 from msgspec import UNSET, Struct
 from msgspec.structs import replace
 
+from acp_agent import tracing
 from acp_agent.disk import HERE
 from acp_agent.errors import AgentError, ConfigError, ConnectionClosed, ExecutorError, ToolError
 from acp_agent.lazy import load
@@ -212,6 +213,12 @@ class Calls:
         said = "".join(part.text for part in call.outcome.result.content if isinstance(part, TextPart))
         return call.ready.entry.kind != "execute" or said.strip() == NO_OUTPUT
 
+    async def _traced(self, call: Call, ready: Ready, tasks: TaskGroup) -> None:
+        about = {"gen_ai__operation__name": "execute_tool", "gen_ai__tool__name": call.name}
+        with tracing.span(f"execute_tool {call.name}", **about, gen_ai__tool__call__id=call.id) as span:
+            await self._life(call, ready, tasks)
+            span.set(error__type=call.outcome.category or None)
+
     async def run(self, call: Call) -> None:
         """Runs a reported call up to its last report; `call.outcome.result` is what the model gets."""
         if call.ready is None:
@@ -223,7 +230,7 @@ class Calls:
         try:
             async with anyio.create_task_group() as tasks:
                 try:
-                    await self._life(call, call.ready, tasks)
+                    await self._traced(call, call.ready, tasks)
                 except ConnectionClosed:
                     self.reports.fail(call, ToolError("The connection to the editor was closed.", "cancelled"))
                 except Exception as error:

@@ -9,6 +9,7 @@ from contextlib import aclosing
 
 from msgspec.structs import replace
 
+from acp_agent import tracing
 from acp_agent.config.load import Config
 from acp_agent.config.model import ProviderConfig, as_choice
 from acp_agent.errors import AgentError, AuthRequired, InvalidParams, ProviderError
@@ -172,6 +173,13 @@ class ReadyModel:
         await spending.allow()
         served, choice = self.served, self._line[self._place]
         said, began, counted = 0, False, False
+        span = tracing.start(
+            f"chat {served.id}",
+            gen_ai__operation__name="chat",
+            gen_ai__provider__name=choice.partition("/")[0],
+            gen_ai__request__model=served.id,
+        )
+        failure: BaseException | None = None
         try:
             events = served.provider.stream(messages, tools, replace(settings, model=served.id))
             async with aclosing(events):
@@ -186,12 +194,18 @@ class ReadyModel:
                             await spending.prepare(served, event)
                             spending.count(served, event)
                             counted = True
+                            span.set(
+                                gen_ai__usage__input_tokens=event.input_tokens,
+                                gen_ai__usage__output_tokens=event.output_tokens,
+                            )
                     began = began or not isinstance(event, Notice)
                     yield event
         except ProviderError as error:
             error.model = choice
+            failure = error
             raise
         finally:
+            span.end(failure)
             if began and not counted:
                 chars = len(settings.system) + definition_chars(tools) + size_of(messages)
                 tokens = (self._models.estimator.tokens(served.name, number) for number in (chars, said))
