@@ -333,7 +333,12 @@ class Server:
             except NotSo as error:
                 return JSONResponse({"error": str(error)}, error.status)
             more = {"Link": f'<{found.following}>; rel="next"'} if found.following else {}
-            return Response(found.body, found.status, {"Cache-Control": "no-store", **more}, found.kind)
+            return Response(
+                found.body,
+                found.status,
+                {"Cache-Control": "no-store", "X-Content-Type-Options": "nosniff", **more},
+                found.kind,
+            )
 
         return answered
 

@@ -311,7 +311,8 @@ async def test_the_agent_asks_by_a_form(tmp_path):
 
 
 async def test_sessions_are_listed_opened_closed_and_deleted(tmp_path):
-    async with visiting(tmp_path, [Answer(text="First."), Answer(text="Second.")]) as visit:
+    paged = f"{AUTO}[limits]\nlist_page = 1\n"
+    async with visiting(tmp_path, [Answer(text="First."), Answer(text="Second.")], paged) as visit:
         await visit.begin()
         await visit.send("one")
         await visit.says("First.")
@@ -321,7 +322,10 @@ async def test_sessions_are_listed_opened_closed_and_deleted(tmp_path):
         await visit.says("Second.")
         nav = visit.page.get_by_role("navigation", name="Sessions")
         titles = nav.locator("li .title")
+        await expect(titles).to_have_text(["two"])
+        await visit.button("Show older ones").click()
         await expect(titles).to_have_text(["two", "one"])
+        await expect(visit.button("Show older ones")).to_have_count(0)
         await titles.nth(1).click()
         await visit.says("First.")
         await visit.page.go_back()

@@ -128,7 +128,11 @@ export class Browser {
     this.state.set({ stage: "out", outWords: words[found] });
   }
 
-  async logout(): Promise<void> {
+  logout(): void {
+    this.guarded(() => this.forget());
+  }
+
+  private async forget(): Promise<void> {
     const sure = await this.state.ask({
       title: "Log out?",
       lines: ["This browser forgets the token. Sessions stay on the server."],

@@ -2,7 +2,7 @@
 import type { JSX } from "preact";
 import { useEffect, useRef } from "preact/hooks";
 import { App } from "../webview/app";
-import { type View, ViewContext } from "../webview/context";
+import { useFact, type View, ViewContext } from "../webview/context";
 import { Icon } from "../webview/icons";
 import { labelOfUri } from "../core/uris";
 import type { Browser } from "./browser";
@@ -45,6 +45,7 @@ function Inside({ view }: { readonly view: View }): JSX.Element {
   const drawer = usePage("drawer");
   const active = usePage("active");
   const working = usePage("working");
+  const asks = useFact("permissions").length > 0;
   const menu = useRef<HTMLButtonElement>(null);
   const wasOpen = useRef(false);
   const close = (): void => {
@@ -58,9 +59,9 @@ function Inside({ view }: { readonly view: View }): JSX.Element {
   }, [drawer]);
   useEffect(() => {
     const title = active === null ? "" : active.title === "" ? "New session" : active.title;
-    const mark = active !== null && working.has(active.id) ? "● " : "";
+    const mark = asks ? "? " : active !== null && working.has(active.id) ? "● " : "";
     document.title = title === "" ? "ACP Coder" : `${mark}${title} – ACP Coder`;
-  }, [active, working]);
+  }, [active, working, asks]);
   useEffect(() => {
     const key = (event: KeyboardEvent): void => {
       if (event.key === "." && (event.ctrlKey || event.metaKey)) {

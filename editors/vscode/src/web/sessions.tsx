@@ -58,7 +58,7 @@ export function Sessions({ close }: { readonly close: () => void }): JSX.Element
           type="button"
           class="link"
           onClick={() => {
-            void browser.logout();
+            browser.logout();
           }}
         >
           Log out
