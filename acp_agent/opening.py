@@ -29,15 +29,29 @@ from acp_agent.safety.folders.protect import WORKTREES, configured_folders
 from acp_agent.schema import acp
 from acp_agent.store.base import SessionRecord
 from acp_agent.store.session_store import SessionStore
-from acp_agent.store.stores import sqlite_store
+from acp_agent.store.stores import postgres_store, sqlite_store
 
 PLACE_VARIABLE = "ACP_CODER_PLACE"
 
 
 def open_store(config: Config, environ: Mapping[str, str]) -> SessionStore:
     """The user's session store. Raises StoreError."""
-    path = config.settings.store.path or f"{state_dir(environ)}/sessions.db"
-    return sqlite_store(Path(path).expanduser(), busy_timeout=config.settings.store.busy_timeout)
+    store = config.settings.store
+    if url := store_url(config, environ):
+        bounds = (store.connections, store.timeout, store.busy_timeout)
+        return postgres_store(url, store.schema, *bounds)
+    return sqlite_store(store_file(config, environ), busy_timeout=store.busy_timeout)
+
+
+def store_url(config: Config, environ: Mapping[str, str]) -> str:
+    """Where the store is, if it is on a server."""
+    store = config.settings.store
+    return store.url or environ.get(store.url_env, "")
+
+
+def store_file(config: Config, environ: Mapping[str, str]) -> Path:
+    """Where it is otherwise."""
+    return Path(config.settings.store.path or f"{state_dir(environ)}/sessions.db").expanduser()
 
 
 class Opening:
@@ -126,6 +140,13 @@ class Opening:
             if self._store is None:
                 self._store = open_store(config, self.environ)
             return self._store
+
+    def look(self) -> SessionStore | None:
+        """The store once more, for one look; `None` where nothing was ever stored. Raises ConfigError, StoreError."""
+        config = self.config()
+        if not store_url(config, self.environ) and not store_file(config, self.environ).exists():
+            return None
+        return open_store(config, self.environ)
 
     async def end(self) -> None:
         """Closes the store behind all that was to be done in it."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from urllib.parse import unquote
 
 from acp_agent.config.credentials import host_key, stored_keys
 from acp_agent.config.model import Settings
@@ -15,5 +16,13 @@ def own_credentials(
     """Keys of providers and hosts, and what variables hold: the agent's, those of MCP servers, and `more`."""
     variables = [environ, *(server.env for server in settings.mcp.servers.values()), *more]
     keys = [provider.api_key for provider in settings.providers.values()] + stored_keys(environ)
+    keys += _password(settings.store.url or environ.get(settings.store.url_env, ""))
     keys += [host_key(each.host, each.env, environ) for each in settings.network.credentials.values()]
     return tuple(dict.fromkeys([*(value for some in variables for value in own_values(some)), *filter(None, keys)]))
+
+
+def _password(url: str) -> list[str]:
+    """Of an address, as it stands there and as it is meant."""
+    user, at, _ = url.rpartition("@")
+    word = user.partition("://")[2].partition(":")[2] if at else ""
+    return [word, unquote(word)]

@@ -409,5 +409,10 @@ def own_keys(config: Config) -> frozenset[str]:
     credentials = config.settings.network.credentials.values()
     variables = (each.env for each in credentials if each.env)
     return frozenset(
-        (*variables, *(provider.api_key_env for provider in providers), config.settings.tools.web.brave_key_env)
+        (
+            *variables,
+            *(provider.api_key_env for provider in providers),
+            config.settings.tools.web.brave_key_env,
+            config.settings.store.url_env,
+        )
     )

@@ -46,7 +46,7 @@ def rows(config: Config) -> Iterator[tuple[str, str]]:
 
 def _flat(values: dict[str, Any], prefix: str) -> Iterator[tuple[str, str]]:
     for name, value in values.items():
-        if name in HIDDEN:
+        if name in HIDDEN or prefix + name == "store.url":
             yield prefix + name, '"(set)"' if value else '""'
         elif isinstance(value, dict):
             yield from _flat(value, f"{prefix}{name}.")

@@ -356,10 +356,12 @@ def _store(config: Config, environ: Mapping[str, str]) -> Line:
     except StoreError as error:
         return BAD, "sessions", str(error)
     try:
-        count = len(store.sessions(cwd=None, before=None, limit=1_000_000))
+        count = store.count()
+    except StoreError as error:
+        return BAD, "sessions", str(error)
     finally:
         store.close()
-    return OK, "sessions", f"{count} in {getattr(store, 'path', '')}"
+    return OK, "sessions", f"{count} in {store.where}"
 
 
 async def _shell(environ: Mapping[str, str]) -> Line:

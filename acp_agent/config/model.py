@@ -13,7 +13,15 @@ import msgspec
 
 from acp_agent.config import safety_settings as safety
 from acp_agent.config.language_settings import ClientProfileConfig, LspConfig, key
-from acp_agent.config.place_settings import Place, PlaceConfig, ServerConfig, TerminalConfig, TmuxConfig, find_place
+from acp_agent.config.place_settings import (
+    Place,
+    PlaceConfig,
+    ServerConfig,
+    StoreConfig,
+    TerminalConfig,
+    TmuxConfig,
+    find_place,
+)
 
 ModeName = Literal["ask", "architect", "code", "auto"]
 ThoughtLevelName = Literal["default", "off", "low", "medium", "high"]
@@ -557,11 +565,6 @@ class LimitsConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     max_prompt_bytes: Annotated[
         int, key("Largest embedded resource in bytes taken into a prompt as text.", ge=1024)
     ] = 1_048_576
-
-
-class StoreConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    path: Annotated[str, key("Session database. Empty: `sessions.db` in the state folder.")] = ""
-    busy_timeout: Annotated[float, key("Seconds to wait for another agent that is writing to it.", gt=0)] = 1.0
 
 
 class LogConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True):

@@ -1,5 +1,6 @@
 """`[places.NAME]`: where commands may run, and files may be, besides this machine; `[server]`: clients on others
-(`acp-coder serve`); `[tools.terminal]`, `[tools.tmux]`: terminals that can be typed into."""
+(`acp-coder serve`); `[store]`: where sessions are kept; `[tools.terminal]`, `[tools.tmux]`: terminals that can be typed
+into."""
 
 from __future__ import annotations
 
@@ -34,6 +35,23 @@ class TmuxConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     ] = ""  # fmt: skip
     max_sessions: Annotated[int, key("Sessions of tmux that may be there at a time.", ge=1)] = 4
     max_panes: Annotated[int, key("Panes with a shell that may be there at a time, in all of them.", ge=1)] = 8
+
+
+class StoreConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    path: Annotated[str, key("Session database. Empty: `sessions.db` in the state folder.")] = ""
+    busy_timeout: Annotated[float, key("Seconds to wait for another agent that is writing to it.", gt=0)] = 1.0
+    url: Annotated[
+        str,
+        key(
+            "A PostgreSQL server for the sessions instead of a file (extra `postgres`): "
+            "`postgresql://user@host:port/database`. The password is better in `store.url_env`, `PGPASSWORD` or "
+            "`~/.pgpass`."
+        ),
+    ] = ""
+    url_env: Annotated[str, key("Environment variable with that address, if `store.url` is empty.")] = ""
+    schema: Annotated[str, key("Schema there. It is made if there is none.", min_length=1)] = "acp_coder"
+    connections: Annotated[int, key("Connections to that server, at most.", ge=1)] = 8
+    timeout: Annotated[float, key("Seconds that it may take to answer.", gt=0)] = 30.0
 
 
 class PlaceConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True):

@@ -69,6 +69,10 @@ class Outbox:
         """Whether that was too much."""
         self._unsent: list[tuple[Any, int]] = []
         """Updates that are not sent yet, and their places in the log, as in `Client.update`."""
+        self._again = False
+        """Whether the last attempt may have stored some of it."""
+        self._last: int | None = None
+        """The place of the last entry of the log, in the store's thread."""
         self._not_before = 0.0
         self._text_is_last = False
 
@@ -131,8 +135,16 @@ class Outbox:
             return
         entries, self._unsaved = self._unsaved, []
         self._storing = True
-        stored = self._store.submit(partial(self._store.append, self.session_id, entries))
+        stored = self._store.submit(partial(self._append, entries, again=self._again))
         stored.add_done_callback(partial(self._stored, entries, waiting))
+
+    def _append(self, entries: list[LogEntry], *, again: bool) -> Sequence[int]:
+        """In the store's thread. `again`: a failure may have stored some of them."""
+        if self._last is None:
+            self._last = self._store.last(self.session_id)
+        places = self._store.append(self.session_id, entries, after=self._last if again else None)
+        self._last = max(places, default=self._last)
+        return places
 
     def _stored(self, entries: list[LogEntry], waiting: _Waiting, stored: Future[Sequence[int]]) -> None:
         self._storing = False
@@ -144,7 +156,8 @@ class Outbox:
             self._failure = error
         elif error is not None:
             raise error
-        if isinstance(error, StoreBusy):
+        self._again = isinstance(error, StoreBusy)
+        if self._again:
             self._unsaved, self._not_before = entries, time.monotonic() + BUSY_PAUSE
         else:
             if error is None and not self._lost and isinstance(self._failure, StoreBusy):
@@ -197,7 +210,7 @@ class Outbox:
     async def store_now(self, entry: LogEntry) -> None:
         """Stores an entry that nobody is sent, after all others. Raises StoreError."""
         await self.flushed()
-        await self._store.do(self._store.append, self.session_id, [entry])
+        await self._store.do(self._append, [entry], again=False)
 
     def release(self) -> None:
         """The client knows the session's id now: updates may be sent."""

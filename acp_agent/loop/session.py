@@ -12,7 +12,7 @@ import uuid
 from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from contextlib import asynccontextmanager
 from contextvars import copy_context
-from functools import cached_property
+from functools import cached_property, partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -234,6 +234,8 @@ class Session:
                     finally:
                         with anyio.CancelScope(shield=True):
                             await self.outbox.settled()
+                            history = self._store.history
+                            history.later(partial(history.index, self.id), partial(log.warning, "%s"))
                         self.choices.bound_to, self.queue.prompt = None, 0
         except ExecutorError as error:
             raise InternalError(self.outbox.clean(str(error)), {"kind": "place"}) from error

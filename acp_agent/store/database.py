@@ -8,30 +8,48 @@ that a command and the first `session/new` need no event loop. On the event loop
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import AsyncIterator, Callable, Iterable, Sequence
 from contextlib import AbstractContextManager
 from datetime import UTC, datetime
 from functools import cached_property
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, ParamSpec, Protocol, TypeVar
 
+from msgspec import Struct
+
+from acp_agent.errors import StoreError
 from acp_agent.lazy import load
 
 if TYPE_CHECKING:
     from asyncio import Future
 
-    from acp_agent.errors import StoreError
     from acp_agent.store.lane import Lane
 
 P = ParamSpec("P")
 T = TypeVar("T")
 
+FORMAT = 9
+"""The last format of both databases."""
+
 LANE = "acp_agent.store.lane:Lane"
 """Loaded when the event loop needs it: the first `session/new` does not."""
 
 
+def migrations(file: str) -> dict[int, list[str]]:
+    """The statements of each format, by its number."""
+    _, *formats = Path(__file__).with_name(file).read_text(encoding="utf-8").split("-- format ")
+    steps = (step.strip().split("\n\n") for step in formats)
+    return {int(number): statements for number, *statements in steps}
+
+
 def now() -> str:
     """This moment, as ISO 8601 in UTC."""
-    return datetime.now(UTC).isoformat(timespec="microseconds").replace("+00:00", "Z")
+    return stamp(datetime.now(UTC))
+
+
+def stamp(moment: datetime) -> str:
+    """As the store has times: texts that compare as they do."""
+    return moment.isoformat(timespec="microseconds").replace("+00:00", "Z")
 
 
 def clean(text: str) -> str:
@@ -55,12 +73,28 @@ class Transaction(Protocol):
         ...
 
 
+class Words(Struct, frozen=True):
+    """How words are looked for. The queries take what is wanted as their first value."""
+
+    wanted: Callable[[Sequence[str]], str]
+    """For texts that have one of the words; each may be the beginning of one."""
+    all_wanted: Callable[[Sequence[str]], str]
+    """For texts that have all of them."""
+    memories: str
+    """FROM and WHERE of the memories `m` that are wanted."""
+    best: str
+    """ORDER BY of these: the best first."""
+    shown: str
+    """FROM and WHERE of the rows `s` of `shown` that are wanted."""
+
+
 class Database(ABC):
     """Use from one thread at a time. All methods raise StoreError, with a sentence that says what to do; StoreBusy if
     the same may work later; StoreConflict if the tables do not take it."""
 
     where: str
     """Where it is, for people: without a password."""
+    words: Words
 
     @abstractmethod
     def write(self, *, durable: bool = False) -> AbstractContextManager[Transaction]:
@@ -81,6 +115,15 @@ class Database(ABC):
     @abstractmethod
     def close(self) -> None:
         """May be called twice."""
+
+    def notify(self, channel: str, payload: str) -> None:
+        """Tells every process that listens on that channel of the owner's. Raises StoreError where none can."""
+        raise StoreError(f"{self.where}: a store in a file tells other processes nothing")
+
+    def listen(self, channel: str) -> AsyncIterator[str]:
+        """What is told on it from now on. An empty payload: a connection was made, so something may have been missed
+        before."""
+        raise StoreError(f"{self.where}: a store in a file tells other processes nothing")
 
     @cached_property
     def lane(self) -> Lane:

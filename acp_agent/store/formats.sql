@@ -199,3 +199,37 @@ CREATE INDEX changes_by_operation ON changes (operation)
 -- format 8
 
 ALTER TABLE sessions ADD COLUMN place TEXT NOT NULL DEFAULT ''
+
+-- format 9
+
+ALTER TABLE sessions ADD COLUMN holder TEXT
+
+ALTER TABLE sessions ADD COLUMN held_until REAL
+
+ALTER TABLE sessions ADD COLUMN searched_to INTEGER NOT NULL DEFAULT 0
+
+ALTER TABLE sessions ADD COLUMN unsearched INTEGER NOT NULL DEFAULT 0
+
+UPDATE sessions SET unsearched = 1 WHERE turns > 0
+
+CREATE INDEX sessions_unsearched ON sessions (id) WHERE unsearched = 1
+
+CREATE INDEX sessions_by_folder ON sessions (cwd, updated_at DESC, id DESC)
+
+CREATE TABLE shown (
+    seq INTEGER PRIMARY KEY,
+    session_id TEXT NOT NULL REFERENCES sessions (id) ON DELETE CASCADE,
+    text TEXT NOT NULL
+) STRICT
+
+CREATE INDEX shown_by_session ON shown (session_id, seq)
+
+CREATE VIRTUAL TABLE shown_words USING fts5 (text, content='shown', content_rowid='seq')
+
+CREATE TRIGGER shown_added AFTER INSERT ON shown BEGIN
+    INSERT INTO shown_words (rowid, text) VALUES (new.seq, new.text);
+END
+
+CREATE TRIGGER shown_removed AFTER DELETE ON shown BEGIN
+    INSERT INTO shown_words (shown_words, rowid, text) VALUES ('delete', old.seq, old.text);
+END

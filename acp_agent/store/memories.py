@@ -1,4 +1,4 @@
-"""Memories in SQLite: full-text search with FTS5, ranked by BM25."""
+"""Memories: full-text search, the best first."""
 
 from __future__ import annotations
 
@@ -36,18 +36,13 @@ class MemoryStore(Part):
         words = list(dict.fromkeys(word.lower() for word in WORD.findall(clean(query))))[:MAX_WORDS]
         if not words or not projects:
             return []
-        # Each word in quotes: nothing of a query is FTS5 syntax. The beginning of a word is enough.
-        wanted = " OR ".join(f'"{word}"*' for word in words)
         places = ",".join("?" * len(projects))
-        sql = (
-            f"SELECT {COLUMNS} FROM memory_words JOIN memories m ON m.id = memory_words.rowid "
-            f"WHERE memory_words MATCH ? AND m.project IN ({places})"
-        )
-        values: list[object] = [wanted, *projects]
+        sql = f"SELECT {COLUMNS} {self._db.words.memories} AND m.project IN ({places})"
+        values: list[object] = [self._db.words.wanted(words), *projects]
         if category is not None:
             sql += " AND m.category = ?"
             values.append(category)
-        sql += " ORDER BY bm25(memory_words, 2.0, 1.0), m.updated_at DESC LIMIT ?"
+        sql += f" ORDER BY {self._db.words.best}, m.updated_at DESC LIMIT ?"
         return [Memory(*row) for row in self._db.rows(sql, *values, limit)]
 
     def keys(self, project: str, limit: int) -> list[str]:

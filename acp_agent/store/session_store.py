@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Collection, Sequence
+from collections.abc import AsyncIterator, Collection, Sequence
 from typing import Any
 
 import msgspec
@@ -13,6 +13,7 @@ from acp_agent.store.audit_heads import AuditHeads
 from acp_agent.store.base import Decision, LogEntry, Permission, SessionRecord
 from acp_agent.store.database import Database, Part, Transaction, clean, now
 from acp_agent.store.experience import QuestionStore, TrajectoryStore
+from acp_agent.store.found_words import History
 from acp_agent.store.goal_store import GoalStore
 from acp_agent.store.memories import MemoryStore
 from acp_agent.store.operation_store import OperationStore
@@ -47,6 +48,7 @@ class SessionStore(Part):
         self.audit_heads = AuditHeads(self._db)
         self.spending = SpendingStore(self._db)
         self.operations = OperationStore(self._db)
+        self.history = History(self._db)
 
     # --- sessions ---------------------------------------------------------------------------------------------
 
@@ -96,7 +98,7 @@ class SessionStore(Part):
                 changed[column] = value
         assignments = ", ".join(f"{column} = ?" for column in changed)
         if new_turn:
-            assignments += ", turns = turns + 1"
+            assignments += ", turns = turns + 1, unsearched = 1"
         self._db.change(f"UPDATE sessions SET {assignments} WHERE id = ?", *changed.values(), session_id)
         return at
 
@@ -106,7 +108,8 @@ class SessionStore(Part):
         """Newest first. Only sessions that have a turn, and those in `include`. `before`: `(updated_at, id)` of the
         last one already seen."""
         places = ",".join("?" * len(include))
-        query = f"SELECT {COLUMNS} FROM sessions WHERE (turns > 0 OR id IN ({places}))"
+        included = f" OR id IN ({places})" if include else ""
+        query = f"SELECT {COLUMNS} FROM sessions WHERE (turns > 0{included})"
         values: list[object] = list(include)
         if cwd is not None:
             query += " AND cwd = ?"
@@ -117,16 +120,59 @@ class SessionStore(Part):
         query += " ORDER BY updated_at DESC, id DESC LIMIT ?"
         return [_record(row) for row in self._db.rows(query, *values, limit)]
 
+    def count(self) -> int:
+        """How many have a turn."""
+        return int(self._db.rows("SELECT count(*) FROM sessions WHERE turns > 0")[0][0])
+
     def delete(self, session_id: str) -> bool:
         """Removes the session and its log; False when there was none."""
         return self._db.change("DELETE FROM sessions WHERE id = ?", session_id) > 0
 
+    # --- who runs a session -----------------------------------------------------------------------------------
+
+    def claim(self, session_id: str, holder: str, until: float, now: float) -> bool:
+        """Takes the lease of a session if it is free, the holder's already, or has run out at `now`. One of all who
+        try at once gets it. False also where there is no such session. Times are Unix times in seconds."""
+        query = (
+            "UPDATE sessions SET holder = ?, held_until = ? "
+            "WHERE id = ? AND (holder IS NULL OR holder = ? OR held_until <= ?)"
+        )
+        return self._db.change(query, holder, until, session_id, holder, now) > 0
+
+    def renew(self, session_id: str, holder: str, until: float) -> bool:
+        """Holds it for longer; False if somebody else has taken it."""
+        query = "UPDATE sessions SET held_until = ? WHERE id = ? AND holder = ?"
+        return self._db.change(query, until, session_id, holder) > 0
+
+    def let_go(self, session_id: str, holder: str) -> bool:
+        """Frees it; False if somebody else has taken it."""
+        query = "UPDATE sessions SET holder = NULL, held_until = NULL WHERE id = ? AND holder = ?"
+        return self._db.change(query, session_id, holder) > 0
+
+    def holder(self, session_id: str) -> tuple[str, float] | None:
+        """Who holds it and until when, also if that has passed."""
+        rows = self._db.rows("SELECT holder, held_until FROM sessions WHERE id = ? AND holder IS NOT NULL", session_id)
+        return (rows[0][0], rows[0][1]) if rows else None
+
     # --- log --------------------------------------------------------------------------------------------------
 
-    def append(self, session_id: str, entries: Sequence[LogEntry]) -> Sequence[int]:
-        """Returns the place of each in the log."""
+    def append(self, session_id: str, entries: Sequence[LogEntry], *, after: int | None = None) -> Sequence[int]:
+        """Returns the place of each in the log. `after`: the last place before an attempt that may have stored some of
+        them: these are not stored again. One process at a time writes the log of a session."""
         if not entries:
             return ()
+        done: list[int] = []
+        if after is not None:
+            query = "SELECT seq, kind, payload FROM log WHERE session_id = ? AND seq > ? ORDER BY seq"
+            for (place, *found), entry in zip(self._db.rows(query, session_id, after), entries, strict=False):
+                if found != [entry.kind, entry.payload]:
+                    break
+                done.append(place)
+            if len(done) == len(entries):
+                return done
+        return [*done, *self._append(session_id, entries[len(done) :])]
+
+    def _append(self, session_id: str, entries: Sequence[LogEntry]) -> list[int]:
         rows = [(session_id, entry.kind, entry.payload) for entry in entries]
         try:
             if len(rows) <= AT_ONCE:
@@ -204,6 +250,15 @@ class SessionStore(Part):
     def where(self) -> str:
         """Where it is, for people."""
         return self._db.where
+
+    def notify(self, channel: str, payload: str) -> None:
+        """Tells every process that listens on that channel of the owner's; PostgreSQL only."""
+        self._db.notify(channel, payload)
+
+    def listen(self, channel: str) -> AsyncIterator[str]:
+        """What is told there from now on, on the event loop. An empty payload: a connection was made, so something may
+        have been missed before."""
+        return self._db.listen(channel)
 
     def another(self) -> SessionStore:
         """The same, for a thread that works for long: neither waits for the other."""

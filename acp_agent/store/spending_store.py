@@ -9,7 +9,10 @@ import msgspec
 from acp_agent.store.database import Part, clean
 
 COUNTED = "calls, input, cached, output, cost, unpriced, estimated"
-SUMS = ", ".join(f"coalesce(sum({name}), 0)" for name in COUNTED.split(", "))
+SUMS = ", ".join(
+    f"CAST(coalesce(sum({name}), 0) AS {'DOUBLE PRECISION' if name == 'cost' else 'BIGINT'})"
+    for name in COUNTED.split(", ")
+)
 ADDED = ", ".join(f"{name} = spending.{name} + excluded.{name}" for name in COUNTED.split(", "))
 
 

@@ -16,27 +16,30 @@ from threading import RLock
 from typing import Any
 
 from acp_agent.errors import StoreBusy, StoreConflict, StoreError
-from acp_agent.store.database import Database
+from acp_agent.store.database import FORMAT, Database, Words, migrations
 
 SQLITE_VERSION = sqlite3.sqlite_version
 
-FORMATS = Path(__file__).with_name("formats.sql")
-FORMAT = 8
-"""The last of them."""
+MIGRATIONS = "formats.sql"
+
+WORDS = Words(
+    # Each word in quotes: nothing of a query is FTS5 syntax. The beginning of a word is enough.
+    wanted=lambda words: " OR ".join(f'"{word}"*' for word in words),
+    all_wanted=lambda words: " AND ".join(f'"{word}"*' for word in words),
+    memories="FROM memory_words JOIN memories m ON m.id = memory_words.rowid WHERE memory_words MATCH ?",
+    best="bm25(memory_words, 2.0, 1.0)",
+    shown="FROM shown_words JOIN shown s ON s.seq = shown_words.rowid WHERE shown_words MATCH ?",
+)
 
 OPEN_ATTEMPTS = 50
 OPEN_PAUSE = 0.02
 """Two agents may create the file at the same moment: SQLite's busy handler does not cover the switch to WAL."""
 
 
-def migrations() -> list[list[str]]:
-    """The statements of each format, from nothing on."""
-    _, *formats = FORMATS.read_text(encoding="utf-8").split("-- format ")
-    return [step.strip().split("\n\n")[1:] for step in formats]
-
-
 class Sqlite(Database):
     """`busy_timeout` in seconds."""
+
+    words = WORDS
 
     def __init__(self, path: Path, *, busy_timeout: float = 1.0) -> None:
         self.where = str(path)
@@ -81,8 +84,9 @@ class Sqlite(Database):
         db.execute("PRAGMA foreign_keys=ON")
         if version < FORMAT:
             db.execute("BEGIN IMMEDIATE")  # Another agent may have done it meanwhile: it is looked at again.
-            for step in migrations()[db.execute("PRAGMA user_version").fetchone()[0] :]:
-                for statement in step:
+            made = db.execute("PRAGMA user_version").fetchone()[0]
+            for number, statements in migrations(MIGRATIONS).items():
+                for statement in statements if number > made else ():
                     db.execute(statement)
             db.execute(f"PRAGMA user_version={FORMAT}")
             db.execute("COMMIT")

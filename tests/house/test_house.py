@@ -71,6 +71,7 @@ DOORS: dict[str, tuple[str, ...]] = {
     "jsonrpcserver": ("acp_agent.client",),
     "oslash": ("acp_agent.client",),
     "sqlite3": ("acp_agent.store",),
+    "psycopg": ("acp_agent.store.postgres",),
     "tree_sitter": ("acp_agent.safety.lines.line", "acp_agent.setup.json_text"),
     "tree_sitter_json": ("acp_agent.setup.json_text",),
     "tomlkit": ("acp_agent.setup.helix",),

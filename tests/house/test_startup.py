@@ -74,6 +74,7 @@ AT_NEW_OURS = STAGE_ZERO | {
         "store.base",
         "store.database",
         "store.goal_store",
+        "store.found_words",
         "store.memories",
         "store.overflow",
         "store.experience",

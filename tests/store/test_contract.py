@@ -2,36 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
-from pathlib import Path
-
 import pytest
 
 from acp_agent.errors import StoreError
 from acp_agent.store.base import LogEntry, SessionRecord
 from acp_agent.store.session_store import SessionStore
-from acp_agent.store.stores import sqlite_store
-
-Open = Callable[[], SessionStore]
-
-
-@pytest.fixture(params=["sqlite"])
-def opened(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Open]:
-    """Opens the same store, each time again."""
-    stores: list[SessionStore] = []
-
-    def make() -> SessionStore:
-        stores.append(sqlite_store(tmp_path / "deep" / "sessions.db"))
-        return stores[-1]
-
-    yield make
-    for store in stores:
-        store.close()
-
-
-@pytest.fixture
-def store(opened: Open) -> SessionStore:
-    return opened()
+from tests.store.conftest import Open
 
 
 def record(name: str, **rest: object) -> SessionRecord:

@@ -1,14 +1,10 @@
-"""The store's file: shared by processes, killed at any moment, damaged, foreign, newer."""
+"""The store's file: damaged, foreign, newer, locked."""
 
 from __future__ import annotations
 
 import os
-import random
-import signal
 import sqlite3
 import stat
-import subprocess
-import sys
 from contextlib import closing
 from pathlib import Path
 
@@ -16,50 +12,9 @@ import pytest
 
 from acp_agent.errors import StoreError
 from acp_agent.store.base import LogEntry, SessionRecord
-from acp_agent.store.sqlite import FORMAT, migrations
+from acp_agent.store.database import FORMAT, migrations
+from acp_agent.store.sqlite import MIGRATIONS
 from acp_agent.store.stores import sqlite_store
-
-WRITER = Path(__file__).with_name("writer.py")
-ROOT = Path(__file__).resolve().parents[2]
-
-
-def writer(database: Path, session: str) -> subprocess.Popen[bytes]:
-    return subprocess.Popen(
-        [sys.executable, str(WRITER), str(database), session],
-        stdout=subprocess.PIPE,
-        env={**os.environ, "PYTHONPATH": str(ROOT)},
-    )
-
-
-def acknowledged(process: subprocess.Popen[bytes], count: int) -> list[int]:
-    """Lets the writer write until it has said `count` numbers, kills it, and gives every number it said."""
-    assert process.stdout is not None
-    with process:
-        lines = [process.stdout.readline() for _ in range(count)]
-        process.kill()
-        lines += process.stdout.readlines()
-    assert process.returncode == -signal.SIGKILL
-    return [int(line) for line in lines if line.endswith(b"\n")]
-
-
-def test_a_killed_writer_loses_nothing_it_acknowledged(tmp_path: Path) -> None:
-    database = tmp_path / "s.db"
-    chance = random.Random(7)
-    for _ in range(5):
-        said = acknowledged(writer(database, "s"), chance.randint(1, 60))
-        with closing(sqlite_store(database)) as store:
-            kept = [int(entry.payload) for entry in store.entries("s")]
-        assert kept == list(range(len(kept))), "in order, without a gap"
-        assert kept[-1] >= said[-1]
-
-
-def test_several_processes_write_at_once(tmp_path: Path) -> None:
-    database = tmp_path / "s.db"
-    writers = {name: writer(database, name) for name in ("a", "b", "c")}
-    said = {name: acknowledged(process, 20) for name, process in writers.items()}
-    with closing(sqlite_store(database)) as store:
-        for name, numbers in said.items():
-            assert [int(entry.payload) for entry in store.entries(name)][: len(numbers)] == numbers
 
 
 def test_a_damaged_file_is_left_as_it_is(tmp_path: Path) -> None:
@@ -159,21 +114,7 @@ def test_another_agent_that_holds_the_file_is_told_in_words(tmp_path: Path) -> N
         assert store.get("s") is not None
 
 
-def test_many_can_make_the_file_at_the_same_moment(tmp_path: Path) -> None:
-    database = tmp_path / "s.db"
-    writers = [writer(database, f"s{number}") for number in range(4)]
-    assert all(acknowledged(process, 1)[0] == 0 for process in writers)
-
-
-def test_a_title_with_lone_surrogates_is_kept_without_them(tmp_path: Path) -> None:
-    with closing(sqlite_store(tmp_path / "s.db")) as store:
-        store.create(SessionRecord("s", "/x", title="a\ud800b"))
-        store.change("s", title="c\udfffd")
-        found = store.get("s")
-        assert found is not None
-        assert found.title == "c?d"
-
-
 def test_every_format_has_its_statements():
-    assert len(migrations()) == FORMAT
-    assert all(sqlite3.complete_statement(f"{statement};") for step in migrations() for statement in step)
+    made = migrations(MIGRATIONS)
+    assert list(made) == list(range(1, FORMAT + 1))
+    assert all(sqlite3.complete_statement(f"{statement};") for step in made.values() for statement in step)

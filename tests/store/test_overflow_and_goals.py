@@ -2,26 +2,22 @@
 
 from __future__ import annotations
 
-import sqlite3
 import uuid
-from collections.abc import Iterator
-from pathlib import Path
 
 import pytest
 
 from acp_agent.errors import StoreError
 from acp_agent.store.base import GoalTask, SessionRecord
 from acp_agent.store.session_store import SessionStore
-from acp_agent.store.stores import sqlite_store
+from tests.store.conftest import Open
 
 
 @pytest.fixture
-def store(tmp_path: Path) -> Iterator[SessionStore]:
-    made = sqlite_store(tmp_path / "sessions.db")
+def store(opened: Open) -> SessionStore:
+    made = opened()
     for name in ("s", "other"):
         made.create(SessionRecord(name, "/project"))
-    yield made
-    made.close()
+    return made
 
 
 def test_an_output_is_read_back_in_parts_by_characters(store: SessionStore) -> None:
@@ -60,8 +56,7 @@ def test_an_entry_is_bounded_in_bytes_and_says_so(store: SessionStore, char: str
 
 def test_old_outputs_expire_and_new_ones_stay(store: SessionStore) -> None:
     old, new = (store.overflow.keep("s", "bash", text, 0) for text in ("old", "new"))
-    with sqlite3.connect(store.where) as db:
-        db.execute("UPDATE tool_overflow SET created_at = '2020-01-01T00:00:00.000000Z' WHERE id = ?", (old.id,))
+    store._db.change("UPDATE tool_overflow SET created_at = '2020-01-01T00:00:00.000000Z' WHERE id = ?", old.id)
     assert store.overflow.expire(7) == 1
     assert store.overflow.read("s", old.id, 0, 10) is None
     assert store.overflow.read("s", new.id, 0, 10) is not None
@@ -74,14 +69,12 @@ def test_lone_surrogates_are_replaced(store: SessionStore) -> None:
     assert part.text == "a?b"
 
 
-def test_a_goal_and_its_tasks_survive_a_restart(store: SessionStore, tmp_path: Path) -> None:
+def test_a_goal_and_its_tasks_survive_a_restart(store: SessionStore, opened: Open) -> None:
     assert store.goals.current("s") is None
     goal = store.goals.begin("s", "Build it")
     tasks = (GoalTask("a", "First", "high", "completed"), GoalTask("b", "Then ü", depends_on=("a",)))
     store.goals.set_tasks(goal.id, tasks)
-    again = sqlite_store(tmp_path / "sessions.db")
-    found = again.goals.current("s")
-    again.close()
+    found = opened().goals.current("s")
     assert found is not None
     assert (found.id, found.text, found.status, found.tasks) == (goal.id, "Build it", "active", tasks)
     assert store.goals.current("other") is None
@@ -105,5 +98,4 @@ def test_goals_go_with_their_session(store: SessionStore) -> None:
     goal = store.goals.begin("s", "One")
     store.goals.set_tasks(goal.id, [GoalTask("a", "A")])
     store.delete("s")
-    with sqlite3.connect(store.where) as db:
-        assert db.execute("SELECT (SELECT count(*) FROM goals) + (SELECT count(*) FROM goal_tasks)").fetchone() == (0,)
+    assert store._db.rows("SELECT (SELECT count(*) FROM goals) + (SELECT count(*) FROM goal_tasks)")[0][0] == 0

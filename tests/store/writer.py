@@ -1,6 +1,6 @@
 """A process that writes entries one by one and reports each; it is killed at some moment.
 
-`python writer.py DATABASE SESSION`
+`python -m tests.store.writer WHERE SCHEMA SESSION`
 """
 
 from __future__ import annotations
@@ -8,15 +8,14 @@ from __future__ import annotations
 import os
 import sys
 from itertools import count
-from pathlib import Path
 
 from acp_agent.store.base import LogEntry, SessionRecord
-from acp_agent.store.stores import sqlite_store
+from tests.store.conftest import open_at
 
 
 def main() -> None:
-    store = sqlite_store(Path(sys.argv[1]))
-    session = sys.argv[2]
+    store = open_at((sys.argv[1], sys.argv[2]))
+    session = sys.argv[3]
     if store.get(session) is None:
         store.create(SessionRecord(session, "/x"))
     for number in count(len(store.entries(session))):

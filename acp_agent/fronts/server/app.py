@@ -41,6 +41,7 @@ from acp_agent.protocol.codec import coalesce_updates, encode
 from acp_agent.protocol.connection import Connection
 from acp_agent.protocol.peer import Event, Peer, RequestReceived
 from acp_agent.protocol.websocket import GOING_AWAY, LIMIT, PROTOCOL_ERROR, WebSocketTransport
+from acp_agent.store.stores import schema_of
 
 log = logging.getLogger(__name__)
 logging.getLogger("uvicorn.error").addFilter(lambda record: "without completing handshake" not in record.getMessage())
@@ -72,7 +73,6 @@ class Server:
         self, settings: Settings, environ: Mapping[str, str], identities: Identities, bound: socket.socket
     ) -> None:
         self._config = settings.server
-        self._busy_timeout = settings.store.busy_timeout
         self._max_message = settings.limits.max_line_bytes
         self._environ = environ
         self._identities = identities
@@ -324,7 +324,7 @@ class Server:
             try:
                 if request.method == "DELETE" and identity.scope != "prompt":
                     raise NotSo(FORBIDDEN, f"this token may not do that (its scope is `{identity.scope}`)")
-                history = History(self._store(identity.owner), self._busy_timeout, may_open)
+                history = History(self.opening(identity.owner).look, may_open)
                 if request.method == "DELETE" and house is not None:
                     await history.session(wanted)  # One of theirs.
                     if not await house.given_up(wanted):
@@ -352,7 +352,10 @@ class Server:
         return house
 
     def opening(self, owner: str) -> Opening:
-        flags = {"store.path": str(self._store(owner)), **({} if self._config.near else {"agent.far": "true"})}
+        store = self._settings.store
+        flags = {"store.path": str(self._store(owner)), "store.schema": schema_of(store.schema, owner)}
+        if not self._config.near:
+            flags["agent.far"] = "true"
         return Opening(self._environ, flags)
 
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import uuid
 from collections.abc import Callable
-from pathlib import Path
 from typing import Any, TypeVar
 from urllib.parse import urlencode
 
@@ -17,7 +16,6 @@ from acp_agent.loop.memory.transcripts import as_json_lines, as_markdown
 from acp_agent.opening import normal
 from acp_agent.store.base import SessionRecord
 from acp_agent.store.session_store import SessionStore
-from acp_agent.store.stores import sqlite_store
 
 T = TypeVar("T")
 
@@ -46,11 +44,10 @@ class NotSo(Exception):
 
 
 class History:
-    """Of one owner. `may_open`: whether those of a folder are shown. All raise NotSo."""
+    """Of one owner. `look` opens their store. `may_open`: whether those of a folder are shown. All raise NotSo."""
 
-    def __init__(self, path: Path, busy_timeout: float, may_open: Callable[[str], bool]) -> None:
-        self._path = path
-        self._busy_timeout = busy_timeout
+    def __init__(self, look: Callable[[], SessionStore | None], may_open: Callable[[str], bool]) -> None:
+        self._look = look
         self._may_open = may_open
 
     async def sessions(self, asked: dict[str, str]) -> Answer:
@@ -131,9 +128,8 @@ class History:
         """`nothing`: what is answered where nothing was ever stored."""
 
         def asked() -> T:
-            if not self._path.exists():
+            if (store := self._look()) is None:
                 return nothing
-            store = sqlite_store(self._path, busy_timeout=self._busy_timeout)
             try:
                 return work(store)
             finally:

@@ -1,0 +1,347 @@
+"""The store on PostgreSQL: a schema for each owner, connections that all schemas of a process share.
+
+A statement by itself is one exchange with the server and a transaction by itself. What is behind a lost connection may
+or may not have been done: StoreBusy says so, and whoever tries again looks first (`SessionStore.append`). An idle
+connection that was closed meanwhile is noticed before it is used. Statements are bounded in time, and so is the wait
+for a connection or a lock.
+
+Nothing here shows a password: neither `where` nor an error.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import select
+from collections.abc import AsyncIterator, Iterable, Iterator, Sequence
+from contextlib import contextmanager, suppress
+from functools import lru_cache
+from threading import Condition, Lock
+from typing import Any
+
+import anyio
+import psycopg
+from psycopg import conninfo, sql
+
+from acp_agent.errors import StoreBusy, StoreConflict, StoreError
+from acp_agent.store.database import FORMAT, Database, Words, migrations
+from acp_agent.store.lane import Lane, Threads
+
+MIGRATIONS = "formats_postgres.sql"
+LONGEST_NAME = 63
+"""Bytes of a name in PostgreSQL."""
+LONGEST_PAYLOAD = 7_999
+"""Bytes of a payload of NOTIFY."""
+LISTEN_AGAIN = 1.0
+"""Seconds between two attempts to listen."""
+NUL = "\u2400"
+"""Stands for the character 0, which no text in PostgreSQL has."""
+
+DIGESTS = {
+    "ON CONFLICT (project, tool, scope)": "ON CONFLICT (project, tool, md5(scope))",
+    "ON CONFLICT (project, steps)": "ON CONFLICT (project, md5(steps))",
+    "ON CONFLICT (project, key)": "ON CONFLICT (project, md5(key))",
+}
+"""What is unique by its digest, since an index takes no long text."""
+
+ALIVE = {"keepalives_idle": "30", "keepalives_interval": "10", "keepalives_count": "3", "tcp_user_timeout": "30000"}
+"""Where the url says nothing else: a server that is gone without a word is noticed."""
+
+WORDS = Words(
+    wanted=lambda words: " | ".join(f"'{word}':*" for word in words),
+    all_wanted=lambda words: " & ".join(f"'{word}':*" for word in words),
+    memories="FROM memories m, to_tsquery('simple', ?) wanted WHERE m.words @@ wanted",
+    best="ts_rank('{0, 0, 0.5, 1}', m.words, wanted) DESC",
+    shown="FROM shown s, to_tsquery('simple', ?) wanted WHERE s.words @@ wanted",
+)
+
+
+class Limits:
+    """`connections` at most, of a process. `timeout`: seconds of a statement, and until there is a connection.
+    `busy_timeout`: seconds of waiting for what another process is changing."""
+
+    def __init__(self, connections: int = 8, timeout: float = 30.0, busy_timeout: float = 1.0) -> None:
+        self.connections = connections
+        self.timeout = timeout
+        self.busy_timeout = busy_timeout
+
+
+class Pool:
+    """The connections of a process to one server. Those that are idle keep the schema that they were used for last."""
+
+    def __init__(self, url: str, limits: Limits) -> None:
+        try:
+            known = conninfo.conninfo_to_dict(url)
+        except psycopg.Error as error:
+            raise StoreError(
+                "store.url is not an address of PostgreSQL: postgresql://user@host:port/database"
+            ) from error
+        self._known: dict[str, Any] = {"connect_timeout": max(2, round(limits.timeout)), **ALIVE, **known}
+        self._secrets = [str(known[name]) for name in ("password", "sslpassword") if known.get(name)]
+        self.where = f"postgresql://{known.get('host', '')}/{known.get('dbname', '')}"
+        self.limits = limits
+        self.threads = Threads(limits.connections)
+        self._idle: list[tuple[str, psycopg.Connection]] = []
+        self._used = 0
+        self._free = Condition(Lock())
+
+    def words_of(self, error: Exception) -> str:
+        """What an error says, in one line, without a password."""
+        text = " ".join(str(error).split()) or type(error).__name__
+        for secret in self._secrets:
+            text = text.replace(secret, "***")
+        return text
+
+    @contextmanager
+    def connection(self, schema: str) -> Iterator[psycopg.Connection]:
+        """Raises StoreError."""
+        db = self._taken(schema)
+        try:
+            with self.errors():
+                yield db
+        finally:
+            self._given_back(schema, db)
+
+    def _taken(self, schema: str) -> psycopg.Connection:
+        limits = self.limits
+        with self._free:
+            if not self._free.wait_for(lambda: self._used < limits.connections, limits.timeout):
+                raise StoreBusy(f"{self.where}: all {limits.connections} connections are in use (store.connections)")
+            self._used += 1
+            found = self._found(schema)
+        try:
+            with self.errors():
+                before, db = found or ("", self.connect())
+                if before != schema:
+                    db.execute(sql.SQL("SET search_path = {}").format(sql.Identifier(schema)))
+                return db
+        except BaseException:
+            self._given_back("", None)
+            raise
+
+    def _found(self, schema: str) -> tuple[str, psycopg.Connection] | None:
+        """An idle connection that works, best one that was used for the same."""
+        self._idle.sort(key=lambda each: each[0] == schema)
+        while self._idle:
+            before, db = self._idle.pop()
+            if not _ended(db):
+                return before, db
+            db.close()
+        return None
+
+    def _given_back(self, schema: str, db: psycopg.Connection | None) -> None:
+        with self._free:
+            self._used -= 1
+            if db is not None and not db.closed and db.info.transaction_status == psycopg.pq.TransactionStatus.IDLE:
+                self._idle.append((schema, db))
+            elif db is not None:
+                db.close()
+            self._free.notify()
+
+    def connect(self) -> psycopg.Connection:
+        timeouts = self.limits
+        db = psycopg.connect(**self._known, autocommit=True)
+        db.execute(
+            "SELECT set_config('statement_timeout', %s, false), set_config('lock_timeout', %s, false), "
+            "set_config('client_min_messages', 'error', false)",
+            (str(round(timeouts.timeout * 1000)), str(round(timeouts.busy_timeout * 1000))),
+        )
+        return db
+
+    async def connect_async(self) -> psycopg.AsyncConnection:
+        return await psycopg.AsyncConnection.connect(**self._known, autocommit=True)
+
+    @contextmanager
+    def errors(self) -> Iterator[None]:
+        """Turns errors of the database into StoreError."""
+        try:
+            yield
+        except psycopg.IntegrityError as error:
+            raise StoreConflict(
+                f"{self.where}: the session database does not take that: {self.words_of(error)}"
+            ) from error
+        except psycopg.errors.QueryCanceled as error:
+            words = f"{self.where}: the session database did not answer within {self.limits.timeout:g} s; try again"
+            raise StoreBusy(words) from error
+        except (psycopg.errors.LockNotAvailable, psycopg.errors.DeadlockDetected) as error:
+            raise StoreBusy(f"{self.where}: another agent keeps the session database busy; try again") from error
+        except psycopg.OperationalError as error:
+            said = self.words_of(error)
+            if (error.sqlstate or "").startswith("28") or "password" in said:
+                raise StoreError(f"{self.where}: the session database lets nobody in: {said}") from error
+            raise StoreBusy(f"{self.where}: the session database cannot be reached: {said}; try again") from error
+        except psycopg.Error as error:
+            raise StoreError(f"{self.where}: the session database cannot be used: {self.words_of(error)}") from error
+
+    def close(self) -> None:
+        """What is idle; more may be opened later."""
+        with self._free:
+            for _, db in self._idle:
+                db.close()
+            self._idle.clear()
+        self.threads.end()
+
+
+def _ended(db: psycopg.Connection) -> bool:
+    """Whether the server has closed it meanwhile: then there is something to read on a connection that is idle."""
+    if db.closed:
+        return True
+    poll = select.poll()
+    poll.register(db.fileno(), select.POLLIN | select.POLLERR | select.POLLHUP)
+    if not poll.poll(0):
+        return False
+    with suppress(psycopg.Error):
+        db.pgconn.consume_input()
+        return db.pgconn.status != psycopg.pq.ConnStatus.OK
+    return True
+
+
+POOLS: dict[tuple[str, int], tuple[Pool, int]] = {}
+"""By url and number of connections, with how many databases use it."""
+_POOLS = Lock()
+
+
+class Postgres(Database):
+    """`schema`: of the owner. Databases of a process share their connections."""
+
+    words = WORDS
+
+    def __init__(self, url: str, schema: str, limits: Limits) -> None:
+        self._about = (url, schema, limits)
+        self._key = (url, limits.connections)
+        with _POOLS:
+            pool, users = POOLS.get(self._key) or (Pool(url, limits), 0)
+            POOLS[self._key] = (pool, users + 1)
+        self._pool = pool
+        self._schema = schema
+        self._closed = False
+        self.where = f"{pool.where} (schema {schema})"
+        self.lane = Lane(pool.threads)
+        try:
+            self._open()
+        except BaseException:
+            self.close()
+            raise
+
+    def _open(self) -> None:
+        with self._pool.connection(self._schema) as db:
+            if self._format(db) != FORMAT:
+                self._migrate(db)
+
+    def _format(self, db: psycopg.Connection) -> int:
+        """0: there is nothing. Raises StoreError for what must not be touched."""
+        table = sql.Identifier(self._schema, "format").as_string(db)
+        ((there, others),) = db.execute(
+            "SELECT to_regclass(%s) IS NOT NULL, EXISTS (SELECT 1 FROM pg_tables WHERE schemaname = %s)",
+            (table, self._schema),
+        ).fetchall()
+        if not there and others:
+            raise StoreError(f"{self.where}: is another program's; choose another schema with store.schema")
+        if not there:
+            return 0
+        ((made,),) = db.execute(
+            sql.SQL("SELECT number FROM {}").format(sql.Identifier(self._schema, "format"))
+        ).fetchall()
+        if made > FORMAT:
+            raise StoreError(
+                f"{self.where}: created by a newer acp-coder (format {made}, this one knows {FORMAT}); update "
+                "acp-coder, or choose another schema with store.schema. Nothing was changed."
+            )
+        return int(made)
+
+    def _migrate(self, db: psycopg.Connection) -> None:
+        """One process at a time; the others wait, as long as a statement may take."""
+        name = sql.Identifier(self._schema)
+        with db.transaction():
+            db.execute("SET LOCAL lock_timeout = 0")
+            lock = int.from_bytes(hashlib.sha256(self._schema.encode()).digest()[:8], "big", signed=True)
+            db.execute("SELECT pg_advisory_xact_lock(%s)", (lock,))
+            made = self._format(db)
+            if not db.execute("SELECT 1 FROM pg_namespace WHERE nspname = %s", (self._schema,)).fetchall():
+                db.execute(sql.SQL("CREATE SCHEMA {}").format(name))
+            for number, statements in migrations(MIGRATIONS).items():
+                for statement in statements if number > made else ():
+                    db.execute(statement)
+            if not made:
+                db.execute("CREATE TABLE format (number INTEGER NOT NULL)")
+                db.execute("INSERT INTO format VALUES (0)")
+            db.execute("UPDATE format SET number = %s", (FORMAT,))
+
+    @contextmanager
+    def write(self, *, durable: bool = False) -> Iterator[_Transaction]:
+        with self._pool.connection(self._schema) as db, db.transaction():
+            yield _Transaction(db)
+
+    def rows(self, query: str, *values: object) -> list[Any]:
+        with self._pool.connection(self._schema) as db:
+            return _Transaction(db).rows(query, *values)
+
+    def change(self, statement: str, *values: object) -> int:
+        with self._pool.connection(self._schema) as db:
+            return _Transaction(db).change(statement, *values)
+
+    def another(self) -> Postgres:
+        return Postgres(*self._about)
+
+    def close(self) -> None:
+        if self._closed:
+            return
+        self._closed = True
+        with _POOLS:
+            pool, users = POOLS[self._key]
+            POOLS[self._key] = (pool, users - 1)
+            if users == 1:
+                del POOLS[self._key]
+                pool.close()
+
+    # --- other processes --------------------------------------------------------------------------------------
+
+    def _channel(self, channel: str) -> str:
+        """Channels are of the whole database; this is one of the schema's."""
+        name = f"{self._schema}.{channel}"
+        if len(name.encode()) <= LONGEST_NAME:
+            return name
+        return hashlib.sha256(name.encode()).hexdigest()[:LONGEST_NAME]
+
+    def notify(self, channel: str, payload: str) -> None:
+        if len(payload.encode()) > LONGEST_PAYLOAD:
+            raise StoreError(f"{self.where}: a message of more than {LONGEST_PAYLOAD} bytes cannot be told")
+        self.rows("SELECT pg_notify(?, ?)", self._channel(channel), payload)
+
+    async def listen(self, channel: str) -> AsyncIterator[str]:
+        while True:
+            try:
+                db = await self._pool.connect_async()
+                async with db:
+                    await db.execute(sql.SQL("LISTEN {}").format(sql.Identifier(self._channel(channel))))
+                    yield ""
+                    async for told in db.notifies():
+                        yield told.payload
+            except psycopg.OperationalError:
+                await anyio.sleep(LISTEN_AGAIN)
+
+
+class _Transaction:
+    def __init__(self, db: psycopg.Connection) -> None:
+        self._db = db
+
+    def rows(self, query: str, *values: object) -> list[Any]:
+        return self._db.execute(_translated(query), _taken(values)).fetchall()
+
+    def change(self, statement: str, *values: object) -> int:
+        return self._db.execute(_translated(statement), _taken(values)).rowcount
+
+    def many(self, statement: str, rows: Iterable[Sequence[object]]) -> None:
+        with self._db.cursor() as cursor:
+            cursor.executemany(_translated(statement), [_taken(row) for row in rows])
+
+
+@lru_cache(maxsize=500)
+def _translated(statement: str) -> str:
+    """With PostgreSQL's sign for a value."""
+    for ours, theirs in DIGESTS.items():
+        statement = statement.replace(ours, theirs)
+    return statement.replace("?", "%s")
+
+
+def _taken(values: Iterable[object]) -> list[object]:
+    return [value.replace("\0", NUL) if isinstance(value, str) and "\0" in value else value for value in values]

@@ -1,0 +1,57 @@
+"""The databases that the store is tested on."""
+
+from __future__ import annotations
+
+import uuid
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+from acp_agent.store.session_store import SessionStore
+from acp_agent.store.stores import postgres_store, sqlite_store
+from tests.postgres_server import MISSING, PostgresServer
+
+Open = Callable[[], SessionStore]
+
+
+@pytest.fixture(scope="session")
+def postgres() -> Iterator[PostgresServer]:
+    if MISSING:
+        pytest.skip(MISSING)
+    server = PostgresServer()
+    yield server
+    server.remove()
+
+
+@pytest.fixture(params=["sqlite", "postgres"])
+def place(request: pytest.FixtureRequest, tmp_path: Path) -> tuple[str, str]:
+    """A store that is not there yet: a path and nothing, or a url and a schema."""
+    if request.param == "sqlite":
+        return str(tmp_path / "deep" / "sessions.db"), ""
+    server: PostgresServer = request.getfixturevalue("postgres")
+    return server.url(), f"t_{uuid.uuid4().hex}"
+
+
+def open_at(place: tuple[str, str], **bounds: float) -> SessionStore:
+    where, schema = place
+    return postgres_store(where, schema, **bounds) if schema else sqlite_store(Path(where), **bounds)  # type: ignore[arg-type]
+
+
+@pytest.fixture
+def opened(place: tuple[str, str]) -> Iterator[Open]:
+    """Opens the same store, each time again."""
+    stores: list[SessionStore] = []
+
+    def make() -> SessionStore:
+        stores.append(open_at(place))
+        return stores[-1]
+
+    yield make
+    for store in stores:
+        store.close()
+
+
+@pytest.fixture
+def store(opened: Open) -> SessionStore:
+    return opened()

@@ -1,0 +1,70 @@
+"""Several processes with one store, killed at any moment."""
+
+from __future__ import annotations
+
+import os
+import random
+import signal
+import subprocess
+import sys
+from contextlib import closing
+from pathlib import Path
+
+from acp_agent.store.base import SessionRecord
+from acp_agent.store.session_store import SessionStore
+from tests.store.conftest import open_at
+
+ROOT = Path(__file__).resolve().parents[2]
+
+Place = tuple[str, str]
+
+
+def writer(place: Place, session: str) -> subprocess.Popen[bytes]:
+    return subprocess.Popen(
+        [sys.executable, "-m", "tests.store.writer", *place, session],
+        stdout=subprocess.PIPE,
+        cwd=ROOT,
+        env={**os.environ, "PYTHONPATH": str(ROOT)},
+    )
+
+
+def acknowledged(process: subprocess.Popen[bytes], count: int) -> list[int]:
+    """Lets the writer write until it has said `count` numbers, kills it, and gives every number it said."""
+    assert process.stdout is not None
+    with process:
+        lines = [process.stdout.readline() for _ in range(count)]
+        process.kill()
+        lines += process.stdout.readlines()
+    assert process.returncode == -signal.SIGKILL
+    return [int(line) for line in lines if line.endswith(b"\n")]
+
+
+def test_a_killed_writer_loses_nothing_it_acknowledged(place: Place) -> None:
+    chance = random.Random(7)
+    for _ in range(5):
+        said = acknowledged(writer(place, "s"), chance.randint(1, 60))
+        with closing(open_at(place)) as store:
+            kept = [int(entry.payload) for entry in store.entries("s")]
+        assert kept == list(range(len(kept))), "in order, without a gap"
+        assert kept[-1] >= said[-1]
+
+
+def test_several_processes_write_at_once(place: Place) -> None:
+    writers = {name: writer(place, name) for name in ("a", "b", "c")}
+    said = {name: acknowledged(process, 20) for name, process in writers.items()}
+    with closing(open_at(place)) as store:
+        for name, numbers in said.items():
+            assert [int(entry.payload) for entry in store.entries(name)][: len(numbers)] == numbers
+
+
+def test_many_can_make_the_store_at_the_same_moment(place: Place) -> None:
+    writers = [writer(place, f"s{number}") for number in range(4)]
+    assert all(acknowledged(process, 1)[0] == 0 for process in writers)
+
+
+def test_a_title_with_lone_surrogates_is_kept_without_them(store: SessionStore) -> None:
+    store.create(SessionRecord("s", "/x", title="a\ud800b"))
+    store.change("s", title="c\udfffd")
+    found = store.get("s")
+    assert found is not None
+    assert found.title == "c?d"
