@@ -425,9 +425,9 @@ async def test_a_store_that_was_locked_fails_no_later_prompt_and_loses_nothing_t
     path = tmp_path / "home/.local/state/acp-coder/sessions.db"
     append, busy = SessionStore.append, []
 
-    def appended(store, session_id, entries):
+    def appended(store, session_id, entries, **more):
         try:
-            return append(store, session_id, entries)
+            return append(store, session_id, entries, **more)
         except StoreBusy:
             busy.append(len(entries))
             other.execute("ROLLBACK")

@@ -91,7 +91,7 @@ async def test_who_resumes_gets_what_was_missed_once_and_in_order(tmp_path: Path
         async with cut_off(place) as first, anyio.create_task_group() as tasks:
             session = (await first.new_session(place.project)).session_id
             tasks.start_soon(asked, first)
-            await first.wait_until(lambda: first.tool_calls())
+            await first.wait_until(lambda: first.tool_calls() and first.tool_call().status == "in_progress")
             await exists(place.project / "begun")
             first._transport.close()
         while place.server._open:  # It has noticed.
