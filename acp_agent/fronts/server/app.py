@@ -182,6 +182,7 @@ class Server:
             ("/{id}/export", "GET", History.export),
         )
         routes += [Route(f"/sessions{path}", self._history(ask), methods=[method]) for path, method, ask in rows]
+        routes.append(Route("/search", self._history(lambda history, _, asked: history.search(asked))))
         public: tuple[str, ...] = ("/healthz", "/health", "/.well-known/acp.json")
         if self._config.page:
             page = Page(self._config.page_days)

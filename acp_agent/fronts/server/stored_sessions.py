@@ -20,6 +20,7 @@ from acp_agent.store.session_store import SessionStore
 T = TypeVar("T")
 
 SESSIONS, MOST_SESSIONS = 50, 1000
+HITS, MOST_HITS = 50, 500
 MESSAGES, MOST_MESSAGES = 200, 1000
 """On a page, if nothing else is asked for, and at most."""
 FORMATS = {"markdown": ("text/markdown", as_markdown), "jsonl": ("application/x-ndjson", as_json_lines)}
@@ -69,6 +70,36 @@ class History:
 
         return await self._ask(find, _json([]))
 
+    async def search(self, asked: dict[str, str]) -> Answer:
+        """What has all the words of `q`, newest first. `asked`: `session`, `limit`, `before` (`seq` of the last one
+        seen)."""
+        words, session_id = asked.get("q", ""), asked.get("session")
+        limit, before = _number(asked, "limit", HITS, MOST_HITS), _number(asked, "before", 0, 2**62, least=0)
+        if not words.strip():
+            raise NotSo(400, "`q` is missing: the words to search for")
+        if session_id is not None:
+            _checked(session_id)
+
+        def find(store: SessionStore) -> Answer:
+            known: dict[str, SessionRecord | None] = {}
+            found: list[dict[str, Any]] = []
+            hits = store.history.search(words, session_id=session_id, limit=limit + 1, before=before or None)
+            for hit in hits[:limit]:
+                if hit.session_id not in known:
+                    known[hit.session_id] = store.get(hit.session_id)
+                record = known[hit.session_id]
+                if record is not None and self._may_open(record.cwd):
+                    about = {"session": record.id, "title": record.title, "cwd": record.cwd}
+                    found.append({**about, "seq": hit.seq, "snippet": hit.snippet})
+            if len(hits) <= limit:
+                return _json(found)
+            given = {"q": words, "limit": str(limit), "before": str(hits[limit - 1].seq)}
+            if session_id is not None:
+                given["session"] = session_id
+            return _json(found, f"/search?{urlencode(given)}")
+
+        return await self._ask(find, _json([]))
+
     async def session(self, session_id: str) -> Answer:
         return await self._of(session_id, lambda store, record: _json(_about(store, record)))
 
@@ -110,10 +141,7 @@ class History:
         return await self._of(session_id, remove)
 
     async def _of(self, session_id: str, work: Callable[[SessionStore, SessionRecord], Answer]) -> Answer:
-        try:
-            uuid.UUID(session_id)
-        except ValueError as error:
-            raise NotSo(400, "the id of a session is a UUID") from error
+        _checked(session_id)
 
         def find(store: SessionStore) -> Answer | None:
             record = store.get(session_id)
@@ -151,6 +179,13 @@ def _about(store: SessionStore, record: SessionRecord) -> dict[str, Any]:
         "turns": record.turns,
         "message_count": store.shown(record.id),
     }
+
+
+def _checked(session_id: str) -> None:
+    try:
+        uuid.UUID(session_id)
+    except ValueError as error:
+        raise NotSo(400, "the id of a session is a UUID") from error
 
 
 def _number(asked: dict[str, str], name: str, otherwise: int, most: int, least: int = 1) -> int:

@@ -527,3 +527,42 @@ async def test_what_the_server_counts_is_told_to_prometheus_without_a_name(tmp_p
         assert sum(value for name, value in found.items() if name.startswith("acp_coder_tool_calls_total")) == 1
         for word in ("secret", "project", "me", made.session_id):
             assert f'"{word}"' not in answer.text
+
+
+async def test_the_words_of_what_was_shown_are_found_again_by_who_may_see_it(tmp_path: Path) -> None:
+    script = ["The heron stands in the reeds.", "A heron again, and an otter.", "Nothing of that."]
+    async with served(tmp_path, script) as place:
+        inner = place.project / "inner"
+        inner.mkdir()
+        phone = place.identities.add("phone", (str(inner),), owner="me")
+        stranger = place.identities.add("stranger")
+        ids = []
+        async with editor(place) as made:
+            for folder in (place.project, inner, place.project):
+                ids.append((await made.new_session(folder)).session_id)
+                await made.prompt("look")
+
+        async def found(query: str, token: str = place.token, status: int = 200) -> Any:
+            async with httpx2.AsyncClient(headers={"Authorization": f"Bearer {token}"}) as web:
+                answer = await web.get(f"{place.http}/search{query}")
+            assert answer.status_code == status, answer.text
+            return answer.json() if status != 200 else [row["session"] for row in answer.json()]
+
+        assert await found("?q=heron") == [ids[1], ids[0]]
+        assert await found("?q=HERON%20otter") == [ids[1]]
+        assert await found(f"?q=heron&session={ids[0]}") == [ids[0]]
+        assert await found("?q=heron", phone) == [ids[1]]
+        assert await found("?q=heron", stranger) == []
+        assert await found("?q=%22%29%20OR%20*%20NEAR(") == []
+        for query, words in (
+            ("", "`q` is missing"),
+            ("?q=%20", "`q` is missing"),
+            ("?q=a&limit=0", "`limit` is a number"),
+            ("?q=a&before=x", "`before` is a number"),
+            ("?q=a&session=x", "is a UUID"),
+        ):
+            assert words in (await found(query, status=400))["error"]
+        async with httpx2.AsyncClient(headers={"Authorization": f"Bearer {place.token}"}) as web:
+            rows = await paged(web, place, "/search?q=heron&limit=1")
+        assert [row["session"] for row in rows] == [ids[1], ids[0]]
+        assert "heron" in rows[0]["snippet"]
