@@ -8,7 +8,7 @@ that a command and the first `session/new` need no event loop. On the event loop
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import AsyncIterator, Callable, Iterable, Sequence
+from collections.abc import AsyncGenerator, Callable, Iterable, Sequence
 from contextlib import AbstractContextManager
 from datetime import UTC, datetime
 from functools import cached_property
@@ -120,7 +120,7 @@ class Database(ABC):
         """Tells every process that listens on that channel of the owner's. Raises StoreError where none can."""
         raise StoreError(f"{self.where}: a store in a file tells other processes nothing")
 
-    def listen(self, channel: str) -> AsyncIterator[str]:
+    def listen(self, channel: str) -> AsyncGenerator[str, None]:
         """What is told on it from now on. An empty payload: a connection was made, so something may have been missed
         before."""
         raise StoreError(f"{self.where}: a store in a file tells other processes nothing")

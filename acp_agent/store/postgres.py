@@ -12,8 +12,8 @@ from __future__ import annotations
 
 import hashlib
 import select
-from collections.abc import AsyncIterator, Iterable, Iterator, Sequence
-from contextlib import contextmanager, suppress
+from collections.abc import AsyncGenerator, Iterable, Iterator, Sequence
+from contextlib import contextmanager
 from functools import lru_cache
 from threading import Condition, Lock
 from typing import Any
@@ -187,12 +187,7 @@ def _ended(db: psycopg.Connection) -> bool:
         return True
     poll = select.poll()
     poll.register(db.fileno(), select.POLLIN | select.POLLERR | select.POLLHUP)
-    if not poll.poll(0):
-        return False
-    with suppress(psycopg.Error):
-        db.pgconn.consume_input()
-        return db.pgconn.status != psycopg.pq.ConnStatus.OK
-    return True
+    return bool(poll.poll(0))
 
 
 POOLS: dict[tuple[str, int], tuple[Pool, int]] = {}
@@ -307,7 +302,7 @@ class Postgres(Database):
             raise StoreError(f"{self.where}: a message of more than {LONGEST_PAYLOAD} bytes cannot be told")
         self.rows("SELECT pg_notify(?, ?)", self._channel(channel), payload)
 
-    async def listen(self, channel: str) -> AsyncIterator[str]:
+    async def listen(self, channel: str) -> AsyncGenerator[str, None]:
         while True:
             try:
                 db = await self._pool.connect_async()

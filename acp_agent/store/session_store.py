@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import AsyncIterator, Collection, Sequence
+from collections.abc import AsyncGenerator, Collection, Sequence
 from typing import Any
 
 import msgspec
@@ -255,8 +255,8 @@ class SessionStore(Part):
         """Tells every process that listens on that channel of the owner's; PostgreSQL only."""
         self._db.notify(channel, payload)
 
-    def listen(self, channel: str) -> AsyncIterator[str]:
-        """What is told there from now on, on the event loop. An empty payload: a connection was made, so something may
+    def listen(self, channel: str) -> AsyncGenerator[str, None]:
+        """What is told there from now on, on the event loop; to be closed (`aclosing`). An empty payload: a connection was made, so something may
         have been missed before."""
         return self._db.listen(channel)
 
