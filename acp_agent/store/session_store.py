@@ -256,8 +256,8 @@ class SessionStore(Part):
         self._db.notify(channel, payload)
 
     def listen(self, channel: str) -> AsyncGenerator[str, None]:
-        """What is told there from now on, on the event loop; to be closed (`aclosing`). An empty payload: a connection was made, so something may
-        have been missed before."""
+        """What is told there from now on, on the event loop; to be closed (`aclosing`). An empty payload: a connection
+        was made, so something may have been missed before."""
         return self._db.listen(channel)
 
     def another(self) -> SessionStore:
