@@ -89,6 +89,8 @@ class Agent:
     ) -> None:
         self._opening = opening or Opening()
         self.sessions = sessions or OpenSessions(self._opening)
+        self._in_order = asyncio.Lock()
+        """New sessions are made, and lists of them, in the order in which they are asked for."""
         self._arriving: list[tuple[str, asyncio.Event]] = []
         """Sessions that are being opened again; what a client asks of them meanwhile waits."""
         self._connection: Connection | None = None
@@ -193,6 +195,10 @@ class Agent:
     # --- sessions ---------------------------------------------------------------------------------------------
 
     async def new_session(self, request: acp.NewSessionRequest) -> Reply:
+        async with self._in_order:
+            return await self._new_session(request)
+
+    async def _new_session(self, request: acp.NewSessionRequest) -> Reply:
         cwd, _ = self._opening.folders(request.cwd, request.additional_directories)
         config = await asyncio.to_thread(self._opening.config, cwd)
         hold = await self._isolated(request, config) if self._opening.isolates(request.meta, config) else None
@@ -372,7 +378,8 @@ class Agent:
     async def list_sessions(self, request: acp.ListSessionsRequest) -> acp.ListSessionsResponse:
         if request.cwd is not None and not Path(request.cwd).is_absolute():
             raise InvalidParams("Invalid params: $.cwd: must be an absolute path")
-        store = await asyncio.to_thread(self._opened_store)
+        async with self._in_order:
+            store = await asyncio.to_thread(self._opened_store)
         page = self._opening.config().settings.limits.list_page
         found = await store.do(
             store.sessions,
