@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import asyncio
+import atexit
+import hashlib
 import os
 import socket
 import sys
 from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
-from functools import wraps
+from functools import cache, wraps
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
@@ -27,9 +29,11 @@ from acp_agent.protocol.codec import coalesce_updates, encode
 from acp_agent.protocol.connection import Connection
 from acp_agent.protocol.peer import Peer
 from acp_agent.protocol.transports import Transport, memory_pair
+from acp_agent.store.postgres import Postgres
 from acp_agent.store.sqlite import Sqlite
 from acp_agent.testing.fake_editor import FakeEditor
 from acp_agent.testing.fake_model import Answer, Call, FakeModel, Script
+from tests.postgres_server import PostgresServer
 from tests.websockets_client import connected
 
 __all__ = ["Answer", "Call", "Rig", "agent_rig", "connect", "rig"]
@@ -55,9 +59,22 @@ def off_the_loop(work: Callable[..., Any]) -> Callable[..., Any]:
 
 
 for name in ("rows", "change", "write"):
-    setattr(Sqlite, name, off_the_loop(getattr(Sqlite, name)))
+    for database in (Sqlite, Postgres):
+        setattr(database, name, off_the_loop(getattr(database, name)))
+STORE = os.environ.get("ACP_TEST_STORE", "sqlite")
+"""`postgres`: each home has a schema on a real server."""
 WIRE = os.environ.get("ACP_TEST_WIRE", "memory")
 """`websocket`: the agent is at the other end of a real one."""
+
+
+in_a_file = pytest.mark.skipif(STORE != "sqlite", reason="it is about the file of the store")
+
+
+@cache
+def postgres_server() -> PostgresServer:
+    server = PostgresServer()
+    atexit.register(server.remove)
+    return server
 
 
 @dataclass
@@ -98,6 +115,9 @@ async def connect(environ: Mapping[str, str], **editor: Any) -> AsyncIterator[tu
     flags = {"mcp.prompt_wait": "30"}  # Seconds: a busy machine takes its time.
     if not editor.pop("sandbox", False):
         flags["tools.sandbox.disabled"] = "true"
+    if STORE == "postgres":
+        schema = hashlib.sha256(environ["HOME"].encode()).hexdigest()[:32]
+        flags |= {"store.url": postgres_server().url(), "store.schema": f"t_{schema}"}
     wire = over_websocket if WIRE == "websocket" else in_memory
     async with wire(Opening(environ, flags)) as (ours, agent), FakeEditor(ours, **editor) as fake:
         yield fake, agent

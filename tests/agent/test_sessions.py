@@ -24,7 +24,7 @@ from acp_agent.store.session_store import SessionStore
 from acp_agent.testing.fake_editor import NeverAnswers
 from acp_agent.testing.fake_model import Answer, Call, Failure
 
-from .kit import agent_rig, connect, on_stdio, rig
+from .kit import agent_rig, connect, in_a_file, on_stdio, rig
 
 pytestmark = pytest.mark.anyio
 
@@ -265,6 +265,7 @@ async def test_load_states_the_folders_anew(tmp_path):
         assert not listed.additional_directories
 
 
+@in_a_file
 async def test_a_damaged_store_is_a_clear_error_and_stays_as_it_is(tmp_path):
     store = tmp_path / "broken.db"
     store.write_bytes(b"this is no database at all" * 100)
@@ -421,6 +422,7 @@ async def test_a_cursor_that_breaks_decoders_is_invalid_params(tmp_path, value):
         assert error.value.code == -32602
 
 
+@in_a_file
 async def test_a_store_that_was_locked_fails_no_later_prompt_and_loses_nothing_that_was_said(tmp_path, monkeypatch):
     path = tmp_path / "home/.local/state/acp-coder/sessions.db"
     append, busy = SessionStore.append, []
