@@ -8,10 +8,10 @@ import pytest
 
 from acp_agent.errors import PeerError
 from acp_agent.schema.acp import UserMessageChunk
-from tests.agent.kit import Answer, Call, connect, rig
+from tests.agent.kit import Answer, Call, connect, in_a_file, rig
 from tests.postgres_server import MISSING, PostgresServer
 
-pytestmark = pytest.mark.skipif(bool(MISSING), reason=MISSING)
+pytestmark = [in_a_file, pytest.mark.skipif(bool(MISSING), reason=MISSING)]  # It brings its own server.
 
 
 @pytest.fixture(scope="module")
