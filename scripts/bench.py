@@ -20,7 +20,7 @@ import sys
 import tempfile
 import time
 import venv
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -36,6 +36,7 @@ import bench_places
 import bench_proxy
 import bench_sandbox
 import bench_secrets
+import bench_store
 import bench_undo
 
 from acp_agent.config.model import ToolsConfig
@@ -121,6 +122,7 @@ class Client:
         *,
         sandbox: bool = True,
         api: str = "chat",
+        environ: Mapping[str, str] | None = None,
     ) -> None:
         self.project = home / "project"
         self.project.mkdir(exist_ok=True)
@@ -132,7 +134,7 @@ class Client:
         self._partial = b""
         self._read_at = 0.0
         self._next_id = 0
-        more = {} if sandbox else {"ACP_CODER_SANDBOX_DISABLED": "true"}
+        more = {**(environ or {}), **({} if sandbox else {"ACP_CODER_SANDBOX_DISABLED": "true"})}
         environ = environment(home, base_url, ACP_CODER_API=api, OPENAI_API_KEY="x", **more)
         self.spawned = time.monotonic()
         self.process = subprocess.Popen(
@@ -273,10 +275,16 @@ def finish(process: subprocess.Popen[bytes]) -> None:
 
 @contextmanager
 def agent(
-    home: Path, model: Model, capabilities: dict[str, Any] | None = None, *, sandbox: bool = True, api: str = "chat"
+    home: Path,
+    model: Model,
+    capabilities: dict[str, Any] | None = None,
+    *,
+    sandbox: bool = True,
+    api: str = "chat",
+    environ: Mapping[str, str] | None = None,
 ) -> Iterator[Client]:
     """An agent that has answered `initialize`."""
-    client = Client(home, model.base_url, capabilities, sandbox=sandbox, api=api)
+    client = Client(home, model.base_url, capabilities, sandbox=sandbox, api=api, environ=environ)
     try:
         client.initialize()
         yield client
@@ -467,17 +475,20 @@ class Bench:
 
     def pace(self) -> None:
         """A delta every 10 ms: from the model's write to the client's read."""
+        self._pace("a delta every 10 ms")
+
+    def _pace(self, what: str, environ: Mapping[str, str] | None = None) -> None:
         with (
             scripted(self.home, ANSWER, {"deltas": 300, "delta_text": "{now} ", "interval_ms": 10}) as model,
-            agent(self.home, model) as client,
+            agent(self.home, model, environ=environ) as client,
         ):
             session, _ = client.new_session()
             settle(client, session, 1)
             pieces = text_of(client.until(client.ask(session)))
         late = [(at - int(stamp) / 1e9) * 1000 for at, text in pieces for stamp in text.split()]
         percentile = statistics.quantiles(late, n=20)[-1]
-        self.add("a delta every 10 ms: median delay", "1 ms", late, note=f"{len(late)} of 300 deltas")
-        self.add("a delta every 10 ms: p95 of the delay", "3 ms", [percentile])
+        self.add(f"{what}: median delay", "1 ms", late, note=f"{len(late)} of 300 deltas")
+        self.add(f"{what}: p95 of the delay", "3 ms", [percentile])
 
     def bash_editor(self) -> None:
         def spawn(client: Client, copy: str) -> float:
@@ -712,6 +723,13 @@ class Bench:
         for figure, target, samples, unit in bench_undo.measure(self.home):
             self.add(figure, target, samples, unit=unit)
 
+    def store(self) -> None:
+        """Lists, pages and searches in a file and on a server; deltas with the sessions on the server."""
+        for figure, target, samples, unit in bench_store.measure(self.home):
+            self.add(figure, target, samples, unit=unit)
+        with bench_store.server() as server:
+            self._pace("a delta every 10 ms, sessions on PostgreSQL", {"ACP_CODER_STORE_URL": server.url()})
+
     def places(self) -> None:
         """Commands and files in a container and on a host, over the same by the program that leads there."""
         figures, missing = bench_places.measure(self.home)
@@ -805,6 +823,7 @@ BENCHES: dict[str, Callable[[Bench], None]] = {
     "compaction": Bench.compaction,
     "lsp_front": Bench.lsp_front,
     "lsp_diagnostics": Bench.lsp_diagnostics,
+    "store": Bench.store,
     "undo": Bench.undo,
     "places": Bench.places,
     "flood": Bench.flood,

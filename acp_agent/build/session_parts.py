@@ -87,6 +87,9 @@ PLACE_EXECUTOR = "acp_agent.executors.places.place_executor:PlaceExecutor"
 FAR = "acp_agent.executors.far.far_executor:FarExecutor"
 LOCAL = "acp_agent.executors.local:LocalExecutor"
 
+STORE_URL = "ACP_CODER_STORE_URL"
+"""It may have a password."""
+
 Spawn = Callable[[Coroutine[Any, Any, None]], None]
 """Runs something in the background until the agent closes."""
 
@@ -414,5 +417,6 @@ def own_keys(config: Config) -> frozenset[str]:
             *(provider.api_key_env for provider in providers),
             config.settings.tools.web.brave_key_env,
             config.settings.store.url_env,
+            STORE_URL,
         )
     )

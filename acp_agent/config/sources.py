@@ -30,6 +30,7 @@ ENVIRONMENT: dict[str, str] = {
     "ACP_CODER_MODE": "agent.mode",
     "ACP_CODER_FAR": "agent.far",
     "ACP_CODER_PLACE": "agent.place",
+    "ACP_CODER_STORE_URL": "store.url",
     "ACP_CODER_TMUX": "tools.tmux.session",
     "ACP_CODER_THOUGHT_LEVEL": "agent.thought_level",
     "ACP_CODER_MAX_TOOL_ITERATIONS": "agent.max_tool_iterations",

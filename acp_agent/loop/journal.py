@@ -68,9 +68,14 @@ class Journal:
     def write(self, event: AuditEvent, **fields: Any) -> None:
         """Adds an entry to the audit log, with the session and its turn, in the order of the calls."""
         if self.audit.path is not None:
-            self._store.submit(self._line(event, fields)).add_done_callback(self._tell)
+            self._store.call(self._line(event, fields), self._written)
 
-    def _tell(self, _: object = None) -> None:
+    def _written(self, _: bool | None, error: BaseException | None) -> None:
+        if error is not None:
+            raise error
+        self._tell()
+
+    def _tell(self) -> None:
         while self._troubles:
             self.outbox.tell(self._troubles.pop(0))
 

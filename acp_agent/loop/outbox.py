@@ -24,8 +24,6 @@ from acp_agent.store.base import EntryKind, LogEntry
 from acp_agent.store.session_store import SessionStore
 
 if TYPE_CHECKING:
-    from asyncio import Future
-
     from acp_agent.loop.calls.redaction import Redaction
 
 log = logging.getLogger(__name__)
@@ -135,8 +133,7 @@ class Outbox:
             return
         entries, self._unsaved = self._unsaved, []
         self._storing = True
-        stored = self._store.submit(partial(self._append, entries, again=self._again))
-        stored.add_done_callback(partial(self._stored, entries, waiting))
+        self._store.call(partial(self._append, entries, again=self._again), partial(self._stored, entries, waiting))
 
     def _append(self, entries: list[LogEntry], *, again: bool) -> Sequence[int]:
         """In the store's thread. `again`: a failure may have stored some of them."""
@@ -146,11 +143,10 @@ class Outbox:
         self._last = max(places, default=self._last)
         return places
 
-    def _stored(self, entries: list[LogEntry], waiting: _Waiting, stored: Future[Sequence[int]]) -> None:
+    def _stored(
+        self, entries: list[LogEntry], waiting: _Waiting, places: Sequence[int] | None, error: BaseException | None
+    ) -> None:
         self._storing = False
-        if stored.cancelled():  # By the end of the event loop.
-            return
-        error = stored.exception()
         if isinstance(error, StoreError):
             log.error("%s", error)
             self._failure = error
@@ -163,7 +159,7 @@ class Outbox:
             if error is None and not self._lost and isinstance(self._failure, StoreBusy):
                 self._failure = None  # Nothing was lost.
             self._not_before, self._lost = 0.0, False
-        self._send(waiting, () if error is not None else stored.result())
+        self._send(waiting, places or ())
         if self._waiting:
             self._begin()
 
@@ -197,8 +193,9 @@ class Outbox:
 
     async def settled(self) -> None:
         """As `flushed`, and what was to be done later in the store is done."""
-        await self.flushed()
+        self.flush()
         await self._store.do(_nothing)
+        await self.flushed()
 
     async def stored(self) -> list[LogEntry]:
         """The whole log. Raises StoreError if what was emitted cannot be stored."""

@@ -235,7 +235,7 @@ class Session:
                         with anyio.CancelScope(shield=True):
                             await self.outbox.settled()
                             history = self._store.history
-                            history.later(partial(history.index, self.id), partial(log.warning, "%s"))
+                            history.at_leisure(partial(history.index, self.id), partial(log.debug, "%s"))
                         self.choices.bound_to, self.queue.prompt = None, 0
         except ExecutorError as error:
             raise InternalError(self.outbox.clean(str(error)), {"kind": "place"}) from error

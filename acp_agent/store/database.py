@@ -21,8 +21,6 @@ from acp_agent.errors import StoreError
 from acp_agent.lazy import load
 
 if TYPE_CHECKING:
-    from asyncio import Future
-
     from acp_agent.store.lane import Lane
 
 P = ParamSpec("P")
@@ -105,6 +103,10 @@ class Database(ABC):
         """All that the query finds. A statement is a transaction by itself."""
 
     @abstractmethod
+    def insert(self, statement: str, key: str, *values: object) -> int:
+        """Inserts one row; returns its `key`, which the database has made."""
+
+    @abstractmethod
     def change(self, statement: str, *values: object) -> int:
         """One statement as a transaction; how many rows it was about."""
 
@@ -137,15 +139,19 @@ class Part:
     def __init__(self, db: Database) -> None:
         self._db = db
 
-    async def do(self, call: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
-        """Calls it in the database's thread, after all that was to be done before. Like any call it cannot be cancelled
+    async def do(self, work: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
+        """Does it in the database's thread, after all that was to be done before. Like any call it cannot be cancelled
         half-way: who is cancelled meanwhile gets to know it behind it."""
-        return await self._db.lane.do(call, *args, **kwargs)
+        return await self._db.lane.do(work, *args, **kwargs)
 
-    def later(self, call: Callable[[], object], failed: Callable[[StoreError], None]) -> None:
+    def later(self, work: Callable[[], object], failed: Callable[[StoreError], None]) -> None:
         """As `do`, without waiting for it. `failed` gets to know the StoreError, on the event loop."""
-        self._db.lane.later(call, failed)
+        self._db.lane.later(work, failed)
 
-    def submit(self, call: Callable[[], T]) -> Future[T]:
-        """As `do`, without waiting for it. The future must not be awaited itself: that could cancel it."""
-        return self._db.lane.submit(call)
+    def at_leisure(self, work: Callable[[], object], failed: Callable[[StoreError], None]) -> None:
+        """As `later`, after a moment in which others go first; not at all if the event loop ends before."""
+        self._db.lane.at_leisure(work, failed)
+
+    def call(self, work: Callable[[], T], done: Callable[[T | None, BaseException | None], None]) -> None:
+        """As `later`; `done` gets what it returned or raised."""
+        self._db.lane.call(work, done)

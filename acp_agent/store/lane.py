@@ -25,6 +25,9 @@ T = TypeVar("T")
 
 log = logging.getLogger(__name__)
 
+LEISURE = 0.25
+"""Seconds."""
+
 
 class Threads:
     """Run what they are given, which must not raise. Each starts when it is needed, `most` of them."""
@@ -68,16 +71,14 @@ class Lane:
         self._running = False
         self._lock = Lock()
 
-    def submit(self, call: Callable[[], T]) -> asyncio.Future[T]:
-        """To be called on the event loop. The future must not be awaited itself: that could cancel it."""
-        loop = asyncio.get_running_loop()
-        future: asyncio.Future[T] = loop.create_future()
+    def call(self, work: Callable[[], T], done: Callable[[T | None, BaseException | None], None]) -> None:
+        """To be called on the event loop, where `done` gets what the work returned or raised. It is not called if the
+        event loop ends before."""
         with self._lock:
-            self._waiting.append(partial(_call, call, future, loop))
+            self._waiting.append(partial(_call, work, done, asyncio.get_running_loop()))
             starts, self._running = not self._running, True
         if starts:
             self._threads.put(self._next)
-        return future
 
     def _next(self) -> None:
         with self._lock:
@@ -88,14 +89,20 @@ class Lane:
         if self._running:  # Other lanes get their turn in between.
             self._threads.put(self._next)
 
-    async def do(self, call: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
-        future = self.submit(partial(call, *args, **kwargs))
+    async def do(self, work: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
+        future: asyncio.Future[Any] = asyncio.get_running_loop().create_future()
+        self.call(partial(work, *args, **kwargs), partial(_settle, future))
         with anyio.CancelScope(shield=True):
             await future
-        return future.result()
+        done: T = future.result()
+        return done
 
-    def later(self, call: Callable[[], object], failed: Callable[[StoreError], None]) -> None:
-        self.submit(call).add_done_callback(partial(_told, failed))
+    def later(self, work: Callable[[], object], failed: Callable[[StoreError], None]) -> None:
+        self.call(work, partial(_told, failed))
+
+    def at_leisure(self, work: Callable[[], object], failed: Callable[[StoreError], None]) -> None:
+        """As `later`, after a moment in which others go first; not at all if the event loop ends before."""
+        asyncio.get_running_loop().call_later(LEISURE, self.later, work, failed)
 
     def end(self) -> None:
         """Ends a thread of its own behind what it was given."""
@@ -103,15 +110,15 @@ class Lane:
             self._own.end()
 
 
-def _call(call: Callable[[], Any], future: asyncio.Future[Any], loop: asyncio.AbstractEventLoop) -> None:
+def _call(work: Callable[[], Any], done: Callable[[Any, Any], None], loop: asyncio.AbstractEventLoop) -> None:
     """In a thread. Whatever it raises is raised where it is waited for."""
-    result, error = None, None
+    result, failure = None, None
     try:
-        result = call()
-    except BaseException as raised:  # noqa: BLE001 - Whoever waits gets to know it.
-        error = raised
+        result = work()
+    except BaseException as error:  # noqa: BLE001 - Whoever waits gets to know it.
+        failure = error
     with suppress(RuntimeError):  # The loop has been closed: nobody waits.
-        loop.call_soon_threadsafe(_settle, future, result, error)
+        loop.call_soon_threadsafe(done, result, failure)
 
 
 def _settle(future: asyncio.Future[Any], result: object, error: BaseException | None) -> None:
@@ -123,9 +130,8 @@ def _settle(future: asyncio.Future[Any], result: object, error: BaseException | 
         future.set_result(result)
 
 
-def _told(failed: Callable[[StoreError], None], future: asyncio.Future[Any]) -> None:
-    if future.cancelled() or (error := future.exception()) is None:
-        return
-    if not isinstance(error, StoreError):
+def _told(failed: Callable[[StoreError], None], _: object, error: BaseException | None) -> None:
+    if isinstance(error, StoreError):
+        failed(error)
+    elif error is not None:
         raise error
-    failed(error)

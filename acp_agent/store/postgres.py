@@ -13,7 +13,7 @@ from __future__ import annotations
 import hashlib
 import select
 from collections.abc import AsyncGenerator, Iterable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 from functools import lru_cache
 from threading import Condition, Lock
 from typing import Any
@@ -263,16 +263,24 @@ class Postgres(Database):
 
     @contextmanager
     def write(self, *, durable: bool = False) -> Iterator[_Transaction]:
-        with self._pool.connection(self._schema) as db, db.transaction():
+        with self._connection() as db, db.transaction():
             yield _Transaction(db)
 
     def rows(self, query: str, *values: object) -> list[Any]:
-        with self._pool.connection(self._schema) as db:
+        with self._connection() as db:
             return _Transaction(db).rows(query, *values)
 
+    def insert(self, statement: str, key: str, *values: object) -> int:
+        return int(self.rows(f"{statement} RETURNING {key}", *values)[0][0])
+
     def change(self, statement: str, *values: object) -> int:
-        with self._pool.connection(self._schema) as db:
+        with self._connection() as db:
             return _Transaction(db).change(statement, *values)
+
+    def _connection(self) -> AbstractContextManager[psycopg.Connection]:
+        if self._closed:
+            raise StoreError(f"{self.where}: the session database has been closed")
+        return self._pool.connection(self._schema)
 
     def another(self) -> Postgres:
         return Postgres(*self._about)

@@ -21,6 +21,7 @@ from acp_agent.store.overflow import OverflowStore
 from acp_agent.store.schedules import ScheduleStore
 from acp_agent.store.spending_store import SpendingStore
 
+INSERT_ENTRY = "INSERT INTO log (session_id, kind, payload) VALUES (?,?,?)"
 INSERT_ENTRIES = "INSERT INTO log (session_id, kind, payload) VALUES {} RETURNING seq"
 AT_ONCE = 500
 """Entries of one statement."""
@@ -175,6 +176,8 @@ class SessionStore(Part):
     def _append(self, session_id: str, entries: Sequence[LogEntry]) -> list[int]:
         rows = [(session_id, entry.kind, entry.payload) for entry in entries]
         try:
+            if len(rows) == 1:
+                return [self._db.insert(INSERT_ENTRY, "seq", *rows[0])]
             if len(rows) <= AT_ONCE:
                 return _places(self._db, rows)
             with self._db.write() as db:

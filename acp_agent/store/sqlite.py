@@ -130,6 +130,10 @@ class Sqlite(Database):
         with self._errors():
             return self._db.execute(query, values).fetchall()
 
+    def insert(self, statement: str, key: str, *values: object) -> int:
+        with self._errors():
+            return self._db.execute(statement, values).lastrowid or 0
+
     def change(self, statement: str, *values: object) -> int:
         with self._errors():
             return self._db.execute(statement, values).rowcount
