@@ -50,7 +50,6 @@ if TYPE_CHECKING:
     from acp_agent.config.load import Config
     from acp_agent.config.model import Settings
     from acp_agent.loop.shell.worktrees import Hold
-    from acp_agent.store.session_store import SessionStore
 
 log = logging.getLogger(__name__)
 
@@ -196,20 +195,19 @@ class Agent:
 
     async def new_session(self, request: acp.NewSessionRequest) -> Reply:
         async with self._in_order:
-            return await self._new_session(request)
-
-    async def _new_session(self, request: acp.NewSessionRequest) -> Reply:
-        cwd, _ = self._opening.folders(request.cwd, request.additional_directories)
-        config = await asyncio.to_thread(self._opening.config, cwd)
-        hold = await self._isolated(request, config) if self._opening.isolates(request.meta, config) else None
+            cwd, _ = self._opening.folders(request.cwd, request.additional_directories)
+            config = await asyncio.to_thread(self._opening.config, cwd)
+            if not self._opening.isolates(request.meta, config):
+                return await self._made(request)
+        hold = await self._isolated(request, config)  # That takes a while: others do not wait for it.
         try:
-            if hold is not None:
-                request = replace(request, cwd=hold.worktree.path)
-            new = await asyncio.to_thread(self._opening.new, request)
-            session = self._add(new)
+            return await self._made(replace(request, cwd=hold.worktree.path))
         finally:
-            if hold is not None:
-                hold.release()
+            hold.release()
+
+    async def _made(self, request: acp.NewSessionRequest) -> Reply:
+        new = await asyncio.to_thread(self._opening.new, request)
+        session = self._add(new)
         return Reply(answer(new), lambda: self._start(session))
 
     async def _isolated(self, request: acp.NewSessionRequest | acp.ResumeSessionRequest, config: Config) -> Hold:
@@ -230,21 +228,11 @@ class Agent:
                 raise InvalidParams(f"Session {session.id!r} was closed or reloaded in the meantime")
             session.client.update(update)
             await session.outbox.drain()
-        loaded = acp.LoadSessionResponse(
-            modes=session.choices.mode_state(),
-            config_options=session.choices.options(),
-            meta=rules(session.config, session.roots),
-        )
-        return Reply(loaded, lambda: self._start(session))
+        return Reply(acp.LoadSessionResponse(**told_of(session)), lambda: self._start(session))
 
     async def resume_session(self, request: acp.ResumeSessionRequest) -> Reply:
         session, _ = await self._reopen(request)
-        resumed = acp.ResumeSessionResponse(
-            modes=session.choices.mode_state(),
-            config_options=session.choices.options(),
-            meta=rules(session.config, session.roots),
-        )
-        return Reply(resumed, lambda: self._start(session))
+        return Reply(acp.ResumeSessionResponse(**told_of(session)), lambda: self._start(session))
 
     async def fork_session(self, request: acp.ResumeSessionRequest) -> Reply:
         """ACP's draft: its params are those of `session/resume`, its answer that of `session/new`."""
@@ -266,12 +254,7 @@ class Agent:
         finally:
             if hold is not None:
                 hold.release()
-        made = acp.NewSessionResponse(
-            session_id=session.id,
-            modes=session.choices.mode_state(),
-            config_options=session.choices.options(),
-            meta=rules(session.config, session.roots),
-        )
+        made = acp.NewSessionResponse(session_id=session.id, **told_of(session))
         return Reply(made, lambda: self._start(session))
 
     def _stored(
@@ -341,7 +324,7 @@ class Agent:
     async def _moved(self, record: SessionRecord, cwd: str, more: tuple[str, ...]) -> SessionRecord:
         """Returns the session with the folders it is opened with now: each load and resume states them again."""
         if (cwd, more) != (record.cwd, record.additional_directories):
-            store = self._opening.store(self._opening.config())
+            _, store = await asyncio.to_thread(self._opening.own)
             await store.do(store.change, record.id, cwd=cwd, additional_directories=more)
         return replace(record, cwd=cwd, additional_directories=more)
 
@@ -372,15 +355,12 @@ class Agent:
         """Does what follows the response that names the session."""
         self.sessions.start(session)
 
-    def _opened_store(self) -> SessionStore:
-        return self._opening.store(self._opening.config())
-
     async def list_sessions(self, request: acp.ListSessionsRequest) -> acp.ListSessionsResponse:
         if request.cwd is not None and not Path(request.cwd).is_absolute():
             raise InvalidParams("Invalid params: $.cwd: must be an absolute path")
         async with self._in_order:
-            store = await asyncio.to_thread(self._opened_store)
-        page = self._opening.config().settings.limits.list_page
+            config, store = await asyncio.to_thread(self._opening.own)
+        page = config.settings.limits.list_page
         found = await store.do(
             store.sessions,
             cwd=None if request.cwd is None else normal(request.cwd),
@@ -411,7 +391,7 @@ class Agent:
         if (session := self.sessions.get(request.session_id)) is not None:
             await self.sessions.close(session)
         await self.sessions.closed(request.session_id)
-        store = await asyncio.to_thread(self._opened_store)
+        _, store = await asyncio.to_thread(self._opening.own)
         await store.do(store.delete, request.session_id)
         return acp.DeleteSessionResponse()
 
@@ -489,6 +469,15 @@ class Agent:
 
 
 REPLAY = "acp_agent.loop.memory.replay:replayed_updates"
+
+
+def told_of(session: Session) -> dict[str, Any]:
+    """What every response that opens a session again says of it."""
+    return {
+        "modes": session.choices.mode_state(),
+        "config_options": session.choices.options(),
+        "meta": rules(session.config, session.roots),
+    }
 
 
 def cursor_of(record: SessionRecord) -> str:

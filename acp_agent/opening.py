@@ -141,6 +141,11 @@ class Opening:
                 self._store = open_store(config, self.environ)
             return self._store
 
+    def own(self) -> tuple[Config, SessionStore]:
+        """The configuration that no folder is part of, and the store. Raises ConfigError, StoreError."""
+        config = self.config()
+        return config, self.store(config)
+
     def look(self) -> SessionStore | None:
         """The store once more, for one look; `None` where nothing was ever stored. Raises ConfigError, StoreError."""
         config = self.config()

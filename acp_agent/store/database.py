@@ -40,6 +40,11 @@ def migrations(file: str) -> dict[int, list[str]]:
     return {int(number): statements for number, *statements in steps}
 
 
+def statements_after(made: int, file: str) -> list[str]:
+    """Those that make the last format of this one."""
+    return [each for number, statements in migrations(file).items() if number > made for each in statements]
+
+
 def now() -> str:
     """This moment, as ISO 8601 in UTC."""
     return stamp(datetime.now(UTC))

@@ -81,10 +81,7 @@ class History(Part):
         if not rows:
             return False
         before: int = rows[0][0]
-        new = self._db.rows(
-            "SELECT seq, payload FROM log WHERE session_id = ? AND seq > ? AND kind = 'update' ORDER BY seq LIMIT ?",
-            *(session_id, before, AT_ONCE),
-        )
+        new = self.page(session_id, before, AT_ONCE)
         more = len(new) == AT_ONCE
         if not new and not ended:
             return False
@@ -97,6 +94,11 @@ class History(Part):
             if moved and found:  # Else another process has done it.
                 db.many("INSERT INTO shown (seq, session_id, text) VALUES (?,?,?)", found)
         return more
+
+    def page(self, session_id: str, after: int, limit: int) -> list[tuple[int, bytes]]:
+        """What the client was shown, oldest first: the place of each in the log, behind `after`, and its JSON."""
+        query = "SELECT seq, payload FROM log WHERE session_id = ? AND seq > ? AND kind = 'update' ORDER BY seq LIMIT ?"
+        return [(row[0], row[1]) for row in self._db.rows(query, session_id, after, limit)]
 
     def catch_up(self) -> None:
         """Indexes what agents that were killed, or are at work, have left."""

@@ -23,12 +23,11 @@ import psycopg
 from psycopg import conninfo, sql
 
 from acp_agent.errors import StoreBusy, StoreConflict, StoreError
-from acp_agent.store.database import FORMAT, Database, Words, migrations
+from acp_agent.store.database import FORMAT, Database, Words, statements_after
 from acp_agent.store.lane import Lane, Threads
+from acp_agent.store.stores import LONGEST_NAME
 
 MIGRATIONS = "formats_postgres.sql"
-LONGEST_NAME = 63
-"""Bytes of a name in PostgreSQL."""
 LONGEST_PAYLOAD = 7_999
 """Bytes of a payload of NOTIFY."""
 LISTEN_AGAIN = 1.0
@@ -253,9 +252,8 @@ class Postgres(Database):
             made = self._format(db)
             if not db.execute("SELECT 1 FROM pg_namespace WHERE nspname = %s", (self._schema,)).fetchall():
                 db.execute(sql.SQL("CREATE SCHEMA {}").format(name))
-            for number, statements in migrations(MIGRATIONS).items():
-                for statement in statements if number > made else ():
-                    db.execute(statement)
+            for statement in statements_after(made, MIGRATIONS):
+                db.execute(statement)
             if not made:
                 db.execute("CREATE TABLE format (number INTEGER NOT NULL)")
                 db.execute("INSERT INTO format VALUES (0)")

@@ -188,8 +188,7 @@ class SessionStore(Part):
 
     def entries(self, session_id: str) -> list[LogEntry]:
         """The whole log, oldest first."""
-        rows = self._db.rows("SELECT kind, payload FROM log WHERE session_id = ? ORDER BY seq", session_id)
-        return [LogEntry(*row) for row in rows]
+        return self.so_far(session_id)[0]
 
     def so_far(self, session_id: str) -> tuple[list[LogEntry], int]:
         """The whole log, and the place of its last entry."""
@@ -202,9 +201,8 @@ class SessionStore(Part):
         return rows[0][0] or 0
 
     def page(self, session_id: str, after: int, limit: int) -> list[tuple[int, bytes]]:
-        """What the client was shown, oldest first: the place of each in the log, behind `after`, and its JSON."""
-        query = "SELECT seq, payload FROM log WHERE session_id = ? AND seq > ? AND kind = 'update' ORDER BY seq LIMIT ?"
-        return [(row[0], row[1]) for row in self._db.rows(query, session_id, after, limit)]
+        """As `History.page`."""
+        return self.history.page(session_id, after, limit)
 
     def shown(self, session_id: str) -> int:
         """How many of these there are."""

@@ -16,7 +16,7 @@ from threading import RLock
 from typing import Any
 
 from acp_agent.errors import StoreBusy, StoreConflict, StoreError
-from acp_agent.store.database import FORMAT, Database, Words, migrations
+from acp_agent.store.database import FORMAT, Database, Words, statements_after
 
 SQLITE_VERSION = sqlite3.sqlite_version
 
@@ -85,9 +85,8 @@ class Sqlite(Database):
         if version < FORMAT:
             db.execute("BEGIN IMMEDIATE")  # Another agent may have done it meanwhile: it is looked at again.
             made = db.execute("PRAGMA user_version").fetchone()[0]
-            for number, statements in migrations(MIGRATIONS).items():
-                for statement in statements if number > made else ():
-                    db.execute(statement)
+            for statement in statements_after(made, MIGRATIONS):
+                db.execute(statement)
             db.execute(f"PRAGMA user_version={FORMAT}")
             db.execute("COMMIT")
 

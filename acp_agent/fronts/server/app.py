@@ -218,11 +218,10 @@ class Server:
 
     def _entering(self, address: str, headers: Mapping[str, str]) -> Identity | Refusal:
         try:
-            found = self._entrance.enter(address, headers)
+            return self._entrance.enter(address, headers)
         except ConfigError as error:
             log.error("%s", error)
             return Refusal(FULL, "who may enter cannot be found out; see the server's log")
-        return found
 
     def _why_none(self, identity: Identity) -> str:
         """Why there is no room for another connection of theirs."""
@@ -318,14 +317,12 @@ class Server:
     def _history(self, ask: Asks) -> Callable[[Request], Awaitable[Response]]:
         async def answered(request: Request) -> Response:
             identity: Identity = request.scope["identity"]
-
-            house = self._houses.get(identity.owner)
-            wanted = request.path_params.get("id", "")
-            may_open = Opening(self._environ, {}, identity.folders).may_open
+            house, wanted = self._houses.get(identity.owner), request.path_params.get("id", "")
+            theirs = self.opening(identity.owner).below(identity.folders)
             try:
                 if request.method == "DELETE" and identity.scope != "prompt":
                     raise NotSo(FORBIDDEN, f"this token may not do that (its scope is `{identity.scope}`)")
-                history = History(self.opening(identity.owner).look, may_open)
+                history = History(theirs.look, theirs.may_open)
                 if request.method == "DELETE" and house is not None:
                     await history.session(wanted)  # One of theirs.
                     if not await house.given_up(wanted):

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 from msgspec.structs import replace
 
-from acp_agent.agent import REPLAY, UNDO_METHODS, Agent
+from acp_agent.agent import REPLAY, UNDO_METHODS, Agent, told_of
 from acp_agent.config.model import Settings
 from acp_agent.errors import InternalError, InvalidParams, MethodNotFound, NotAllowed, ResourceNotFound
 from acp_agent.fronts.server.audience import SPEAKER, Audience, Watcher
@@ -24,13 +24,12 @@ from acp_agent.lazy import load
 from acp_agent.loop.opened import Opened
 from acp_agent.loop.session import Session
 from acp_agent.open_sessions import OpenSessions
-from acp_agent.opening import Opening, rules
+from acp_agent.opening import Opening
 from acp_agent.protocol.client import Wire
 from acp_agent.protocol.connection import Reply
 from acp_agent.protocol.profiles import RenderingPlan
 from acp_agent.schema import acp
 from acp_agent.store.base import SessionRecord
-from acp_agent.store.session_store import SessionStore
 
 if TYPE_CHECKING:
     from acp_agent.config.load import Config
@@ -67,15 +66,12 @@ class House:
         """That of a session which may have said something before."""
         place = 0
         if session_id not in self._audiences:
-            store = await asyncio.to_thread(self._store)
+            _, store = await asyncio.to_thread(self.opening.own)
             place = await store.do(store.last, session_id)
         return self.audience(session_id, place)
 
-    def _store(self) -> SessionStore:
-        return self.opening.store(self.opening.config())
-
     async def _page(self, session_id: str, after: int, limit: int) -> Sequence[tuple[int, bytes]]:
-        store = await asyncio.to_thread(self._store)
+        _, store = await asyncio.to_thread(self.opening.own)
         return await store.do(store.page, session_id, after, limit)
 
     def audience(self, session_id: str, place: int = 0) -> Audience:
@@ -265,16 +261,14 @@ class RemoteAgent(Agent):
         running = session is not None and session.queue.busy
         if session is not None:
             await session.outbox.flushed()
-        store = await asyncio.to_thread(self._opened_store)
+        _, store = await asyncio.to_thread(self._opening.own)
         entries, place = await store.do(store.so_far, request.session_id)
         running = running or (session is not None and session.queue.busy)
         for update in load(REPLAY)(entries, running=running):
             audience.send(watcher, update)
             await self.connection.drain()
         watcher.place, audience.place = place, max(place, audience.place)
-        modes, options = (None, None) if session is None else _choices(session)
-        meta = self._meta(session, place)
-        loaded = acp.LoadSessionResponse(modes=modes, config_options=options, meta=meta)
+        loaded = acp.LoadSessionResponse(**_told_of(session, place))
         return self._begun(loaded, session, watcher, audience)
 
     async def resume_session(self, request: acp.ResumeSessionRequest) -> Reply:
@@ -283,9 +277,7 @@ class RemoteAgent(Agent):
             raise InvalidParams("Invalid params: $._meta.after: the `seq` of the last update is expected")
         session, watcher, audience = await self._joined(request)
         watcher.place = audience.place if after is None else after
-        modes, options = (None, None) if session is None else _choices(session)
-        meta = self._meta(session, watcher.place)
-        resumed = acp.ResumeSessionResponse(modes=modes, config_options=options, meta=meta)
+        resumed = acp.ResumeSessionResponse(**_told_of(session, watcher.place))
         return self._begun(resumed, session, watcher, audience)
 
     def _stored(
@@ -326,11 +318,6 @@ class RemoteAgent(Agent):
         audience = self._house.audience(record.id)
         return session, audience.watcher(self.connection), audience
 
-    def _meta(self, session: Session | None, place: int) -> dict[str, Any]:
-        more = {} if session is None else rules(session.config, session.roots) or {}
-        running = session is not None and session.queue.busy
-        return {**more, "seq": place, "turn": {"state": "running" if running else "idle"}}
-
     def _begun(self, response: object, session: Session | None, watcher: Watcher, audience: Audience) -> Reply:
         if session is not None and session.outbox.held:
             return Reply(response, lambda: self._start(session))
@@ -356,7 +343,7 @@ class RemoteAgent(Agent):
         return closed
 
     async def delete_session(self, request: acp.DeleteSessionRequest) -> acp.DeleteSessionResponse:
-        store = await asyncio.to_thread(self._opened_store)
+        _, store = await asyncio.to_thread(self._opening.own)
         record = await store.do(store.get, request.session_id)
         if record is not None and not self._opening.may_open(record.cwd):
             return acp.DeleteSessionResponse()  # As for one that does not exist.
@@ -402,7 +389,8 @@ class RemoteAgent(Agent):
     async def set_config_option(self, request: acp.SetSessionConfigOptionRequest) -> Any:
         answered = await super().set_config_option(request)
         session = await self._session(request.session_id)
-        return Reply(answered, session.choices.show if len(self._house.audience(session.id)) > 1 else _nothing)
+        alone = len(self._house.audience(session.id)) == 1
+        return answered if alone else Reply(answered, session.choices.show)
 
     # --- the end ----------------------------------------------------------------------------------------------
 
@@ -424,9 +412,9 @@ class RemoteAgent(Agent):
             self._leave(session_id)
 
 
-def _choices(session: Session) -> tuple[acp.SessionModeState, list[acp.SessionConfigOption]]:
-    return session.choices.mode_state(), session.choices.options()
-
-
-def _nothing() -> None:
-    pass
+def _told_of(session: Session | None, place: int) -> dict[str, Any]:
+    """As `told_of`, and how far the client is. `session`: if it is open."""
+    told = {} if session is None else told_of(session)
+    running = session is not None and session.queue.busy
+    more = {"seq": place, "turn": {"state": "running" if running else "idle"}}
+    return {**told, "meta": {**(told.get("meta") or {}), **more}}

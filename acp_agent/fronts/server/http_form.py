@@ -136,11 +136,6 @@ class HttpForm:
             raise Refused(400, "the body is not complete") from error
         return bytes(body)
 
-    async def settled(self) -> None:
-        """Waits for what ends connections."""
-        if self._tasks:
-            await asyncio.wait(tuple(self._tasks))
-
 
 def _refusal(error: Refused) -> Response:
     words = str(error)
