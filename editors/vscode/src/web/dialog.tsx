@@ -2,7 +2,7 @@
 import type { JSX } from "preact";
 import { useEffect, useRef } from "preact/hooks";
 import { DiffLines } from "../webview/diff";
-import { Icon } from "../webview/icons";
+import { IconButton } from "../webview/icons";
 import type { Asked } from "./state";
 import { usePage } from "./use";
 
@@ -40,16 +40,13 @@ function Open({ asked }: { readonly asked: Asked }): JSX.Element {
       <div class="inside">
         <div class="head">
           <h2 id="dialog-title">{title}</h2>
-          <button
-            type="button"
-            class="plain"
-            aria-label="Close"
-            onClick={() => {
+          <IconButton
+            icon="close"
+            label="Close"
+            act={() => {
               answer(undefined);
             }}
-          >
-            <Icon name="close" />
-          </button>
+          />
         </div>
         {lines.map((line, index) => (
           <p key={index}>{line}</p>

@@ -3,7 +3,7 @@ import type { JSX } from "preact";
 import { useEffect, useRef } from "preact/hooks";
 import { App } from "../webview/app";
 import { useFact, type View, ViewContext } from "../webview/context";
-import { Icon } from "../webview/icons";
+import { IconButton } from "../webview/icons";
 import { labelOfUri } from "../core/uris";
 import type { Browser } from "./browser";
 import { Dialog } from "./dialog";
@@ -105,17 +105,14 @@ function Inside({ view }: { readonly view: View }): JSX.Element {
             )}
           </div>
           {active !== null && (
-            <button
-              type="button"
-              class="plain"
-              aria-label="Close the session"
+            <IconButton
+              icon="close"
+              label="Close the session"
               title="Close the session; it stays in the list"
-              onClick={() => {
+              act={() => {
                 browser.close();
               }}
-            >
-              <Icon name="close" />
-            </button>
+            />
           )}
         </header>
         <Link />
@@ -169,16 +166,13 @@ function Said(): JSX.Element {
       {said !== null && (
         <>
           <span>{said.words}</span>
-          <button
-            type="button"
-            class="plain"
-            aria-label="Close the message"
-            onClick={() => {
+          <IconButton
+            icon="close"
+            label="Close the message"
+            act={() => {
               browser.state.set({ said: null });
             }}
-          >
-            <Icon name="close" />
-          </button>
+          />
         </>
       )}
     </div>

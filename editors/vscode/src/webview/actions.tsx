@@ -4,7 +4,7 @@ import type { JSX } from "preact";
 import { sentAgain } from "../core/contentBlocks";
 import type { ShownAttachment } from "../core/messages";
 import { useFact, useView } from "./context";
-import { Icon } from "./icons";
+import { IconButton } from "./icons";
 import { copyText } from "./markdown";
 
 interface ActionsProps {
@@ -28,32 +28,26 @@ export function Actions({ text, attachments, item }: ActionsProps): JSX.Element 
   );
   return (
     <div class="actions">
-      <button
-        type="button"
-        class="plain"
+      <IconButton
+        icon={copied ? "check" : "copy"}
+        label="Copy the message"
         title="Copy"
-        aria-label="Copy the message"
-        onClick={() => {
+        act={() => {
           void copyText(text).then(() => {
             setCopied(true);
             timer.current = setTimeout(setCopied, 1500, false);
           });
         }}
-      >
-        <Icon name={copied ? "check" : "copy"} />
-      </button>
+      />
       {attachments && may.prompt && (
-        <button
-          type="button"
-          class="plain"
+        <IconButton
+          icon="edit"
+          label="Edit the message and send it again"
           title="Edit and send again"
-          aria-label="Edit the message and send it again"
-          onClick={() => {
+          act={() => {
             bus.emit("compose", { text, attachments: attachments.flatMap(sentAgain) });
           }}
-        >
-          <Icon name="edit" />
-        </button>
+        />
       )}
       {item !== undefined && <Back item={item} />}
     </div>
@@ -70,29 +64,23 @@ function Back({ item }: { readonly item: string }): JSX.Element | null {
   if (prompt === undefined || running || !may.prompt) return null;
   return (
     <>
-      <button
-        type="button"
-        class="plain"
+      <IconButton
+        icon="restore"
+        label="Restore to here"
         title="Restore to here: take back what the agent changed since, or the chat, or both"
-        aria-label="Restore to here"
-        onClick={() => {
+        act={() => {
           post({ type: "restore", prompt });
         }}
-      >
-        <Icon name="restore" />
-      </button>
+      />
       {fork && (
-        <button
-          type="button"
-          class="plain"
+        <IconButton
+          icon="fork"
+          label="Fork from here"
           title="Fork from here: a new session with the chat before this message"
-          aria-label="Fork from here"
-          onClick={() => {
+          act={() => {
             post({ type: "fork", prompt });
           }}
-        >
-          <Icon name="fork" />
-        </button>
+        />
       )}
     </>
   );

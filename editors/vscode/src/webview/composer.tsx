@@ -13,7 +13,7 @@ import { Chord } from "./chord";
 import { useFact, useView } from "./context";
 import { Recall, useDraft } from "./draft";
 import { Pickers } from "./footer";
-import { Icon, Spinner } from "./icons";
+import { Icon, IconButton, Spinner } from "./icons";
 import { readImages } from "./images";
 import { Suggestions, suggestionId } from "./suggestions";
 import { complete } from "./trigger";
@@ -212,12 +212,11 @@ export function Composer(): JSX.Element {
         />
         <div class="toolbar">
           {inEditor ? (
-            <button
-              type="button"
-              class="plain"
+            <IconButton
+              icon="attach"
+              label="Attach files, the selection or problems"
               title="Attach files, the selection or problems (@)"
-              aria-label="Attach files, the selection or problems"
-              onClick={() => {
+              act={() => {
                 const element = box.current;
                 if (!element) return;
                 element.focus();
@@ -227,9 +226,7 @@ export function Composer(): JSX.Element {
                 write(text, at + sign.length);
                 completing.look(text, at + sign.length);
               }}
-            >
-              <Icon name="attach" />
-            </button>
+            />
           ) : (
             images && <PictureButton take={attach} />
           )}
@@ -249,17 +246,14 @@ function PictureButton({ take }: { readonly take: (files: readonly File[]) => vo
   const input = useRef<HTMLInputElement>(null);
   return (
     <>
-      <button
-        type="button"
-        class="plain"
+      <IconButton
+        icon="attach"
+        label="Attach pictures"
         title="Attach pictures"
-        aria-label="Attach pictures"
-        onClick={() => {
+        act={() => {
           input.current?.click();
         }}
-      >
-        <Icon name="attach" />
-      </button>
+      />
       <input
         ref={input}
         type="file"

@@ -65,6 +65,22 @@ export function Icon({ name, class: extra = "" }: { readonly name: IconName; rea
   );
 }
 
+interface IconButtonProps {
+  readonly icon: IconName;
+  /** Its name for who does not see the icon. */
+  readonly label: string;
+  readonly title?: string;
+  readonly act: () => void;
+}
+
+export function IconButton({ icon, label, title, act }: IconButtonProps): JSX.Element {
+  return (
+    <button type="button" class="plain" title={title} aria-label={label} onClick={act}>
+      <Icon name={icon} />
+    </button>
+  );
+}
+
 /** Turns while something runs; stands still for who wants no motion. */
 export function Spinner(): JSX.Element {
   return (
