@@ -8,6 +8,7 @@ from __future__ import annotations
 import os
 import uuid
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from pathlib import Path
 from threading import Lock
 from typing import Any
@@ -38,6 +39,8 @@ def open_store(config: Config, environ: Mapping[str, str]) -> SessionStore:
     """The user's session store. Raises StoreError."""
     store = config.settings.store
     if url := store_url(config, environ):
+        with suppress(OSError):  # The agent's own folder, which a store in a file would have made.
+            Path(state_dir(environ)).mkdir(parents=True, exist_ok=True, mode=0o700)
         bounds = (store.connections, store.timeout, store.busy_timeout)
         return postgres_store(url, store.schema, *bounds)
     return sqlite_store(store_file(config, environ), busy_timeout=store.busy_timeout)

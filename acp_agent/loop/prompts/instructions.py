@@ -162,7 +162,6 @@ def _key(folder: Path | None) -> str:
     except (OSError, UnicodeDecodeError):
         pass
     try:
-        folder.mkdir(parents=True, exist_ok=True, mode=0o700)
         descriptor = os.open(new, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_NOFOLLOW, 0o600)
         with os.fdopen(descriptor, "w") as out:
             out.write(fresh)
