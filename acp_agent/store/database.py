@@ -98,6 +98,10 @@ class Database(ABC):
     where: str
     """Where it is, for people: without a password."""
     words: Words
+    clock: str
+    """Its time, in SQL: Unix time in seconds."""
+    tells = False
+    """Whether processes can tell each other something by it; `notify` and `listen` need that."""
 
     @abstractmethod
     def write(self, *, durable: bool = False) -> AbstractContextManager[Transaction]:
@@ -123,13 +127,12 @@ class Database(ABC):
     def close(self) -> None:
         """May be called twice."""
 
-    def notify(self, channel: str, payload: str) -> None:
-        """Tells every process that listens on that channel of the owner's. Raises StoreError where none can."""
+    def notify(self, notices: Sequence[tuple[str, str]]) -> None:
+        """Channels and payloads, as `SessionStore.notify` has them."""
         raise StoreError(f"{self.where}: a store in a file tells other processes nothing")
 
-    def listen(self, channel: str) -> AsyncGenerator[str, None]:
-        """What is told on it from now on. An empty payload: a connection was made, so something may have been missed
-        before."""
+    def listen(self, *channels: str) -> AsyncGenerator[str, None]:
+        """As `SessionStore.listen`."""
         raise StoreError(f"{self.where}: a store in a file tells other processes nothing")
 
     @cached_property

@@ -198,6 +198,8 @@ class Postgres(Database):
     """`schema`: of the owner. Databases of a process share their connections."""
 
     words = WORDS
+    clock = "extract(epoch FROM clock_timestamp())::float8"
+    tells = True
 
     def __init__(self, url: str, schema: str, limits: Limits) -> None:
         self._about = (url, schema, limits)
@@ -303,17 +305,20 @@ class Postgres(Database):
             return name
         return hashlib.sha256(name.encode()).hexdigest()[:LONGEST_NAME]
 
-    def notify(self, channel: str, payload: str) -> None:
-        if len(payload.encode()) > LONGEST_PAYLOAD:
+    def notify(self, notices: Sequence[tuple[str, str]]) -> None:
+        if any(len(payload.encode()) > LONGEST_PAYLOAD for _, payload in notices):
             raise StoreError(f"{self.where}: a message of more than {LONGEST_PAYLOAD} bytes cannot be told")
-        self.rows("SELECT pg_notify(?, ?)", self._channel(channel), payload)
+        channels = [self._channel(channel) for channel, _ in notices]
+        told = "SELECT pg_notify(channel, payload) FROM unnest(?::text[], ?::text[]) AS told(channel, payload)"
+        self.rows(told, channels, [payload for _, payload in notices])
 
-    async def listen(self, channel: str) -> AsyncGenerator[str, None]:
+    async def listen(self, *channels: str) -> AsyncGenerator[str, None]:
         while True:
             try:
                 db = await self._pool.connect_async()
                 async with db:
-                    await db.execute(sql.SQL("LISTEN {}").format(sql.Identifier(self._channel(channel))))
+                    for channel in channels:
+                        await db.execute(sql.SQL("LISTEN {}").format(sql.Identifier(self._channel(channel))))
                     yield ""
                     async for told in db.notifies():
                         yield told.payload

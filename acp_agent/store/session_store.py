@@ -15,6 +15,7 @@ from acp_agent.store.database import Database, Part, Transaction, clean, now
 from acp_agent.store.experience import QuestionStore, TrajectoryStore
 from acp_agent.store.found_words import History
 from acp_agent.store.goal_store import GoalStore
+from acp_agent.store.leases import Leases
 from acp_agent.store.memories import MemoryStore
 from acp_agent.store.operation_store import OperationStore
 from acp_agent.store.overflow import OverflowStore
@@ -50,6 +51,7 @@ class SessionStore(Part):
         self.spending = SpendingStore(self._db)
         self.operations = OperationStore(self._db)
         self.history = History(self._db)
+        self.leases = Leases(self._db)
 
     # --- sessions ---------------------------------------------------------------------------------------------
 
@@ -128,32 +130,6 @@ class SessionStore(Part):
     def delete(self, session_id: str) -> bool:
         """Removes the session and its log; False when there was none."""
         return self._db.change("DELETE FROM sessions WHERE id = ?", session_id) > 0
-
-    # --- who runs a session -----------------------------------------------------------------------------------
-
-    def claim(self, session_id: str, holder: str, until: float, now: float) -> bool:
-        """Takes the lease of a session if it is free, the holder's already, or has run out at `now`. One of all who
-        try at once gets it. False also where there is no such session. Times are Unix times in seconds."""
-        query = (
-            "UPDATE sessions SET holder = ?, held_until = ? "
-            "WHERE id = ? AND (holder IS NULL OR holder = ? OR held_until <= ?)"
-        )
-        return self._db.change(query, holder, until, session_id, holder, now) > 0
-
-    def renew(self, session_id: str, holder: str, until: float) -> bool:
-        """Holds it for longer; False if somebody else has taken it."""
-        query = "UPDATE sessions SET held_until = ? WHERE id = ? AND holder = ?"
-        return self._db.change(query, until, session_id, holder) > 0
-
-    def let_go(self, session_id: str, holder: str) -> bool:
-        """Frees it; False if somebody else has taken it."""
-        query = "UPDATE sessions SET holder = NULL, held_until = NULL WHERE id = ? AND holder = ?"
-        return self._db.change(query, session_id, holder) > 0
-
-    def holder(self, session_id: str) -> tuple[str, float] | None:
-        """Who holds it and until when, also if that has passed."""
-        rows = self._db.rows("SELECT holder, held_until FROM sessions WHERE id = ? AND holder IS NOT NULL", session_id)
-        return (rows[0][0], rows[0][1]) if rows else None
 
     # --- log --------------------------------------------------------------------------------------------------
 
@@ -252,14 +228,20 @@ class SessionStore(Part):
         """Where it is, for people."""
         return self._db.where
 
-    def notify(self, channel: str, payload: str) -> None:
-        """Tells every process that listens on that channel of the owner's; PostgreSQL only."""
-        self._db.notify(channel, payload)
+    @property
+    def tells(self) -> bool:
+        """Whether processes can tell each other something by it; `notify` and `listen` need that."""
+        return self._db.tells
 
-    def listen(self, channel: str) -> AsyncGenerator[str, None]:
+    def notify(self, notices: Sequence[tuple[str, str]]) -> None:
+        """Tells every process that listens on a channel of this owner's a payload: pairs of these, all or none, in
+        order. Of equal ones, one is told."""
+        self._db.notify(notices)
+
+    def listen(self, *channels: str) -> AsyncGenerator[str, None]:
         """What is told there from now on, on the event loop; to be closed (`aclosing`). An empty payload: a connection
         was made, so something may have been missed before."""
-        return self._db.listen(channel)
+        return self._db.listen(*channels)
 
     def another(self) -> SessionStore:
         """The same, for a thread that works for long: neither waits for the other."""

@@ -40,6 +40,7 @@ class Sqlite(Database):
     """`busy_timeout` in seconds."""
 
     words = WORDS
+    clock = "(julianday('now') - 2440587.5) * 86400.0"
 
     def __init__(self, path: Path, *, busy_timeout: float = 1.0) -> None:
         self.where = str(path)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import subprocess
 import sys
+import time
 from contextlib import closing
 from pathlib import Path
 
@@ -18,41 +19,55 @@ import sys
 from tests.store.conftest import open_at
 store = open_at((sys.argv[1], sys.argv[2]))
 sys.stdout.write("ready\\n"); sys.stdout.flush(); sys.stdin.readline()
-sys.stdout.write(f"{store.claim('s', sys.argv[3], 200.0, 100.0)}\\n")
+sys.stdout.write(f"{store.leases.claim('s', sys.argv[3], 100.0)}\\n")
 """
+LONG, OVER = 100.0, -1.0
+"""Seconds."""
 
 
 def test_a_lease_is_one_holders_until_it_is_let_go_or_runs_out(store: SessionStore, opened: Open) -> None:
-    other = opened()
+    first, other = store.leases, opened().leases
     store.create(SessionRecord("s", "/project"))
-    assert store.holder("s") is None
-    assert store.claim("s", "one", 110.0, 100.0)
-    assert not other.claim("s", "two", 111.0, 101.0)
-    assert other.holder("s") == ("one", 110.0)
-    assert store.claim("s", "one", 112.0, 102.0), "it is ours already"
-    assert store.renew("s", "one", 120.0)
-    assert not other.renew("s", "two", 130.0)
+    assert first.holder("s") == ""
+    assert first.claim("s", "one", LONG)
+    assert not other.claim("s", "two", LONG)
+    assert other.holder("s") == "one"
+    assert first.claim("s", "one", LONG), "it is ours already"
+    assert first.renew(["s"], "one", LONG) == {"s"}
+    assert other.renew(["s"], "two", LONG) == set()
     assert not other.let_go("s", "two")
-    assert not other.claim("s", "two", 129.0, 119.9)
-    assert other.claim("s", "two", 130.0, 120.0), "it has run out"
-    assert not store.renew("s", "one", 140.0), "who was too late gets to know it"
-    assert not store.let_go("s", "one")
+    assert first.renew(["s"], "one", OVER) == {"s"}
+    assert other.holder("s") == ""
+    assert other.claim("s", "two", LONG), "it has run out"
+    assert first.renew(["s"], "one", LONG) == set(), "who was too late gets to know it"
+    assert not first.let_go("s", "one")
     assert other.let_go("s", "two")
-    assert store.holder("s") is None
-    assert store.claim("s", "one", 150.0, 140.0)
+    assert first.holder("s") == ""
+    assert first.claim("s", "one", LONG)
 
 
 def test_there_is_no_lease_of_a_session_that_is_not_there(store: SessionStore) -> None:
-    assert not store.claim("gone", "one", 2.0, 1.0)
-    assert not store.renew("gone", "one", 2.0)
-    assert not store.let_go("gone", "one")
-    assert store.holder("gone") is None
+    assert not store.leases.claim("gone", "one", LONG)
+    assert store.leases.renew(["gone"], "one", LONG) == set()
+    assert not store.leases.let_go("gone", "one")
+    assert store.leases.holder("gone") == ""
+
+
+def test_a_lease_runs_out_by_the_clock_of_the_database(store: SessionStore, opened: Open) -> None:
+    store.create(SessionRecord("s", "/project"))
+    store.create(SessionRecord("kept", "/project"))
+    assert store.leases.claim("s", "one", 0.2)
+    assert store.leases.claim("kept", "one", LONG)
+    deadline = time.monotonic() + 30
+    while not opened().leases.claim("s", "two", LONG):
+        assert time.monotonic() < deadline
+    assert store.leases.renew(["s", "kept"], "one", LONG) == {"kept"}
 
 
 def test_of_several_processes_that_claim_at_once_one_gets_it(place: tuple[str, str]) -> None:
     with closing(open_at(place)) as store:
         store.create(SessionRecord("s", "/project"))
-        store.claim("s", "dead", 99.0, 90.0)
+        store.leases.claim("s", "dead", OVER)
         names = ("one", "two", "three")
         command = [sys.executable, "-c", CLAIM, *place]
         processes = [
@@ -68,4 +83,4 @@ def test_of_several_processes_that_claim_at_once_one_gets_it(place: tuple[str, s
             process.stdin.flush()
         got = [process.communicate(timeout=30)[0].strip() for process in processes]
         assert sorted(got) == ["False", "False", "True"]
-        assert store.holder("s") == (names[got.index("True")], 200.0)
+        assert store.leases.holder("s") == names[got.index("True")]

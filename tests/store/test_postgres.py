@@ -27,7 +27,7 @@ BOUND = 30.0
 TELL = """
 import sys
 from acp_agent.store.stores import postgres_store
-postgres_store(sys.argv[1], sys.argv[2]).notify("news", sys.argv[3])
+postgres_store(sys.argv[1], sys.argv[2]).notify([("news", sys.argv[3])])
 """
 
 
@@ -215,8 +215,8 @@ async def test_what_another_process_tells_is_heard(postgres: PostgresServer, sch
     with closing(postgres_store(postgres.url(), f"{schema}_x")) as stranger, anyio.fail_after(BOUND):
         async with aclosing(store.listen("news")) as heard:
             assert await anext(heard) == "", "it listens"
-            stranger.notify("news", "of another owner")
-            store.notify("other", "on another channel")
+            stranger.notify([("news", "of another owner")])
+            store.notify([("other", "on another channel")])
             command = [sys.executable, "-c", TELL, postgres.url(), schema, "söme 'words'"]
             await anyio.to_thread.run_sync(lambda: subprocess.run(command, check=True, cwd=ROOT, timeout=BOUND))
             assert await anext(heard) == "söme 'words'"
@@ -231,11 +231,11 @@ async def test_who_listens_goes_on_after_its_connection_was_lost(
             assert await anext(heard) == ""
             end_connections(postgres)
             assert await anext(heard) == "", "something may have been missed"
-            store.notify("news", "again")
+            store.notify([("news", "again")])
             assert await anext(heard) == "again"
 
 
 def test_a_message_that_is_too_long_to_be_told_is_refused(store: SessionStore) -> None:
-    store.notify("news", "x" * 7_999)
+    store.notify([("news", "x" * 7_999)])
     with pytest.raises(StoreError, match="more than 7999 bytes"):
-        store.notify("news", "x" * 8_000)
+        store.notify([("news", "x" * 8_000)])
