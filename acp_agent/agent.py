@@ -207,6 +207,7 @@ class Agent:
 
     async def _made(self, request: acp.NewSessionRequest) -> Reply:
         new = await asyncio.to_thread(self._opening.new, request)
+        await self._expect(new.record.id)
         session = self._add(new)
         return Reply(answer(new), lambda: self._start(session))
 
@@ -446,11 +447,14 @@ class Agent:
             await session.choices.set_option(request.config_id, request.value)
         return acp.SetSessionConfigOptionResponse(config_options=session.choices.options())
 
-    async def _session(self, session_id: str) -> Session:
+    async def _arrived(self, session_id: str) -> None:
         """Waits for a load of it that came before."""
         for arriving, arrived in tuple(self._arriving):
             if arriving == session_id:
                 await arrived.wait()
+
+    async def _session(self, session_id: str) -> Session:
+        await self._arrived(session_id)
         session = self.sessions.get(session_id)
         if session is None:
             raise ResourceNotFound(f"Session {session_id!r} is not open; load or resume it first")

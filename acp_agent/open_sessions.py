@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable, Collection
+from collections.abc import Awaitable, Callable, Collection
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -38,6 +38,8 @@ class OpenSessions:
         self._opening = opening
         self.loaded: Callable[[], None] = lambda: None
         """Called once everything is loaded."""
+        self.let_go: Callable[[str], Awaitable[None]] | None = None
+        """Told of each session that has been closed."""
         self.reopening = asyncio.Lock()
         """Held while a session is looked for and opened again."""
         self._sessions: dict[str, Session] = {}
@@ -96,6 +98,8 @@ class OpenSessions:
 
     async def _end(self, session: Session) -> str:
         await session.close()
+        if self.let_go is not None:
+            await self.let_go(session.id)
         if (hold := self._held.pop(session.id, None)) is None:
             return ""
         told = await asyncio.to_thread(hold.end)

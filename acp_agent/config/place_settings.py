@@ -138,6 +138,10 @@ class ServerConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
         float,
         key("Minutes after which a session without clients and without a turn that runs is closed.", gt=0),
     ] = 30.0
+    lease: Annotated[
+        float,
+        key("Seconds after which the sessions of a process that has died are run by others with the same store.", gt=0),
+    ] = 15.0
     discovery: Annotated[bool, key("Serve `/.well-known/acp.json`, which tells what is here to anybody.")] = True
     page: Annotated[bool, key("Serve a page for browsers at `/`.")] = True
     page_days: Annotated[

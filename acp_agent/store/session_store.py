@@ -4,24 +4,30 @@ from __future__ import annotations
 
 import time
 from collections.abc import AsyncGenerator, Collection, Sequence
-from typing import Any
+from functools import cached_property
+from typing import TYPE_CHECKING, Any
 
 import msgspec
 
 from acp_agent.errors import StoreConflict, StoreError
+from acp_agent.lazy import load
 from acp_agent.store.audit_heads import AuditHeads
 from acp_agent.store.base import Decision, LogEntry, Permission, SessionRecord
 from acp_agent.store.database import Database, Part, Transaction, clean, now
 from acp_agent.store.experience import QuestionStore, TrajectoryStore
 from acp_agent.store.found_words import History
 from acp_agent.store.goal_store import GoalStore
-from acp_agent.store.leases import Leases
 from acp_agent.store.memories import MemoryStore
 from acp_agent.store.operation_store import OperationStore
 from acp_agent.store.overflow import OverflowStore
 from acp_agent.store.schedules import ScheduleStore
 from acp_agent.store.spending_store import SpendingStore
 
+if TYPE_CHECKING:
+    from acp_agent.store.leases import Leases
+
+LEASES = "acp_agent.store.leases:Leases"
+"""Only a server needs it."""
 INSERT_ENTRY = "INSERT INTO log (session_id, kind, payload) VALUES (?,?,?)"
 INSERT_ENTRIES = "INSERT INTO log (session_id, kind, payload) VALUES {} RETURNING seq"
 AT_ONCE = 500
@@ -51,7 +57,11 @@ class SessionStore(Part):
         self.spending = SpendingStore(self._db)
         self.operations = OperationStore(self._db)
         self.history = History(self._db)
-        self.leases = Leases(self._db)
+
+    @cached_property
+    def leases(self) -> Leases:
+        made: Leases = load(LEASES)(self._db)
+        return made
 
     # --- sessions ---------------------------------------------------------------------------------------------
 

@@ -22,7 +22,6 @@ import pytest
 from acp_agent.agent import Agent
 from acp_agent.config.load import load_config
 from acp_agent.fronts.server.app import Server
-from acp_agent.fronts.server.house import House
 from acp_agent.fronts.server.identities import Identities, Identity
 from acp_agent.opening import Opening
 from acp_agent.protocol.codec import coalesce_updates, encode
@@ -153,12 +152,12 @@ class _Served(Server):
 class _Later:
     """The agent, once its client has sent `initialize`."""
 
-    def __init__(self, house: House) -> None:
-        self._make, self._made = house.agent, list[Agent]()
-        house.agent = self._keep  # type: ignore[method-assign]
+    def __init__(self, server: Server) -> None:
+        self._make, self._made = server.agent, list[Agent]()
+        server.agent = self._keep  # type: ignore[method-assign]
 
-    def _keep(self, identity: Identity) -> Any:
-        self._made.append(self._make(identity))
+    def _keep(self, identity: Identity, **more: Any) -> Any:
+        self._made.append(self._make(identity, **more))
         return self._made[-1]
 
     def __getattr__(self, name: str) -> Any:
@@ -172,7 +171,7 @@ async def over_websocket(opening: Opening) -> AsyncIterator[tuple[Transport, Age
         identities, stop = Identities(Path(folder, "tokens.json")), anyio.Event()
         token, listens = identities.add("me"), socket.create_server(("127.0.0.1", 0))
         server = _Served(opening, load_config({}).settings, opening.environ, identities, listens)
-        agent: Any = _Later(server.house("me"))
+        agent: Any = _Later(server)
         async with anyio.create_task_group() as tasks:
             tasks.start_soon(server.until, stop)
             try:

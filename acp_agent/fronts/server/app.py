@@ -15,6 +15,7 @@ from typing import Any
 
 import anyio
 import anyio.to_thread
+import msgspec
 import uvicorn
 from starlette.applications import Starlette
 from starlette.datastructures import Headers
@@ -32,15 +33,19 @@ from acp_agent.fronts.server.entrance import Entrance, Refusal
 from acp_agent.fronts.server.house import House
 from acp_agent.fronts.server.http_form import HttpForm
 from acp_agent.fronts.server.identities import Identities, Identity
+from acp_agent.fronts.server.process_links import Link, Links
 from acp_agent.fronts.server.metrics import CONTENT_TYPE, Metrics
 from acp_agent.fronts.server.page import FILES, LOGIN, LOGOUT, PUBLIC, Page, Served
+from acp_agent.fronts.server.relay import Introduction
+from acp_agent.fronts.server.remote_agent import RemoteAgent
 from acp_agent.fronts.server.stored_sessions import Answer, History, NotSo
 from acp_agent.fronts.server.streams import HttpConnection
-from acp_agent.opening import Opening
+from acp_agent.opening import Opening, store_url
 from acp_agent.protocol.codec import coalesce_updates, encode
 from acp_agent.protocol.connection import Connection
 from acp_agent.protocol.peer import Event, Peer, RequestReceived
 from acp_agent.protocol.websocket import GOING_AWAY, LIMIT, PROTOCOL_ERROR, WebSocketTransport
+from acp_agent.store.session_store import SessionStore
 from acp_agent.store.stores import schema_of
 
 log = logging.getLogger(__name__)
@@ -56,6 +61,8 @@ GOODBYE_SECONDS = 3.0
 """For all clients to get the last answers, once the server is told to stop."""
 SPARE = 50
 """Connections besides those that `server.max_connections` counts: of who only looks, or has not said what it wants."""
+RENEWALS = 3
+"""Of a lease, in the time that it takes."""
 PINGS = 3
 """Without an answer."""
 
@@ -84,6 +91,15 @@ class Server:
         self._houses: dict[str, House] = {}
         """By owner."""
         self._open: dict[Connection, tuple[WebSocketTransport | HttpConnection, Identity]] = {}
+        self._process = uuid.uuid4().hex
+        self._links: Links | None = None
+        self._store: SessionStore | None = None
+        """On a server: what the processes that share it tell each other goes by it."""
+        base = Opening(environ)
+        if store_url(base.config(), environ):
+            _, self._store = base.own()
+        self._relayed: set[Connection] = set()
+        """Of clients of other processes."""
         self._none = anyio.Event()
         """Once no connection is open any more."""
         self._metrics = Metrics(lambda: len(self._open), self._sessions)
@@ -120,8 +136,14 @@ class Server:
             )
         )
         async with anyio.create_task_group() as tasks:
+            if self._store is not None:
+                self._links = Links(self._store, self._serve_link, self._runs, silence=self._config.lease)
+                tasks.start_soon(self._links.run)
+                await self._links.listens.wait()
+                self._process = self._links.name
             tasks.start_soon(self._stopping_at, told, server)
             tasks.start_soon(self._ending_the_revoked)
+            tasks.start_soon(self._renewing)
             await server.serve([self._bound])
             told.set()
             tasks.cancel_scope.cancel()
@@ -140,6 +162,13 @@ class Server:
                     transport.code = LIMIT
                     connection.close()
 
+    async def _renewing(self) -> None:
+        """The leases of the sessions that run here."""
+        while True:
+            await anyio.sleep(self._config.lease / RENEWALS)
+            for house in tuple(self._houses.values()):
+                await house.renew()
+
     async def _stopping_at(self, told: anyio.Event, server: uvicorn.Server) -> None:
         await told.wait()
         await self._stop()
@@ -151,10 +180,12 @@ class Server:
             async with anyio.create_task_group() as tasks:
                 for house in self._houses.values():
                     tasks.start_soon(house.cancel_all)
-            for connection in tuple(self._open):
+            for connection in (*self._open, *self._relayed):
                 await connection.flush()
         for connection, (transport, _) in self._open.items():
             transport.code = GOING_AWAY
+            connection.close()
+        for connection in self._relayed:
             connection.close()
         if self._open:
             with anyio.move_on_after(CLOSE_SECONDS):
@@ -162,6 +193,9 @@ class Server:
         with anyio.move_on_after(CLOSE_SECONDS) as scope:
             for house in self._houses.values():
                 await house.end()
+            if self._links is not None and self._store is not None:
+                await self._links.end()
+                await self._store.do(self._store.close)
         if scope.cancelled_caught:
             log.error("not everything could be closed within %g s", CLOSE_SECONDS)
 
@@ -298,7 +332,7 @@ class Server:
     async def _serve(
         self, transport: WebSocketTransport | HttpConnection, identity: Identity, peer: Peer, events: Sequence[Event]
     ) -> None:
-        agent = self.house(identity.owner).agent(identity)
+        agent = self.agent(identity)
         connection = Connection(transport, agent, peer=peer, coalesce=coalesce_updates)
         agent.attach(connection)
         self._open[connection] = transport, identity
@@ -313,6 +347,38 @@ class Server:
             del self._open[connection]
             if not self._open:
                 self._none.set()
+
+    def agent(self, identity: Identity, *, relayed: bool = False) -> RemoteAgent:
+        """For a connection of theirs; `relayed`: to another process."""
+        house = self.house(identity.owner)
+        return RemoteAgent(house, identity, house.opening.below(identity.folders), relayed=relayed)
+
+    # --- other processes with the same store ------------------------------------------------------------------
+
+    async def _serve_link(self, link: Link) -> None:
+        """A client of another process, at a session that this one runs."""
+        peer, first = Peer(encode=encode, max_line=self._max_message), b""
+        while not self._stopping and b"\n" not in first and (data := await link.read()):
+            first += data
+        if b"\n" not in first or self._stopping:
+            return
+        line, _, rest = first.partition(b"\n")
+        agent = self.agent(msgspec.json.decode(line, type=Introduction).identity, relayed=True)
+        connection = Connection(link, agent, peer=peer, coalesce=coalesce_updates)
+        agent.attach(connection)
+        self._relayed.add(connection)
+        try:
+            await connection.serve(peer.receive(rest))
+        finally:
+            self._relayed.discard(connection)
+            with anyio.CancelScope(shield=True):
+                await agent.close()
+
+    def _runs(self, told: str) -> None:
+        """A process has told all that it runs a session."""
+        owner, session_id, process = told.split(" ")
+        if process != self._process and owner in self._houses:
+            self._houses[owner].runs_elsewhere(session_id)
 
     def _history(self, ask: Asks) -> Callable[[Request], Awaitable[Response]]:
         async def answered(request: Request) -> Response:
@@ -340,18 +406,20 @@ class Server:
 
         return answered
 
-    def _store(self, owner: str) -> Path:
+    def _file(self, owner: str) -> Path:
         """Each owner has one of their own: sessions, answers, memories, schedules, what was spent."""
         return Path(state_dir(self._environ)) / "owners" / owner / "sessions.db"
 
     def house(self, owner: str) -> House:
         if (house := self._houses.get(owner)) is None:
-            house = self._houses[owner] = House(self.opening(owner), self._settings, self._metrics)
+            house = self._houses[owner] = House(
+                owner, self.opening(owner), self._settings, self._metrics, self._process, self._links
+            )
         return house
 
     def opening(self, owner: str) -> Opening:
         store = self._settings.store
-        flags = {"store.path": str(self._store(owner)), "store.schema": schema_of(store.schema, owner)}
+        flags = {"store.path": str(self._file(owner)), "store.schema": schema_of(store.schema, owner)}
         if not self._config.near:
             flags["agent.far"] = "true"
         return Opening(self._environ, flags)

@@ -10,7 +10,7 @@ import subprocess
 import uuid
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager, suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime, timedelta
 from ipaddress import ip_address
 from pathlib import Path
@@ -51,8 +51,8 @@ class Place:
     environ: dict[str, str]
     model: FakeModel
     project: Path
-    stop: anyio.Event
-    server: Server
+    stop: anyio.Event = field(default_factory=anyio.Event)
+    server: Any = None
 
 
 @asynccontextmanager
@@ -65,17 +65,24 @@ async def served(tmp_path: Path, script: Any = (), *, config: str = "", **more: 
     token = identities.add("me", **more)
     async with FakeModel(script) as model:
         environ = environ_for(home, model.base_url, ACP_CODER_CONFIG=str(tmp_path / "config.toml"))
-        listens = socket.create_server(("127.0.0.1", 0))
-        server, stop = Server(load_config(environ).settings, environ, identities, listens), anyio.Event()
-        where = f"127.0.0.1:{listens.getsockname()[1]}"
-        with anyio.fail_after(BOUND):
-            async with anyio.create_task_group() as tasks:
-                tasks.start_soon(server.until, stop)
-                try:
-                    urls = f"ws://{where}/acp", f"http://{where}"
-                    yield Place(*urls, token, identities, environ, model, project, stop, server)
-                finally:
-                    stop.set()
+        async with running(Place("", "", token, identities, environ, model, project)) as place:
+            yield place
+
+
+@asynccontextmanager
+async def running(about: Place) -> AsyncIterator[Place]:
+    """A server for that; several may run."""
+    listens = socket.create_server(("127.0.0.1", 0))
+    settings = load_config(about.environ).settings
+    server, stop = Server(settings, about.environ, about.identities, listens), anyio.Event()
+    where = f"127.0.0.1:{listens.getsockname()[1]}"
+    with anyio.fail_after(BOUND):
+        async with anyio.create_task_group() as tasks:
+            tasks.start_soon(server.until, stop)
+            try:
+                yield replace(about, url=f"ws://{where}/acp", http=f"http://{where}", stop=stop, server=server)
+            finally:
+                stop.set()
 
 
 @asynccontextmanager

@@ -1,0 +1,435 @@
+"""The agent that a connection of the server talks to: the sessions are its owner's, and may be other processes'."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import time
+from contextlib import nullcontext, suppress
+from typing import TYPE_CHECKING, Any
+
+from msgspec.structs import replace
+
+from acp_agent.agent import REPLAY, UNDO_METHODS, Agent, told_of
+from acp_agent.config.model import Settings
+from acp_agent.errors import (
+    ConnectionClosed,
+    InternalError,
+    InvalidParams,
+    MethodNotFound,
+    NotAllowed,
+    ResourceNotFound,
+    RpcError,
+    StoreError,
+)
+from acp_agent.fronts.server.audience import SPEAKER, Audience, Watcher
+from acp_agent.fronts.server.house import House
+from acp_agent.fronts.server.identities import Identity
+from acp_agent.fronts.server.process_links import Link
+from acp_agent.fronts.server.relay import LEFT, Relay
+from acp_agent.lazy import load
+from acp_agent.loop.opened import Opened
+from acp_agent.loop.session import Session
+from acp_agent.opening import Opening
+from acp_agent.protocol.client import Wire
+from acp_agent.protocol.connection import Reply
+from acp_agent.protocol.profiles import RenderingPlan
+from acp_agent.schema import acp
+from acp_agent.store.base import SessionRecord
+
+if TYPE_CHECKING:
+    from acp_agent.config.load import Config
+
+log = logging.getLogger(__name__)
+
+LOOKING = frozenset(
+    ("initialize", "session/list", "session/load", "session/resume", "session/close", *UNDO_METHODS[:2])
+)
+"""Methods for which a token that may only watch is enough."""
+JOINING = ("session/load", "session/resume")
+OPENING = (*JOINING, "session/new", "session/fork")
+SESSION = ("sessionId", "cwd", "additionalDirectories", "mcpServers")
+"""Of the params of these, what a session is asked for again with."""
+LEASES = 2
+"""As many times as a lease takes, a process that runs a session and does not answer is waited for."""
+TRY_AGAIN = 0.2
+"""Seconds."""
+
+
+class RemoteAgent(Agent):
+    """A connection's. It says no to what its token may not do. `relayed`: the connection is another process's."""
+
+    def __init__(self, house: House, identity: Identity, opening: Opening, *, relayed: bool = False) -> None:
+        super().__init__(opening, sessions=house.sessions)
+        self._house = house
+        self._identity = identity
+        self._relayed = relayed
+        self._initialize: object = None
+        """The params of that request."""
+        self._asked: dict[str, dict[str, Any]] = {}
+        """By session, what it was asked for with."""
+        self._relays: dict[str, Relay] = {}
+        """Those that other processes run."""
+        self._reaching: dict[str, asyncio.Lock] = {}
+        """By session, held while it is looked for."""
+        self._turns: set[asyncio.Task[Any]] = set()
+        """Those that this connection asked for."""
+        self._watching: set[str] = set()
+
+    # --- what the token may do --------------------------------------------------------------------------------
+
+    async def handle_request(self, method: str, params: Any) -> Any:
+        if method == "logout":
+            raise MethodNotFound("Method not found: logout (the server's keys are not the clients')")
+        if self._identity.scope != "prompt" and method in self._methods and method not in LOOKING:
+            raise NotAllowed(f"This token may not do that (its scope is `{self._identity.scope}`)")
+        SPEAKER.set(self.connection)
+        session_id = params.get("sessionId") if isinstance(params, dict) else None
+        if not isinstance(session_id, str):
+            answered = await super().handle_request(method, params)
+        else:
+            with self._arrives(session_id) if method in JOINING else nullcontext():
+                if (relay := await self._relay(method, session_id, params)) is not None:
+                    return await self._far(relay, method, params)
+                answered = await super().handle_request(method, params)
+        if method == "initialize":
+            self._initialize = params
+            answered["agentCapabilities"].pop("auth", None)
+            answered["_meta"] = {**answered.get("_meta", {}), "scope": self._identity.scope}
+        elif method in OPENING:
+            made = str(getattr(answered.result, "session_id", session_id))
+            self._asked[made] = _asked({**params, "sessionId": made})
+        return answered
+
+    async def handle_notification(self, method: str, params: Any) -> None:
+        session_id = str(params.get("sessionId")) if isinstance(params, dict) else ""
+        relay = self._relays.get(session_id)
+        if self._relayed and method == LEFT and session_id in self._watching:
+            self._house.audience(session_id).watcher(self.connection).place = int(params["seq"])
+        elif self._identity.scope == "watch" or (relay is None and session_id not in self._watching):
+            log.info("%s of %s is not its own to send", method, self._identity.name)
+        elif relay is not None:
+            relay.tell(method, params)
+        else:
+            await super().handle_notification(method, params)
+
+    def cancel_request(self, method: str, params: Any) -> bool:
+        session_id = str(params.get("sessionId")) if isinstance(params, dict) else ""
+        if method == "session/prompt" and session_id in self._relays:
+            return self._relays[session_id].cancel_prompt()
+        return session_id in self._watching and super().cancel_request(method, params)
+
+    # --- sessions of other processes --------------------------------------------------------------------------
+
+    async def _relay(self, method: str, session_id: str, params: dict[str, Any]) -> Relay | None:
+        """To the process that runs the session, if it is another one."""
+        if method not in JOINING:
+            await self._arrived(session_id)
+        if method not in (*JOINING, "session/delete"):
+            return self._relays.get(session_id)
+        async with self._reaching.setdefault(session_id, asyncio.Lock()):
+            relay = self._relays.get(session_id)
+            if relay is not None or self.sessions.has(session_id):
+                return relay
+            if (link := await self._reached(session_id)) is None:
+                return None
+            self._leave(session_id)
+            relay = Relay(link, self.connection, session_id, _asked(params), self._lost)
+            try:
+                await relay.begin(self._identity, self._initialize)
+            except BaseException:
+                await relay.close()
+                raise
+            self._relays[session_id] = relay
+            return relay
+
+    async def _reached(self, session_id: str) -> Link | None:
+        """A process that has died is waited for until its lease is over. Raises InternalError."""
+        house = self._house
+        deadline = time.monotonic() + LEASES * house.config.lease
+        while True:
+            ours = house.take if self._identity.scope == "prompt" else house.runs_at
+            try:
+                if not (holder := await ours(session_id)):
+                    return None
+                if house.links is None or self._relayed or time.monotonic() > deadline:
+                    raise InternalError(f"Session {session_id!r} is run by another process; try again")
+                return await house.links.open(holder)
+            except StoreError as error:
+                raise InternalError(str(error)) from error
+            except ConnectionClosed:
+                await asyncio.sleep(TRY_AGAIN)
+
+    async def _far(self, relay: Relay, method: str, params: dict[str, Any]) -> Any:
+        """Asks the process that runs the session."""
+        stays = method != "session/delete"
+        try:
+            answered = await relay.ask(method, params)
+            stays = stays and method != "session/close"
+        except RpcError:
+            stays = stays and relay.joined
+            raise
+        finally:
+            if not stays and self._relays.get(relay.session_id) is relay:
+                del self._relays[relay.session_id]
+                self.sessions.spawn(relay.close())
+        relay.joined = relay.joined or method in JOINING
+        return answered
+
+    def _lost(self, relay: Relay) -> None:
+        """The process that ran the session has gone, or has given it to another one."""
+        if self._relays.get(relay.session_id) is relay:
+            del self._relays[relay.session_id]
+            if relay.joined and not self.connection.closed:
+                self._asked[relay.session_id] = relay.asked
+                self.sessions.spawn(self._again(relay.session_id, relay.place))
+
+    def _taken_over(self, session_id: str) -> None:
+        """Another process runs a session that this connection watches."""
+        if self._relayed:
+            self.connection.close()  # Its own process asks that one.
+            return
+        audience = self._house.watched(session_id)
+        if audience is not None and audience.has(self.connection) and not self.connection.closed:
+            self.sessions.spawn(self._again(session_id, audience.watcher(self.connection).place))
+
+    async def _again(self, session_id: str, after: int) -> None:
+        """Goes on with a session behind that place in its log, wherever it is run now."""
+        with self._arrives(session_id):
+            try:
+                params = {**self._asked[session_id], "_meta": {"after": after}}
+                answered = await self.handle_request("session/resume", params)
+            except RpcError as error:
+                log.warning("session %s: %s", session_id, error)
+                self.connection.close()  # It comes back, and asks for it again.
+                return
+        if isinstance(answered, Reply):
+            answered.then()
+
+    async def _session(self, session_id: str) -> Session:
+        session = await super()._session(session_id)
+        if session_id not in self._watching:
+            raise ResourceNotFound(f"Session {session_id!r} is not open; load or resume it first")
+        return session
+
+    # --- sessions ---------------------------------------------------------------------------------------------
+
+    async def new_session(self, request: acp.NewSessionRequest) -> Reply:
+        self._house.room_for_one()
+        return await super().new_session(request)
+
+    def _wire(self, session_id: str) -> Wire:
+        return self._house.audience(session_id)
+
+    def _plan(self, settings: Settings) -> RenderingPlan:
+        plan = super()._plan(settings)
+        # Others may come who draw no terminals, so output is sent as text from the beginning.
+        return replace(plan, terminal_output=plan.terminal_output and not plan.far)
+
+    async def _expect(self, session_id: str) -> None:
+        await self._house.expected(session_id)
+        if await self._house.take(session_id):
+            raise InternalError(f"Session {session_id!r} is run by another process; try again")
+
+    def _add(self, opened: Opened) -> Session:
+        audience = self._house.audience(opened.record.id)
+        session = super()._add(opened)
+        audience.client = session.client
+        audience.driver = self._enter(audience, session.client.plan)
+        audience.driver.place = audience.place
+        audience.plan_for_all()
+        return session
+
+    def _enter(self, audience: Audience, plan: RenderingPlan) -> Watcher:
+        self._watching.add(audience.session_id)
+        self._house.onlookers.setdefault(audience.session_id, set()).add(self._taken_over)
+        self._house.back(audience.session_id)
+        return audience.enter(self.connection, plan, answers=self._identity.scope != "watch")
+
+    def _start(self, session: Session) -> None:
+        if session.id in self._watching:
+            audience = self._house.audience(session.id)
+            audience.follow(audience.watcher(self.connection))
+        super()._start(session)
+
+    async def fork_session(self, request: acp.ResumeSessionRequest) -> Reply:
+        self._house.room_for_one()
+        return await super().fork_session(request)
+
+    async def load_session(self, request: acp.LoadSessionRequest) -> Reply:
+        session, watcher, audience = await self._joined(request)
+        running = session is not None and session.queue.busy
+        if session is not None:
+            await session.outbox.flushed()
+        _, store = await asyncio.to_thread(self._opening.own)
+        entries, place = await store.do(store.so_far, request.session_id)
+        running = running or (session is not None and session.queue.busy)
+        for update in load(REPLAY)(entries, running=running):
+            audience.send(watcher, update)
+            await self.connection.drain()
+        watcher.place, audience.place = place, max(place, audience.place)
+        loaded = acp.LoadSessionResponse(**_told_of(session, place))
+        return self._begun(loaded, session, watcher, audience)
+
+    async def resume_session(self, request: acp.ResumeSessionRequest) -> Reply:
+        after = (request.meta or {}).get("after", self._house.seen(request.session_id, self._identity))
+        if after is not None and (type(after) is not int or after < 0):
+            raise InvalidParams("Invalid params: $._meta.after: the `seq` of the last update is expected")
+        session, watcher, audience = await self._joined(request)
+        watcher.place = audience.place if after is None else after
+        resumed = acp.ResumeSessionResponse(**_told_of(session, watcher.place))
+        return self._begun(resumed, session, watcher, audience)
+
+    def _stored(
+        self, request: acp.LoadSessionRequest | acp.ResumeSessionRequest
+    ) -> tuple[SessionRecord, tuple[str, tuple[str, ...]], Config]:
+        found = super()._stored(request)
+        if not self._opening.may_open(found[0].cwd):
+            raise ResourceNotFound(f"Session {request.session_id!r} does not exist")
+        return found
+
+    async def _joined(
+        self, request: acp.LoadSessionRequest | acp.ResumeSessionRequest
+    ) -> tuple[Session | None, Watcher, Audience]:
+        """Who may prompt opens the session, unless it is open as it is asked for; the others only look on."""
+        with self._arrives(request.session_id):
+            return await self._join(request)
+
+    async def _join(
+        self, request: acp.LoadSessionRequest | acp.ResumeSessionRequest
+    ) -> tuple[Session | None, Watcher, Audience]:
+        record, (cwd, more), config = await asyncio.to_thread(self._stored, request)
+        async with self.sessions.reopening:
+            await self.sessions.closed(record.id)
+            audience = await self._house.expected(record.id)
+            session = self.sessions.get(record.id)
+        if session is not None:
+            here, others = str(session.roots.clients[0]), len(audience) - audience.has(self.connection)
+            if here != cwd and (session.queue.busy or others):
+                raise InvalidParams(f"Session {record.id!r} is in use in {here}")
+            same_folders = (here, record.additional_directories) == (cwd, more)
+            as_asked = same_folders and session.mcp_servers == tuple(request.mcp_servers or ())
+            if self._identity.scope == "prompt" and not (as_asked or session.queue.busy or others):
+                session = None
+        if session is not None or self._identity.scope != "prompt":
+            return session, self._enter(audience, self._plan(config.settings)), audience
+        self._house.room_for_one()
+        session, _ = await self._reopen(request)
+        self._house.runs_here(record.id)
+        audience = self._house.audience(record.id)
+        return session, audience.watcher(self.connection), audience
+
+    def _begun(self, response: object, session: Session | None, watcher: Watcher, audience: Audience) -> Reply:
+        if session is not None and session.outbox.held:
+            return Reply(response, lambda: self._start(session))
+        return Reply(response, lambda: audience.follow(watcher))
+
+    async def list_sessions(self, request: acp.ListSessionsRequest) -> acp.ListSessionsResponse:
+        found = await super().list_sessions(request)
+        while self._identity.folders:
+            shown = [each for each in found.sessions if self._opening.may_open(each.cwd)]
+            if shown or found.next_cursor is None:
+                return acp.ListSessionsResponse(sessions=shown, next_cursor=found.next_cursor)
+            found = await super().list_sessions(acp.ListSessionsRequest(cwd=request.cwd, cursor=found.next_cursor))
+        return found
+
+    async def close_session(self, request: acp.CloseSessionRequest) -> acp.CloseSessionResponse:
+        others = request.session_id in self._watching and len(self._house.audience(request.session_id)) > 1
+        if others or self._identity.scope != "prompt":  # Others go on with it.
+            self._leave(request.session_id)
+            return acp.CloseSessionResponse()
+        closed = await super().close_session(request)
+        if not self.sessions.has(request.session_id):  # It may be open again.
+            self._leave(request.session_id)
+        return closed
+
+    async def delete_session(self, request: acp.DeleteSessionRequest) -> acp.DeleteSessionResponse:
+        _, store = await asyncio.to_thread(self._opening.own)
+        record = await store.do(store.get, request.session_id)
+        if record is not None and not self._opening.may_open(record.cwd):
+            return acp.DeleteSessionResponse()  # As for one that does not exist.
+        deleted = await super().delete_session(request)
+        self._leave(request.session_id)
+        return deleted
+
+    # --- turns ------------------------------------------------------------------------------------------------
+
+    async def prompt(self, request: acp.PromptRequest) -> acp.PromptResponse:
+        session = await self._session(request.session_id)
+        turn = asyncio.create_task(self._turn(session, request))
+        for turns in (self._turns, self._house.turns):
+            turns.add(turn)
+            turn.add_done_callback(turns.discard)
+        turn.add_done_callback(self._ended)
+        try:
+            return await asyncio.shield(turn)
+        except asyncio.CancelledError:
+            if not self.connection.closed:  # `$/cancel_request`, not a lost link.
+                turn.cancel()
+                with suppress(asyncio.CancelledError):
+                    await asyncio.wait((turn,))
+            raise
+
+    async def _turn(self, session: Session, request: acp.PromptRequest) -> acp.PromptResponse:
+        audience = self._house.audience(session.id)
+        audience.tell_others({"turn": {"state": "running"}})
+        metrics, reason, usage = self._house.metrics, "failed", None
+        begun = metrics.turn_begins(session.id)
+        try:
+            answered = await super().prompt(request)
+            reason, usage = answered.stop_reason, getattr(answered, "usage", None)
+            return answered
+        finally:
+            metrics.turn_ends(session.id, begun, reason, usage)
+            audience.tell_others({"turn": {"state": "idle", "stopReason": reason}})
+
+    def _ended(self, turn: asyncio.Task[Any]) -> None:
+        if not turn.cancelled() and (error := turn.exception()) is not None and self.connection.closed:
+            log.warning("a turn that nobody waited for any more failed: %s", error)
+
+    async def set_config_option(self, request: acp.SetSessionConfigOptionRequest) -> Any:
+        answered = await super().set_config_option(request)
+        session = await self._session(request.session_id)
+        alone = len(self._house.audience(session.id)) == 1
+        return answered if alone else Reply(answered, session.choices.show)
+
+    # --- the end ----------------------------------------------------------------------------------------------
+
+    def cancel_turns(self) -> None:
+        """What this connection asked for is not wanted any more."""
+        for relay in self._relays.values():
+            relay.cancel()
+        for turn in self._turns:
+            turn.cancel()
+
+    def _leave(self, session_id: str) -> None:
+        self._watching.discard(session_id)
+        onlookers = self._house.onlookers.get(session_id, set())
+        onlookers.discard(self._taken_over)
+        if not onlookers:
+            self._house.onlookers.pop(session_id, None)
+        if (audience := self._house.watched(session_id)) is not None:
+            drove = audience.driver is not None and audience.driver.connection is self.connection
+            if (watcher := audience.leave(self.connection)) is not None:
+                self._house.left(session_id, self._identity, watcher, drove=drove)
+
+    async def close(self) -> None:
+        """The sessions stay."""
+        for session_id in tuple(self._watching):
+            self._leave(session_id)
+        relays = tuple(self._relays.values())
+        self._relays.clear()
+        for relay in relays:
+            await relay.close()
+
+
+def _asked(params: dict[str, Any]) -> dict[str, Any]:
+    return {name: params[name] for name in SESSION if name in params}
+
+
+def _told_of(session: Session | None, place: int) -> dict[str, Any]:
+    """As `told_of`, and how far the client is. `session`: if it is open."""
+    told = {} if session is None else told_of(session)
+    running = session is not None and session.queue.busy
+    more = {"seq": place, "turn": {"state": "running" if running else "idle"}}
+    return {**told, "meta": {**(told.get("meta") or {}), **more}}

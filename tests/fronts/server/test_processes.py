@@ -1,0 +1,104 @@
+"""Several processes on one store: any of them answers for any session; one dies, another goes on."""
+
+from __future__ import annotations
+
+import uuid
+from collections.abc import AsyncIterator, Iterator
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import Any
+
+import anyio
+import pytest
+
+from acp_agent.client.permissions import never_answers
+from acp_agent.schema import acp
+from acp_agent.testing.fake_model import Answer, Call
+from tests.fronts.server.test_house import AUTO, WAITS, asked, exists, log_of, places, turns
+from tests.fronts.server.test_server import Place, editor, running, served
+from tests.postgres_server import MISSING, PostgresServer
+
+pytestmark = [pytest.mark.anyio, pytest.mark.skipif(bool(MISSING), reason=MISSING)]
+
+
+@pytest.fixture(scope="module")
+def postgres() -> Iterator[PostgresServer]:
+    server = PostgresServer()
+    yield server
+    server.remove()
+
+
+@asynccontextmanager
+async def two(
+    postgres: PostgresServer, tmp_path: Path, script: Any, config: str = AUTO, lease: float = 2.0
+) -> AsyncIterator[tuple[Place, Place]]:
+    """Servers with one store, one file of tokens and one model."""
+    schema = f"s{uuid.uuid4().hex[:12]}"
+    more = f'[store]\nurl = "{postgres.url()}"\nschema = "{schema}"\n[server]\nlease = {lease}\n{config}'
+    async with served(tmp_path, script, config=more) as one, running(one) as other:
+        yield one, other
+
+
+async def test_a_session_is_loaded_prompted_and_cancelled_in_another_process(
+    postgres: PostgresServer, tmp_path: Path
+) -> None:
+    script = [
+        Answer(text="It is first."),
+        Answer(text="It is second."),
+        Answer(tool_calls=(Call("bash", {"command": WAITS}),)),
+    ]
+    async with two(postgres, tmp_path, script) as (one, other), editor(one) as first, editor(other) as second:
+        session = (await first.new_session(one.project)).session_id
+        await first.prompt("go")
+        loaded = await second.load_session(session, one.project)
+        assert (loaded.meta or {})["turn"] == {"state": "idle"}
+        assert second.text(session) == "It is first."
+        assert (await second.prompt("more")).stop_reason == "end_turn"
+        for made in (first, second):
+            await made.wait_until(lambda made=made: "It is second." in made.text(session))
+        async with anyio.create_task_group() as tasks:
+            tasks.start_soon(asked, second)
+            await exists(one.project / "begun")
+            await second.cancel()
+        await first.wait_until(lambda: {"state": "idle", "stopReason": "cancelled"} in turns(first))
+        await second.client.set_session_mode(session, "ask")
+        for made in (first, second):
+            await made.wait_for(lambda each: isinstance(each, acp.CurrentModeUpdate | acp.ConfigOptionUpdate))
+            assert not made.violations
+        assert [each.session_id for each in (await second.client.list_sessions()).sessions] == [session]
+        assert one.server.agent(one.identities.known()[0]).sessions.has(session)
+        assert not other.server.agent(one.identities.known()[0]).sessions.has(session)
+
+
+async def test_a_question_goes_to_all_processes_and_the_first_answer_counts(
+    postgres: PostgresServer, tmp_path: Path
+) -> None:
+    script = [Answer(tool_calls=(Call("bash", {"command": "touch made"}),)), Answer(text="It is done.")]
+    async with (
+        two(postgres, tmp_path, script, "") as (one, other),
+        editor(one, otherwise=never_answers) as first,
+        editor(other) as second,
+    ):
+        session = (await first.new_session(one.project)).session_id
+        await second.load_session(session, one.project)
+        assert (await first.prompt("make it")).stop_reason == "end_turn"
+        await first.wait_until(lambda: first.lines("from_agent", "$/cancel_request"))
+        for made in (first, second):
+            await made.wait_until(lambda made=made: "It is done." in made.text(session))
+            assert len(made.lines("from_agent", "session/request_permission")) == 1
+
+
+async def test_a_process_that_stops_hands_its_sessions_over(postgres: PostgresServer, tmp_path: Path) -> None:
+    script = [Answer(text="It is first."), Answer(text="It is second."), Answer(text="It is third.")]
+    async with two(postgres, tmp_path, script, lease=600.0) as (one, other), editor(other) as second:
+        async with editor(one) as first:
+            session = (await first.new_session(one.project)).session_id
+            await first.prompt("go")
+            await second.load_session(session, one.project)
+        one.stop.set()
+        while not (await second.prompt("more")).stop_reason == "end_turn":
+            pass
+        assert second.text(session) == "It is first.It is second."
+        assert other.server.agent(one.identities.known()[0]).sessions.has(session)
+        stored = [row["seq"] for row in await log_of(other, session)]
+        assert places(second, session) == [seq for seq in stored if seq > stored[-1] - len(places(second, session))]
