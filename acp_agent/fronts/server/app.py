@@ -33,9 +33,9 @@ from acp_agent.fronts.server.entrance import Entrance, Refusal
 from acp_agent.fronts.server.house import House
 from acp_agent.fronts.server.http_form import HttpForm
 from acp_agent.fronts.server.identities import Identities, Identity
-from acp_agent.fronts.server.process_links import Link, Links
 from acp_agent.fronts.server.metrics import CONTENT_TYPE, Metrics
 from acp_agent.fronts.server.page import FILES, LOGIN, LOGOUT, PUBLIC, Page, Served
+from acp_agent.fronts.server.process_links import Link, Links
 from acp_agent.fronts.server.relay import Introduction
 from acp_agent.fronts.server.remote_agent import RemoteAgent
 from acp_agent.fronts.server.stored_sessions import Answer, History, NotSo
@@ -98,7 +98,7 @@ class Server:
         base = Opening(environ)
         if store_url(base.config(), environ):
             _, self._store = base.own()
-        self._relayed: set[Connection] = set()
+        self._relayed: dict[Connection, RemoteAgent] = {}
         """Of clients of other processes."""
         self._none = anyio.Event()
         """Once no connection is open any more."""
@@ -176,6 +176,8 @@ class Server:
 
     async def _stop(self) -> None:
         self._stopping = True
+        if self._links is not None:
+            self._links.refuses = True
         with anyio.move_on_after(GOODBYE_SECONDS):
             async with anyio.create_task_group() as tasks:
                 for house in self._houses.values():
@@ -185,8 +187,6 @@ class Server:
         for connection, (transport, _) in self._open.items():
             transport.code = GOING_AWAY
             connection.close()
-        for connection in self._relayed:
-            connection.close()
         if self._open:
             with anyio.move_on_after(CLOSE_SECONDS):
                 await self._none.wait()
@@ -194,6 +194,8 @@ class Server:
             for house in self._houses.values():
                 await house.end()
             if self._links is not None and self._store is not None:
+                for agent in self._relayed.values():
+                    agent.hand_over()
                 await self._links.end()
                 await self._store.do(self._store.close)
         if scope.cancelled_caught:
@@ -358,19 +360,19 @@ class Server:
     async def _serve_link(self, link: Link) -> None:
         """A client of another process, at a session that this one runs."""
         peer, first = Peer(encode=encode, max_line=self._max_message), b""
-        while not self._stopping and b"\n" not in first and (data := await link.read()):
+        while b"\n" not in first:
+            if not (data := await link.read()):
+                return
             first += data
-        if b"\n" not in first or self._stopping:
-            return
         line, _, rest = first.partition(b"\n")
         agent = self.agent(msgspec.json.decode(line, type=Introduction).identity, relayed=True)
         connection = Connection(link, agent, peer=peer, coalesce=coalesce_updates)
         agent.attach(connection)
-        self._relayed.add(connection)
+        self._relayed[connection] = agent
         try:
             await connection.serve(peer.receive(rest))
         finally:
-            self._relayed.discard(connection)
+            del self._relayed[connection]
             with anyio.CancelScope(shield=True):
                 await agent.close()
 

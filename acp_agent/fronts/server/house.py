@@ -17,8 +17,8 @@ from acp_agent.config.model import Settings
 from acp_agent.errors import AgentError, InternalError
 from acp_agent.fronts.server.audience import Audience, Watcher
 from acp_agent.fronts.server.identities import Identity
-from acp_agent.fronts.server.process_links import Links
 from acp_agent.fronts.server.metrics import Metrics
+from acp_agent.fronts.server.process_links import Links
 from acp_agent.loop.session import Session
 from acp_agent.open_sessions import OpenSessions
 from acp_agent.opening import Opening
@@ -48,6 +48,8 @@ class House:
         """Those that run."""
         self.onlookers: dict[str, set[Callable[[str], None]]] = {}
         """By session: told when another process has begun to run it."""
+        self.stopping = False
+        """Whether nothing more is begun."""
         self._renewed = time.monotonic()
         self._audiences: dict[str, Audience] = {}
         self._idle: dict[str, asyncio.TimerHandle] = {}
@@ -214,7 +216,8 @@ class House:
             del self._seen[key]
 
     async def cancel_all(self) -> None:
-        """Ends every turn, and waits until each prompt has its answer."""
+        """Ends every turn, and waits until each prompt has its answer. Nothing is begun after that."""
+        self.stopping = True
         await self.sessions.cancel_all()
         if self.turns:
             await asyncio.wait(tuple(self.turns))

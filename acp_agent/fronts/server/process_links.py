@@ -32,6 +32,7 @@ WINDOW = 512 * 1024
 """Bytes on their way on a link."""
 ANSWER_SECONDS = 5.0
 """For another process to take up a link."""
+GOODBYE_SECONDS = 2.0
 OPEN, TAKEN, DATA, READ, END, ALIVE = "o", "t", "d", "r", "e", "a"
 
 
@@ -137,6 +138,8 @@ class Links:
     ) -> None:
         self.name = uuid.uuid4().hex[:12]
         self.listens = anyio.Event()
+        self.refuses = False
+        """Whether no more are taken up."""
         self._store = store
         self._serve = serve
         self._told = told
@@ -176,14 +179,14 @@ class Links:
         self._put(ALL, f"- - 0 {text}")
 
     async def end(self) -> None:
-        """Ends every link, once what waits has been sent."""
+        """Waits a moment for those at the other ends to go, then ends every link."""
+        if self._serving:
+            await asyncio.wait(tuple(self._serving), timeout=GOODBYE_SECONDS)
         for link in tuple(self._links.values()):
             link.close()
-        with anyio.move_on_after(ANSWER_SECONDS):
+        with anyio.move_on_after(GOODBYE_SECONDS):
             while self._waiting:
                 await self._send_some()
-            if self._serving:
-                await asyncio.wait(tuple(self._serving))
 
     def _made(self, link_id: str, process: str) -> Link:
         link = self._links[link_id] = Link(link_id, process, partial(self._put, process))
@@ -195,6 +198,9 @@ class Links:
             self._told(text)
         elif kind == OPEN:
             link = self._made(link_id, text)
+            if self.refuses:
+                link.close()
+                return
             link.take()
             task = asyncio.create_task(self._served(link))
             self._serving.add(task)

@@ -10,18 +10,25 @@ import asyncio
 from collections.abc import Callable
 from typing import Any
 
+import anyio
 import msgspec
 
 from acp_agent.errors import ConnectionClosed, InternalError, PeerError, RpcError
 from acp_agent.fronts.server.identities import Identity
-from acp_agent.fronts.server.process_links import Link
+from acp_agent.fronts.server.process_links import ANSWER_SECONDS, Link
 from acp_agent.protocol.codec import encode
 from acp_agent.protocol.connection import Connection
 from acp_agent.protocol.peer import Peer
 
 GONE = "the process that ran this session has gone; what it did is in the session: prompt again to go on"
-LEFT = "_session/left"
-"""How far a client has been sent a session when it left: between processes only."""
+LEFT, MOVED = "_session/left", "_session/moved"
+"""Between processes: how far a client has been sent a session when it left; this process does not run it any more."""
+
+
+class Moved(RpcError):
+    """Nothing was done: another process runs the session. Between processes."""
+
+    code = -32098
 
 
 class Introduction(msgspec.Struct):
@@ -46,15 +53,16 @@ class Relay:
         self._link = link
         self._lost = lost
         self._closing = False
-        self._prompts = 0
+        self._prompts = self._asking = 0
+        self._quiet = asyncio.Event()
         self._far = Connection(_Paced(link, client), self, peer=Peer(encode=encode))
         self._task = asyncio.create_task(self._run())
 
     async def begin(self, identity: Identity, initialize: object) -> None:
-        """Raises ConnectionClosed, RpcError."""
+        """Raises ConnectionClosed, PeerError."""
         who = msgspec.structs.replace(identity, digest="")
         await self._link.write(msgspec.json.encode(Introduction(who)) + b"\n")
-        await self.ask("initialize", initialize)
+        await self._far.request("initialize", initialize)
 
     async def _run(self) -> None:
         await self._far.serve()
@@ -62,18 +70,21 @@ class Relay:
             self._lost(self)
 
     async def ask(self, method: str, params: object) -> Any:
-        """Raises RpcError."""
+        """Raises RpcError; Moved if it is to be asked of another process."""
         self._prompts += method == "session/prompt"
+        self._asking += 1
         try:
             answered = await self._far.request(method, params)
         except PeerError as error:
-            failed = RpcError(error.message, error.data)
-            failed.code = error.code
-            raise failed from error
+            if error.code == Moved.code:
+                raise Moved(error.message) from error
+            raise _as_ours(error) from error
         except ConnectionClosed as error:
             raise InternalError(GONE) from error
         finally:
             self._prompts -= method == "session/prompt"
+            self._asking -= 1
+            self._quiet.set()
         self._sent_until(answered)
         return answered
 
@@ -92,8 +103,12 @@ class Relay:
             self.tell("session/cancel", {"sessionId": self.session_id})
 
     async def close(self) -> None:
-        """The client leaves; the session stays."""
+        """The client leaves; the session stays. What was asked before gets its answer, if it comes soon."""
         self._closing = True
+        with anyio.move_on_after(ANSWER_SECONDS):
+            while self._asking:
+                self._quiet.clear()
+                await self._quiet.wait()
         if not self._far.closed:
             self.tell(LEFT, {"sessionId": self.session_id, "seq": self.place})
         self._far.close()
@@ -105,14 +120,15 @@ class Relay:
         try:
             return await self._client.request(method, params)
         except PeerError as error:
-            failed = RpcError(error.message, error.data)
-            failed.code = error.code
-            raise failed from error
+            raise _as_ours(error) from error
         except ConnectionClosed:
             self._far.close()
             raise asyncio.CancelledError from None  # Nobody has answered.
 
     async def handle_notification(self, method: str, params: Any) -> None:
+        if method == MOVED:
+            self._lost(self)
+            return
         self._client.notify(method, params)
         self._sent_until(params)
 
@@ -124,6 +140,13 @@ class Relay:
         place = meta.get("seq") if isinstance(meta, dict) else None
         if isinstance(place, int):
             self.place = place
+
+
+def _as_ours(error: PeerError) -> RpcError:
+    """What is passed on."""
+    ours = RpcError(error.message, error.data)
+    ours.code = error.code
+    return ours
 
 
 class _Paced:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import time
-from contextlib import nullcontext, suppress
+from contextlib import ExitStack, nullcontext, suppress
 from typing import TYPE_CHECKING, Any
 
 from msgspec.structs import replace
@@ -18,6 +18,7 @@ from acp_agent.errors import (
     InvalidParams,
     MethodNotFound,
     NotAllowed,
+    PeerError,
     ResourceNotFound,
     RpcError,
     StoreError,
@@ -25,8 +26,7 @@ from acp_agent.errors import (
 from acp_agent.fronts.server.audience import SPEAKER, Audience, Watcher
 from acp_agent.fronts.server.house import House
 from acp_agent.fronts.server.identities import Identity
-from acp_agent.fronts.server.process_links import Link
-from acp_agent.fronts.server.relay import LEFT, Relay
+from acp_agent.fronts.server.relay import LEFT, MOVED, Moved, Relay
 from acp_agent.lazy import load
 from acp_agent.loop.opened import Opened
 from acp_agent.loop.session import Session
@@ -83,6 +83,8 @@ class RemoteAgent(Agent):
             raise MethodNotFound("Method not found: logout (the server's keys are not the clients')")
         if self._identity.scope != "prompt" and method in self._methods and method not in LOOKING:
             raise NotAllowed(f"This token may not do that (its scope is `{self._identity.scope}`)")
+        if self._house.stopping and method != "initialize":
+            raise Moved("the process is stopping") if self._relayed else InternalError("the server is stopping")
         SPEAKER.set(self.connection)
         session_id = params.get("sessionId") if isinstance(params, dict) else None
         if not isinstance(session_id, str):
@@ -122,80 +124,90 @@ class RemoteAgent(Agent):
     # --- sessions of other processes --------------------------------------------------------------------------
 
     async def _relay(self, method: str, session_id: str, params: dict[str, Any]) -> Relay | None:
-        """To the process that runs the session, if it is another one."""
+        """To the process that runs the session, if it is another one. Raises InternalError."""
         if method not in JOINING:
             await self._arrived(session_id)
         if method not in (*JOINING, "session/delete"):
             return self._relays.get(session_id)
         async with self._reaching.setdefault(session_id, asyncio.Lock()):
             relay = self._relays.get(session_id)
-            if relay is not None or self.sessions.has(session_id):
-                return relay
-            if (link := await self._reached(session_id)) is None:
-                return None
-            self._leave(session_id)
-            relay = Relay(link, self.connection, session_id, _asked(params), self._lost)
-            try:
-                await relay.begin(self._identity, self._initialize)
-            except BaseException:
-                await relay.close()
-                raise
-            self._relays[session_id] = relay
+            if relay is None and not self.sessions.has(session_id):
+                relay = await self._reached(session_id, _asked(params))
             return relay
 
-    async def _reached(self, session_id: str) -> Link | None:
-        """A process that has died is waited for until its lease is over. Raises InternalError."""
+    async def _reached(self, session_id: str, asked: dict[str, Any]) -> Relay | None:
+        """A process that has died is waited for until its lease is over."""
         house = self._house
         deadline = time.monotonic() + LEASES * house.config.lease
         while True:
-            ours = house.take if self._identity.scope == "prompt" else house.runs_at
+            runs_at = house.take if self._identity.scope == "prompt" else house.runs_at
             try:
-                if not (holder := await ours(session_id)):
-                    return None
-                if house.links is None or self._relayed or time.monotonic() > deadline:
-                    raise InternalError(f"Session {session_id!r} is run by another process; try again")
-                return await house.links.open(holder)
+                holder = await runs_at(session_id)
             except StoreError as error:
                 raise InternalError(str(error)) from error
-            except ConnectionClosed:
-                await asyncio.sleep(TRY_AGAIN)
+            if not holder:
+                return None
+            if self._relayed:
+                raise Moved("another process runs the session")
+            if house.links is None or time.monotonic() > deadline:
+                raise InternalError(f"Session {session_id!r} is run by another process; try again")
+            with suppress(ConnectionClosed, PeerError):
+                link = await house.links.open(holder)
+                self._leave(session_id)
+                relay = self._relays[session_id] = Relay(link, self.connection, session_id, asked, self._lost)
+                try:
+                    await relay.begin(self._identity, self._initialize)
+                    return relay
+                except BaseException:
+                    self._give_up(relay)
+                    raise
+            await asyncio.sleep(TRY_AGAIN)
 
     async def _far(self, relay: Relay, method: str, params: dict[str, Any]) -> Any:
         """Asks the process that runs the session."""
-        stays = method != "session/delete"
         try:
             answered = await relay.ask(method, params)
-            stays = stays and method != "session/close"
+        except Moved:
+            self._lost(relay)
+            return await self.handle_request(method, params)
         except RpcError:
-            stays = stays and relay.joined
+            if not relay.joined:
+                self._give_up(relay)
             raise
-        finally:
-            if not stays and self._relays.get(relay.session_id) is relay:
-                del self._relays[relay.session_id]
-                self.sessions.spawn(relay.close())
+        if method in ("session/close", "session/delete"):
+            self._give_up(relay)
         relay.joined = relay.joined or method in JOINING
         return answered
 
-    def _lost(self, relay: Relay) -> None:
-        """The process that ran the session has gone, or has given it to another one."""
+    def _give_up(self, relay: Relay) -> None:
         if self._relays.get(relay.session_id) is relay:
             del self._relays[relay.session_id]
+        self.sessions.spawn(relay.close())
+
+    def _lost(self, relay: Relay) -> None:
+        """The process that ran the session has gone, or another one runs it."""
+        if self._relays.get(relay.session_id) is relay:
+            self._give_up(relay)
             if relay.joined and not self.connection.closed:
                 self._asked[relay.session_id] = relay.asked
-                self.sessions.spawn(self._again(relay.session_id, relay.place))
+                self._go_on(relay.session_id, relay.place)
 
     def _taken_over(self, session_id: str) -> None:
         """Another process runs a session that this connection watches."""
-        if self._relayed:
-            self.connection.close()  # Its own process asks that one.
-            return
         audience = self._house.watched(session_id)
-        if audience is not None and audience.has(self.connection) and not self.connection.closed:
-            self.sessions.spawn(self._again(session_id, audience.watcher(self.connection).place))
+        if self._relayed:
+            self.connection.notify(MOVED, {"sessionId": session_id})
+        elif audience is not None and audience.has(self.connection) and not self.connection.closed:
+            self._go_on(session_id, audience.watcher(self.connection).place)
 
-    async def _again(self, session_id: str, after: int) -> None:
-        """Goes on with a session behind that place in its log, wherever it is run now."""
-        with self._arrives(session_id):
+    def _go_on(self, session_id: str, after: int) -> None:
+        """With a session behind that place in its log, wherever it is run now. What is asked of it meanwhile waits."""
+        arrives = ExitStack()
+        arrives.enter_context(self._arrives(session_id))
+        self.sessions.spawn(self._again(session_id, after, arrives))
+
+    async def _again(self, session_id: str, after: int, arrives: ExitStack) -> None:
+        with arrives:
             try:
                 params = {**self._asked[session_id], "_meta": {"after": after}}
                 answered = await self.handle_request("session/resume", params)
@@ -394,6 +406,11 @@ class RemoteAgent(Agent):
         return answered if alone else Reply(answered, session.choices.show)
 
     # --- the end ----------------------------------------------------------------------------------------------
+
+    def hand_over(self) -> None:
+        """The sessions have been closed; other processes may run them."""
+        for session_id in self._watching:
+            self._taken_over(session_id)
 
     def cancel_turns(self) -> None:
         """What this connection asked for is not wanted any more."""
