@@ -12,7 +12,7 @@ import base64
 import binascii
 import json
 import logging
-from collections.abc import Awaitable, Callable, Iterator, Sequence
+from collections.abc import Awaitable, Callable, Collection, Iterator, Sequence
 from contextlib import contextmanager, nullcontext
 from functools import partial
 from pathlib import Path
@@ -50,6 +50,7 @@ if TYPE_CHECKING:
     from acp_agent.config.load import Config
     from acp_agent.config.model import Settings
     from acp_agent.loop.shell.worktrees import Hold
+    from acp_agent.store.session_store import SessionStore
 
 log = logging.getLogger(__name__)
 
@@ -367,7 +368,7 @@ class Agent:
             cwd=None if request.cwd is None else normal(request.cwd),
             before=read_cursor(request.cursor),
             limit=page + 1,
-            include=self.sessions.ids,
+            include=await self._open_ids(store),
         )
         shown = found[:page]
         return acp.ListSessionsResponse(
@@ -383,6 +384,10 @@ class Agent:
             ],
             next_cursor=cursor_of(shown[-1]) if len(found) > page else None,
         )
+
+    async def _open_ids(self, store: SessionStore) -> Collection[str]:
+        """Sessions that are listed though they have no turn."""
+        return self.sessions.ids
 
     async def close_session(self, request: acp.CloseSessionRequest) -> acp.CloseSessionResponse:
         told = await self.sessions.close(await self._session(request.session_id))

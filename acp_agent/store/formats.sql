@@ -214,6 +214,8 @@ UPDATE sessions SET unsearched = 1 WHERE turns > 0
 
 CREATE INDEX sessions_unsearched ON sessions (id) WHERE unsearched = 1
 
+CREATE INDEX sessions_held ON sessions (held_until) WHERE holder IS NOT NULL
+
 CREATE INDEX sessions_by_folder ON sessions (cwd, updated_at DESC, id DESC)
 
 CREATE TABLE shown (

@@ -43,3 +43,8 @@ class Leases(Part):
         query = f"SELECT holder FROM sessions WHERE id = ? AND holder IS NOT NULL AND held_until > {self._db.clock}"
         rows = self._db.rows(query, session_id)
         return str(rows[0][0]) if rows else ""
+
+    def held(self) -> list[str]:
+        """The sessions that a process runs now."""
+        query = f"SELECT id FROM sessions WHERE holder IS NOT NULL AND held_until > {self._db.clock}"
+        return [str(row[0]) for row in self._db.rows(query)]

@@ -32,12 +32,14 @@ def test_a_lease_is_one_holders_until_it_is_let_go_or_runs_out(store: SessionSto
     assert first.claim("s", "one", LONG)
     assert not other.claim("s", "two", LONG)
     assert other.holder("s") == "one"
+    assert other.held() == ["s"]
     assert first.claim("s", "one", LONG), "it is ours already"
     assert first.renew(["s"], "one", LONG) == {"s"}
     assert other.renew(["s"], "two", LONG) == set()
     assert not other.let_go("s", "two")
     assert first.renew(["s"], "one", OVER) == {"s"}
     assert other.holder("s") == ""
+    assert other.held() == []
     assert other.claim("s", "two", LONG), "it has run out"
     assert first.renew(["s"], "one", LONG) == set(), "who was too late gets to know it"
     assert not first.let_go("s", "one")

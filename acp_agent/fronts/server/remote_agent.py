@@ -38,7 +38,10 @@ from acp_agent.schema import acp
 from acp_agent.store.base import SessionRecord
 
 if TYPE_CHECKING:
+    from collections.abc import Collection
+
     from acp_agent.config.load import Config
+    from acp_agent.store.session_store import SessionStore
 
 log = logging.getLogger(__name__)
 
@@ -344,6 +347,9 @@ class RemoteAgent(Agent):
                 return acp.ListSessionsResponse(sessions=shown, next_cursor=found.next_cursor)
             found = await super().list_sessions(acp.ListSessionsRequest(cwd=request.cwd, cursor=found.next_cursor))
         return found
+
+    async def _open_ids(self, store: SessionStore) -> Collection[str]:
+        return await store.do(store.leases.held)
 
     async def close_session(self, request: acp.CloseSessionRequest) -> acp.CloseSessionResponse:
         others = request.session_id in self._watching and len(self._house.audience(request.session_id)) > 1

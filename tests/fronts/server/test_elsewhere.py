@@ -1,0 +1,47 @@
+"""The tests of the house once more, with two processes: every other connection is to the one that does not run the
+session."""
+
+from __future__ import annotations
+
+import uuid
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from itertools import cycle
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.fronts.server import test_house
+from tests.fronts.server.test_processes import postgres  # noqa: F401
+from tests.fronts.server.test_server import Place, running, served
+from tests.postgres_server import MISSING, PostgresServer
+
+globals().update({name: test for name, test in vars(test_house).items() if name.startswith("test_")})
+pytestmark = [pytest.mark.anyio, pytest.mark.skipif(bool(MISSING), reason=MISSING)]
+
+
+class Alternating:
+    """Two servers in turn."""
+
+    def __init__(self, one: Place, other: Place) -> None:
+        self._one = one
+        self._urls = cycle((one.url, other.url))
+
+    @property
+    def url(self) -> str:
+        return next(self._urls)
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._one, name)
+
+
+@pytest.fixture(autouse=True)
+def two_processes(postgres: PostgresServer, monkeypatch: pytest.MonkeyPatch) -> None:  # noqa: F811
+    @asynccontextmanager
+    async def both(tmp_path: Path, script: Any = (), *, config: str = "", **more: Any) -> AsyncIterator[Alternating]:
+        store = f'[store]\nurl = "{postgres.url()}"\nschema = "s{uuid.uuid4().hex[:12]}"\n'
+        async with served(tmp_path, script, config=store + config, **more) as one, running(one) as other:
+            yield Alternating(one, other)
+
+    monkeypatch.setattr(test_house, "served", both)
