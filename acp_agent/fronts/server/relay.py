@@ -31,6 +31,10 @@ class Moved(RpcError):
     code = -32098
 
 
+class Gone(InternalError):
+    """It may have been done, or not."""
+
+
 class Introduction(msgspec.Struct):
     """What a link begins with: who the client is."""
 
@@ -70,7 +74,7 @@ class Relay:
             self._lost(self)
 
     async def ask(self, method: str, params: object) -> Any:
-        """Raises RpcError; Moved if it is to be asked of another process."""
+        """Raises RpcError: Moved if it is to be asked of another process, Gone if there is no answer."""
         self._prompts += method == "session/prompt"
         self._asking += 1
         try:
@@ -80,7 +84,7 @@ class Relay:
                 raise Moved(error.message) from error
             raise _as_ours(error) from error
         except ConnectionClosed as error:
-            raise InternalError(GONE) from error
+            raise Gone(GONE) from error
         finally:
             self._prompts -= method == "session/prompt"
             self._asking -= 1

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from msgspec.structs import replace
 
-from acp_agent.agent import REPLAY, UNDO_METHODS, Agent, told_of
+from acp_agent.agent import REPLAY, STEERING, UNDO_METHODS, Agent, told_of
 from acp_agent.config.model import Settings
 from acp_agent.errors import (
     ConnectionClosed,
@@ -26,7 +26,7 @@ from acp_agent.errors import (
 from acp_agent.fronts.server.audience import SPEAKER, Audience, Watcher
 from acp_agent.fronts.server.house import House
 from acp_agent.fronts.server.identities import Identity
-from acp_agent.fronts.server.relay import LEFT, MOVED, Moved, Relay
+from acp_agent.fronts.server.relay import LEFT, MOVED, Gone, Moved, Relay
 from acp_agent.lazy import load
 from acp_agent.loop.opened import Opened
 from acp_agent.loop.session import Session
@@ -53,6 +53,8 @@ JOINING = ("session/load", "session/resume")
 OPENING = (*JOINING, "session/new", "session/fork")
 SESSION = ("sessionId", "cwd", "additionalDirectories", "mcpServers")
 """Of the params of these, what a session is asked for again with."""
+ONCE = ("session/prompt", STEERING, *UNDO_METHODS[2:])
+"""What is not asked again if the process that was asked has gone: it may have begun."""
 LEASES = 2
 """As many times as a lease takes, a process that runs a session and does not answer is waited for."""
 TRY_AGAIN = 0.2
@@ -170,8 +172,10 @@ class RemoteAgent(Agent):
         """Asks the process that runs the session."""
         try:
             answered = await relay.ask(method, params)
-        except Moved:
+        except (Moved, Gone) as error:
             self._lost(relay)
+            if isinstance(error, Gone) and method in ONCE:
+                raise
             return await self.handle_request(method, params)
         except RpcError:
             if not relay.joined:

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import uuid
 from collections.abc import AsyncIterator, Iterator
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, suppress
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -13,10 +14,12 @@ import anyio
 import pytest
 
 from acp_agent.client.permissions import never_answers
+from acp_agent.errors import PeerError
 from acp_agent.schema import acp
 from acp_agent.testing.fake_editor import FakeEditor
 from acp_agent.testing.fake_model import Answer, Call
-from tests.fronts.server.test_house import AUTO, WAITS, asked, exists, log_of, places, turns
+from tests.forked import COMMAND
+from tests.fronts.server.test_house import AUTO, WAITS, asked, cut_off, exists, log_of, places, turns
 from tests.fronts.server.test_server import Place, editor, running, served
 from tests.postgres_server import MISSING, PostgresServer
 
@@ -107,3 +110,75 @@ async def test_a_process_that_stops_hands_its_sessions_over(postgres: PostgresSe
         assert other.server.agent(one.identities.known()[0]).sessions.has(session)
         stored = [row["seq"] for row in await log_of(other, session)]
         assert places(second, session) == [seq for seq in stored if seq > stored[-1] - len(places(second, session))]
+
+
+# --- processes that die ------------------------------------------------------------------------------------------
+
+
+@asynccontextmanager
+async def process_beside(place: Place, tmp_path: Path) -> AsyncIterator[tuple[Place, Any]]:
+    """A real `acp-coder serve` with the same store and tokens."""
+    command = [COMMAND, "serve", "--port", "0", "--token-file", str(tmp_path / "tokens.json")]
+    async with await anyio.open_process(command, env=place.environ, stderr=None) as process:
+        try:
+            assert process.stdout is not None
+            said_ = b""
+            while b"/acp" not in said_:
+                said_ += await process.stdout.receive()
+            url = next(word for word in said_.decode().split() if word.startswith("ws://"))
+            yield replace(place, url=url, http=url.removesuffix("/acp").replace("ws", "http", 1)), process
+        finally:
+            with suppress(ProcessLookupError):
+                process.kill()
+
+
+async def test_a_process_killed_in_a_turn_loses_nothing_and_the_turn_is_not_begun_twice(
+    postgres: PostgresServer, tmp_path: Path
+) -> None:
+    """Who was connected by another process goes on without noticing more than the loss of the turn."""
+    command = f"echo once >>ran; {WAITS}"
+    script = [Answer(text="It begins. ", tool_calls=(Call("bash", {"command": command}),)), Answer(text="It goes on.")]
+    async with two(postgres, tmp_path, script) as (one, _), process_beside(one, tmp_path) as (dies, process):
+        async with editor(dies, check=False) as first, editor(one, check=False) as second:
+            session = (await first.new_session(one.project)).session_id
+            await second.load_session(session, one.project)
+            async with anyio.create_task_group() as tasks:
+                tasks.start_soon(asked, first)
+                await second.wait_until(lambda: second.tool_calls() and second.tool_call().status == "in_progress")
+                await exists(one.project / "begun")
+                process.kill()
+            await second.client.set_session_mode(session, "auto")  # Waits for the lease to run out.
+            assert one.server.agent(one.identities.known()[0]).sessions.has(session)
+            assert (await second.prompt("go on")).stop_reason == "end_turn"
+            await second.wait_until(partial(said, second, "It goes on."))
+            stored = [row["seq"] for row in await log_of(one, session)]
+            own = [row["seq"] for row in await log_of(one, session) if row["event_type"] == "user_message_chunk"]
+            assert sorted({*places(second, session), own[-1]}) == stored
+            assert len(places(second, session)) == len(set(places(second, session)))
+        async with editor(one) as third:
+            await third.load_session(session, one.project)
+            assert third.text() == "It begins. It goes on."
+            third.tool_call().assert_finished("failed")
+    assert (one.project / "ran").read_text() == "once\n"
+
+
+async def test_a_prompt_whose_process_dies_is_answered(postgres: PostgresServer, tmp_path: Path) -> None:
+    script = [Answer(tool_calls=(Call("bash", {"command": WAITS}),)), Answer(text="It goes on.")]
+    async with (
+        two(postgres, tmp_path, script) as (one, _),
+        process_beside(one, tmp_path) as (dies, process),
+        cut_off(dies, check=False) as first,
+        editor(one, check=False) as second,
+    ):
+        session = (await first.new_session(one.project)).session_id
+        await second.load_session(session, one.project)
+        async with anyio.create_task_group() as tasks:
+            tasks.start_soon(killed, process, one.project / "begun")
+            with pytest.raises(PeerError, match="prompt again to go on"):
+                await second.prompt("go")
+        assert (await second.prompt("go on")).stop_reason == "end_turn"
+
+
+async def killed(process: Any, once: Path) -> None:
+    await exists(once)
+    process.kill()
