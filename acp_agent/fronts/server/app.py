@@ -141,6 +141,7 @@ class Server:
                 tasks.start_soon(self._links.run)
                 await self._links.listens.wait()
                 self._process = self._links.name
+                self._http.links = self._links
             tasks.start_soon(self._stopping_at, told, server)
             tasks.start_soon(self._ending_the_revoked)
             tasks.start_soon(self._renewing)
@@ -358,14 +359,18 @@ class Server:
     # --- other processes with the same store ------------------------------------------------------------------
 
     async def _serve_link(self, link: Link) -> None:
-        """A client of another process, at a session that this one runs."""
+        """A client of another process, at a session that this one runs, or a request about a connection here."""
         peer, first = Peer(encode=encode, max_line=self._max_message), b""
         while b"\n" not in first:
             if not (data := await link.read()):
                 return
             first += data
         line, _, rest = first.partition(b"\n")
-        agent = self.agent(msgspec.json.decode(line, type=Introduction).identity, relayed=True)
+        about = msgspec.json.decode(line, type=Introduction)
+        if about.posted is not None:
+            await self._http.answer_link(link, about.posted, about.identity)
+            return
+        agent = self.agent(about.identity, relayed=True)
         connection = Connection(link, agent, peer=peer, coalesce=coalesce_updates)
         agent.attach(connection)
         self._relayed[connection] = agent
@@ -385,15 +390,15 @@ class Server:
     def _history(self, ask: Asks) -> Callable[[Request], Awaitable[Response]]:
         async def answered(request: Request) -> Response:
             identity: Identity = request.scope["identity"]
-            house, wanted = self._houses.get(identity.owner), request.path_params.get("id", "")
+            wanted = request.path_params.get("id", "")
             theirs = self.opening(identity.owner).below(identity.folders)
             try:
                 if request.method == "DELETE" and identity.scope != "prompt":
                     raise NotSo(FORBIDDEN, f"this token may not do that (its scope is `{identity.scope}`)")
                 history = History(theirs.look, theirs.may_open)
-                if request.method == "DELETE" and house is not None:
+                if request.method == "DELETE":
                     await history.session(wanted)  # One of theirs.
-                    if not await house.given_up(wanted):
+                    if not await self.house(identity.owner).given_up_anywhere(wanted, identity):
                         raise NotSo(IN_USE, "the session is in use; close it first")
                 found = await ask(history, wanted, dict(request.query_params))
             except NotSo as error:

@@ -11,14 +11,16 @@ import asyncio
 import logging
 import time
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from typing import Any
 
 from acp_agent.config.model import Settings
-from acp_agent.errors import AgentError, InternalError
+from acp_agent.errors import AgentError, ConnectionClosed, InternalError, PeerError
 from acp_agent.fronts.server.audience import Audience, Watcher
 from acp_agent.fronts.server.identities import Identity
 from acp_agent.fronts.server.metrics import Metrics
 from acp_agent.fronts.server.process_links import Links
+from acp_agent.fronts.server.relay import GIVE_UP, ask_once
 from acp_agent.loop.session import Session
 from acp_agent.open_sessions import OpenSessions
 from acp_agent.opening import Opening
@@ -146,6 +148,18 @@ class House:
     def watched(self, session_id: str) -> Audience | None:
         return self._audiences.get(session_id)
 
+    async def given_up_anywhere(self, session_id: str, identity: Identity) -> bool:
+        """As `given_up`, also if another process runs it."""
+        if not await self.given_up(session_id):
+            return False
+        if not (holder := await self.runs_at(session_id)):
+            return True
+        with suppress(ConnectionClosed, PeerError):
+            if self.links is not None:
+                answered = await ask_once(await self.links.open(holder), identity, GIVE_UP, {"sessionId": session_id})
+                return bool(answered["closed"])
+        return False
+
     async def given_up(self, session_id: str) -> bool:
         """Closes the session if nobody uses it; whether it is closed then."""
         session, audience = self.sessions.get(session_id), self._audiences.get(session_id)
@@ -165,7 +179,7 @@ class House:
             self._seen[session_id, identity.name] = watcher.place
         plan = watcher.plan
         if drove and (plan.reads_files or plan.writes_files or plan.terminals):
-            self.close_soon(session_id)  # Its files and terminals have gone.
+            self._close_soon(session_id, watched=True)  # Its files and terminals have gone.
 
     def seen(self, session_id: str, identity: Identity) -> int | None:
         return self._seen.get((session_id, identity.name))
@@ -183,7 +197,7 @@ class House:
         if not self.sessions.has(session_id):
             self._forget(session_id)
         elif not self.config.alone:
-            self.close_soon(session_id)
+            self._close_soon(session_id)
         else:
             self._close_later(session_id)
 
@@ -197,12 +211,15 @@ class House:
         if session is not None and session.queue.busy:
             self._close_later(session_id)
         else:
-            self.close_soon(session_id)
+            self._close_soon(session_id)
 
-    def close_soon(self, session_id: str) -> None:
-        self.sessions.spawn(self._close(session_id, self.sessions.get(session_id)))
+    def _close_soon(self, session_id: str, *, watched: bool = False) -> None:
+        self.sessions.spawn(self._close(session_id, self.sessions.get(session_id), watched=watched))
 
-    async def _close(self, session_id: str, session: Session | None) -> None:
+    async def _close(self, session_id: str, session: Session | None, *, watched: bool = True) -> None:
+        """`watched`: also if somebody watches it."""
+        if self._audiences.get(session_id) and not watched:  # Somebody has just come.
+            return
         if session is not None and self.sessions.get(session_id) is session:  # Not one that was opened since.
             await self.sessions.close(session)
         audience = self._audiences.get(session_id)

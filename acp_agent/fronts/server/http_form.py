@@ -6,19 +6,30 @@ import asyncio
 import logging
 import time
 import uuid
-from collections.abc import Awaitable, Callable
+from collections.abc import AsyncGenerator, Awaitable, Callable
+from contextlib import aclosing, suppress
 
+import anyio
+import msgspec
 from starlette.requests import ClientDisconnect, Request
 from starlette.responses import JSONResponse, Response, StreamingResponse
 
 from acp_agent.config.place_settings import ServerConfig
+from acp_agent.errors import ConnectionClosed
 from acp_agent.fronts.server.identities import Identity
+from acp_agent.fronts.server.process_links import Link, Links
+from acp_agent.fronts.server.relay import Posted, introduction
 from acp_agent.fronts.server.streams import CONNECTION, SESSION, HttpConnection, Refused, begins, header_id, message_of
 
 log = logging.getLogger(__name__)
 
 INVALID_REQUEST = -32600
 JSON, EVENTS = "application/json", "text/event-stream"
+FREE_SECONDS = 1.0
+"""For another process to say that a stream is not read there any more, as its client has opened it here."""
+BAD = 400
+"""Statuses of refusals begin there."""
+NO_CONNECTION = (404, "there is no such connection; begin with `initialize`")
 CHECKS = 4
 """Times in `server.http_idle_timeout` that a connection is looked at."""
 
@@ -34,6 +45,8 @@ class HttpForm:
         self._most = most
         self._serve = serve
         self._room = room
+        self.links: Links | None = None
+        """To other processes, which the requests of a client may get to as well."""
         self._connections: dict[str, HttpConnection] = {}
         self._tasks: set[asyncio.Task[None]] = set()
 
@@ -43,12 +56,70 @@ class HttpForm:
         try:
             if request.method == "POST":
                 return await self._post(request, identity)
+            posted = Posted(request.method, _connection_of(request), header_id(request.headers, SESSION))
             if request.method == "GET":
-                return self._get(request, identity)
-            self._named(request, identity).delete()
-            return Response(status_code=202)
+                accepted = request.headers.get("accept", "")
+                if EVENTS not in accepted and "*/*" not in accepted:
+                    raise Refused(406, f"`Accept` must contain `{EVENTS}`")
+            return await self._answered(posted, identity)
         except Refused as error:
             return _refusal(error)
+
+    async def _answered(self, posted: Posted, identity: Identity) -> Response:
+        """By the process whose connection it is. Raises Refused."""
+        process = posted.connection.partition(".")[0]
+        if self.links is not None and process != self.links.name and posted.connection not in self._connections:
+            return await self._answered_by(process, posted, identity)
+        events = self._here(posted, identity)
+        return Response(status_code=202) if events is None else _stream(events, posted)
+
+    def _here(self, posted: Posted, identity: Identity) -> AsyncGenerator[bytes, None] | None:
+        """The events of the stream that is asked for. Raises Refused."""
+        connection = self._named(posted, identity)
+        if posted.method == "GET":
+            return connection.open(posted.session)
+        if posted.method == "POST":
+            body = posted.body.encode()
+            connection.post(message_of(body), body, posted.session)
+        else:
+            connection.delete()
+        return None
+
+    async def _answered_by(self, process: str, posted: Posted, identity: Identity) -> Response:
+        assert self.links is not None
+        try:
+            link = await self.links.open(process)
+            await link.write(introduction(identity, posted))
+            head = await link.read()
+        except ConnectionClosed:
+            head = b""
+        if not head:
+            raise Refused(*NO_CONNECTION)
+        line, _, rest = head.partition(b"\n")
+        status, words = msgspec.json.decode(line, type=tuple[int, str])
+        if status >= BAD:
+            raise Refused(status, words)
+        return Response(status_code=status) if posted.method != "GET" else _stream(_passed_on(link, rest), posted)
+
+    async def answer_link(self, link: Link, posted: Posted, identity: Identity) -> None:
+        """A request that got to another process."""
+        try:
+            connection = self._connections.get(posted.connection)
+            if posted.method == "GET" and connection is not None:
+                await connection.free(posted.session, FREE_SECONDS)
+            events = self._here(posted, identity)
+        except Refused as error:
+            await link.write(msgspec.json.encode((error.status, str(error))) + b"\n")
+            return
+        await link.write(msgspec.json.encode((202 if events is None else 200, "")) + b"\n")
+        if events is None:
+            return
+        with suppress(ConnectionClosed):
+            async with aclosing(events), anyio.create_task_group() as tasks:
+                tasks.start_soon(_until_it_ends, link, tasks.cancel_scope)
+                async for event in events:
+                    await link.write(event)
+                tasks.cancel_scope.cancel()
 
     async def _post(self, request: Request, identity: Identity) -> Response:
         if request.headers.get("content-type", "").partition(";")[0].strip().lower() != JSON:
@@ -56,9 +127,8 @@ class HttpForm:
         body = await self._body(request)
         message = message_of(body)
         if not begins(message):
-            connection = self._named(request, identity)
-            connection.post(message, body, header_id(request.headers, SESSION))
-            return Response(status_code=202)
+            about = (_connection_of(request), header_id(request.headers, SESSION), body.decode("utf-8", "replace"))
+            return await self._answered(Posted("POST", *about), identity)
         if CONNECTION in request.headers:
             raise Refused(400, "`initialize` makes a new connection and takes no connection id")
         if words := self._room(identity):
@@ -66,7 +136,8 @@ class HttpForm:
         return await self._begun(identity, body)
 
     async def _begun(self, identity: Identity, body: bytes) -> Response:
-        connection = HttpConnection(str(uuid.uuid4()), identity.name, stalled=self._config.stalled_timeout)
+        name = str(uuid.uuid4()) if self.links is None else f"{self.links.name}.{uuid.uuid4()}"
+        connection = HttpConnection(name, identity.name, stalled=self._config.stalled_timeout)
         self._connections[connection.id] = connection
         task = asyncio.create_task(self._live(connection, identity))
         self._tasks.add(task)
@@ -102,24 +173,11 @@ class HttpForm:
         log.info("the connection of %s is not used any more", connection.owner)
         connection.lose()
 
-    def _get(self, request: Request, identity: Identity) -> Response:
-        accepted = request.headers.get("accept", "")
-        if EVENTS not in accepted and "*/*" not in accepted:
-            raise Refused(406, f"`Accept` must contain `{EVENTS}`")
-        connection = self._named(request, identity)
-        session = header_id(request.headers, SESSION)
-        headers = {"Cache-Control": "no-cache", "X-Accel-Buffering": "no", CONNECTION: connection.id}
-        if session:
-            headers[SESSION] = session
-        return StreamingResponse(connection.open(session), 200, headers, EVENTS)
-
-    def _named(self, request: Request, identity: Identity) -> HttpConnection:
+    def _named(self, posted: Posted, identity: Identity) -> HttpConnection:
         """The connection that a request is about; those of other tokens do not exist."""
-        if not (wanted := header_id(request.headers, CONNECTION)):
-            raise Refused(400, f"the header `{CONNECTION}` is missing")
-        found = self._connections.get(wanted)
+        found = self._connections.get(posted.connection)
         if found is None or found.owner != identity.name or found.deleted:
-            raise Refused(404, "there is no such connection; begin with `initialize`")
+            raise Refused(*NO_CONNECTION)
         return found
 
     async def _body(self, request: Request) -> bytes:
@@ -135,6 +193,36 @@ class HttpForm:
         except ClientDisconnect as error:
             raise Refused(400, "the body is not complete") from error
         return bytes(body)
+
+
+def _connection_of(request: Request) -> str:
+    if not (wanted := header_id(request.headers, CONNECTION)):
+        raise Refused(400, f"the header `{CONNECTION}` is missing")
+    return wanted
+
+
+def _stream(events: AsyncGenerator[bytes, None], posted: Posted) -> Response:
+    headers = {"Cache-Control": "no-cache", "X-Accel-Buffering": "no", CONNECTION: posted.connection}
+    if posted.session:
+        headers[SESSION] = posted.session
+    return StreamingResponse(events, 200, headers, EVENTS)
+
+
+async def _passed_on(link: Link, first: bytes) -> AsyncGenerator[bytes, None]:
+    try:
+        data = first or await link.read()
+        while data:
+            yield data
+            data = await link.read()
+    finally:
+        link.close()
+
+
+async def _until_it_ends(link: Link, scope: anyio.CancelScope) -> None:
+    """The reader has gone."""
+    while await link.read():
+        pass
+    scope.cancel()
 
 
 def _refusal(error: Refused) -> Response:

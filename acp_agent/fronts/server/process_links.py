@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import re
 import uuid
 from collections import deque
 from collections.abc import Awaitable, Callable
@@ -24,6 +25,8 @@ log = logging.getLogger(__name__)
 
 ALL = "processes"
 """The channel on which every process listens."""
+PROCESS = re.compile("[0-9a-f]{12}")
+"""The name of one."""
 PIECE = 7_800
 """Bytes of text in a notice, at most; PostgreSQL takes 7,999 with what stands before it."""
 AT_ONCE = 64
@@ -137,6 +140,7 @@ class Links:
         silence: float,
     ) -> None:
         self.name = uuid.uuid4().hex[:12]
+        """As `PROCESS`."""
         self.listens = anyio.Event()
         self.refuses = False
         """Whether no more are taken up."""
@@ -165,6 +169,8 @@ class Links:
 
     async def open(self, process: str) -> Link:
         """Raises ConnectionClosed if that process does not take it up."""
+        if not PROCESS.fullmatch(process):
+            raise ConnectionClosed(f"there is no process {process!r}")
         link = self._made(uuid.uuid4().hex, process)
         self._put(process, f"{link.id} {OPEN} 0 {self.name}")
         with anyio.move_on_after(min(ANSWER_SECONDS, self._silence)):

@@ -13,7 +13,7 @@ from typing import Any
 import anyio
 import msgspec
 
-from acp_agent.errors import ConnectionClosed, InternalError, PeerError, RpcError
+from acp_agent.errors import ConnectionClosed, InternalError, MethodNotFound, PeerError, RpcError
 from acp_agent.fronts.server.identities import Identity
 from acp_agent.fronts.server.process_links import ANSWER_SECONDS, Link
 from acp_agent.protocol.codec import encode
@@ -23,6 +23,9 @@ from acp_agent.protocol.peer import Peer
 GONE = "the process that ran this session has gone; what it did is in the session: prompt again to go on"
 LEFT, MOVED = "_session/left", "_session/moved"
 """Between processes: how far a client has been sent a session when it left; this process does not run it any more."""
+GIVE_UP = "_session/give_up"
+"""Between processes: to close a session if nobody uses it."""
+INITIALIZE = {"protocolVersion": 1}
 
 
 class Moved(RpcError):
@@ -35,10 +38,25 @@ class Gone(InternalError):
     """It may have been done, or not."""
 
 
+class Posted(msgspec.Struct):
+    """A request of ACP's HTTP form, about a connection of another process."""
+
+    method: str
+    connection: str
+    session: str = ""
+    body: str = ""
+
+
 class Introduction(msgspec.Struct):
-    """What a link begins with: who the client is."""
+    """What a link begins with: who the client is, and what it asks for if not a connection."""
 
     identity: Identity
+    posted: Posted | None = None
+
+
+def introduction(identity: Identity, posted: Posted | None = None) -> bytes:
+    """The line."""
+    return msgspec.json.encode(Introduction(msgspec.structs.replace(identity, digest=""), posted)) + b"\n"
 
 
 class Relay:
@@ -64,8 +82,7 @@ class Relay:
 
     async def begin(self, identity: Identity, initialize: object) -> None:
         """Raises ConnectionClosed, PeerError."""
-        who = msgspec.structs.replace(identity, digest="")
-        await self._link.write(msgspec.json.encode(Introduction(who)) + b"\n")
+        await self._link.write(introduction(identity))
         await self._far.request("initialize", initialize)
 
     async def _run(self) -> None:
@@ -144,6 +161,32 @@ class Relay:
         place = meta.get("seq") if isinstance(meta, dict) else None
         if isinstance(place, int):
             self.place = place
+
+
+class _Nobody:
+    """Who asks only one thing."""
+
+    async def handle_request(self, method: str, params: Any) -> Any:
+        raise MethodNotFound(f"Method not found: {method}")
+
+    async def handle_notification(self, method: str, params: Any) -> None:
+        pass
+
+    def cancel_request(self, method: str, params: Any) -> bool:
+        return False
+
+
+async def ask_once(link: Link, identity: Identity, method: str, params: object) -> Any:
+    """Of another process. Raises ConnectionClosed, PeerError."""
+    far = Connection(link, _Nobody(), peer=Peer(encode=encode))
+    task = asyncio.create_task(far.serve())
+    try:
+        await link.write(introduction(identity))
+        await far.request("initialize", INITIALIZE)
+        return await far.request(method, params)
+    finally:
+        far.close()
+        await asyncio.wait((task,))
 
 
 def _as_ours(error: PeerError) -> RpcError:

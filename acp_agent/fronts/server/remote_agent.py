@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from msgspec.structs import replace
 
-from acp_agent.agent import REPLAY, STEERING, UNDO_METHODS, Agent, told_of
+from acp_agent.agent import FORK, REPLAY, STEERING, UNDO_METHODS, Agent, told_of
 from acp_agent.config.model import Settings
 from acp_agent.errors import (
     ConnectionClosed,
@@ -26,7 +26,7 @@ from acp_agent.errors import (
 from acp_agent.fronts.server.audience import SPEAKER, Audience, Watcher
 from acp_agent.fronts.server.house import House
 from acp_agent.fronts.server.identities import Identity
-from acp_agent.fronts.server.relay import LEFT, MOVED, Gone, Moved, Relay
+from acp_agent.fronts.server.relay import GIVE_UP, LEFT, MOVED, Gone, Moved, Relay
 from acp_agent.lazy import load
 from acp_agent.loop.opened import Opened
 from acp_agent.loop.session import Session
@@ -50,7 +50,7 @@ LOOKING = frozenset(
 )
 """Methods for which a token that may only watch is enough."""
 JOINING = ("session/load", "session/resume")
-OPENING = (*JOINING, "session/new", "session/fork")
+OPENING = (*JOINING, "session/new", FORK)
 SESSION = ("sessionId", "cwd", "additionalDirectories", "mcpServers")
 """Of the params of these, what a session is asked for again with."""
 ONCE = ("session/prompt", STEERING, *UNDO_METHODS[2:])
@@ -90,6 +90,8 @@ class RemoteAgent(Agent):
             raise NotAllowed(f"This token may not do that (its scope is `{self._identity.scope}`)")
         if self._house.stopping and method != "initialize":
             raise Moved("the process is stopping") if self._relayed else InternalError("the server is stopping")
+        if self._relayed and method == GIVE_UP:
+            return {"closed": await self._house.given_up(params["sessionId"])}
         SPEAKER.set(self.connection)
         session_id = params.get("sessionId") if isinstance(params, dict) else None
         if not isinstance(session_id, str):
@@ -130,6 +132,8 @@ class RemoteAgent(Agent):
 
     async def _relay(self, method: str, session_id: str, params: dict[str, Any]) -> Relay | None:
         """To the process that runs the session, if it is another one. Raises InternalError."""
+        if method == FORK:  # Of what is in the store.
+            return None
         if method not in JOINING:
             await self._arrived(session_id)
         if method not in (*JOINING, "session/delete"):

@@ -10,9 +10,10 @@ from __future__ import annotations
 import asyncio
 import time
 from collections import deque
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import AsyncGenerator, Mapping
 from typing import Any
 
+import anyio
 import msgspec
 
 from acp_agent.errors import ConnectionClosed
@@ -93,8 +94,9 @@ class _Stream:
     def __init__(self) -> None:
         self.waiting: deque[bytes] = deque()
         self.more = asyncio.Event()
-        self.read = False
-        """Whether somebody reads it now."""
+        self.free = asyncio.Event()
+        """Unless somebody reads it now."""
+        self.free.set()
 
 
 class HttpConnection:
@@ -166,16 +168,21 @@ class HttpConnection:
 
     # --- what is read -----------------------------------------------------------------------------------------
 
-    def open(self, session: str) -> AsyncIterator[bytes]:
+    def open(self, session: str) -> AsyncGenerator[bytes, None]:
         """The events of a stream, from now on. Raises Refused."""
         stream = self._stream(session)
-        if stream.read:
+        if not stream.free.is_set():
             raise Refused(409, "the stream is being read already")
-        stream.read = True
+        stream.free.clear()
         self.used = time.monotonic()
         return self._events(stream)
 
-    async def _events(self, stream: _Stream) -> AsyncIterator[bytes]:
+    async def free(self, session: str, seconds: float) -> None:
+        """Waits as long for a stream that is being read. Raises Refused."""
+        with anyio.move_on_after(seconds):
+            await self._stream(session).free.wait()
+
+    async def _events(self, stream: _Stream) -> AsyncGenerator[bytes, None]:
         try:
             while True:
                 while stream.waiting:
@@ -193,13 +200,13 @@ class HttpConnection:
                 except TimeoutError:
                     yield COMMENT
         finally:
-            stream.read = False
+            stream.free.set()
             self.used = time.monotonic()
 
     @property
     def in_use(self) -> bool:
         """Whether the client reads the connection's own stream."""
-        return self._streams[""].read
+        return not self._streams[""].free.is_set()
 
     def _stream(self, session: str) -> _Stream:
         if (stream := self._streams.get(session)) is None:

@@ -1,5 +1,5 @@
-"""The tests of the house once more, with two processes: every other connection is to the one that does not run the
-session."""
+"""The tests of the house and of the HTTP form once more, with two processes: every other connection, or request, is to
+the one that does not run the session, or does not have the connection."""
 
 from __future__ import annotations
 
@@ -12,12 +12,14 @@ from typing import Any
 
 import pytest
 
-from tests.fronts.server import test_house
+from tests.fronts.server import test_house, test_http
 from tests.fronts.server.test_processes import postgres  # noqa: F401
 from tests.fronts.server.test_server import Place, running, served
 from tests.postgres_server import MISSING, PostgresServer
 
-globals().update({name: test for name, test in vars(test_house).items() if name.startswith("test_")})
+for module in (test_house, test_http):
+    globals().update({name: test for name, test in vars(module).items() if name.startswith("test_")})
+del globals()["test_a_server_full_of_connections_still_serves_those_it_has"]  # Each has its own.
 pytestmark = [pytest.mark.anyio, pytest.mark.skipif(bool(MISSING), reason=MISSING)]
 
 
@@ -26,11 +28,15 @@ class Alternating:
 
     def __init__(self, one: Place, other: Place) -> None:
         self._one = one
-        self._urls = cycle((one.url, other.url))
+        self._turns = cycle((one, other))
 
     @property
     def url(self) -> str:
-        return next(self._urls)
+        return next(self._turns).url
+
+    @property
+    def http(self) -> str:
+        return next(self._turns).http
 
     def __getattr__(self, name: str) -> Any:
         return getattr(self._one, name)
@@ -44,4 +50,5 @@ def two_processes(postgres: PostgresServer, monkeypatch: pytest.MonkeyPatch) -> 
         async with served(tmp_path, script, config=store + config, **more) as one, running(one) as other:
             yield Alternating(one, other)
 
-    monkeypatch.setattr(test_house, "served", both)
+    for module in (test_house, test_http):
+        monkeypatch.setattr(module, "served", both)

@@ -31,10 +31,13 @@ class Over:
     """A client of one connection."""
 
     def __init__(self, place: Place, web: httpx2.AsyncClient) -> None:
-        self.url = f"{place.http}/acp"
         self.web = web
         self.place = place
         self.id = ""
+
+    @property
+    def url(self) -> str:
+        return f"{self.place.http}/acp"
 
     async def post(self, message: Any, session: str = "", **headers: str) -> httpx2.Response:
         named = {"Acp-Connection-Id": self.id} if self.id else {}
