@@ -256,6 +256,9 @@ def _add_serve(commands: argparse._SubParsersAction[_Parser]) -> None:
     serve.add_argument(
         "--without-tls", action="store_true", help="listen beyond this machine without TLS: behind a proxy that has it"
     )
+    serve.add_argument(
+        "--workers", type=int, default=1, metavar="N", help="processes that share the port and a store on PostgreSQL"
+    )
     what = serve.add_subparsers(dest="what", metavar="token", parser_class=_Parser)
     token = what.add_parser("token", help="add, list or revoke tokens")
     token.add_argument("verb", choices=("add", "list", "revoke"))

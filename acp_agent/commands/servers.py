@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import os
 import socket
 import ssl
 import sys
 from argparse import Namespace
 from collections.abc import Mapping
+from contextlib import ExitStack
 from pathlib import Path
+from tempfile import TemporaryDirectory
 
 import anyio
 
@@ -21,10 +24,14 @@ from acp_agent.fronts.headless import AGENT_COMMAND
 from acp_agent.fronts.server.entrance import is_loopback
 from acp_agent.fronts.server.identities import FIRST, Identities
 from acp_agent.lazy import load
+from acp_agent.opening import store_url
 from acp_agent.safety.folders.paths import real_path
 
 LSP_SERVER = "acp_agent.fronts.lsp_server.server:serve"
 SERVER = "acp_agent.fronts.server.app:Server"
+WORKERS = "acp_agent.fronts.server.workers:Workers"
+COUNTS = "PROMETHEUS_MULTIPROC_DIR"
+"""As in `metrics`, which it must be set for before that is loaded."""
 BACKLOG = 1024
 TRACES_SECONDS = 5.0
 """For the last traces to be sent."""
@@ -35,7 +42,8 @@ def serve(options: Namespace, environ: Mapping[str, str]) -> int:
     identities = Identities(Path(options.token_file or f"{state_dir(environ)}/tokens.json").absolute())
     if options.what == "token":
         return _tokens(identities, options)
-    settings = load_config(environ).settings
+    config = load_config(environ)
+    settings = config.settings
     host, port = options.host or settings.server.host, settings.server.port if options.port is None else options.port
     if bool(options.cert) != bool(options.key):
         raise UsageError("--cert and --key belong together")
@@ -44,6 +52,20 @@ def serve(options: Namespace, environ: Mapping[str, str]) -> int:
             f"{host} can be reached from other machines, and without TLS anybody in between can read the token: give "
             "--cert and --key, or --without-tls behind a proxy that has TLS"
         )
+    if options.workers < 1:
+        raise UsageError("--workers is a number from 1")
+    if options.workers > 1 and not store_url(config, environ):
+        raise UsageError("several workers need a store that they share, on PostgreSQL: set `store.url`")
+    with ExitStack() as until_the_end:
+        if options.workers > 1:  # They count together, in a folder.
+            os.environ[COUNTS] = until_the_end.enter_context(TemporaryDirectory(prefix="acp-coder-"))
+            until_the_end.callback(os.environ.pop, COUNTS, "")
+        return _serve(options, environ, settings, identities, (host, port))
+
+
+def _serve(
+    options: Namespace, environ: Mapping[str, str], settings: Settings, identities: Identities, where: tuple[str, int]
+) -> int:
     try:
         make = load(SERVER)
     except ImportError as error:
@@ -54,24 +76,30 @@ def serve(options: Namespace, environ: Mapping[str, str]) -> int:
         except (OSError, ValueError) as error:
             raise ConfigError(f"{options.cert} and {options.key} cannot be used for TLS: {error}") from error
     set_up_logs(settings.log, environ, settings.secrets)
-    with _bound(host, port) as listens:
+    with _bound(*where) as listens:
         name, port = listens.getsockname()[:2]
-        where = f"{'s' if options.cert else ''}://{f'[{name}]' if ':' in name else name}:{port}"
+        at = f"{'s' if options.cert else ''}://{f'[{name}]' if ':' in name else name}:{port}"
         fragment = ""  # Of an address it is what no browser sends and no server writes down.
         if not identities.known():
             token = identities.add(FIRST)
             fragment = f"#token={token}"
             sys.stdout.write(f"Token {FIRST!r}, shown only now: {token}\n")
-        sys.stdout.write(f"Serving ACP at ws{where}/acp\n")
+        sys.stdout.write(f"Serving ACP at ws{at}/acp\n")
         if settings.server.page:
-            sys.stdout.write(f"Page for browsers: http{where}/{fragment}\n")
+            sys.stdout.write(f"Page for browsers: http{at}/{fragment}\n")
         sys.stdout.flush()
-        tracing.begin(environ)
-        server = make(settings, environ, identities, listens)
-        try:
-            anyio.run(server.serve, options.cert or "", options.key or "")
-        finally:
-            tracing.end(TRACES_SECONDS)
+
+        def work(ends: int = -1) -> None:
+            tracing.begin(environ)
+            server = make(settings, environ, identities, listens)
+            try:
+                anyio.run(server.serve, options.cert or "", options.key or "", ends)
+            finally:
+                tracing.end(TRACES_SECONDS)
+
+        if options.workers > 1:
+            return int(load(WORKERS)(options.workers, work).run())
+        work()
     return 0
 
 

@@ -91,7 +91,7 @@ class Server:
         self._houses: dict[str, House] = {}
         """By owner."""
         self._open: dict[Connection, tuple[WebSocketTransport | HttpConnection, Identity]] = {}
-        self._process = uuid.uuid4().hex
+        self.process = uuid.uuid4().hex
         self._links: Links | None = None
         self._store: SessionStore | None = None
         """On a server: what the processes that share it tell each other goes by it."""
@@ -107,11 +107,13 @@ class Server:
         """Connections by the name of their token."""
         self._stopping = False
 
-    async def serve(self, cert: str = "", key: str = "") -> None:
-        """Until SIGTERM or SIGINT."""
+    async def serve(self, cert: str = "", key: str = "", ends: int = -1) -> None:
+        """Until SIGTERM or SIGINT, or `ends`, a file descriptor, can be read."""
         told = anyio.Event()
         async with anyio.create_task_group() as tasks:
             tasks.start_soon(_tell_of_signals, told)
+            if ends >= 0:
+                tasks.start_soon(_tell_of_end, told, ends)
             await self.until(told, cert, key)
             tasks.cancel_scope.cancel()
 
@@ -140,7 +142,7 @@ class Server:
                 self._links = Links(self._store, self._serve_link, self._runs, silence=self._config.lease)
                 tasks.start_soon(self._links.run)
                 await self._links.listens.wait()
-                self._process = self._links.name
+                self.process = self._links.name
                 self._http.links = self._links
             tasks.start_soon(self._stopping_at, told, server)
             tasks.start_soon(self._ending_the_revoked)
@@ -169,6 +171,7 @@ class Server:
             await anyio.sleep(self._config.lease / RENEWALS)
             for house in tuple(self._houses.values()):
                 await house.renew()
+            self._metrics.look()
 
     async def _stopping_at(self, told: anyio.Event, server: uvicorn.Server) -> None:
         await told.wait()
@@ -384,7 +387,7 @@ class Server:
     def _runs(self, told: str) -> None:
         """A process has told all that it runs a session."""
         owner, session_id, process = told.split(" ")
-        if process != self._process and owner in self._houses:
+        if process != self.process and owner in self._houses:
             self._houses[owner].runs_elsewhere(session_id)
 
     def _history(self, ask: Asks) -> Callable[[Request], Awaitable[Response]]:
@@ -420,7 +423,7 @@ class Server:
     def house(self, owner: str) -> House:
         if (house := self._houses.get(owner)) is None:
             house = self._houses[owner] = House(
-                owner, self.opening(owner), self._settings, self._metrics, self._process, self._links
+                owner, self.opening(owner), self._settings, self._metrics, self.process, self._links
             )
         return house
 
@@ -480,6 +483,11 @@ class _Socket:
             await self._socket.send_text(text)
         except (WebSocketDisconnect, RuntimeError) as error:
             raise ConnectionResetError("the client has gone") from error
+
+
+async def _tell_of_end(told: anyio.Event, ends: int) -> None:
+    await anyio.wait_readable(ends)
+    told.set()
 
 
 async def _tell_of_signals(told: anyio.Event) -> None:

@@ -2,15 +2,20 @@
 
 from __future__ import annotations
 
+import os
 import time
 from collections.abc import Callable
 from typing import Any
 
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, generate_latest
 from prometheus_client.exposition import CONTENT_TYPE_PLAIN_1_0_0
+from prometheus_client.multiprocess import MultiProcessCollector
 
 from acp_agent.schema import acp
 
+COUNTS = "PROMETHEUS_MULTIPROC_DIR"
+"""The variable that names a folder in which workers count together. prometheus_client looks for it when it is loaded,
+and when a kind of value is first made; commands of the agent do not get it."""
 CONTENT_TYPE = CONTENT_TYPE_PLAIN_1_0_0
 TURN_BUCKETS = (0.5, 1, 2, 5, 10, 30, 60, 120, 300, 600, 1800)
 CALL_BUCKETS = (0.005, 0.02, 0.1, 0.5, 2, 10, 60, 300, 1800)
@@ -27,13 +32,15 @@ MOST_OPEN = 10_000
 
 
 class Metrics:
-    """`connections`, `sessions`: how many there are now."""
+    """`connections`, `sessions`: how many there are now, in this process."""
 
     def __init__(self, connections: Callable[[], float], sessions: Callable[[], float]) -> None:
         self._registry = own = CollectorRegistry()
-        Gauge("acp_coder_connections", "Clients that are connected.", registry=own).set_function(connections)
-        Gauge("acp_coder_sessions", "Sessions that are open.", registry=own).set_function(sessions)
-        self._running = Gauge("acp_coder_turns_running", "Turns that run.", registry=own)
+        self._now = (
+            (_gauge("acp_coder_connections", "Clients that are connected.", own), connections),
+            (_gauge("acp_coder_sessions", "Sessions that are open.", own), sessions),
+        )
+        self._running = _gauge("acp_coder_turns_running", "Turns that run.", own)
         self._turns = Counter("acp_coder_turns", "Turns that ended, by why.", ("reason",), registry=own)
         self._tokens = Counter("acp_coder_tokens", "Tokens of the models, by kind.", ("kind",), registry=own)
         self._calls = Counter("acp_coder_tool_calls", "Tool calls that ended, by outcome.", ("outcome",), registry=own)
@@ -49,12 +56,26 @@ class Metrics:
         self._first_words = Histogram(
             "acp_coder_first_word_seconds", "From a prompt to the first word.", buckets=WORD_BUCKETS, registry=own
         )
+        for kind in TOKENS.values():
+            self._tokens.labels(kind)
+        self._counts = os.environ.pop(COUNTS, "")
         self._open_calls: dict[str, float] = {}
         self._asked: dict[str, float] = {}
         """By session, since when its turn waits for the first word."""
 
     def text(self) -> bytes:
-        return generate_latest(self._registry)
+        """Of all workers, if there are any."""
+        self.look()
+        registry = self._registry
+        if self._counts:
+            registry = CollectorRegistry()
+            MultiProcessCollector(registry, self._counts)  # type: ignore[no-untyped-call]
+        return generate_latest(registry)
+
+    def look(self) -> None:
+        """To be called from time to time: others tell what this process has counted, too."""
+        for gauge, count in self._now:
+            gauge.set(count())
 
     def refused(self, status: int) -> None:
         self._refused.labels(str(status)).inc()
@@ -87,3 +108,7 @@ class Metrics:
             if begun is not None:
                 self._calls.labels(update.status).inc()
                 self._call_seconds.observe(time.monotonic() - begun)
+
+
+def _gauge(name: str, words: str, registry: CollectorRegistry) -> Gauge:
+    return Gauge(name, words, registry=registry, multiprocess_mode="livesum")

@@ -2,15 +2,20 @@
 
 from __future__ import annotations
 
+import os
+import signal
+import subprocess
+import sys
 import uuid
 from collections.abc import AsyncIterator, Iterator
-from contextlib import asynccontextmanager, suppress
+from contextlib import AsyncExitStack, asynccontextmanager, suppress
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import Any
 
 import anyio
+import httpx2
 import pytest
 
 from acp_agent.client.permissions import never_answers
@@ -18,9 +23,10 @@ from acp_agent.errors import PeerError
 from acp_agent.schema import acp
 from acp_agent.testing.fake_editor import FakeEditor
 from acp_agent.testing.fake_model import Answer, Call
+from tests.agent.kit import environ_for
 from tests.forked import COMMAND
 from tests.fronts.server.test_house import AUTO, WAITS, asked, cut_off, exists, log_of, places, turns
-from tests.fronts.server.test_server import Place, editor, running, served
+from tests.fronts.server.test_server import BOUND, Place, editor, running, served
 from tests.postgres_server import MISSING, PostgresServer
 
 pytestmark = [pytest.mark.anyio, pytest.mark.skipif(bool(MISSING), reason=MISSING)]
@@ -116,9 +122,9 @@ async def test_a_process_that_stops_hands_its_sessions_over(postgres: PostgresSe
 
 
 @asynccontextmanager
-async def process_beside(place: Place, tmp_path: Path) -> AsyncIterator[tuple[Place, Any]]:
+async def process_beside(place: Place, tmp_path: Path, *more: str) -> AsyncIterator[tuple[Place, Any]]:
     """A real `acp-coder serve` with the same store and tokens."""
-    command = [COMMAND, "serve", "--port", "0", "--token-file", str(tmp_path / "tokens.json")]
+    command = [COMMAND, "serve", "--port", "0", "--token-file", str(tmp_path / "tokens.json"), *more]
     async with await anyio.open_process(command, env=place.environ, stderr=None) as process:
         try:
             assert process.stdout is not None
@@ -129,7 +135,7 @@ async def process_beside(place: Place, tmp_path: Path) -> AsyncIterator[tuple[Pl
             yield replace(place, url=url, http=url.removesuffix("/acp").replace("ws", "http", 1)), process
         finally:
             with suppress(ProcessLookupError):
-                process.kill()
+                process.terminate()
 
 
 async def test_a_process_killed_in_a_turn_loses_nothing_and_the_turn_is_not_begun_twice(
@@ -182,3 +188,132 @@ async def test_a_prompt_whose_process_dies_is_answered(postgres: PostgresServer,
 async def killed(process: Any, once: Path) -> None:
     await exists(once)
     process.kill()
+
+
+# --- processes that are alive and have lost their lease ------------------------------------------------------------
+
+
+async def test_who_has_lost_the_lease_stops_and_its_clients_go_on_at_the_other(
+    postgres: PostgresServer, tmp_path: Path
+) -> None:
+    """As after a process was stopped, or cut off from the database, for longer than the lease."""
+    script = [Answer(tool_calls=(Call("bash", {"command": WAITS}),)), Answer(text="It goes on.")]
+    async with two(postgres, tmp_path, script, lease=0.6) as (one, other), editor(one, check=False) as first:
+        session = (await first.new_session(one.project)).session_id
+        me = one.identities.known()[0]
+        _, store = one.server.house(me.owner).opening.own()
+        async with anyio.create_task_group() as tasks:
+            tasks.start_soon(asked, first)
+            await exists(one.project / "begun")
+            await store.do(store.leases.let_go, session, one.server.process)
+            assert await store.do(store.leases.claim, session, other.server.process, 600.0)
+            await first.wait_until(lambda: first.tool_calls() and first.tool_call().status == "failed")
+        async with editor(other) as second:
+            await second.load_session(session, one.project)
+            assert (await second.prompt("go on")).stop_reason == "end_turn"
+            await first.wait_until(partial(said, first, "It goes on."))
+        assert not one.server.agent(me).sessions.has(session)
+        assert other.server.agent(me).sessions.has(session)
+
+
+async def test_who_only_looks_on_sees_what_another_process_begins(postgres: PostgresServer, tmp_path: Path) -> None:
+    script = [Answer(text="It is first."), Answer(text="It is second.")]
+    async with two(postgres, tmp_path, script) as (one, other):
+        watches = one.identities.add("wall", owner="me", scope="watch")
+        async with editor(one) as first:
+            session = (await first.new_session(one.project)).session_id
+            await first.prompt("go")
+            await first.client.close_session(session)
+        async with editor(other, token=watches) as second, editor(one) as first:
+            await second.load_session(session, one.project)
+            await first.load_session(session, one.project)
+            await first.prompt("more")
+            await second.wait_until(partial(said, second, "It is second."))
+            assert second.text() == "It is first.It is second."
+
+
+async def test_a_session_of_another_process_is_deleted_if_nobody_uses_it(
+    postgres: PostgresServer, tmp_path: Path
+) -> None:
+    async with (
+        two(postgres, tmp_path, [Answer(text="It is first.")]) as (one, other),
+        httpx2.AsyncClient(headers={"Authorization": f"Bearer {one.token}"}) as web,
+    ):
+        async with editor(one) as first:
+            session = (await first.new_session(one.project)).session_id
+            await first.prompt("go")
+            assert (await web.delete(f"{other.http}/sessions/{session}")).status_code == 409
+        while (await web.delete(f"{other.http}/sessions/{session}")).status_code == 409:
+            await anyio.sleep(0.01)  # The link is being closed.
+        assert (await web.get(f"{one.http}/sessions/{session}")).status_code == 404
+
+
+# --- workers -----------------------------------------------------------------------------------------------------
+
+
+async def test_workers_share_a_port_and_count_together(postgres: PostgresServer, tmp_path: Path) -> None:
+    script = [Answer(text="It is first."), Answer(text="It is second.")]
+    async with (
+        two(postgres, tmp_path, script) as (one, _),
+        process_beside(one, tmp_path, "--workers", "2") as (many, run),
+    ):
+        async with AsyncExitStack() as stack:
+            made = [await stack.enter_async_context(editor(many)) for _ in range(6)]
+            session = (await made[0].new_session(one.project)).session_id
+            for each in made[1:]:
+                await each.load_session(session, one.project)
+            for each in made[:2]:
+                assert (await each.prompt("go")).stop_reason == "end_turn"
+            for each in made:
+                await each.wait_until(partial(said, each, "It is second."))
+            async with httpx2.AsyncClient(headers={"Authorization": f"Bearer {one.token}"}) as web:
+                for _ in range(5):
+                    text = (await web.get(f"{many.http}/metrics")).text
+                    assert 'acp_coder_turns_total{reason="end_turn"} 2.0' in text
+        run.terminate()
+        assert await run.wait() == 0
+
+
+WORKERS = """
+import os, sys
+from acp_agent.fronts.server import workers
+workers.SOON = float(sys.argv[1])
+
+def work(ends):
+    os.write(1, b"%d\\n" % os.getpid())
+    os.read(ends, 1)
+
+sys.exit(workers.Workers(2, work).run())
+"""
+
+
+def test_a_worker_that_ends_is_replaced_and_all_end_with_the_first_process(tmp_path: Path) -> None:
+    environ = {**os.environ, "PROMETHEUS_MULTIPROC_DIR": str(tmp_path)}
+    with subprocess.Popen([sys.executable, "-c", WORKERS, "0"], stdout=subprocess.PIPE, env=environ) as run:
+        assert run.stdout is not None
+        first, second = int(run.stdout.readline()), int(run.stdout.readline())
+        os.kill(first, signal.SIGKILL)
+        third = int(run.stdout.readline())
+        assert third not in (first, second)
+        run.kill()
+        assert run.stdout.read() == b"", "nobody has it open any more"
+
+
+def test_workers_that_cannot_begin_end_the_server(tmp_path: Path) -> None:
+    environ = {**os.environ, "PROMETHEUS_MULTIPROC_DIR": str(tmp_path)}
+    with subprocess.Popen([sys.executable, "-c", WORKERS, "60"], stdout=subprocess.PIPE, env=environ) as run:
+        assert run.stdout is not None
+        os.kill(int(run.stdout.readline()), signal.SIGKILL)
+        assert run.wait(BOUND) == 1
+
+
+def test_several_workers_need_a_store_that_they_share(tmp_path: Path) -> None:
+    ended = subprocess.run(
+        [COMMAND, "serve", "--port", "0", "--workers", "2"],
+        env=environ_for(tmp_path, "http://127.0.0.1:9"),
+        capture_output=True,
+        text=True,
+        timeout=BOUND,
+    )
+    assert ended.returncode == 2
+    assert "on PostgreSQL: set `store.url`" in ended.stderr
