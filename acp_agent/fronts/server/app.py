@@ -24,6 +24,7 @@ from starlette.responses import JSONResponse, Response
 from starlette.routing import BaseRoute, Route, WebSocketRoute
 from starlette.websockets import WebSocket, WebSocketDisconnect
 from uvicorn.protocols.http.h11_impl import H11Protocol
+from uvicorn.protocols.websockets.websockets_sansio_impl import WebSocketsSansIOProtocol
 
 from acp_agent import __version__
 from acp_agent.config.model import Settings
@@ -49,8 +50,11 @@ from acp_agent.store.session_store import SessionStore
 from acp_agent.store.stores import schema_of
 
 log = logging.getLogger(__name__)
-logging.getLogger("uvicorn.error").addFilter(lambda record: "without completing handshake" not in record.getMessage())
-"""It says so of every refused handshake (github.com/Kludex/uvicorn/pull/3138)."""
+FAULTS_OF_CLIENTS = ("without completing handshake", "Invalid UTF-8 sequence", "Invalid HTTP request")
+"""Uvicorn says so of every refused handshake (github.com/Kludex/uvicorn/pull/3138) and of noise, with a traceback."""
+logging.getLogger("uvicorn.error").addFilter(
+    lambda record: not any(words in record.getMessage() for words in FAULTS_OF_CLIENTS)
+)
 
 PATH, ALIAS = "/acp", "/acp/ws"
 PROTOCOL = 1
@@ -65,6 +69,8 @@ RENEWALS = 3
 """Of a lease, in the time that it takes."""
 PINGS = 3
 """Without an answer."""
+
+BAD_REQUEST = b"HTTP/1.1 400 Bad Request\r\nConnection: close\r\nContent-Length: 0\r\n\r\n"
 
 Scope = MutableMapping[str, Any]
 Receive = Callable[[], Awaitable[MutableMapping[str, Any]]]
@@ -129,7 +135,7 @@ class Server:
                 proxy_headers=False,
                 lifespan="off",
                 http=_bounded(self._config.initialize_timeout, self._config.max_connections + SPARE),
-                ws="websockets-sansio",
+                ws=_Handshake,
                 ws_max_size=self._max_message,
                 ws_ping_interval=self._config.ping_interval,
                 ws_ping_timeout=self._config.ping_interval * (PINGS - 1),
@@ -451,6 +457,16 @@ def _bounded(seconds: float, most: int) -> type[H11Protocol]:
                 self.transport.abort()
 
     return Bounded
+
+
+class _Handshake(WebSocketsSansIOProtocol):
+    """Uvicorn leaves a handshake that `websockets` cannot read without an answer, and its connection open."""
+
+    def data_received(self, data: bytes) -> None:
+        super().data_received(data)
+        if self.conn.handshake_exc is not None and not self.transport.is_closing():
+            self.transport.write(b"".join(self.conn.data_to_send()) or BAD_REQUEST)
+            self.transport.close()
 
 
 class _Uvicorn(uvicorn.Server):

@@ -184,12 +184,16 @@ class HttpForm:
         length = request.headers.get("content-length", "")
         if length.isdigit() and len(length) < 20 and int(length) > self._most:
             raise Refused(413, f"the body is longer than {self._most} bytes")
-        body = bytearray()
+        body, waits = bytearray(), self._config.stalled_timeout
         try:
-            async for part in request.stream():
-                body += part
-                if len(body) > self._most:
-                    raise Refused(413, f"the body is longer than {self._most} bytes")
+            async with asyncio.timeout(waits) as limit:
+                async for part in request.stream():
+                    body += part
+                    if len(body) > self._most:
+                        raise Refused(413, f"the body is longer than {self._most} bytes")
+                    limit.reschedule(asyncio.get_running_loop().time() + waits)
+        except TimeoutError as error:
+            raise Refused(408, f"nothing more of the body came for {waits:g} s") from error
         except ClientDisconnect as error:
             raise Refused(400, "the body is not complete") from error
         return bytes(body)
