@@ -104,7 +104,7 @@ def ends(made: FakeEditor, session: str, words: str) -> bool:
     return made.text(session_id=session).endswith(words) or made.client.connection.closed
 
 
-@pytest.mark.parametrize("seed", range(3))
+@pytest.mark.parametrize("seed", range(2))
 async def test_behind_a_network_that_cuts_and_delays_nothing_is_lost_or_repeated(tmp_path: Path, seed: int) -> None:
     async with served(tmp_path, [Answer(text=tuple(CHUNKS), delay=0.002)], config=AUTO) as place:
         async with connected(place.url, place.token) as transport, FakeEditor(transport) as first:
@@ -124,7 +124,7 @@ async def test_behind_a_network_that_cuts_and_delays_nothing_is_lost_or_repeated
         assert seen == [row["seq"] for row in await log_of(place, session)]
 
 
-@pytest.mark.parametrize("seed", range(3))
+@pytest.mark.parametrize("seed", range(2))
 async def test_bytes_that_come_twice_end_at_most_their_connection(
     tmp_path: Path, seed: int, caplog: pytest.LogCaptureFixture
 ) -> None:
@@ -214,14 +214,15 @@ def _memory(pid: int) -> int:
 )
 async def test_a_handshake_that_is_none_is_refused_and_its_connection_closed(tmp_path: Path, head: str) -> None:
     async with served(tmp_path) as place:
-        async with await anyio.connect_tcp("127.0.0.1", int(place.http.rpartition(":")[2])) as stream:
+        stream = await anyio.connect_tcp("127.0.0.1", int(place.http.rpartition(":")[2]))
+        async with stream:
             await stream.send(head.format(host="127.0.0.1", token="wrong").encode())
             assert (await stream.receive()).startswith(b"HTTP/1.1 4")
             with pytest.raises((anyio.EndOfStream, anyio.BrokenResourceError)):
                 await stream.receive()
 
 
-@pytest.mark.parametrize("seed", range(4))
+@pytest.mark.parametrize("seed", range(3))
 async def test_heads_that_are_noise_are_refused_and_the_server_goes_on(
     tmp_path: Path, seed: int, caplog: pytest.LogCaptureFixture
 ) -> None:
@@ -259,7 +260,7 @@ def _head(chance: random.Random, host: str, token: str) -> bytes:
 def _noise(chance: random.Random, data: bytes) -> bytes:
     """The same with some bytes changed, removed, repeated or put in."""
     noisy = bytearray(data)
-    for _ in range(chance.randrange(4)):
+    for _ in range(chance.randrange(3)):
         at = chance.randrange(len(noisy))
         match chance.randrange(4):
             case 0:
@@ -273,7 +274,7 @@ def _noise(chance: random.Random, data: bytes) -> bytes:
     return bytes(noisy)
 
 
-@pytest.mark.parametrize("seed", range(4))
+@pytest.mark.parametrize("seed", range(3))
 async def test_frames_that_are_noise_end_at_most_their_connection(
     tmp_path: Path, seed: int, caplog: pytest.LogCaptureFixture
 ) -> None:
@@ -289,7 +290,7 @@ async def test_frames_that_are_noise_end_at_most_their_connection(
                     for _ in range(chance.randrange(1, 6)):
                         await stream.send(_noise(chance, _frame(chance, _body(chance, place), _kind(chance))))
                     await stream.send(_frame(chance, b"", 0x88))
-                    with anyio.move_on_after(2):
+                    with anyio.move_on_after(0.2):
                         while True:
                             await stream.receive()
         async with connected(place.url, place.token) as transport, FakeEditor(transport) as made:
