@@ -25,6 +25,7 @@ from starlette.routing import BaseRoute, Route, WebSocketRoute
 from starlette.websockets import WebSocket, WebSocketDisconnect
 from uvicorn.protocols.http.h11_impl import H11Protocol
 from uvicorn.protocols.websockets.websockets_sansio_impl import WebSocketsSansIOProtocol
+from websockets.exceptions import InvalidState
 
 from acp_agent import __version__
 from acp_agent.config.model import Settings
@@ -135,7 +136,7 @@ class Server:
                 proxy_headers=False,
                 lifespan="off",
                 http=_bounded(self._config.initialize_timeout, self._config.max_connections + SPARE),
-                ws=_Handshake,
+                ws=_Frames,
                 ws_max_size=self._max_message,
                 ws_ping_interval=self._config.ping_interval,
                 ws_ping_timeout=self._config.ping_interval * (PINGS - 1),
@@ -459,11 +460,15 @@ def _bounded(seconds: float, most: int) -> type[H11Protocol]:
     return Bounded
 
 
-class _Handshake(WebSocketsSansIOProtocol):
-    """Uvicorn leaves a handshake that `websockets` cannot read without an answer, and its connection open."""
+class _Frames(WebSocketsSansIOProtocol):
+    """Uvicorn leaves a handshake that `websockets` cannot read without an answer, and its connection open; noise behind
+    a close frame is an error to it."""
 
     def data_received(self, data: bytes) -> None:
-        super().data_received(data)
+        try:
+            super().data_received(data)
+        except InvalidState:
+            self.transport.close()
         if self.conn.handshake_exc is not None and not self.transport.is_closing():
             self.transport.write(b"".join(self.conn.data_to_send()) or BAD_REQUEST)
             self.transport.close()
