@@ -35,6 +35,7 @@ from acp_agent.testing.fake_editor import FakeEditor
 from acp_agent.testing.fake_model import Answer, Call, FakeModel
 from tests.agent.kit import environ_for
 from tests.forked import COMMAND
+from tests.fronts.server.documented import checking
 from tests.websockets_client import connected
 
 pytestmark = pytest.mark.anyio
@@ -128,7 +129,7 @@ async def test_nobody_gets_in_without_a_token_and_nothing_is_made_for_them(tmp_p
         ):
             assert (await refused(place, **headers))[0] == status, headers
             assert words in (await refused(place, **headers))[1]
-        async with httpx2.AsyncClient() as web:
+        async with checking() as web:
             for method in ("GET", "POST", "DELETE"):
                 answer = await web.request(method, f"{place.http}/acp")
                 assert (answer.status_code, answer.headers["www-authenticate"]) == (401, "Bearer")
@@ -146,7 +147,7 @@ async def test_wrong_tokens_are_bounded_for_each_address(tmp_path: Path) -> None
         for _ in range(3):
             assert (await refused(place, Authorization="Bearer wrong"))[0] == 401
         assert (await refused(place, Authorization="Bearer wrong"))[0] == 429
-        async with httpx2.AsyncClient() as web:
+        async with checking() as web:
             answer = await web.get(f"{place.http}/acp", headers={"Authorization": f"Bearer {place.token}"})
             assert answer.status_code == 429 and 1 <= int(answer.headers["retry-after"]) <= 61
 
@@ -310,7 +311,7 @@ async def _stopped(place: Place) -> None:
 
 
 async def test_what_is_public_says_little(tmp_path: Path) -> None:
-    async with served(tmp_path) as place, httpx2.AsyncClient() as web:
+    async with served(tmp_path) as place, checking() as web:
         about = (await web.get(f"{place.http}/.well-known/acp.json")).json()
         assert about["protocol"] == "acp" and about["transports"]["websocket"] == {"url": "/acp"}
         health = (await web.get(f"{place.http}/healthz")).json()
@@ -343,7 +344,7 @@ async def test_the_official_python_client_works_over_a_websocket(tmp_path: Path)
 async def test_history_is_the_owners_alone_in_pages_and_as_text(tmp_path: Path) -> None:
     async with served(tmp_path, [Answer(text=f"answer {number}") for number in range(6)]) as place:
         other = place.identities.add("other")
-        async with httpx2.AsyncClient(headers={"Authorization": f"Bearer {place.token}"}) as web:
+        async with checking(headers={"Authorization": f"Bearer {place.token}"}) as web:
             assert (await web.get(f"{place.http}/sessions")).json() == []
             ids = []
             for _ in range(3):
@@ -373,7 +374,7 @@ async def test_history_is_the_owners_alone_in_pages_and_as_text(tmp_path: Path) 
                 (f"/sessions/{uuid.uuid4()}/messages", 404, "no such session"),
                 (f"/sessions/{ids[0]}/messages?after=-1", 400, "`after` is a number"),
                 (f"/sessions/{ids[0]}/messages?limit=9999999", 400, "`limit` is a number"),
-                (f"/sessions/{ids[0]}/export?format=pdf", 400, "`format` is one of markdown, jsonl"),
+                (f"/sessions/{ids[0]}/export?format=pdf", 400, "`format` is one of jsonl, markdown"),
                 ("/sessions?cursor=%00", 400, "`cursor` is none"),
                 ("/sessions?limit=0", 400, "`limit` is a number from 1"),
             ):
@@ -505,7 +506,7 @@ async def test_what_the_server_counts_is_told_to_prometheus_without_a_name(tmp_p
         async with editor(place) as made:
             await made.new_session(place.project)
             await made.prompt("go")
-            async with httpx2.AsyncClient() as web:
+            async with checking() as web:
                 assert (await web.get(f"{place.http}/metrics")).status_code == 401
                 answer = await web.get(f"{place.http}/metrics", headers={"Authorization": f"Bearer {place.token}"})
         assert answer.headers["content-type"].startswith("text/plain; version=1.0.0")
@@ -543,7 +544,7 @@ async def test_the_words_of_what_was_shown_are_found_again_by_who_may_see_it(tmp
                 await made.prompt("look")
 
         async def found(query: str, token: str = place.token, status: int = 200) -> Any:
-            async with httpx2.AsyncClient(headers={"Authorization": f"Bearer {token}"}) as web:
+            async with checking(headers={"Authorization": f"Bearer {token}"}) as web:
                 answer = await web.get(f"{place.http}/search{query}")
             assert answer.status_code == status, answer.text
             return answer.json() if status != 200 else [row["session"] for row in answer.json()]
@@ -562,7 +563,7 @@ async def test_the_words_of_what_was_shown_are_found_again_by_who_may_see_it(tmp
             ("?q=a&session=x", "is a UUID"),
         ):
             assert words in (await found(query, status=400))["error"]
-        async with httpx2.AsyncClient(headers={"Authorization": f"Bearer {place.token}"}) as web:
+        async with checking(headers={"Authorization": f"Bearer {place.token}"}) as web:
             rows = await paged(web, place, "/search?q=heron&limit=1")
         assert [row["session"] for row in rows] == [ids[1], ids[0]]
         assert "heron" in rows[0]["snippet"]
