@@ -164,8 +164,8 @@ class Opening:
 
 def chosen(config: Config, record: SessionRecord, environ: Mapping[str, str]) -> Config:
     """The configuration of a stored session: in the place that was chosen for it, unless the agent was started for
-    another one. Raises InvalidParams if there is no such place any more."""
-    if not record.place or environ.get(PLACE_VARIABLE):
+    another one, or for one only. Raises InvalidParams if there is no such place any more."""
+    if not (record.place and config.settings.agent.elsewhere) or environ.get(PLACE_VARIABLE):
         return config
     try:
         return config.in_place(record.place)

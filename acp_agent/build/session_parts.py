@@ -284,7 +284,7 @@ def more_parameters(shell: Shell) -> dict[str, dict[str, Any]]:
 def other_places(config: Config) -> dict[str, Place | None]:
     """Those in which single calls may run besides the session's, by name."""
     found: dict[str, Place | None] = {}
-    for name in (THIS_MACHINE, *config.settings.places):
+    for name in (THIS_MACHINE, *config.settings.places) if config.settings.agent.elsewhere else ():
         if name != config.settings.agent.place:
             with suppress(ConfigError):  # It is half configured.
                 found[name] = find_place(name, config.settings.places)

@@ -28,6 +28,7 @@ from uvicorn.protocols.http.h11_impl import H11Protocol
 
 from acp_agent import __version__
 from acp_agent.config.model import Settings
+from acp_agent.config.place_settings import OwnerConfig
 from acp_agent.config.xdg import state_dir
 from acp_agent.errors import AgentError, ConfigError
 from acp_agent.fronts.server.entrance import Entrance, Refusal
@@ -392,6 +393,11 @@ class Server:
         flags = {"store.path": str(self._store(owner)), "store.schema": schema_of(store.schema, owner)}
         if not self._config.near:
             flags["agent.far"] = "true"
+        theirs = self._config.owners.get(owner, OwnerConfig())
+        if theirs.model:
+            flags["agent.model"] = theirs.model
+        if theirs.place:
+            flags |= {"agent.place": theirs.place, "agent.elsewhere": "false", "mcp.client_programs": "false"}
         return Opening(self._environ, flags)
 
 
