@@ -28,7 +28,7 @@ from cryptography.hazmat.primitives.asymmetric import ec
 from websockets.sync.client import connect
 
 from acp_agent.config.load import load_config
-from acp_agent.errors import ConnectionClosed
+from acp_agent.errors import ConfigError, ConnectionClosed
 from acp_agent.fronts.server.app import Server
 from acp_agent.fronts.server.identities import Identities
 from acp_agent.testing.fake_editor import FakeEditor
@@ -466,6 +466,25 @@ def test_tokens_are_added_listed_and_revoked_and_kept_by_their_hash(tmp_path: Pa
     file.chmod(0o600)
     file.write_text("{")
     assert "is no file of tokens" in ran(tmp_path, "token", "list").stderr
+
+
+@pytest.mark.skipif(os.getuid() != 0, reason="gives a file to another user")
+def test_a_mounted_file_of_tokens_may_be_its_groups_to_read_and_nobody_elses(tmp_path: Path) -> None:
+    file = tmp_path / "tokens.json"
+    token = Identities(file).add("me")
+    for owner, mode, right in (
+        (0, 0o600, True),
+        (0, 0o440, False),
+        (65534, 0o440, True),
+        (65534, 0o444, False),
+        (65534, 0o460, False),
+    ):
+        os.chown(file, owner, -1)
+        file.chmod(mode)
+        try:
+            assert right and Identities(file).find(token)
+        except ConfigError as error:
+            assert not right and "others may read" in str(error), oct(mode)
 
 
 async def test_the_first_start_makes_a_token_and_the_next_ones_do_not(tmp_path: Path) -> None:
