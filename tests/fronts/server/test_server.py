@@ -482,7 +482,8 @@ def test_a_mounted_file_of_tokens_may_be_its_groups_to_read_and_nobody_elses(tmp
         os.chown(file, owner, -1)
         file.chmod(mode)
         try:
-            assert right and Identities(file).find(token)
+            found = Identities(file).find(token)
+            assert right and found is not None, oct(mode)
         except ConfigError as error:
             assert not right and "others may read" in str(error), oct(mode)
 
