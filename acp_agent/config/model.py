@@ -80,6 +80,9 @@ class AgentConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     elsewhere: Annotated[
         bool, key("Sessions, single commands and sub-agents may go to other places than `agent.place`, if you say so.")
     ] = True
+    trust: Annotated[
+        bool, key("Folders may have a configuration and tools of their own, which take effect once you trust them.")
+    ] = True
     isolation: Annotated[
         Literal["none", "worktree"],
         key("`worktree`: each new session works in a git worktree of its own, on a branch of its own."),

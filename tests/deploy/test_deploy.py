@@ -152,7 +152,6 @@ def settings_of_compose() -> Settings:
 
 def settings_of_kubernetes() -> Settings:
     text = one("ConfigMap")["data"]["config.toml"]
-    assert tomllib.loads(text)["tools"] == tomllib.loads((DEPLOY / "config.toml").read_text(encoding="utf-8"))["tools"]
     flags = {f"{table}.{key}": value for table, keys in tomllib.loads(text).items() for key, value in flat(keys)}
     return load_config({"ACP_CODER_CONFIG": "/nowhere"}, flags=flags).settings
 
@@ -203,7 +202,8 @@ def test_nothing_runs_as_root_or_can_become_it() -> None:
     assert (SERVICE["read_only"], SERVICE["cap_drop"]) == (True, ["ALL"])
     assert SERVICE["security_opt"] == ["no-new-privileges:true"]
     assert {"limits", "requests"} == set(AGENT["resources"])
-    assert all(settings.tools.sandbox.strict for settings in (settings_of_compose(), settings_of_kubernetes()))
+    for settings in (settings_of_compose(), settings_of_kubernetes()):
+        assert settings.tools.sandbox.strict and not (settings.agent.trust or settings.mcp.client_programs)
 
 
 def test_the_server_has_the_time_that_it_needs_to_stop() -> None:

@@ -64,6 +64,9 @@ SPARE = 50
 PINGS = 3
 """Without an answer."""
 
+KEPT = {"agent.elsewhere": "false", "agent.trust": "false", "mcp.client_programs": "false"}
+"""What keeps the programs of an owner in the place that they are given."""
+
 Scope = MutableMapping[str, Any]
 Receive = Callable[[], Awaitable[MutableMapping[str, Any]]]
 Send = Callable[[MutableMapping[str, Any]], Awaitable[None]]
@@ -397,7 +400,7 @@ class Server:
         if theirs.model:
             flags["agent.model"] = theirs.model
         if theirs.place:
-            flags |= {"agent.place": theirs.place, "agent.elsewhere": "false", "mcp.client_programs": "false"}
+            flags |= {"agent.place": theirs.place, **KEPT}
         return Opening(self._environ, flags)
 
 

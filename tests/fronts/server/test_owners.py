@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+from acp_agent.client.permissions import allow_once
 from acp_agent.config.load import load_config
 from acp_agent.errors import ConfigError
 from acp_agent.schema.acp import McpServerStdio
@@ -65,6 +66,38 @@ async def test_no_program_that_a_client_names_is_started_for_who_is_kept_in_a_pl
                 await made.new_session(place.project, mcp_servers=[program])
                 await made.prompt("go")
             assert (tmp_path / owner).exists() == starts
+
+
+async def test_no_program_that_a_folder_names_is_started_for_who_is_kept_in_a_place(tmp_path: Path) -> None:
+    kept = AUTO + '[server.owners.kept]\nplace = "container:no-such"\n'
+    async with served(tmp_path, ["ok"] * 2, config=kept) as place:
+        own = place.project / ".acp-coder"
+        own.mkdir()
+        for owner, starts in (("me", True), ("kept", False)):
+            made = tmp_path / owner
+            (own / "config.toml").write_text(f'[mcp.servers.x]\ncommand = "/bin/touch"\nargs = ["{made}"]\n')
+            token = place.token if owner == "me" else place.identities.add(owner)
+            async with editor(place, token) as first:
+                await first.new_session(place.project)
+                for word in ("/trust", "/trust yes"):
+                    await first.prompt(word)
+                assert ("Trusted and loaded" in first.text()) == starts
+                await first.new_session(place.project)
+                await first.prompt("go")
+            assert made.exists() == starts
+
+
+async def test_no_answer_lets_file_tools_out_of_the_folders_of_a_session(tmp_path: Path) -> None:
+    theirs = tmp_path / "theirs"
+    theirs.mkdir()
+    (theirs / "secret").write_text("tangerine")
+    calls = Call("read", {"path": f"{theirs}/secret"}), Call("write", {"path": f"{theirs}/made", "content": "x"})
+    async with served(tmp_path, [Answer(tool_calls=calls), Answer(text="ok")], config=AUTO) as place:
+        async with editor(place, permissions=[allow_once] * 2) as made:
+            await made.new_session(place.project)
+            assert all("is outside this session's folders" in said for said in await results(place, made))
+            assert not made.permission_requests
+    assert [each.name for each in theirs.iterdir()] == ["secret"]
 
 
 async def test_a_model_of_theirs_is_that_of_their_new_sessions(tmp_path: Path) -> None:
