@@ -20,6 +20,7 @@ from acp_agent.config.place_settings import (
     StoreConfig,
     TerminalConfig,
     TmuxConfig,
+    WorktreeConfig,
     find_place,
 )
 
@@ -77,12 +78,8 @@ class AgentConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
             project=True,
         ),
     ] = "local"
-    elsewhere: Annotated[
-        bool, key("Sessions, single commands and sub-agents may go to other places than `agent.place`, if you say so.")
-    ] = True
-    trust: Annotated[
-        bool, key("Folders may have a configuration and tools of their own, which take effect once you trust them.")
-    ] = True
+    elsewhere: Annotated[bool, key("Commands and sub-agents may go to other places than `agent.place`.")] = True
+    trust: Annotated[bool, key("A folder's own `.acp-coder` takes effect once you trust it.")] = True
     isolation: Annotated[
         Literal["none", "worktree"],
         key("`worktree`: each new session works in a git worktree of its own, on a branch of its own."),
@@ -675,12 +672,6 @@ class UndoConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
         1_000_000_000
     )
     retention_days: Annotated[float, key("Days after which changes can no longer be taken back.", gt=0)] = 30.0
-
-
-class WorktreeConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    include: Annotated[
-        list[str], key("Globs of ignored files that are copied into each new worktree of the agent's (`.env`).")
-    ] = []
 
 
 class Settings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):

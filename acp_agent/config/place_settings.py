@@ -1,6 +1,6 @@
 """`[places.NAME]`: where commands may run, and files may be, besides this machine; `[server]`: clients on others
-(`acp-coder serve`); `[store]`: where sessions are kept; `[tools.terminal]`, `[tools.tmux]`: terminals that can be typed
-into."""
+(`acp-coder serve`); `[store]`: where sessions are kept; `[worktree]`: what worktrees get;
+`[tools.terminal]`, `[tools.tmux]`: terminals that can be typed into."""
 
 from __future__ import annotations
 
@@ -100,6 +100,12 @@ class PlaceConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
             raise ValueError(f"`places.NAME.paths`: {wrong[0]!r} is no absolute path of this machine")
         if self.kind == "devcontainer" and (self.root or self.paths or self.user):
             raise ValueError("a dev container has a user of its own and this machine's folders: no `root` or `paths`")
+
+
+class WorktreeConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    include: Annotated[
+        list[str], key("Globs of ignored files that are copied into each new worktree of the agent's (`.env`).")
+    ] = []
 
 
 class OwnerConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True):

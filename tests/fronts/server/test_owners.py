@@ -92,11 +92,12 @@ async def test_no_answer_lets_file_tools_out_of_the_folders_of_a_session(tmp_pat
     theirs.mkdir()
     (theirs / "secret").write_text("tangerine")
     calls = Call("read", {"path": f"{theirs}/secret"}), Call("write", {"path": f"{theirs}/made", "content": "x"})
-    async with served(tmp_path, [Answer(tool_calls=calls), Answer(text="ok")], config=AUTO) as place:
-        async with editor(place, permissions=[allow_once] * 2) as made:
-            await made.new_session(place.project)
-            assert all("is outside this session's folders" in said for said in await results(place, made))
-            assert not made.permission_requests
+    script = [Answer(tool_calls=calls), Answer(text="ok")]
+    async with served(tmp_path, script, config=AUTO) as place, editor(place, permissions=[allow_once] * 2) as made:
+        await made.new_session(place.project)
+        said = await results(place, made)
+        assert len(said) == 2 and all("is outside this session's folders" in each for each in said)
+        assert not made.permission_requests
     assert [each.name for each in theirs.iterdir()] == ["secret"]
 
 
