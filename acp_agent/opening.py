@@ -129,7 +129,8 @@ class Opening:
         """The configuration; with `cwd`, that folder's own, where it is trusted, is part of it. Raises ConfigError."""
         config = load_config(self.environ, flags=self._flags)
         try:
-            layer = project_layer(cwd, self.store(config)) if cwd is not None else None
+            own = cwd if config.settings.agent.trust else None
+            layer = project_layer(own, self.store(config)) if own is not None else None
             return config if layer is None else load_config(self.environ, project=layer, flags=self._flags)
         except ConfigError as error:  # The project's: the user must be able to continue and to revoke trust.
             words = f"The folder's own configuration was ignored: {error}. Fix it, or `/trust no`."
@@ -164,8 +165,8 @@ class Opening:
 
 def chosen(config: Config, record: SessionRecord, environ: Mapping[str, str]) -> Config:
     """The configuration of a stored session: in the place that was chosen for it, unless the agent was started for
-    another one. Raises InvalidParams if there is no such place any more."""
-    if not record.place or environ.get(PLACE_VARIABLE):
+    another one, or for one only. Raises InvalidParams if there is no such place any more."""
+    if not (record.place and config.settings.agent.elsewhere) or environ.get(PLACE_VARIABLE):
         return config
     try:
         return config.in_place(record.place)

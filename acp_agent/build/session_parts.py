@@ -129,7 +129,8 @@ def build_parts(
     servers = build_servers(session, registry, menu, environ, inherited, shell.confinement)
     absent = Absent(settings.tools, memory.skills, shell.runs, languages, session.roots)
     offer = Offer(registry, settings.tools, session.choices, absent, relevance, guard.deciders, more_parameters(shell))
-    extensions = Extensions(session.roots.clients[0], registry, store, packages=settings.tools.entry_points)
+    own = settings.agent.trust
+    extensions = Extensions(session.roots.clients[0], registry, store, packages=settings.tools.entry_points, own=own)
     toolbox = Toolbox(registry, offer, extensions, servers, relevance)
     scheduler = Scheduler(session, store.schedules)
     web = WebAccess(settings.tools, environ, session.roots.clients, guard.refuses)
@@ -284,7 +285,7 @@ def more_parameters(shell: Shell) -> dict[str, dict[str, Any]]:
 def other_places(config: Config) -> dict[str, Place | None]:
     """Those in which single calls may run besides the session's, by name."""
     found: dict[str, Place | None] = {}
-    for name in (THIS_MACHINE, *config.settings.places):
+    for name in (THIS_MACHINE, *config.settings.places) if config.settings.agent.elsewhere else ():
         if name != config.settings.agent.place:
             with suppress(ConfigError):  # It is half configured.
                 found[name] = find_place(name, config.settings.places)

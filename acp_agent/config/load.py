@@ -13,7 +13,7 @@ import msgspec
 from acp_agent.config.credentials import find_key
 from acp_agent.config.model import ProviderConfig, Settings, as_choice
 from acp_agent.config.other_names import present_names
-from acp_agent.config.place_settings import LOCAL, can_be_named, is_users
+from acp_agent.config.place_settings import LOCAL, can_be_named, find_place, is_users
 from acp_agent.config.sources import Layer, environment_layer, flags_layer, merge, read_file
 from acp_agent.config.xdg import config_file
 from acp_agent.errors import ConfigError
@@ -57,6 +57,8 @@ class Config(msgspec.Struct, frozen=True):
     def in_place(self, place: str) -> Config:
         """The same with another `agent.place`. Raises ConfigError if that is none."""
         settings = self.settings
+        if not settings.agent.elsewhere and place != settings.agent.place:
+            raise ConfigError(f"`agent.elsewhere` is false: only {settings.agent.place!r} can be had")
         other = msgspec.structs.replace(settings, agent=msgspec.structs.replace(settings.agent, place=place))
         other.place()
         return msgspec.structs.replace(self, settings=other)
@@ -104,6 +106,7 @@ def load_config(
     layers[:0] = known
     settings = _convert(merge(layers), layers)
     settings.place()
+    _check_owners(settings, layers)
     if known and known[0].origins.get("agent.provider") == load(FOUND_HERE):
         chosen = settings.chosen_provider
         notes.append(NOBODY_CHOSE.format(name=chosen, url=settings.providers[chosen].base_url))
@@ -193,6 +196,16 @@ def _check(layer: Layer, *, project: bool) -> None:
         if not can_be_named(name):
             words = f"`{PLACES}.{name}`: a place cannot be named {LOCAL!r}, and its name has no colon"
             raise ConfigError(f"{_where(layer, f'{PLACES}.{name}')}: {words}")
+
+
+def _check_owners(settings: Settings, layers: list[Layer]) -> None:
+    for name, owner in settings.server.owners.items():
+        try:
+            find_place(owner.place or LOCAL, settings.places)
+        except ConfigError as error:
+            key = f"server.owners.{name}.place"
+            where = next(_where(layer, key) for layer in reversed(layers) if _has(layer.values, key))
+            raise ConfigError(f"{where}: `{key}`: {str(error).removeprefix('`agent.place`: ')}") from error
 
 
 def _check_named(project: Layer, below: list[Layer]) -> None:

@@ -20,6 +20,7 @@ from acp_agent.config.place_settings import (
     StoreConfig,
     TerminalConfig,
     TmuxConfig,
+    WorktreeConfig,
     find_place,
 )
 
@@ -77,6 +78,8 @@ class AgentConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
             project=True,
         ),
     ] = "local"
+    elsewhere: Annotated[bool, key("Commands and sub-agents may go to other places than `agent.place`.")] = True
+    trust: Annotated[bool, key("A folder's own `.acp-coder` takes effect once you trust it.")] = True
     isolation: Annotated[
         Literal["none", "worktree"],
         key("`worktree`: each new session works in a git worktree of its own, on a branch of its own."),
@@ -595,6 +598,10 @@ class McpConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     inherit: Annotated[
         list[str], key("Names of variables that all servers inherit, also those that the editor names.")
     ] = []
+    client_programs: Annotated[
+        bool,
+        key("Start the programs that clients name as servers. They run as you, outside the sandbox and `agent.place`."),
+    ] = True
     connect_timeout: Annotated[float, key("Seconds a server may take to get ready.", gt=0)] = 30.0
     prompt_wait: Annotated[float, key("Seconds a prompt waits for servers that are still connecting.", ge=0)] = 5.0
     call_timeout: Annotated[float, key("Timeout of a call to a server's tool in seconds.", gt=0)] = 300.0
@@ -665,12 +672,6 @@ class UndoConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
         1_000_000_000
     )
     retention_days: Annotated[float, key("Days after which changes can no longer be taken back.", gt=0)] = 30.0
-
-
-class WorktreeConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    include: Annotated[
-        list[str], key("Globs of ignored files that are copied into each new worktree of the agent's (`.env`).")
-    ] = []
 
 
 class Settings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):

@@ -1,6 +1,6 @@
 """`[places.NAME]`: where commands may run, and files may be, besides this machine; `[server]`: clients on others
-(`acp-coder serve`); `[store]`: where sessions are kept; `[tools.terminal]`, `[tools.tmux]`: terminals that can be typed
-into."""
+(`acp-coder serve`); `[store]`: where sessions are kept; `[worktree]`: what worktrees get;
+`[tools.terminal]`, `[tools.tmux]`: terminals that can be typed into."""
 
 from __future__ import annotations
 
@@ -102,6 +102,20 @@ class PlaceConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
             raise ValueError("a dev container has a user of its own and this machine's folders: no `root` or `paths`")
 
 
+class WorktreeConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    include: Annotated[
+        list[str], key("Globs of ignored files that are copied into each new worktree of the agent's (`.env`).")
+    ] = []
+
+
+class OwnerConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    place: Annotated[
+        str,
+        key("Where this owner's commands run, as in `agent.place`; none of them goes elsewhere. Empty: as for all."),
+    ] = ""
+    model: Annotated[str, key("Model of their new sessions, as in `agent.model`. Empty: as for all.")] = ""
+
+
 class ServerConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     host: Annotated[str, key("Address that `acp-coder serve` listens on.")] = "127.0.0.1"
     port: Annotated[int, key("Its port; 0: any.", ge=0, le=65535)] = 9801
@@ -150,6 +164,7 @@ class ServerConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     near: Annotated[
         bool, key("Clients are on this machine: their files and terminals are used. Else the agent uses its own.")
     ] = False
+    owners: Annotated[dict[str, OwnerConfig], key("What holds for the sessions of an owner, by name.")] = {}
 
 
 SSH = re.compile(r"((?:[^@:]*@)?(?:\[[^\]]*\]|[^:]*))(?::(.*))?", re.DOTALL)

@@ -81,7 +81,8 @@ def config_options(
 
 def places_of(settings: Settings) -> list[str]:
     """The places that a session may choose, the one of `settings` first."""
-    return list(dict.fromkeys([settings.agent.place, LOCAL, *settings.places]))
+    others = (LOCAL, *settings.places) if settings.agent.elsewhere else ()
+    return list(dict.fromkeys([settings.agent.place, *others]))
 
 
 def _place_name(value: str) -> str:

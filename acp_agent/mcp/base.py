@@ -153,16 +153,20 @@ def from_config(name: str, config: McpServerConfig) -> ServerSpec:
 
 
 def gather(
-    servers: Iterable[McpServer], config: Mapping[str, McpServerConfig]
+    servers: Iterable[McpServer], config: Mapping[str, McpServerConfig], *, programs: bool = True
 ) -> tuple[tuple[ServerSpec, ...], tuple[tuple[str, str], ...]]:
     """Returns the servers of a session, and (name, sentence) of each invalid one.
 
     The client's come first and replace configured ones of the same name; a name the client uses twice gets a number.
+    `programs`: whether its servers may be programs.
     """
     specs: dict[str, ServerSpec] = {}
     troubles: list[tuple[str, str]] = []
     for server in servers:
         spec = from_acp(server)
+        if spec.transport == "stdio" and not programs:
+            troubles.append((spec.name, f"{spec.name}: clients may not have programs started (`mcp.client_programs`)"))
+            continue
         name, number = spec.name, 1
         while name in specs:
             number += 1

@@ -44,6 +44,8 @@ DIGESTS = {
 
 ALIVE = {"keepalives_idle": "30", "keepalives_interval": "10", "keepalives_count": "3", "tcp_user_timeout": "30000"}
 """Where the url says nothing else: a server that is gone without a word is noticed."""
+TEXT = {"client_encoding": "UTF8"}
+"""Of a database made in the locale C all texts would be bytes otherwise."""
 
 WORDS = Words(
     wanted=lambda words: " | ".join(f"'{word}':*" for word in words),
@@ -74,7 +76,7 @@ class Pool:
             raise StoreError(
                 "store.url is not an address of PostgreSQL: postgresql://user@host:port/database"
             ) from error
-        self._known: dict[str, Any] = {"connect_timeout": max(2, round(limits.timeout)), **ALIVE, **known}
+        self._known: dict[str, Any] = {"connect_timeout": max(2, round(limits.timeout)), **ALIVE, **TEXT, **known}
         self._secrets = [str(known[name]) for name in ("password", "sslpassword") if known.get(name)]
         self.where = f"postgresql://{known.get('host', '')}/{known.get('dbname', '')}"
         self.limits = limits

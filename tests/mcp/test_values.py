@@ -104,6 +104,9 @@ def test_the_clients_servers_take_the_place_of_configured_ones():
     specs, troubles = gather(client, config)
     assert [(spec.name, spec.command) for spec in specs] == [("a", "one"), ("a-2", "two"), ("b", "b")]
     assert [name for name, _ in troubles] == ["wrong"]
+    specs, troubles = gather(client, config, programs=False)
+    assert [(spec.name, spec.command) for spec in specs] == [("a", "other"), ("b", "b")]
+    assert [name for name, _ in troubles] == ["a", "a", "wrong"]
 
 
 def test_every_code_has_a_category():

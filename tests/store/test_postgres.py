@@ -169,6 +169,18 @@ def test_databases_of_a_process_share_their_connections(postgres: PostgresServer
         store.close()
 
 
+def test_texts_of_a_database_without_an_encoding_are_texts(postgres: PostgresServer, schema: str) -> None:
+    with psycopg.connect(postgres.url(), autocommit=True) as db:
+        db.execute(f"CREATE DATABASE {schema} ENCODING SQL_ASCII LOCALE 'C' TEMPLATE template0")
+    try:
+        with closing(postgres_store(postgres.url().replace("/postgres?", f"/{schema}?"), schema)) as store:
+            store.audit_heads.write("täglich", 1, "abc", 1)
+            assert store.audit_heads.read("täglich") == (1, "abc", 1)
+    finally:
+        with psycopg.connect(postgres.url(), autocommit=True) as db:
+            db.execute(f"DROP DATABASE {schema} WITH (FORCE)")
+
+
 def test_a_newer_schema_is_left_as_it_is(postgres: PostgresServer, schema: str) -> None:
     postgres_store(postgres.url(), schema).close()
     with psycopg.connect(postgres.url(), autocommit=True) as db:

@@ -11,16 +11,17 @@ from collections import Counter
 from collections.abc import Awaitable, Callable, Iterator, Mapping, MutableMapping, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import anyio
 import anyio.to_thread
 import msgspec
 import uvicorn
+from msgspec import Struct
 from starlette.applications import Starlette
 from starlette.datastructures import Headers
 from starlette.requests import Request
-from starlette.responses import JSONResponse, Response
+from starlette.responses import Response
 from starlette.routing import BaseRoute, Route, WebSocketRoute
 from starlette.websockets import WebSocket, WebSocketDisconnect
 from uvicorn.protocols.http.h11_impl import H11Protocol
@@ -29,18 +30,21 @@ from websockets.exceptions import InvalidState
 
 from acp_agent import __version__
 from acp_agent.config.model import Settings
+from acp_agent.config.place_settings import OwnerConfig
 from acp_agent.config.xdg import state_dir
 from acp_agent.errors import AgentError, ConfigError
 from acp_agent.fronts.server.entrance import Entrance, Refusal
 from acp_agent.fronts.server.house import House
-from acp_agent.fronts.server.http_form import HttpForm
+from acp_agent.fronts.server.http_form import FORM, HttpForm
 from acp_agent.fronts.server.identities import Identities, Identity
 from acp_agent.fronts.server.metrics import CONTENT_TYPE, Metrics
-from acp_agent.fronts.server.page import FILES, LOGIN, LOGOUT, PUBLIC, Page, Served
+from acp_agent.fronts.server.openapi import JSON, described
+from acp_agent.fronts.server.operations import NotSo, Operation, Problem, read
+from acp_agent.fronts.server.page import FILES, LOGIN, LOGOUT, Page, Served
 from acp_agent.fronts.server.process_links import Link, Links
 from acp_agent.fronts.server.relay import Introduction
 from acp_agent.fronts.server.remote_agent import RemoteAgent
-from acp_agent.fronts.server.stored_sessions import Answer, History, NotSo
+from acp_agent.fronts.server.stored_sessions import IN_USE, OPERATIONS, Answer, History, SessionAsked
 from acp_agent.fronts.server.streams import HttpConnection
 from acp_agent.opening import Opening, store_url
 from acp_agent.protocol.codec import coalesce_updates, encode
@@ -57,9 +61,9 @@ logging.getLogger("uvicorn.error").addFilter(
     lambda record: not any(words in record.getMessage() for words in FAULTS_OF_CLIENTS)
 )
 
-PATH, ALIAS = "/acp", "/acp/ws"
+PATH, ALIAS, DISCOVERY = "/acp", "/acp/ws", "/.well-known/acp.json"
 PROTOCOL = 1
-INTERNAL, FULL, FORBIDDEN, IN_USE = 1011, 503, 403, 409
+INTERNAL, FULL, FORBIDDEN = 1011, 503, 403
 CLOSE_SECONDS = 5.0
 """For what a connection has started to end."""
 GOODBYE_SECONDS = 3.0
@@ -72,12 +76,34 @@ PINGS = 3
 """Without an answer."""
 
 BAD_REQUEST = b"HTTP/1.1 400 Bad Request\r\nConnection: close\r\nContent-Length: 0\r\n\r\n"
+KEPT = {"agent.elsewhere": "false", "agent.trust": "false", "mcp.client_programs": "false"}
+"""What keeps the programs of an owner in the place that they are given."""
 
 Scope = MutableMapping[str, Any]
 Receive = Callable[[], Awaitable[MutableMapping[str, Any]]]
 Send = Callable[[MutableMapping[str, Any]], Awaitable[None]]
-Asks = Callable[[History, str, dict[str, str]], Awaitable[Answer]]
-"""Of a history, the id of a session and the query."""
+
+
+class Health(Struct, frozen=True):
+    status: Literal["ok", "stopping"]
+    version: str
+    uptime_secs: int
+
+
+class Address(Struct, frozen=True):
+    url: str
+
+
+class Discovery(Struct, frozen=True):
+    """As the draft for remote transports has it."""
+
+    name: str
+    version: str
+    protocol: str
+    protocol_version: int
+    transports: dict[str, Address]
+    authentication: dict[str, str]
+    readiness: dict[str, str]
 
 
 class Server:
@@ -213,31 +239,16 @@ class Server:
             log.error("not everything could be closed within %g s", CLOSE_SECONDS)
 
     @property
+    def routes(self) -> list[BaseRoute]:
+        """All that there is behind the entrance."""
+        found: list[BaseRoute] = [WebSocketRoute(path, self._acp) for path in (PATH, ALIAS)]
+        found += [Route(each.path, each.ask, methods=[each.method]) for each in self._operations()]
+        return found + [Route(each.path, self._history(each), methods=[each.method]) for each in OPERATIONS]
+
+    @property
     def app(self) -> Callable[[Scope, Receive, Send], Awaitable[None]]:
-        routes: list[BaseRoute] = [WebSocketRoute(path, self._acp) for path in (PATH, ALIAS)]
-        routes.append(Route(PATH, self._http.answer, methods=["GET", "POST", "DELETE"]))
-        routes.append(Route(ALIAS, _only_websockets, methods=["GET", "POST", "DELETE"]))
-        routes += [Route(path, self._health) for path in ("/healthz", "/health")]
-        routes.append(Route("/metrics", self._measured))
-        if self._config.discovery:
-            routes.append(Route("/.well-known/acp.json", self._discovery))
-        rows: tuple[tuple[str, str, Asks], ...] = (
-            ("", "GET", lambda history, _, asked: history.sessions(asked)),
-            ("/{id}", "GET", lambda history, name, _: history.session(name)),
-            ("/{id}", "DELETE", lambda history, name, _: history.delete(name)),
-            ("/{id}/messages", "GET", History.messages),
-            ("/{id}/export", "GET", History.export),
-        )
-        routes += [Route(f"/sessions{path}", self._history(ask), methods=[method]) for path, method, ask in rows]
-        routes.append(Route("/search", self._history(lambda history, _, asked: history.search(asked))))
-        public: tuple[str, ...] = ("/healthz", "/health", "/.well-known/acp.json")
-        if self._config.page:
-            page = Page(self._config.page_days)
-            routes += [Route(path, _paged(page.file)) for path in FILES]
-            routes += [Route(LOGIN, _paged(page.login), methods=["POST"])]
-            routes += [Route(LOGOUT, _paged(page.logout), methods=["POST"])]
-            public += PUBLIC
-        inner = Starlette(routes=routes)
+        public = {DISCOVERY, *(each.path for each in self._operations() if each.scope is None)}
+        inner = Starlette(routes=self.routes)
 
         async def guarded(scope: Scope, receive: Receive, send: Send) -> None:
             headers = Headers(scope=scope)
@@ -254,7 +265,7 @@ class Server:
                 await inner(scope, receive, send)
                 return
             self._metrics.refused(refused.status)
-            answer = JSONResponse({"error": refused.words}, refused.status, dict(refused.headers))
+            answer = _json(Problem(refused.words), refused.status, dict(refused.headers))
             if scope["type"] == "websocket":
                 await receive()  # The handshake.
                 await WebSocket(scope, receive, send).send_denial_response(answer)
@@ -262,6 +273,30 @@ class Server:
                 await answer(scope, receive, send)
 
         return guarded
+
+    def _operations(self) -> tuple[Operation, ...]:
+        """All but those of stored sessions. `ask` takes a Request."""
+        stopping = ((FULL, "The server is stopping."),)
+        found = [
+            Operation(PATH, self._http.answer, method, words, kinds=kinds, status=status, others=others, other=None)
+            for method, status, kinds, words, others in FORM
+        ]
+        found += [Operation(ALIAS, _only_websockets, method, answer=Problem, status=426) for method, *_ in FORM]
+        for path in ("/healthz", "/health"):
+            found.append(Operation(path, self._health, answer=Health, others=stopping, other=Health, scope=None))
+        found.append(Operation("/metrics", self._measured, kinds=(CONTENT_TYPE,)))
+        found.append(Operation("/openapi.json", self._described, answer=dict[str, Any]))
+        if self._config.discovery:
+            found.append(Operation(DISCOVERY, self._discovery, answer=Discovery, scope=None))
+        if self._config.page:
+            page, file = Page(self._config.page_days), "A file of the page for browsers."
+            for path, (_, kind) in FILES.items():
+                found.append(Operation(path, _paged(page.file), words=file, kinds=(kind,), scope=None))
+            found.append(Operation(LOGIN, _paged(page.login), "POST", page.login.__doc__ or "", status=204))
+            found.append(
+                Operation(LOGOUT, _paged(page.logout), "POST", page.logout.__doc__ or "", status=204, scope=None)
+            )
+        return tuple(found)
 
     def _entering(self, address: str, headers: Mapping[str, str]) -> Identity | Refusal:
         try:
@@ -283,28 +318,32 @@ class Server:
     # --- what is there ----------------------------------------------------------------------------------------
 
     async def _health(self, request: Request) -> Response:
-        status = "stopping" if self._stopping else "ok"
-        about = {"status": status, "version": __version__, "uptime_secs": int(time.monotonic() - self._begun)}
-        return JSONResponse(about, FULL if self._stopping else 200)
+        """Whether the server takes requests. For probes."""
+        status: Literal["ok", "stopping"] = "stopping" if self._stopping else "ok"
+        health = Health(status, __version__, int(time.monotonic() - self._begun))
+        return _json(health, FULL if self._stopping else 200)
 
     async def _measured(self, request: Request) -> Response:
+        """What is counted, for Prometheus."""
         return Response(self._metrics.text(), media_type=CONTENT_TYPE)
+
+    async def _described(self, request: Request) -> Response:
+        """This document."""
+        return _json(self.document())
+
+    def document(self) -> dict[str, Any]:
+        """OpenAPI's."""
+        return described((*self._operations(), *OPERATIONS))
 
     def _sessions(self) -> int:
         return sum(len(house.sessions.ids) for house in self._houses.values())
 
     async def _discovery(self, request: Request) -> Response:
-        return JSONResponse(
-            {
-                "name": "acp-coder",
-                "version": __version__,
-                "protocol": "acp",
-                "protocol_version": PROTOCOL,
-                "transports": {"http_sse": {"url": PATH}, "websocket": {"url": PATH}, "health": {"url": "/healthz"}},
-                "authentication": {"type": "bearer"},
-                "readiness": {"http_health_endpoint": "/healthz"},
-            }
-        )
+        """Which protocol is spoken here, and where."""
+        health, acp = "/healthz", Address(PATH)
+        transports = {"http_sse": acp, "websocket": acp, "health": Address(health)}
+        more = transports, {"type": "bearer"}, {"http_health_endpoint": health}
+        return _json(Discovery("acp-coder", __version__, "acp", PROTOCOL, *more))
 
     async def _acp(self, socket: WebSocket) -> None:
         identity: Identity = socket.scope["identity"]
@@ -397,22 +436,22 @@ class Server:
         if process != self.process and owner in self._houses:
             self._houses[owner].runs_elsewhere(session_id)
 
-    def _history(self, ask: Asks) -> Callable[[Request], Awaitable[Response]]:
+    def _history(self, operation: Operation) -> Callable[[Request], Awaitable[Response]]:
         async def answered(request: Request) -> Response:
             identity: Identity = request.scope["identity"]
-            wanted = request.path_params.get("id", "")
             theirs = self.opening(identity.owner).below(identity.folders)
             try:
-                if request.method == "DELETE" and identity.scope != "prompt":
+                if operation.scope == "prompt" != identity.scope:
                     raise NotSo(FORBIDDEN, f"this token may not do that (its scope is `{identity.scope}`)")
                 history = History(theirs.look, theirs.may_open)
-                if request.method == "DELETE":
-                    await history.session(wanted)  # One of theirs.
-                    if not await self.house(identity.owner).given_up_anywhere(wanted, identity):
-                        raise NotSo(IN_USE, "the session is in use; close it first")
-                found = await ask(history, wanted, dict(request.query_params))
+                asked = read(operation.asked, {**request.query_params, **request.path_params})
+                if isinstance(asked, SessionAsked) and request.method == "DELETE":
+                    await history.session(asked)  # One of theirs.
+                    if not await self.house(identity.owner).given_up_anywhere(str(asked.id), identity):
+                        raise NotSo(*IN_USE)
+                found: Answer = await operation.ask(history, asked)
             except NotSo as error:
-                return JSONResponse({"error": str(error)}, error.status)
+                return _json(Problem(str(error)), error.status)
             more = {"Link": f'<{found.following}>; rel="next"'} if found.following else {}
             return Response(
                 found.body,
@@ -439,6 +478,11 @@ class Server:
         flags = {"store.path": str(self._file(owner)), "store.schema": schema_of(store.schema, owner)}
         if not self._config.near:
             flags["agent.far"] = "true"
+        theirs = self._config.owners.get(owner, OwnerConfig())
+        if theirs.model:
+            flags["agent.model"] = theirs.model
+        if theirs.place:
+            flags |= {"agent.place": theirs.place, **KEPT}
         return Opening(self._environ, flags)
 
 
@@ -530,5 +574,10 @@ def _paged(ask: Callable[[str, Mapping[str, str], bool], Served]) -> Callable[[R
 
 
 async def _only_websockets(request: Request) -> Response:
-    words = "only WebSockets are served at this address"
-    return JSONResponse({"error": words}, 426, {"Upgrade": "websocket", "Connection": "Upgrade"})
+    """ACP over a WebSocket, as at `/acp`. Without `Upgrade: websocket` there is nothing here."""
+    headers = {"Upgrade": "websocket", "Connection": "Upgrade"}
+    return _json(Problem("only WebSockets are served at this address"), 426, headers)
+
+
+def _json(value: Any, status: int = 200, headers: Mapping[str, str] | None = None) -> Response:
+    return Response(msgspec.json.encode(value), status, headers, JSON)

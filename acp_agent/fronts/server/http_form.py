@@ -33,6 +33,25 @@ NO_CONNECTION = (404, "there is no such connection; begin with `initialize`")
 CHECKS = 4
 """Times in `server.http_idle_timeout` that a connection is looked at."""
 
+ALWAYS = (
+    (400, "The message or a header is wrong."),
+    (404, "There is no such connection."),
+    (503, "The server is full, or stopping."),
+)
+FORM = (
+    ("POST", 202, (),
+     "Sends a message of ACP. `initialize` is answered at once (200) and makes a connection, which all later requests "
+     "name in `Acp-Connection-Id`; what belongs to a session names it in `Acp-Session-Id`.",
+     ((200, "The answer to `initialize`."), *ALWAYS, (413, "The body is too long."), (415, f"It is not `{JSON}`."),
+      (501, "Batches are not part of ACP."), (504, "The agent did not answer in time."))),
+    ("GET", 200, (EVENTS,),
+     "The stream of what the agent sends, of a connection or of one of its sessions. With `Upgrade: websocket` it is "
+     "ACP over a WebSocket instead, a message a frame.",
+     ((101, "A WebSocket."), *ALWAYS, (406, f"`Accept` must contain `{EVENTS}`."), (409, "It is read already."))),
+    ("DELETE", 202, (), "Ends a connection. The turns that it asked for are cancelled.", ALWAYS),
+)  # fmt: skip
+"""Method, usual status, media types, what it is, other statuses."""
+
 Serve = Callable[[HttpConnection, Identity], Awaitable[None]]
 Room = Callable[[Identity], str]
 

@@ -70,7 +70,8 @@ class Identities:
             raise ConfigError(f"{self.path}: the tokens cannot be read: {error.strerror}") from error
         stamp = found.st_ino, found.st_mtime_ns, found.st_size
         if stamp != self._stamp:
-            if found.st_mode & 0o077:
+            # A secret that is mounted is root's, and its group is the way to it.
+            if found.st_mode & (0o077 if found.st_uid == os.getuid() else 0o027):
                 raise ConfigError(f"{self.path}: others may read the tokens' file; `chmod 600` it")
             try:
                 self._known = msgspec.json.decode(self.path.read_bytes(), type=tuple[Identity, ...])

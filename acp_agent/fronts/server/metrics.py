@@ -9,7 +9,7 @@ from typing import Any
 
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, generate_latest
 from prometheus_client.exposition import CONTENT_TYPE_PLAIN_1_0_0
-from prometheus_client.multiprocess import MultiProcessCollector
+from prometheus_client.multiprocess import MultiProcessCollector, mark_process_dead
 
 from acp_agent.schema import acp
 
@@ -112,3 +112,8 @@ class Metrics:
 
 def _gauge(name: str, words: str, registry: CollectorRegistry) -> Gauge:
     return Gauge(name, words, registry=registry, multiprocess_mode="livesum")
+
+
+def forget(process: int) -> None:
+    """A worker that has ended: what it had now does not count any more."""
+    mark_process_dead(process)  # type: ignore[no-untyped-call]

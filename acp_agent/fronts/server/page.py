@@ -28,8 +28,6 @@ FILES = {
     "/notices.txt": ("notices.txt", "text/plain; charset=utf-8"),
 }
 LOGIN, LOGOUT = "/login", "/logout"
-PUBLIC = (*FILES, LOGOUT)
-"""For whom no token is needed."""
 COMPRESSED = ("text/", "image/svg")
 
 POLICY = "; ".join(
@@ -97,10 +95,11 @@ class Page:
         )
 
     def login(self, path: str, headers: Mapping[str, str], tls: bool) -> Served:
-        """Of somebody whose token was looked at."""
+        """Makes the token of `Authorization` a cookie, for the page."""
         return self._cookie(headers, tls, token_of(headers), self._seconds)
 
     def logout(self, path: str, headers: Mapping[str, str], tls: bool) -> Served:
+        """Clears the cookie."""
         return self._cookie(headers, tls, "", 0)
 
     def _cookie(self, headers: Mapping[str, str], tls: bool, token: str, seconds: int) -> Served:

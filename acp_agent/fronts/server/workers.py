@@ -12,7 +12,7 @@ import signal
 import time
 from collections.abc import Callable
 
-from prometheus_client.multiprocess import mark_process_dead
+from acp_agent.fronts.server.metrics import forget
 
 log = logging.getLogger(__name__)
 SOON = 5.0
@@ -40,7 +40,7 @@ class Workers:
         while self._begun:
             process, ended = os.wait()
             lived = time.monotonic() - self._begun.pop(process)
-            mark_process_dead(process)  # type: ignore[no-untyped-call]
+            forget(process)
             if self._stopping:
                 continue
             log.error("worker %d ended with status %d", process, os.waitstatus_to_exitcode(ended))

@@ -50,11 +50,15 @@ PROJECT_TOOLS = "acp_agent.tools.kit.third_party:project_tools"
 class Extensions:
     """Of one session in `folder`. Puts what it loads into `registry`."""
 
-    def __init__(self, folder: Path, registry: SessionRegistry, store: SessionStore, *, packages: bool) -> None:
+    def __init__(
+        self, folder: Path, registry: SessionRegistry, store: SessionStore, *, packages: bool, own: bool
+    ) -> None:
+        """`packages`: whether tools of packages are loaded; `own`: whether the folder may have files of its own."""
         self._folder = folder
         self._registry = registry
         self._store = store
         self._packages = packages
+        self._own = own
         self._begun = False
         self._shown = ""
         self._loaded = False
@@ -62,7 +66,7 @@ class Extensions:
         self._loading = anyio.Lock()
 
     async def read(self) -> dict[str, bytes]:
-        return await anyio.to_thread.run_sync(own_files, self._folder)
+        return await anyio.to_thread.run_sync(own_files, self._folder) if self._own else {}
 
     async def trusted(self, files: Mapping[str, bytes]) -> bool:
         """Whether the user trusts exactly these files."""
@@ -141,7 +145,8 @@ class Extensions:
         async with self._loading:
             files = await self.read()
             scope = scope_of(files)
-            if scope != self._shown and (len(mark) < MARK_CHARS or mark_of(scope) != mark[:MARK_CHARS]):
+            known = scope == self._shown or (len(mark) >= MARK_CHARS and mark_of(scope) == mark[:MARK_CHARS])
+            if not (files and known):
                 return None
             self._begun, self._asks = True, False
             await self._store.do(self._store.remember, str(self._folder), TOOL, scope, "allow")

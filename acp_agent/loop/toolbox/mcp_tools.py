@@ -55,7 +55,7 @@ class SessionServers:
         outbox: Outbox,
         menu: Menu,
     ) -> None:
-        specs, troubles = gather(given, config.servers)
+        specs, troubles = gather(given, config.servers, programs=config.client_programs)
         self.trouble = [words for _, words in troubles]
         self.any = bool(specs)
         self._registry = registry

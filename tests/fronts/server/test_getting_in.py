@@ -11,6 +11,7 @@ import pytest
 
 from acp_agent.fronts.server.page import HOW_TO_BUILD, POLICY, Page
 from tests.forked import COMMAND
+from tests.fronts.server.documented import checking
 
 from .test_server import refused, served
 
@@ -22,7 +23,7 @@ def port_of(http: str) -> str:
 
 
 async def test_a_token_becomes_a_cookie_that_no_script_reads_and_no_other_site_gets(tmp_path: Path) -> None:
-    async with served(tmp_path, config="[server]\npage_days = 3\n") as place, httpx2.AsyncClient() as web:
+    async with served(tmp_path, config="[server]\npage_days = 3\n") as place, checking() as web:
         name = f"acp-coder-{port_of(place.http)}"
         bearer = {"Authorization": f"Bearer {place.token}"}
         answer = await web.post(f"{place.http}/login", headers={**bearer, "Origin": place.http})

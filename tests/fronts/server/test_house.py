@@ -11,7 +11,6 @@ from pathlib import Path
 from typing import Any
 
 import anyio
-import httpx2
 import pytest
 
 from acp_agent.client.permissions import never_answers, reject_once
@@ -19,6 +18,7 @@ from acp_agent.errors import ConnectionClosed, PeerError
 from acp_agent.schema import acp
 from acp_agent.testing.fake_editor import FakeEditor
 from acp_agent.testing.fake_model import Answer, Call
+from tests.fronts.server.documented import checking
 from tests.fronts.server.test_server import Place, editor, served
 from tests.websockets_client import connected
 
@@ -61,7 +61,7 @@ def turns(made: FakeEditor) -> list[dict[str, Any]]:
 
 
 async def log_of(place: Place, session: str, token: str = "") -> list[dict[str, Any]]:
-    async with httpx2.AsyncClient(headers={"Authorization": f"Bearer {token or place.token}"}) as web:
+    async with checking(headers={"Authorization": f"Bearer {token or place.token}"}) as web:
         answer = await web.get(f"{place.http}/sessions/{session}/messages?limit=1000")
         return list(answer.json())
 
@@ -208,7 +208,7 @@ async def test_what_a_token_may_do_is_its_scope(tmp_path: Path) -> None:
             assert (await main.prompt("make it")).stop_reason == "end_turn"  # `approve` has answered.
             assert not watches.permission_requests and len(approves.permission_requests) == 1
             await watches.wait_until(lambda: "It is done." in watches.text())
-        async with httpx2.AsyncClient(headers={"Authorization": f"Bearer {tokens['watch']}"}) as web:
+        async with checking(headers={"Authorization": f"Bearer {tokens['watch']}"}) as web:
             answer = await web.delete(f"{place.http}/sessions/{session}")
             assert (answer.status_code, "its scope is `watch`" in answer.text) == (403, True)
             assert (await web.get(f"{place.http}/sessions/{session}")).status_code == 200
@@ -255,7 +255,7 @@ async def test_a_token_for_some_folders_sees_no_session_of_others(tmp_path: Path
                     await small.load_session(outside, cwd)
             await small.client.delete_session(outside)
             await small.load_session(inside, inner)
-        async with httpx2.AsyncClient(headers={"Authorization": f"Bearer {phone}"}) as web:
+        async with checking(headers={"Authorization": f"Bearer {phone}"}) as web:
             assert [row["id"] for row in (await web.get(f"{place.http}/sessions")).json()] == [inside]
             assert (await web.get(f"{place.http}/sessions/{outside}/messages")).status_code == 404
             assert (await web.delete(f"{place.http}/sessions/{outside}")).status_code == 404

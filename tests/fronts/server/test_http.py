@@ -16,6 +16,7 @@ import pytest
 
 from acp_agent.client.permissions import never_answers
 from acp_agent.testing.fake_model import Answer, Call
+from tests.fronts.server.documented import checking
 from tests.fronts.server.test_house import AUTO, SCRIPT, exists
 from tests.fronts.server.test_server import INITIALIZE, Place, editor, served
 
@@ -78,7 +79,7 @@ async def _events(answer: httpx2.Response) -> AsyncIterator[dict[str, Any]]:
 @asynccontextmanager
 async def over(place: Place, token: str = "") -> AsyncIterator[Over]:
     headers = {"Authorization": f"Bearer {token or place.token}"}
-    async with httpx2.AsyncClient(headers=headers, timeout=20) as web:
+    async with checking(headers=headers, timeout=20) as web:
         yield Over(place, web)
 
 

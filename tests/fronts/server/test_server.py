@@ -28,13 +28,14 @@ from cryptography.hazmat.primitives.asymmetric import ec
 from websockets.sync.client import connect
 
 from acp_agent.config.load import load_config
-from acp_agent.errors import ConnectionClosed
+from acp_agent.errors import ConfigError, ConnectionClosed
 from acp_agent.fronts.server.app import Server
 from acp_agent.fronts.server.identities import Identities
 from acp_agent.testing.fake_editor import FakeEditor
 from acp_agent.testing.fake_model import Answer, Call, FakeModel
 from tests.agent.kit import environ_for
 from tests.forked import COMMAND
+from tests.fronts.server.documented import checking
 from tests.websockets_client import connected
 
 pytestmark = pytest.mark.anyio
@@ -135,7 +136,7 @@ async def test_nobody_gets_in_without_a_token_and_nothing_is_made_for_them(tmp_p
         ):
             assert (await refused(place, **headers))[0] == status, headers
             assert words in (await refused(place, **headers))[1]
-        async with httpx2.AsyncClient() as web:
+        async with checking() as web:
             for method in ("GET", "POST", "DELETE"):
                 answer = await web.request(method, f"{place.http}/acp")
                 assert (answer.status_code, answer.headers["www-authenticate"]) == (401, "Bearer")
@@ -153,7 +154,7 @@ async def test_wrong_tokens_are_bounded_for_each_address(tmp_path: Path) -> None
         for _ in range(3):
             assert (await refused(place, Authorization="Bearer wrong"))[0] == 401
         assert (await refused(place, Authorization="Bearer wrong"))[0] == 429
-        async with httpx2.AsyncClient() as web:
+        async with checking() as web:
             answer = await web.get(f"{place.http}/acp", headers={"Authorization": f"Bearer {place.token}"})
             assert answer.status_code == 429 and 1 <= int(answer.headers["retry-after"]) <= 61
 
@@ -317,7 +318,7 @@ async def _stopped(place: Place) -> None:
 
 
 async def test_what_is_public_says_little(tmp_path: Path) -> None:
-    async with served(tmp_path) as place, httpx2.AsyncClient() as web:
+    async with served(tmp_path) as place, checking() as web:
         about = (await web.get(f"{place.http}/.well-known/acp.json")).json()
         assert about["protocol"] == "acp" and about["transports"]["websocket"] == {"url": "/acp"}
         health = (await web.get(f"{place.http}/healthz")).json()
@@ -350,7 +351,7 @@ async def test_the_official_python_client_works_over_a_websocket(tmp_path: Path)
 async def test_history_is_the_owners_alone_in_pages_and_as_text(tmp_path: Path) -> None:
     async with served(tmp_path, [Answer(text=f"answer {number}") for number in range(6)]) as place:
         other = place.identities.add("other")
-        async with httpx2.AsyncClient(headers={"Authorization": f"Bearer {place.token}"}) as web:
+        async with checking(headers={"Authorization": f"Bearer {place.token}"}) as web:
             assert (await web.get(f"{place.http}/sessions")).json() == []
             ids = []
             for _ in range(3):
@@ -380,7 +381,7 @@ async def test_history_is_the_owners_alone_in_pages_and_as_text(tmp_path: Path) 
                 (f"/sessions/{uuid.uuid4()}/messages", 404, "no such session"),
                 (f"/sessions/{ids[0]}/messages?after=-1", 400, "`after` is a number"),
                 (f"/sessions/{ids[0]}/messages?limit=9999999", 400, "`limit` is a number"),
-                (f"/sessions/{ids[0]}/export?format=pdf", 400, "`format` is one of markdown, jsonl"),
+                (f"/sessions/{ids[0]}/export?format=pdf", 400, "`format` is one of jsonl, markdown"),
                 ("/sessions?cursor=%00", 400, "`cursor` is none"),
                 ("/sessions?limit=0", 400, "`limit` is a number from 1"),
             ):
@@ -474,6 +475,26 @@ def test_tokens_are_added_listed_and_revoked_and_kept_by_their_hash(tmp_path: Pa
     assert "is no file of tokens" in ran(tmp_path, "token", "list").stderr
 
 
+@pytest.mark.skipif(os.getuid() != 0, reason="gives a file to another user")
+def test_a_mounted_file_of_tokens_may_be_its_groups_to_read_and_nobody_elses(tmp_path: Path) -> None:
+    file = tmp_path / "tokens.json"
+    token = Identities(file).add("me")
+    for owner, mode, right in (
+        (0, 0o600, True),
+        (0, 0o440, False),
+        (65534, 0o440, True),
+        (65534, 0o444, False),
+        (65534, 0o460, False),
+    ):
+        os.chown(file, owner, -1)
+        file.chmod(mode)
+        try:
+            found = Identities(file).find(token)
+            assert right and found is not None, oct(mode)
+        except ConfigError as error:
+            assert not right and "others may read" in str(error), oct(mode)
+
+
 async def test_the_first_start_makes_a_token_and_the_next_ones_do_not(tmp_path: Path) -> None:
     environ = {"HOME": str(tmp_path), "PATH": os.environ["PATH"], "OPENAI_BASE_URL": "http://127.0.0.1:9"}
     said = []
@@ -512,7 +533,7 @@ async def test_what_the_server_counts_is_told_to_prometheus_without_a_name(tmp_p
         async with editor(place) as made:
             await made.new_session(place.project)
             await made.prompt("go")
-            async with httpx2.AsyncClient() as web:
+            async with checking() as web:
                 assert (await web.get(f"{place.http}/metrics")).status_code == 401
                 answer = await web.get(f"{place.http}/metrics", headers={"Authorization": f"Bearer {place.token}"})
         assert answer.headers["content-type"].startswith("text/plain; version=1.0.0")
@@ -550,7 +571,7 @@ async def test_the_words_of_what_was_shown_are_found_again_by_who_may_see_it(tmp
                 await made.prompt("look")
 
         async def found(query: str, token: str = place.token, status: int = 200) -> Any:
-            async with httpx2.AsyncClient(headers={"Authorization": f"Bearer {token}"}) as web:
+            async with checking(headers={"Authorization": f"Bearer {token}"}) as web:
                 answer = await web.get(f"{place.http}/search{query}")
             assert answer.status_code == status, answer.text
             return answer.json() if status != 200 else [row["session"] for row in answer.json()]
@@ -569,7 +590,7 @@ async def test_the_words_of_what_was_shown_are_found_again_by_who_may_see_it(tmp
             ("?q=a&session=x", "is a UUID"),
         ):
             assert words in (await found(query, status=400))["error"]
-        async with httpx2.AsyncClient(headers={"Authorization": f"Bearer {place.token}"}) as web:
+        async with checking(headers={"Authorization": f"Bearer {place.token}"}) as web:
             rows = await paged(web, place, "/search?q=heron&limit=1")
         assert [row["session"] for row in rows] == [ids[1], ids[0]]
         assert "heron" in rows[0]["snippet"]

@@ -1,0 +1,116 @@
+"""What the configuration says of single owners: where their commands run, and their model."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from acp_agent.client.permissions import allow_once
+from acp_agent.config.load import load_config
+from acp_agent.errors import ConfigError
+from acp_agent.schema.acp import McpServerStdio
+from acp_agent.testing.fake_editor import FakeEditor
+from acp_agent.testing.fake_model import Answer, Call
+from tests import containers
+from tests.fronts.server.test_server import Place, editor, served
+
+pytestmark = pytest.mark.anyio
+AUTO = '[agent]\nmode = "auto"\n'
+
+
+def places() -> str:
+    if why := containers.missing():
+        pytest.skip(why)
+    found = AUTO
+    for owner, fruit in (("me", "papaya"), ("other", "quince")):
+        arguments = json.dumps([*containers.ARGUMENTS, "--env", f"FRUIT={fruit}"])
+        found += f'[places.{fruit}]\nimage = "{containers.WITH_BASH}"\narguments = {arguments}\n'
+        found += f'[server.owners.{owner}]\nplace = "{fruit}"\n'
+    return found
+
+
+async def results(place: Place, made: FakeEditor) -> list[str]:
+    """Of all tool calls in the last request to the model."""
+    await made.prompt("go")
+    return [each["content"] for each in place.model.requests[-1].body["messages"] if each["role"] == "tool"]
+
+
+async def test_the_commands_of_two_owners_run_in_two_places_and_nowhere_else(tmp_path: Path) -> None:
+    look = Call("bash", {"command": "echo the fruit: $FRUIT"})
+    script = [part for _ in range(2) for part in (Answer(tool_calls=(look,)), Answer(text="ok"))]
+    async with served(tmp_path, script, config=places()) as place:
+        other = place.identities.add("other")
+        for token, fruit in ((place.token, "papaya"), (other, "quince")):
+            async with editor(place, token) as made:
+                session = await made.new_session(place.project)
+                assert "place" not in [option.id for option in session.config_options or ()]
+                (said,) = await results(place, made)
+                assert f"the fruit: {fruit}" in said
+                for elsewhere in ("local", "papaya", "quince", "container:x:/"):
+                    if elsewhere != fruit:
+                        await made.prompt(f"/place {elsewhere}")
+                        assert f"only '{fruit}' can be had" in made.text()
+                tools = {tool["function"]["name"]: tool["function"] for tool in place.model.requests[-1].body["tools"]}
+                assert "place" not in tools["bash"]["parameters"]["properties"]
+
+
+async def test_no_program_that_a_client_names_is_started_for_who_is_kept_in_a_place(tmp_path: Path) -> None:
+    kept = AUTO + '[server.owners.kept]\nplace = "container:no-such"\n'
+    async with served(tmp_path, ["ok"] * 2, config=kept) as place:
+        for owner, starts in (("me", True), ("kept", False)):
+            program = McpServerStdio(name="x", command="/bin/touch", args=[str(tmp_path / owner)], env=[])
+            token = place.token if owner == "me" else place.identities.add(owner)
+            async with editor(place, token) as made:
+                await made.new_session(place.project, mcp_servers=[program])
+                await made.prompt("go")
+            assert (tmp_path / owner).exists() == starts
+
+
+async def test_no_program_that_a_folder_names_is_started_for_who_is_kept_in_a_place(tmp_path: Path) -> None:
+    kept = AUTO + '[server.owners.kept]\nplace = "container:no-such"\n'
+    async with served(tmp_path, ["ok"] * 2, config=kept) as place:
+        own = place.project / ".acp-coder"
+        own.mkdir()
+        for owner, starts in (("me", True), ("kept", False)):
+            made = tmp_path / owner
+            (own / "config.toml").write_text(f'[mcp.servers.x]\ncommand = "/bin/touch"\nargs = ["{made}"]\n')
+            token = place.token if owner == "me" else place.identities.add(owner)
+            async with editor(place, token) as first:
+                await first.new_session(place.project)
+                for word in ("/trust", "/trust yes"):
+                    await first.prompt(word)
+                assert ("Trusted and loaded" in first.text()) == starts
+                await first.new_session(place.project)
+                await first.prompt("go")
+            assert made.exists() == starts
+
+
+async def test_no_answer_lets_file_tools_out_of_the_folders_of_a_session(tmp_path: Path) -> None:
+    theirs = tmp_path / "theirs"
+    theirs.mkdir()
+    (theirs / "secret").write_text("tangerine")
+    calls = Call("read", {"path": f"{theirs}/secret"}), Call("write", {"path": f"{theirs}/made", "content": "x"})
+    script = [Answer(tool_calls=calls), Answer(text="ok")]
+    async with served(tmp_path, script, config=AUTO) as place, editor(place, permissions=[allow_once] * 2) as made:
+        await made.new_session(place.project)
+        said = await results(place, made)
+        assert len(said) == 2 and all("is outside this session's folders" in each for each in said)
+        assert not made.permission_requests
+    assert [each.name for each in theirs.iterdir()] == ["secret"]
+
+
+async def test_a_model_of_theirs_is_that_of_their_new_sessions(tmp_path: Path) -> None:
+    async with served(tmp_path, config='[server.owners.me]\nmodel = "default/theirs"\n') as place:
+        assert place.server.opening("me").config().settings.agent.model == "default/theirs"
+        assert place.server.opening("other").config().settings.agent.model != "default/theirs"
+
+
+def test_a_place_that_is_not_configured_is_one_sentence_at_the_start(tmp_path: Path) -> None:
+    file = tmp_path / "config.toml"
+    file.write_text('[places.web]\nimage = "x"\n[server.owners.anna]\nplace = "wbe"\n')
+    with pytest.raises(ConfigError) as caught:
+        load_config({"ACP_CODER_CONFIG": str(file)})
+    words = "`server.owners.anna.place`: 'wbe' is not in the configuration; configured: local, web"
+    assert str(caught.value) == f"{file}:4: {words}"
