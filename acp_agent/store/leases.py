@@ -38,6 +38,10 @@ class Leases(Part):
         query = "UPDATE sessions SET holder = NULL, held_until = NULL WHERE id = ? AND holder = ?"
         return self._db.change(query, session_id, holder) > 0
 
+    def free_all(self) -> None:
+        """To be called by the only process that there is."""
+        self._db.change("UPDATE sessions SET holder = NULL, held_until = NULL WHERE holder IS NOT NULL")
+
     def holder(self, session_id: str) -> str:
         """Who has it now; empty: nobody."""
         query = f"SELECT holder FROM sessions WHERE id = ? AND holder IS NOT NULL AND held_until > {self._db.clock}"

@@ -144,6 +144,7 @@ class _Served(Server):
     def __init__(self, opening: Opening, *about: Any) -> None:
         super().__init__(*about)
         self._theirs = opening
+        self.process = "all"  # Two agents with one session are what they are on stdio.
 
     def opening(self, owner: str) -> Opening:
         return self._theirs

@@ -8,10 +8,14 @@ is in the store: several may serve the same owner.
 from __future__ import annotations
 
 import asyncio
+import fcntl
 import logging
+import os
 import time
 from collections.abc import Callable, Sequence
 from contextlib import suppress
+from pathlib import Path
+from threading import Lock
 from typing import Any
 
 from acp_agent.config.model import Settings
@@ -23,7 +27,7 @@ from acp_agent.fronts.server.process_links import Links
 from acp_agent.fronts.server.relay import GIVE_UP, ask_once
 from acp_agent.loop.session import Session
 from acp_agent.open_sessions import OpenSessions
-from acp_agent.opening import Opening
+from acp_agent.opening import Opening, store_file
 from acp_agent.store.session_store import SessionStore
 
 log = logging.getLogger(__name__)
@@ -52,6 +56,9 @@ class House:
         """By session: told when another process has begun to run it."""
         self.stopping = False
         """Whether nothing more is begun."""
+        self._opens = Lock()
+        self._beside = -1
+        """A lock beside a store in a file, which all processes share that use it."""
         self._renewed = time.monotonic()
         self._audiences: dict[str, Audience] = {}
         self._idle: dict[str, asyncio.TimerHandle] = {}
@@ -59,7 +66,17 @@ class House:
         """By session and token: the place of the last update that it was sent before its link was lost."""
 
     async def _store(self) -> SessionStore:
-        return (await asyncio.to_thread(self.opening.own))[1]
+        return await asyncio.to_thread(self._opened)
+
+    def _opened(self) -> SessionStore:
+        """In a thread."""
+        config, store = self.opening.own()
+        with self._opens:
+            if self._beside < 0 and not store.tells:
+                self._beside = _held(store_file(config, self.opening.environ))
+                if _alone(self._beside):  # Who had them has died.
+                    store.leases.free_all()
+        return store
 
     # --- which process runs a session -------------------------------------------------------------------------
 
@@ -245,3 +262,22 @@ class House:
             timer.cancel()
         await self.sessions.end()
         await self.opening.end()
+        if self._beside >= 0:
+            os.close(self._beside)
+
+
+def _held(store: Path) -> int:
+    lock = os.open(f"{store}.servers", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+    fcntl.flock(lock, fcntl.LOCK_SH)
+    return lock
+
+
+def _alone(lock: int) -> bool:
+    """Whether no other process holds it."""
+    try:
+        fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return False
+    finally:
+        fcntl.flock(lock, fcntl.LOCK_SH)
+    return True

@@ -120,6 +120,27 @@ async def test_a_turn_over_a_websocket_and_the_session_is_there_for_the_next_con
     assert (place.project / "made").read_text() == "made\n"
 
 
+async def test_sessions_of_a_server_that_was_killed_are_there_at_once(tmp_path: Path) -> None:
+    """With a store in a file: nobody else can have them."""
+    async with served(tmp_path, [Answer(text="It is first."), Answer(text="It is second.")]) as place:
+        environ = {**place.environ, "XDG_STATE_HOME": str(tmp_path / "other")}
+        argv = [COMMAND, "serve", "--port", "0", "--token-file", str(tmp_path / "tokens.json")]
+        session = ""
+        for words in ("first", "second"):
+            with subprocess.Popen(argv, env=environ, stdout=subprocess.PIPE, text=True) as run:
+                assert run.stdout is not None
+                url = run.stdout.readline().split()[-1]
+                async with connected(url, place.token) as transport, FakeEditor(transport) as made:
+                    await made.start()
+                    if session:
+                        await made.load_session(session, place.project)
+                    else:
+                        session = (await made.new_session(place.project)).session_id
+                    assert (await made.prompt("go")).stop_reason == "end_turn"
+                    assert f"It is {words}." in made.text()
+                    run.kill()
+
+
 async def test_nobody_gets_in_without_a_token_and_nothing_is_made_for_them(tmp_path: Path) -> None:
     async with served(tmp_path) as place:
         right = f"Bearer {place.token}"
