@@ -133,20 +133,23 @@ class Outbox:
             return
         entries, self._unsaved = self._unsaved, []
         self._storing = True
-        self._store.call(partial(self._append, entries, again=self._again), partial(self._stored, entries, waiting))
+        done = partial(self._stored, entries, waiting)
+        if self._last is None or self._again:
+            self._store.call(partial(self._append, entries, again=self._again), done)
+        else:
+            self._store.append_soon(self.session_id, entries, done)
 
     def _append(self, entries: list[LogEntry], *, again: bool) -> Sequence[int]:
         """In the store's thread. `again`: a failure may have stored some of them."""
         if self._last is None:
             self._last = self._store.last(self.session_id)
-        places = self._store.append(self.session_id, entries, after=self._last if again else None)
-        self._last = max(places, default=self._last)
-        return places
+        return self._store.append(self.session_id, entries, after=self._last if again else None)
 
     def _stored(
         self, entries: list[LogEntry], waiting: _Waiting, places: Sequence[int] | None, error: BaseException | None
     ) -> None:
         self._storing = False
+        self._last = max(places or (), default=self._last)
         if isinstance(error, StoreError):
             log.error("%s", error)
             self._failure = error
@@ -207,7 +210,8 @@ class Outbox:
     async def store_now(self, entry: LogEntry) -> None:
         """Stores an entry that nobody is sent, after all others. Raises StoreError."""
         await self.flushed()
-        await self._store.do(self._append, [entry], again=False)
+        places = await self._store.do(self._append, [entry], again=False)
+        self._last = max(self._last or 0, *places)
 
     def release(self) -> None:
         """The client knows the session's id now: updates may be sent."""
