@@ -29,6 +29,7 @@ from acp_agent.config.model import Settings
 from acp_agent.config.xdg import state_dir
 from acp_agent.errors import AgentError, ConfigError
 from acp_agent.fronts.server.entrance import Entrance, Refusal
+from acp_agent.fronts.server.garbage import collecting
 from acp_agent.fronts.server.house import House
 from acp_agent.fronts.server.http_form import HttpForm
 from acp_agent.fronts.server.identities import Identities, Identity
@@ -122,6 +123,7 @@ class Server:
         async with anyio.create_task_group() as tasks:
             tasks.start_soon(self._stopping_at, told, server)
             tasks.start_soon(self._ending_the_revoked)
+            tasks.start_soon(collecting, lambda: not any(house.turns for house in self._houses.values()))
             await server.serve([self._bound])
             told.set()
             tasks.cancel_scope.cancel()
