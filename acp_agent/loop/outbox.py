@@ -1,8 +1,7 @@
 """Updates for the client and the log. `emit(update)` stores, then sends: what the client has seen is on disk.
 
-The first update after a pause is sent immediately; those that follow closely are batched, once per event loop
-iteration, so that a burst of small chunks costs one transaction and (joined) one message. The store works in a thread
-of its own; what is emitted meanwhile waits and is the next batch.
+Updates are batched, once per event loop iteration, so that a burst of small chunks costs one transaction and (joined)
+one message. The store works in a thread of its own; what is emitted meanwhile waits and is the next batch.
 """
 
 from __future__ import annotations
@@ -36,8 +35,6 @@ MAX_WAITING = 1_000
 """Updates that wait for the store before whoever emits more waits, too."""
 BUSY_PAUSE = 5.0
 """Seconds between two attempts to store them."""
-PAUSE_SECONDS = 0.003
-"""Seconds without an update after which the next one is sent immediately."""
 
 
 class Outbox:
@@ -57,7 +54,6 @@ class Outbox:
         self._soon = soon
         self._waiting: list[tuple[EntryKind | None, Any]] = []
         self._flush_planned = False
-        self._flushed_at = 0.0
         self._storing = False
         """Whether a batch is on its way to the disk; what comes meanwhile is the next one."""
         self._failure: StoreError | None = None
@@ -94,8 +90,6 @@ class Outbox:
                 self._waiting[-1] = (kind, merged.update)
                 return
         self.put(kind, update)
-        if time.monotonic() - self._flushed_at > PAUSE_SECONDS:
-            self.flush()
 
     def _note(self, update: Any) -> acp.SessionNotification:
         return acp.SessionNotification(session_id=self.session_id, update=update)
@@ -116,7 +110,6 @@ class Outbox:
 
     def _begin(self) -> None:
         waiting, self._waiting = self._waiting, []
-        self._flushed_at = time.monotonic()
         stored = [(kind, payload) for kind, payload in waiting if kind is not None]
         for kind, payload in stored:
             self._unsaved.append(LogEntry(kind, payload if isinstance(payload, bytes) else encode(payload)))
