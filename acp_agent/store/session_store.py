@@ -242,10 +242,11 @@ class SessionStore(Part):
         """As `History.page`."""
         return self.history.page(session_id, after, limit)
 
-    def shown(self, session_id: str) -> int:
-        """How many of these there are."""
-        rows = self._db.rows("SELECT count(*) FROM log WHERE session_id = ? AND kind = 'update'", session_id)
-        return int(rows[0][0])
+    def shown(self, session_ids: Collection[str]) -> dict[str, int]:
+        """How many of these there are, of those sessions that have any."""
+        places = ",".join("?" * len(session_ids))
+        query = f"SELECT session_id, count(*) FROM log WHERE session_id IN ({places}) AND kind = 'update' GROUP BY 1"
+        return dict(self._db.rows(query, *session_ids)) if session_ids else {}
 
     # --- permissions ------------------------------------------------------------------------------------------
 

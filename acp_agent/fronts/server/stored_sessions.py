@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import uuid
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any, TypeVar
 from urllib.parse import urlencode
 
@@ -66,7 +66,7 @@ class History:
             if len(found) > limit:
                 given = {"cwd": cwd, "limit": str(limit), "cursor": cursor_of(shown[-1])}
                 more = f"/sessions?{urlencode({name: value for name, value in given.items() if value is not None})}"
-            return _json([_about(store, record) for record in shown if self._may_open(record.cwd)], more)
+            return _json(_about(store, [record for record in shown if self._may_open(record.cwd)]), more)
 
         return await self._ask(find, _json([]))
 
@@ -101,7 +101,7 @@ class History:
         return await self._ask(find, _json([]))
 
     async def session(self, session_id: str) -> Answer:
-        return await self._of(session_id, lambda store, record: _json(_about(store, record)))
+        return await self._of(session_id, lambda store, record: _json(_about(store, [record])[0]))
 
     async def messages(self, session_id: str, asked: dict[str, str]) -> Answer:
         """What was shown of it, oldest first. `asked`: `limit`, `after` (`seq` of the last one seen)."""
@@ -169,16 +169,20 @@ class History:
             raise NotSo(503, "the sessions cannot be read now; see the server's log") from error
 
 
-def _about(store: SessionStore, record: SessionRecord) -> dict[str, Any]:
-    return {
-        "id": record.id,
-        "title": record.title,
-        "cwd": record.cwd,
-        "created_at": record.created_at,
-        "updated_at": record.updated_at,
-        "turns": record.turns,
-        "message_count": store.shown(record.id),
-    }
+def _about(store: SessionStore, records: Sequence[SessionRecord]) -> list[dict[str, Any]]:
+    counts = store.shown([record.id for record in records])
+    return [
+        {
+            "id": record.id,
+            "title": record.title,
+            "cwd": record.cwd,
+            "created_at": record.created_at,
+            "updated_at": record.updated_at,
+            "turns": record.turns,
+            "message_count": counts.get(record.id, 0),
+        }
+        for record in records
+    ]
 
 
 def _checked(session_id: str) -> None:
