@@ -16,35 +16,44 @@ import socket
 import statistics
 import subprocess
 import sys
+import tempfile
 import time
-import urllib.request
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import closing, contextmanager
+from http.client import HTTPConnection
 from pathlib import Path
 from typing import Any
 
-sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
+import bench_store
+
+from acp_agent.store.stores import postgres_store, schema_of, sqlite_store
 
 Figure = tuple[str, str, list[float], str]
+Environment = Callable[..., dict[str, str]]
+"""Of a home folder and the address of a model."""
 CLIENTS, DELTAS, PER_SECOND = 100, 500, 50
 IDLE, A_CONNECTION = 1000, 10
 """Sessions; and how many of them a connection has."""
 CONFIG = "[server]\nmax_sessions = 2000\nmax_connections_per_token = 1000\n"
+STATE = ".local/state/acp-coder"
 STAMP = re.compile(rb"\d{12,}(?= )")
 TEXT, PING, PONG = 0x81, 0x89, 0x8A
 PATIENCE = 120.0
+SETTLED = 5.0
+"""Seconds for what a new session does by itself."""
 
 
 class Server:
-    """`acp-coder serve`, and the one token that it knows."""
+    """`acp-coder serve` in a home of its own, and its first token."""
 
-    def __init__(self, command: Sequence[str], home: Path, environ: Mapping[str, str]) -> None:
+    def __init__(self, command: Sequence[str], environ: Mapping[str, str]) -> None:
+        home = Path(environ["HOME"])
         config = home / "serve.toml"
         config.write_text(CONFIG)
         self.project = home / "project"
         self.project.mkdir(exist_ok=True)
         self._process = subprocess.Popen(
-            [*command, "serve", "--port", "0", "--token-file", str(home / "tokens.json")],
+            [*command, "serve", "--port", "0"],
             env={**environ, "ACP_CODER_CONFIG": str(config)},
             stdout=subprocess.PIPE,
             stderr=subprocess.DEVNULL,
@@ -61,12 +70,6 @@ class Server:
     def cpu(self) -> float:
         """Seconds."""
         return time.clock_gettime(~self._process.pid << 3 | 2)
-
-    def get(self, path: str) -> bytes:
-        address = f"http://127.0.0.1:{self.port}{path}"
-        request = urllib.request.Request(address, headers={"Authorization": f"Bearer {self.token}"})
-        with urllib.request.urlopen(request, timeout=PATIENCE) as answer:
-            return bytes(answer.read())
 
     def close(self) -> None:
         self._process.terminate()
@@ -176,9 +179,9 @@ def clients(server: Server, number: int) -> Iterator[list[Client]]:
             client.close()
 
 
-def delays(server: Server) -> list[float]:
+def delays(home: Path, command: Sequence[str], environment: Environment, address: str) -> list[float]:
     """Of each delta of the second answer; the first one is for warming up."""
-    with closing(Client(server)) as client:
+    with _served(home, command, environment, address) as server, closing(Client(server)) as client:
         session = client.until(client.new_session())["sessionId"]
         client.until(client.ask(session))
         client.late.clear()
@@ -186,7 +189,25 @@ def delays(server: Server) -> list[float]:
         return client.late
 
 
-def under_load(server: Server) -> Iterator[Figure]:
+def measure(home: Path, command: Sequence[str], environment: Environment) -> Iterator[Figure]:
+    with model() as address:
+        for figures in (_under_load, _idle):
+            with _served(home, command, environment, address) as server:
+                yield from figures(server)
+        yield from _lists(home, command, environment, address)
+
+
+@contextmanager
+def _served(
+    home: Path, command: Sequence[str], environment: Environment, address: str, **more: str
+) -> Iterator[Server]:
+    """In a home of its own, or in the one that `HOME` names."""
+    own = Path(more.pop("HOME", "") or tempfile.mkdtemp(dir=home))
+    with closing(Server(command, environment(own, address, OPENAI_API_KEY="x", **more))) as server:
+        yield server
+
+
+def _under_load(server: Server) -> Iterator[Figure]:
     empty = server.memory()
     with clients(server, CLIENTS) as all_:
         sessions = [client.until(client.new_session())["sessionId"] for client in all_]
@@ -206,7 +227,8 @@ def under_load(server: Server) -> Iterator[Figure]:
         took = time.monotonic() - begun
         late = [each for client in all_ for each in client.late]
         memory, used = server.memory(), server.cpu() - used
-    assert len(late) == CLIENTS * DELTAS, f"{len(late)} deltas"
+    if len(late) != CLIENTS * DELTAS:
+        raise RuntimeError(f"{len(late)} deltas")
     what = f"{CLIENTS} sessions, {PER_SECOND} deltas a second each"
     yield f"{what}: p99 of the delay", "100 ms", [statistics.quantiles(late, n=100)[-1]], "ms"
     yield f"{what}: median delay", "", late, "ms"
@@ -215,18 +237,49 @@ def under_load(server: Server) -> Iterator[Figure]:
     yield f"{what}: memory without any", "", [empty], "MiB"
 
 
-def idle(server: Server) -> Iterator[Figure]:
+def _idle(server: Server) -> Iterator[Figure]:
     with clients(server, IDLE // A_CONNECTION) as all_:
         begun = time.monotonic()
         for client in all_:
             for request in [client.new_session() for _ in range(A_CONNECTION)]:
                 client.until(request)
         took = (time.monotonic() - begun) / IDLE * 1000
-        for client in all_:
-            client.until(client.send("session/list", {}))
-        time.sleep(5)
+        time.sleep(SETTLED)
         yield f"{IDLE} idle sessions: memory", "300 MiB", [server.memory()], "MiB"
         yield f"{IDLE} idle sessions: one made", "", [took], "ms"
+
+
+def _lists(home: Path, command: Sequence[str], environment: Environment, address: str) -> Iterator[Figure]:
+    """Of an owner with many sessions."""
+    own = Path(tempfile.mkdtemp(dir=home))
+    with closing(sqlite_store(own / STATE / "owners/first/sessions.db")) as store:
+        last = bench_store.filled(store)
+    with _served(home, command, environment, address, HOME=str(own)) as server:
+        yield from _pages("SQLite", server, last)
+    with bench_store.server() as found:
+        with closing(postgres_store(found.url(), schema_of("acp_coder", "first"))) as store:
+            last = bench_store.filled(store)
+        with _served(home, command, environment, address, ACP_CODER_STORE_URL=found.url()) as server:
+            yield from _pages("PostgreSQL", server, last)
+
+
+def _pages(where: str, server: Server, session: str) -> Iterator[Figure]:
+    with closing(Client(server)) as client:
+        client.until(client.new_session())
+        listed = bench_store.timed(lambda: client.until(client.send("session/list", {})))
+    yield f"server, {where}: session/list of 100,000", "20 ms", listed, "ms"
+    with closing(HTTPConnection("127.0.0.1", server.port, timeout=PATIENCE)) as http:
+
+        def get(path: str) -> None:
+            http.request("GET", path, headers={"Authorization": f"Bearer {server.token}"})
+            answer = http.getresponse()
+            if not answer.read() or answer.status != 200:
+                raise RuntimeError(f"{path}: {answer.status}")
+
+        listed = bench_store.timed(lambda: get("/sessions"))
+        yield f"server, {where}: GET /sessions of 100,000", "20 ms", listed, "ms"
+        pages = bench_store.timed(lambda: get(f"/sessions/{session}/messages"))
+        yield f"server, {where}: GET 200 of 2,000 messages", "20 ms", pages, "ms"
 
 
 # --- the model ---------------------------------------------------------------------------------------------------
