@@ -36,6 +36,7 @@ import bench_places
 import bench_proxy
 import bench_sandbox
 import bench_secrets
+import bench_server
 import bench_store
 import bench_undo
 
@@ -485,7 +486,7 @@ class Bench:
             session, _ = client.new_session()
             settle(client, session, 1)
             pieces = text_of(client.until(client.ask(session)))
-        late = [(at - int(stamp) / 1e9) * 1000 for at, text in pieces for stamp in text.split()]
+        late = _delays(pieces)
         percentile = statistics.quantiles(late, n=20)[-1]
         self.add(f"{what}: median delay", "1 ms", late, note=f"{len(late)} of 300 deltas")
         self.add(f"{what}: p95 of the delay", "3 ms", [percentile])
@@ -730,6 +731,22 @@ class Bench:
         with bench_store.server() as server:
             self._pace("a delta every 10 ms, sessions on PostgreSQL", {"ACP_CODER_STORE_URL": server.url()})
 
+    def server(self) -> None:
+        """What a WebSocket adds to a delta, alternating with stdio; what one process of `acp-coder serve` carries."""
+        deltas = {"deltas": 300, "delta_text": "{now} ", "interval_ms": 10}
+        added = []
+        for _ in range(5):
+            with scripted(self.home, ANSWER, deltas) as model, agent(self.home, model) as client:
+                session, _ = client.new_session()
+                settle(client, session, 1)
+                direct = _delays(text_of(client.until(client.ask(session))))
+            with scripted(self.home, ANSWER, deltas) as model:
+                late = bench_server.delays(self.home, [COMMAND], environment, model.base_url)
+            added.append(statistics.median(late) - statistics.median(direct))
+        self.add("WebSocket: added to a delta, median", "0.5 ms", added)
+        for figure, target, samples, unit in bench_server.measure(self.home, [COMMAND], environment):
+            self.add(figure, target, samples, unit=unit)
+
     def places(self) -> None:
         """Commands and files in a container and on a host, over the same by the program that leads there."""
         figures, missing = bench_places.measure(self.home)
@@ -758,7 +775,7 @@ class Bench:
                 session, _ = client.new_session()
                 settle(client, session, 1)
                 pieces = text_of(client.until(client.ask(session)))
-            direct = [(at - int(stamp) / 1e9) * 1000 for at, text in pieces for stamp in text.split()]
+            direct = _delays(pieces)
             with scripted(self.home, ANSWER, deltas) as model:
                 project = self.home / "project"
                 late = bench_lsp_front.delays([COMMAND], project, environment(self.home, model.base_url))
@@ -793,6 +810,11 @@ class Bench:
         self.add("the same: time against `| cat >/dev/null`", "", against, unit="times")
 
 
+def _delays(pieces: Sequence[tuple[float, str]]) -> list[float]:
+    """In ms, of text that says when the model wrote it."""
+    return [(at - int(stamp) / 1e9) * 1000 for at, text in pieces for stamp in text.split()]
+
+
 def _timed(work: Callable[[], object]) -> float:
     begun = time.perf_counter()
     work()
@@ -824,6 +846,7 @@ BENCHES: dict[str, Callable[[Bench], None]] = {
     "lsp_front": Bench.lsp_front,
     "lsp_diagnostics": Bench.lsp_diagnostics,
     "store": Bench.store,
+    "server": Bench.server,
     "undo": Bench.undo,
     "places": Bench.places,
     "flood": Bench.flood,

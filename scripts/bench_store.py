@@ -48,23 +48,23 @@ def server() -> Iterator[PostgresServer]:
 
 
 def _figures(where: str, store: SessionStore) -> Iterator[Figure]:
-    last = _filled(store)
+    last = filled(store)
 
     def listed(**about: object) -> int:
         return len(store.sessions(**{"cwd": None, "before": None, "limit": 51, **about}))  # type: ignore[arg-type]
 
-    yield f"{where}: a page of a list of 100,000 sessions", "20 ms", _timed(listed), "ms"
+    yield f"{where}: a page of a list of 100,000 sessions", "20 ms", timed(listed), "ms"
     middle = store.sessions(cwd=None, before=None, limit=SESSIONS // 2)[-1]
     before = (middle.updated_at, middle.id)
-    yield f"{where}: one from the middle of it", "20 ms", _timed(lambda: listed(before=before)), "ms"
-    yield f"{where}: one of a folder's sessions", "20 ms", _timed(lambda: listed(cwd="/project/7")), "ms"
-    yield f"{where}: a page of 200 messages of 2,000", "20 ms", _timed(lambda: store.page(last, 0, PAGE)), "ms"
-    yield f"{where}: a delta stored", "1 ms", _timed(lambda: store.append(last, [LogEntry("update", DELTA)])), "ms"
+    yield f"{where}: one from the middle of it", "20 ms", timed(lambda: listed(before=before)), "ms"
+    yield f"{where}: one of a folder's sessions", "20 ms", timed(lambda: listed(cwd="/project/7")), "ms"
+    yield f"{where}: a page of 200 messages of 2,000", "20 ms", timed(lambda: store.page(last, 0, PAGE)), "ms"
+    yield f"{where}: a delta stored", "1 ms", timed(lambda: store.append(last, [LogEntry("update", DELTA)])), "ms"
     yield f"{where}: a turn of 100 updates indexed", "20 ms", _indexed(store, last), "ms"
-    yield f"{where}: a search over 2,000 messages", "20 ms", _timed(lambda: store.history.search("common number")), "ms"
+    yield f"{where}: a search over 2,000 messages", "20 ms", timed(lambda: store.history.search("common number")), "ms"
 
 
-def _filled(store: SessionStore) -> str:
+def filled(store: SessionStore) -> str:
     """The id of a session with many messages."""
     columns = "id, cwd, additional_directories, created_at, updated_at, mode, model, thought_level, turns"
     rows = []
@@ -88,7 +88,7 @@ def _message(number: int) -> LogEntry:
     return LogEntry("update", json.dumps(update).encode())
 
 
-def _timed(work: Callable[[], object], times: int = 50) -> list[float]:
+def timed(work: Callable[[], object], times: int = 50) -> list[float]:
     work()
     samples = []
     for _ in range(times):

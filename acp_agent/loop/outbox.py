@@ -1,8 +1,7 @@
 """Updates for the client and the log. `emit(update)` stores, then sends: what the client has seen is on disk.
 
-The first update after a pause is sent immediately; those that follow closely are batched, once per event loop
-iteration, so that a burst of small chunks costs one transaction and (joined) one message. The store works in a thread
-of its own; what is emitted meanwhile waits and is the next batch.
+Updates are batched, once per event loop iteration, so that a burst of small chunks costs one transaction and (joined)
+one message. The store works in a thread of its own; what is emitted meanwhile waits and is the next batch.
 """
 
 from __future__ import annotations
@@ -36,8 +35,6 @@ MAX_WAITING = 1_000
 """Updates that wait for the store before whoever emits more waits, too."""
 BUSY_PAUSE = 5.0
 """Seconds between two attempts to store them."""
-PAUSE_SECONDS = 0.003
-"""Seconds without an update after which the next one is sent immediately."""
 
 
 class Outbox:
@@ -57,7 +54,6 @@ class Outbox:
         self._soon = soon
         self._waiting: list[tuple[EntryKind | None, Any]] = []
         self._flush_planned = False
-        self._flushed_at = 0.0
         self._storing = False
         """Whether a batch is on its way to the disk; what comes meanwhile is the next one."""
         self._failure: StoreError | None = None
@@ -94,8 +90,6 @@ class Outbox:
                 self._waiting[-1] = (kind, merged.update)
                 return
         self.put(kind, update)
-        if time.monotonic() - self._flushed_at > PAUSE_SECONDS:
-            self.flush()
 
     def _note(self, update: Any) -> acp.SessionNotification:
         return acp.SessionNotification(session_id=self.session_id, update=update)
@@ -116,7 +110,6 @@ class Outbox:
 
     def _begin(self) -> None:
         waiting, self._waiting = self._waiting, []
-        self._flushed_at = time.monotonic()
         stored = [(kind, payload) for kind, payload in waiting if kind is not None]
         for kind, payload in stored:
             self._unsaved.append(LogEntry(kind, payload if isinstance(payload, bytes) else encode(payload)))
@@ -133,20 +126,23 @@ class Outbox:
             return
         entries, self._unsaved = self._unsaved, []
         self._storing = True
-        self._store.call(partial(self._append, entries, again=self._again), partial(self._stored, entries, waiting))
+        done = partial(self._stored, entries, waiting)
+        if self._last is None or self._again:
+            self._store.call(partial(self._append, entries, again=self._again), done)
+        else:
+            self._store.append_soon(self.session_id, entries, done)
 
     def _append(self, entries: list[LogEntry], *, again: bool) -> Sequence[int]:
         """In the store's thread. `again`: a failure may have stored some of them."""
         if self._last is None:
             self._last = self._store.last(self.session_id)
-        places = self._store.append(self.session_id, entries, after=self._last if again else None)
-        self._last = max(places, default=self._last)
-        return places
+        return self._store.append(self.session_id, entries, after=self._last if again else None)
 
     def _stored(
         self, entries: list[LogEntry], waiting: _Waiting, places: Sequence[int] | None, error: BaseException | None
     ) -> None:
         self._storing = False
+        self._last = max(places or (), default=self._last)
         if isinstance(error, StoreError):
             log.error("%s", error)
             self._failure = error
@@ -207,7 +203,8 @@ class Outbox:
     async def store_now(self, entry: LogEntry) -> None:
         """Stores an entry that nobody is sent, after all others. Raises StoreError."""
         await self.flushed()
-        await self._store.do(self._append, [entry], again=False)
+        places = await self._store.do(self._append, [entry], again=False)
+        self._last = max(self._last or 0, *places)
 
     def release(self) -> None:
         """The client knows the session's id now: updates may be sent."""

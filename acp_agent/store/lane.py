@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from contextlib import suppress
 from functools import partial
 from queue import SimpleQueue
@@ -22,6 +22,7 @@ from acp_agent.errors import StoreError
 
 P = ParamSpec("P")
 T = TypeVar("T")
+R = TypeVar("R")
 
 log = logging.getLogger(__name__)
 
@@ -89,6 +90,25 @@ class Lane:
         if self._running:  # Other lanes get their turn in between.
             self._threads.put(self._next)
 
+    def together(
+        self,
+        work: Callable[[list[T]], Sequence[R | StoreError]],
+        item: T,
+        done: Callable[[R | None, BaseException | None], None],
+    ) -> None:
+        """As `call`; items that wait behind one another for the same work are done at once. The work returns what
+        becomes of each; what it raises, all get."""
+        with self._lock:
+            last = self._waiting[-1] if self._waiting else None
+            if isinstance(last, _Together) and last.work == work:
+                last.add(item, done)
+                return
+            self._waiting.append(joined := _Together(work, asyncio.get_running_loop()))
+            joined.add(item, done)
+            starts, self._running = not self._running, True
+        if starts:
+            self._threads.put(self._next)
+
     async def do(self, work: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
         future: asyncio.Future[Any] = asyncio.get_running_loop().create_future()
         self.call(partial(work, *args, **kwargs), partial(_settle, future))
@@ -108,6 +128,35 @@ class Lane:
         """Ends a thread of its own behind what it was given."""
         if self._own is not None:
             self._own.end()
+
+
+class _Together:
+    def __init__(self, work: Callable[[list[Any]], Sequence[Any]], loop: asyncio.AbstractEventLoop) -> None:
+        self.work = work
+        self._loop = loop
+        self._items: list[Any] = []
+        self._done: deque[Callable[[Any, BaseException | None], None]] = deque()
+
+    def add(self, item: object, done: Callable[[Any, BaseException | None], None]) -> None:
+        self._items.append(item)
+        self._done.append(done)
+
+    def __call__(self) -> None:
+        """In a thread."""
+        _call(partial(self.work, self._items), self._tell, self._loop)
+
+    def _tell(self, results: Sequence[Any] | None, failure: BaseException | None) -> None:
+        left = deque(results or ())
+        try:
+            while self._done:
+                done, result = self._done.popleft(), left.popleft() if failure is None else failure
+                if isinstance(result, BaseException):
+                    done(None, result)
+                else:
+                    done(result, None)
+        finally:
+            if self._done:  # One of them has failed; the others are told all the same.
+                self._loop.call_soon(self._tell, left, failure)
 
 
 def _call(work: Callable[[], Any], done: Callable[[Any, Any], None], loop: asyncio.AbstractEventLoop) -> None:

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import time
-from collections.abc import AsyncGenerator, Collection, Sequence
+from collections.abc import AsyncGenerator, Callable, Collection, Sequence
 from functools import cached_property
+from itertools import islice
 from typing import TYPE_CHECKING, Any
 
 import msgspec
@@ -29,12 +30,15 @@ if TYPE_CHECKING:
 LEASES = "acp_agent.store.leases:Leases"
 """Only a server needs it."""
 INSERT_ENTRY = "INSERT INTO log (session_id, kind, payload) VALUES (?,?,?)"
-INSERT_ENTRIES = "INSERT INTO log (session_id, kind, payload) VALUES {} RETURNING seq"
+INSERT_ENTRIES = "INSERT INTO log (session_id, kind, payload) VALUES {} RETURNING seq, session_id"
 AT_ONCE = 500
 """Entries of one statement."""
 
 STALE_SECONDS = 1.0
 """How long what was remembered for a project is taken as known without asking the database."""
+
+_Entries = tuple[str, Sequence[LogEntry]]
+"""What is to be stored of a session."""
 
 COLUMNS = "id, cwd, additional_directories, title, created_at, updated_at, mode, model, thought_level, turns, place"
 
@@ -159,18 +163,52 @@ class SessionStore(Part):
                 return done
         return [*done, *self._append(session_id, entries[len(done) :])]
 
+    def append_soon(
+        self,
+        session_id: str,
+        entries: Sequence[LogEntry],
+        done: Callable[[Sequence[int] | None, BaseException | None], None],
+    ) -> None:
+        """As `append`, on the event loop, together with what other sessions have to store at that moment; `done` as in
+        `call`."""
+        self._db.lane.together(self._append_each, (session_id, entries), done)
+
+    def _append_each(self, batch: Sequence[_Entries]) -> list[Sequence[int] | StoreError]:
+        if len(batch) > 1:
+            try:
+                return list(self._insert(batch))
+            except StoreConflict:  # One of the sessions was deleted.
+                pass
+        done: list[Sequence[int] | StoreError] = []
+        for session_id, entries in batch:
+            try:
+                done.append(self.append(session_id, entries))
+            except StoreError as error:
+                done.append(error)
+        return done
+
     def _append(self, session_id: str, entries: Sequence[LogEntry]) -> list[int]:
-        rows = [(session_id, entry.kind, entry.payload) for entry in entries]
         try:
-            if len(rows) == 1:
-                return [self._db.insert(INSERT_ENTRY, "seq", *rows[0])]
-            if len(rows) <= AT_ONCE:
-                return _places(self._db, rows)
-            with self._db.write() as db:
-                parts = [_places(db, rows[at : at + AT_ONCE]) for at in range(0, len(rows), AT_ONCE)]
-            return [place for part in parts for place in part]
+            if len(entries) == 1:
+                return [self._db.insert(INSERT_ENTRY, "seq", session_id, entries[0].kind, entries[0].payload)]
+            return self._insert([(session_id, entries)])[0]
         except StoreConflict as error:
             raise StoreError(f"session {session_id} was deleted and can store nothing more") from error
+
+    def _insert(self, batch: Sequence[_Entries]) -> list[list[int]]:
+        """Stores all or nothing; returns the places of each one's."""
+        rows = [(session_id, entry.kind, entry.payload) for session_id, entries in batch for entry in entries]
+        if len(rows) <= AT_ONCE:
+            made = _places(self._db, rows)
+        else:
+            with self._db.write() as db:
+                parts = [_places(db, rows[at : at + AT_ONCE]) for at in range(0, len(rows), AT_ONCE)]
+            made = [place for part in parts for place in part]
+        by_session: dict[str, list[int]] = {}
+        for place, session_id in sorted(made):
+            by_session.setdefault(session_id, []).append(place)
+        places = {session_id: iter(found) for session_id, found in by_session.items()}
+        return [list(islice(places[session_id], len(entries))) for session_id, entries in batch]
 
     def entries(self, session_id: str) -> list[LogEntry]:
         """The whole log, oldest first."""
@@ -190,10 +228,11 @@ class SessionStore(Part):
         """As `History.page`."""
         return self.history.page(session_id, after, limit)
 
-    def shown(self, session_id: str) -> int:
-        """How many of these there are."""
-        rows = self._db.rows("SELECT count(*) FROM log WHERE session_id = ? AND kind = 'update'", session_id)
-        return int(rows[0][0])
+    def shown(self, session_ids: Collection[str]) -> dict[str, int]:
+        """How many of these there are, of those sessions that have any."""
+        places = ",".join("?" * len(session_ids))
+        query = f"SELECT session_id, count(*) FROM log WHERE session_id IN ({places}) AND kind = 'update' GROUP BY 1"
+        return dict(self._db.rows(query, *session_ids)) if session_ids else {}
 
     # --- permissions ------------------------------------------------------------------------------------------
 
@@ -261,10 +300,10 @@ class SessionStore(Part):
         self._db.close()
 
 
-def _places(db: Database | Transaction, rows: Sequence[tuple[str, str, bytes]]) -> list[int]:
-    """Stores these entries; the place of each in the log."""
+def _places(db: Database | Transaction, rows: Sequence[tuple[str, str, bytes]]) -> list[tuple[int, str]]:
+    """Stores these entries; the place of each in the log, and whose it is."""
     values = [value for row in rows for value in row]
-    return sorted(place for (place,) in db.rows(INSERT_ENTRIES.format(",".join(["(?,?,?)"] * len(rows))), *values))
+    return db.rows(INSERT_ENTRIES.format(",".join(["(?,?,?)"] * len(rows))), *values)
 
 
 def _text(text: str | None) -> str | None:

@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from functools import partial
+from typing import Any
+
 import pytest
 
 from acp_agent.errors import StoreError
@@ -139,6 +143,33 @@ def test_entries_come_back_in_order_byte_for_byte(store: SessionStore, opened: O
     store.append("a", [])
     assert store.entries("a") == kept
     assert opened().entries("a") == kept
+
+
+@pytest.mark.anyio
+async def test_what_sessions_store_at_one_moment_is_each_ones_own_and_a_deleted_one_fails_alone(
+    store: SessionStore, opened: Open
+) -> None:
+    told: dict[str, Any] = {}
+
+    def tell(name: str, places: Sequence[int] | None, error: BaseException | None) -> None:
+        told[name] = error or places
+
+    for deleted in (False, True):
+        names = [f"{number}{deleted}" for number in range(5)]
+        used(store, *names)
+        await store.do(store.delete, names[2] if deleted else "")
+        for name in names:
+            entries = [LogEntry("update", f"{name} {number}".encode()) for number in range(200)]
+            store.append_soon(name, entries, partial(tell, name))
+        await store.do(store.count)
+        for name in names:
+            if deleted and name == names[2]:
+                assert "was deleted" in str(told[name])
+                continue
+            rows = opened().page(name, 0, 1000)
+            assert [(place, payload.decode()) for place, payload in rows] == [
+                (place, f"{name} {number}") for number, place in enumerate(told[name])
+            ]
 
 
 def test_large_entries_are_kept(store: SessionStore) -> None:

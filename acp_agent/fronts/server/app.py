@@ -34,6 +34,7 @@ from acp_agent.config.place_settings import OwnerConfig
 from acp_agent.config.xdg import state_dir
 from acp_agent.errors import AgentError, ConfigError
 from acp_agent.fronts.server.entrance import Entrance, Refusal
+from acp_agent.fronts.server.garbage import collecting
 from acp_agent.fronts.server.house import House
 from acp_agent.fronts.server.http_form import FORM, HttpForm
 from acp_agent.fronts.server.identities import Identities, Identity
@@ -180,6 +181,7 @@ class Server:
             tasks.start_soon(self._stopping_at, told, server)
             tasks.start_soon(self._ending_the_revoked)
             tasks.start_soon(self._renewing)
+            tasks.start_soon(collecting, lambda: not any(house.turns for house in self._houses.values()))
             await server.serve([self._bound])
             told.set()
             tasks.cancel_scope.cancel()

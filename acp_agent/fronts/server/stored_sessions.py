@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Annotated, Any, Literal, TypeVar
 from urllib.parse import urlencode
 from uuid import UUID
@@ -123,7 +123,7 @@ class History:
             shown, more = found[: asked.limit], ""
             if len(found) > asked.limit:
                 more = _following("/sessions", asked, cursor=cursor_of(shown[-1]))
-            return _json([_stored(store, record) for record in shown if self._may_open(record.cwd)], more)
+            return _json(_stored(store, [record for record in shown if self._may_open(record.cwd)]), more)
 
         return await self._ask(find, _json([]))
 
@@ -149,7 +149,7 @@ class History:
 
     async def session(self, asked: SessionAsked) -> Answer:
         """One of them."""
-        return await self._of(asked.id, lambda store, record: _json(_stored(store, record)))
+        return await self._of(asked.id, lambda store, record: _json(_stored(store, [record])[0]))
 
     async def messages(self, asked: MessagesAsked) -> Answer:
         """What was shown of a session, oldest first."""
@@ -243,9 +243,20 @@ OPERATIONS = (
 """`ask` is a method of a History."""
 
 
-def _stored(store: SessionStore, record: SessionRecord) -> Stored:
-    times = record.created_at, record.updated_at
-    return Stored(record.id, record.title, record.cwd, *times, record.turns, store.shown(record.id))
+def _stored(store: SessionStore, records: Sequence[SessionRecord]) -> list[Stored]:
+    counts = store.shown([record.id for record in records])
+    return [
+        Stored(
+            record.id,
+            record.title,
+            record.cwd,
+            record.created_at,
+            record.updated_at,
+            record.turns,
+            counts.get(record.id, 0),
+        )
+        for record in records
+    ]
 
 
 def _following(path: str, asked: msgspec.Struct, **more: Any) -> str:

@@ -12,6 +12,7 @@ import zlib
 from base64 import b64encode
 from collections.abc import AsyncGenerator, Mapping
 from contextlib import aclosing
+from typing import Any
 from urllib.parse import quote, unquote, urlsplit
 
 import httpcore2
@@ -19,6 +20,7 @@ from msgspec import Struct
 
 from acp_agent import __version__
 from acp_agent.lazy import load
+from acp_agent.llm.transport.pace import PACE
 
 FAILURES = (
     httpcore2.TimeoutException,
@@ -94,6 +96,7 @@ class HttpClient:
             max_connections=None,
             max_keepalive_connections=KEPT_CONNECTIONS,
             keepalive_expiry=KEPT_FOR,
+            network_backend=_Network(),
         )
 
     async def send(
@@ -134,6 +137,27 @@ class HttpClient:
 
     async def aclose(self) -> None:
         await self._pool.aclose()
+
+
+class _Network(httpcore2.AnyIOBackend):
+    async def connect_tcp(self, *where: Any, **more: Any) -> httpcore2.AsyncNetworkStream:
+        return _Paced(await super().connect_tcp(*where, **more))
+
+
+class _Paced(httpcore2.AsyncNetworkStream):
+    """One that is read at the pace of all."""
+
+    def __init__(self, stream: httpcore2.AsyncNetworkStream) -> None:
+        self._stream = stream
+        self.write, self.aclose = stream.write, stream.aclose  # type: ignore[method-assign]
+        self.get_extra_info = stream.get_extra_info  # type: ignore[method-assign]
+
+    async def read(self, max_bytes: int, timeout: float | None = None) -> bytes:
+        await PACE.wait(id(self))
+        return await self._stream.read(max_bytes, timeout)
+
+    async def start_tls(self, *how: Any, **more: Any) -> httpcore2.AsyncNetworkStream:
+        return _Paced(await self._stream.start_tls(*how, **more))
 
 
 def _basic(name: str, password: str | None) -> str:

@@ -27,6 +27,7 @@ from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import ec
 from websockets.sync.client import connect
 
+from acp_agent.commands import servers
 from acp_agent.config.load import load_config
 from acp_agent.errors import ConfigError, ConnectionClosed
 from acp_agent.fronts.server.app import Server
@@ -168,6 +169,13 @@ async def test_nobody_gets_in_without_a_token_and_nothing_is_made_for_them(tmp_p
             answer = await web.get(f"{place.http}/nothing", headers={"Authorization": right})
             assert answer.status_code == 404
     assert not (tmp_path / "home/.local/state/acp-coder/owners").exists()
+
+
+def test_small_frames_do_not_wait_for_the_acknowledgement_of_those_before() -> None:
+    with servers._bound("127.0.0.1", 0) as listens, socket.create_connection(listens.getsockname()):
+        accepted, _ = listens.accept()
+        with accepted:
+            assert accepted.getsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY) != 0
 
 
 async def test_wrong_tokens_are_bounded_for_each_address(tmp_path: Path) -> None:
