@@ -28,6 +28,7 @@ COMMANDS: dict[str, str] = {
     "policy": "acp_agent.commands.explain_policy:run",
     "setup": "acp_agent.commands.setup:run",
     "lsp": "acp_agent.commands.servers:lsp",
+    "conformance": "acp_agent.conformance.command:conformance",
     "demo": "acp_agent.commands.demo:run",
     "replay": "acp_agent.commands.play:run",
     "report": "acp_agent.commands.bundle:run",
@@ -163,6 +164,7 @@ def build_parser() -> argparse.ArgumentParser:
         stored.add_argument("--host", default=None, help="a host of `[network.credentials]` instead of a provider")
 
     _add_serve(commands)
+    _add_conformance(commands)
     doctor = commands.add_parser("doctor", help="check configuration, key, model and tools")
     doctor.add_argument("--offline", action="store_true", help="do not contact the model's server")
 
@@ -273,6 +275,15 @@ def _add_serve(commands: argparse._SubParsersAction[_Parser]) -> None:
         help="what it may do: everything (the default), answer questions and stop turns, or only look on",
     )
     token.add_argument("--owner", default="", metavar="NAME", help="whose sessions it reaches (default: its own)")
+
+
+def _add_conformance(commands: argparse._SubParsersAction[_Parser]) -> None:
+    kit = commands.add_parser("conformance", help="drive any ACP agent and say which requirements it keeps")
+    kit.add_argument("--report", nargs=2, metavar=("KIND", "FILE"), help="write a report: html, json or junit")
+    kit.add_argument("--only", action="append", default=[], metavar="AREA", help="an area, or the id of a requirement")
+    kit.add_argument("--level", choices=("must", "should", "all"), default="should", help="up to which level")
+    kit.add_argument("--profile", metavar="NAME", help="how the agent is told of the scripted model; or a .toml file")
+    kit.add_argument("agent", nargs=argparse.REMAINDER, metavar="-- COMMAND ...", help="how the agent is started")
 
 
 def _add_sessions(commands: argparse._SubParsersAction[_Parser]) -> None:

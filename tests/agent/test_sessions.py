@@ -212,6 +212,7 @@ async def test_an_invalid_cursor_is_an_error(tmp_path, cursor):
         assert error.value.code == -32602
 
 
+@on_stdio
 async def test_a_session_without_a_prompt_is_listed_only_where_it_is_open(tmp_path):
     async with rig(tmp_path) as r:
         assert len((await r.editor.client.list_sessions()).sessions) == 1

@@ -32,6 +32,7 @@ FLOORS: dict[str, int] = {
     "mcp": 3,
     "lsp": 3,
     "testing": 3,
+    "conformance": 3,
     "protocol": 2,
     "child": 2,
     "own_programs": 1,
@@ -50,8 +51,20 @@ FLOORS: dict[str, int] = {
 }
 """A module's floor is that of the first part of its name below the package."""
 
-WINGS = {"executors", "output", "safety", "credentials", "llm", "store", "client", "mcp", "lsp", "testing"}
-SIDEWAYS = {("testing", "client")}
+WINGS = {
+    "executors",
+    "output",
+    "safety",
+    "credentials",
+    "llm",
+    "store",
+    "client",
+    "mcp",
+    "lsp",
+    "testing",
+    "conformance",
+}
+SIDEWAYS = {("testing", "client"), ("conformance", "client"), ("conformance", "testing")}
 """The test kit's editor is the client, with faults."""
 
 DOORS: dict[str, tuple[str, ...]] = {

@@ -1,0 +1,226 @@
+"""Tool calls and permissions: TC and PERM."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+from acp_agent.client.permissions import allow_once, cancelled, never_answers, reject_once
+from acp_agent.conformance.trial import Agent, NotHere, Trial, check, same_file
+from acp_agent.testing.fake_answers import Answer, Call
+from acp_agent.testing.fake_editor import AnswersError, AnswersGarbage
+
+KINDS = ("read", "edit", "delete", "move", "search", "execute", "think", "fetch", "switch_mode", "other")
+FINAL = ("completed", "failed")
+DONE = Answer(text="done")
+
+
+def _only(agent: Agent) -> dict[str, Any]:
+    """The one tool call of the session."""
+    calls = agent.calls()
+    agent.expect(len(calls) == 1, f"{len(calls)} tool calls were told, not one")
+    return next(iter(calls.values()))
+
+
+@check("TC-1")
+async def calls_are_told(trial: Trial) -> None:
+    async with trial.agent([trial.runs("echo kit"), DONE]) as agent:
+        await agent.new_session()
+        await agent.stops("end_turn")
+        first = agent.updates("tool_call")
+        agent.expect(len(first) == 1, f"{len(first)} `tool_call`s were told for one call of the model")
+        agent.expect(first[0].get("toolCallId") and first[0].get("title"), f"no id or title: {first[0]}")
+
+
+@check("TC-2")
+async def the_kind_is_a_known_one(trial: Trial) -> None:
+    async with trial.agent([trial.runs("echo kit"), DONE]) as agent:
+        await agent.new_session()
+        await agent.stops("end_turn")
+        kind = _only(agent).get("kind", "other")
+        agent.expect(kind in KINDS, f"`kind` is {kind!r}")
+
+
+@check("TC-3")
+async def ids_are_unique_whatever_the_model_says(trial: Trial) -> None:
+    name, arguments = trial.tool("shell", command="echo kit").name, trial.tool("shell", command="echo kit").arguments
+    same = Answer(tool_calls=(Call(name, arguments, id="same"),))
+    async with trial.agent([same, DONE, same, DONE]) as agent:
+        await agent.new_session()
+        await agent.stops("end_turn")
+        await agent.stops("end_turn")
+        ids = [update.get("toolCallId") for update in agent.updates("tool_call")]
+        agent.expect(len(ids) == len(set(ids)) == 2, f"the ids of two calls are {ids}")
+
+
+@check("TC-4")
+async def the_status_goes_forward(trial: Trial) -> None:
+    async with trial.agent([trial.runs("echo kit"), DONE]) as agent:
+        await agent.new_session()
+        await agent.stops("end_turn")
+        statuses = _only(agent)["statuses"]
+        order = [("pending", "in_progress", "completed", "failed").index(each) for each in statuses]
+        agent.expect(statuses and statuses[-1] in FINAL, f"the call ended as {statuses}")
+        agent.expect(order == sorted(set(order)), f"the statuses were {statuses}")
+
+
+@check("TC-5")
+async def calls_that_cannot_be_done_fail_and_the_turn_goes_on(trial: Trial) -> None:
+    trial.tool("shell", command="")
+    async with trial.agent([Answer(tool_calls=(Call("kit_no_such_tool", {"a": 1}),)), DONE]) as agent:
+        await agent.new_session()
+        await agent.stops("end_turn")
+        agent.expect(len(agent.asked) == 2, "the model was not told that there is no such tool")
+        open_ = [call for call in agent.calls().values() if (call["statuses"] or [""])[-1] != "failed"]
+        agent.expect(not open_, f"a call of a tool that does not exist is {open_[:1]}")
+
+
+@check("TC-6")
+async def changes_of_files_are_diffs(trial: Trial) -> None:
+    file = trial.project / "pear.txt"
+    script = [Answer(tool_calls=(trial.tool("write", path=str(file), text="green\n"),)), DONE]
+    async with trial.agent(script) as agent:
+        await agent.new_session()
+        await agent.stops("end_turn")
+        call = _only(agent)
+        agent.expect(call["statuses"][-1:] == ["completed"], f"the call ended as {call['statuses']}")
+        diffs = [each for each in call.get("content") or [] if each.get("type") == "diff"]
+        agent.expect(diffs, f"a new file is told without a diff: {call.get('content')}")
+        agent.expect(Path(diffs[0]["path"]).is_absolute(), f"its path is {diffs[0]['path']!r}")
+        agent.expect(diffs[0].get("newText") == "green\n", f"its new text is {diffs[0].get('newText')!r}")
+        agent.expect(not diffs[0].get("oldText"), f"its old text is {diffs[0].get('oldText')!r}")
+
+
+@check("TC-8")
+async def locations_name_the_files(trial: Trial) -> None:
+    file = trial.project / "pear.txt"
+    file.write_text("green\n")
+    async with trial.agent([Answer(tool_calls=(trial.tool("read", path=str(file)),)), DONE]) as agent:
+        await agent.new_session()
+        await agent.stops("end_turn")
+        paths = [each.get("path") for each in _only(agent).get("locations") or []]
+        agent.expect(any(same_file(path, file) for path in paths), f"the locations are {paths}")
+
+
+@check("TC-12")
+async def commands_do_not_share_stdin_or_stdout(trial: Trial) -> None:
+    async with trial.agent([trial.runs("cat; echo kit"), DONE]) as agent:
+        await agent.new_session()
+        await agent.stops("end_turn", seconds=40)
+        agent.expect(_only(agent)["statuses"][-1:] != [], "the call has no status")
+
+
+async def _asks(agent: Agent) -> None:
+    """A mode in which it asks."""
+    if mode := agent.trial.profile.asks.get("mode"):
+        await agent.ask("session/set_mode", {"sessionId": agent.session, "modeId": mode})
+
+
+async def _ran(trial: Trial, **editor: Any) -> tuple[Agent, bool]:
+    """Runs a turn in which the model wants a command to be run; whether it was."""
+    marker = trial.project / "kit-marker"
+    async with trial.agent([trial.runs("touch kit-marker"), DONE], **editor) as agent:
+        await agent.new_session()
+        await _asks(agent)
+        await agent.prompt(seconds=40)
+        if not agent.requests("session/request_permission"):
+            raise NotHere("it runs commands without asking")
+        return agent, marker.exists()
+
+
+@check("PERM-2")
+async def questions_have_options(trial: Trial) -> None:
+    agent, _ = await _ran(trial)
+    for asked in agent.requests("session/request_permission"):
+        ids = [option.get("optionId") for option in asked["options"]]
+        agent.expect(len(set(ids)) == len(ids) and ids, f"the options' ids are {ids}")
+        kinds = {option.get("kind") for option in asked["options"]}
+        known = {"allow_once", "allow_always", "reject_once", "reject_always"}
+        agent.expect(kinds <= known, f"the options' kinds are {kinds}")
+        agent.expect(all(option.get("name") for option in asked["options"]), "an option has no name")
+
+
+@check("PERM-3")
+async def what_is_asked_about_was_told_before(trial: Trial) -> None:
+    agent, _ = await _ran(trial)
+    asked = agent.requests("session/request_permission")[0]
+    told = [line.message for line in agent.editor.transcript if line.direction == "from_agent"]
+    ids = []
+    for message in told:
+        if isinstance(message, dict) and message.get("method") == "session/request_permission":
+            break
+        update = ((message.get("params") or {}) if isinstance(message, dict) else {}).get("update") or {}
+        ids += [update["toolCallId"]] if update.get("sessionUpdate") == "tool_call" else []
+    call = asked["toolCall"]
+    agent.expect(call["toolCallId"] in ids or call.get("title"), f"nothing says what is asked about: {call}")
+
+
+@check("PERM-4")
+async def nothing_runs_before_the_answer(trial: Trial) -> None:
+    marker = trial.project / "kit-marker"
+    async with trial.agent([trial.runs("touch kit-marker"), DONE], otherwise=never_answers) as agent:
+        await agent.new_session()
+        await _asks(agent)
+        async with agent.turn() as turn:
+            await agent.until(lambda: turn.over.is_set() or agent.requests("session/request_permission"), "a question")
+            if turn.over.is_set():
+                raise NotHere("it runs commands without asking")
+            await agent.quiet()
+            agent.expect(not marker.exists(), "the command ran before the question was answered")
+            statuses = _only(agent)["statuses"]
+            agent.expect(statuses in ([], ["pending"]), f"while the question waited the call was {statuses}")
+            agent.editor.cancel()
+
+
+@check("PERM-5")
+async def what_is_allowed_runs(trial: Trial) -> None:
+    agent, ran = await _ran(trial, otherwise=allow_once)
+    agent.expect(ran, "the command was allowed and did not run")
+
+
+@check("PERM-6")
+async def what_is_rejected_does_not_run(trial: Trial) -> None:
+    agent, ran = await _ran(trial, otherwise=reject_once)
+    agent.expect(not ran, "the command was rejected and ran")
+    agent.expect(_only(agent)["statuses"][-1:] == ["failed"], f"the rejected call ended as {_only(agent)['statuses']}")
+
+
+@check("PERM-7")
+async def cancelled_means_not_run(trial: Trial) -> None:
+    marker = trial.project / "kit-marker"
+    async with trial.agent([trial.runs("touch kit-marker"), DONE], otherwise=cancelled) as agent:
+        await agent.new_session()
+        await _asks(agent)
+        async with agent.turn() as turn:
+            await agent.until(lambda: turn.over.is_set() or agent.requests("session/request_permission"), "a question")
+            agent.editor.cancel()
+        if not agent.requests("session/request_permission"):
+            raise NotHere("it runs commands without asking")
+        agent.expect(not marker.exists(), "the question was answered `cancelled` and the command ran")
+        agent.expect(turn.reason == "cancelled", f"the turn ended with {turn.answer}")
+
+
+ODD: tuple[Any, ...] = (
+    AnswersError(),
+    AnswersGarbage({}),
+    AnswersGarbage(None),
+    AnswersGarbage({"outcome": {"outcome": "selected", "optionId": "kit-no-such-option"}}),
+    AnswersGarbage({"outcome": {"outcome": "yes"}}),
+    AnswersGarbage({"outcome": "selected"}),
+    AnswersGarbage({"outcome": {"outcome": "cancelled"}}),
+)
+
+
+@check("PERM-8")
+async def nothing_else_is_taken_as_approval(trial: Trial) -> None:
+    marker = trial.project / "kit-marker"
+    async with trial.agent(trial.keeps_running("touch kit-marker")) as agent:
+        for odd in ODD:
+            await agent.new_session()
+            await _asks(agent)
+            agent.editor.misbehave["session/request_permission"] = odd
+            before = len(agent.requests("session/request_permission"))
+            await agent.answered(agent.prompt(seconds=40))
+            if len(agent.requests("session/request_permission")) == before:
+                raise NotHere("it runs commands without asking")
+            agent.expect(not marker.exists(), f"the command ran after the question was answered with {odd}")

@@ -1,0 +1,145 @@
+"""Runs checks, a few at a time, each with an agent, a folder and a home of its own."""
+
+from __future__ import annotations
+
+import os
+import re
+import tempfile
+import time
+from collections.abc import Callable, Iterable, Sequence
+from pathlib import Path
+from typing import Literal
+
+import anyio
+from msgspec import Struct
+
+from acp_agent.conformance.checks import AREAS
+from acp_agent.conformance.profiles import Profile
+from acp_agent.conformance.requirements import Level, Requirement, requirements, schema_file
+from acp_agent.conformance.trial import CHECKS, Check, NotHere, Trial, Wrong
+from acp_agent.errors import AgentError, UsageError
+from acp_agent.testing.fake_editor import FakeEditor
+
+Outcome = Literal["passed", "failed", "not here"]
+
+AT_ONCE = max(2, os.cpu_count() or 1)
+CHECK_SECONDS = 120.0
+MOST_LINES, LONGEST_LINE = 400, 2000
+"""Of the wire that a result keeps."""
+UNASKED = "which is not open"
+WIRE: tuple[tuple[str, str], ...] = (
+    (r"fs/\w+ was not offered", "FS-1"),
+    (r"terminal/\w+ was not offered", "TERM-1"),
+    (r"elicitation .*was not offered", "ELIC-1"),
+    (r"notice was not offered", "NOTE-1"),
+    (r"compaction\w* was not offered", "COMP-1"),
+    (r"before the answer that names it", "NEW-10"),
+    (r"tool call .* was announced before", "TC-3"),
+    (r"tool call .* (was final|went back)", "TC-4"),
+    (r"update of tool call .*, which was not announced", "TC-3"),
+    (r"names a relative path", "TR-9"),
+    (r"terminal/\w+: terminal|embeds terminal", "TERM-5"),
+    (r"permission options are not unique|RequestPermissionRequest", "PERM-2"),
+    (r"permission asked for a tool call that was not announced", "PERM-3"),
+    (r"not JSON|not an object", "TR-1"),
+    (UNASKED, "PR-1"),
+    (r"is already in use", "RPC-6"),
+    (r"no such method of a client", "EXT-3"),
+    (r"SessionNotification", "UPD-1"),
+    (r"", "RPC-1"),
+)
+"""What is wrong with a line (`testing.checks`) -> the requirement that it breaks."""
+
+
+class Result(Struct, frozen=True):
+    requirement: Requirement
+    outcome: Outcome
+    why: str = ""
+    tck: tuple[str, ...] = ()
+    seconds: float = 0.0
+    lines: tuple[str, ...] = ()
+    """What went over the wire, if it failed."""
+
+
+def chosen(areas: Iterable[str] = (), levels: Iterable[Level] = ("must", "should")) -> list[Check]:
+    """The checks of these areas (all), or requirements by id, and levels. Raises UsageError."""
+    wanted = list(areas)
+    ids = {id_ for id_ in wanted if id_ in CHECKS}
+    if unknown := [name for name in wanted if name not in AREAS and name not in ids]:
+        raise UsageError(f"there is no area or check {unknown[0]!r}; areas are {', '.join(AREAS)}")
+    modules = {AREAS[name].__name__ for name in wanted if name in AREAS}
+    return [
+        CHECKS[id_]
+        for id_ in requirements()
+        if id_ in CHECKS
+        and (not wanted or id_ in ids or CHECKS[id_].run.__module__ in modules)
+        and (id_ in ids or CHECKS[id_].requirement.level in levels)
+    ]
+
+
+async def run(
+    command: Sequence[str], profile: Profile, checks: Sequence[Check], told: Callable[[Result], None] = lambda _: None
+) -> list[Result]:
+    """The results, in the order of the checks; requirements that lines of the wire break are added behind them. `told`
+    gets each once it is known."""
+    FakeEditor.schema_file = schema_file("acp-v1.schema.json")
+    results: dict[str, Result] = {}
+    broken: dict[str, tuple[str, tuple[str, ...]]] = {}
+    limiter = anyio.CapacityLimiter(AT_ONCE)
+
+    async def one(check: Check) -> None:
+        async with limiter:
+            result, wrong, lines = await _run(command, profile, check)
+        for sentence in wrong:
+            broken.setdefault(_breaks(sentence), (f"{sentence} (in the check of {check.id})", lines))
+        results[check.id] = result
+        told(result)
+
+    async with anyio.create_task_group() as tasks:
+        for check in checks:
+            tasks.start_soon(one, check)
+    for id_, (why, lines) in broken.items():
+        before = results.get(id_)
+        if before is None or before.outcome != "failed":
+            results[id_] = Result(requirements()[id_], "failed", why, before.tck if before else (), 0.0, lines)
+            told(results[id_])
+    return [results[id_] for id_ in requirements() if id_ in results]
+
+
+async def _run(command: Sequence[str], profile: Profile, check: Check) -> tuple[Result, list[str], tuple[str, ...]]:
+    begun = time.monotonic()
+    outcome: Outcome = "passed"
+    why = ""
+    with tempfile.TemporaryDirectory(prefix="acp-kit-", ignore_cleanup_errors=True) as folder:
+        trial = Trial(command, profile, Path(folder))
+        try:
+            with anyio.fail_after(CHECK_SECONDS):
+                await check.run(trial)
+        except BaseException as error:  # noqa: BLE001 - What is no judgement is raised again.
+            outcome, why = _judged(error)
+    lines = tuple(line[:LONGEST_LINE] for line in trial.lines[-MOST_LINES:])
+    seconds = time.monotonic() - begun
+    kept = lines if outcome == "failed" else ()
+    wrong = [each for each in trial.violations if not (trial.raw and UNASKED in each)]
+    return Result(check.requirement, outcome, why, check.tck, seconds, kept), wrong, lines
+
+
+def _judged(error: BaseException) -> tuple[Outcome, str]:
+    """Raises what is no judgement."""
+    if isinstance(error, BaseExceptionGroup):
+        inner = [each for each in error.exceptions if not isinstance(each, anyio.get_cancelled_exc_class())]
+        if len(inner) >= 1:
+            return _judged(inner[0])
+    if isinstance(error, NotHere):
+        return "not here", str(error)
+    if isinstance(error, Wrong):
+        return "failed", str(error)
+    if isinstance(error, TimeoutError):
+        return "failed", f"it took longer than {CHECK_SECONDS:g} s"
+    if isinstance(error, AgentError):
+        return "failed", f"{error}"
+    raise error
+
+
+def _breaks(sentence: str) -> str:
+    return next(id_ for pattern, id_ in WIRE if re.search(pattern, sentence))

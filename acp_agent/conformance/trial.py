@@ -1,0 +1,372 @@
+"""What a check works with: the agent, started as often as it likes, an editor and a model around it."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import Any, NoReturn
+
+import anyio
+import msgspec
+from msgspec import Struct
+
+from acp_agent.conformance.profiles import Profile, Tool, environment, write_files
+from acp_agent.conformance.requirements import Requirement, requirements
+from acp_agent.errors import AgentError, PeerError
+from acp_agent.testing.fake_answers import Answer, Call, Failure, FakeRequest, Script
+from acp_agent.testing.fake_editor import FakeEditor
+from acp_agent.testing.fake_model import FakeModel
+
+MODEL = "fake-model"
+SECONDS = 10.0
+"""For an answer; a profile may give the first one more."""
+LOOK = 0.01
+"""Seconds between two looks at what has not come yet."""
+QUIET = 0.3
+"""Seconds in which nothing may come that must not come."""
+RESULT = re.compile('"role": "tool"|tool_result|function_call_output|functionResponse')
+"""In a message to the model: the result of a call."""
+INVALID_PARAMS, METHOD_NOT_FOUND, INVALID_REQUEST, PARSE_ERROR, NOT_FOUND = -32602, -32601, -32600, -32700, -32002
+
+
+USED_UP = Failure(500, {"error": {"message": "kit: the model was asked more often than the check has answers"}})
+
+
+class Wrong(Exception):
+    """The agent does not keep the requirement; the text says what came instead of what. `code`: of an error that came
+    instead of a result."""
+
+    def __init__(self, why: str, code: int = 0) -> None:
+        super().__init__(why)
+        self.code = code
+
+
+class NotHere(Exception):
+    """The agent does not offer what the requirement is about, or cannot be driven to it."""
+
+
+class Check(Struct, frozen=True):
+    requirement: Requirement
+    run: Callable[[Trial], Awaitable[None]]
+    tck: tuple[str, ...] = ()
+    """Ids of `acp-tck` that mean the same."""
+
+    @property
+    def id(self) -> str:
+        return self.requirement.id
+
+
+CHECKS: dict[str, Check] = {}
+"""By id of the requirement."""
+
+
+def check(id_: str, *tck: str) -> Callable[[Callable[[Trial], Awaitable[None]]], Callable[[Trial], Awaitable[None]]]:
+    """Registers a check of that requirement."""
+
+    def registered(run: Callable[[Trial], Awaitable[None]]) -> Callable[[Trial], Awaitable[None]]:
+        assert id_ not in CHECKS, id_
+        CHECKS[id_] = Check(requirements()[id_], run, tck)
+        return run
+
+    return registered
+
+
+def same_file(one: object, other: Path) -> bool:
+    try:
+        return os.path.samefile(str(one), other)
+    except OSError:
+        return False
+
+
+class Trial:
+    """`command`: the agent's. `folder`: empty; the agent's home and project are made in it."""
+
+    def __init__(self, command: Sequence[str], profile: Profile, folder: Path) -> None:
+        self.profile = profile
+        self.home = folder / "home"
+        self.project = folder / "project"
+        self.lines: list[str] = []
+        """What went over the wire, of all agents that were started."""
+        self.violations: list[str] = []
+        """What was wrong with a line."""
+        self.raw = False
+        """Whether lines were sent that are no messages, whose answers are to no request."""
+        self._command = [*command, *profile.arguments]
+        for each in (self.home, self.project):
+            each.mkdir()
+
+    @asynccontextmanager
+    async def agent(
+        self, script: Script | None = None, *, initialize: bool = True, **editor: Any
+    ) -> AsyncIterator[Agent]:
+        """Starts it. `script`: what the model says, if it is needed. `editor`: as `FakeEditor` takes it."""
+        if script is not None and not self.profile.api:
+            raise NotHere("it is not known how to tell this agent of a model server; give a --profile")
+        async with FakeModel(_for_turns(script or (), self.profile), models=(MODEL,)) as model:
+            values = {
+                "base_url": model.base_url,
+                "root_url": model.base_url.removesuffix("/v1"),
+                "model": MODEL,
+                "home": str(self.home),
+            }
+            write_files(self.profile, values)
+            environ = environment(self.profile, values)
+            made: FakeEditor | None = None
+            try:
+                async with FakeEditor.spawn(self._command, cwd=self.project, env=environ, **editor) as made:
+                    agent = Agent(self, made, model)
+                    if initialize:
+                        await agent.initialize()
+                    yield agent
+            except AssertionError:  # Lines that were wrong: they count for themselves.
+                if made is None or not made.violations:
+                    raise
+            finally:
+                if made is not None:
+                    self.lines += map(str, made.transcript)
+                    self.violations += [each for each in made.violations if each.startswith("from_agent")]
+
+    def tool(self, kind: str, **values: str) -> Call:
+        """A call of the agent's tool of that kind (`shell`, `read`, `write`) by the model. Raises NotHere."""
+        tool: Tool | None = getattr(self.profile, kind)
+        if tool is None:
+            raise NotHere(f"the profile names no tool for `{kind}`")
+        name, arguments = tool.call(**values)
+        return Call(name, arguments)
+
+    def runs(self, command: str) -> Answer:
+        """The model wants that command to be run."""
+        return Answer(tool_calls=(self.tool("shell", command=command),))
+
+    def keeps_running(self, command: str) -> Script:
+        """The model wants that command to be run, and says "done" to each result."""
+        wants = self.runs(command)
+
+        def said(body: dict[str, Any]) -> Answer:
+            last = (body.get("messages") or body.get("input") or body.get("contents") or [None])[-1]
+            return Answer(text="done") if RESULT.search(json.dumps(last)) else wants
+
+        return said
+
+
+class Agent:
+    """One process of it. Methods raise Wrong if it does not answer."""
+
+    def __init__(self, trial: Trial, editor: FakeEditor, model: FakeModel) -> None:
+        self.trial = trial
+        self.editor = editor
+        self.model = model
+        self.welcome: dict[str, Any] = {}
+        """The result of `initialize`."""
+        self.session = ""
+        """The one that was made last."""
+
+    # --- asking -----------------------------------------------------------------------------------------------
+
+    async def initialize(self, **more: Any) -> dict[str, Any]:
+        capabilities = msgspec.to_builtins(self.editor.client.capabilities)
+        params = {"protocolVersion": 1, "clientCapabilities": capabilities, **more}
+        self.welcome = await self.ask("initialize", params, seconds=self.trial.profile.start_seconds)
+        return self.welcome
+
+    async def ask(self, method: str, params: Any = None, *, seconds: float = SECONDS) -> Any:
+        """The result. Raises Wrong for an error, too."""
+        try:
+            return await self._asked(method, params, seconds)
+        except PeerError as error:
+            words = f"`{method}` was answered with the error {error.code} ({error.message})"
+            raise Wrong(words, error.code) from error
+
+    async def refused(self, method: str, params: Any = None, *codes: int, why: str = "") -> PeerError:
+        """The error that it is answered with. Raises Wrong for a result, or for another code than one of these."""
+        try:
+            result = await self._asked(method, params, SECONDS)
+        except PeerError as error:
+            if codes and error.code not in codes:
+                wanted = " or ".join(map(str, codes))
+                raise Wrong(
+                    f"`{method}` {why} was answered with {error.code} ({error.message}), not {wanted}"
+                ) from error
+            return error
+        raise Wrong(f"`{method}` {why} was answered with a result, not an error: {json.dumps(result)[:300]}")
+
+    async def answered(self, asking: Awaitable[Any], *codes: int) -> Any:
+        """A request that may fail, with one of these codes if there are any."""
+        try:
+            return await asking
+        except Wrong as error:
+            if not error.code or (codes and error.code not in codes):
+                raise
+            return None
+
+    async def _asked(self, method: str, params: Any, seconds: float) -> Any:
+        try:
+            with anyio.fail_after(seconds):
+                return await self.editor.client.connection.request(method, params)
+        except TimeoutError as error:
+            raise Wrong(f"`{method}` was not answered within {seconds:g} s") from error
+        except PeerError:
+            raise
+        except AgentError as error:
+            raise Wrong(f"`{method}` was not answered: {error}") from error
+
+    # --- sessions ---------------------------------------------------------------------------------------------
+
+    async def new_session(self, **more: Any) -> dict[str, Any]:
+        params = {"cwd": str(self.trial.project), "mcpServers": [], **more}
+        made: dict[str, Any] = await self.ask("session/new", params, seconds=self.trial.profile.start_seconds)
+        self.session = self.editor.session_id = made.get("sessionId", "")
+        return made
+
+    def has(self, *path: str) -> bool:
+        """Whether that capability is offered: a marker `{}` or true."""
+        value: Any = self.welcome.get("agentCapabilities") or {}
+        for name in path:
+            value = value.get(name) if isinstance(value, dict) else None
+        return value is not None and value is not False
+
+    def needs(self, *path: str) -> None:
+        """Raises NotHere if that capability is not offered."""
+        if not self.has(*path):
+            raise NotHere(f"`{'.'.join(path)}` is not offered")
+
+    async def prompt(self, text: str = "go", *, session: str = "", seconds: float = 2 * SECONDS) -> dict[str, Any]:
+        blocks = [{"type": "text", "text": text}]
+        params = {"sessionId": session or self.session, "prompt": blocks}
+        answered: dict[str, Any] = await self.ask("session/prompt", params, seconds=seconds)
+        return answered
+
+    async def stops(self, reason: str, text: str = "go", **more: Any) -> None:
+        """A turn that ends so."""
+        answered = await self.prompt(text, **more)
+        self.expect(answered.get("stopReason") == reason, f"the turn ended with {answered}, not `{reason}`")
+
+    @asynccontextmanager
+    async def turn(self, text: str = "go", *, session: str = "", may_fail: bool = False) -> AsyncIterator[Turn]:
+        """A prompt that runs meanwhile; it must be answered at the end. `may_fail`: an error is an answer, too."""
+        turn = Turn()
+        async with anyio.create_task_group() as tasks:
+            tasks.start_soon(turn.run, self, text, session)
+            yield turn
+            with anyio.move_on_after(2 * SECONDS) as scope:
+                await turn.over.wait()
+            if scope.cancelled_caught:
+                tasks.cancel_scope.cancel()
+        if turn.failure is not None and not (may_fail and turn.failure.code):
+            raise turn.failure
+        if not turn.over.is_set():
+            raise Wrong("`session/prompt` was not answered")
+
+    # --- what came --------------------------------------------------------------------------------------------
+
+    def updates(self, kind: str = "", *, session: str = "", after: int = 0) -> list[dict[str, Any]]:
+        """Of a session, in order; `after`: behind so many lines of the wire."""
+        notes = [line.message for line in self.editor.transcript[after:] if line.direction == "from_agent"]
+        found = []
+        for note in notes:
+            params = note.get("params") if isinstance(note, dict) and note.get("method") == "session/update" else None
+            if isinstance(params, dict) and params.get("sessionId") == (session or self.session):
+                update = params.get("update")
+                if isinstance(update, dict) and kind in ("", update.get("sessionUpdate")):
+                    found.append(update)
+        return found
+
+    def text(self, kind: str = "agent_message_chunk", *, session: str = "", after: int = 0) -> str:
+        blocks = [update.get("content") for update in self.updates(kind, session=session, after=after)]
+        return "".join(str(block.get("text", "")) for block in blocks if isinstance(block, dict))
+
+    def calls(self, *, session: str = "", after: int = 0) -> dict[str, dict[str, Any]]:
+        """The tool calls, by id, with each update merged in; `statuses`: all that were told."""
+        calls: dict[str, dict[str, Any]] = {}
+        for update in self.updates(session=session, after=after):
+            if update.get("sessionUpdate") in ("tool_call", "tool_call_update"):
+                call = calls.setdefault(str(update.get("toolCallId")), {"statuses": []})
+                call |= {name: value for name, value in update.items() if value is not None}
+                if update.get("status"):
+                    call["statuses"].append(update["status"])
+        return calls
+
+    def requests(self, method: str) -> list[dict[str, Any]]:
+        """What it asked of the client."""
+        return [line["params"] for line in self.editor.lines("from_agent", method)]
+
+    @property
+    def seen(self) -> int:
+        """Lines of the wire so far."""
+        return len(self.editor.transcript)
+
+    async def until(self, found: Callable[[], Any], what: str, *, seconds: float = SECONDS) -> Any:
+        """Waits until that is true. Raises Wrong."""
+        with anyio.move_on_after(seconds):
+            while not (value := found()):  # noqa: ASYNC110 - What is looked at tells nobody.
+                await anyio.sleep(LOOK)
+            return value
+        raise Wrong(f"{what} did not come within {seconds:g} s")
+
+    async def send(self, line: bytes) -> None:
+        """Any bytes, as a line."""
+        self.trial.raw = True
+        await self.editor.send_line(line)
+
+    async def quiet(self, seconds: float = QUIET) -> None:
+        """A moment in which something may come that must not."""
+        await anyio.sleep(seconds)
+
+    @property
+    def asked(self) -> list[FakeRequest]:
+        """What the model was asked for turns: agents ask it for titles, too."""
+        asides = self.trial.profile.asides
+        return [each for each in self.model.requests if not asides or each.body.get("tools")]
+
+    def say(self, script: Script) -> None:
+        """What the model says from now on."""
+        self.model._script = _for_turns(script, self.trial.profile)
+
+    def expect(self, holds: object, why: str) -> None:
+        """Raises Wrong."""
+        if not holds:
+            self.wrong(why)
+
+    def wrong(self, why: str) -> NoReturn:
+        raise Wrong(why)
+
+    def asked_of_model(self, number: int = -1) -> str:
+        """What the model was sent, as text."""
+        if not self.asked:
+            raise Wrong("the model was not asked")
+        return json.dumps(self.asked[number].body, ensure_ascii=False)
+
+
+class Turn:
+    def __init__(self) -> None:
+        self.over = anyio.Event()
+        self.answer: dict[str, Any] = {}
+        self.failure: Wrong | None = None
+
+    async def run(self, agent: Agent, text: str, session: str) -> None:
+        try:
+            self.answer = await agent.prompt(text, session=session, seconds=3 * SECONDS)
+        except Wrong as error:
+            self.failure = error
+        self.over.set()
+
+    @property
+    def reason(self) -> Any:
+        return self.answer.get("stopReason")
+
+
+def _for_turns(script: Script, profile: Profile) -> Script:
+    """The same for turns, one reply for each request from now on; whatever else the agent asks of the model gets a few
+    words."""
+    left = iter(()) if callable(script) else iter(script)
+
+    def said(body: dict[str, Any]) -> Any:
+        if profile.asides and not body.get("tools"):
+            return Answer(text="A title")
+        return script(body) if callable(script) else next(left, USED_UP)
+
+    return said
