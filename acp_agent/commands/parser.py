@@ -28,7 +28,7 @@ COMMANDS: dict[str, str] = {
     "policy": "acp_agent.commands.explain_policy:run",
     "setup": "acp_agent.commands.setup:run",
     "lsp": "acp_agent.commands.servers:lsp",
-    "conformance": "acp_agent.conformance.command:conformance",
+    "conformance": "acp_agent.conformance.kit_command:conformance",
     "demo": "acp_agent.commands.demo:run",
     "replay": "acp_agent.commands.play:run",
     "report": "acp_agent.commands.bundle:run",

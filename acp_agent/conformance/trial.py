@@ -8,13 +8,13 @@ import re
 from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from contextlib import asynccontextmanager
 from pathlib import Path
-from typing import Any, NoReturn
+from typing import Any, Literal
 
 import anyio
 import msgspec
 from msgspec import Struct
 
-from acp_agent.conformance.profiles import Profile, Tool, environment, write_files
+from acp_agent.conformance.profiles import Profile, environment, write_files
 from acp_agent.conformance.requirements import Requirement, requirements
 from acp_agent.errors import AgentError, PeerError
 from acp_agent.testing.fake_answers import Answer, Call, Failure, FakeRequest, Script
@@ -130,9 +130,9 @@ class Trial:
                     self.lines += map(str, made.transcript)
                     self.violations += [each for each in made.violations if each.startswith("from_agent")]
 
-    def tool(self, kind: str, **values: str) -> Call:
-        """A call of the agent's tool of that kind (`shell`, `read`, `write`) by the model. Raises NotHere."""
-        tool: Tool | None = getattr(self.profile, kind)
+    def tool(self, kind: Literal["shell", "read", "write"], **values: str) -> Call:
+        """A call of the agent's tool of that kind by the model. Raises NotHere."""
+        tool = self.profile.tools.get(kind)
         if tool is None:
             raise NotHere(f"the profile names no tool for `{kind}`")
         name, arguments = tool.call(**values)
@@ -329,10 +329,7 @@ class Agent:
     def expect(self, holds: object, why: str) -> None:
         """Raises Wrong."""
         if not holds:
-            self.wrong(why)
-
-    def wrong(self, why: str) -> NoReturn:
-        raise Wrong(why)
+            raise Wrong(why)
 
     def asked_of_model(self, number: int = -1) -> str:
         """What the model was sent, as text."""

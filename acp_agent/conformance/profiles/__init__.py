@@ -39,10 +39,8 @@ class Profile(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     environment: dict[str, str] = {}
     files: dict[str, str] = {}
     """Files of its home -> their text."""
-    shell: Tool | None = None
-    """Runs a command line `{command}`."""
-    read: Tool | None = None
-    write: Tool | None = None
+    tools: dict[Literal["shell", "read", "write"], Tool] = {}
+    """That run a command line `{command}`, read a file `{path}`, write `{text}` to one."""
     asks: dict[str, Any] = {}
     """What makes it ask before it runs a command: `mode`, an id for `session/set_mode`."""
     asides: bool = False

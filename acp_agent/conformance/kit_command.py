@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import shlex
-import shutil
 import subprocess
 import sys
 from argparse import Namespace
@@ -12,10 +11,11 @@ from pathlib import Path
 
 import anyio
 
+from acp_agent.conformance.kit_reports import REPORTS, line, summary
+from acp_agent.conformance.kit_run import Result, chosen, run
 from acp_agent.conformance.profiles import Profile, profile
-from acp_agent.conformance.reports import REPORTS, line, summary
-from acp_agent.conformance.running import Result, chosen, run
 from acp_agent.errors import UsageError
+from acp_agent.own_programs import find_program
 
 LEVELS = {"must": ("must",), "should": ("must", "should"), "all": ("must", "should", "may")}
 VERSION_SECONDS = 20
@@ -26,7 +26,7 @@ def conformance(options: Namespace, environ: Mapping[str, str]) -> int:
     command = options.agent[1:] if options.agent[:1] == ["--"] else options.agent
     if not command:
         raise UsageError("which agent? `acp-coder conformance -- COMMAND ...`")
-    if (found := shutil.which(command[0])) is None:
+    if (found := find_program(command[0], environ)) is None:
         raise UsageError(f"{command[0]}: there is no such command")
     about = profile(options.profile) if options.profile else Profile()
     checks = chosen(options.only, LEVELS[options.level])  # type: ignore[arg-type]

@@ -13,7 +13,7 @@ from typing import Literal
 import anyio
 from msgspec import Struct
 
-from acp_agent.conformance.checks import AREAS
+from acp_agent.conformance.areas import AREAS
 from acp_agent.conformance.profiles import Profile
 from acp_agent.conformance.requirements import Level, Requirement, requirements, schema_file
 from acp_agent.conformance.trial import CHECKS, Check, NotHere, Trial, Wrong

@@ -9,7 +9,7 @@ from xml.sax.saxutils import escape, quoteattr
 
 import msgspec
 
-from acp_agent.conformance.running import Result
+from acp_agent.conformance.kit_run import Result
 
 MARKS = {"passed": "ok", "failed": "FAILED", "not here": "-"}
 
