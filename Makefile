@@ -8,7 +8,7 @@ export PIP_DISABLE_PIP_VERSION_CHECK := 1
 # Programs that the tests start hundreds of times would each compile what has changed.
 export PYTHONDONTWRITEBYTECODE :=
 
-.PHONY: page demo test test-races test-models test-editors quick check bench generate lock eval harbor venv tools clean
+.PHONY: page demo test test-races test-models test-editors test-conformance quick check bench generate lock eval harbor venv tools clean
 
 venv: $(STAMP)
 
@@ -40,6 +40,10 @@ test-editors: $(STAMP) tools
 	@bash scripts/install_terminal_editors.sh
 	@bash scripts/install_python_clients.sh
 	@bash scripts/with_node.sh $(BIN)/python -m pytest -n 0 --reruns 1 tests/editors
+
+# The conformance kit: an agent with each of its faults, and this agent. Two minutes.
+test-conformance: $(STAMP)
+	@$(BIN)/python -m pytest tests/conformance
 
 # The races of tests/executors/test_editor_races.py for longer than in `make test`.
 test-races: $(STAMP)

@@ -26,6 +26,7 @@ AT_ONCE = max(2, os.cpu_count() or 1)
 CHECK_SECONDS = 120.0
 MOST_LINES, LONGEST_LINE = 400, 2000
 """Of the wire that a result keeps."""
+SCHEMA = re.compile("SessionNotification")
 UNASKED = "which is not open"
 WIRE: tuple[tuple[str, str], ...] = (
     (r"fs/\w+ was not offered", "FS-1"),
@@ -120,8 +121,17 @@ async def _run(command: Sequence[str], profile: Profile, check: Check) -> tuple[
     lines = tuple(line[:LONGEST_LINE] for line in trial.lines[-MOST_LINES:])
     seconds = time.monotonic() - begun
     kept = lines if outcome == "failed" else ()
-    wrong = [each for each in trial.violations if not (trial.raw and UNASKED in each)]
-    return Result(check.requirement, outcome, why, check.tck, seconds, kept), wrong, lines
+    return Result(check.requirement, outcome, why, check.tck, seconds, kept), _counted(trial), lines
+
+
+def _counted(trial: Trial) -> list[str]:
+    """What was wrong with lines, without what only follows from something else."""
+    unknown = any(SCHEMA.search(each) for each in trial.violations)  # Then its tool call is not known, either.
+    return [
+        each
+        for each in trial.violations
+        if not (trial.raw and UNASKED in each) and not (unknown and "not announced" in each)
+    ]
 
 
 def _judged(error: BaseException) -> tuple[Outcome, str]:

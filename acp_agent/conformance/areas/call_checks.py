@@ -104,10 +104,11 @@ async def locations_name_the_files(trial: Trial) -> None:
 
 @check("TC-12")
 async def commands_do_not_share_stdin_or_stdout(trial: Trial) -> None:
-    async with trial.agent([trial.runs("cat; echo kit"), DONE]) as agent:
+    async with trial.agent([trial.runs("read -t 2 line; echo kit"), DONE], terminal=False) as agent:
         await agent.new_session()
         await agent.stops("end_turn", seconds=40)
-        agent.expect(_only(agent)["statuses"][-1:] != [], "the call has no status")
+        wrong = [line.message for line in agent.editor.transcript if not isinstance(line.message, dict)]
+        agent.expect(not wrong, f"a command wrote to the agent's stdout: {wrong[:1]}")
 
 
 async def _asks(agent: Agent) -> None:

@@ -10,6 +10,8 @@ from acp_agent.testing.fake_answers import Answer
 from acp_agent.testing.fake_editor import AnswersError
 
 DONE = Answer(text="done")
+SAYS = "printf 'kit-%s' says"
+"""What it prints is not in it, so it tells that it ran."""
 FILES = ("fs/read_text_file", "fs/write_text_file")
 
 
@@ -81,7 +83,7 @@ async def no_answer_of_the_client_breaks_more_than_its_operation(trial: Trial) -
 async def every_mix_of_capabilities_works(trial: Trial) -> None:
     for reads, writes, terminal in product((False, True), repeat=3):
         options = {"fs_read": reads, "fs_write": writes, "terminal": terminal}
-        async with trial.agent([trial.runs("echo kit-says"), DONE], **options) as agent:
+        async with trial.agent([trial.runs(SAYS), DONE], **options) as agent:
             await agent.new_session()
             await agent.stops("end_turn", seconds=40)
             agent.expect("kit-says" in agent.asked_of_model(), f"with {options} a command had no output")
@@ -115,7 +117,7 @@ async def terminals_are_made_with_all_they_need(trial: Trial) -> None:
 
 @check("TERM-3")
 async def output_and_exit_reach_the_model(trial: Trial) -> None:
-    agent, _ = await _in_terminal(trial, "echo kit-says; exit 7")
+    agent, _ = await _in_terminal(trial, f"{SAYS}; exit $((3 + 4))")
     sent = agent.asked_of_model()
     agent.expect("kit-says" in sent, "the terminal's output did not reach the model")
     agent.expect("7" in sent, "the exit status did not reach the model")

@@ -1,0 +1,115 @@
+"""The kit checks itself: a small agent passes all of it, and with one fault fails exactly the check of that fault."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+from xml.etree import ElementTree
+
+import pytest
+
+from acp_agent.conformance.kit_run import Result, chosen, run
+from acp_agent.conformance.profiles import Profile, profile
+from acp_agent.conformance.trial import CHECKS
+from tests.forked import COMMAND
+
+pytestmark = pytest.mark.anyio
+HERE = Path(__file__).parent
+SMALL = [sys.executable, str(HERE / "small_agent.py")]
+
+ALSO: dict[str, set[str]] = {"TC-2": {"UPD-1"}}
+"""Checks that a fault breaks besides its own, since one requirement rests on the other."""
+
+
+def small(fault: str = "") -> Profile:
+    about = profile(str(HERE / "small.toml"))
+    return Profile(
+        name=about.name,
+        api=about.api,
+        environment={**about.environment, "FAULT": fault},
+        tools=about.tools,
+    )
+
+
+def failed(results: list[Result]) -> dict[str, str]:
+    return {each.requirement.id: each.why for each in results if each.outcome == "failed"}
+
+
+async def test_an_agent_without_faults_passes_everything() -> None:
+    results = await run(SMALL, small(), chosen(levels=("must", "should", "may")))
+    assert failed(results) == {}
+    assert [each.requirement.id for each in results if each.outcome == "not here"] == []
+    assert len(results) == len(CHECKS)
+
+
+@pytest.mark.parametrize("id_", sorted(CHECKS))
+async def test_a_fault_is_found_by_the_check_of_its_name(id_: str) -> None:
+    """The list is that of the checks, so none is without a fault."""
+    results = await run(SMALL, small(id_), [CHECKS[id_]])
+    assert id_ in failed(results), f"the fault {id_} was not found"
+
+
+async def test_this_agent_keeps_all_of_it() -> None:
+    results = await run([COMMAND], profile("acp-coder"), chosen(levels=("must", "should", "may")))
+    assert failed(results) == {}
+    assert [each.requirement.id for each in results if each.outcome == "not here"] == []
+
+
+async def test_a_fault_breaks_no_other_check() -> None:
+    """Of one area for each of a few faults: all of them with all checks would take an hour."""
+    for id_, area in (("LOAD-2", "sessions"), ("TC-2", "calls"), ("FS-2", "client"), ("MODE-3", "options")):
+        results = await run(SMALL, small(id_), chosen([area]))
+        assert set(failed(results)) == {id_} | ALSO.get(id_, set()), id_
+
+
+# --- the command -------------------------------------------------------------------------------------------------
+
+
+def ran(*arguments: str) -> subprocess.CompletedProcess[str]:
+    command = [COMMAND, "conformance", *arguments]
+    return subprocess.run(command, capture_output=True, text=True, timeout=120)
+
+
+def test_the_command_tells_what_fails_and_writes_a_report(tmp_path: Path) -> None:
+    faulty = tmp_path / "faulty.toml"
+    text = (HERE / "small.toml").read_text()
+    faulty.write_text(text.replace("[environment]", '[environment]\nFAULT = "NEW-3"'))
+    for kind in ("json", "junit", "html"):
+        report = str(tmp_path / kind)
+        ended = ran(
+            "--only", "NEW-3", "--only", "NEW-1", "--profile", str(faulty), "--report", kind, report, "--", *SMALL
+        )
+        assert ended.returncode == 1, ended.stderr
+        assert "FAILED  NEW-3" in ended.stdout
+        assert "1 passed, 1 failed (1 MUST), 0 not here" in ended.stdout
+    told = {each["id"]: each for each in json.loads((tmp_path / "json").read_text())["results"]}
+    assert told["NEW-1"]["outcome"] == "passed"
+    assert told["NEW-3"]["outcome"] == "failed"
+    assert "was answered with a result, not an error" in told["NEW-3"]["why"]
+    assert any('"session/new"' in line for line in told["NEW-3"]["wire"])
+    suite = ElementTree.fromstring((tmp_path / "junit").read_text())
+    assert (suite.get("tests"), suite.get("failures"), len(suite.findall("testcase/failure"))) == ("2", "1", 1)
+    assert "<h1>ACP conformance of" in (tmp_path / "html").read_text()
+
+
+def test_without_a_profile_what_needs_a_model_is_left_out() -> None:
+    ended = ran("--only", "PR-3", "--only", "NEW-1", "--", *SMALL)
+    assert ended.returncode == 0
+    assert "it is not known how to tell this agent of a model server; give a --profile" in ended.stdout
+
+
+@pytest.mark.parametrize(
+    ("arguments", "words"),
+    [
+        ((), "which agent?"),
+        (("--", "kit-no-such-command"), "there is no such command"),
+        (("--only", "wings", "--", *SMALL), "there is no area or check 'wings'"),
+        (("--profile", "nobody", "--", *SMALL), "there is no profile 'nobody'"),
+        (("--report", "xml", "file", "--", *SMALL), "--report is one of json, junit, html"),
+    ],
+)
+def test_wrong_usage_is_said(arguments: tuple[str, ...], words: str) -> None:
+    ended = ran(*arguments)
+    assert (ended.returncode, words in ended.stderr) == (2, True), ended.stderr
