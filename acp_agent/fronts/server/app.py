@@ -202,8 +202,9 @@ class Server:
         """The leases of the sessions that run here."""
         while True:
             await anyio.sleep(self._config.lease / RENEWALS)
-            for house in tuple(self._houses.values()):
-                await house.renew()
+            async with anyio.create_task_group() as tasks:
+                for house in self._houses.values():
+                    tasks.start_soon(house.renew)
             self._metrics.look()
 
     async def _stopping_at(self, told: anyio.Event, server: uvicorn.Server) -> None:
@@ -409,12 +410,12 @@ class Server:
 
     async def _serve_link(self, link: Link) -> None:
         """A client of another process, at a session that this one runs, or a request about a connection here."""
-        peer, first = Peer(encode=encode, max_line=self._max_message), b""
-        while b"\n" not in first:
-            if not (data := await link.read()):
+        peer, first = Peer(encode=encode, max_line=self._max_message), bytearray()
+        while b"\n" not in (data := await link.read()):
+            if not data:
                 return
             first += data
-        line, _, rest = first.partition(b"\n")
+        line, _, rest = bytes(first + data).partition(b"\n")
         about = msgspec.json.decode(line, type=Introduction)
         if about.posted is not None:
             await self._http.answer_link(link, about.posted, about.identity)

@@ -25,6 +25,8 @@ LEFT, MOVED = "_session/left", "_session/moved"
 """Between processes: how far a client has been sent a session when it left; this process does not run it any more."""
 GIVE_UP = "_session/give_up"
 """Between processes: to close a session if nobody uses it."""
+BETWEEN = (LEFT, MOVED, GIVE_UP)
+LOAD_AGAIN = "the process that ran this session has gone: load it again"
 INITIALIZE = {"protocolVersion": 1}
 
 
@@ -69,15 +71,16 @@ class Relay:
         self.asked = asked
         self.joined = False
         """Whether the client has got the session."""
-        self.place = 0
-        """Of the last update that the client was sent."""
+        self.place = self.shown = 0
+        """Of the last update that the client was sent; how many it was sent."""
         self._client = client
         self._link = link
         self._lost = lost
         self._closing = False
         self._prompts = self._asking = 0
         self._quiet = asyncio.Event()
-        self._far = Connection(_Paced(link, client), self, peer=Peer(encode=encode))
+        self._far = _Far(_Paced(link, client), self, peer=Peer(encode=encode))
+        self._far.client = client
         self._task = asyncio.create_task(self._run())
 
     async def begin(self, identity: Identity, initialize: object) -> None:
@@ -103,7 +106,7 @@ class Relay:
         except ConnectionClosed as error:
             raise Gone(GONE) from error
         finally:
-            self._prompts -= method == "session/prompt"
+            self._prompts -= method == "session/prompt" and not self._client.closed
             self._asking -= 1
             self._quiet.set()
         self._sent_until(answered)
@@ -123,17 +126,19 @@ class Relay:
         if self._prompts:
             self.tell("session/cancel", {"sessionId": self.session_id})
 
-    async def close(self) -> None:
-        """The client leaves; the session stays. What was asked before gets its answer, if it comes soon."""
+    async def close(self) -> int:
+        """The client leaves; the session stays. What was asked before gets its answer, if it comes soon. Returns the
+        place of the last update that the client was sent."""
         self._closing = True
         with anyio.move_on_after(ANSWER_SECONDS):
-            while self._asking:
+            while self._asking and not self._client.closed:
                 self._quiet.clear()
                 await self._quiet.wait()
         if not self._far.closed:
             self.tell(LEFT, {"sessionId": self.session_id, "seq": self.place})
         self._far.close()
         await asyncio.wait((self._task,))
+        return self.place
 
     # --- what the session says and asks: the handler of the connection to it ------------------------------------
 
@@ -150,8 +155,10 @@ class Relay:
         if method == MOVED:
             self._lost(self)
             return
-        self._client.notify(method, params)
-        self._sent_until(params)
+        if not self._client.closed:
+            self._client.notify(method, params)
+            self.shown += 1
+            self._sent_until(params)
 
     def cancel_request(self, method: str, params: Any) -> bool:
         return False
@@ -161,6 +168,16 @@ class Relay:
         place = meta.get("seq") if isinstance(meta, dict) else None
         if isinstance(place, int):
             self.place = place
+
+
+class _Far(Connection):
+    """To the process that runs the session. What a client has asked for goes on there if its link is lost."""
+
+    client: Connection
+
+    def notify(self, method: str, params: Any) -> None:
+        if method != "$/cancel_request" or not self.client.closed:
+            super().notify(method, params)
 
 
 class _Nobody:
