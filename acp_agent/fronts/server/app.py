@@ -10,7 +10,6 @@ import uuid
 from collections import Counter
 from collections.abc import Awaitable, Callable, Iterator, Mapping, MutableMapping, Sequence
 from contextlib import contextmanager, suppress
-from pathlib import Path
 from typing import Any, Literal
 
 import anyio
@@ -31,7 +30,6 @@ from websockets.exceptions import InvalidState
 from acp_agent import __version__
 from acp_agent.config.model import Settings
 from acp_agent.config.place_settings import OwnerConfig
-from acp_agent.config.xdg import state_dir
 from acp_agent.errors import AgentError, ConfigError
 from acp_agent.fronts.server.entrance import Entrance, Refusal
 from acp_agent.fronts.server.house import House
@@ -40,6 +38,7 @@ from acp_agent.fronts.server.identities import Identities, Identity
 from acp_agent.fronts.server.metrics import CONTENT_TYPE, Metrics
 from acp_agent.fronts.server.openapi import JSON, described
 from acp_agent.fronts.server.operations import NotSo, Operation, Problem, read
+from acp_agent.fronts.server.owned import owned
 from acp_agent.fronts.server.page import FILES, LOGIN, LOGOUT, Page, Served
 from acp_agent.fronts.server.process_links import Link, Links
 from acp_agent.fronts.server.relay import Introduction
@@ -52,7 +51,6 @@ from acp_agent.protocol.connection import Connection
 from acp_agent.protocol.peer import Event, Peer, RequestReceived
 from acp_agent.protocol.websocket import GOING_AWAY, LIMIT, PROTOCOL_ERROR, WebSocketTransport
 from acp_agent.store.session_store import SessionStore
-from acp_agent.store.stores import schema_of
 
 log = logging.getLogger(__name__)
 FAULTS_OF_CLIENTS = ("without completing handshake", "Invalid UTF-8 sequence", "Invalid HTTP request")
@@ -463,10 +461,6 @@ class Server:
 
         return answered
 
-    def _file(self, owner: str) -> Path:
-        """Each owner has one of their own: sessions, answers, memories, schedules, what was spent."""
-        return Path(state_dir(self._environ)) / "owners" / owner / "sessions.db"
-
     def house(self, owner: str) -> House:
         if (house := self._houses.get(owner)) is None:
             house = self._houses[owner] = House(
@@ -475,8 +469,7 @@ class Server:
         return house
 
     def opening(self, owner: str) -> Opening:
-        store = self._settings.store
-        flags = {"store.path": str(self._file(owner)), "store.schema": schema_of(store.schema, owner)}
+        flags = owned(owner, self._settings, self._environ)
         if not self._config.near:
             flags["agent.far"] = "true"
         theirs = self._config.owners.get(owner, OwnerConfig())

@@ -13,7 +13,7 @@ from typing import Any
 import anyio
 import msgspec
 
-from acp_agent.errors import ConnectionClosed, InternalError, MethodNotFound, PeerError, RpcError
+from acp_agent.errors import ConnectionClosed, InternalError, MethodNotFound, PeerError, RequestCancelled, RpcError
 from acp_agent.fronts.server.identities import Identity
 from acp_agent.fronts.server.process_links import ANSWER_SECONDS, Link
 from acp_agent.protocol.codec import encode
@@ -102,6 +102,8 @@ class Relay:
         except PeerError as error:
             if error.code == Moved.code:
                 raise Moved(error.message) from error
+            if error.code == RequestCancelled.code:  # Not by the client: it is about to go.
+                raise Gone(GONE) from error
             raise _as_ours(error) from error
         except ConnectionClosed as error:
             raise Gone(GONE) from error

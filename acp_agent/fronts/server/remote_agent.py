@@ -35,6 +35,7 @@ from acp_agent.opening import Opening
 from acp_agent.protocol.client import Wire
 from acp_agent.protocol.connection import Reply
 from acp_agent.protocol.profiles import RenderingPlan
+from acp_agent.safety.deciding.audit import TOKEN
 from acp_agent.schema import acp
 from acp_agent.store.base import SessionRecord
 
@@ -98,6 +99,7 @@ class RemoteAgent(Agent):
         if method == GIVE_UP:
             return {"closed": await self._house.given_up(params["sessionId"])}
         SPEAKER.set(self.connection)
+        TOKEN.set(self._identity.name)
         session_id = params.get("sessionId") if isinstance(params, dict) else None
         if not isinstance(session_id, str):
             answered = await super().handle_request(method, params)
