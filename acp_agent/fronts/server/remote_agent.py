@@ -267,7 +267,12 @@ class RemoteAgent(Agent):
             answered.then()
 
     async def _session(self, session_id: str) -> Session:
-        session = await super()._session(session_id)
+        try:
+            session = await super()._session(session_id)
+        except ResourceNotFound:
+            if self._relayed and await self._house.runs_at(session_id):
+                raise Moved("another process runs the session") from None
+            raise
         if session_id not in self._watching:
             raise ResourceNotFound(f"Session {session_id!r} is not open; load or resume it first")
         return session

@@ -51,13 +51,13 @@ class _Line(msgspec.Struct, frozen=True, omit_defaults=True, kw_only=True):
     """The skill that the turn follows."""
     call_id: str | None = None
     tool: str | None = None
-    arguments: str | None = None
-    """JSON, redacted and truncated."""
 
 
 class _Decided(_Line, frozen=True, omit_defaults=True, kw_only=True):
     """Fields of a decision: what was decided, and why."""
 
+    arguments: str | None = None
+    """JSON, redacted and truncated."""
     decision: Literal["allow", "deny", "allowed_by_person", "rejected_by_person", "cancelled"] | None = None
     rule: str | None = None
     """The reason: a rule with its location in the configuration, a remembered answer, a mode."""

@@ -22,7 +22,7 @@ from acp_agent.store.leases import Leases
 from acp_agent.testing.fake_model import Answer, Call
 from tests.fronts.server.test_house import AUTO, SCRIPT, WAITS, asked, cut_off, exists, places, turns
 from tests.fronts.server.test_processes import said, two
-from tests.fronts.server.test_server import BOUND, INITIALIZE, editor, served
+from tests.fronts.server.test_server import BOUND, INITIALIZE, editor, running, served
 from tests.postgres_server import MISSING, PostgresServer
 
 pytestmark = [pytest.mark.anyio, pytest.mark.skipif(bool(MISSING), reason=MISSING)]
@@ -243,3 +243,28 @@ async def test_a_notice_of_something_else_ends_nothing(postgres: PostgresServer,
         session = (await first.new_session(one.project)).session_id
         async with editor(other) as second:
             await second.load_session(session, one.project)
+
+
+async def test_who_asks_a_process_that_has_just_lost_a_session_is_led_to_the_next(
+    postgres: PostgresServer, tmp_path: Path
+) -> None:
+    script = [Answer(text="It is first."), Answer(text="It is second.")]
+    async with (
+        two(postgres, tmp_path, script, lease=600.0) as (one, other),
+        running(one) as third,
+        editor(one, check=False) as first,
+        editor(other, check=False) as second,
+        editor(third, check=False) as last,
+    ):
+        session = (await first.new_session(one.project)).session_id
+        await first.prompt("go")
+        await second.load_session(session, one.project)
+        house = one.server.house("me")
+        for agent in one.server._relayed.values():
+            agent._taken_over = lambda session_id: None  # It has not been told yet.
+        house.onlookers.clear()
+        await house._close(session, house.sessions.get(session))
+        assert await third.server.house("me").take(session) == ""
+        assert (await second.prompt("more")).stop_reason == "end_turn"
+        await last.load_session(session, one.project)
+        assert last.text() == second.text() == "It is first.It is second."
