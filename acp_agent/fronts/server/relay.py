@@ -62,7 +62,8 @@ def introduction(identity: Identity, posted: Posted | None = None) -> bytes:
 
 
 class Relay:
-    """`client`: of whom `params` are those of `initialize`, and who asked for the session with `asked`."""
+    """`client`: whose session it is, which it asked for with `asked`. `lost`: called if the link ends before `close`,
+    or the process does not run the session any more."""
 
     def __init__(
         self, link: Link, client: Connection, session_id: str, asked: dict[str, Any], lost: Callable[[Relay], None]

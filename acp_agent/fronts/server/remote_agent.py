@@ -54,11 +54,11 @@ LOOKING = frozenset(
 JOINING = ("session/load", "session/resume")
 OPENING = (*JOINING, "session/new", FORK)
 SESSION = ("sessionId", "cwd", "additionalDirectories", "mcpServers")
-"""Of the params of these, what a session is asked for again with."""
+"""The params of these with which a session is asked for again."""
 ONCE = ("session/prompt", STEERING, *UNDO_METHODS[2:])
 """What is not asked again if the process that was asked has gone: it may have begun."""
 LEASES = 2
-"""As many times as a lease takes, a process that runs a session and does not answer is waited for."""
+"""So many of them a process is waited for that runs a session and does not answer."""
 TRY_AGAIN = 0.2
 """Seconds."""
 
@@ -82,6 +82,8 @@ class RemoteAgent(Agent):
         self._turns: set[asyncio.Task[Any]] = set()
         """Those that this connection asked for."""
         self._watching: set[str] = set()
+        self._replays = asyncio.Lock()
+        """One at a time: a log is in memory meanwhile."""
 
     # --- what the token may do --------------------------------------------------------------------------------
 
@@ -327,11 +329,13 @@ class RemoteAgent(Agent):
         if session is not None:
             await session.outbox.flushed()
         _, store = await asyncio.to_thread(self._opening.own)
-        entries, place = await store.do(store.so_far, request.session_id)
-        running = running or (session is not None and session.queue.busy)
-        for update in load(REPLAY)(entries, running=running):
-            audience.send(watcher, update)
-            await self.connection.drain()
+        async with self._replays:
+            entries, place = await store.do(store.so_far, request.session_id)
+            running = running or (session is not None and session.queue.busy)
+            for update in load(REPLAY)(entries, running=running):
+                audience.send(watcher, update)
+                await self.connection.drain()
+            del entries
         watcher.place, audience.place = place, max(place, audience.place)
         loaded = acp.LoadSessionResponse(**_told_of(session, place))
         return self._begun(loaded, session, watcher, audience)

@@ -19,8 +19,9 @@ from acp_agent.errors import PeerError
 from acp_agent.fronts.server.process_links import ALL, PIECE
 from acp_agent.fronts.server.relay import GIVE_UP, LEFT
 from acp_agent.store.leases import Leases
+from acp_agent.store.session_store import SessionStore
 from acp_agent.testing.fake_model import Answer, Call
-from tests.fronts.server.test_house import AUTO, SCRIPT, WAITS, asked, cut_off, exists, places, turns
+from tests.fronts.server.test_house import AUTO, SCRIPT, WAITS, asked, cut_off, exists, turns
 from tests.fronts.server.test_processes import said, two
 from tests.fronts.server.test_server import BOUND, INITIALIZE, editor, running, served
 from tests.postgres_server import MISSING, PostgresServer
@@ -194,28 +195,6 @@ async def test_a_replay_that_is_cut_off_is_an_error_and_not_shown_twice(
             await second.load_session(session, one.project)
 
 
-async def test_a_session_that_is_told_to_run_elsewhere_twice_is_gone_on_with_once(
-    postgres: PostgresServer,
-    tmp_path: Path,
-) -> None:
-    script = [Answer(text="It is first."), Answer(text="It is second.")]
-    async with two(postgres, tmp_path, script) as (one, other):
-        watches = one.identities.add("wall", owner="me", scope="watch")
-        async with editor(one) as first:
-            session = (await first.new_session(one.project)).session_id
-            await first.prompt("go")
-            await first.client.close_session(session)
-        async with editor(other, token=watches) as second, editor(one) as first:
-            await second.load_session(session, one.project)
-            await first.load_session(session, one.project)
-            for _ in range(3):
-                other.server.house("me").runs_elsewhere(session)
-            await first.prompt("more")
-            await second.wait_until(partial(said, second, "It is second."))
-            assert second.text() == "It is first.It is second."
-            assert len(places(second, session)) == len(set(places(second, session)))
-
-
 async def test_a_stream_whose_link_breaks_ends_its_connection(postgres: PostgresServer, tmp_path: Path) -> None:
     async with (
         two(postgres, tmp_path, ()) as (one, other),
@@ -268,3 +247,31 @@ async def test_who_asks_a_process_that_has_just_lost_a_session_is_led_to_the_nex
         assert (await second.prompt("more")).stop_reason == "end_turn"
         await last.load_session(session, one.project)
         assert last.text() == second.text() == "It is first.It is second."
+
+
+async def test_many_loads_at_once_keep_one_log_in_memory(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    async with served(tmp_path, [Answer(text="It is done.")], config=AUTO) as place, editor(place) as first:
+        session = (await first.new_session(place.project)).session_id
+        await first.prompt("go")
+        (agent,) = (each._handler for each in place.server._open)
+        read, free, waits = [], anyio.Event(), anyio.Event()
+        so_far = SessionStore.so_far
+
+        def counted(store: SessionStore, session_id: str) -> Any:
+            read.append(session_id)
+            return so_far(store, session_id)
+
+        async def full() -> None:
+            waits.set()
+            await free.wait()
+
+        monkeypatch.setattr(SessionStore, "so_far", counted)
+        monkeypatch.setattr(agent.connection, "drain", full)
+        async with anyio.create_task_group() as tasks:
+            for _ in range(5):
+                tasks.start_soon(partial(first.load_session, session, place.project))
+            await waits.wait()
+            await first.client.list_sessions()
+            assert len(read) == 1
+            free.set()
+        assert len(read) == 5
