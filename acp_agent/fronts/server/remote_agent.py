@@ -109,7 +109,12 @@ class RemoteAgent(Agent):
             with self._arrives(session_id) if method in JOINING else nullcontext():
                 if (relay := await self._relay(method, session_id, params)) is not None:
                     return await self._far(relay, method, params)
-                answered = await self._near(method, session_id, params)
+                try:
+                    answered = await self._near(method, session_id, params)
+                except Moved:
+                    if self._relayed or method not in JOINING:
+                        raise
+                    return await self.handle_request(method, params)
         if method == "initialize":
             self._initialize = params
             answered["agentCapabilities"].pop("auth", None)
@@ -295,8 +300,8 @@ class RemoteAgent(Agent):
 
     async def _expect(self, session_id: str) -> None:
         await self._house.expected(session_id)
-        if await self._house.take(session_id):
-            raise InternalError(f"Session {session_id!r} is run by another process; try again")
+        if await self._house.take(session_id):  # It has been faster.
+            raise Moved(f"Session {session_id!r} is run by another process; try again")
 
     def _add(self, opened: Opened) -> Session:
         audience = self._house.audience(opened.record.id)

@@ -275,3 +275,27 @@ async def test_many_loads_at_once_keep_one_log_in_memory(tmp_path: Path, monkeyp
             assert len(read) == 1
             free.set()
         assert len(read) == 5
+
+
+async def test_who_comes_second_to_open_a_session_is_relayed_to_the_first(
+    postgres: PostgresServer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async with two(postgres, tmp_path, [Answer(text="It is first.")], lease=600.0) as (one, other):
+        async with editor(one) as first:
+            session = (await first.new_session(one.project)).session_id
+            await first.prompt("go")
+            await first.client.close_session(session)
+        house, faster = other.server.house("me"), one.server.house("me")
+        take, asked_ = house.take, []
+
+        async def second(session_id: str) -> str:
+            if asked_:
+                return await take(session_id)
+            asked_.append(session_id)
+            return await faster.take(session_id)
+
+        monkeypatch.setattr(house, "take", second)
+        async with editor(other) as made:
+            await made.load_session(session, one.project)
+            assert made.text() == "It is first."
+            assert faster.sessions.has(session)
