@@ -53,6 +53,11 @@ class OpenSessions:
     def ids(self) -> Collection[str]:
         return self._sessions.keys()
 
+    @property
+    def held(self) -> Collection[str]:
+        """Those that are open, or being closed."""
+        return self._sessions.keys() | self._closing.keys()
+
     def get(self, session_id: str) -> Session | None:
         return self._sessions.get(session_id)
 

@@ -175,6 +175,7 @@ def build_parser() -> argparse.ArgumentParser:
 
     audit = commands.add_parser("audit", help="check that nothing in the audit log was changed or removed")
     audit.add_argument("verb", choices=("verify", "accept"), help="`accept`: you changed it; begin a new chain")
+    audit.add_argument("--owner", default="", help="that of an owner of `acp-coder serve`", metavar="NAME")
 
     policy = commands.add_parser("policy", help="explain what the rules say about a call, or test them")
     asks = policy.add_subparsers(dest="verb", required=True, metavar="VERB", parser_class=_Parser)

@@ -11,6 +11,8 @@ from pathlib import Path
 from acp_agent.config.load import load_config
 from acp_agent.config.safety_settings import AuditConfig
 from acp_agent.errors import UsageError
+from acp_agent.fronts.server.identities import NAME
+from acp_agent.fronts.server.owned import owned
 from acp_agent.loop.calls.guard import audit_path
 from acp_agent.opening import open_store
 from acp_agent.safety.deciding.audit import AuditLog
@@ -24,10 +26,14 @@ log = logging.getLogger(__name__)
 def run(options: Namespace, environ: Mapping[str, str]) -> int:
     """0 if nothing is wrong, else 1. Raises UsageError, StoreError."""
     config = load_config(environ)
+    if options.owner:
+        config = load_config(environ, flags=owned(options.owner, config.settings, environ))
     path = audit_path(config, environ)
     if path is None:
         raise UsageError("there is no audit log: `audit.enabled` is off")
     path = path.resolve()
+    if options.owner and not (NAME.fullmatch(options.owner) and path.parent.is_dir()):
+        raise UsageError(f"there is no audit log of an owner {options.owner!r} in {path.parent.parent}")
     store = open_store(config, environ)
     try:
         return _run(path, config.settings.audit, store.audit_heads, accept=options.verb == "accept")

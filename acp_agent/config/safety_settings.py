@@ -260,7 +260,10 @@ class RiskConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 class AuditConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     enabled: Annotated[bool, key("Log every tool call and decision.")] = True
-    file: Annotated[str, key("The log file. Empty: `audit.jsonl` in the state folder.")] = ""
+    file: Annotated[
+        str,
+        key("The log file. Empty: `audit.jsonl` in the state folder. Owners of a server: in `owners/NAME` beside it."),
+    ] = ""
     required: Annotated[bool, key("Run no tool while the log cannot be written.")] = False
     max_bytes: Annotated[int, key("Size in bytes at which the file is rotated.", ge=10_000)] = 10_000_000
     backups: Annotated[int, key("Rotated files kept.", ge=0, le=100)] = 5

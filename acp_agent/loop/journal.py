@@ -15,7 +15,7 @@ from acp_agent.loop.choices import Choices
 from acp_agent.loop.outbox import Outbox
 from acp_agent.loop.running_turn import RunningTurn
 from acp_agent.loop.turn_queue import TurnQueue
-from acp_agent.safety.deciding.audit import AuditEvent, AuditLog
+from acp_agent.safety.deciding.audit import TOKEN, AuditEvent, AuditLog
 from acp_agent.store.database import Part
 
 if TYPE_CHECKING:
@@ -87,6 +87,7 @@ class Journal:
             user=self._user,
             scope=f"{mode} {self._config.risk.autonomy}",
             caller_id=self.outbox.session_id,
+            token=TOKEN.get(),
             turn=turn.id,
             goal=turn.goal_id,
             skill=turn.skill,

@@ -200,3 +200,7 @@ CREATE TABLE changes (
 )
 
 CREATE INDEX changes_by_operation ON changes (operation)
+
+CREATE TABLE channels (secret TEXT NOT NULL)
+
+INSERT INTO channels VALUES (gen_random_uuid()::text || gen_random_uuid()::text)

@@ -11,14 +11,16 @@ Nothing here shows a password: neither `where` nor an error.
 from __future__ import annotations
 
 import hashlib
+import hmac
 import select
 from collections.abc import AsyncGenerator, Iterable, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager
-from functools import lru_cache
+from functools import cached_property, lru_cache
 from threading import Condition, Lock
 from typing import Any
 
 import anyio
+import anyio.to_thread
 import psycopg
 from psycopg import conninfo, sql
 
@@ -300,12 +302,14 @@ class Postgres(Database):
 
     # --- other processes --------------------------------------------------------------------------------------
 
+    @cached_property
+    def _secret(self) -> str:
+        return str(self.rows("SELECT secret FROM channels")[0][0])
+
     def _channel(self, channel: str) -> str:
-        """Channels are of the whole database; this is one of the schema's."""
-        name = f"{self._schema}.{channel}"
-        if len(name.encode()) <= LONGEST_NAME:
-            return name
-        return hashlib.sha256(name.encode()).hexdigest()[:LONGEST_NAME]
+        """Channels are of the whole database, for all who can connect to it: so they are named by a secret of the
+        schema's."""
+        return hmac.new(self._secret.encode(), channel.encode(), "sha256").hexdigest()[:LONGEST_NAME]
 
     def notify(self, notices: Sequence[tuple[str, str]]) -> None:
         if any(len(payload.encode()) > LONGEST_PAYLOAD for _, payload in notices):
@@ -317,10 +321,11 @@ class Postgres(Database):
     async def listen(self, *channels: str) -> AsyncGenerator[str, None]:
         while True:
             try:
+                names = await anyio.to_thread.run_sync(lambda: [self._channel(channel) for channel in channels])
                 db = await self._pool.connect_async()
                 async with db:
-                    for channel in channels:
-                        await db.execute(sql.SQL("LISTEN {}").format(sql.Identifier(self._channel(channel))))
+                    for name in names:
+                        await db.execute(sql.SQL("LISTEN {}").format(sql.Identifier(name)))
                     yield ""
                     async for told in db.notifies():
                         yield told.payload

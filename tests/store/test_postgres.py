@@ -234,6 +234,18 @@ async def test_what_another_process_tells_is_heard(postgres: PostgresServer, sch
             assert await anext(heard) == "söme 'words'"
 
 
+async def test_a_channel_has_no_name_that_others_could_guess(
+    postgres: PostgresServer, schema: str, store: SessionStore
+) -> None:
+    with anyio.fail_after(BOUND), closing(psycopg.connect(postgres.url(), autocommit=True)) as stranger:
+        async with aclosing(store.listen("news")) as heard:
+            assert await anext(heard) == ""
+            for name in ("news", f"{schema}.news", f"{schema}_news"):
+                stranger.execute("SELECT pg_notify(%s, 'forged')", (name,))
+            store.notify([("news", "true")])
+            assert await anext(heard) == "true"
+
+
 async def test_who_listens_goes_on_after_its_connection_was_lost(
     postgres: PostgresServer, store: SessionStore, monkeypatch: pytest.MonkeyPatch
 ) -> None:

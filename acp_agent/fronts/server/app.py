@@ -10,7 +10,6 @@ import uuid
 from collections import Counter
 from collections.abc import Awaitable, Callable, Iterator, Mapping, MutableMapping, Sequence
 from contextlib import contextmanager, suppress
-from pathlib import Path
 from typing import Any, Literal
 
 import anyio
@@ -31,7 +30,6 @@ from websockets.exceptions import InvalidState
 from acp_agent import __version__
 from acp_agent.config.model import Settings
 from acp_agent.config.place_settings import OwnerConfig
-from acp_agent.config.xdg import state_dir
 from acp_agent.errors import AgentError, ConfigError
 from acp_agent.fronts.server.entrance import Entrance, Refusal
 from acp_agent.fronts.server.garbage import collecting
@@ -41,6 +39,7 @@ from acp_agent.fronts.server.identities import Identities, Identity
 from acp_agent.fronts.server.metrics import CONTENT_TYPE, Metrics
 from acp_agent.fronts.server.openapi import JSON, described
 from acp_agent.fronts.server.operations import NotSo, Operation, Problem, read
+from acp_agent.fronts.server.owned import owned
 from acp_agent.fronts.server.page import FILES, LOGIN, LOGOUT, Page, Served
 from acp_agent.fronts.server.process_links import Link, Links
 from acp_agent.fronts.server.relay import Introduction
@@ -53,7 +52,6 @@ from acp_agent.protocol.connection import Connection
 from acp_agent.protocol.peer import Event, Peer, RequestReceived
 from acp_agent.protocol.websocket import GOING_AWAY, LIMIT, PROTOCOL_ERROR, WebSocketTransport
 from acp_agent.store.session_store import SessionStore
-from acp_agent.store.stores import schema_of
 
 log = logging.getLogger(__name__)
 FAULTS_OF_CLIENTS = ("without completing handshake", "Invalid UTF-8 sequence", "Invalid HTTP request")
@@ -204,8 +202,9 @@ class Server:
         """The leases of the sessions that run here."""
         while True:
             await anyio.sleep(self._config.lease / RENEWALS)
-            for house in tuple(self._houses.values()):
-                await house.renew()
+            async with anyio.create_task_group() as tasks:
+                for house in self._houses.values():
+                    tasks.start_soon(house.renew)
             self._metrics.look()
 
     async def _stopping_at(self, told: anyio.Event, server: uvicorn.Server) -> None:
@@ -411,12 +410,12 @@ class Server:
 
     async def _serve_link(self, link: Link) -> None:
         """A client of another process, at a session that this one runs, or a request about a connection here."""
-        peer, first = Peer(encode=encode, max_line=self._max_message), b""
-        while b"\n" not in first:
-            if not (data := await link.read()):
+        peer, first = Peer(encode=encode, max_line=self._max_message), bytearray()
+        while b"\n" not in (data := await link.read()):
+            if not data:
                 return
             first += data
-        line, _, rest = first.partition(b"\n")
+        line, _, rest = bytes(first + data).partition(b"\n")
         about = msgspec.json.decode(line, type=Introduction)
         if about.posted is not None:
             await self._http.answer_link(link, about.posted, about.identity)
@@ -464,10 +463,6 @@ class Server:
 
         return answered
 
-    def _file(self, owner: str) -> Path:
-        """Each owner has one of their own: sessions, answers, memories, schedules, what was spent."""
-        return Path(state_dir(self._environ)) / "owners" / owner / "sessions.db"
-
     def house(self, owner: str) -> House:
         if (house := self._houses.get(owner)) is None:
             house = self._houses[owner] = House(
@@ -476,8 +471,7 @@ class Server:
         return house
 
     def opening(self, owner: str) -> Opening:
-        store = self._settings.store
-        flags = {"store.path": str(self._file(owner)), "store.schema": schema_of(store.schema, owner)}
+        flags = owned(owner, self._settings, self._environ)
         if not self._config.near:
             flags["agent.far"] = "true"
         theirs = self._config.owners.get(owner, OwnerConfig())

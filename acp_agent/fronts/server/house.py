@@ -33,6 +33,8 @@ from acp_agent.store.session_store import SessionStore
 log = logging.getLogger(__name__)
 
 MINUTE = 60.0
+OVERDUE = 5 / 6
+"""Of a lease that was not renewed, after which turns are cancelled: another process may soon run them."""
 
 
 class House:
@@ -60,6 +62,7 @@ class House:
         self._beside = -1
         """A lock beside a store in a file, which all processes share that use it."""
         self._renewed = time.monotonic()
+        self._overdue: asyncio.TimerHandle | None = None
         self._audiences: dict[str, Audience] = {}
         self._idle: dict[str, asyncio.TimerHandle] = {}
         self._seen: dict[tuple[str, str], int] = {}
@@ -84,9 +87,11 @@ class House:
         """Makes this process the one that runs it; returns the name of the other one that does. Empty also where there
         is no such session."""
         store = await self._store()
-        if await store.do(store.leases.claim, session_id, self.process, self.config.lease):
-            return ""
-        return await self.runs_at(session_id)
+        while not await store.do(store.leases.claim, session_id, self.process, self.config.lease):
+            holder = await self.runs_at(session_id)
+            if holder or await store.do(store.get, session_id) is None:
+                return holder
+        return ""  # Not before it has been let go, if it was in between.
 
     async def runs_at(self, session_id: str) -> str:
         """The other process that runs it; empty: none does."""
@@ -96,21 +101,39 @@ class House:
 
     async def renew(self) -> None:
         """To be called several times in `server.lease` seconds. Sessions that another process has taken are closed."""
-        begun, sessions = time.monotonic(), {each: self.sessions.get(each) for each in self.sessions.ids}
+        begun, sessions = time.monotonic(), {each: self.sessions.get(each) for each in self.sessions.held}
+        if self._overdue is None and self.links is not None:
+            self._hold_from(begun)
         try:
             store = await self._store()
             held = await store.do(store.leases.renew, tuple(sessions), self.process, self.config.lease)
         except AgentError as error:
             log.error("sessions cannot be held: %s", error)
-            if begun - self._renewed > self.config.lease / 2:  # Another process may soon run them.
-                self.sessions.cancel_turns()
             return
-        self._renewed = begun
+        self._hold_from(begun)
         for session_id, session in sessions.items():
             if session_id not in held and self.sessions.get(session_id) is session and session is not None:
                 log.warning("session %s is run by another process now", session_id)
                 session.queue.cancel()
                 self.sessions.spawn(self._lost(session_id, session))
+        await asyncio.sleep(0)  # They are not open any more.
+
+    def _hold_from(self, begun: float) -> None:
+        """The leases have been renewed then. The database may not answer the next time, not even with an error."""
+        self._renewed = begun
+        if self._overdue is not None:
+            self._overdue.cancel()
+        wait = self.config.lease * OVERDUE - (time.monotonic() - begun)
+        self._overdue = asyncio.get_running_loop().call_later(wait, self._too_late)
+
+    def _too_late(self) -> None:
+        log.error("sessions of %s could not be held: their turns are cancelled", self.owner)
+        self.sessions.cancel_turns()
+
+    @property
+    def doubtful(self) -> bool:
+        """Whether another process may have taken sessions that are open here."""
+        return self.links is not None and time.monotonic() - self._renewed > self.config.lease
 
     async def _lost(self, session_id: str, session: Session) -> None:
         await self._close(session_id, session)
@@ -122,6 +145,14 @@ class House:
             await store.do(store.leases.let_go, session_id, self.process)
         except AgentError as error:
             log.warning("session %s is held for %g s more: %s", session_id, self.config.lease, error)
+
+    async def not_opened(self, session_id: str) -> None:
+        """Somebody has tried to open it: it may be opened by another process."""
+        async with self.sessions.reopening:
+            if not self.sessions.has(session_id):
+                await self._let_go(session_id)
+                if not self._audiences.get(session_id):
+                    self._forget(session_id)
 
     def runs_here(self, session_id: str) -> None:
         """Tells those that watch it in other processes."""
@@ -258,8 +289,9 @@ class House:
         await asyncio.sleep(0)  # The answers are queued.
 
     async def end(self) -> None:
-        for timer in self._idle.values():
-            timer.cancel()
+        for timer in (*self._idle.values(), self._overdue):
+            if timer is not None:
+                timer.cancel()
         await self.sessions.end()
         await self.opening.end()
         if self._beside >= 0:

@@ -108,10 +108,16 @@ class HttpForm:
         assert self.links is not None
         try:
             link = await self.links.open(process)
-            await link.write(introduction(identity, posted))
-            head = await link.read()
-        except ConnectionClosed:
-            head = b""
+        except ConnectionClosed as error:
+            raise Refused(*NO_CONNECTION) from error
+        head = b""
+        try:
+            with suppress(ConnectionClosed):
+                await link.write(introduction(identity, posted))
+                head = await link.read()
+        finally:
+            if not head:
+                link.close()
         if not head:
             raise Refused(*NO_CONNECTION)
         line, _, rest = head.partition(b"\n")
@@ -122,8 +128,8 @@ class HttpForm:
 
     async def answer_link(self, link: Link, posted: Posted, identity: Identity) -> None:
         """A request that got to another process."""
+        connection = self._connections.get(posted.connection)
         try:
-            connection = self._connections.get(posted.connection)
             if posted.method == "GET" and connection is not None:
                 await connection.free(posted.session, FREE_SECONDS)
             events = self._here(posted, identity)
@@ -133,12 +139,14 @@ class HttpForm:
         await link.write(msgspec.json.encode((202 if events is None else 200, "")) + b"\n")
         if events is None:
             return
-        with suppress(ConnectionClosed):
-            async with aclosing(events), anyio.create_task_group() as tasks:
-                tasks.start_soon(_until_it_ends, link, tasks.cancel_scope)
+        async with aclosing(events), anyio.create_task_group() as tasks:
+            tasks.start_soon(_until_it_ends, link, tasks.cancel_scope)
+            with suppress(ConnectionClosed):
                 async for event in events:
                     await link.write(event)
-                tasks.cancel_scope.cancel()
+            tasks.cancel_scope.cancel()
+        if connection is not None and link.ended and not link.left:
+            connection.lose()  # What was on its way may not come: the client begins anew.
 
     async def _post(self, request: Request, identity: Identity) -> Response:
         if request.headers.get("content-type", "").partition(";")[0].strip().lower() != JSON:

@@ -50,7 +50,8 @@ class Link:
         self.heard = asyncio.get_running_loop().time()
         """When something last came."""
         self.taken = asyncio.Event()
-        self.ended = False
+        self.ended = self.left = False
+        """Whether nothing more comes; whether because the other end has closed it and misses nothing."""
         self._send_notice = send
         self._sent_notices = self._heard_notices = 0
         self._came: deque[bytes] = deque()
@@ -73,21 +74,24 @@ class Link:
         return data
 
     async def write(self, data: bytes) -> None:
-        while data:
+        at = 0
+        while at < len(data):
             while self._on_the_way >= WINDOW and not self.ended:
                 self._changed.clear()
                 await self._changed.wait()
             if self.ended:
                 raise ConnectionClosed("the process at the other end has gone")
-            text = data[:PIECE].decode("utf-8", "ignore") or data[:PIECE].decode("utf-8", "replace")
+            piece = data[at : at + PIECE]
+            text = piece.decode("utf-8", "ignore") or piece.decode("utf-8", "replace")
             sent = len(text.encode())
             self._on_the_way += sent
             self._send(DATA, text)
-            data = data[sent:]
+            at += sent
 
-    def close(self) -> None:
+    def close(self, *, lost: bool = False) -> None:
+        """`lost`: something that was sent may not have come."""
         if not self.ended:
-            self._send(END)
+            self._send(END, "lost" if lost else "")
             self.break_off()
 
     # --- what the other end sends -----------------------------------------------------------------------------
@@ -114,7 +118,7 @@ class Link:
         self._heard_notices += 1
         if number != self._heard_notices:
             log.warning("notices of %s are missing", self.process)
-            self.close()
+            self.close(lost=True)
         elif kind == TAKEN:
             self.taken.set()
         elif kind == DATA:
@@ -124,6 +128,7 @@ class Link:
             self._on_the_way -= int(text)
             self._changed.set()
         elif kind == END:
+            self.left = not text
             self.break_off()
 
 
@@ -161,10 +166,13 @@ class Links:
             async with aclosing(self._store.listen(ALL, self.name)) as heard:
                 async for notice in heard:
                     if notice:
-                        self._hear(notice)
+                        try:
+                            self._hear(notice)
+                        except ValueError:
+                            log.warning("a notice of something else was heard: %.80r", notice)
                         continue
                     for link in tuple(self._links.values()):  # Something may have been missed.
-                        link.close()
+                        link.close(lost=True)
                     self.listens.set()
 
     async def open(self, process: str) -> Link:
@@ -173,8 +181,12 @@ class Links:
             raise ConnectionClosed(f"there is no process {process!r}")
         link = self._made(uuid.uuid4().hex, process)
         self._put(process, f"{link.id} {OPEN} 0 {self.name}")
-        with anyio.move_on_after(min(ANSWER_SECONDS, self._silence)):
-            await link.taken.wait()
+        try:
+            with anyio.move_on_after(min(ANSWER_SECONDS, self._silence)):
+                await link.taken.wait()
+        except BaseException:
+            link.close()
+            raise
         if link.ended or not link.taken.is_set():
             link.close()
             raise ConnectionClosed(f"process {process} does not answer")
@@ -251,7 +263,7 @@ class Links:
             for link in tuple(self._links.values()):
                 if not link.ended and now - link.heard > self._silence:
                     log.warning("process %s says nothing any more", link.process)
-                    link.close()
+                    link.close(lost=True)
                 elif not link.ended:
                     link.send_alive()
                 if link.ended:

@@ -13,7 +13,7 @@ from typing import Any
 import anyio
 import msgspec
 
-from acp_agent.errors import ConnectionClosed, InternalError, MethodNotFound, PeerError, RpcError
+from acp_agent.errors import ConnectionClosed, InternalError, MethodNotFound, PeerError, RequestCancelled, RpcError
 from acp_agent.fronts.server.identities import Identity
 from acp_agent.fronts.server.process_links import ANSWER_SECONDS, Link
 from acp_agent.protocol.codec import encode
@@ -25,6 +25,8 @@ LEFT, MOVED = "_session/left", "_session/moved"
 """Between processes: how far a client has been sent a session when it left; this process does not run it any more."""
 GIVE_UP = "_session/give_up"
 """Between processes: to close a session if nobody uses it."""
+BETWEEN = (LEFT, MOVED, GIVE_UP)
+LOAD_AGAIN = "the process that ran this session has gone: load it again"
 INITIALIZE = {"protocolVersion": 1}
 
 
@@ -60,7 +62,8 @@ def introduction(identity: Identity, posted: Posted | None = None) -> bytes:
 
 
 class Relay:
-    """`client`: of whom `params` are those of `initialize`, and who asked for the session with `asked`."""
+    """`client`: whose session it is, which it asked for with `asked`. `lost`: called if the link ends before `close`,
+    or the process does not run the session any more."""
 
     def __init__(
         self, link: Link, client: Connection, session_id: str, asked: dict[str, Any], lost: Callable[[Relay], None]
@@ -69,15 +72,16 @@ class Relay:
         self.asked = asked
         self.joined = False
         """Whether the client has got the session."""
-        self.place = 0
-        """Of the last update that the client was sent."""
+        self.place = self.shown = 0
+        """Of the last update that the client was sent; how many it was sent."""
         self._client = client
         self._link = link
         self._lost = lost
         self._closing = False
         self._prompts = self._asking = 0
         self._quiet = asyncio.Event()
-        self._far = Connection(_Paced(link, client), self, peer=Peer(encode=encode))
+        self._far = _Far(_Paced(link, client), self, peer=Peer(encode=encode))
+        self._far.client = client
         self._task = asyncio.create_task(self._run())
 
     async def begin(self, identity: Identity, initialize: object) -> None:
@@ -99,11 +103,13 @@ class Relay:
         except PeerError as error:
             if error.code == Moved.code:
                 raise Moved(error.message) from error
+            if error.code == RequestCancelled.code:  # Not by the client: it is about to go.
+                raise Gone(GONE) from error
             raise _as_ours(error) from error
         except ConnectionClosed as error:
             raise Gone(GONE) from error
         finally:
-            self._prompts -= method == "session/prompt"
+            self._prompts -= method == "session/prompt" and not self._client.closed
             self._asking -= 1
             self._quiet.set()
         self._sent_until(answered)
@@ -123,17 +129,19 @@ class Relay:
         if self._prompts:
             self.tell("session/cancel", {"sessionId": self.session_id})
 
-    async def close(self) -> None:
-        """The client leaves; the session stays. What was asked before gets its answer, if it comes soon."""
+    async def close(self) -> int:
+        """The client leaves; the session stays. What was asked before gets its answer, if it comes soon. Returns the
+        place of the last update that the client was sent."""
         self._closing = True
         with anyio.move_on_after(ANSWER_SECONDS):
-            while self._asking:
+            while self._asking and not self._client.closed:
                 self._quiet.clear()
                 await self._quiet.wait()
         if not self._far.closed:
             self.tell(LEFT, {"sessionId": self.session_id, "seq": self.place})
         self._far.close()
         await asyncio.wait((self._task,))
+        return self.place
 
     # --- what the session says and asks: the handler of the connection to it ------------------------------------
 
@@ -150,8 +158,10 @@ class Relay:
         if method == MOVED:
             self._lost(self)
             return
-        self._client.notify(method, params)
-        self._sent_until(params)
+        if not self._client.closed:
+            self._client.notify(method, params)
+            self.shown += 1
+            self._sent_until(params)
 
     def cancel_request(self, method: str, params: Any) -> bool:
         return False
@@ -161,6 +171,16 @@ class Relay:
         place = meta.get("seq") if isinstance(meta, dict) else None
         if isinstance(place, int):
             self.place = place
+
+
+class _Far(Connection):
+    """To the process that runs the session. What a client has asked for goes on there if its link is lost."""
+
+    client: Connection
+
+    def notify(self, method: str, params: Any) -> None:
+        if method != "$/cancel_request" or not self.client.closed:
+            super().notify(method, params)
 
 
 class _Nobody:

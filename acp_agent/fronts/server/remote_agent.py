@@ -7,6 +7,7 @@ import logging
 import time
 from contextlib import ExitStack, nullcontext, suppress
 from typing import TYPE_CHECKING, Any
+from weakref import WeakValueDictionary
 
 from msgspec.structs import replace
 
@@ -26,7 +27,7 @@ from acp_agent.errors import (
 from acp_agent.fronts.server.audience import SPEAKER, Audience, Watcher
 from acp_agent.fronts.server.house import House
 from acp_agent.fronts.server.identities import Identity
-from acp_agent.fronts.server.relay import GIVE_UP, LEFT, MOVED, Gone, Moved, Relay
+from acp_agent.fronts.server.relay import BETWEEN, GIVE_UP, LEFT, LOAD_AGAIN, MOVED, Gone, Moved, Relay
 from acp_agent.lazy import load
 from acp_agent.loop.opened import Opened
 from acp_agent.loop.session import Session
@@ -34,11 +35,12 @@ from acp_agent.opening import Opening
 from acp_agent.protocol.client import Wire
 from acp_agent.protocol.connection import Reply
 from acp_agent.protocol.profiles import RenderingPlan
+from acp_agent.safety.deciding.audit import TOKEN
 from acp_agent.schema import acp
 from acp_agent.store.base import SessionRecord
 
 if TYPE_CHECKING:
-    from collections.abc import Collection
+    from collections.abc import Collection, Coroutine
 
     from acp_agent.config.load import Config
     from acp_agent.store.session_store import SessionStore
@@ -52,11 +54,11 @@ LOOKING = frozenset(
 JOINING = ("session/load", "session/resume")
 OPENING = (*JOINING, "session/new", FORK)
 SESSION = ("sessionId", "cwd", "additionalDirectories", "mcpServers")
-"""Of the params of these, what a session is asked for again with."""
+"""The params of these with which a session is asked for again."""
 ONCE = ("session/prompt", STEERING, *UNDO_METHODS[2:])
 """What is not asked again if the process that was asked has gone: it may have begun."""
 LEASES = 2
-"""As many times as a lease takes, a process that runs a session and does not answer is waited for."""
+"""So many of them a process is waited for that runs a session and does not answer."""
 TRY_AGAIN = 0.2
 """Seconds."""
 
@@ -75,11 +77,13 @@ class RemoteAgent(Agent):
         """By session, what it was asked for with."""
         self._relays: dict[str, Relay] = {}
         """Those that other processes run."""
-        self._reaching: dict[str, asyncio.Lock] = {}
+        self._reaching: WeakValueDictionary[str, asyncio.Lock] = WeakValueDictionary()
         """By session, held while it is looked for."""
         self._turns: set[asyncio.Task[Any]] = set()
         """Those that this connection asked for."""
         self._watching: set[str] = set()
+        self._replays = asyncio.Lock()
+        """One at a time: a log is in memory meanwhile."""
 
     # --- what the token may do --------------------------------------------------------------------------------
 
@@ -90,9 +94,14 @@ class RemoteAgent(Agent):
             raise NotAllowed(f"This token may not do that (its scope is `{self._identity.scope}`)")
         if self._house.stopping and method != "initialize":
             raise Moved("the process is stopping") if self._relayed else InternalError("the server is stopping")
-        if self._relayed and method == GIVE_UP:
+        if method in BETWEEN and not self._relayed:
+            raise MethodNotFound(f"Method not found: {method}")
+        if self._house.doubtful:
+            await self._house.renew()
+        if method == GIVE_UP:
             return {"closed": await self._house.given_up(params["sessionId"])}
         SPEAKER.set(self.connection)
+        TOKEN.set(self._identity.name)
         session_id = params.get("sessionId") if isinstance(params, dict) else None
         if not isinstance(session_id, str):
             answered = await super().handle_request(method, params)
@@ -100,7 +109,12 @@ class RemoteAgent(Agent):
             with self._arrives(session_id) if method in JOINING else nullcontext():
                 if (relay := await self._relay(method, session_id, params)) is not None:
                     return await self._far(relay, method, params)
-                answered = await super().handle_request(method, params)
+                try:
+                    answered = await self._near(method, session_id, params)
+                except Moved:
+                    if self._relayed or method not in JOINING:
+                        raise
+                    return await self.handle_request(method, params)
         if method == "initialize":
             self._initialize = params
             answered["agentCapabilities"].pop("auth", None)
@@ -110,12 +124,30 @@ class RemoteAgent(Agent):
             self._asked[made] = _asked({**params, "sessionId": made})
         return answered
 
+    async def _near(self, method: str, session_id: str, params: dict[str, Any]) -> Any:
+        """Asks this process, which has the session or takes it."""
+        try:
+            if method in JOINING:
+                self._asked.setdefault(session_id, _asked(params))
+            return await super().handle_request(method, params)
+        except BaseException:
+            if session_id not in self._watching:
+                self._asked.pop(session_id, None)
+            if method in JOINING:
+                self.sessions.spawn(self._house.not_opened(session_id))
+            raise
+
     async def handle_notification(self, method: str, params: Any) -> None:
         session_id = str(params.get("sessionId")) if isinstance(params, dict) else ""
+        if method == "session/cancel":
+            await self._arrived(session_id)
+            await asyncio.sleep(0)  # The turn of a prompt that came just before has begun.
         relay = self._relays.get(session_id)
         if self._relayed and method == LEFT and session_id in self._watching:
             self._house.audience(session_id).watcher(self.connection).place = int(params["seq"])
-        elif self._identity.scope == "watch" or (relay is None and session_id not in self._watching):
+        elif (
+            method in BETWEEN or self._identity.scope == "watch" or (relay is None and session_id not in self._watching)
+        ):
             log.info("%s of %s is not its own to send", method, self._identity.name)
         elif relay is not None:
             relay.tell(method, params)
@@ -134,6 +166,7 @@ class RemoteAgent(Agent):
         """To the process that runs the session, if it is another one. Raises InternalError."""
         if method == FORK:  # Of what is in the store.
             return None
+        await self.sessions.closed(session_id)
         if method not in JOINING:
             await self._arrived(session_id)
         if method not in (*JOINING, "session/delete"):
@@ -158,9 +191,11 @@ class RemoteAgent(Agent):
                 return None
             if self._relayed:
                 raise Moved("another process runs the session")
-            if house.links is None or time.monotonic() > deadline:
+            if time.monotonic() > deadline:
                 raise InternalError(f"Session {session_id!r} is run by another process; try again")
             with suppress(ConnectionClosed, PeerError):
+                if house.links is None:
+                    raise ConnectionClosed("it cannot be reached")
                 link = await house.links.open(holder)
                 self._leave(session_id)
                 relay = self._relays[session_id] = Relay(link, self.connection, session_id, asked, self._lost)
@@ -174,12 +209,15 @@ class RemoteAgent(Agent):
 
     async def _far(self, relay: Relay, method: str, params: dict[str, Any]) -> Any:
         """Asks the process that runs the session."""
+        shown = relay.shown
         try:
             answered = await relay.ask(method, params)
         except (Moved, Gone) as error:
             self._lost(relay)
             if isinstance(error, Gone) and method in ONCE:
                 raise
+            if isinstance(error, Gone) and method == "session/load" and relay.shown > shown:
+                raise Gone(LOAD_AGAIN) from error  # All of it would be shown once more.
             return await self.handle_request(method, params)
         except RpcError:
             if not relay.joined:
@@ -197,11 +235,13 @@ class RemoteAgent(Agent):
 
     def _lost(self, relay: Relay) -> None:
         """The process that ran the session has gone, or another one runs it."""
-        if self._relays.get(relay.session_id) is relay:
+        if self._relays.get(relay.session_id) is not relay:
+            return
+        if relay.joined and not self.connection.closed:
+            del self._relays[relay.session_id]
+            self._go_on(relay.session_id, relay.asked, relay.close())
+        else:
             self._give_up(relay)
-            if relay.joined and not self.connection.closed:
-                self._asked[relay.session_id] = relay.asked
-                self._go_on(relay.session_id, relay.place)
 
     def _taken_over(self, session_id: str) -> None:
         """Another process runs a session that this connection watches."""
@@ -209,18 +249,22 @@ class RemoteAgent(Agent):
         if self._relayed:
             self.connection.notify(MOVED, {"sessionId": session_id})
         elif audience is not None and audience.has(self.connection) and not self.connection.closed:
-            self._go_on(session_id, audience.watcher(self.connection).place)
+            asked, place = self._asked[session_id], audience.watcher(self.connection).place
+            self._leave(session_id)
+            self._go_on(session_id, asked, asyncio.sleep(0, place))
 
-    def _go_on(self, session_id: str, after: int) -> None:
+    def _go_on(self, session_id: str, asked: dict[str, Any], after: Coroutine[Any, Any, int]) -> None:
         """With a session behind that place in its log, wherever it is run now. What is asked of it meanwhile waits."""
         arrives = ExitStack()
         arrives.enter_context(self._arrives(session_id))
-        self.sessions.spawn(self._again(session_id, after, arrives))
+        self.sessions.spawn(self._again(session_id, asked, after, arrives))
 
-    async def _again(self, session_id: str, after: int, arrives: ExitStack) -> None:
+    async def _again(
+        self, session_id: str, asked: dict[str, Any], after: Coroutine[Any, Any, int], arrives: ExitStack
+    ) -> None:
         with arrives:
+            params = {**asked, "_meta": {"after": await after}}
             try:
-                params = {**self._asked[session_id], "_meta": {"after": after}}
                 answered = await self.handle_request("session/resume", params)
             except RpcError as error:
                 log.warning("session %s: %s", session_id, error)
@@ -230,7 +274,12 @@ class RemoteAgent(Agent):
             answered.then()
 
     async def _session(self, session_id: str) -> Session:
-        session = await super()._session(session_id)
+        try:
+            session = await super()._session(session_id)
+        except ResourceNotFound:
+            if self._relayed and await self._house.runs_at(session_id):
+                raise Moved("another process runs the session") from None
+            raise
         if session_id not in self._watching:
             raise ResourceNotFound(f"Session {session_id!r} is not open; load or resume it first")
         return session
@@ -251,8 +300,8 @@ class RemoteAgent(Agent):
 
     async def _expect(self, session_id: str) -> None:
         await self._house.expected(session_id)
-        if await self._house.take(session_id):
-            raise InternalError(f"Session {session_id!r} is run by another process; try again")
+        if await self._house.take(session_id):  # It has been faster.
+            raise Moved(f"Session {session_id!r} is run by another process; try again")
 
     def _add(self, opened: Opened) -> Session:
         audience = self._house.audience(opened.record.id)
@@ -285,11 +334,13 @@ class RemoteAgent(Agent):
         if session is not None:
             await session.outbox.flushed()
         _, store = await asyncio.to_thread(self._opening.own)
-        entries, place = await store.do(store.so_far, request.session_id)
-        running = running or (session is not None and session.queue.busy)
-        for update in load(REPLAY)(entries, running=running):
-            audience.send(watcher, update)
-            await self.connection.drain()
+        async with self._replays:
+            entries, place = await store.do(store.so_far, request.session_id)
+            running = running or (session is not None and session.queue.busy)
+            for update in load(REPLAY)(entries, running=running):
+                audience.send(watcher, update)
+                await self.connection.drain()
+            del entries
         watcher.place, audience.place = place, max(place, audience.place)
         loaded = acp.LoadSessionResponse(**_told_of(session, place))
         return self._begun(loaded, session, watcher, audience)
@@ -423,7 +474,7 @@ class RemoteAgent(Agent):
 
     def hand_over(self) -> None:
         """The sessions have been closed; other processes may run them."""
-        for session_id in self._watching:
+        for session_id in tuple(self._watching):
             self._taken_over(session_id)
 
     def cancel_turns(self) -> None:
@@ -435,6 +486,7 @@ class RemoteAgent(Agent):
 
     def _leave(self, session_id: str) -> None:
         self._watching.discard(session_id)
+        self._asked.pop(session_id, None)
         onlookers = self._house.onlookers.get(session_id, set())
         onlookers.discard(self._taken_over)
         if not onlookers:

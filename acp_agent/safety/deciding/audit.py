@@ -9,6 +9,7 @@ from __future__ import annotations
 import logging
 import os
 from collections.abc import Callable
+from contextvars import ContextVar
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, Literal
@@ -20,6 +21,8 @@ from acp_agent.safety.deciding.audit_file import AuditFile, Heads
 
 log = logging.getLogger(__name__)
 
+TOKEN: ContextVar[str] = ContextVar("token", default="")
+"""On a server, the name of the token whose request is worked on."""
 AuditEvent = Literal["decision", "result", "notice", "network"]
 
 
@@ -38,6 +41,8 @@ class _Line(msgspec.Struct, frozen=True, omit_defaults=True, kw_only=True):
     """What may happen without a question: the mode and `tools.risk.autonomy`."""
     caller_id: str | None = None
     """The ACP session the call was made for."""
+    token: str | None = None
+    """On a server, the name of the token that asked for the turn."""
     turn: str | None = None
     """The turn's id, a UUID."""
     goal: str | None = None
@@ -46,13 +51,13 @@ class _Line(msgspec.Struct, frozen=True, omit_defaults=True, kw_only=True):
     """The skill that the turn follows."""
     call_id: str | None = None
     tool: str | None = None
-    arguments: str | None = None
-    """JSON, redacted and truncated."""
 
 
 class _Decided(_Line, frozen=True, omit_defaults=True, kw_only=True):
     """Fields of a decision: what was decided, and why."""
 
+    arguments: str | None = None
+    """JSON, redacted and truncated."""
     decision: Literal["allow", "deny", "allowed_by_person", "rejected_by_person", "cancelled"] | None = None
     rule: str | None = None
     """The reason: a rule with its location in the configuration, a remembered answer, a mode."""
@@ -92,7 +97,8 @@ class AuditEntry(_Decided, frozen=True, omit_defaults=True, kw_only=True):
 
 
 class AuditLog:
-    """One file for all sessions of a user. `redact` redacts a text; `trouble` is called once per failure."""
+    """One file for all sessions of a user, or of an owner of a server. `redact` redacts a text; `trouble` is called
+    once per failure."""
 
     def __init__(
         self,
@@ -175,8 +181,22 @@ class AuditLog:
 
 
 PLAIN = frozenset(
-    ("user", "scope", "caller_id", "goal", "skill", "turn", "call_id", "decision", "sandbox", "result", "risk", "error")
-)
+    (
+        "user",
+        "scope",
+        "caller_id",
+        "token",
+        "goal",
+        "skill",
+        "turn",
+        "call_id",
+        "decision",
+        "sandbox",
+        "result",
+        "risk",
+        "error",
+    )
+)  # fmt: skip
 """Fields with our own text."""
 
 OTHER_CHARS = 500

@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
+from argparse import Namespace
 from pathlib import Path
 
 import pytest
 
 from acp_agent.client.permissions import allow_once
+from acp_agent.commands.verify_audit import run
 from acp_agent.config.load import load_config
-from acp_agent.errors import ConfigError
+from acp_agent.config.xdg import state_dir
+from acp_agent.errors import ConfigError, UsageError
 from acp_agent.schema.acp import McpServerStdio
 from acp_agent.testing.fake_editor import FakeEditor
 from acp_agent.testing.fake_model import Answer, Call
@@ -114,3 +118,33 @@ def test_a_place_that_is_not_configured_is_one_sentence_at_the_start(tmp_path: P
         load_config({"ACP_CODER_CONFIG": str(file)})
     words = "`server.owners.anna.place`: 'wbe' is not in the configuration; configured: local, web"
     assert str(caught.value) == f"{file}:4: {words}"
+
+
+async def test_each_owner_has_an_audit_log_of_their_own_which_names_the_token(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    look = Call("bash", {"command": "echo it"})
+    script = [part for _ in range(3) for part in (Answer(tool_calls=(look,)), Answer(text="ok"))]
+    async with served(tmp_path, script, config=AUTO) as place:
+        tokens = {"me": place.token, "phone": place.identities.add("phone", owner="me")}
+        tokens["other"] = place.identities.add("other")
+        for token in tokens.values():
+            async with editor(place, token) as made:
+                await made.new_session(place.project)
+                await made.prompt("go")
+        environ = place.environ
+    logs = Path(state_dir(environ)) / "owners"
+    for owner, names in (("me", {"me", "phone"}), ("other", {"other"})):
+        lines = [json.loads(line) for line in (logs / owner / "audit.jsonl").read_text().splitlines()]
+        assert {line["token"] for line in lines if "tool" in line} == names
+        assert not [line for line in lines if "unrecorded" in line]
+        assert await verified(owner, environ) == 0
+        assert f"ok, {len(lines)} lines" in capsys.readouterr().out
+    with pytest.raises(UsageError, match="no audit log of an owner"):
+        await verified("nobody", environ)
+    (logs / "me" / "audit.jsonl").write_text("")
+    assert await verified("me", environ) == 1
+
+
+async def verified(owner: str, environ: dict[str, str]) -> int:
+    return await asyncio.to_thread(run, Namespace(verb="verify", owner=owner), environ)
