@@ -286,7 +286,8 @@ async def test_who_comes_second_to_open_a_session_is_relayed_to_the_first(
             await first.prompt("go")
             await first.client.close_session(session)
         house, faster = other.server.house("me"), one.server.house("me")
-        take, asked_ = house.take, []
+        take = house.take
+        asked_: list[str] = []
 
         async def second(session_id: str) -> str:
             if asked_:
