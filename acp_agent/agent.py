@@ -64,6 +64,11 @@ SHAPES = {STEERING: "session/prompt", FORK: "session/resume"}
 """Methods outside the schema -> the one whose params they have."""
 UNDO_METHODS = ("_session/checkpoints", "_session/changes", "_session/undo", "_session/redo")
 UNDO_ANSWER = "acp_agent.loop.undo.undo_commands:answer"
+SET_MODEL = "session/set_model"
+"""Of old schemas: answered, not advertised."""
+AUTH_STATUS = "auth/status"
+RAW = (*UNDO_METHODS, SET_MODEL)
+"""Methods whose params are read by who serves them."""
 LSP_NOTE = "acp_agent.schema.lsp_types:decode_notification"
 
 
@@ -95,10 +100,13 @@ class Agent:
         """Sessions that are being opened again; what a client asks of them meanwhile waits."""
         self._connection: Connection | None = None
         self._capabilities = acp.ClientCapabilities()
+        self._told_state = ""
+        """By `auth/status`."""
         self._client_info: acp.Implementation | None = None
         self._methods: dict[str, Callable[[Any], Awaitable[Any]]] = {
             "authenticate": self.authenticate,
             "logout": self.logout,
+            AUTH_STATUS: self.auth_status,
             "session/new": self.new_session,
             "session/load": self.load_session,
             "session/resume": self.resume_session,
@@ -110,6 +118,7 @@ class Agent:
             STEERING: self.steer,
             **{method: partial(self.undo, method) for method in UNDO_METHODS},
             "session/set_mode": self.set_mode,
+            SET_MODEL: self.set_model,
             "session/set_config_option": self.set_config_option,
         }
         if initialize_params is not None:
@@ -134,7 +143,7 @@ class Agent:
         if serve is None:
             raise MethodNotFound(f"Method not found: {method}")
         try:
-            if method in UNDO_METHODS:
+            if method in RAW:
                 return await serve(params)
             return await serve(decode_params(SHAPES.get(method, method), params, "agent"))
         except RpcError:
@@ -186,11 +195,27 @@ class Agent:
 
     async def authenticate(self, request: acp.AuthenticateRequest) -> acp.AuthenticateResponse:
         self._opening.login.authenticate(request.method_id, self._opening.config())
+        self._tell_state()
         return acp.AuthenticateResponse()
 
     async def logout(self, request: acp.LogoutRequest) -> acp.LogoutResponse:
         self._opening.login.logout(self._opening.config())
+        self._tell_state()
         return acp.LogoutResponse()
+
+    async def auth_status(self, request: acp.AuthStatusRequest) -> acp.AuthStatusResponse:
+        """Of ACP's draft. Who has asked is told of changes."""
+        config = self._opening.config()
+        if not config.settings.protocol.unstable:
+            raise MethodNotFound(f"Method not found: {AUTH_STATUS} (protocol.unstable is off)")
+        self._told_state = self._opening.login.state(config)
+        return acp.AuthStatusResponse(state=self._told_state)
+
+    def _tell_state(self) -> None:
+        state = self._opening.login.state(self._opening.config())
+        if self._told_state not in ("", state):
+            self._told_state = state
+            self.connection.notify("auth/status_update", acp.AuthStatusUpdateNotification(state=state))
 
     # --- sessions ---------------------------------------------------------------------------------------------
 
@@ -441,6 +466,16 @@ class Agent:
         session = await self._session(request.session_id)
         await session.choices.set_mode(request.mode_id, tell=False)
         return Reply(acp.SetSessionModeResponse(), session.choices.show)
+
+    async def set_model(self, params: Any) -> Reply:
+        """As the option `model`."""
+        given = params if isinstance(params, dict) else {}
+        session_id, model = given.get("sessionId"), given.get("modelId")
+        if not isinstance(session_id, str) or not isinstance(model, str):
+            raise InvalidParams("Invalid params: $: an object with the strings `sessionId` and `modelId` is expected")
+        session = await self._session(session_id)
+        await session.choices.set_option("model", model)
+        return Reply({}, session.choices.show)
 
     async def set_config_option(self, request: acp.SetSessionConfigOptionRequest) -> acp.SetSessionConfigOptionResponse:
         session = await self._session(request.session_id)

@@ -52,6 +52,14 @@ class Login:
         if _wanted(config) and (self._logged_out or not self._has_key(config)):
             raise AuthRequired(_hint(config))
 
+    def state(self, config: Config) -> str:
+        """As `auth/status` of ACP's draft has it: whether sessions can be started, without asking anybody."""
+        if _provider(config)[1] is None:
+            return "unknown"
+        if not _wanted(config):
+            return "not_required"
+        return "authenticated" if not self._logged_out and self._has_key(config) else "unauthenticated"
+
     def _has_key(self, config: Config) -> bool:
         name, provider = _provider(config)
         return provider is not None and find_key(name, provider, self._environ) is not None

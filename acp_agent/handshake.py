@@ -45,6 +45,7 @@ def answer_initialize(params: object, config: Mapping[str, Any]) -> dict[str, An
         raise InvalidParams(f"Invalid params: $.protocolVersion: expected an integer from 0 to {MAX_VERSION}")
     login = needs_login(config)
     provider = _provider(config)
+    unstable = _table(config.get("protocol")).get("unstable") is True
     return {
         "protocolVersion": PROTOCOL_VERSION,
         "agentCapabilities": {
@@ -63,7 +64,7 @@ def answer_initialize(params: object, config: Mapping[str, Any]) -> dict[str, An
                 "close": {},
                 "fork": {},
             },
-            "auth": {"logout": {}} if login else {},
+            "auth": {**({"status": {}} if unstable else {}), **({"logout": {}} if login else {})},
             "_meta": {"undo": {"version": 1}, **_lsp(config)},
         },
         "authMethods": _auth_methods(params.get("clientCapabilities")) if login else [],

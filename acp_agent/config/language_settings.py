@@ -62,6 +62,13 @@ class LspConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     max_file_bytes: Annotated[int, key("Largest file sent to a server, in bytes.", ge=1024)] = 1_048_576
 
 
+class ProtocolConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    unstable: Annotated[
+        bool,
+        key("Offer what only drafts of ACP have (`auth/status`), which may change with any version of the protocol."),
+    ] = False
+
+
 class ClientProfileConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     reads_files: Annotated[bool | None, key("Read files through it, if it offers that.")] = None
     writes_files: Annotated[bool | None, key("Write files through it, if it offers that.")] = None

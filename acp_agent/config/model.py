@@ -12,7 +12,7 @@ from typing import Annotated, Literal
 import msgspec
 
 from acp_agent.config import safety_settings as safety
-from acp_agent.config.language_settings import ClientProfileConfig, LspConfig, key
+from acp_agent.config.language_settings import ClientProfileConfig, LspConfig, ProtocolConfig, key
 from acp_agent.config.place_settings import (
     Place,
     PlaceConfig,
@@ -701,6 +701,7 @@ class Settings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     compaction: CompactionConfig = CompactionConfig()
     secrets: SecretsConfig = SecretsConfig()
     limits: LimitsConfig = LimitsConfig()
+    protocol: ProtocolConfig = ProtocolConfig()
     server: ServerConfig = ServerConfig()
     store: StoreConfig = StoreConfig()
     undo: UndoConfig = UndoConfig()

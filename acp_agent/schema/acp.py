@@ -95,6 +95,9 @@ CompactionStatus: TypeAlias = str
 ElicitationContentValue: TypeAlias = str | int | float | bool | list[str]
 """Allowed wire representations for `ElicitationContentValue`."""
 
+AuthState: TypeAlias = str
+"""The agent's overall authentication state. Known: authenticated, unauthenticated, not_required, unknown."""
+
 
 class AcpObject(Struct, kw_only=True, frozen=True, omit_defaults=True, rename="camel"):
     """Base of all objects. Unknown fields are ignored when reading."""
@@ -455,6 +458,7 @@ class AgentAuthCapabilities(WithMeta, kw_only=True, frozen=True):
     """Authentication-related capabilities supported by the agent."""
 
     logout: WithMeta | None = None
+    status: AuthStatusCapabilities | None = None
 
 
 class AgentCapabilities(WithMeta, kw_only=True, frozen=True):
@@ -1066,6 +1070,38 @@ class PlanCapabilities(WithMeta, kw_only=True, frozen=True):
     """Capabilities for receiving `plan_update` and `plan_removed` session updates."""
 
 
+class AuthStatusRequest(WithMeta, kw_only=True, frozen=True):
+    """Request parameters for the `auth/status` method."""
+
+
+class AuthStatusResponse(WithMeta, kw_only=True, frozen=True):
+    """Response to the `auth/status` method."""
+
+    state: AuthState
+    accounts: list[AuthAccount] | UnsetType = UNSET
+
+
+class AuthStatusUpdateNotification(WithMeta, kw_only=True, frozen=True):
+    """Notification sent by the agent when its authentication status changes."""
+
+    state: AuthState
+    accounts: list[AuthAccount] | UnsetType = UNSET
+
+
+class AuthAccount(WithMeta, kw_only=True, frozen=True):
+    """An account or credential the agent has configured, such as a signed-in user account or an API key."""
+
+    label: str
+    active: bool | None = None
+    name: str | None = None
+    email: str | None = None
+    organization: str | None = None
+
+
+class AuthStatusCapabilities(WithMeta, kw_only=True, frozen=True):
+    """Auth status capabilities supported by the agent."""
+
+
 class UserMessageChunk(ContentChunk, kw_only=True, frozen=True, tag_field="sessionUpdate", tag="user_message_chunk"):
     """A chunk of the user's message being streamed."""
 
@@ -1194,6 +1230,7 @@ AGENT_METHODS: Final[dict[str, Method]] = {
     ),
     "session/prompt": Method("session/prompt", PromptRequest, PromptResponse),
     "session/cancel": Method("session/cancel", CancelNotification, None),
+    "auth/status": Method("auth/status", AuthStatusRequest, AuthStatusResponse),
 }
 """What a client may ask of an agent."""
 
@@ -1211,6 +1248,7 @@ CLIENT_METHODS: Final[dict[str, Method]] = {
     "elicitation/create": Method("elicitation/create", CreateElicitationRequest, CreateElicitationResponse),
     "session/update": Method("session/update", SessionNotification, None),
     "elicitation/complete": Method("elicitation/complete", CompleteElicitationNotification, None),
+    "auth/status_update": Method("auth/status_update", AuthStatusUpdateNotification, None),
 }
 """What an agent may ask of a client."""
 

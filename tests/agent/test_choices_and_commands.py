@@ -99,6 +99,25 @@ async def test_the_chosen_model_and_thought_level_are_asked_for(tmp_path):
         assert r.request(1)["reasoning_effort"] == "high"
 
 
+async def test_the_model_can_be_set_as_clients_of_old_schemas_do(tmp_path):
+    async with rig(tmp_path, ["a"], models=("fake-model", "other-model")) as r:
+        session = r.editor.session_id
+        await r.editor.wait_for(
+            lambda u: isinstance(u, ConfigOptionUpdate) and "other-model" in str(u.config_options[1].options)
+        )
+        params = {"sessionId": session, "modelId": "default/other-model"}
+        assert await r.editor.request("session/set_model", params) == {}
+        await r.editor.wait_for(
+            lambda u: isinstance(u, ConfigOptionUpdate) and values(u.config_options)["model"] == "default/other-model"
+        )
+        await r.editor.prompt("hi")
+        assert r.request(1)["model"] == "other-model"
+        for wrong in ({**params, "modelId": "default/unknown"}, {**params, "modelId": 7}, {"modelId": "x"}, []):
+            with pytest.raises(PeerError) as error:
+                await r.editor.request("session/set_model", wrong)
+            assert error.value.code == -32602
+
+
 async def test_auto_becomes_the_servers_first_model(tmp_path):
     async with rig(tmp_path, ["a"], models=("first", "second"), environ={"OPENAI_MODEL": ""}) as r:
         await r.editor.prompt("hi")

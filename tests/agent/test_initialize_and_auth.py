@@ -84,6 +84,8 @@ async def test_terminal_login_is_offered_only_where_the_client_has_it(tmp_path):
     terminal = answer["authMethods"][0]["_meta"]["terminal-auth"]
     assert terminal["args"][-1] == "login"
     assert answer["agentCapabilities"]["auth"] == {"logout": {}}
+    answer = answer_initialize({"protocolVersion": 1}, {**config, "protocol": {"unstable": True}})
+    assert answer["agentCapabilities"]["auth"] == {"status": {}, "logout": {}}
 
 
 async def test_without_a_key_sessions_need_a_login_and_nothing_else_does(tmp_path):
@@ -115,6 +117,32 @@ async def test_a_key_stored_meanwhile_is_found_by_authenticate_and_forgotten_by_
             await editor.new_session(tmp_path)
         assert error.value.code == -32000
         assert json.loads(credentials_file(environ).read_text()) == {}
+
+
+@on_stdio
+async def test_the_status_of_the_login_is_told_and_so_are_its_changes_to_who_asked(tmp_path):
+    (tmp_path / "config.toml").write_text("[protocol]\nunstable = true\n")
+    more = {"ACP_CODER_CONFIG": str(tmp_path / "config.toml")}
+    environ = environ_for(tmp_path, REMOTE, **more)
+    async with connect(environ) as (editor, _):
+        answer = await editor.start()
+        assert answer.agent_capabilities.auth.status is not None
+        assert await editor.request("auth/status", {}) == {"state": "unauthenticated"}
+        store_key("default", "sk-test-not-a-key", environ)
+        await editor.client.authenticate("api-key")
+        await editor.client.authenticate("api-key")
+        await editor.client.logout()
+        told = [line["params"] for line in editor.lines("from_agent", "auth/status_update")]
+        assert told == [{"state": "authenticated"}, {"state": "unauthenticated"}]
+    async with connect(environ_for(tmp_path, "http://localhost:1/v1", **more)) as (editor, _):
+        await editor.start()
+        assert await editor.request("auth/status", {}) == {"state": "not_required"}
+    async with connect(environ_for(tmp_path, REMOTE)) as (editor, _):
+        answer = await editor.start()
+        assert answer.agent_capabilities.auth.status is None
+        with pytest.raises(PeerError) as error:
+            await editor.request("auth/status", {})
+        assert error.value.code == -32601
 
 
 @on_stdio

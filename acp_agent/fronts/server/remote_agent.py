@@ -11,7 +11,7 @@ from weakref import WeakValueDictionary
 
 from msgspec.structs import replace
 
-from acp_agent.agent import FORK, REPLAY, STEERING, UNDO_METHODS, Agent, told_of
+from acp_agent.agent import AUTH_STATUS, FORK, REPLAY, STEERING, UNDO_METHODS, Agent, told_of
 from acp_agent.config.model import Settings
 from acp_agent.errors import (
     ConnectionClosed,
@@ -88,8 +88,8 @@ class RemoteAgent(Agent):
     # --- what the token may do --------------------------------------------------------------------------------
 
     async def handle_request(self, method: str, params: Any) -> Any:
-        if method == "logout":
-            raise MethodNotFound("Method not found: logout (the server's keys are not the clients')")
+        if method in ("logout", AUTH_STATUS):
+            raise MethodNotFound(f"Method not found: {method} (the server's keys are not the clients')")
         if self._identity.scope != "prompt" and method in self._methods and method not in LOOKING:
             raise NotAllowed(f"This token may not do that (its scope is `{self._identity.scope}`)")
         if self._house.stopping and method != "initialize":
