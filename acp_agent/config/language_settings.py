@@ -65,7 +65,7 @@ class LspConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 class ProtocolConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     unstable: Annotated[
         bool,
-        key("Offer what only drafts of ACP have (`auth/status`), which may change with any version of the protocol."),
+        key("Offer what only drafts of ACP have (`auth/status`), which may change with any version of it."),
     ] = False
 
 
