@@ -23,7 +23,7 @@ from acp_agent.testing.fake_model import FakeModel
 
 MODEL = "fake-model"
 SECONDS = 10.0
-"""For an answer; a profile may give the first one more."""
+"""For an answer; a profile may give more."""
 LOOK = 0.01
 """Seconds between two looks at what has not come yet."""
 QUIET = 0.3
@@ -107,6 +107,7 @@ class Trial:
         if script is not None and not self.profile.api:
             raise NotHere("it is not known how to tell this agent of a model server; give a --profile")
         async with FakeModel(_for_turns(script or (), self.profile), models=(MODEL,)) as model:
+            model.strict = False
             values = {
                 "base_url": model.base_url,
                 "root_url": model.base_url.removesuffix("/v1"),
@@ -170,7 +171,7 @@ class Agent:
     async def initialize(self, **more: Any) -> dict[str, Any]:
         capabilities = msgspec.to_builtins(self.editor.client.capabilities)
         params = {"protocolVersion": 1, "clientCapabilities": capabilities, **more}
-        self.welcome = await self.ask("initialize", params, seconds=self.trial.profile.start_seconds)
+        self.welcome = await self.ask("initialize", params)
         return self.welcome
 
     async def ask(self, method: str, params: Any = None, *, seconds: float = SECONDS) -> Any:
@@ -203,7 +204,11 @@ class Agent:
                 raise
             return None
 
+    def patience(self, seconds: float = SECONDS) -> float:
+        return max(seconds, self.trial.profile.seconds)
+
     async def _asked(self, method: str, params: Any, seconds: float) -> Any:
+        seconds = self.patience(seconds)
         try:
             with anyio.fail_after(seconds):
                 return await self.editor.client.connection.request(method, params)
@@ -218,7 +223,7 @@ class Agent:
 
     async def new_session(self, **more: Any) -> dict[str, Any]:
         params = {"cwd": str(self.trial.project), "mcpServers": [], **more}
-        made: dict[str, Any] = await self.ask("session/new", params, seconds=self.trial.profile.start_seconds)
+        made: dict[str, Any] = await self.ask("session/new", params)
         self.session = self.editor.session_id = made.get("sessionId", "")
         return made
 
@@ -252,7 +257,7 @@ class Agent:
         async with anyio.create_task_group() as tasks:
             tasks.start_soon(turn.run, self, text, session)
             yield turn
-            with anyio.move_on_after(2 * SECONDS) as scope:
+            with anyio.move_on_after(2 * self.patience()) as scope:
                 await turn.over.wait()
             if scope.cancelled_caught:
                 tasks.cancel_scope.cancel()
@@ -301,6 +306,7 @@ class Agent:
 
     async def until(self, found: Callable[[], Any], what: str, *, seconds: float = SECONDS) -> Any:
         """Waits until that is true. Raises Wrong."""
+        seconds = self.patience(seconds)
         with anyio.move_on_after(seconds):
             while not (value := found()):  # noqa: ASYNC110 - What is looked at tells nobody.
                 await anyio.sleep(LOOK)

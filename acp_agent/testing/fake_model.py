@@ -76,6 +76,8 @@ class FakeModel:
         """Cut prompts of Ollama's API, as it does, and count what is left."""
         self.cache: PromptCache | None = None
         """Counts the input of Messages requests, instead of the answers' own `usage`."""
+        self.strict = True
+        """Refuse requests as the strictest server of each API does."""
         self.connections = 0
         """Number of connections opened."""
         self._script = script
@@ -162,7 +164,15 @@ class FakeModel:
 
     async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         pushed_back = b""
-        while (request := await _read_request(reader, pushed_back)) is not None:
+        while True:
+            try:
+                request = await _read_request(reader, pushed_back)
+            except msgspec.DecodeError as error:  # A lone surrogate, say: real servers refuse it, too.
+                await _send(writer, Failure(400, {"error": {"message": str(error), "type": "invalid_request_error"}}))
+                pushed_back = b""
+                continue
+            if request is None:
+                return
             pushed_back = b""
             path = request.path.partition("?")[0].rstrip("/")
             if request.method == "GET" and path.endswith("/models"):
@@ -199,8 +209,9 @@ class FakeModel:
                 self.requests.append(request)
                 number = len(self.requests)
                 self._arrived.notify_all()
-            untyped = path.endswith("/responses") and any(map(_is_untyped, request.body.get("input", ())))
-            wrong = refusal(request.body, request.headers) if path.endswith("/messages") else None
+            said = request.body.get("input", ()) if path.endswith("/responses") and self.strict else ()
+            untyped = any(map(_is_untyped, said))
+            wrong = refusal(request.body, request.headers) if path.endswith("/messages") and self.strict else None
             if path == "/api/chat" and self.cuts:
                 wrong = fake_ollama.too_long(request.body)
             self._refused += wrong is not None

@@ -159,9 +159,9 @@ def _left(trial: Trial) -> list[str]:
 async def _ended(agent: Agent) -> int:
     process = agent.editor.process
     assert process is not None
-    with anyio.move_on_after(SECONDS):
+    with anyio.move_on_after(agent.patience()):
         return await process.wait()
-    raise Wrong(f"the process did not end within {SECONDS:g} s")
+    raise Wrong(f"the process did not end within {agent.patience():g} s")
 
 
 @check("END-1")

@@ -53,7 +53,7 @@ async def what_is_unknown_is_ignored(trial: Trial) -> None:
 @check("INIT-8")
 async def capabilities_may_be_left_out(trial: Trial) -> None:
     async with trial.agent(initialize=False) as agent:
-        await agent.ask("initialize", {"protocolVersion": 1}, seconds=trial.profile.start_seconds)
+        await agent.ask("initialize", {"protocolVersion": 1})
         await agent.new_session()
 
 

@@ -87,13 +87,13 @@ async def blocks_that_are_not_offered_do_no_harm(trial: Trial) -> None:
 
 @check("PR-6")
 async def no_update_comes_behind_the_answer(trial: Trial) -> None:
-    async with trial.agent([Answer(text=tuple(f"{number} " for number in range(200)))]) as agent:
+    said = tuple(f"{number} " for number in range(200))
+    async with trial.agent([Answer(text=said)]) as agent:
         await agent.new_session()
         await agent.stops("end_turn")
         after = agent.seen
-        agent.expect(
-            agent.text().split() == [str(number) for number in range(200)], "not all text was there when the turn ended"
-        )
+        whole = "".join(said).strip() in agent.text()
+        agent.expect(whole, "not all text was there when the turn ended")
         await agent.quiet()
         late = [each for each in agent.updates(after=after) if each["sessionUpdate"] in KINDS[:6]]
         agent.expect(not late, f"came behind the turn's answer: {late[:1]}")
@@ -203,7 +203,8 @@ async def the_reply_is_agent_message_chunks(trial: Trial) -> None:
     async with trial.agent([Answer(text=("Hel", "lo."))]) as agent:
         await agent.new_session()
         await agent.stops("end_turn")
-        agent.expect(agent.text() == "Hello.", f"the reply came as {agent.text()!r}")
+        # Agents may say something of their own, such as a warning.
+        agent.expect("Hello." in agent.text(), f"the reply came as {agent.text()!r}")
 
 
 @check("UPD-3")
