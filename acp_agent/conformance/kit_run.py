@@ -132,9 +132,7 @@ def _counted(trial: Trial) -> list[str]:
     return [
         each
         for each in trial.violations
-        if not (trial.raw and UNASKED in each)
-        and not (unknown and "not announced" in each)
-        and UNANNOUNCED not in each
+        if not (trial.raw and UNASKED in each) and not (unknown and "not announced" in each) and UNANNOUNCED not in each
     ]
 
 

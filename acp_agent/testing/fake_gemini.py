@@ -3,11 +3,12 @@
 
 from __future__ import annotations
 
+import json
 from typing import Any
 
 import msgspec
 
-from acp_agent.testing.fake_answers import Answer, Usage, call_id, event_data, pieces_of, texts_of
+from acp_agent.testing.fake_answers import Answer, Usage, call_id, pieces_of, texts_of
 
 STREAMED, WHOLE, COUNTED = ":streamGenerateContent", ":generateContent", ":countTokens"
 PATHS = (STREAMED, WHOLE)
@@ -26,7 +27,8 @@ def count(body: dict[str, Any]) -> dict[str, Any]:
 
 def chunks(answer: Answer, model: str, number: int) -> list[tuple[bytes, bool]]:
     """The events of an answer, each with whether it counts as a delta."""
-    return [(event_data(said), counts) for said, counts in _said(answer, model, number)]
+    # The official client takes U+2028 for the end of a line; the real server escapes it.
+    return [(f"data: {json.dumps(said)}\r\n\r\n".encode(), counts) for said, counts in _said(answer, model, number)]
 
 
 def whole(answer: Answer, model: str, number: int) -> dict[str, Any]:

@@ -77,7 +77,7 @@ async def gemini(model: FakeModel, method: str, **query: str) -> Any:
             answered = await client.post(url, json={"contents": []}, params=query)
     if not query or answered.status_code != 200:
         return answered.json()
-    return [json.loads(event.removeprefix("data: ")) for event in answered.text.strip().split("\n\n")]
+    return [json.loads(event.removeprefix("data: ")) for event in answered.text.strip().split("\r\n\r\n")]
 
 
 async def test_geminis_api_is_served() -> None:

@@ -43,8 +43,10 @@ async def the_kind_is_a_known_one(trial: Trial) -> None:
 
 @check("TC-3")
 async def ids_are_unique_whatever_the_model_says(trial: Trial) -> None:
-    name, arguments = trial.tool("shell", command="echo kit").name, trial.tool("shell", command="echo kit").arguments
-    same = Answer(tool_calls=(Call(name, arguments, id="same"),))
+    """Servers of Chat Completions repeat ids, those of Gemini leave them out, the others are known not to."""
+    call = trial.tool("shell", command="echo kit")
+    given = {"chat": "same", "gemini": None}.get(trial.profile.api, "auto")
+    same = Answer(tool_calls=(Call(call.name, call.arguments, id=given),))
     async with trial.agent([same, DONE, same, DONE]) as agent:
         await agent.new_session()
         await agent.stops("end_turn")
@@ -168,8 +170,9 @@ async def nothing_runs_before_the_answer(trial: Trial) -> None:
                 raise NotHere("it runs commands without asking")
             await agent.quiet()
             agent.expect(not marker.exists(), "the command ran before the question was answered")
-            statuses = _only(agent)["statuses"]
-            agent.expect(statuses in ([], ["pending"]), f"while the question waited the call was {statuses}")
+            for call in agent.calls().values():
+                statuses = call["statuses"]
+                agent.expect(statuses in ([], ["pending"]), f"while the question waited the call was {statuses}")
             agent.editor.cancel()
 
 
@@ -183,7 +186,8 @@ async def what_is_allowed_runs(trial: Trial) -> None:
 async def what_is_rejected_does_not_run(trial: Trial) -> None:
     agent, ran = await _ran(trial, otherwise=reject_once)
     agent.expect(not ran, "the command was rejected and ran")
-    agent.expect(_only(agent)["statuses"][-1:] == ["failed"], f"the rejected call ended as {_only(agent)['statuses']}")
+    for call in agent.calls().values():
+        agent.expect(call["statuses"][-1:] == ["failed"], f"the rejected call ended as {call['statuses']}")
 
 
 @check("PERM-7")

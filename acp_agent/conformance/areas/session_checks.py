@@ -60,13 +60,18 @@ async def sessions_are_apart(trial: Trial) -> None:
         agent.expect("plum" not in agent.asked_of_model(), "what was said in one session was sent with another")
 
 
-async def _told(trial: Trial, text: str = "The pear is ripe.") -> tuple[str, list[dict[str, Any]]]:
-    """A session with a turn, of a process that has ended, and its updates."""
-    async with trial.agent([Answer(text=text)]) as agent:
-        agent.needs("loadSession")
+REST = 2.0
+"""Seconds between a turn and the end of the process: agents may write down behind the answer what was said."""
+
+
+async def _told(trial: Trial, *capability: str) -> str:
+    """A session with a turn, of a process that has ended."""
+    async with trial.agent([Answer(text="The pear is ripe.")]) as agent:
+        agent.needs(*(capability or ("loadSession",)))
         await agent.new_session()
         await agent.stops("end_turn", "what about the pear?")
-        return agent.session, agent.updates()
+        await agent.quiet(REST)
+        return agent.session
 
 
 async def _loaded(agent: Agent, session: str) -> dict[str, Any]:
@@ -82,7 +87,7 @@ async def load_works_if_it_is_offered(trial: Trial) -> None:
         if not agent.has("loadSession"):
             await agent.refused("session/load", {"sessionId": UNKNOWN, "cwd": str(trial.project), "mcpServers": []})
             return
-    session, _ = await _told(trial)
+    session = await _told(trial)
     async with trial.agent() as agent:
         await _loaded(agent, session)
 
@@ -96,6 +101,7 @@ async def the_whole_conversation_is_replayed_in_order(trial: Trial) -> None:
         await agent.stops("end_turn", "first")
         await agent.stops("end_turn", "second")
         session = agent.session
+        await agent.quiet(REST)
     async with trial.agent() as agent:
         await _loaded(agent, session)
         said = []
@@ -110,7 +116,7 @@ async def the_whole_conversation_is_replayed_in_order(trial: Trial) -> None:
 
 @check("LOAD-3")
 async def nothing_of_the_replay_comes_behind_the_answer(trial: Trial) -> None:
-    session, _ = await _told(trial)
+    session = await _told(trial)
     async with trial.agent() as agent:
         answered = await _loaded(agent, session)
         agent.expect(isinstance(answered, dict) or answered is None, f"it was answered with {answered!r}")
@@ -122,7 +128,7 @@ async def nothing_of_the_replay_comes_behind_the_answer(trial: Trial) -> None:
 
 @check("LOAD-5")
 async def the_next_prompt_has_the_earlier_context(trial: Trial) -> None:
-    session, _ = await _told(trial)
+    session = await _told(trial)
     async with trial.agent([Answer(text="Yes.")]) as agent:
         await _loaded(agent, session)
         await agent.stops("end_turn", "sure?")
@@ -145,18 +151,14 @@ async def an_unknown_session_is_not_loaded(trial: Trial) -> None:
 @check("LOAD-8")
 async def the_cwd_of_a_load_is_checked(trial: Trial) -> None:
     """With any code, like that of `session/new`."""
-    session, _ = await _told(trial)
+    session = await _told(trial)
     async with trial.agent() as agent:
         await agent.refused("session/load", {"sessionId": session, "cwd": "project", "mcpServers": []})
 
 
 @check("RES-1")
 async def resume_replays_nothing(trial: Trial) -> None:
-    async with trial.agent([Answer(text="The pear is ripe.")]) as agent:
-        agent.needs("sessionCapabilities", "resume")
-        await agent.new_session()
-        await agent.stops("end_turn")
-        session = agent.session
+    session = await _told(trial, "sessionCapabilities", "resume")
     async with trial.agent() as agent:
         agent.session = session
         await agent.ask("session/resume", {"sessionId": session, "cwd": str(trial.project), "mcpServers": []})
@@ -166,11 +168,7 @@ async def resume_replays_nothing(trial: Trial) -> None:
 
 @check("RES-2")
 async def a_resumed_session_has_its_context(trial: Trial) -> None:
-    async with trial.agent([Answer(text="The pear is ripe.")]) as agent:
-        agent.needs("sessionCapabilities", "resume")
-        await agent.new_session()
-        await agent.stops("end_turn")
-        session = agent.session
+    session = await _told(trial, "sessionCapabilities", "resume")
     async with trial.agent([Answer(text="Yes.")]) as agent:
         agent.session = session
         await agent.ask("session/resume", {"sessionId": session, "cwd": str(trial.project), "mcpServers": []})
@@ -254,7 +252,7 @@ async def a_wrong_cursor_is_an_error(trial: Trial) -> None:
 
 @check("LIST-7")
 async def sessions_of_earlier_processes_are_listed(trial: Trial) -> None:
-    session, _ = await _told(trial)
+    session = await _told(trial)
     async with trial.agent() as agent:
         agent.needs("sessionCapabilities", "list")
         for _ in range(2):
