@@ -120,10 +120,15 @@ async def _run(command: Sequence[str], profile: Profile, check: Check) -> tuple[
                 await check.run(trial)
         except BaseException as error:  # noqa: BLE001 - What is no judgement is raised again.
             outcome, why = _judged(error)
-    lines = tuple(line[:LONGEST_LINE] for line in trial.lines[-MOST_LINES:])
+    lines = tuple(_writable(line[:LONGEST_LINE]) for line in trial.lines[-MOST_LINES:])
     seconds = time.monotonic() - begun
     kept = lines if outcome == "failed" else ()
-    return Result(check.requirement, outcome, why, check.tck, seconds, kept), _counted(trial), lines
+    return Result(check.requirement, outcome, _writable(why), check.tck, seconds, kept), _counted(trial), lines
+
+
+def _writable(text: str) -> str:
+    """Without lone surrogates, which checks send and agents send back."""
+    return text.encode("utf-8", "backslashreplace").decode("utf-8")
 
 
 def _counted(trial: Trial) -> list[str]:

@@ -85,13 +85,18 @@ async def blocks_that_are_not_offered_do_no_harm(trial: Trial) -> None:
         await agent.stops("end_turn", "and now?")
 
 
+def _stops(line: dict[str, Any]) -> bool:
+    return "stopReason" in (line.get("result") or {})
+
+
 @check("PR-6")
 async def no_update_comes_behind_the_answer(trial: Trial) -> None:
     said = tuple(f"{number} " for number in range(200))
     async with trial.agent([Answer(text=said)]) as agent:
         await agent.new_session()
         await agent.stops("end_turn")
-        after = agent.seen
+        lines = [line.message for line in agent.editor.transcript]
+        after = next(place for place, line in enumerate(lines) if isinstance(line, dict) and _stops(line))
         whole = "".join(said).strip() in agent.text()
         agent.expect(whole, "not all text was there when the turn ended")
         await agent.quiet()
@@ -204,7 +209,8 @@ async def the_reply_is_agent_message_chunks(trial: Trial) -> None:
         await agent.new_session()
         await agent.stops("end_turn")
         # Agents may say something of their own, such as a warning.
-        agent.expect("Hello." in agent.text(), f"the reply came as {agent.text()!r}")
+        said = agent.text()
+        agent.expect("Hello." in said and said.count("Hel") == 1, f"the reply came as {said!r}")
 
 
 @check("UPD-3")
