@@ -19,7 +19,6 @@ from acp_agent.testing.fake_answers import Answer
 
 TURN = re.compile("chunk|tool_call|plan")
 """In the kind of an update: it is part of a turn."""
-FINAL = ("completed", "failed")
 DONE = Answer(text="done")
 BEGINS = "echo begun >kit-begun; sleep 300"
 
@@ -71,13 +70,12 @@ async def a_question_does_not_hold_up_the_answer(trial: Trial) -> None:
 
 @check("CAN-5")
 async def the_history_stays_valid(trial: Trial) -> None:
+    """Calls may stay open: the page (prompt-turn, Cancellation) has the client mark them as cancelled."""
     async with trial.agent([trial.runs(BEGINS), Answer(text="Hello.")]) as agent:
         await agent.new_session()
         async with agent.turn():
             await _exists(agent, "kit-begun")
             agent.editor.cancel()
-        open_ = [call for call in agent.calls().values() if (call["statuses"] or [""])[-1] not in FINAL]
-        agent.expect(not open_, f"a call of the cancelled turn has no end: {open_[:1]}")
         after = agent.seen
         await agent.quiet()
         late = [
