@@ -134,11 +134,18 @@ def _writable(text: str) -> str:
 def _counted(trial: Trial) -> list[str]:
     """What was wrong with lines, without what only follows from something else."""
     unknown = any(SCHEMA.search(each) for each in trial.violations)  # Then its tool call is not known, either.
-    return [
-        each
-        for each in trial.violations
-        if not (trial.raw and UNASKED in each) and not (unknown and "not announced" in each) and UNANNOUNCED not in each
-    ]
+    asked = {each.rpartition(" ")[2] for each in trial.violations if UNANNOUNCED in each}
+
+    def follows(sentence: str) -> bool:
+        return (
+            (trial.raw and UNASKED in sentence)
+            or (trial.versions and "result of initialize" in sentence)
+            or (unknown and "not announced" in sentence)
+            or UNANNOUNCED in sentence
+            or any(f"update of tool call {id_}, which was not announced" in sentence for id_ in asked)
+        )
+
+    return [each for each in trial.violations if not follows(each)]
 
 
 def _judged(error: BaseException) -> tuple[Outcome, str]:

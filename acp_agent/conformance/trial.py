@@ -95,6 +95,8 @@ class Trial:
         """What was wrong with a line."""
         self.raw = False
         """Whether lines were sent that are no messages, whose answers are to no request."""
+        self.versions = False
+        """Whether another version may be agreed upon, of whose messages the schema knows nothing."""
         self._command = [*command, *profile.arguments]
         for each in (self.home, self.project):
             each.mkdir()
