@@ -327,8 +327,7 @@ class Agent:
     @property
     def asked(self) -> list[FakeRequest]:
         """What the model was asked for turns: agents ask it for titles, too."""
-        asides = self.trial.profile.asides
-        return [each for each in self.model.requests if not asides or each.body.get("tools")]
+        return [each for each in self.model.requests if _is_turn(each.body, self.trial.profile)]
 
     def say(self, script: Script) -> None:
         """What the model says from now on."""
@@ -364,13 +363,20 @@ class Turn:
         return self.answer.get("stopReason")
 
 
+def _is_turn(body: dict[str, Any], profile: Profile) -> bool:
+    """Whether the model may call what it calls in turns."""
+    tools = body.get("tools")
+    shell = profile.tools.get("shell")
+    return not profile.asides or bool(tools and (shell is None or f'"{shell.name}"' in json.dumps(tools)))
+
+
 def _for_turns(script: Script, profile: Profile) -> Script:
     """The same for turns, one reply for each request from now on; whatever else the agent asks of the model gets a few
     words."""
     left = iter(()) if callable(script) else iter(script)
 
     def said(body: dict[str, Any]) -> Any:
-        if profile.asides and not body.get("tools"):
+        if not _is_turn(body, profile):
             return Answer(text="A title")
         return script(body) if callable(script) else next(left, USED_UP)
 
