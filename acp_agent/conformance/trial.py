@@ -14,6 +14,7 @@ import anyio
 import msgspec
 from msgspec import Struct
 
+from acp_agent.client.permissions import cancelled
 from acp_agent.conformance.profiles import Profile, environment, write_files
 from acp_agent.conformance.requirements import Requirement, requirements
 from acp_agent.errors import AgentError, PeerError
@@ -73,6 +74,16 @@ def check(id_: str, *tck: str) -> Callable[[Callable[[Trial], Awaitable[None]]],
         return run
 
     return registered
+
+
+def cancelled_after(gone: anyio.Event) -> Callable[[Any], Awaitable[Any]]:
+    """Answers a question with `cancelled` then, as clients must when they cancel a turn."""
+
+    async def answers(request: Any) -> Any:
+        await gone.wait()
+        return await cancelled(request)
+
+    return answers
 
 
 def same_file(one: object, other: Path) -> bool:

@@ -5,8 +5,10 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
-from acp_agent.client.permissions import allow_once, cancelled, never_answers, reject_once
-from acp_agent.conformance.trial import Agent, NotHere, Trial, check, same_file
+import anyio
+
+from acp_agent.client.permissions import allow_once, cancelled, reject_once
+from acp_agent.conformance.trial import Agent, NotHere, Trial, cancelled_after, check, same_file
 from acp_agent.testing.fake_answers import Answer, Call
 from acp_agent.testing.fake_editor import AnswersError, AnswersGarbage
 
@@ -160,8 +162,8 @@ async def what_is_asked_about_was_told_before(trial: Trial) -> None:
 
 @check("PERM-4")
 async def nothing_runs_before_the_answer(trial: Trial) -> None:
-    marker = trial.project / "kit-marker"
-    async with trial.agent([trial.runs("touch kit-marker"), DONE], otherwise=never_answers) as agent:
+    marker, gone = trial.project / "kit-marker", anyio.Event()
+    async with trial.agent([trial.runs("touch kit-marker"), DONE], otherwise=cancelled_after(gone)) as agent:
         await agent.new_session()
         await _asks(agent)
         async with agent.turn() as turn:
@@ -174,6 +176,7 @@ async def nothing_runs_before_the_answer(trial: Trial) -> None:
                 statuses = call["statuses"]
                 agent.expect(statuses in ([], ["pending"]), f"while the question waited the call was {statuses}")
             agent.editor.cancel()
+            gone.set()
 
 
 @check("PERM-5")

@@ -13,8 +13,7 @@ from typing import Any
 
 import anyio
 
-from acp_agent.client.permissions import cancelled
-from acp_agent.conformance.trial import SECONDS, Agent, NotHere, Trial, Wrong, check
+from acp_agent.conformance.trial import SECONDS, Agent, NotHere, Trial, Wrong, cancelled_after, check
 from acp_agent.testing.fake_answers import Answer
 
 TURN = re.compile("chunk|tool_call|plan")
@@ -59,12 +58,7 @@ async def running_tools_are_ended(trial: Trial) -> None:
 async def a_question_does_not_hold_up_the_answer(trial: Trial) -> None:
     """The page has clients answer open questions with `cancelled`, so an agent may wait for that."""
     gone = anyio.Event()
-
-    async def answers_late(request: Any) -> Any:
-        await gone.wait()
-        return await cancelled(request)
-
-    async with trial.agent([trial.runs("touch kit-marker"), DONE], otherwise=answers_late) as agent:
+    async with trial.agent([trial.runs("touch kit-marker"), DONE], otherwise=cancelled_after(gone)) as agent:
         await agent.new_session()
         async with agent.turn() as turn:
             await agent.until(lambda: turn.over.is_set() or agent.requests("session/request_permission"), "a question")

@@ -5,7 +5,7 @@ from __future__ import annotations
 import base64
 from typing import Any
 
-from acp_agent.conformance.trial import INVALID_PARAMS, Agent, Trial, check
+from acp_agent.conformance.trial import INVALID_PARAMS, Agent, NotHere, Trial, check
 from acp_agent.testing.fake_answers import Answer, Failure
 
 DOT = base64.b64encode(
@@ -180,6 +180,8 @@ async def end_turn(trial: Trial) -> None:
 async def _stops_or_fails(agent: Agent, reason: str) -> None:
     """An error tells no end that was another one: the page gives words for turns that end, not for what fails."""
     answered = await agent.answered(agent.prompt(seconds=40))
+    if len(agent.asked) > 1:
+        raise NotHere("it asks the model again, as if the server had failed")
     agent.expect((answered or {"stopReason": reason}).get("stopReason") == reason, f"the turn ended with {answered}")
 
 
