@@ -50,7 +50,7 @@ async def _read(path: Path) -> str:
     try:
         return (await anyio.Path(path).read_bytes()).decode("utf-8")
     except FileNotFoundError as error:
-        raise ResourceNotFound(f"no such file: {path}", {"uri": str(path)}) from error
+        raise ResourceNotFound(f"Resource not found: {path}", {"uri": str(path)}) from error
     except OSError as error:
         raise InternalError(f"cannot read {path}: {error.strerror}") from error
     except UnicodeDecodeError as error:

@@ -14,6 +14,7 @@ import anyio
 import msgspec
 from msgspec import Struct
 
+from acp_agent.client.permissions import cancelled
 from acp_agent.conformance.profiles import Profile, environment, write_files
 from acp_agent.conformance.requirements import Requirement, requirements
 from acp_agent.errors import AgentError, PeerError
@@ -23,7 +24,7 @@ from acp_agent.testing.fake_model import FakeModel
 
 MODEL = "fake-model"
 SECONDS = 10.0
-"""For an answer; a profile may give the first one more."""
+"""For an answer; a profile may give more."""
 LOOK = 0.01
 """Seconds between two looks at what has not come yet."""
 QUIET = 0.3
@@ -75,6 +76,16 @@ def check(id_: str, *tck: str) -> Callable[[Callable[[Trial], Awaitable[None]]],
     return registered
 
 
+def cancelled_after(gone: anyio.Event) -> Callable[[Any], Awaitable[Any]]:
+    """Answers a question with `cancelled` then, as clients must when they cancel a turn."""
+
+    async def answers(request: Any) -> Any:
+        await gone.wait()
+        return await cancelled(request)
+
+    return answers
+
+
 def same_file(one: object, other: Path) -> bool:
     try:
         return os.path.samefile(str(one), other)
@@ -95,6 +106,8 @@ class Trial:
         """What was wrong with a line."""
         self.raw = False
         """Whether lines were sent that are no messages, whose answers are to no request."""
+        self.versions = False
+        """Whether another version may be agreed upon, of whose messages the schema knows nothing."""
         self._command = [*command, *profile.arguments]
         for each in (self.home, self.project):
             each.mkdir()
@@ -107,6 +120,7 @@ class Trial:
         if script is not None and not self.profile.api:
             raise NotHere("it is not known how to tell this agent of a model server; give a --profile")
         async with FakeModel(_for_turns(script or (), self.profile), models=(MODEL,)) as model:
+            model.strict = False
             values = {
                 "base_url": model.base_url,
                 "root_url": model.base_url.removesuffix("/v1"),
@@ -170,7 +184,7 @@ class Agent:
     async def initialize(self, **more: Any) -> dict[str, Any]:
         capabilities = msgspec.to_builtins(self.editor.client.capabilities)
         params = {"protocolVersion": 1, "clientCapabilities": capabilities, **more}
-        self.welcome = await self.ask("initialize", params, seconds=self.trial.profile.start_seconds)
+        self.welcome = await self.ask("initialize", params)
         return self.welcome
 
     async def ask(self, method: str, params: Any = None, *, seconds: float = SECONDS) -> Any:
@@ -203,7 +217,11 @@ class Agent:
                 raise
             return None
 
+    def patience(self, seconds: float = SECONDS) -> float:
+        return max(seconds, self.trial.profile.seconds)
+
     async def _asked(self, method: str, params: Any, seconds: float) -> Any:
+        seconds = self.patience(seconds)
         try:
             with anyio.fail_after(seconds):
                 return await self.editor.client.connection.request(method, params)
@@ -218,7 +236,7 @@ class Agent:
 
     async def new_session(self, **more: Any) -> dict[str, Any]:
         params = {"cwd": str(self.trial.project), "mcpServers": [], **more}
-        made: dict[str, Any] = await self.ask("session/new", params, seconds=self.trial.profile.start_seconds)
+        made: dict[str, Any] = await self.ask("session/new", params)
         self.session = self.editor.session_id = made.get("sessionId", "")
         return made
 
@@ -252,7 +270,7 @@ class Agent:
         async with anyio.create_task_group() as tasks:
             tasks.start_soon(turn.run, self, text, session)
             yield turn
-            with anyio.move_on_after(2 * SECONDS) as scope:
+            with anyio.move_on_after(2 * self.patience()) as scope:
                 await turn.over.wait()
             if scope.cancelled_caught:
                 tasks.cancel_scope.cancel()
@@ -301,6 +319,7 @@ class Agent:
 
     async def until(self, found: Callable[[], Any], what: str, *, seconds: float = SECONDS) -> Any:
         """Waits until that is true. Raises Wrong."""
+        seconds = self.patience(seconds)
         with anyio.move_on_after(seconds):
             while not (value := found()):  # noqa: ASYNC110 - What is looked at tells nobody.
                 await anyio.sleep(LOOK)
@@ -319,8 +338,7 @@ class Agent:
     @property
     def asked(self) -> list[FakeRequest]:
         """What the model was asked for turns: agents ask it for titles, too."""
-        asides = self.trial.profile.asides
-        return [each for each in self.model.requests if not asides or each.body.get("tools")]
+        return [each for each in self.model.requests if _is_turn(each.body, self.trial.profile)]
 
     def say(self, script: Script) -> None:
         """What the model says from now on."""
@@ -356,13 +374,20 @@ class Turn:
         return self.answer.get("stopReason")
 
 
+def _is_turn(body: dict[str, Any], profile: Profile) -> bool:
+    """Whether the model may call what it calls in turns."""
+    tools = body.get("tools")
+    shell = profile.tools.get("shell")
+    return not profile.asides or bool(tools and (shell is None or f'"{shell.name}"' in json.dumps(tools)))
+
+
 def _for_turns(script: Script, profile: Profile) -> Script:
     """The same for turns, one reply for each request from now on; whatever else the agent asks of the model gets a few
     words."""
     left = iter(()) if callable(script) else iter(script)
 
     def said(body: dict[str, Any]) -> Any:
-        if profile.asides and not body.get("tools"):
+        if not _is_turn(body, profile):
             return Answer(text="A title")
         return script(body) if callable(script) else next(left, USED_UP)
 

@@ -1,4 +1,4 @@
-"""`FakeModel`: a scripted endpoint of five wire APIs on the loopback interface, for tests over real sockets.
+"""`FakeModel`: a scripted endpoint of six wire APIs on the loopback interface, for tests over real sockets.
 
     async with FakeModel([Answer(text=("Hel", "lo")), Failure(429, {"error": {"message": "slow down"}})]) as model:
         provider = ChatProvider(ProviderOptions(name="fake", base_url=model.base_url))
@@ -6,8 +6,9 @@
         assert model.requests[0].body["messages"][-1]["content"] == "hi"
 
 It serves `POST …/chat/completions`, `POST …/responses`, `POST …/messages` (and Vertex AI's form of it), Ollama's
-`POST /api/chat` and Amazon's `POST …/converse-stream`, all streamed, and the lists of models, and it can misbehave in
-every way seen in real servers: see `Answer`, `Call`, `Failure` and `RawAnswer`. The same script works with each API.
+`POST /api/chat`, Amazon's `POST …/converse-stream` and Gemini's `POST …:streamGenerateContent`, all streamed, and the
+lists of models, and it can misbehave in every way seen in real servers: see `Answer`, `Call`, `Failure` and
+`RawAnswer`. The same script works with each API.
 All waiting in a script is for an event (`release()`), so that tests need no sleeps.
 
 As a separate process (benchmarks): `python -m acp_agent.testing.fake_model SCRIPT.json [--port N]` writes the base
@@ -29,7 +30,7 @@ from urllib.parse import unquote
 
 import msgspec
 
-from acp_agent.testing import fake_converse, fake_ollama
+from acp_agent.testing import fake_converse, fake_gemini, fake_ollama
 from acp_agent.testing.fake_answers import (
     Answer,
     Call,
@@ -75,6 +76,8 @@ class FakeModel:
         """Cut prompts of Ollama's API, as it does, and count what is left."""
         self.cache: PromptCache | None = None
         """Counts the input of Messages requests, instead of the answers' own `usage`."""
+        self.strict = True
+        """Refuse requests as the strictest server of each API does."""
         self.connections = 0
         """Number of connections opened."""
         self._script = script
@@ -161,7 +164,15 @@ class FakeModel:
 
     async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         pushed_back = b""
-        while (request := await _read_request(reader, pushed_back)) is not None:
+        while True:
+            try:
+                request = await _read_request(reader, pushed_back)
+            except msgspec.DecodeError as error:  # A lone surrogate, say: real servers refuse it, too.
+                await _send(writer, Failure(400, {"error": {"message": str(error), "type": "invalid_request_error"}}))
+                pushed_back = b""
+                continue
+            if request is None:
+                return
             pushed_back = b""
             path = request.path.partition("?")[0].rstrip("/")
             if request.method == "GET" and path.endswith("/models"):
@@ -187,6 +198,9 @@ class FakeModel:
             if request.method == "GET" and path == "/props" and self.properties is not None:
                 await _send(writer, Failure(200, self.properties))
                 continue
+            if request.method == "POST" and path.endswith(fake_gemini.COUNTED):
+                await _send(writer, Failure(200, fake_gemini.count(request.body)))
+                continue
             if request.method != "POST" or not path.endswith(PATHS):
                 words = f"FakeModel does not serve {request.method} {request.path}"
                 await _send(writer, Failure(404, {"error": {"message": words, "type": "invalid_request_error"}}))
@@ -195,8 +209,9 @@ class FakeModel:
                 self.requests.append(request)
                 number = len(self.requests)
                 self._arrived.notify_all()
-            untyped = path.endswith("/responses") and any(map(_is_untyped, request.body.get("input", ())))
-            wrong = refusal(request.body, request.headers) if path.endswith("/messages") else None
+            said = request.body.get("input", ()) if path.endswith("/responses") and self.strict else ()
+            untyped = any(map(_is_untyped, said))
+            wrong = refusal(request.body, request.headers) if path.endswith("/messages") and self.strict else None
             if path == "/api/chat" and self.cuts:
                 wrong = fake_ollama.too_long(request.body)
             self._refused += wrong is not None
@@ -231,6 +246,10 @@ class FakeModel:
             return
         if reply.hang_before:
             await self._release.wait()
+        path = request.path.partition("?")[0]
+        if path.endswith(fake_gemini.WHOLE):
+            await _send(writer, Failure(200, fake_gemini.whole(reply, fake_gemini.model_of(path), number)))
+            return
         model = str(request.body.get("model", "fake-model"))
         if request.path == "/api/chat":
             _start_chunked(writer, "application/x-ndjson", 200)
@@ -246,7 +265,9 @@ class FakeModel:
         if "chat/completions" in request.path:
             options = request.body.get("stream_options") or {}
             chunks = _chat_chunks(reply, model, number, include_usage=bool(options.get("include_usage")))
-        elif request.path.partition("?")[0].endswith(("/messages", ":streamRawPredict")):
+        elif path.endswith(fake_gemini.STREAMED):
+            chunks = fake_gemini.chunks(reply, fake_gemini.model_of(path), number)
+        elif path.endswith(("/messages", ":streamRawPredict")):
             counted = self.cache.count(request.body) if self.cache is not None else None
             chunks = message_chunks(reply, model, number, counted)
         else:
@@ -354,7 +375,7 @@ def _model_list(models: Sequence[str | dict[str, Any]]) -> dict[str, Any]:
 
 
 CONVERSE = "/converse-stream"
-PATHS = ("/chat/completions", "/responses", "/messages", ":streamRawPredict", "/api/chat", CONVERSE)
+PATHS = ("/chat/completions", "/responses", "/messages", ":streamRawPredict", "/api/chat", CONVERSE, *fake_gemini.PATHS)
 
 UNTYPED = Failure(400, {"error": {"code": 400, "message": "Cannot determine type of 'item'"}})
 """llama.cpp, where OpenAI's own server accepts the short form."""

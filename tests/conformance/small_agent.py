@@ -15,6 +15,7 @@ import sys
 import time
 import urllib.request
 import uuid
+from functools import partial
 from pathlib import Path
 
 FAULT = os.environ.get("FAULT", "")
@@ -589,8 +590,9 @@ class Small:
         try:
             ended, content, told = await self.does(session, id_, name, arguments)
         except asyncio.CancelledError:
-            if not fault("CAN-5"):
-                self.update(session, "tool_call_update", toolCallId=id_, status="failed")
+            late = 0.1 if fault("CAN-5") else 0
+            ends = partial(self.update, session, "tool_call_update", toolCallId=id_, status="failed")
+            asyncio.get_running_loop().call_later(late, ends) if late else ends()
             self.finish()
             raise
         finally:

@@ -6,13 +6,14 @@ import asyncio
 import json
 import sys
 from pathlib import Path
+from typing import Any
 
 import anyio
 import httpx2
 import pytest
 
 from acp_agent.llm.base import TextDelta
-from acp_agent.testing.fake_model import Answer, FakeModel
+from acp_agent.testing.fake_model import Answer, Call, Failure, FakeModel, Usage
 
 from .kit import BOUND, collect, connected, failure, make, texts
 
@@ -66,3 +67,41 @@ async def test_it_serves_as_a_process_of_its_own(tmp_path: Path) -> None:
     finally:
         process.kill()
         await process.wait()
+
+
+async def gemini(model: FakeModel, method: str, **query: str) -> Any:
+    """The JSON of each event, or of the whole answer."""
+    async with httpx2.AsyncClient(trust_env=False) as client:
+        url = f"{model.base_url.removesuffix('/v1')}/v1beta/models/gemini-9:{method}"
+        with anyio.fail_after(BOUND):
+            answered = await client.post(url, json={"contents": []}, params=query)
+    if not query or answered.status_code != 200:
+        return answered.json()
+    return [json.loads(event.removeprefix("data: ")) for event in answered.text.strip().split("\r\n\r\n")]
+
+
+async def test_geminis_api_is_served() -> None:
+    call = Call("run", {"command": "ls"})
+    said = Answer(thought="Hm.", text=("Hel", "lo"), tool_calls=(call,), usage=Usage(10, 5, 4, 2))
+    script = [said, said, Answer(text="x", finish="length"), Failure(429, {"error": {"code": 429}})]
+    async with FakeModel(script) as model:
+        events = await gemini(model, "streamGenerateContent", alt="sse")
+        function = {"id": "call_1_0", "name": "run", "args": {"command": "ls"}}
+        assert [event["candidates"][0]["content"]["parts"] for event in events] == [
+            [{"text": "Hm.", "thought": True}],
+            [{"text": "Hel"}],
+            [{"text": "lo"}],
+            [{"functionCall": function, "thoughtSignature": "c2ln"}],
+            [],
+        ]
+        assert events[-1]["candidates"][0]["finishReason"] == "STOP"
+        usage = {"promptTokenCount": 10, "cachedContentTokenCount": 4, "candidatesTokenCount": 3}
+        assert events[-1]["usageMetadata"] == {**usage, "thoughtsTokenCount": 2, "totalTokenCount": 15}
+        whole = await gemini(model, "generateContent")
+        assert len(whole["candidates"][0]["content"]["parts"]) == 4
+        assert whole["usageMetadata"] == events[-1]["usageMetadata"]
+        events = await gemini(model, "streamGenerateContent", alt="sse")
+        assert events[-1]["candidates"][0]["finishReason"] == "MAX_TOKENS"
+        assert await gemini(model, "streamGenerateContent", alt="sse") == {"error": {"code": 429}}
+        assert (await gemini(model, "countTokens"))["totalTokens"] > 0
+        assert len(model.requests) == 4

@@ -18,23 +18,32 @@ from acp_agent.testing.fake_answers import Answer
 
 LONG = 5_000_000
 """Characters."""
+NO_ID = "kit: no id"
 NOISE = (b"\xff\xfe\x00", b"null", b"[]", b"{}", b'"text"', b'{"id":{}}', b'{"jsonrpc":"1.0","id":1,"method":"x"}')
 UNICODE = "zero \x00, bell \x07, \u200f\u202e, \u2028\u2029\u0085, \U0001f600 \u00e4"
 
 
-async def _answer_to(agent: Agent, line: bytes, id_: object = None) -> Any:
-    """What a line is answered with, by the id of the answer."""
+async def _answer_to(agent: Agent, line: bytes, *ids: object) -> Any:
+    """What a line is answered with, by the id of the answer, one of these."""
     before = agent.seen
     await agent.send(line)
 
     def found() -> Any:
         lines = [each.message for each in agent.editor.transcript[before:] if each.direction == "from_agent"]
-        return next((each for each in lines if isinstance(each, dict) and _same(each.get("id", "none"), id_)), None)
+        return next(
+            (each for each in lines if _is_answer(each) and any(_same(each.get("id", NO_ID), id_) for id_ in ids)), None
+        )
 
-    return await agent.until(found, f"an answer with the id {json.dumps(id_)} to {line[:80]!r}")
+    return await agent.until(found, f"an answer with the id {json.dumps(ids[0])} to {line[:80]!r}")
+
+
+def _is_answer(message: Any) -> bool:
+    return isinstance(message, dict) and "method" not in message
 
 
 def _same(one: object, other: object) -> bool:
+    if one == NO_ID:  # Wrong by itself (RPC-1).
+        return other is None
     return type(one) is type(other) and one == other
 
 
@@ -80,11 +89,13 @@ async def text_is_not_changed(trial: Trial) -> None:
 
 @check("TR-7")
 async def lone_surrogates_break_nothing(trial: Trial) -> None:
+    """A parse error is an answer, too: RFC 8259 leaves open what a reader does with them."""
     async with trial.agent([Answer(text="ok")] * 3) as agent:
         await agent.new_session()
         params = {"sessionId": agent.session, "prompt": [{"type": "text", "text": "half: ?"}]}
         line = json.dumps({"jsonrpc": "2.0", "id": "half", "method": "session/prompt", "params": params})
-        await _answer_to(agent, line.replace("half: ?", "half: \\ud83d").encode(), "half")
+        line = line.replace("half: ?", "half: \\ud83d")
+        await _answer_to(agent, line.encode(), "half", None)
         await _alive(agent, "a lone surrogate")
 
 
@@ -103,7 +114,7 @@ async def empty_lines_and_carriage_returns_are_tolerated(trial: Trial) -> None:
 @check("RPC-2")
 async def what_is_no_json_is_a_parse_error(trial: Trial) -> None:
     async with trial.agent() as agent:
-        answer = await _answer_to(agent, b'{"jsonrpc": "2.0", ')
+        answer = await _answer_to(agent, b'{"jsonrpc": "2.0", ', None)
         code = (answer.get("error") or {}).get("code")
         agent.expect(code == PARSE_ERROR, f"a line that is no JSON was answered with {answer}, not {PARSE_ERROR}")
         await _alive(agent, "a parse error")
@@ -176,15 +187,7 @@ async def answers_to_nothing_are_dropped(trial: Trial) -> None:
 @check("RPC-10")
 async def no_input_ends_the_process(trial: Trial) -> None:
     async with trial.agent() as agent:
-        for line in (
-            b"\xff\xfe\x00",
-            b"null",
-            b"[]",
-            b"{}",
-            b'"text"',
-            b'{"id":{}}',
-            b'{"jsonrpc":"1.0","id":1,"method":"x"}',
-        ):
+        for line in NOISE:
             await agent.send(line)
         await _alive(agent, "noise")
         await agent.new_session()

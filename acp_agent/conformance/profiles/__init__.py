@@ -44,8 +44,10 @@ class Profile(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     asks: dict[str, Any] = {}
     """What makes it ask before it runs a command: `mode`, an id for `session/set_mode`."""
     asides: bool = False
-    """Whether it also asks the model for other things than turns (titles): those requests have no tools."""
-    start_seconds: float = 10.0
+    """Whether it also asks the model for other things than turns (titles): those requests are without the tool for
+    commands."""
+    seconds: float = 10.0
+    """That an answer, or anything else that is waited for, may take at least: slow agents start for long."""
     notes: str = ""
 
 
