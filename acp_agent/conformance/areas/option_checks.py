@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+from contextlib import suppress
 from typing import Any
 
-from acp_agent.conformance.trial import INVALID_PARAMS, Agent, NotHere, Trial, check
+from acp_agent.conformance.trial import INVALID_PARAMS, Agent, NotHere, Trial, Wrong, check
 from acp_agent.testing.fake_answers import Answer
 
 
@@ -133,7 +134,8 @@ async def options_belong_to_one_session(trial: Trial) -> None:
 async def commands_are_named_without_a_slash(trial: Trial) -> None:
     async with trial.agent([Answer(text="ok")]) as agent:
         await agent.new_session()
-        await agent.quiet()
+        with suppress(Wrong):
+            await agent.until(lambda: agent.updates("available_commands_update"), "commands")
         lists = agent.updates("available_commands_update")
         if not lists:
             raise NotHere("it has no commands")
