@@ -13,7 +13,7 @@ import httpx2
 import pytest
 
 from acp_agent.llm.base import TextDelta
-from acp_agent.testing.fake_model import Answer, Call, Failure, FakeModel, Usage
+from acp_agent.testing.fake_model import Answer, Call, Failure, FakeModel, Reply, Usage
 
 from .kit import BOUND, collect, connected, failure, make, texts
 
@@ -83,7 +83,7 @@ async def gemini(model: FakeModel, method: str, **query: str) -> Any:
 async def test_geminis_api_is_served() -> None:
     call = Call("run", {"command": "ls"})
     said = Answer(thought="Hm.", text=("Hel", "lo"), tool_calls=(call,), usage=Usage(10, 5, 4, 2))
-    script: list[Any] = [said, said, Answer(text="x", finish="length"), Failure(429, {"error": {"code": 429}})]
+    script: list[Reply | str] = [said, said, Answer(text="x", finish="length"), Failure(429, {"error": {"code": 429}})]
     async with FakeModel(script) as model:
         events = await gemini(model, "streamGenerateContent", alt="sse")
         function = {"id": "call_1_0", "name": "run", "args": {"command": "ls"}}
