@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -9,6 +10,7 @@ import pytest
 from acp_agent.config import local_servers
 from acp_agent.testing.fake_editor import FakeEditor
 from tests import containers
+from tests.postgres_server import MISSING, PostgresServer
 
 pytest_plugins = ["acp_agent.testing.plugin"]
 
@@ -24,6 +26,15 @@ def anyio_backend() -> str:
 def no_local_servers(monkeypatch: pytest.MonkeyPatch) -> None:
     """Model servers that happen to run on this machine are not found."""
     monkeypatch.setattr(local_servers, "LOCAL", ())
+
+
+@pytest.fixture(scope="session")
+def postgres() -> Iterator[PostgresServer]:
+    if MISSING:
+        pytest.skip(MISSING)
+    server = PostgresServer()
+    yield server
+    server.remove()
 
 
 def pytest_sessionfinish() -> None:

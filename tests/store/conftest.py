@@ -10,18 +10,9 @@ import pytest
 
 from acp_agent.store.session_store import SessionStore
 from acp_agent.store.stores import postgres_store, sqlite_store
-from tests.postgres_server import MISSING, PostgresServer
+from tests.postgres_server import PostgresServer
 
 Open = Callable[[], SessionStore]
-
-
-@pytest.fixture(scope="session")
-def postgres() -> Iterator[PostgresServer]:
-    if MISSING:
-        pytest.skip(MISSING)
-    server = PostgresServer()
-    yield server
-    server.remove()
 
 
 @pytest.fixture(params=["sqlite", "postgres"])

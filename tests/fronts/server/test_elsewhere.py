@@ -13,14 +13,13 @@ from typing import Any
 import pytest
 
 from tests.fronts.server import test_house, test_http
-from tests.fronts.server.test_processes import postgres  # noqa: F401
 from tests.fronts.server.test_server import Place, running, served
-from tests.postgres_server import MISSING, PostgresServer
+from tests.postgres_server import PostgresServer
 
 for module in (test_house, test_http):
     globals().update({name: test for name, test in vars(module).items() if name.startswith("test_")})
 del globals()["test_a_server_full_of_connections_still_serves_those_it_has"]  # Each has its own.
-pytestmark = [pytest.mark.anyio, pytest.mark.skipif(bool(MISSING), reason=MISSING)]
+pytestmark = pytest.mark.anyio
 
 
 class Alternating:
@@ -43,7 +42,7 @@ class Alternating:
 
 
 @pytest.fixture(autouse=True)
-def two_processes(postgres: PostgresServer, monkeypatch: pytest.MonkeyPatch) -> None:  # noqa: F811
+def two_processes(postgres: PostgresServer, monkeypatch: pytest.MonkeyPatch) -> None:
     @asynccontextmanager
     async def both(tmp_path: Path, script: Any = (), *, config: str = "", **more: Any) -> AsyncIterator[Alternating]:
         store = f'[store]\nurl = "{postgres.url()}"\nschema = "s{uuid.uuid4().hex[:12]}"\n'

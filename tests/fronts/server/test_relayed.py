@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import threading
-from collections.abc import Iterator
 from contextlib import suppress
 from functools import partial
 from pathlib import Path
@@ -24,16 +23,9 @@ from acp_agent.testing.fake_model import Answer, Call
 from tests.fronts.server.test_house import AUTO, SCRIPT, WAITS, asked, cut_off, exists, turns
 from tests.fronts.server.test_processes import said, two
 from tests.fronts.server.test_server import BOUND, INITIALIZE, editor, running, served
-from tests.postgres_server import MISSING, PostgresServer
+from tests.postgres_server import PostgresServer
 
-pytestmark = [pytest.mark.anyio, pytest.mark.skipif(bool(MISSING), reason=MISSING)]
-
-
-@pytest.fixture(name="postgres", scope="module")
-def real_postgres() -> Iterator[PostgresServer]:
-    server = PostgresServer()
-    yield server
-    server.remove()
+pytestmark = pytest.mark.anyio
 
 
 async def test_a_turn_goes_on_without_its_client_that_was_connected_elsewhere(
