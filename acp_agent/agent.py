@@ -194,13 +194,15 @@ class Agent:
     # --- authentication ---------------------------------------------------------------------------------------
 
     async def authenticate(self, request: acp.AuthenticateRequest) -> acp.AuthenticateResponse:
-        self._opening.login.authenticate(request.method_id, self._opening.config())
-        self._tell_state()
+        config = self._opening.config()
+        self._opening.login.authenticate(request.method_id, config)
+        self._tell_state(config)
         return acp.AuthenticateResponse()
 
     async def logout(self, request: acp.LogoutRequest) -> acp.LogoutResponse:
-        self._opening.login.logout(self._opening.config())
-        self._tell_state()
+        config = self._opening.config()
+        self._opening.login.logout(config)
+        self._tell_state(config)
         return acp.LogoutResponse()
 
     async def auth_status(self, request: acp.AuthStatusRequest) -> acp.AuthStatusResponse:
@@ -211,9 +213,8 @@ class Agent:
         self._told_state = self._opening.login.state(config)
         return acp.AuthStatusResponse(state=self._told_state)
 
-    def _tell_state(self) -> None:
-        state = self._opening.login.state(self._opening.config())
-        if self._told_state not in ("", state):
+    def _tell_state(self, config: Config) -> None:
+        if self._told_state and (state := self._opening.login.state(config)) != self._told_state:
             self._told_state = state
             self.connection.notify("auth/status_update", acp.AuthStatusUpdateNotification(state=state))
 

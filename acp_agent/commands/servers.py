@@ -21,6 +21,7 @@ from acp_agent.config.model import LogConfig, Settings
 from acp_agent.config.xdg import state_dir
 from acp_agent.errors import ConfigError, UsageError
 from acp_agent.fronts.headless import AGENT_COMMAND
+from acp_agent.fronts.server import COUNTS
 from acp_agent.fronts.server.entrance import is_loopback
 from acp_agent.fronts.server.identities import FIRST, Identities
 from acp_agent.lazy import load
@@ -30,8 +31,6 @@ from acp_agent.safety.folders.paths import real_path
 LSP_SERVER = "acp_agent.fronts.lsp_server.server:serve"
 SERVER = "acp_agent.fronts.server.app:Server"
 WORKERS = "acp_agent.fronts.server.workers:Workers"
-COUNTS = "PROMETHEUS_MULTIPROC_DIR"
-"""As in `metrics`, which it must be set for before that is loaded."""
 BACKLOG = 1024
 TRACES_SECONDS = 5.0
 """For the last traces to be sent."""

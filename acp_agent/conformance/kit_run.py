@@ -152,7 +152,7 @@ def _judged(error: BaseException) -> tuple[Outcome, str]:
     """Raises what is no judgement."""
     if isinstance(error, BaseExceptionGroup):
         inner = [each for each in error.exceptions if not isinstance(each, anyio.get_cancelled_exc_class())]
-        if len(inner) >= 1:
+        if inner:
             return _judged(inner[0])
     if isinstance(error, NotHere):
         return "not here", str(error)

@@ -32,8 +32,9 @@ QUIET = 0.3
 RESULT = re.compile('"role": "tool"|tool_result|function_call_output|functionResponse')
 """In a message to the model: the result of a call."""
 INVALID_PARAMS, METHOD_NOT_FOUND, INVALID_REQUEST, PARSE_ERROR, NOT_FOUND = -32602, -32601, -32600, -32700, -32002
-
-
+UNKNOWN = "00000000-0000-4000-8000-000000000000"
+"""The id of no session."""
+DONE = Answer(text="done")
 USED_UP = Failure(500, {"error": {"message": "kit: the model was asked more often than the check has answers"}})
 
 
@@ -162,7 +163,7 @@ class Trial:
 
         def said(body: dict[str, Any]) -> Answer:
             last = (body.get("messages") or body.get("input") or body.get("contents") or [None])[-1]
-            return Answer(text="done") if RESULT.search(json.dumps(last)) else wants
+            return DONE if RESULT.search(json.dumps(last)) else wants
 
         return said
 

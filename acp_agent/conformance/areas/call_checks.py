@@ -8,13 +8,12 @@ from typing import Any
 import anyio
 
 from acp_agent.client.permissions import allow_once, cancelled, reject_once
-from acp_agent.conformance.trial import Agent, NotHere, Trial, cancelled_after, check, same_file
+from acp_agent.conformance.trial import DONE, Agent, NotHere, Trial, cancelled_after, check, same_file
 from acp_agent.testing.fake_answers import Answer, Call
 from acp_agent.testing.fake_editor import AnswersError, AnswersGarbage
 
 KINDS = ("read", "edit", "delete", "move", "search", "execute", "think", "fetch", "switch_mode", "other")
 FINAL = ("completed", "failed")
-DONE = Answer(text="done")
 
 
 def _only(agent: Agent) -> dict[str, Any]:

@@ -5,11 +5,10 @@ from __future__ import annotations
 from itertools import product
 from typing import Any
 
-from acp_agent.conformance.trial import NotHere, Trial, check
+from acp_agent.conformance.trial import DONE, NotHere, Trial, check
 from acp_agent.testing.fake_answers import Answer
 from acp_agent.testing.fake_editor import AnswersError
 
-DONE = Answer(text="done")
 SAYS = "printf 'kit-%s' says"
 """What it prints is not in it, so it tells that it ran."""
 FILES = ("fs/read_text_file", "fs/write_text_file")

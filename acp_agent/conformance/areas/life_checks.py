@@ -13,12 +13,11 @@ from typing import Any
 
 import anyio
 
-from acp_agent.conformance.trial import SECONDS, Agent, NotHere, Trial, Wrong, cancelled_after, check
+from acp_agent.conformance.trial import DONE, SECONDS, Agent, NotHere, Trial, Wrong, cancelled_after, check
 from acp_agent.testing.fake_answers import Answer
 
 TURN = re.compile("chunk|tool_call|plan")
 """In the kind of an update: it is part of a turn."""
-DONE = Answer(text="done")
 BEGINS = "echo begun >kit-begun; sleep 300"
 
 

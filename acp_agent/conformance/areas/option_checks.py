@@ -5,7 +5,7 @@ from __future__ import annotations
 from contextlib import suppress
 from typing import Any
 
-from acp_agent.conformance.trial import INVALID_PARAMS, Agent, NotHere, Trial, Wrong, check
+from acp_agent.conformance.trial import INVALID_PARAMS, UNKNOWN, Agent, NotHere, Trial, Wrong, check
 from acp_agent.testing.fake_answers import Answer
 
 
@@ -52,8 +52,7 @@ async def an_unknown_mode_is_an_error(trial: Trial) -> None:
     async with trial.agent() as agent:
         _, ids = _modes(await agent.new_session())
         await agent.refused("session/set_mode", {"sessionId": agent.session, "modeId": "kit-no-such-mode"})
-        unknown = "00000000-0000-4000-8000-000000000000"
-        await agent.refused("session/set_mode", {"sessionId": unknown, "modeId": ids[0]})
+        await agent.refused("session/set_mode", {"sessionId": UNKNOWN, "modeId": ids[0]})
 
 
 @check("MODE-4")

@@ -6,10 +6,20 @@ import re
 from pathlib import Path
 from typing import Any
 
-from acp_agent.conformance.trial import INVALID_PARAMS, NOT_FOUND, Agent, NotHere, Trial, Wrong, check, same_file
+from acp_agent.conformance.trial import (
+    DONE,
+    INVALID_PARAMS,
+    NOT_FOUND,
+    UNKNOWN,
+    Agent,
+    NotHere,
+    Trial,
+    Wrong,
+    check,
+    same_file,
+)
 from acp_agent.testing.fake_answers import Answer
 
-UNKNOWN = "00000000-0000-4000-8000-000000000000"
 MOMENT = re.compile(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d(\.\d+)?(Z|[+-]\d\d:\d\d)")
 
 
@@ -42,7 +52,7 @@ async def a_relative_cwd_is_refused(trial: Trial) -> None:
 async def cwd_is_where_commands_run(trial: Trial) -> None:
     other = trial.project.parent / "other"
     other.mkdir()
-    async with trial.agent([trial.runs("pwd >here"), Answer(text="done")]) as agent:
+    async with trial.agent([trial.runs("pwd >here"), DONE]) as agent:
         await agent.new_session(cwd=str(other))
         await agent.stops("end_turn")
         here = other / "here"
@@ -74,8 +84,12 @@ async def _told(trial: Trial, *capability: str) -> str:
         return agent.session
 
 
+def _named(trial: Trial, session: str) -> dict[str, Any]:
+    return {"sessionId": session, "cwd": str(trial.project), "mcpServers": []}
+
+
 async def _loaded(agent: Agent, session: str) -> dict[str, Any]:
-    params = {"sessionId": session, "cwd": str(agent.trial.project), "mcpServers": []}
+    params = _named(agent.trial, session)
     agent.session = session
     answered: dict[str, Any] = await agent.ask("session/load", params)
     return answered
@@ -85,7 +99,7 @@ async def _loaded(agent: Agent, session: str) -> dict[str, Any]:
 async def load_works_if_it_is_offered(trial: Trial) -> None:
     async with trial.agent() as agent:
         if not agent.has("loadSession"):
-            await agent.refused("session/load", {"sessionId": UNKNOWN, "cwd": str(trial.project), "mcpServers": []})
+            await agent.refused("session/load", _named(trial, UNKNOWN))
             return
     session = await _told(trial)
     async with trial.agent() as agent:
@@ -145,7 +159,7 @@ async def an_unknown_session_is_not_loaded(trial: Trial) -> None:
     async with trial.agent() as agent:
         agent.needs("loadSession")
         for session in (UNKNOWN, "../../etc/passwd", ""):
-            params = {"sessionId": session, "cwd": str(trial.project), "mcpServers": []}
+            params = _named(trial, session)
             await agent.refused("session/load", params, NOT_FOUND, INVALID_PARAMS, why=f"of {session!r}")
 
 
@@ -162,7 +176,7 @@ async def resume_replays_nothing(trial: Trial) -> None:
     session = await _told(trial, "sessionCapabilities", "resume")
     async with trial.agent() as agent:
         agent.session = session
-        await agent.ask("session/resume", {"sessionId": session, "cwd": str(trial.project), "mcpServers": []})
+        await agent.ask("session/resume", _named(trial, session))
         await agent.quiet()
         agent.expect("pear" not in agent.text(), "`session/resume` replayed the conversation")
 
@@ -172,7 +186,7 @@ async def a_resumed_session_has_its_context(trial: Trial) -> None:
     session = await _told(trial, "sessionCapabilities", "resume")
     async with trial.agent([Answer(text="Yes.")]) as agent:
         agent.session = session
-        await agent.ask("session/resume", {"sessionId": session, "cwd": str(trial.project), "mcpServers": []})
+        await agent.ask("session/resume", _named(trial, session))
         await agent.stops("end_turn", "sure?")
         agent.expect("The pear is ripe." in agent.asked_of_model(), "the model was not sent what was said before")
 
@@ -181,8 +195,7 @@ async def a_resumed_session_has_its_context(trial: Trial) -> None:
 async def an_unknown_session_is_not_resumed(trial: Trial) -> None:
     async with trial.agent() as agent:
         agent.needs("sessionCapabilities", "resume")
-        params = {"sessionId": UNKNOWN, "cwd": str(trial.project), "mcpServers": []}
-        await agent.refused("session/resume", params)
+        await agent.refused("session/resume", _named(trial, UNKNOWN))
 
 
 async def _listed(agent: Agent, **params: Any) -> list[dict[str, Any]]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import base64
 from typing import Any
 
-from acp_agent.conformance.trial import INVALID_PARAMS, Agent, NotHere, Trial, check
+from acp_agent.conformance.trial import INVALID_PARAMS, UNKNOWN, Agent, NotHere, Trial, check
 from acp_agent.testing.fake_answers import Answer, Failure
 
 DOT = base64.b64encode(
@@ -38,7 +38,7 @@ async def a_prompt_is_answered_once(trial: Trial) -> None:
 async def an_unknown_session_takes_no_prompt(trial: Trial) -> None:
     async with trial.agent() as agent:
         blocks = [{"type": "text", "text": "hello?"}]
-        params = {"sessionId": "00000000-0000-4000-8000-000000000000", "prompt": blocks}
+        params = {"sessionId": UNKNOWN, "prompt": blocks}
         await agent.refused("session/prompt", params, why="to an unknown session")
 
 

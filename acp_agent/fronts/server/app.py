@@ -128,8 +128,9 @@ class Server:
         self._store: SessionStore | None = None
         """On a server: what the processes that share it tell each other goes by it."""
         base = Opening(environ)
-        if store_url(base.config(), environ):
-            _, self._store = base.own()
+        config = base.config()
+        if store_url(config, environ):
+            self._store = base.store(config)
         self._relayed: dict[Connection, RemoteAgent] = {}
         """Of clients of other processes."""
         self._none = anyio.Event()

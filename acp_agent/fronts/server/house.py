@@ -59,6 +59,7 @@ class House:
         self.stopping = False
         """Whether nothing more is begun."""
         self._opens = Lock()
+        self._opened_store: SessionStore | None = None
         self._beside = -1
         """A lock beside a store in a file, which all processes share that use it."""
         self._renewed = time.monotonic()
@@ -69,7 +70,9 @@ class House:
         """By session and token: the place of the last update that it was sent before its link was lost."""
 
     async def _store(self) -> SessionStore:
-        return await asyncio.to_thread(self._opened)
+        if self._opened_store is None:
+            self._opened_store = await asyncio.to_thread(self._opened)
+        return self._opened_store
 
     def _opened(self) -> SessionStore:
         """In a thread."""

@@ -11,11 +11,9 @@ from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, gene
 from prometheus_client.exposition import CONTENT_TYPE_PLAIN_1_0_0
 from prometheus_client.multiprocess import MultiProcessCollector, mark_process_dead
 
+from acp_agent.fronts.server import COUNTS
 from acp_agent.schema import acp
 
-COUNTS = "PROMETHEUS_MULTIPROC_DIR"
-"""The variable that names a folder in which workers count together. prometheus_client looks for it when it is loaded,
-and when a kind of value is first made; commands of the agent do not get it."""
 CONTENT_TYPE = CONTENT_TYPE_PLAIN_1_0_0
 TURN_BUCKETS = (0.5, 1, 2, 5, 10, 30, 60, 120, 300, 600, 1800)
 CALL_BUCKETS = (0.005, 0.02, 0.1, 0.5, 2, 10, 60, 300, 1800)
