@@ -33,14 +33,14 @@ from acp_agent.errors import (
     StoreError,
     WorktreeError,
 )
-from acp_agent.handshake import LSP_NOTIFICATIONS, answer_initialize
+from acp_agent.handshake import LSP_NOTIFICATIONS, answer_initialize, asks_v2
 from acp_agent.lazy import load
 from acp_agent.loop.opened import Opened
 from acp_agent.loop.session import Session, says_something
 from acp_agent.open_sessions import OpenSessions
 from acp_agent.opening import Opening, answer, chosen, known_models, normal, opened, rules
-from acp_agent.protocol.client import Client, Wire
-from acp_agent.protocol.connection import Connection, Reply
+from acp_agent.protocol.client import MARK, Client, Wire
+from acp_agent.protocol.connection import Connection, Dialect, Reply
 from acp_agent.protocol.profiles import RenderingPlan, rendering_plan
 from acp_agent.schema import acp
 from acp_agent.schema.decode import decode_params
@@ -67,6 +67,7 @@ UNDO_ANSWER = "acp_agent.loop.undo.undo_commands:answer"
 SET_MODEL = "session/set_model"
 """Of old schemas: answered, not advertised."""
 AUTH_STATUS = "auth/status"
+V2 = "acp_agent.protocol.v2.dialect:V2"
 RAW = (*UNDO_METHODS, SET_MODEL)
 """Methods whose params are read by who serves them."""
 LSP_NOTE = "acp_agent.schema.lsp_types:decode_notification"
@@ -100,6 +101,8 @@ class Agent:
         """Sessions that are being opened again; what a client asks of them meanwhile waits."""
         self._connection: Connection | None = None
         self._capabilities = acp.ClientCapabilities()
+        self._asked_for = False
+        """Whether anything but `initialize` was asked."""
         self._told_state = ""
         """By `auth/status`."""
         self._client_info: acp.Implementation | None = None
@@ -126,6 +129,15 @@ class Agent:
 
     def attach(self, connection: Connection) -> None:
         self._connection = connection
+        connection.choose_dialect = self._dialect
+
+    def _dialect(self, params: Any) -> Dialect | None:
+        """What stands between a client of v2 and this."""
+        try:
+            another = not self._asked_for and asks_v2(params) and self._opening.config().settings.protocol.v2
+        except ConfigError:  # Said in the answer.
+            return None
+        return load(V2)(self, self.connection) if another else None
 
     @property
     def connection(self) -> Connection:
@@ -139,6 +151,7 @@ class Agent:
             welcome = answer_initialize(params, merge(list(self._opening.config().layers)))
             self._take_client(params)
             return welcome
+        self._asked_for = True
         serve = self._methods.get(method)
         if serve is None:
             raise MethodNotFound(f"Method not found: {method}")
@@ -358,6 +371,7 @@ class Agent:
 
     def adopt(self, opened: Opened) -> None:
         """Goes on with a session whose `session/new` was answered before this object existed."""
+        self._asked_for = True
         self._start(self._add(opened))
 
     def _add(self, opened: Opened) -> Session:
@@ -432,6 +446,7 @@ class Agent:
     async def prompt(self, request: acp.PromptRequest) -> acp.PromptResponse:
         session = await self._session(request.session_id)
         before = session.spent
+        MARK.set(str((request.meta or {}).get("prompt", "")))
         with tracing.continued(request.meta):
             reason = await session.prompt(request.prompt)
         spent = session.spent

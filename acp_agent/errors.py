@@ -92,6 +92,10 @@ class RpcError(AgentError):
         self.message = message
         self.data = data
 
+    def as_json(self) -> dict[str, Any]:
+        """As it stands in an answer."""
+        return {"code": self.code, "message": self.message, **({} if self.data is None else {"data": self.data})}
+
 
 class ParseError(RpcError):
     code = -32700

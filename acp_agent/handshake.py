@@ -73,6 +73,16 @@ def answer_initialize(params: object, config: Mapping[str, Any]) -> dict[str, An
     }
 
 
+def asks_v2(params: object) -> bool:
+    """Whether `protocol/v2` answers this `initialize`, if it is on: another version than 1 is asked for."""
+    version = params.get("protocolVersion") if isinstance(params, dict) else None
+    return type(version) is int and version != PROTOCOL_VERSION and 0 <= version <= MAX_VERSION
+
+
+def has_v2(config: Mapping[str, Any]) -> bool:
+    return _table(config.get("protocol")).get("v2") is True
+
+
 def _lsp(config: Mapping[str, Any]) -> dict[str, Any]:
     """Returns the part of `_lsp/*` that is read (docs/lsp-extension.md), and which mentions of a prompt the agent
     resolves itself."""

@@ -17,7 +17,7 @@ from types import FrameType
 
 from acp_agent.config.sources import merge, user_layers
 from acp_agent.errors import ConfigError, InternalError, RpcError
-from acp_agent.handshake import answer_initialize
+from acp_agent.handshake import answer_initialize, asks_v2, has_v2
 from acp_agent.lazy import load
 from acp_agent.protocol.peer import Event, Peer, RequestReceived
 
@@ -50,7 +50,10 @@ def run(arguments: list[str]) -> int:
     first = events[0]
     if isinstance(first, RequestReceived) and first.method == "initialize":
         try:
-            answer = peer.respond(first.id, answer_initialize(first.params, merge(user_layers(os.environ))))
+            config = merge(user_layers(os.environ))
+            if asks_v2(first.params) and has_v2(config):  # Answered under the event loop.
+                return int(load(SERVE)(peer, events, None, None, None, said))
+            answer = peer.respond(first.id, answer_initialize(first.params, config))
             params = first.params
         except ConfigError as error:
             answer = peer.fail(first.id, InternalError.code, str(error))

@@ -67,6 +67,7 @@ class ProtocolConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
         bool,
         key("Offer what only drafts of ACP have (`auth/status`), which may change with any version of it."),
     ] = False
+    v2: Annotated[bool, key("Speak v2 of ACP, a draft, with a client that asks for it.")] = False
 
 
 class ClientProfileConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True):

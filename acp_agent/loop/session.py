@@ -14,7 +14,7 @@ from contextlib import asynccontextmanager
 from contextvars import copy_context
 from functools import cached_property, partial
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import anyio
 from msgspec import Struct
@@ -220,6 +220,29 @@ class Session:
         `bound_to`: the prompt is not from the user; no command is run, and the mode is at most that one. What
         `announce` returns is sent when its turn starts.
         """
+        ended: dict[str, Any] = {"state": "idle", "stopReason": "failed"}
+        numbers: list[int] = []
+        try:
+            ended["stopReason"] = reason = await self._prompt(blocks, bound_to, announce, numbers)
+            return reason
+        except RpcError as error:
+            ended["error"] = error.as_json()
+            raise
+        except anyio.get_cancelled_exc_class():
+            ended["stopReason"] = "cancelled"
+            raise
+        finally:
+            if any(numbers):
+                self.client.turn(ended)
+
+    async def _prompt(
+        self,
+        blocks: Sequence[acp.ContentBlock],
+        bound_to: Mode | None,
+        announce: Callable[[], str] | None,
+        numbers: list[int],
+    ) -> acp.StopReason:
+        """`numbers`: gets the number of the prompt, 0 if it is not in the log."""
         reason: acp.StopReason = "cancelled"
         try:
             with self.queue.cancellable() as scope:
@@ -236,6 +259,7 @@ class Session:
                             await self.outbox.settled()
                             history = self._store.history
                             history.at_leisure(partial(history.index, self.id), partial(log.debug, "%s"))
+                        numbers.append(self.queue.prompt)
                         self.choices.bound_to, self.queue.prompt = None, 0
         except ExecutorError as error:
             raise InternalError(self.outbox.clean(str(error)), {"kind": "place"}) from error
@@ -348,6 +372,7 @@ class Session:
         message_id = str(uuid.uuid4())
         mark = {"number": self.turns, "message_id": message_id, "time": at, "command": command}
         self.outbox.put("turn", mark)
+        self.client.turn({"state": "running"})
         self._show_prompt(blocks, message_id)
 
     async def turn_back(self, to: int, *, forth: bool) -> None:
@@ -367,7 +392,8 @@ class Session:
         redaction = self.outbox.redaction
         if redaction is not None and any(redaction.struct(block) is not block for block in blocks):
             self.outbox.tell(PROMPT_REDACTED)
-        self.client.said(message_id)
+        if self.choices.bound_to is None:
+            self.client.said(message_id)
         for block in blocks:
             self.outbox.emit(acp.UserMessageChunk(content=block, message_id=message_id))
         self.outbox.flush()

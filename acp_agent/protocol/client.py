@@ -8,13 +8,16 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable, Sequence
+from contextvars import ContextVar
 from functools import cached_property, partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol, runtime_checkable
 
+from msgspec.structs import replace
+
 from acp_agent.errors import AgentError, CapabilityMissing
 from acp_agent.lazy import load
-from acp_agent.protocol.profiles import RenderingPlan, rendering_plan
+from acp_agent.protocol.profiles import RenderingPlan, rendering_plan, watches_turns
 from acp_agent.schema import acp
 from acp_agent.schema.decode import decode_result
 
@@ -32,6 +35,8 @@ if TYPE_CHECKING:
 LSP_RESULT = "acp_agent.schema.lsp_types:decode_result"
 LSP_METHODS = "acp_agent.schema.lsp_types:METHODS"
 
+MARK: ContextVar[str] = ContextVar("mark", default="")
+"""What the prompt that is worked on carries as `_meta.prompt`: its message comes back with it."""
 STEPS = "steps"
 """Id of the plan that the tool `plan` makes."""
 
@@ -56,7 +61,9 @@ class Several(Wire, Protocol):
 
     def show(self, note: acp.SessionNotification, place: int) -> None: ...
 
-    def said(self, message_id: str) -> None: ...
+    def said(self, message_id: str, mark: str) -> None: ...
+
+    def tell_others(self, meta: dict[str, Any]) -> None: ...
 
 
 class Client:
@@ -80,9 +87,12 @@ class Client:
         self._connection = connection
         self._several = connection if isinstance(connection, Several) else None
         self._session_id = session_id
+        self._said = ("", "")
+        """The last message of the user that is the client's, and the mark of its prompt."""
         self._timeout = timeout
         self._lsp_timeout = lsp_timeout
         self.capabilities = capabilities
+        self._watches_turns = watches_turns(capabilities)
         self.before_asking: Callable[[], Awaitable[None]] | None = None
         """Called before every request: updates emitted earlier must be on the wire earlier."""
         self.clean: Callable[[Any], Any] | None = None
@@ -127,11 +137,23 @@ class Client:
             self._several.show(note, place)
         elif not (place and isinstance(shown, acp.UserMessageChunk)):  # The client shows what it says itself.
             self._connection.notify("session/update", note)
+        elif self._watches_turns and shown.message_id == self._said[0]:
+            self._connection.notify("session/update", replace(note, meta={"prompt": self._said[1]}))
 
     def said(self, message_id: str) -> None:
         """The message of the user with this id comes from who is asking now."""
         if self._several is not None:
-            self._several.said(message_id)
+            self._several.said(message_id, MARK.get())
+        else:
+            self._said = message_id, MARK.get()
+
+    def turn(self, state: dict[str, Any]) -> None:
+        """A turn has begun (`state`: `running`) or ended (`idle`, with `stopReason`, or `failed` and the `error`)."""
+        if self._several is not None:
+            self._several.tell_others({"turn": state})
+        elif self._watches_turns:
+            told = acp.SessionInfoUpdate(meta={"turn": state})
+            self._connection.notify("session/update", acp.SessionNotification(session_id=self._session_id, update=told))
 
     def push(self) -> None:
         """Sends what is queued immediately, if the client reads."""

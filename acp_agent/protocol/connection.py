@@ -18,6 +18,7 @@ import asyncio
 import logging
 from collections import deque
 from collections.abc import Callable, Coroutine, Iterable
+from contextlib import AbstractContextManager
 from typing import Any, Protocol
 
 from acp_agent.errors import ConnectionClosed, InternalError, PeerError, RequestCancelled, RpcError
@@ -70,6 +71,22 @@ class Handler(Protocol):
         ...
 
 
+class Dialect(Handler, Protocol):
+    """A version of the protocol that is not the handler's: it stands between the handler and the connection."""
+
+    def rendered(self, method: str, params: Any) -> Iterable[tuple[str, Any]]:
+        """A notification of the handler's as it is sent."""
+        ...
+
+    def asking(self, method: str, params: Any) -> AbstractContextManager[Any]:
+        """Around a request of the handler's: gives its params as they are sent."""
+        ...
+
+    def answer(self, method: str, answered: Any) -> Any:
+        """The result as the handler knows it."""
+        ...
+
+
 class _Outgoing:
     __slots__ = ("data", "method", "params")
 
@@ -94,13 +111,16 @@ class Connection:
         """`write_now`: the transport's own, if any: writes without waiting and returns the number of bytes taken."""
         self._transport = transport
         self._handler = handler
+        self.dialect: Dialect | None = None
+        self.choose_dialect: Callable[[Any], Dialect | None] | None = None
+        """Called with the params of `initialize`, while none is chosen."""
         self._peer = peer or Peer()
         self._coalesce = coalesce
         self._write_now = write_now
         self._writing = False
         """Whether the transport holds bytes it has not accepted yet: nothing may overtake them."""
         self._pending: dict[int, asyncio.Future[Any]] = {}
-        self._tasks: dict[asyncio.Task[None], RequestReceived | None] = {}
+        self._tasks: dict[asyncio.Task[Any], RequestReceived | None] = {}
         self._queue: deque[_Outgoing] = deque()
         self._queued = asyncio.Event()
         self._room = asyncio.Event()
@@ -201,10 +221,17 @@ class Connection:
             case NotificationReceived("$/cancel_request", params):
                 self._cancel(params)
             case NotificationReceived(method, params):
-                self._start(self._handler.handle_notification(method, params), None)
+                self._start((self.dialect or self._handler).handle_notification(method, params), None)
             case Malformed(reason, answer):
                 log.warning("malformed input: %s", reason)
                 self._put(_Outgoing(answer))
+
+    def spawn(self, work: Coroutine[Any, Any, Any]) -> asyncio.Task[Any]:
+        """Work that ends with the connection."""
+        task = asyncio.create_task(work)
+        self._tasks[task] = None
+        task.add_done_callback(self._tasks.pop)
+        return task
 
     def _start(self, work: Coroutine[Any, Any, None], request: RequestReceived | None) -> None:
         task = asyncio.create_task(work)
@@ -219,7 +246,9 @@ class Connection:
     async def _answer(self, request: RequestReceived) -> None:
         then: Callable[[], None] | None = None
         try:
-            result = await self._handler.handle_request(request.method, request.params)
+            if request.method == "initialize" and self.dialect is None and self.choose_dialect is not None:
+                self.dialect = self.choose_dialect(request.params)
+            result = await (self.dialect or self._handler).handle_request(request.method, request.params)
             if isinstance(result, Reply):
                 answer = self._peer.respond(request.id, result.result)
                 then = result.then
@@ -252,7 +281,7 @@ class Connection:
         id_ = params["requestId"]
         for task, request in tuple(self._tasks.items()):
             if request is not None and type(request.id) is type(id_) and request.id == id_:
-                if not self._handler.cancel_request(request.method, request.params):
+                if not (self.dialect or self._handler).cancel_request(request.method, request.params):
                     # A task cancelled before its first step would end without an answer: let that step run first.
                     asyncio.get_running_loop().call_soon(task.cancel)
                 return
@@ -266,6 +295,12 @@ class Connection:
         `$/cancel_request` and forgets the request; with `late` it does neither, and `late` receives the result if it
         arrives. Limit the wait with a cancel scope: a client may never answer.
         """
+        if self.dialect is None:
+            return await self._request(method, params, late)
+        with self.dialect.asking(method, params) as shown:
+            return self.dialect.answer(method, await self._request(method, shown, late))
+
+    async def _request(self, method: str, params: object, late: Callable[[Any], None] | None) -> Any:
         if self.closed:
             raise ConnectionClosed("the connection has ended")
         id_, data = self._peer.request(method, params)
@@ -295,6 +330,14 @@ class Connection:
 
     def notify(self, method: str, params: Any) -> None:
         """Queues a notification, or discards it after the end of the connection. Never waits: see `drain()`."""
+        if self.dialect is None:
+            self.notify_as_is(method, params)
+        else:
+            for each in self.dialect.rendered(method, params):
+                self.notify_as_is(*each)
+
+    def notify_as_is(self, method: str, params: Any) -> None:
+        """In the words of the client's version."""
         if self._queue and self._coalesce is not None:
             last = self._queue[-1]
             if last.data is None and last.method == method:

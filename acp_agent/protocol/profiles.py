@@ -45,6 +45,11 @@ PROFILES: dict[str, Quirks] = {
 OF_ITS_MACHINE = ("reads_files", "writes_files", "terminals")
 
 
+def watches_turns(capabilities: ClientCapabilities) -> bool:
+    """Whether its own messages come back to it, and it is told when a turn begins and ends: a client of v2."""
+    return (capabilities.meta or {}).get("turns") is True
+
+
 class RenderingPlan(Struct, frozen=True):
     """Features this client gets, and those it does without."""
 

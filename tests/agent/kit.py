@@ -32,7 +32,9 @@ from acp_agent.store.postgres import Postgres
 from acp_agent.store.sqlite import Sqlite
 from acp_agent.testing.fake_editor import FakeEditor
 from acp_agent.testing.fake_model import Answer, Call, FakeModel, Script
+from tests import v2_wire
 from tests.postgres_server import PostgresServer
+from tests.v2_wire import V2Wire
 from tests.websockets_client import connected
 
 __all__ = ["Answer", "Call", "Rig", "agent_rig", "connect", "rig"]
@@ -63,7 +65,7 @@ for name in ("rows", "change", "write"):
 STORE = os.environ.get("ACP_TEST_STORE", "sqlite")
 """`postgres`: each home has a schema on a real server."""
 WIRE = os.environ.get("ACP_TEST_WIRE", "memory")
-"""`websocket`: the agent is at the other end of a real one."""
+"""`websocket`: the agent is at the other end of a real one; `v2`: it speaks v2 of ACP."""
 
 
 in_a_file = pytest.mark.skipif(STORE != "sqlite", reason="it is about the file of the store")
@@ -117,7 +119,9 @@ async def connect(environ: Mapping[str, str], **editor: Any) -> AsyncIterator[tu
     if STORE == "postgres":
         schema = hashlib.sha256(environ["HOME"].encode()).hexdigest()[:32]
         flags |= {"store.url": postgres_server().url(), "store.schema": f"t_{schema}"}
-    wire = over_websocket if WIRE == "websocket" else in_memory
+    if WIRE == "v2":
+        flags["protocol.v2"] = "true"
+    wire = {"websocket": over_websocket, "v2": in_v2}.get(WIRE, in_memory)
     async with wire(Opening(environ, flags)) as (ours, agent), FakeEditor(ours, **editor) as fake:
         yield fake, agent
 
@@ -136,6 +140,14 @@ async def in_memory(opening: Opening) -> AsyncIterator[tuple[Transport, Agent]]:
             connection.close()
             with anyio.CancelScope(shield=True), anyio.fail_after(10):
                 await agent.close()
+
+
+@asynccontextmanager
+async def in_v2(opening: Opening) -> AsyncIterator[tuple[Transport, Agent]]:
+    async with in_memory(opening) as (ours, agent):
+        wire = V2Wire(ours)
+        yield wire, agent
+    v2_wire.check(wire)
 
 
 class _Served(Server):

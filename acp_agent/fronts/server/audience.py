@@ -39,6 +39,8 @@ PAGE = 200
 REMEMBERED = 100
 """Messages of which is known who said them."""
 
+NOBODY: tuple[Watcher | None, str] = (None, "")
+
 SPEAKER: ContextVar[Connection | None] = ContextVar("speaker", default=None)
 """Whose request is worked on."""
 
@@ -47,12 +49,13 @@ Page = Callable[[str, int, int], Awaitable[Sequence[tuple[int, bytes]]]]
 
 
 class Watcher:
-    """A client at a session. `answers`: whether it is asked."""
+    """A client at a session. `answers`: whether it is asked. `turns`: as `watches_turns` has it."""
 
-    def __init__(self, connection: Connection, plan: RenderingPlan, *, answers: bool) -> None:
+    def __init__(self, connection: Connection, plan: RenderingPlan, *, answers: bool, turns: bool) -> None:
         self.connection = connection
         self.plan = plan
         self.answers = answers
+        self.turns = turns
         self.place = 0
         """Of the last update that it was sent."""
         self.live = False
@@ -143,7 +146,8 @@ class Audience:
         self._questions: list[_Question] = []
         self._latest: dict[type, acp.SessionNotification] = {}
         self._news: _News | None = None
-        self._said: OrderedDict[str, Watcher | None] = OrderedDict()
+        self._said: OrderedDict[str, tuple[Watcher | None, str]] = OrderedDict()
+        """Messages of users: who said them, and the mark of the prompt."""
         self._following: set[asyncio.Task[None]] = set()
         self._impatient: asyncio.TimerHandle | None = None
 
@@ -159,9 +163,9 @@ class Audience:
         """Raises KeyError."""
         return self._watchers[connection]
 
-    def enter(self, connection: Connection, plan: RenderingPlan, *, answers: bool) -> Watcher:
+    def enter(self, connection: Connection, plan: RenderingPlan, *, answers: bool, turns: bool = False) -> Watcher:
         """Who is there already comes anew. Nothing is sent to it before `follow`."""
-        watcher = Watcher(connection, plan, answers=answers)
+        watcher = Watcher(connection, plan, answers=answers, turns=turns)
         if (before := self._watchers.get(connection)) is not None:
             self._withdraw(before)
             self.driver = watcher if self.driver is before else self.driver
@@ -214,9 +218,12 @@ class Audience:
             for place, payload in rows:
                 watcher.place = place
                 update = msgspec.json.decode(payload)
-                own = update.get("sessionUpdate") == "user_message_chunk" and self._said.get(update.get("messageId"))
-                if own is not watcher:
+                of_user = update.get("sessionUpdate") == "user_message_chunk"
+                speaker, mark = self._said.get(str(update.get("messageId")), NOBODY) if of_user else NOBODY
+                if speaker is not watcher:
                     self.send(watcher, update, place)
+                elif watcher.turns:
+                    self.send(watcher, update, place, mark=mark)
             if not rows and (watcher.place >= self.place or self.place == until):
                 break
         watcher.live = True
@@ -229,19 +236,21 @@ class Audience:
                 question.put_to(watcher)
         self._wait_for_answers()
 
-    def send(self, watcher: Watcher, stored: dict[str, Any], place: int = 0) -> None:
-        """Sends one of them what is in the log."""
+    def send(self, watcher: Watcher, stored: dict[str, Any], place: int = 0, *, mark: str | None = None) -> None:
+        """Sends one of them what is in the log. `mark`: of its prompt, if it is its own."""
         update: Any = shown_to(watcher.plan, stored)
-        meta = {"seq": place} if place else None
+        meta: dict[str, Any] | None = {"seq": place} if place else None
+        if mark is not None:
+            meta = {"prompt": mark, **(meta or {})}
         note = acp.SessionNotification(session_id=self.session_id, update=update, meta=meta)
         watcher.connection.notify("session/update", note)
 
     # --- what the session says --------------------------------------------------------------------------------
 
-    def said(self, message_id: str) -> None:
+    def said(self, message_id: str, mark: str) -> None:
         """Who is asking now has said this, and shows it itself."""
         connection = SPEAKER.get()
-        self._said[message_id] = None if connection is None else self._watchers.get(connection)
+        self._said[message_id] = None if connection is None else self._watchers.get(connection), mark
         if len(self._said) > REMEMBERED:
             self._said.popitem(last=False)
 
@@ -251,9 +260,9 @@ class Audience:
         self._shown(self.session_id, update)
         if place == 0 and isinstance(update, STATES):
             self._latest[type(update)] = note
-        speaker = None
+        speaker, mark = NOBODY
         if place and isinstance(update, acp.UserMessageChunk):
-            speaker = self._said.get(update.message_id or "")
+            speaker, mark = self._said.get(update.message_id or "", NOBODY)
         if place > 0:
             self.place = place
             note = replace(note, meta={"seq": place})
@@ -266,11 +275,14 @@ class Audience:
                 continue
             if watcher is not speaker:
                 watcher.connection.notify("session/update", note)
+            elif watcher.turns:
+                own = replace(note, meta={**(note.meta or {}), "prompt": mark})
+                watcher.connection.notify("session/update", own)
             if place > 0:
                 watcher.place = place
 
     def tell_others(self, meta: dict[str, Any]) -> None:
-        """Tells all but the speaker something of the session that has no update of its own."""
+        """Tells all but the speaker (a client of v2 as well) something of the session that has no update of its own."""
         note = acp.SessionNotification(session_id=self.session_id, update=acp.SessionInfoUpdate(meta=meta))
         self._news = SPEAKER.get(), note
         for watcher in self._watchers.values():
@@ -278,7 +290,9 @@ class Audience:
                 self._tell(watcher)
 
     def _tell(self, watcher: Watcher) -> None:
-        if self._news is not None and watcher.news is not self._news and self._news[0] is not watcher.connection:
+        if self._news is None or watcher.news is self._news:
+            return
+        if self._news[0] is not watcher.connection or watcher.turns:
             watcher.connection.notify("session/update", self._news[1])
         watcher.news = self._news
 

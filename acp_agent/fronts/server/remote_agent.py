@@ -34,7 +34,7 @@ from acp_agent.loop.session import Session
 from acp_agent.opening import Opening
 from acp_agent.protocol.client import Wire
 from acp_agent.protocol.connection import Reply
-from acp_agent.protocol.profiles import RenderingPlan
+from acp_agent.protocol.profiles import RenderingPlan, watches_turns
 from acp_agent.safety.deciding.audit import TOKEN
 from acp_agent.schema import acp
 from acp_agent.store.base import SessionRecord
@@ -316,7 +316,8 @@ class RemoteAgent(Agent):
         self._watching.add(audience.session_id)
         self._house.onlookers.setdefault(audience.session_id, set()).add(self._taken_over)
         self._house.back(audience.session_id)
-        return audience.enter(self.connection, plan, answers=self._identity.scope != "watch")
+        answers, turns = self._identity.scope != "watch", watches_turns(self._capabilities)
+        return audience.enter(self.connection, plan, answers=answers, turns=turns)
 
     def _start(self, session: Session) -> None:
         if session.id in self._watching:
@@ -448,8 +449,6 @@ class RemoteAgent(Agent):
             raise
 
     async def _turn(self, session: Session, request: acp.PromptRequest) -> acp.PromptResponse:
-        audience = self._house.audience(session.id)
-        audience.tell_others({"turn": {"state": "running"}})
         metrics, reason, usage = self._house.metrics, "failed", None
         begun = metrics.turn_begins(session.id)
         try:
@@ -458,7 +457,6 @@ class RemoteAgent(Agent):
             return answered
         finally:
             metrics.turn_ends(session.id, begun, reason, usage)
-            audience.tell_others({"turn": {"state": "idle", "stopReason": reason}})
 
     def _ended(self, turn: asyncio.Task[Any]) -> None:
         if not turn.cancelled() and (error := turn.exception()) is not None and self.connection.closed:

@@ -15,6 +15,7 @@ from collections.abc import Callable
 from acp_agent.fronts.server.metrics import forget
 
 log = logging.getLogger(__name__)
+ENDS = (signal.SIGTERM, signal.SIGINT)
 SOON = 5.0
 """Seconds; a worker that ends within them would end again."""
 
@@ -32,7 +33,7 @@ class Workers:
     def run(self) -> int:
         """Until SIGTERM or SIGINT. Returns the exit status."""
         self._alive, self._ours = os.pipe()
-        for each in (signal.SIGTERM, signal.SIGINT):
+        for each in ENDS:
             signal.signal(each, self._stop)
         for _ in range(self._number):
             self._begin()
@@ -52,16 +53,20 @@ class Workers:
         return status
 
     def _begin(self) -> None:
+        """A signal in between waits: it is for both, and a worker must not take it for the first process."""
+        before = signal.pthread_sigmask(signal.SIG_BLOCK, ENDS)
         if process := os.fork():
             self._begun[process] = time.monotonic()
-            if self._stopping:  # The signal came in between.
+            signal.pthread_sigmask(signal.SIG_SETMASK, before)
+            if self._stopping:  # The signal came before.
                 os.kill(process, signal.SIGTERM)
             return
         status = 1
         try:
             os.close(self._ours)
-            for each in (signal.SIGTERM, signal.SIGINT):
+            for each in ENDS:
                 signal.signal(each, signal.SIG_DFL)
+            signal.pthread_sigmask(signal.SIG_SETMASK, before)
             self._work(self._alive)
             status = 0
         except BaseException:

@@ -298,9 +298,12 @@ def test_a_worker_that_ends_is_replaced_and_all_end_with_the_first_process(tmp_p
 def test_workers_that_cannot_begin_end_the_server(tmp_path: Path) -> None:
     environ = {**os.environ, "PROMETHEUS_MULTIPROC_DIR": str(tmp_path)}
     with subprocess.Popen([sys.executable, "-c", WORKERS, "60"], stdout=subprocess.PIPE, env=environ) as run:
-        assert run.stdout is not None
-        os.kill(int(run.stdout.readline()), signal.SIGKILL)
-        assert run.wait(BOUND) == 1
+        try:
+            assert run.stdout is not None
+            os.kill(int(run.stdout.readline()), signal.SIGKILL)
+            assert run.wait(BOUND) == 1
+        finally:
+            run.kill()
 
 
 def test_several_workers_need_a_store_that_they_share(tmp_path: Path) -> None:

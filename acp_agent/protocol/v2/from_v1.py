@@ -1,0 +1,226 @@
+"""What the agent says in v1, as v2: the answer to `initialize`, updates, questions, results."""
+
+from __future__ import annotations
+
+import base64
+import uuid
+from collections.abc import Iterator
+from typing import Any
+
+import msgspec
+
+from acp_agent.protocol.v2.patches import patch
+from acp_agent.schema import acp
+
+CHUNKS = {
+    "user_message_chunk": acp.UserMessageChunk,
+    "agent_message_chunk": acp.AgentMessageChunk,
+    "agent_thought_chunk": acp.AgentThoughtChunk,
+}
+WHOLE = tuple(CHUNKS.values())
+FINAL = ("completed", "failed", "cancelled")
+STEPS = "steps"
+"""Id of the plan that v1's `plan` is."""
+FAILED = {"code": -32603, "message": "The turn failed."}
+
+
+def plain(value: Any) -> Any:
+    """A Struct, or what was one, as JSON data."""
+    return msgspec.to_builtins(value, str_keys=True)
+
+
+def filled(value: dict[str, Any]) -> dict[str, Any]:
+    """In v1, null says nothing; in a patch of v2 it clears the field."""
+    return {key: each for key, each in value.items() if each is not None}
+
+
+# --- answers -----------------------------------------------------------------------------------------------------
+
+
+def welcome(answer: dict[str, Any], version: int) -> dict[str, Any]:
+    offered = answer["agentCapabilities"]
+    session, prompt = offered["sessionCapabilities"], offered["promptCapabilities"]
+    methods = [_auth_method(each) for each in answer.get("authMethods") or ()]
+    capabilities = {
+        "session": {
+            "prompt": {key: {} for key in ("image", "audio", "embeddedContext") if prompt.get(key)},
+            "mcp": {"stdio": {}, "http": {}},
+            **{key: {} for key in ("delete", "additionalDirectories") if key in session},
+        },
+        "_meta": offered.get("_meta"),
+    }
+    return filled(
+        {
+            "protocolVersion": version,
+            "info": answer["agentInfo"],
+            "capabilities": filled(capabilities),
+            "authMethods": methods or None,
+            "_meta": answer.get("_meta"),
+        }
+    )
+
+
+def _auth_method(method: dict[str, Any]) -> dict[str, Any]:
+    shown = {"type": "agent", **{key: each for key, each in method.items() if key != "id"}, "methodId": method["id"]}
+    if "env" in shown:
+        shown["env"] = [{"name": name, "value": value} for name, value in shown["env"].items()]
+    return shown
+
+
+def result(answer: Any) -> dict[str, Any]:
+    """Of any request but `initialize` and `session/prompt`. Modes are an option."""
+    given = plain(answer) or {}
+    shown = {key: each for key, each in given.items() if key != "modes" and each is not None}
+    if "configOptions" in shown:
+        shown["configOptions"] = [_option(each) for each in shown["configOptions"]]
+    if "sessions" in shown:
+        shown["sessions"] = [filled(each) for each in shown["sessions"]]
+    return shown
+
+
+def _option(option: dict[str, Any]) -> dict[str, Any]:
+    shown = {"configId": option["id"], **{key: each for key, each in option.items() if key != "id"}}
+    if "options" in shown:
+        shown["options"] = [
+            {"groupId": each["group"], **{key: of for key, of in each.items() if key != "group"}}
+            if "group" in each
+            else each
+            for each in shown["options"]
+        ]
+    return filled(shown)
+
+
+# --- questions -----------------------------------------------------------------------------------------------------
+
+
+def permission(params: Any) -> dict[str, Any]:
+    """The params of `session/request_permission`."""
+    given = plain(params)
+    call = filled(given.pop("toolCall"))
+    title = call.get("title") or call.get("name") or "Allow this call?"
+    return filled({**given, "title": title, "subject": {"type": "tool_call", "toolCall": _call_fields(call)}})
+
+
+# --- updates -------------------------------------------------------------------------------------------------------
+
+
+class Updates:
+    """Of one connection: v1's `session/update`s, rendered one by one."""
+
+    def __init__(self) -> None:
+        self._unnamed: dict[str, tuple[str, str]] = {}
+        """By session: the kind and the id of a message that came without one."""
+        self._terminals: set[str] = set()
+        """Those that have not ended."""
+
+    def render(self, session_id: str, update: Any) -> Iterator[Any]:
+        """The updates that say the same, in order; a message's text is passed on as it is."""
+        if isinstance(update, WHOLE) and update.message_id is not None:
+            yield update
+            return
+        given = filled(plain(update))
+        kind = given["sessionUpdate"]
+        match kind:
+            case "tool_call" | "tool_call_update":
+                yield from self._call(given)
+            case "user_message_chunk" | "agent_message_chunk" | "agent_thought_chunk":
+                yield {**given, "messageId": given.get("messageId") or self._id(session_id, kind)}
+                return
+            case "current_mode_update":
+                pass  # The options say it.
+            case "config_option_update":
+                yield {**given, "configOptions": [_option(each) for each in given["configOptions"]]}
+            case "available_commands_update":
+                yield {**given, "availableCommands": [_command(each) for each in given["availableCommands"]]}
+            case "plan":
+                yield {
+                    "sessionUpdate": "plan_update",
+                    "plan": {"type": "items", "planId": STEPS, "entries": given.get("entries", [])},
+                }
+            case "session_info_update":
+                yield from _info(given)
+            case _:
+                yield given
+        self._unnamed.pop(session_id, None)
+
+    def _id(self, session_id: str, kind: str) -> str:
+        if self._unnamed.get(session_id, ("", ""))[0] != kind:
+            self._unnamed[session_id] = (kind, str(uuid.uuid4()))
+        return self._unnamed[session_id][1]
+
+    def _call(self, given: dict[str, Any]) -> Iterator[dict[str, Any]]:
+        meta = dict(given.pop("_meta", None) or {})
+        info, output, ended = (meta.pop(f"terminal_{name}", None) for name in ("info", "output", "exit"))
+        if info is not None:
+            id_ = info["terminal_id"]
+            self._terminals.add(id_)
+            asked = given.get("rawInput")
+            command = asked.get("command") if isinstance(asked, dict) else None
+            shown = {"terminalId": id_, "command": command or given.get("title"), "cwd": info.get("cwd")}
+            yield {"sessionUpdate": "terminal_update", **filled(shown)}
+        if output is not None:
+            data = base64.b64encode(output["data"].encode("utf-8", "replace")).decode("ascii")
+            yield {"sessionUpdate": "terminal_output_chunk", "terminalId": output["terminal_id"], "data": data}
+        call = _call_fields({**given, **({"_meta": meta} if meta else {})})
+        id_ = ended["terminal_id"] if ended is not None else call["toolCallId"]
+        if ended is not None or (call.get("status") in FINAL[1:] and id_ in self._terminals):
+            self._terminals.discard(id_)
+            status = filled({"exitCode": (ended or {}).get("exit_code"), "signal": (ended or {}).get("signal")})
+            yield {"sessionUpdate": "terminal_update", "terminalId": id_, "exitStatus": status}
+        if call.keys() - {"sessionUpdate", "toolCallId"}:
+            yield {**call, "sessionUpdate": "tool_call_update"}
+
+
+def _call_fields(given: dict[str, Any]) -> dict[str, Any]:
+    """Of a tool call, without those that say nothing."""
+    call = filled(given)
+    if call.get("status") == "failed" and _category(call.get("_meta")) == "cancelled":
+        call["status"] = "cancelled"
+    if "content" in call:
+        call["content"] = [_diff(each) if each.get("type") == "diff" else filled(each) for each in call["content"]]
+    if "locations" in call:
+        call["locations"] = [_location(each) for each in call["locations"]]
+    return call
+
+
+def _category(meta: Any) -> object:
+    error = meta.get("toolError") if isinstance(meta, dict) else None
+    return error.get("category") if isinstance(error, dict) else None
+
+
+def _location(location: dict[str, Any]) -> dict[str, Any]:
+    return {key: each for key, each in location.items() if each is not None and (key != "line" or each > 0)}
+
+
+def _diff(diff: dict[str, Any]) -> dict[str, Any]:
+    path, old, new, meta = diff["path"], diff.get("oldText"), diff["newText"], diff.get("_meta")
+    gone = isinstance(meta, dict) and meta.get("kind") == "deleted"
+    change = {"operation": "delete" if gone else "add" if old is None else "modify", "path": path, "fileType": "text"}
+    text = patch(path, old, None if gone else new)
+    shown = {"format": "git_patch", "text": text} if text else None
+    return filled({"type": "diff", "changes": [change], "patch": shown, "_meta": meta})
+
+
+def _command(command: dict[str, Any]) -> dict[str, Any]:
+    shown = {"type": "command", **filled(command)}
+    if "input" in shown:
+        shown["input"] = {"type": "text", **shown["input"]}
+    return shown
+
+
+def _info(given: dict[str, Any]) -> Iterator[dict[str, Any]]:
+    """The state of a turn is said in `_meta` in v1."""
+    meta = dict(given.pop("_meta", None) or {})
+    turn = meta.pop("turn", None)
+    if isinstance(turn, dict):
+        yield state(turn)
+    if meta or len(given) > 1:
+        yield {**given, **({"_meta": meta} if meta else {})}
+
+
+def state(turn: dict[str, Any]) -> dict[str, Any]:
+    """`turn`: as it stands in `_meta` in v1."""
+    shown = filled({"sessionUpdate": "state_update", **turn})
+    if shown.get("stopReason") == "failed":
+        shown |= {"stopReason": "error", "error": turn.get("error") or FAILED}
+    return shown

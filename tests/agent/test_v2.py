@@ -1,0 +1,509 @@
+"""v2 of ACP, by the ids of its requirements: what the suite over `tests/v2_wire` does not see.
+
+`ACP_TEST_WIRE=v2 pytest tests/agent` runs the suite of v1 in v2. Here a client of v2 is alone with the wire; every line
+of the agent is held against the schema of v2.
+"""
+
+from __future__ import annotations
+
+import itertools
+import json
+import subprocess
+from collections.abc import AsyncIterator, Callable, Mapping
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import Any
+
+import anyio
+import pytest
+
+from acp_agent.opening import Opening
+from acp_agent.protocol.transports import Transport
+from acp_agent.protocol.v2.patches import patch
+from acp_agent.testing.fake_model import Answer, Call, FakeModel, Script
+from tests.agent.kit import environ_for, in_memory
+from tests.forked import COMMAND
+from tests.fronts.server.test_server import editor, served
+from tests.v2_wire import schema
+from tests.websockets_client import connected
+
+pytestmark = pytest.mark.anyio
+BOUND = 20.0
+INFO = {"name": "raw", "version": "1"}
+TOUCH = Call("bash", {"command": "touch made"})
+
+
+class Client:
+    """Sends what it is told, keeps what comes; answers questions by `answers`, or leaves them open."""
+
+    def __init__(self, transport: Transport, answers: Callable[[dict[str, Any]], Any] | None = None) -> None:
+        self._transport = transport
+        self._ids = itertools.count(1)
+        self._answers = answers
+        self._news = anyio.Event()
+        self.came: list[dict[str, Any]] = []
+
+    async def run(self) -> None:
+        buffer = b""
+        while data := await self._transport.read():
+            *lines, buffer = (buffer + data).split(b"\n")
+            for line in lines:
+                await self._take(json.loads(line))
+            self._news.set()
+            self._news = anyio.Event()
+
+    async def _take(self, message: dict[str, Any]) -> None:
+        self.came.append(message)
+        if (name := schema().params.get(message.get("method", ""))) is not None:
+            assert not schema().problems(name, message["params"]), message
+        if "id" in message and "method" in message and self._answers is not None:
+            await self.send({"id": message["id"], "result": self._answers(message)})
+
+    async def send(self, message: dict[str, Any]) -> None:
+        await self._transport.write(json.dumps({"jsonrpc": "2.0", **message}).encode() + b"\n")
+
+    async def tell(self, method: str, **params: Any) -> None:
+        await self.send({"method": method, "params": params})
+
+    async def begin(self, method: str, **params: Any) -> int:
+        id_ = next(self._ids)
+        await self.send({"id": id_, "method": method, "params": params})
+        return id_
+
+    async def until(self, found: Callable[[dict[str, Any]], Any]) -> dict[str, Any]:
+        """The first message of which that is true, also one that has come."""
+        with anyio.fail_after(BOUND):
+            while (at := next((each for each in self.came if found(each)), None)) is None:
+                await self._news.wait()
+        return at
+
+    async def answer(self, id_: int) -> dict[str, Any]:
+        return await self.until(lambda each: each.get("id") == id_ and "method" not in each)
+
+    async def ask(self, method: str, **params: Any) -> Any:
+        """The result. Fails on an error."""
+        answer = await self.answer(await self.begin(method, **params))
+        assert "result" in answer, answer
+        if (name := schema().results.get(method)) is not None:
+            assert not schema().problems(name, answer["result"]), answer
+        return answer["result"]
+
+    async def refused(self, method: str, **params: Any) -> dict[str, Any]:
+        answer = await self.answer(await self.begin(method, **params))
+        assert "error" in answer, answer
+        error: dict[str, Any] = answer["error"]
+        return error
+
+    async def initialize(self, version: int = 2, **more: Any) -> dict[str, Any]:
+        params = {"protocolVersion": version, "info": INFO, "capabilities": {}, **more}
+        answer = await self.answer(await self.begin("initialize", **params))
+        shown: dict[str, Any] = answer.get("result") or answer["error"]
+        return shown
+
+    def updates(self, kind: str = "") -> list[dict[str, Any]]:
+        updates = [each["params"]["update"] for each in self.came if each.get("method") == "session/update"]
+        return [each for each in updates if kind in ("", each["sessionUpdate"])]
+
+    def states(self) -> list[tuple[str, str | None]]:
+        return [(each["state"], each.get("stopReason")) for each in self.updates("state_update")]
+
+    async def ended(self, times: int = 1) -> dict[str, Any]:
+        """The last state of the turn that ends then."""
+        await self.until(lambda _: sum("stopReason" in each for each in self.updates("state_update")) >= times)
+        ends = [each for each in self.updates("state_update") if "stopReason" in each]
+        return ends[times - 1]
+
+
+def allows(message: dict[str, Any]) -> Any:
+    options = message["params"]["options"]
+    return {"outcome": {"outcome": "selected", "optionId": next(o["optionId"] for o in options if "once" in o["kind"])}}
+
+
+class Place:
+    def __init__(self, environ: Mapping[str, str], project: Path, model: FakeModel) -> None:
+        self.environ, self.project, self.model = environ, project, model
+
+    @asynccontextmanager
+    async def client(self, answers: Callable[[dict[str, Any]], Any] | None = None) -> AsyncIterator[Client]:
+        flags = {"tools.sandbox.disabled": "true", "protocol.v2": "true"}
+        async with in_memory(Opening(self.environ, flags)) as (transport, _), anyio.create_task_group() as tasks:
+            client = Client(transport, answers)
+            tasks.start_soon(client.run)
+            yield client
+            tasks.cancel_scope.cancel()
+
+    @asynccontextmanager
+    async def session(
+        self, answers: Callable[[dict[str, Any]], Any] | None = None
+    ) -> AsyncIterator[tuple[Client, str]]:
+        async with self.client(answers) as client:
+            await client.initialize()
+            yield client, (await client.ask("session/new", cwd=str(self.project)))["sessionId"]
+
+
+@asynccontextmanager
+async def place(tmp_path: Path, script: Script = ()) -> AsyncIterator[Place]:
+    home, project = tmp_path / "home", tmp_path / "project"
+    home.mkdir()
+    project.mkdir()
+    async with FakeModel(script) as model:
+        yield Place(environ_for(home, model.base_url), project, model)
+
+
+@asynccontextmanager
+async def hanging(tmp_path: Path) -> AsyncIterator[tuple[Client, str]]:
+    """A session whose model says one word and no more."""
+    script = [Answer(text=("One", " two"), hang_after=1)]
+    async with place(tmp_path, script) as here, here.session() as opened:
+        yield opened
+
+
+def text(words: str) -> list[dict[str, Any]]:
+    return [{"type": "text", "text": words}]
+
+
+# --- versions ------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(("asked", "answered"), [(2, 2), (99, 2), (1, 1)])
+async def test_v2_init_2_the_highest_version_at_or_below_the_one_that_is_asked_for(
+    tmp_path: Path, asked: int, answered: int
+) -> None:
+    async with place(tmp_path) as here, here.client() as client:
+        assert (await client.initialize(asked))["protocolVersion"] == answered
+
+
+async def test_v2_init_3_none_below_is_an_error_and_the_client_may_ask_again(tmp_path: Path) -> None:
+    async with place(tmp_path) as here, here.client() as client:
+        error = await client.initialize(0)
+        assert (error["code"], error["data"]) == (-32022, {"requested": 0, "supported": [1, 2]})
+        assert (await client.initialize(1))["protocolVersion"] == 1
+
+
+async def test_v2_init_4_to_11_the_answer_has_objects_and_no_marker_of_v1(tmp_path: Path) -> None:
+    async with place(tmp_path) as here, here.client() as client:
+        answer = await client.initialize()
+        assert not schema().problems("InitializeResponse", answer)
+        assert "authMethods" not in answer
+        session = answer["capabilities"]["session"]
+        assert session.keys() == {"prompt", "mcp", "delete", "additionalDirectories"}
+        assert session["mcp"] == {"stdio": {}, "http": {}}
+        assert all(each == {} for each in session["prompt"].values())
+        assert (await client.refused("auth/login", methodId="api-key"))["code"] == -32601
+
+
+async def test_v2_init_6_info_is_needed_for_exactly_2(tmp_path: Path) -> None:
+    async with place(tmp_path) as here, here.client() as client:
+        assert (await client.initialize(2, info=None))["code"] == -32602
+        assert (await client.initialize(2, capabilities=7))["code"] == -32602
+        assert (await client.initialize(3, info=[], capabilities=7))["protocolVersion"] == 2
+
+
+async def test_v2_init_7_it_may_be_repeated_until_something_else_is_asked(tmp_path: Path) -> None:
+    async with place(tmp_path) as here, here.client() as client:
+        assert (await client.initialize(1))["protocolVersion"] == 1
+        assert (await client.initialize(2))["protocolVersion"] == 2
+        assert (await client.initialize(1))["code"] == -32600
+        await client.ask("session/list")
+        assert (await client.initialize(2))["code"] == -32600
+
+
+async def test_off_it_is_not_there(tmp_path: Path) -> None:
+    async with (
+        place(tmp_path) as here,
+        in_memory(Opening(here.environ)) as (transport, _),
+        anyio.create_task_group() as tasks,
+    ):
+        client = Client(transport)
+        tasks.start_soon(client.run)
+        assert (await client.initialize(2))["protocolVersion"] == 1
+        tasks.cancel_scope.cancel()
+
+
+def test_a_process_answers_in_v2_and_loads_it_only_then(tmp_path: Path) -> None:
+    environ = environ_for(tmp_path, "http://127.0.0.1:9/v1", ACP_CODER_CONFIG=str(tmp_path / "config.toml"))
+    (tmp_path / "config.toml").write_text("[protocol]\nv2 = true\n")
+    for version in (1, 2):
+        asked = {"protocolVersion": version, "info": INFO, "capabilities": {}}
+        line = json.dumps({"jsonrpc": "2.0", "id": 1, "method": "initialize", "params": asked}) + "\n"
+        ran = subprocess.run([COMMAND], input=line, capture_output=True, text=True, env=environ, timeout=BOUND)
+        assert json.loads(ran.stdout)["result"]["protocolVersion"] == version, ran.stderr
+
+
+# --- prompts and states --------------------------------------------------------------------------------------------
+
+
+async def test_v2_pr_1_to_3_a_prompt_is_answered_by_the_id_with_which_it_comes_back(tmp_path: Path) -> None:
+    async with hanging(tmp_path) as (client, session):
+        answer = await client.ask("session/prompt", sessionId=session, prompt=text("Count"))
+        (message,) = client.updates("user_message_chunk")
+        assert message["messageId"] == answer["messageId"]
+        assert message["content"]["text"] == "Count"
+        await client.until(lambda _: client.updates("agent_message_chunk"))
+        assert client.states() == [("running", None)]
+        await client.tell("session/cancel", sessionId=session)
+        assert (await client.ended())["stopReason"] == "cancelled"
+        assert client.updates()[-1]["sessionUpdate"] == "state_update"
+
+
+async def test_v2_pr_4_what_fails_before_is_an_error_and_what_fails_later_is_the_last_state(tmp_path: Path) -> None:
+    async with place(tmp_path, []) as here, here.session() as (client, session):
+        error = await client.refused("session/prompt", sessionId=session, prompt=[{"type": "smell"}])
+        assert error["code"] == -32602
+        error = await client.refused("session/prompt", sessionId="none", prompt=text("Hello"))
+        assert (error["code"], error["data"]) == (-32002, {"sessionId": "none"})
+        assert client.updates("state_update") == client.updates("user_message_chunk") == []
+        await client.ask("session/prompt", sessionId=session, prompt=text("Hello"))
+        end = await client.ended()
+        assert end["stopReason"] == "error"
+        assert end["error"]["message"]
+
+
+@pytest.mark.parametrize("prompt", [[], text("  ")])
+async def test_a_prompt_that_says_nothing_ends_at_once(tmp_path: Path, prompt: Any) -> None:
+    async with place(tmp_path) as here, here.session() as (client, session):
+        answer = await client.ask("session/prompt", sessionId=session, prompt=prompt)
+        assert (await client.ended())["stopReason"] == "end_turn"
+        assert [each["messageId"] for each in client.updates("user_message")] == [answer["messageId"]]
+
+
+async def test_v2_pr_8_a_command_goes_the_same_way(tmp_path: Path) -> None:
+    async with place(tmp_path) as here, here.session() as (client, session):
+        await client.ask("session/prompt", sessionId=session, prompt=text("/status"))
+        await client.ended()
+        assert client.states() == [("running", None), ("idle", "end_turn")]
+        (command,) = (
+            each
+            for each in client.updates("available_commands_update")[-1]["availableCommands"]
+            if each["name"] == "mode"
+        )
+        assert command["type"] == "command"
+        assert command["input"]["type"] == "text"
+
+
+async def test_v2_can_1_prompts_that_wait_are_cancelled_and_were_never_said(tmp_path: Path) -> None:
+    async with hanging(tmp_path) as (client, session):
+        await client.ask("session/prompt", sessionId=session, prompt=text("Count"))
+        held = await client.begin("session/prompt", sessionId=session, prompt=text("More"))
+        withdrawn = await client.begin("session/prompt", sessionId=session, prompt=text("Never"))
+        await client.tell("$/cancel_request", requestId=withdrawn)
+        assert (await client.answer(withdrawn))["error"]["code"] == -32800
+        await client.tell("session/cancel", sessionId=session)
+        assert (await client.answer(held))["error"]["code"] == -32800
+        await client.ended()
+        assert [each["content"]["text"] for each in client.updates("user_message_chunk")] == ["Count"]
+
+
+async def test_a_prompt_that_waits_is_answered_when_its_turn_begins(tmp_path: Path) -> None:
+    async with place(tmp_path, ["It is one.", "It is two."]) as here, here.session() as (client, session):
+        ids = [await client.begin("session/prompt", sessionId=session, prompt=text(each)) for each in ("a", "b")]
+        answers = [(await client.answer(id_))["result"]["messageId"] for id_ in ids]
+        await client.ended(2)
+        assert [each["messageId"] for each in client.updates("user_message_chunk")] == answers
+        assert client.states() == [("running", None), ("idle", "end_turn")] * 2
+
+
+# --- questions and calls --------------------------------------------------------------------------------------------
+
+
+async def test_v2_perm_a_question_names_the_call_and_the_turn_waits_for_it(tmp_path: Path) -> None:
+    async with place(tmp_path, [Answer(tool_calls=(TOUCH,)), "It is made."]) as here:
+        async with here.session(allows) as (client, session):
+            await client.ask("session/prompt", sessionId=session, prompt=text("Make it"))
+            await client.ended()
+            (asked,) = (each["params"] for each in client.came if each.get("method") == "session/request_permission")
+            assert "touch made" in asked["title"]
+            call = asked["subject"]["toolCall"]
+            assert asked["subject"]["type"] == "tool_call"
+            assert call["toolCallId"] == client.updates("tool_call_update")[0]["toolCallId"]
+            states = ["running", "requires_action", "running", "idle"]
+            assert [state for state, _ in client.states()] == states
+        assert (here.project / "made").exists()
+
+
+@pytest.mark.parametrize(
+    "answer", [{"outcome": {"outcome": "maybe"}}, {"outcome": {"outcome": "selected", "optionId": "sudo"}}, None]
+)
+async def test_v2_perm_5_an_odd_answer_is_never_a_yes(tmp_path: Path, answer: Any) -> None:
+    async with place(tmp_path, [Answer(tool_calls=(TOUCH,)), "As you wish."]) as here:
+        async with here.session(lambda _: answer) as (client, session):
+            await client.ask("session/prompt", sessionId=session, prompt=text("Make it"))
+            await client.ended()
+        assert not (here.project / "made").exists()
+
+
+async def test_v2_can_3_and_5_a_cancel_withdraws_the_question_itself(tmp_path: Path) -> None:
+    async with place(tmp_path, [Answer(tool_calls=(TOUCH,))]) as here, here.session() as (client, session):
+        await client.ask("session/prompt", sessionId=session, prompt=text("Make it"))
+        asked = await client.until(lambda each: each.get("method") == "session/request_permission")
+        await client.tell("session/cancel", sessionId=session)
+        assert (await client.ended())["stopReason"] == "cancelled"
+        gone = await client.until(lambda each: each.get("method") == "$/cancel_request")
+        assert gone["params"] == {"requestId": asked["id"]}
+        assert client.updates("tool_call_update")[-1]["status"] == "cancelled"
+        await client.send({"id": asked["id"], "result": allows(asked)})
+        assert (await client.ask("session/list"))["sessions"]
+        assert not (here.project / "made").exists()
+
+
+async def test_v2_can_7_single_items_are_not_cancelled(tmp_path: Path) -> None:
+    async with place(tmp_path) as here, here.session() as (client, session):
+        assert (await client.refused("tool_call/cancel", sessionId=session, toolCallId="x"))["code"] == -32602
+        assert (await client.refused("terminal/cancel", sessionId=session, terminalId="x"))["code"] == -32602
+
+
+# --- sessions ------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("method", ["session/load", "session/set_mode", "authenticate", "logout", "session/fork"])
+async def test_methods_of_v1_are_gone(tmp_path: Path, method: str) -> None:
+    async with place(tmp_path) as here, here.session() as (client, session):
+        assert (await client.refused(method, sessionId=session, cwd=str(here.project)))["code"] == -32601
+
+
+@pytest.mark.parametrize(
+    ("replay", "code"),
+    [({"type": "start"}, 0), (None, 0), ({"type": "end"}, -32602), ({"type": "_own"}, -32602), ("start", -32602)],
+)
+async def test_v2_sess_5_to_8_what_is_replayed(tmp_path: Path, replay: Any, code: int) -> None:
+    async with place(tmp_path, ["It is one."]) as here:
+        async with here.session() as (client, session):
+            said = await client.ask("session/prompt", sessionId=session, prompt=text("Count"))
+            await client.ended()
+        async with here.client() as client:
+            await client.initialize()
+            params = {"sessionId": session, "cwd": str(here.project), "replayFrom": replay}
+            if code:
+                assert (await client.refused("session/resume", **params))["code"] == code
+                assert client.updates() == []
+                return
+            resumed = await client.begin("session/resume", **params)
+            answer = await client.answer(resumed)
+            before = client.came[: client.came.index(answer)]
+            kinds = [each["params"]["update"]["sessionUpdate"] for each in before if "params" in each]
+            replayed = ["user_message_chunk", "agent_message_chunk"] if replay else []
+            assert kinds[:2] == replayed or not replay
+            assert "state_update" in kinds
+            assert client.states() == [("idle", None)]
+            assert [each["messageId"] for each in client.updates("user_message_chunk")] == [
+                said["messageId"] for _ in replayed[:1]
+            ]
+
+
+async def test_v2_sess_14_to_17_a_close_ends_the_turn_first_and_then_nothing_is_said(tmp_path: Path) -> None:
+    async with hanging(tmp_path) as (client, session):
+        await client.ask("session/prompt", sessionId=session, prompt=text("Count"))
+        held = await client.begin("session/prompt", sessionId=session, prompt=text("More"))
+        closed = await client.answer(await client.begin("session/close", sessionId=session))
+        assert closed["result"] == {}
+        before = client.came[: client.came.index(closed)]
+        ends = [each for each in before if each.get("params", {}).get("update", {}).get("stopReason") == "cancelled"]
+        assert ends
+        assert (await client.answer(held))["error"]["code"] == -32800
+        assert await client.ask("session/close", sessionId=session) == {}
+        assert await client.ask("session/close", sessionId="none") == {}
+        error = await client.refused("session/prompt", sessionId=session, prompt=text("Hello"))
+        assert (error["code"], error["data"]) == (-32002, {"sessionId": session})
+        after = client.came[client.came.index(closed) :]
+        assert not [each for each in after if each.get("method") == "session/update"]
+
+
+async def test_v2_cfg_options_have_types_and_the_mode_is_one(tmp_path: Path) -> None:
+    async with place(tmp_path) as here, here.client() as client:
+        await client.initialize()
+        made = await client.ask("session/new", cwd=str(here.project), mcpServers=[])
+        assert "modes" not in made
+        (mode,) = (each for each in made["configOptions"] if each.get("category") == "mode")
+        given = {"sessionId": made["sessionId"], "configId": mode["configId"]}
+        changed = await client.ask("session/set_config_option", **given, type="id", value="ask")
+        assert {each["configId"]: each["currentValue"] for each in changed["configOptions"]}["mode"] == "ask"
+        for wrong in ({"value": "code"}, {"type": "text", "value": "code"}, {"type": "boolean", "value": "code"}):
+            assert (await client.refused("session/set_config_option", **given, **wrong))["code"] == -32602
+        assert (await client.refused("session/set_config_option", **given, type="boolean", value=True))[
+            "code"
+        ] == -32602
+
+
+@pytest.mark.parametrize(
+    "server", [{"type": "sse", "name": "a", "url": "http://x"}, {"name": "a", "command": "/bin/a"}, 7]
+)
+async def test_v2_mcp_1_servers_of_unknown_types_are_refused(tmp_path: Path, server: Any) -> None:
+    async with place(tmp_path) as here, here.client() as client:
+        await client.initialize()
+        assert (await client.refused("session/new", cwd=str(here.project), mcpServers=[server]))["code"] == -32602
+
+
+async def test_v2_mcp_1_lists_of_a_server_may_be_left_out(tmp_path: Path) -> None:
+    async with place(tmp_path) as here, here.client() as client:
+        await client.initialize()
+        servers = [{"type": "stdio", "name": "a", "command": "/bin/true"}]
+        assert (await client.ask("session/new", cwd=str(here.project), mcpServers=servers))["sessionId"]
+
+
+# --- on a server: clients of both versions at one session ------------------------------------------------------------
+
+
+async def test_clients_of_v1_and_v2_see_one_session(tmp_path: Path) -> None:
+    script = [Answer(tool_calls=(TOUCH,)), "It is one.", "It is two.", "It is three."]
+    async with (
+        served(tmp_path, script, config="[protocol]\nv2 = true\n") as here,
+        connected(here.url, here.token) as transport,
+        editor(here) as old,
+        anyio.create_task_group() as tasks,
+    ):
+        client = Client(transport, allows)
+        tasks.start_soon(client.run)
+        assert (await client.initialize())["protocolVersion"] == 2
+        session = (await old.new_session(here.project)).session_id
+        await client.ask("session/resume", sessionId=session, cwd=str(here.project))
+        answer = await client.ask("session/prompt", sessionId=session, prompt=text("one"))
+        await client.ended()
+        assert client.updates("user_message_chunk")[0]["messageId"] == answer["messageId"]
+        await old.wait_until(lambda: old.text() == "It is one.")
+        assert (await old.prompt("two")).stop_reason == "end_turn"
+        await client.ended(2)
+        assert [each["content"]["text"] for each in client.updates("user_message_chunk")] == ["one", "two"]
+        assert client.states()[0] == ("idle", None)
+        assert [end for _, end in client.states() if end] == ["end_turn", "end_turn"]
+        again = await client.ask(
+            "session/resume", sessionId=session, cwd=str(here.project), replayFrom={"type": "start"}
+        )
+        assert again["configOptions"]
+        tasks.cancel_scope.cancel()
+
+
+# --- patches -------------------------------------------------------------------------------------------------------
+
+
+TEXTS = [
+    "",
+    "one\n",
+    "one\ntwo\n",
+    "one\ntwo",
+    "two\r\n",
+    "a\fb\x0bc\u2028d\n",
+    "é\n\n\nü",
+    "".join(f"{n}\n" for n in range(50)),
+]
+
+
+@pytest.mark.parametrize("name", ["a.txt", "with space.txt", 'q"uote\\.txt', "é.txt", "tab\t.txt"])
+def test_git_applies_each_patch(tmp_path: Path, name: str) -> None:
+    file = tmp_path / name
+    (tmp_path / "other").touch()  # Git removes folders that are empty then.
+    for old, new in itertools.product([None, *TEXTS], [*TEXTS, None]):
+        made = patch(str(file), old, new)
+        if (old or "") == (new or ""):
+            assert made == ""
+            continue
+        file.unlink(missing_ok=True)
+        if old is not None:
+            file.write_bytes(old.encode())
+        command = ["git", "apply", "-p0", "--unsafe-paths", "--whitespace=nowarn", "-"]
+        ran = subprocess.run(command, input=made.encode(), cwd=tmp_path, capture_output=True)
+        assert ran.returncode == 0, (old, new, ran.stderr, made)
+        assert (file.read_bytes().decode() if file.exists() else None) == new
+
+
+def test_a_large_file_has_no_patch() -> None:
+    assert patch("/a", "a\n" * 200_000, "b\n") == ""
