@@ -449,12 +449,8 @@ class Agent:
         MARK.set(str((request.meta or {}).get("prompt", "")))
         with tracing.continued(request.meta):
             reason = await session.prompt(request.prompt)
-        spent = session.spent
-        usage = None if spent is None or spent is before else spent.as_json()
-        meta: dict[str, Any] = {} if usage is None else {"usage": usage}
-        if session.costs.limit:
-            meta["limit"] = session.costs.limit
-        return PromptResponse(stop_reason=reason, usage=usage, meta=meta or None)
+        used = session.used_since(before)
+        return PromptResponse(stop_reason=reason, usage=used.get("usage"), meta=used or None)
 
     async def steer(self, request: acp.PromptRequest) -> dict[str, str]:
         """`_session/steering`, a convention of adapters: what the user writes while a turn runs joins it."""

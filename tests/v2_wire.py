@@ -58,11 +58,14 @@ class V2Wire:
         self._prompts: dict[str, list[tuple[Any, str]]] = {}
         """By session: prompts that are in the conversation, and the ids of their messages."""
         self._states: dict[str, str] = {}
+        self._early: dict[str, dict[str, Any]] = {}
+        """Ends of turns whose prompts are not answered yet."""
         self._calls: dict[str, dict[str, Any]] = {}
         self._terminals: dict[str, str] = {}
         """The output so far."""
         self._shown_by: dict[str, str] = {}
         self._modes: dict[str, Any] = {}
+        self._capabilities: Any = {}
         self._closed: set[str] = set()
         self._ready: list[dict[str, Any]] = []
 
@@ -83,6 +86,13 @@ class V2Wire:
 
     def close(self) -> None:
         self._inner.close()
+
+    def _offers(self, *names: str) -> bool:
+        """Whether the client of v1 does: in v2 all take it."""
+        value: Any = self._capabilities
+        for name in names:
+            value = value.get(name) if isinstance(value, dict) else None
+        return value is not None
 
     def _wrong(self, words: str) -> None:
         self.violations.append(words)
@@ -113,10 +123,10 @@ class V2Wire:
     def _request(self, method: str, params: dict[str, Any]) -> dict[str, Any]:
         match method:
             case "initialize":
-                offered = params.get("clientCapabilities") or {}
+                offered = self._capabilities = params.get("clientCapabilities") or {}
                 capabilities = {
                     "auth": {"terminal": {}} if (offered.get("auth") or {}).get("terminal") else {},
-                    "elicitation": {key: {} for key in ("form", "url") if (offered.get("elicitation") or {}).get(key)},
+                    "elicitation": offered.get("elicitation"),
                     "_meta": {key: of for key, of in (offered.get("_meta") or {}).items() if key != "terminal_output"},
                 }
                 info = params.get("clientInfo") or {"name": "a", "version": "1"}
@@ -214,7 +224,8 @@ class V2Wire:
             case "session/prompt":
                 session_id = params["sessionId"]
                 self._prompts.setdefault(session_id, []).append((message["id"], result["messageId"]))
-                return []
+                ended = self._early.pop(session_id, None)
+                return [] if ended is None else self._state(session_id, ended)
             case "session/close":
                 self._closed.add(params["sessionId"])
             case "session/set_mode":
@@ -328,19 +339,29 @@ class V2Wire:
                     for each in update["availableCommands"]
                 ]
                 return [{**update, "availableCommands": commands}]
-            case "plan_update":
+            case "plan_update" if not self._offers("plan"):
                 return [{"sessionUpdate": "plan", "entries": update["plan"]["entries"]}]
+            case "notice" if not self._offers("session", "notices"):
+                words = f"{update['title']}\n\n"
+                return [{"sessionUpdate": "agent_message_chunk", "content": {"type": "text", "text": words}}]
+            case "compaction_update" | "compaction_summary_chunk" if not self._offers("session", "compaction"):
+                return []
         return [update]
 
     def _state(self, session_id: str, update: dict[str, Any]) -> list[dict[str, Any]]:
         self._states[session_id] = update["state"]
         prompts = self._prompts.get(session_id, [])
-        if update["state"] != "idle" or "stopReason" not in update or not prompts:
+        if update["state"] != "idle" or "stopReason" not in update:
+            return []
+        if not prompts:
+            self._early[session_id] = update
             return []
         id_, _ = prompts.pop(0)
         if update["stopReason"] == "error":
             return [{"jsonrpc": "2.0", "id": id_, "error": update["error"]}]
-        return [{"jsonrpc": "2.0", "id": id_, "result": {"stopReason": update["stopReason"]}}]
+        meta = update.get("_meta") or {}
+        more = {"_meta": meta, **({"usage": meta["usage"]} if "usage" in meta else {})} if meta else {}
+        return [{"jsonrpc": "2.0", "id": id_, "result": {"stopReason": update["stopReason"], **more}}]
 
 
 def decoded(data: str) -> str:

@@ -222,6 +222,7 @@ class Session:
         """
         ended: dict[str, Any] = {"state": "idle", "stopReason": "failed"}
         numbers: list[int] = []
+        before = self.spent
         try:
             ended["stopReason"] = reason = await self._prompt(blocks, bound_to, announce, numbers)
             return reason
@@ -233,7 +234,14 @@ class Session:
             raise
         finally:
             if any(numbers):
+                ended |= self.used_since(before)
                 self.client.turn(ended)
+
+    def used_since(self, before: UsageReport | None) -> dict[str, Any]:
+        """`before`: what was spent before the turn. `usage` of tokens, and the `limit` on the cost that ended it, each if
+        there is one."""
+        used = {} if self.spent is None or self.spent is before else {"usage": self.spent.as_json()}
+        return {**used, **({"limit": self.costs.limit} if self.costs.limit else {})}
 
     async def _prompt(
         self,

@@ -97,7 +97,7 @@ class V2:
 
     async def _initialize(self, params: Any) -> dict[str, Any]:
         try:
-            version = params["protocolVersion"]
+            version = to_v1.version(params)
             if self._begun or (self._agreed and version < VERSION):
                 raise TooLate("Invalid request: the version of this connection is agreed upon")
             if version < 1:

@@ -19,7 +19,7 @@ METHODS = {
     "session/set_config_option": "session/set_config_option",
 }
 """Requests of v2 -> the one of v1."""
-CLIENT: dict[str, Any] = {"session": {"configOptions": {"boolean": {}}, "notices": {}, "compaction": {}}, "plan": {}}
+CLIENT: dict[str, Any] = {"session": {"configOptions": {"boolean": {}}, "notices": {}, "compaction": {}}}
 """What each client of v2 can do without saying so."""
 MARKS = {"terminal_output": True, "turns": True}
 """In `_meta` of its capabilities: terminals are drawn, its own messages come back, and so do the states of turns."""
@@ -34,6 +34,14 @@ def table(value: object, at: str) -> dict[str, Any]:
     if not isinstance(value, dict):
         raise InvalidParams(f"Invalid params: {at}: expected an object")
     return value
+
+
+def version(params: object) -> int:
+    """That is asked for. Raises InvalidParams."""
+    asked = table(params, "$").get("protocolVersion")
+    if type(asked) is not int or asked < 0:
+        raise InvalidParams("Invalid params: $.protocolVersion: expected a whole number, 0 or more")
+    return asked
 
 
 def initialize(params: Mapping[str, Any], version: int) -> dict[str, Any]:
