@@ -23,7 +23,7 @@ MAX_VERSION = 65_535
 
 AGENT_METHOD = "api-key"
 TERMINAL_METHOD = "login"
-NO_LOGIN = {"id": AGENT_METHOD, "name": "No login", "description": "The configured model needs no key: succeeds at once"}
+NO_LOGIN = {"id": AGENT_METHOD, "name": "No login", "description": "The configured model needs no key"}
 """What is offered where no login is needed: the registry of ACP agents, and some clients, insist on a method."""
 
 LSP_NOTIFICATIONS = ("_lsp/publishDiagnostics", "_lsp/didSave")
