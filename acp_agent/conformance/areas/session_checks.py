@@ -23,7 +23,7 @@ from acp_agent.testing.fake_answers import Answer
 MOMENT = re.compile(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d(\.\d+)?(Z|[+-]\d\d:\d\d)")
 
 
-@check("NEW-1")
+@check("NEW-1", "ACP-SESSION-001")
 async def a_new_session_has_an_id(trial: Trial) -> None:
     async with trial.agent() as agent:
         made = (await agent.new_session()).get("sessionId")
@@ -212,7 +212,7 @@ async def _listed(agent: Agent, **params: Any) -> list[dict[str, Any]]:
     raise Wrong("`nextCursor` never ends")
 
 
-@check("LIST-1")
+@check("LIST-1", "ACP-LIST-001")
 async def sessions_are_listed(trial: Trial) -> None:
     async with trial.agent() as agent:
         agent.needs("sessionCapabilities", "list")
@@ -249,7 +249,7 @@ async def cwd_filters_the_list(trial: Trial) -> None:
         agent.expect(ids == [agent.session], f"the list of {other} has {ids}, not only {agent.session}")
 
 
-@check("LIST-4")
+@check("LIST-4", "ACP-LIST-002")
 async def no_match_is_an_empty_list(trial: Trial) -> None:
     async with trial.agent() as agent:
         agent.needs("sessionCapabilities", "list")
@@ -276,7 +276,7 @@ async def sessions_of_earlier_processes_are_listed(trial: Trial) -> None:
             )
 
 
-@check("CLOSE-1")
+@check("CLOSE-1", "ACP-CLOSE-002")
 async def close_cancels_the_turn(trial: Trial) -> None:
     async with trial.agent([Answer(text="never", hang_before=True)]) as agent:
         agent.needs("sessionCapabilities", "close")
@@ -309,7 +309,7 @@ async def a_closed_session_stays_in_history(trial: Trial) -> None:
         agent.expect(agent.session in ids, "the closed session is not listed any more")
 
 
-@check("DEL-1")
+@check("DEL-1", "ACP-DELETE-001")
 async def a_session_is_deleted(trial: Trial) -> None:
     async with trial.agent() as agent:
         agent.needs("sessionCapabilities", "delete")
@@ -335,7 +335,7 @@ async def a_deleted_session_is_not_listed(trial: Trial) -> None:
         )
 
 
-@check("DEL-3")
+@check("DEL-3", "ACP-DELETE-002")
 async def what_is_not_there_is_deleted_silently(trial: Trial) -> None:
     async with trial.agent() as agent:
         agent.needs("sessionCapabilities", "delete")
