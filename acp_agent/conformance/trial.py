@@ -29,6 +29,8 @@ LOOK = 0.01
 """Seconds between two looks at what has not come yet."""
 QUIET = 0.3
 """Seconds in which nothing may come that must not come."""
+REST = 2.0
+"""Seconds between a turn and the end of the process: agents may write down behind the answer what was said."""
 RESULT = re.compile('"role": "tool"|tool_result|function_call_output|functionResponse')
 """In a message to the model: the result of a call."""
 INVALID_PARAMS, METHOD_NOT_FOUND, INVALID_REQUEST, PARSE_ERROR, NOT_FOUND = -32602, -32601, -32600, -32700, -32002

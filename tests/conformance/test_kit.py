@@ -54,6 +54,11 @@ async def test_a_fault_is_found_by_the_check_of_its_name(id_: str) -> None:
     assert id_ in failed(results), f"the fault {id_} was not found"
 
 
+async def test_ids_of_calls_that_begin_anew_with_the_process_are_found() -> None:
+    found = failed(await run(SMALL, small("TC-3 behind a load"), [CHECKS["TC-3"]]))
+    assert "a new call has the id of a replayed one" in found["TC-3"]
+
+
 async def test_this_agent_keeps_all_of_it() -> None:
     results = await run([COMMAND], profile("acp-coder"), chosen(levels=("must", "should", "may")))
     assert failed(results) == {}

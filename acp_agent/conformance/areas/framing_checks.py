@@ -9,6 +9,7 @@ from acp_agent.conformance.trial import (
     INVALID_PARAMS,
     INVALID_REQUEST,
     METHOD_NOT_FOUND,
+    NOT_FOUND,
     PARSE_ERROR,
     Agent,
     Trial,
@@ -138,12 +139,15 @@ async def unknown_methods_are_not_found(trial: Trial) -> None:
 
 @check("RPC-5")
 async def params_of_the_wrong_shape_are_invalid(trial: Trial) -> None:
+    """Among them a relative `cwd`, if it is refused (NEW-3); what does not exist may be -32002."""
     async with trial.agent() as agent:
         project = str(trial.project)
         wrong: tuple[Any, ...] = ({}, [], {"cwd": 7, "mcpServers": []}, {"cwd": project, "mcpServers": "none"})
         for params in wrong:
             await agent.refused("session/new", params, INVALID_PARAMS, why=f"with {params}")
         await agent.refused("session/prompt", {"sessionId": 7, "prompt": []}, INVALID_PARAMS, why="with the session 7")
+        relative = agent.ask("session/new", {"cwd": "project", "mcpServers": []})
+        await agent.answered(relative, INVALID_PARAMS, NOT_FOUND)
 
 
 @check("RPC-6", "ACP-JSONRPC-001")

@@ -10,6 +10,7 @@ from acp_agent.conformance.trial import (
     DONE,
     INVALID_PARAMS,
     NOT_FOUND,
+    REST,
     UNKNOWN,
     Agent,
     NotHere,
@@ -42,7 +43,7 @@ async def ids_are_unique(trial: Trial) -> None:
 
 @check("NEW-3")
 async def a_relative_cwd_is_refused(trial: Trial) -> None:
-    """With any code: the page demands an absolute path, and names no code for another one."""
+    """With any code: the page demands an absolute path, and names no code for another one. RPC-5 looks at the code."""
     async with trial.agent() as agent:
         for cwd in ("project", "./project", ""):
             await agent.refused("session/new", {"cwd": cwd, "mcpServers": []}, why=f"with the cwd {cwd!r}")
@@ -68,10 +69,6 @@ async def sessions_are_apart(trial: Trial) -> None:
         await agent.new_session()
         await agent.stops("end_turn", "hello")
         agent.expect("plum" not in agent.asked_of_model(), "what was said in one session was sent with another")
-
-
-REST = 2.0
-"""Seconds between a turn and the end of the process: agents may write down behind the answer what was said."""
 
 
 async def _told(trial: Trial, *capability: str) -> str:
