@@ -27,13 +27,13 @@ class Login:
         self._logged_out = False
 
     def authenticate(self, method_id: str, config: Config) -> None:
-        """Looks for the key again. Raises InvalidParams for other methods, AuthRequired without a key."""
-        if method_id != AGENT_METHOD or not _wanted(config):
+        """Looks for the key again, if one is needed. Raises InvalidParams for other methods, AuthRequired without a
+        key."""
+        if method_id != AGENT_METHOD:
             raise InvalidParams(
-                f"Invalid params: $.methodId: {method_id!r} is not available; "
-                f"the agent offers {AGENT_METHOD!r}, and only where a login is needed"
+                f"Invalid params: $.methodId: {method_id!r} is not available; the agent offers {AGENT_METHOD!r}"
             )
-        if not self._has_key(config):
+        if _wanted(config) and not self._has_key(config):
             raise AuthRequired(_hint(config))
         self._logged_out = False
 

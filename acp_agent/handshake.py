@@ -23,6 +23,8 @@ MAX_VERSION = 65_535
 
 AGENT_METHOD = "api-key"
 TERMINAL_METHOD = "login"
+NO_LOGIN = {"id": AGENT_METHOD, "name": "No login", "description": "The configured model needs no key"}
+"""What is offered where no login is needed: the registry of ACP agents, and some clients, insist on a method."""
 
 LSP_NOTIFICATIONS = ("_lsp/publishDiagnostics", "_lsp/didSave")
 """Notifications of the extension `_lsp/*` that the agent reads."""
@@ -67,7 +69,7 @@ def answer_initialize(params: object, config: Mapping[str, Any]) -> dict[str, An
             "auth": {**({"status": {}} if unstable else {}), **({"logout": {}} if login else {})},
             "_meta": {"undo": {"version": 1}, **_lsp(config)},
         },
-        "authMethods": _auth_methods(params.get("clientCapabilities")) if login else [],
+        "authMethods": _auth_methods(params.get("clientCapabilities")) if login else [NO_LOGIN],
         "agentInfo": {"name": "acp-coder", "title": "ACP Coder", "version": __version__},
         "_meta": {"steering": {"supported": True}},
     }

@@ -45,10 +45,11 @@ manifest = (zed / "extension.toml").read_text().replace("{{repository}}", reposi
 manifest += f'\n[agent_servers.acp-coder.targets.{target}]\narchive = "{address}"\ncmd = "./acp-coder"\nsha256 = "{digest}"\n'
 (out / "extension" / "extension.toml").write_text(manifest)
 (out / "extension" / "icons" / "acp-coder.svg").write_bytes((zed / "icons" / "acp-coder.svg").read_bytes())
-entry = json.loads((zed / "registry" / "acp-coder" / "agent.json").read_text())
+listed = pathlib.Path("registry/acp-coder")
+entry = json.loads((listed / "agent.json").read_text())
 entry["repository"] = repository
-entry["distribution"] = {"binary": {target: {"archive": address, "cmd": "./acp-coder"}}}
+entry["distribution"]["binary"] = {target: {"archive": address, "sha256": digest, "cmd": "./acp-coder"}}
 (out / "registry" / "acp-coder" / "agent.json").write_text(json.dumps(entry, indent=2) + "\n")
-(out / "registry" / "acp-coder" / "icon.svg").write_bytes((zed / "registry" / "acp-coder" / "icon.svg").read_bytes())
+(out / "registry" / "acp-coder" / "icon.svg").write_bytes((listed / "icon.svg").read_bytes())
 PYTHON
 echo "$out/$archive"

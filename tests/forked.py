@@ -13,6 +13,7 @@ import atexit
 import functools
 import json
 import os
+import re
 import selectors
 import signal
 import socket
@@ -21,6 +22,7 @@ import sys
 import tempfile
 import threading
 import time
+from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
 from typing import Any
@@ -52,18 +54,18 @@ os._exit(status)
 
 
 @functools.cache
-def forked_command() -> str:
-    """The path of the program. The process behind it ends with this one. Without Linux's process handles it is the
-    command itself."""
+def forked_command(script: str = "") -> str:
+    """The path of the program, or of one that runs that script. The process behind it ends with this one. Without
+    Linux's process handles it is the command itself, or the script."""
     if not hasattr(os, "pidfd_open"):
-        return COMMAND
+        return script or COMMAND
     folder = Path(tempfile.mkdtemp(prefix="forked"))
     address = str(folder / "socket")
     program = folder / "acp-coder"
     program.write_text(CLIENT.format(python=sys.executable, address=address, command=COMMAND))
     program.chmod(0o700)
     server = subprocess.Popen(
-        [sys.executable, "-m", "tests.forked", address],
+        [sys.executable, "-m", "tests.forked", address, *([script] if script else [])],
         stdin=subprocess.PIPE,
         stdout=subprocess.PIPE,
         cwd=Path(__file__).parents[1],
@@ -82,11 +84,9 @@ def forked_command() -> str:
     return str(program)
 
 
-def serve(address: str) -> None:
+def serve(address: str, script: str = "") -> None:
     """Forks for each program that connects, until standard input ends."""
-    import_all()
-    for name in ("fronts.headless", "fronts.lsp_server.front", "commands.servers"):
-        sys.modules[f"acp_agent.{name}"].AGENT_COMMAND = (str(Path(address).with_name("acp-coder")),)  # type: ignore[attr-defined]
+    main = main_of(script) if script else main_of_the_command(address)
     waiting = selectors.DefaultSelector()
     listening = socket.socket(socket.AF_UNIX)
     listening.bind(address)
@@ -102,7 +102,7 @@ def serve(address: str) -> None:
             if isinstance(key.data, tuple):
                 ended(key.fd, key.data[0], key.data[1], waiting)
             elif key.fileobj is listening:
-                begin(listening.accept()[0], waiting)
+                begin(listening.accept()[0], waiting, main)
             elif isinstance(key.fileobj, socket.socket) and key.fileobj.fileno() >= 0:
                 numbers = key.fileobj.recv(16)
                 for number in numbers or [signal.SIGKILL]:
@@ -111,18 +111,34 @@ def serve(address: str) -> None:
                     waiting.unregister(key.fileobj)
 
 
-def import_all() -> None:
+def main_of_the_command(address: str) -> Callable[[], Any]:
+    """With everything imported."""
     import importlib
     import pkgutil
 
     import acp_agent
+    from acp_agent.cli import main
 
     for module in pkgutil.walk_packages(acp_agent.__path__, "acp_agent."):
-        if not module.name.endswith(("__main__", "testing.plugin")):
+        if not module.name.endswith(("__main__", "testing.plugin", ".pytest_kit", ".pytest_options")):
             importlib.import_module(module.name)
+    for name in ("fronts.headless", "fronts.lsp_server.front", "commands.servers"):
+        sys.modules[f"acp_agent.{name}"].AGENT_COMMAND = (str(Path(address).with_name("acp-coder")),)  # type: ignore[attr-defined]
+    return main
 
 
-def begin(sock: socket.socket, waiting: selectors.BaseSelector) -> None:
+def main_of(script: str) -> Callable[[], Any]:
+    """With what it imports at its top imported."""
+    import importlib
+
+    text = Path(script).read_text(encoding="utf-8")
+    for name in re.findall(r"^(?:import|from) ([\w.]+)", text, re.MULTILINE):
+        importlib.import_module(name)
+    code = compile(text, script, "exec")
+    return lambda: exec(code, {"__name__": "__main__", "__file__": script})
+
+
+def begin(sock: socket.socket, waiting: selectors.BaseSelector, main: Callable[[], Any]) -> None:
     data, ancillary, _, _ = sock.recvmsg(4, socket.CMSG_SPACE(3 * 4))
     if not ancillary:  # It was killed before it said anything.
         sock.close()
@@ -133,7 +149,7 @@ def begin(sock: socket.socket, waiting: selectors.BaseSelector) -> None:
         start += more
     pid = os.fork()
     if pid == 0:
-        run(streams, *json.loads(start))
+        run(main, streams, *json.loads(start))
     for stream in streams:
         os.close(stream)
     handle = os.pidfd_open(pid)
@@ -152,7 +168,7 @@ def ended(handle: int, pid: int, sock: socket.socket, waiting: selectors.BaseSel
     sock.close()
 
 
-def run(streams: Any, argv: list[str], environ: dict[str, str], folder: str) -> None:
+def run(main: Callable[[], Any], streams: Any, argv: list[str], environ: dict[str, str], folder: str) -> None:
     """What the interpreter does before and after a program."""
     code: Any = 1
     try:
@@ -167,8 +183,6 @@ def run(streams: Any, argv: list[str], environ: dict[str, str], folder: str) -> 
         sys.stdin = os.fdopen(0, encoding="utf-8", closefd=False)
         sys.stdout = os.fdopen(1, "w", encoding="utf-8", closefd=False)
         sys.stderr = os.fdopen(2, "w", encoding="utf-8", closefd=False, buffering=1)
-        from acp_agent.cli import main
-
         code = main()
     except SystemExit as ending:
         code = ending.code
@@ -184,4 +198,4 @@ def run(streams: Any, argv: list[str], environ: dict[str, str], folder: str) -> 
 
 
 if __name__ == "__main__":
-    serve(sys.argv[1])
+    serve(*sys.argv[1:])

@@ -284,6 +284,9 @@ def _add_conformance(commands: argparse._SubParsersAction[_Parser]) -> None:
     kit.add_argument("--only", action="append", default=[], metavar="AREA", help="an area, or the id of a requirement")
     kit.add_argument("--level", choices=("must", "should", "all"), default="should", help="up to which level")
     kit.add_argument("--profile", metavar="NAME", help="how the agent is told of the scripted model; or a .toml file")
+    kit.add_argument(
+        "--tck", metavar="COMMAND", help="also run acp-tck, which this starts, and set it beside the checks"
+    )
     kit.add_argument("agent", nargs=argparse.REMAINDER, metavar="-- COMMAND ...", help="how the agent is started")
 
 

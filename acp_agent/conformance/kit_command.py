@@ -11,13 +11,13 @@ from pathlib import Path
 
 import anyio
 
-from acp_agent.conformance.kit_reports import REPORTS, line, summary
-from acp_agent.conformance.kit_run import Result, chosen, run
+from acp_agent.conformance.kit_reports import REPORTS, line, summary, their_line
+from acp_agent.conformance.kit_run import LEVELS, Result, chosen, run
 from acp_agent.conformance.profiles import Profile, profile
+from acp_agent.conformance.tck import run_tck
 from acp_agent.errors import UsageError
 from acp_agent.own_programs import find_program
 
-LEVELS = {"must": ("must",), "should": ("must", "should"), "all": ("must", "should", "may")}
 VERSION_SECONDS = 20
 
 
@@ -26,18 +26,29 @@ def conformance(options: Namespace, environ: Mapping[str, str]) -> int:
     command = options.agent[1:] if options.agent[:1] == ["--"] else options.agent
     if not command:
         raise UsageError("which agent? `acp-coder conformance -- COMMAND ...`")
-    if (found := find_program(command[0], environ)) is None:
-        raise UsageError(f"{command[0]}: there is no such command")
+    agent = program(command, environ)
     about = profile(options.profile) if options.profile else Profile()
-    checks = chosen(options.only, LEVELS[options.level])  # type: ignore[arg-type]
+    checks = chosen(options.only, LEVELS[options.level])
     report, file = options.report or ("", "")
     if report and report not in REPORTS:
         raise UsageError(f"--report is one of {', '.join(REPORTS)}, not {report!r}")
-    results = anyio.run(run, [str(Path(found).absolute()), *command[1:]], about, checks, _told)
+    theirs = anyio.run(run_tck, program(shlex.split(options.tck), environ), agent, about) if options.tck else None
+    results = anyio.run(run, agent, about, checks, _told)
     sys.stdout.write(f"\n{summary(results)}\n")
+    if theirs is not None:
+        lines = "\n".join(their_line(row, results) for row in theirs.rows)
+        sys.stdout.write(f"\nacp-tck {theirs.version}\n{lines}\n")
     if report:
-        Path(file).write_text(REPORTS[report](shlex.join(command), _version(command, about), results), encoding="utf-8")
-    return int(any(result.outcome == "failed" for result in results))
+        text = REPORTS[report](shlex.join(command), _version(command, about), results, theirs)
+        Path(file).write_text(text, encoding="utf-8")
+    return int(any(result.outcome == "failed" for result in results) or (theirs is not None and theirs.failed))
+
+
+def program(command: list[str], environ: Mapping[str, str]) -> list[str]:
+    """The same with the program's path. Raises UsageError."""
+    if not command or (found := find_program(command[0], environ)) is None:
+        raise UsageError(f"{' '.join(command[:1])}: there is no such command")
+    return [str(Path(found).absolute()), *command[1:]]
 
 
 def _told(result: Result) -> None:

@@ -5,11 +5,13 @@ from __future__ import annotations
 import html
 from collections import Counter
 from collections.abc import Callable, Sequence
+from typing import Any
 from xml.sax.saxutils import escape, quoteattr
 
 import msgspec
 
 from acp_agent.conformance.kit_run import Result
+from acp_agent.conformance.tck import Tck, Theirs
 
 MARKS = {"passed": "ok", "failed": "FAILED", "not here": "-"}
 
@@ -20,7 +22,25 @@ def line(result: Result) -> str:
     level = row.level.upper() + ("*" if row.implied else "")
     why = f"\n        {result.why}" if result.why and result.outcome == "failed" else ""
     aside = f"  ({result.why})" if result.outcome == "not here" else ""
-    return f"{MARKS[result.outcome]:7} {row.id:8} {level:8} {row.sentence[:90]}{aside}{why}"
+    same = f"  [{' '.join(result.tck)}]" if result.tck else ""
+    return f"{MARKS[result.outcome]:7} {row.id:8} {level:8} {row.sentence[:90]}{same}{aside}{why}"
+
+
+def their_line(row: Theirs, results: Sequence[Result]) -> str:
+    """One line for a person: a requirement of acp-tck, and what ours says of it."""
+    note = f"  ({row.note})" if row.note else ""
+    why = f"\n        {row.why.partition(chr(10))[0][:300]}" if row.status == "FAIL" and row.why else ""
+    return f"{row.status:10} {row.id:27} {beside(row, results):20}{note}{why}".rstrip()
+
+
+def beside(row: Theirs, results: Sequence[Result]) -> str:
+    """What ours says, and whether that differs."""
+    mine = next((each for each in results if each.requirement.id == row.ours), None)
+    if mine is None:
+        return row.ours
+    both = row.status in ("PASS", "FAIL") and mine.outcome != "not here"
+    differs = both and (row.status == "FAIL") != (mine.outcome == "failed")
+    return f"{row.ours} {MARKS[mine.outcome]}{' DIFFERS' if differs else ''}"
 
 
 def summary(results: Sequence[Result]) -> str:
@@ -32,8 +52,8 @@ def summary(results: Sequence[Result]) -> str:
     return f"{counts['passed']} passed, {counts['failed']} failed{levels}, {counts['not here']} not here"
 
 
-def as_json(command: str, version: str, results: Sequence[Result]) -> str:
-    about = {
+def as_json(command: str, version: str, results: Sequence[Result], theirs: Tck | None = None) -> str:
+    about: dict[str, Any] = {
         "agent": command,
         "version": version,
         "summary": dict(Counter(each.outcome for each in results)),
@@ -53,10 +73,14 @@ def as_json(command: str, version: str, results: Sequence[Result]) -> str:
             for each in results
         ],
     }
+    if theirs is not None:
+        rows = [{**msgspec.to_builtins(row), "beside": beside(row, results)} for row in theirs.rows]
+        about["acp-tck"] = {"version": theirs.version, "failed": theirs.failed, "requirements": rows}
     return msgspec.json.format(msgspec.json.encode(about)).decode() + "\n"
 
 
-def as_junit(command: str, version: str, results: Sequence[Result]) -> str:
+def as_junit(command: str, version: str, results: Sequence[Result], theirs: Tck | None = None) -> str:
+    """Of acp-tck's requirements those have failed that count."""
     counts = Counter(each.outcome for each in results)
     cases = []
     for each in results:
@@ -67,9 +91,17 @@ def as_junit(command: str, version: str, results: Sequence[Result]) -> str:
             inner = f"<failure message={quoteattr(each.why)}>{wire}</failure>"
         elif each.outcome == "not here":
             inner = f"<skipped message={quoteattr(each.why)}/>"
+        if each.tck:
+            inner = f'<properties><property name="tck" value="{" ".join(each.tck)}"/></properties>{inner}'
         area = each.requirement.id.partition("-")[0]
         cases.append(f'<testcase classname="acp.{area}" name={name} time="{each.seconds:.3f}">{inner}</testcase>')
-    head = f'tests="{len(results)}" failures="{counts["failed"]}" skipped="{counts["not here"]}"'
+    for row in theirs.rows if theirs is not None else ():
+        inner = "" if row.status == "PASS" else f"<skipped message={quoteattr(f'{row.status} {row.note} {row.why}')}/>"
+        inner = f"<failure message={quoteattr(row.why)}/>" if row.counts else inner
+        counts["failed"] += row.counts
+        counts["not here"] += inner.startswith("<skipped")
+        cases.append(f'<testcase classname="acp-tck" name={quoteattr(f"{row.id} {row.text}")}>{inner}</testcase>')
+    head = f'tests="{len(cases)}" failures="{counts["failed"]}" skipped="{counts["not here"]}"'
     name = quoteattr(f"{command} {version}".strip())
     body = "\n".join(cases)
     return f'<?xml version="1.0" encoding="UTF-8"?>\n<testsuite name={name} {head}>\n{body}\n</testsuite>\n'
@@ -84,7 +116,7 @@ pre { overflow: auto; max-height: 30rem; background: #8881; padding: .6rem }
 """
 
 
-def as_html(command: str, version: str, results: Sequence[Result]) -> str:
+def as_html(command: str, version: str, results: Sequence[Result], theirs: Tck | None = None) -> str:
     rows = []
     for each in results:
         row = each.requirement
@@ -93,18 +125,29 @@ def as_html(command: str, version: str, results: Sequence[Result]) -> str:
         if each.lines:
             wire = f"<details><summary>The wire</summary><pre>{html.escape(chr(10).join(each.lines))}</pre></details>"
         why = f"<p>{html.escape(each.why)}</p>" if each.why else ""
-        cells = (MARKS[each.outcome], row.id, level, f"{html.escape(row.sentence)}{why}{wire}")
+        ids = " ".join((f"<b>{row.id}</b>", *each.tck))
+        cells = (MARKS[each.outcome], ids, level, f"{html.escape(row.sentence)}{why}{wire}")
         inner = "".join(f"<td>{cell}</td>" for cell in cells)
         rows.append(f'<tr class="{each.outcome.split()[-1]}">{inner}</tr>')
     title = html.escape(f"ACP conformance of {command} {version}".strip())
     head = "<tr><th></th><th>Id</th><th>Level</th><th>Requirement</th></tr>"
+    beneath = ""
+    if theirs is not None:
+        inner = "".join(_their_row(row, beside(row, results)) for row in theirs.rows)
+        beneath = f"<h2>acp-tck {html.escape(theirs.version)}</h2><table>{inner}</table>"
     return (
         f'<!doctype html><html lang="en"><meta charset="utf-8"><title>{title}</title><style>{STYLE}</style>'
-        f"<h1>{title}</h1><p>{summary(results)}</p><table>{head}{''.join(rows)}</table></html>\n"
+        f"<h1>{title}</h1><p>{summary(results)}</p><table>{head}{''.join(rows)}</table>{beneath}</html>\n"
     )
 
 
-REPORTS: dict[str, Callable[[str, str, Sequence[Result]], str]] = {
+def _their_row(row: Theirs, ours: str) -> str:
+    words = "".join(f"<p>{html.escape(text)}</p>" for text in (row.text, row.note, row.why) if text)
+    inner = "".join(f"<td>{cell}</td>" for cell in (row.status, row.id, ours, words))
+    return f'<tr class="{"failed" if row.counts else ""}">{inner}</tr>'
+
+
+REPORTS: dict[str, Callable[[str, str, Sequence[Result], Tck | None], str]] = {
     "json": as_json,
     "junit": as_junit,
     "html": as_html,

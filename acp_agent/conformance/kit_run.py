@@ -22,6 +22,11 @@ from acp_agent.testing.fake_editor import FakeEditor
 
 Outcome = Literal["passed", "failed", "not here"]
 
+LEVELS: dict[str, tuple[Level, ...]] = {
+    "must": ("must",),
+    "should": ("must", "should"),
+    "all": ("must", "should", "may"),
+}
 AT_ONCE = max(2, os.cpu_count() or 1)
 CHECK_SECONDS, MOST_STARTS = 120.0, 10
 """For a check, and how often one starts the agent: what that may take comes on top."""

@@ -29,6 +29,8 @@ LOOK = 0.01
 """Seconds between two looks at what has not come yet."""
 QUIET = 0.3
 """Seconds in which nothing may come that must not come."""
+REST = 2.0
+"""Seconds between a turn and the end of the process: agents may write down behind the answer what was said."""
 RESULT = re.compile('"role": "tool"|tool_result|function_call_output|functionResponse')
 """In a message to the model: the result of a call."""
 INVALID_PARAMS, METHOD_NOT_FOUND, INVALID_REQUEST, PARSE_ERROR, NOT_FOUND = -32602, -32601, -32600, -32700, -32002
@@ -109,18 +111,14 @@ class Trial:
         """Whether lines were sent that are no messages, whose answers are to no request."""
         self.versions = False
         """Whether another version may be agreed upon, of whose messages the schema knows nothing."""
-        self._command = [*command, *profile.arguments]
+        self.command = [*command, *profile.arguments]
         for each in (self.home, self.project):
             each.mkdir()
 
     @asynccontextmanager
-    async def agent(
-        self, script: Script | None = None, *, initialize: bool = True, **editor: Any
-    ) -> AsyncIterator[Agent]:
-        """Starts it. `script`: what the model says, if it is needed. `editor`: as `FakeEditor` takes it."""
-        if script is not None and not self.profile.api:
-            raise NotHere("it is not known how to tell this agent of a model server; give a --profile")
-        async with FakeModel(_for_turns(script or (), self.profile), models=(MODEL,)) as model:
+    async def model(self, script: Script) -> AsyncIterator[tuple[FakeModel, dict[str, str]]]:
+        """A model server that says this, and the environment that tells the agent of it."""
+        async with FakeModel(_for_turns(script, self.profile), models=(MODEL,)) as model:
             model.strict = False
             values = {
                 "base_url": model.base_url,
@@ -129,10 +127,19 @@ class Trial:
                 "home": str(self.home),
             }
             write_files(self.profile, values)
-            environ = environment(self.profile, values)
+            yield model, environment(self.profile, values)
+
+    @asynccontextmanager
+    async def agent(
+        self, script: Script | None = None, *, initialize: bool = True, **editor: Any
+    ) -> AsyncIterator[Agent]:
+        """Starts it. `script`: what the model says, if it is needed. `editor`: as `FakeEditor` takes it."""
+        if script is not None and not self.profile.api:
+            raise NotHere("it is not known how to tell this agent of a model server; give a --profile")
+        async with self.model(script or ()) as (model, environ):
             made: FakeEditor | None = None
             try:
-                async with FakeEditor.spawn(self._command, cwd=self.project, env=environ, **editor) as made:
+                async with FakeEditor.spawn(self.command, cwd=self.project, env=environ, **editor) as made:
                     agent = Agent(self, made, model)
                     if initialize:
                         await agent.initialize()

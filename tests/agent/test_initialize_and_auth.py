@@ -64,11 +64,12 @@ async def test_real_clients_are_answered(tmp_path, file):
 async def test_a_local_server_needs_no_login(tmp_path):
     async with agent_rig(tmp_path) as r:
         answer = await r.editor.start()
-        assert answer.auth_methods == []
+        assert [method.name for method in answer.auth_methods] == ["No login"]
         assert answer.agent_capabilities.auth.logout is None
+        assert await r.editor.request("authenticate", {"methodId": "api-key"}) == {}
         for method in ("authenticate", "logout"):
             with pytest.raises(PeerError):
-                await r.editor.request(method, {"methodId": "api-key"})
+                await r.editor.request(method, {"methodId": "login"})
 
 
 async def test_terminal_login_is_offered_only_where_the_client_has_it(tmp_path):

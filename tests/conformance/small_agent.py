@@ -55,6 +55,7 @@ class Session:
 class Small:
     def __init__(self):
         self.sessions, self.pending, self.number, self.client = {}, {}, 0, {}
+        self.calls = 0
         self.children, self.tasks, self.allowed = set(), {}, set()
         self.options_of_all = None
         self.after = []
@@ -338,6 +339,8 @@ class Small:
                 kind = "user_message_chunk" if entry["role"] == "user" else "agent_message_chunk"
                 self.update(session, kind, content={"type": "text", "text": entry["content"]})
 
+        if fault("TC-3 behind a load"):
+            self.update(session, "tool_call", toolCallId="call-1", title="shell", status="completed")
         if fault("LOAD-5"):
             session.log = []
         late = said[-1:] if fault("LOAD-3") else []
@@ -579,7 +582,10 @@ class Small:
 
     async def call(self, session, call):
         name, arguments = call["function"]["name"], json.loads(call["function"]["arguments"] or "{}")
-        id_ = call["id"] if fault("TC-3") else str(uuid.uuid4())
+        self.calls += 1
+        id_ = (
+            call["id"] if fault("TC-3") else f"call-{self.calls}" if fault("TC-3 behind a load") else str(uuid.uuid4())
+        )
         kind = {"shell": "execute", "read": "read", "write": "edit"}.get(name, "other")
         shown = {"toolCallId": id_, "title": f"{name} {arguments}"[:80], "kind": "magic" if fault("TC-2") else kind}
         if name in ("read", "write") and not fault("TC-8"):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shlex
 import subprocess
 import sys
 from pathlib import Path
@@ -12,6 +13,8 @@ import pytest
 
 from acp_agent.conformance.kit_run import Result, chosen, run
 from acp_agent.conformance.profiles import Profile, profile
+from acp_agent.conformance.requirements import requirements
+from acp_agent.conformance.tck import DIFFERS
 from acp_agent.conformance.trial import CHECKS
 from tests.forked import COMMAND
 
@@ -49,6 +52,11 @@ async def test_a_fault_is_found_by_the_check_of_its_name(id_: str) -> None:
     """The list is that of the checks, so none is without a fault."""
     results = await run(SMALL, small(id_), [CHECKS[id_]])
     assert id_ in failed(results), f"the fault {id_} was not found"
+
+
+async def test_ids_of_calls_that_begin_anew_with_the_process_are_found() -> None:
+    found = failed(await run(SMALL, small("TC-3 behind a load"), [CHECKS["TC-3"]]))
+    assert "a new call has the id of a replayed one" in found["TC-3"]
 
 
 async def test_this_agent_keeps_all_of_it() -> None:
@@ -94,6 +102,55 @@ def test_the_command_tells_what_fails_and_writes_a_report(tmp_path: Path) -> Non
     assert "<h1>ACP conformance of" in (tmp_path / "html").read_text()
 
 
+TCK = shlex.join([sys.executable, str(HERE / "small_tck.py")])
+
+
+def ran_with_tck(tmp_path: Path, says: str, *more: str) -> subprocess.CompletedProcess[str]:
+    about = tmp_path / "small.toml"
+    about.write_text((HERE / "small.toml").read_text().replace("[environment]", f'[environment]\nTCK = "{says}"'))
+    checks = ("--only", "NEW-1", "--only", "LOAD-3", "--only", "INIT-2")
+    return ran(*checks, "--profile", str(about), "--tck", TCK, *more, "--", *SMALL)
+
+
+def test_another_kit_stands_beside_it(tmp_path: Path) -> None:
+    ended = ran_with_tck(tmp_path, "PASS", "--report", "json", str(tmp_path / "json"))
+    assert ended.returncode == 0, ended.stderr + ended.stdout
+    assert "[ACP-INIT-002]" in ended.stdout  # Its id, with the check that means the same.
+    words = " ".join(ended.stdout.partition("acp-tck 0.1.0\n")[2].split())
+    assert "PASS ACP-CANCEL-001 CAN-1 PASS ACP-INIT-002 INIT-2 ok FAIL" in words
+    assert "FAIL ACP-LOAD-002 LOAD-3 ok DIFFERS (stricter than the specification:" in words
+    assert "PASS ACP-PROMPT-001 PR-1 (ours also looks for a second answer)" in words
+    assert "PASS ACP-STDERR-001 (ours has no check for this)" in words
+    rows = {row["id"]: row for row in json.loads((tmp_path / "json").read_text())["acp-tck"]["requirements"]}
+    assert (rows["ACP-SESSION-001"]["ours"], rows["ACP-SESSION-001"]["beside"]) == ("NEW-1", "NEW-1 ok")
+
+
+@pytest.mark.parametrize("kind", ["junit", "html"])
+def test_what_another_kit_fails_counts(tmp_path: Path, kind: str) -> None:
+    """Unless it is stricter than the specification."""
+    ended = ran_with_tck(tmp_path, "FAIL", "--report", kind, str(tmp_path / "report"))
+    assert (ended.returncode, "NEW-1 ok DIFFERS" in ended.stdout) == (1, True), ended.stderr
+    report = (tmp_path / "report").read_text()
+    if kind == "html":
+        assert "<h2>acp-tck 0.1.0</h2>" in report and "The text of ACP-LOAD-002." in report
+        return
+    suite = ElementTree.fromstring(report)
+    failed = [case.get("name", "") for case in suite.iter("testcase") if case.find("failure") is not None]
+    assert failed == ["ACP-SESSION-001 The text of ACP-SESSION-001."]
+    assert (suite.get("tests"), suite.get("failures"), suite.get("skipped")) == ("9", "1", "1")
+
+
+def test_another_kit_without_a_report_is_wrong_usage(tmp_path: Path) -> None:
+    ended = ran_with_tck(tmp_path, "silent")
+    assert (ended.returncode, "wrote no report, and said:\nnothing to report" in ended.stderr) == (2, True)
+
+
+def test_the_ids_of_another_kit_are_named_once() -> None:
+    named = [id_ for check in CHECKS.values() for id_ in check.tck]
+    assert len(named) == len(set(named)) and not {*named} & DIFFERS.keys()
+    assert {id_ for id_, _ in DIFFERS.values()} <= requirements().keys()
+
+
 def test_without_a_profile_what_needs_a_model_is_left_out() -> None:
     ended = ran("--only", "PR-3", "--only", "NEW-1", "--", *SMALL)
     assert ended.returncode == 0
@@ -107,6 +164,7 @@ def test_without_a_profile_what_needs_a_model_is_left_out() -> None:
         (("--", "kit-no-such-command"), "there is no such command"),
         (("--only", "wings", "--", *SMALL), "there is no area or check 'wings'"),
         (("--profile", "nobody", "--", *SMALL), "there is no profile 'nobody'"),
+        (("--tck", "kit-no-such-command", "--", *SMALL), "kit-no-such-command: there is no such command"),
         (("--report", "xml", "file", "--", *SMALL), "--report is one of json, junit, html"),
     ],
 )

@@ -50,6 +50,5 @@ def test_the_archive_runs_and_is_named_by_manifest_and_registry_entry(tmp_path):
     assert (out / "extension" / row["icon"]).is_file()
 
     entry = json.loads((out / "registry" / "acp-coder" / "agent.json").read_text())
-    assert entry["distribution"]["binary"][target] == {"archive": place["archive"], "cmd": "./acp-coder"}
-    assert (entry["id"], entry["version"]) == ("acp-coder", acp_agent.__version__)
-    assert 'viewBox="0 0 16 16"' in (out / "registry" / "acp-coder" / "icon.svg").read_text()
+    assert entry["distribution"]["binary"][target] == place
+    assert (out / "registry" / "acp-coder" / "icon.svg").is_file()

@@ -90,7 +90,7 @@ DOORS: dict[str, tuple[str, ...]] = {
     "tomlkit": ("acp_agent.setup.helix",),
     "tree_sitter_bash": ("acp_agent.safety.lines.line",),
     "jsonschema_rs": ("acp_agent.testing",),
-    "pytest": ("acp_agent.testing",),
+    "pytest": ("acp_agent.testing", "acp_agent.conformance.pytest_kit", "acp_agent.conformance.pytest_options"),
     "starlette": ("acp_agent.fronts.server.app", "acp_agent.fronts.server.http_form"),
     "opentelemetry": ("acp_agent.telemetry",),
     "prometheus_client": ("acp_agent.fronts.server.metrics",),

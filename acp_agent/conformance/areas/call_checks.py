@@ -8,7 +8,7 @@ from typing import Any
 import anyio
 
 from acp_agent.client.permissions import allow_once, cancelled, reject_once
-from acp_agent.conformance.trial import DONE, Agent, NotHere, Trial, cancelled_after, check, same_file
+from acp_agent.conformance.trial import DONE, REST, Agent, NotHere, Trial, cancelled_after, check, same_file
 from acp_agent.testing.fake_answers import Answer, Call
 from acp_agent.testing.fake_editor import AnswersError, AnswersGarbage
 
@@ -44,16 +44,32 @@ async def the_kind_is_a_known_one(trial: Trial) -> None:
 
 @check("TC-3")
 async def ids_are_unique_whatever_the_model_says(trial: Trial) -> None:
-    """Servers of Chat Completions repeat ids, those of Gemini leave them out, the others are known not to."""
+    """Also behind a load, as far as it replays calls. Servers of Chat Completions repeat ids, those of Gemini leave
+    them out, the others are known not to."""
     call = trial.tool("shell", command="echo kit")
-    given = {"chat": "same", "gemini": None}.get(trial.profile.api, "auto")
-    same = Answer(tool_calls=(Call(call.name, call.arguments, id=given),))
-    async with trial.agent([same, DONE, same, DONE]) as agent:
+    unlike = iter(("kit_1", "kit_2", "kit_3"))
+
+    def calls() -> Answer:
+        given = {"chat": "same", "gemini": None}.get(trial.profile.api, next(unlike))
+        return Answer(tool_calls=(Call(call.name, call.arguments, id=given),))
+
+    async with trial.agent([calls(), DONE, calls(), DONE]) as agent:
         await agent.new_session()
         await agent.stops("end_turn")
         await agent.stops("end_turn")
         ids = [update.get("toolCallId") for update in agent.updates("tool_call")]
         agent.expect(len(ids) == len(set(ids)) == 2, f"the ids of two calls are {ids}")
+        if not agent.has("loadSession"):
+            return
+        session = agent.session
+        await agent.quiet(REST)
+    async with trial.agent([calls(), DONE]) as agent:
+        agent.session = session
+        await agent.ask("session/load", {"sessionId": session, "cwd": str(trial.project), "mcpServers": []})
+        replayed, after = agent.calls(), agent.seen
+        await agent.stops("end_turn")
+        new = [update.get("toolCallId") for update in agent.updates("tool_call", after=after)]
+        agent.expect(not replayed.keys() & {*map(str, new)}, f"a new call has the id of a replayed one: {new}")
 
 
 @check("TC-4")
@@ -161,6 +177,7 @@ async def what_is_asked_about_was_told_before(trial: Trial) -> None:
 
 @check("PERM-4")
 async def nothing_runs_before_the_answer(trial: Trial) -> None:
+    """What comes behind the client's `cancelled` is no part of it: CAN-4."""
     marker, gone = trial.project / "kit-marker", anyio.Event()
     async with trial.agent([trial.runs("touch kit-marker"), DONE], otherwise=cancelled_after(gone)) as agent:
         await agent.new_session()

@@ -9,6 +9,7 @@ from acp_agent.conformance.trial import (
     INVALID_PARAMS,
     INVALID_REQUEST,
     METHOD_NOT_FOUND,
+    NOT_FOUND,
     PARSE_ERROR,
     Agent,
     Trial,
@@ -52,7 +53,7 @@ async def _alive(agent: Agent, what: str) -> None:
     agent.expect("error" in answer, f"behind {what} an unknown method was answered with a result")
 
 
-@check("TR-1")
+@check("TR-1", "ACP-TRANSPORT-001")
 async def only_messages_on_stdout(trial: Trial) -> None:
     async with trial.agent() as agent:
         await agent.new_session()
@@ -129,7 +130,7 @@ async def what_is_no_request_is_invalid(trial: Trial) -> None:
             agent.expect(code == INVALID_REQUEST, f"{line.decode()} was answered with {answer}, not {INVALID_REQUEST}")
 
 
-@check("RPC-4")
+@check("RPC-4", "ACP-JSONRPC-004")
 async def unknown_methods_are_not_found(trial: Trial) -> None:
     async with trial.agent() as agent:
         for method in ("session/fly", "fly", "fs/read_text_file"):
@@ -138,15 +139,18 @@ async def unknown_methods_are_not_found(trial: Trial) -> None:
 
 @check("RPC-5")
 async def params_of_the_wrong_shape_are_invalid(trial: Trial) -> None:
+    """Among them a relative `cwd`, if it is refused (NEW-3); what does not exist may be -32002."""
     async with trial.agent() as agent:
         project = str(trial.project)
         wrong: tuple[Any, ...] = ({}, [], {"cwd": 7, "mcpServers": []}, {"cwd": project, "mcpServers": "none"})
         for params in wrong:
             await agent.refused("session/new", params, INVALID_PARAMS, why=f"with {params}")
         await agent.refused("session/prompt", {"sessionId": 7, "prompt": []}, INVALID_PARAMS, why="with the session 7")
+        relative = agent.ask("session/new", {"cwd": "project", "mcpServers": []})
+        await agent.answered(relative, INVALID_PARAMS, NOT_FOUND)
 
 
-@check("RPC-6")
+@check("RPC-6", "ACP-JSONRPC-001")
 async def ids_are_echoed(trial: Trial) -> None:
     async with trial.agent() as agent:
         for id_ in ("a string", 0, -7, 2**53, "7"):
@@ -154,7 +158,7 @@ async def ids_are_echoed(trial: Trial) -> None:
             await _answer_to(agent, line.encode(), id_)
 
 
-@check("RPC-7")
+@check("RPC-7", "ACP-JSONRPC-003")
 async def notifications_are_not_answered(trial: Trial) -> None:
     async with trial.agent() as agent:
         before = agent.seen

@@ -26,7 +26,7 @@ async def _exists(agent: Agent, name: str) -> None:
     await agent.until(file.exists, f"{name}, which a command makes,", seconds=2 * SECONDS)
 
 
-@check("CAN-1")
+@check("CAN-1", "ACP-CANCEL-001")
 async def every_phase_is_cancelled(trial: Trial) -> None:
     """Before the first byte, while text comes, while a tool runs, while a question waits."""
     phases: tuple[tuple[str, Any, Any], ...] = (

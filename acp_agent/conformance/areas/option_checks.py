@@ -38,7 +38,7 @@ async def modes_are_unique_and_one_is_current(trial: Trial) -> None:
         agent.expect(current in ids, f"the current mode {current!r} is none of {ids}")
 
 
-@check("MODE-2")
+@check("MODE-2", "ACP-MODES-002")
 async def every_mode_can_be_set(trial: Trial) -> None:
     async with trial.agent() as agent:
         _, ids = _modes(await agent.new_session())
@@ -85,7 +85,7 @@ async def _set(agent: Agent, option: dict[str, Any], value: Any) -> list[dict[st
     return _options(answered)
 
 
-@check("CFG-2")
+@check("CFG-2", "ACP-CONFIG-002")
 async def an_option_is_set_and_the_list_is_complete(trial: Trial) -> None:
     async with trial.agent() as agent:
         options = _options(await agent.new_session())
@@ -109,7 +109,7 @@ async def wrong_options_are_invalid(trial: Trial) -> None:
             await agent.refused("session/set_config_option", params, INVALID_PARAMS, why=f"of {id_!r} to {value!r}")
 
 
-@check("CFG-5")
+@check("CFG-5", "ACP-CONFIG-003")
 async def booleans_are_for_who_can_draw_them(trial: Trial) -> None:
     async with trial.agent() as agent:
         wrong = [each for each in _options(await agent.new_session()) if each.get("type") == "boolean"]

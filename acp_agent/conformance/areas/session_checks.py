@@ -10,6 +10,7 @@ from acp_agent.conformance.trial import (
     DONE,
     INVALID_PARAMS,
     NOT_FOUND,
+    REST,
     UNKNOWN,
     Agent,
     NotHere,
@@ -23,7 +24,7 @@ from acp_agent.testing.fake_answers import Answer
 MOMENT = re.compile(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d(\.\d+)?(Z|[+-]\d\d:\d\d)")
 
 
-@check("NEW-1")
+@check("NEW-1", "ACP-SESSION-001")
 async def a_new_session_has_an_id(trial: Trial) -> None:
     async with trial.agent() as agent:
         made = (await agent.new_session()).get("sessionId")
@@ -42,7 +43,7 @@ async def ids_are_unique(trial: Trial) -> None:
 
 @check("NEW-3")
 async def a_relative_cwd_is_refused(trial: Trial) -> None:
-    """With any code: the page demands an absolute path, and names no code for another one."""
+    """With any code: the page demands an absolute path, and names no code for another one. RPC-5 looks at the code."""
     async with trial.agent() as agent:
         for cwd in ("project", "./project", ""):
             await agent.refused("session/new", {"cwd": cwd, "mcpServers": []}, why=f"with the cwd {cwd!r}")
@@ -68,10 +69,6 @@ async def sessions_are_apart(trial: Trial) -> None:
         await agent.new_session()
         await agent.stops("end_turn", "hello")
         agent.expect("plum" not in agent.asked_of_model(), "what was said in one session was sent with another")
-
-
-REST = 2.0
-"""Seconds between a turn and the end of the process: agents may write down behind the answer what was said."""
 
 
 async def _told(trial: Trial, *capability: str) -> str:
@@ -212,7 +209,7 @@ async def _listed(agent: Agent, **params: Any) -> list[dict[str, Any]]:
     raise Wrong("`nextCursor` never ends")
 
 
-@check("LIST-1")
+@check("LIST-1", "ACP-LIST-001")
 async def sessions_are_listed(trial: Trial) -> None:
     async with trial.agent() as agent:
         agent.needs("sessionCapabilities", "list")
@@ -249,7 +246,7 @@ async def cwd_filters_the_list(trial: Trial) -> None:
         agent.expect(ids == [agent.session], f"the list of {other} has {ids}, not only {agent.session}")
 
 
-@check("LIST-4")
+@check("LIST-4", "ACP-LIST-002")
 async def no_match_is_an_empty_list(trial: Trial) -> None:
     async with trial.agent() as agent:
         agent.needs("sessionCapabilities", "list")
@@ -276,7 +273,7 @@ async def sessions_of_earlier_processes_are_listed(trial: Trial) -> None:
             )
 
 
-@check("CLOSE-1")
+@check("CLOSE-1", "ACP-CLOSE-002")
 async def close_cancels_the_turn(trial: Trial) -> None:
     async with trial.agent([Answer(text="never", hang_before=True)]) as agent:
         agent.needs("sessionCapabilities", "close")
@@ -309,7 +306,7 @@ async def a_closed_session_stays_in_history(trial: Trial) -> None:
         agent.expect(agent.session in ids, "the closed session is not listed any more")
 
 
-@check("DEL-1")
+@check("DEL-1", "ACP-DELETE-001")
 async def a_session_is_deleted(trial: Trial) -> None:
     async with trial.agent() as agent:
         agent.needs("sessionCapabilities", "delete")
@@ -335,7 +332,7 @@ async def a_deleted_session_is_not_listed(trial: Trial) -> None:
         )
 
 
-@check("DEL-3")
+@check("DEL-3", "ACP-DELETE-002")
 async def what_is_not_there_is_deleted_silently(trial: Trial) -> None:
     async with trial.agent() as agent:
         agent.needs("sessionCapabilities", "delete")

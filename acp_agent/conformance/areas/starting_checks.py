@@ -13,13 +13,13 @@ async def initialize_is_answered(trial: Trial) -> None:
         agent.expect(isinstance(capabilities, dict), f"`agentCapabilities` is {capabilities!r}")
 
 
-@check("INIT-2")
+@check("INIT-2", "ACP-INIT-002")
 async def the_version_asked_for_is_agreed(trial: Trial) -> None:
     async with trial.agent() as agent:
         agent.expect(agent.welcome.get("protocolVersion") == 1, f"1 was answered with {agent.welcome}")
 
 
-@check("INIT-3")
+@check("INIT-3", "ACP-INIT-003")
 async def another_version_gets_the_latest_one(trial: Trial) -> None:
     """0 may be refused: there was no such version."""
     trial.versions = True
@@ -38,7 +38,7 @@ async def a_version_that_is_none_is_refused(trial: Trial) -> None:
             await agent.refused("initialize", params, INVALID_PARAMS, why=f"with {params}")
 
 
-@check("INIT-6")
+@check("INIT-6", "ACP-INIT-004")
 async def the_agent_says_who_it_is(trial: Trial) -> None:
     async with trial.agent() as agent:
         info = agent.welcome.get("agentInfo") or {}
@@ -83,7 +83,7 @@ async def methods_have_ids_and_names(trial: Trial) -> None:
         agent.expect(all(method.get("name") for method in methods), f"a method has no name: {methods}")
 
 
-@check("AUTH-3")
+@check("AUTH-3", "ACP-AUTH-002")
 async def terminal_methods_are_for_who_has_terminals(trial: Trial) -> None:
     async with trial.agent(initialize=False) as agent:
         await agent.initialize(clientCapabilities={})

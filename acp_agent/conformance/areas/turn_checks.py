@@ -199,7 +199,7 @@ async def refusal(trial: Trial) -> None:
         await _stops_or_fails(agent, "refusal")
 
 
-@check("UPD-1")
+@check("UPD-1", "ACP-PROMPT-002")
 async def updates_are_known_and_of_a_session(trial: Trial) -> None:
     async with trial.agent([Answer(text="Hello.", thought="Hm.")]) as agent:
         await agent.new_session()

@@ -1,0 +1,23 @@
+"""The options of `pytest_kit`, and its markers. Every run of pytest loads this where the package is installed, so it
+imports nothing before the options are given."""
+
+from __future__ import annotations
+
+import pytest
+
+from acp_agent.lazy import load
+
+AREAS = "acp_agent.conformance.areas:AREAS"
+
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    group = parser.getgroup("acp-coder", "conformance of agents to ACP: --pyargs acp_agent.conformance.pytest_kit")
+    group.addoption("--acp-coder", metavar="COMMAND", default="", help="how the agent is started")
+    group.addoption("--acp-profile", metavar="NAME", default="", help="how it is told of the scripted model")
+    group.addoption("--acp-level", choices=("must", "should", "all"), default="should", help="up to which level")
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    if config.getoption("acp_coder"):
+        for name in ("must", "should", "may", *load(AREAS)):
+            config.addinivalue_line("markers", f"acp_{name}: a requirement of ACP of this level or area")
