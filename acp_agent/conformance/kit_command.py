@@ -6,12 +6,12 @@ import shlex
 import subprocess
 import sys
 from argparse import Namespace
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 import anyio
 
-from acp_agent.conformance.kit_reports import REPORTS, line, summary
+from acp_agent.conformance.kit_reports import REPORTS, Report, line, summary
 from acp_agent.conformance.kit_run import Result, chosen, run
 from acp_agent.conformance.profiles import Profile, profile
 from acp_agent.errors import UsageError
@@ -30,17 +30,26 @@ def conformance(options: Namespace, environ: Mapping[str, str]) -> int:
         raise UsageError(f"{command[0]}: there is no such command")
     about = profile(options.profile) if options.profile else Profile()
     checks = chosen(options.only, LEVELS[options.level])  # type: ignore[arg-type]
-    report, file = options.report or ("", "")
-    if report and report not in REPORTS:
-        raise UsageError(f"--report is one of {', '.join(REPORTS)}, not {report!r}")
-    results = anyio.run(run, [str(Path(found).absolute()), *command[1:]], about, checks, _told)
+    report = report_of(options.report)
+    results = anyio.run(run, [str(Path(found).absolute()), *command[1:]], about, checks, told)
     sys.stdout.write(f"\n{summary(results)}\n")
-    if report:
-        Path(file).write_text(REPORTS[report](shlex.join(command), _version(command, about), results), encoding="utf-8")
+    if report is not None:
+        write, file = report
+        file.write_text(write(shlex.join(command), _version(command, about), results), encoding="utf-8")
     return int(any(result.outcome == "failed" for result in results))
 
 
-def _told(result: Result) -> None:
+def report_of(given: Sequence[str] | None) -> tuple[Report, Path] | None:
+    """What follows `--report`. Raises UsageError."""
+    if given is None:
+        return None
+    kind, file = given
+    if kind not in REPORTS:
+        raise UsageError(f"--report is one of {', '.join(REPORTS)}, not {kind!r}")
+    return REPORTS[kind], Path(file)
+
+
+def told(result: Result) -> None:
     sys.stdout.write(f"{line(result)}\n")
     sys.stdout.flush()
 

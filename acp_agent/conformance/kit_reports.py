@@ -19,7 +19,7 @@ def line(result: Result) -> str:
     row = result.requirement
     level = row.level.upper() + ("*" if row.implied else "")
     why = f"\n        {result.why}" if result.why and result.outcome == "failed" else ""
-    aside = f"  ({result.why})" if result.outcome == "not here" else ""
+    aside = f"  ({result.why})" if result.why and result.outcome != "failed" else ""
     return f"{MARKS[result.outcome]:7} {row.id:8} {level:8} {row.sentence[:90]}{aside}{why}"
 
 
@@ -34,7 +34,7 @@ def summary(results: Sequence[Result]) -> str:
 
 def as_json(command: str, version: str, results: Sequence[Result]) -> str:
     about = {
-        "agent": command,
+        "command": command,
         "version": version,
         "summary": dict(Counter(each.outcome for each in results)),
         "results": [
@@ -104,7 +104,9 @@ def as_html(command: str, version: str, results: Sequence[Result]) -> str:
     )
 
 
-REPORTS: dict[str, Callable[[str, str, Sequence[Result]], str]] = {
+Report = Callable[[str, str, Sequence[Result]], str]
+"""Of a command, its version and the results."""
+REPORTS: dict[str, Report] = {
     "json": as_json,
     "junit": as_junit,
     "html": as_html,
