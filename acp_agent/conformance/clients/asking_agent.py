@@ -18,7 +18,7 @@ from acp_agent.conformance.kit_reports import line, summary
 from acp_agent.conformance.kit_run import LONGEST_LINE, MOST_LINES, Outcome, Result, judged, writable
 from acp_agent.conformance.requirements import schema_file
 from acp_agent.conformance.trial import NotHere
-from acp_agent.errors import InvalidParams, MethodNotFound, UsageError
+from acp_agent.errors import ConnectionClosed, InvalidParams, MethodNotFound, UsageError
 from acp_agent.protocol.codec import encode
 from acp_agent.protocol.connection import Connection
 from acp_agent.protocol.peer import Peer
@@ -57,7 +57,7 @@ class AskingAgent:
         recorder = LineRecorder(transport, self._on_line, agent=True)
         self._connection = Connection(recorder, self, peer=Peer(encode=encode))
         self._trial = ClientTrial(self._connection, recorder, seconds)
-        self._asking = False
+        self._asking = self._gone = False
         try:
             self._checks: WireChecks | None = WireChecks(schema_file("acp-v1.schema.json"))
         except RuntimeError:
@@ -129,13 +129,14 @@ class AskingAgent:
         begun = time.monotonic()
         outcome: Outcome = "passed"
         try:
-            if self._trial.cancelled.is_set():
-                raise NotHere("the turn was cancelled")
+            if self._gone or self._trial.cancelled.is_set():
+                raise NotHere("the client has gone" if self._gone else "the turn was cancelled")
             for name in each.offered:
                 self._trial.needs(*name.split("."))
             why = await each.run(self._trial) or ""
         except BaseException as error:  # noqa: BLE001 - What is no judgement is raised again.
             outcome, why = judged(error)
+            self._gone = self._gone or isinstance(error.__cause__ or error, ConnectionClosed)
         lines = tuple(writable(text[:LONGEST_LINE]) for text in self._lines[-MOST_LINES:])
         return Result(each.requirement, outcome, writable(why), (), time.monotonic() - begun, lines)
 

@@ -8,6 +8,7 @@ import shlex
 import tempfile
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager, suppress
+from functools import partial
 from itertools import count
 from pathlib import Path
 from typing import Any
@@ -72,6 +73,7 @@ class ClientTrial(Asker):
         self._numbers = count(1)
         self._living: tuple[str, dict[str, Any]] | None = None
         self._open: set[str] = set()
+        self._go = Path()
 
     def patience(self, seconds: float = SECONDS) -> float:
         return self.seconds * seconds / SECONDS
@@ -201,22 +203,38 @@ class ClientTrial(Asker):
             raise Wrong(f"`terminal/wait_for_exit` was answered with {json.dumps(status)[:300]}")
         return status
 
-    def waits(self, name: str = "go") -> str:
-        """A shell command that ends once this file of the folder is there, or the folder is gone."""
-        folder = shlex.quote(str(self.folder))
-        return f"while [ -d {folder} ] && [ ! -e {folder}/{name} ]; do sleep 0.05; done; rm -f {folder}/{name}"
+    def waits(self) -> str:
+        """A shell command that ends after `go`, or when the folder is gone."""
+        self._go = self.folder / f"go-{next(self._numbers)}"
+        folder, file = shlex.quote(str(self.folder)), shlex.quote(str(self._go))
+        return f"while [ -d {folder} ] && [ ! -e {file} ]; do sleep 0.05; done"
 
-    def go(self, name: str = "go") -> None:
-        (self.folder / name).touch()
+    def go(self) -> None:
+        self._go.touch()
+
+    async def waiting(self, id_: str) -> tuple[str, Callable[[], Any]]:
+        """Asks for the exit of that terminal: the id of the request, and what gives its answer once it is there."""
+        number = f"kit-{next(self._numbers)}"
+        params = {"sessionId": self.session, "terminalId": id_}
+        await self.send({"jsonrpc": "2.0", "id": number, "method": "terminal/wait_for_exit", "params": params})
+        return number, partial(self.answers.get, number)
 
     async def gone(self, pid: int, after: str) -> None:
         """Raises Wrong if that process does not end."""
 
-        def ended() -> bool:
-            try:
-                os.kill(pid, 0)
-            except ProcessLookupError:
-                return True
-            return False
+        await self.until(partial(_ended, pid), f"a process of the command did not end after {after}")
 
-        await self.until(ended, f"a process of the command did not end after {after}")
+
+def on_disk(path: Path) -> str:
+    return path.read_bytes().decode("utf-8", "replace") if path.exists() else ""
+
+
+def _ended(pid: int) -> bool:
+    """Whether it has ended, be it that nobody has asked for its status yet."""
+    try:
+        os.kill(pid, 0)
+        return Path(f"/proc/{pid}/stat").read_text(encoding="utf-8").rpartition(") ")[2].startswith("Z")
+    except ProcessLookupError:
+        return True
+    except OSError:  # There is no `/proc`.
+        return False

@@ -7,7 +7,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
-from acp_agent.conformance.clients.client_trial import ClientTrial, question
+from acp_agent.conformance.clients.client_trial import ClientTrial, on_disk, question
 from acp_agent.conformance.trial import NOT_FOUND, NotHere, Wrong
 
 READS, WRITES = "fs.readTextFile", "fs.writeTextFile"
@@ -64,15 +64,11 @@ async def a_missing_file_is_not_found(trial: ClientTrial) -> None:
 async def _writes(trial: ClientTrial, path: Path, text: str) -> str:
     """What is there afterwards: on disk, or else as the client reads it."""
     await trial.call(WRITE, path=str(path), content=text)
-    found = _on_disk(path)
+    found = on_disk(path)
     if found != text and trial.has("fs", "readTextFile"):
         with suppress(Wrong):
             return await _reads(trial, path)
     return found
-
-
-def _on_disk(path: Path) -> str:
-    return path.read_bytes().decode("utf-8", "replace") if path.exists() else ""
 
 
 @question("CFS-5", WRITES)
@@ -94,7 +90,7 @@ async def what_is_written_is_on_disk_unchanged(trial: ClientTrial) -> None:
     for number, text in enumerate((TEXT, "dos\r\nlines\r\n", "no line feed", "a \u2028 b \ufeff\n")):
         file = trial.folder / f"exact-{number}.txt"
         await trial.call(WRITE, path=str(file), content=text)
-        trial.expect(_on_disk(file) == text, f"{text!r} was written, and {_on_disk(file)!r} is on disk")
+        trial.expect(on_disk(file) == text, f"{text!r} was written, and {on_disk(file)!r} is on disk")
 
 
 @question("CFS-8", WRITES)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 import shlex
 
-from acp_agent.conformance.clients.client_trial import NO_TERMINAL, ClientTrial, question
+from acp_agent.conformance.clients.client_trial import NO_TERMINAL, ClientTrial, on_disk, question
 from acp_agent.conformance.trial import NotHere, Wrong, same_file
 
 TERMINAL = "terminal"
@@ -28,7 +28,7 @@ async def arguments_are_passed_on(trial: ClientTrial) -> None:
     async with trial.terminal('for a in "$@"; do printf "<%s>" "$a"; done > arguments', *ARGS) as id_:
         await trial.exit(id_)
     wanted = "".join(f"<{each}>" for each in ARGS)
-    found = (trial.folder / "arguments").read_text(encoding="utf-8", errors="replace")
+    found = on_disk(trial.folder / "arguments")
     trial.expect(found == wanted, f"the command got {found!r}, not {wanted!r}")
 
 
@@ -41,7 +41,7 @@ async def environment_and_folder_are_set(trial: ClientTrial) -> None:
     script = f'{{ pwd -P; echo "$KIT_WORD"; echo "${{PATH:+has}}"; }} > {to}'
     async with trial.terminal(script, cwd=str(inner), env=env) as id_:
         await trial.exit(id_)
-    cwd, word, path = [*(trial.folder / "there").read_text(encoding="utf-8").split("\n"), "", "", ""][:3]
+    cwd, word, path = [*on_disk(trial.folder / "there").split("\n"), "", "", ""][:3]
     trial.expect(same_file(cwd, inner), f"the command ran in {cwd}, not in {inner}")
     trial.expect(word == "a b=$c", f"KIT_WORD is {word!r}, not 'a b=$c'")
     trial.expect(path == "has", "`env` replaces the environment: PATH is not set")

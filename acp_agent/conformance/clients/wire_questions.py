@@ -7,8 +7,6 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-import anyio
-
 from acp_agent.conformance.clients.client_trial import ClientTrial, question
 from acp_agent.conformance.trial import INVALID_PARAMS, METHOD_NOT_FOUND, SECONDS, NotHere, Wrong
 
@@ -116,18 +114,15 @@ async def answers_to_nothing_are_dropped(trial: ClientTrial) -> None:
 @question("CRPC-8", "terminal")
 async def cancelled_requests_are_answered(trial: ClientTrial) -> str:
     async with trial.terminal(trial.waits()) as id_:
-        params = {"sessionId": trial.session, "terminalId": id_}
-        request = {"jsonrpc": "2.0", "id": "kit-cancelled", "method": "terminal/wait_for_exit", "params": params}
-        await trial.send(request)
-        trial.notify("$/cancel_request", requestId="kit-cancelled")
+        number, answered = await trial.waiting(id_)
+        trial.notify("$/cancel_request", requestId=number)
         ignored = False
         try:
-            answer = await trial.until(lambda: trial.answers.get("kit-cancelled"), "no answer", seconds=SECONDS / 4)
+            answer = await trial.until(answered, "no answer", seconds=SECONDS / 4)
         except Wrong:
             ignored = True
             trial.go()
-            words = "a cancelled request was not answered when it was done, either,"
-            answer = await trial.until(lambda: trial.answers.get("kit-cancelled"), words)
+            answer = await trial.until(answered, "a cancelled request was not answered when it was done, either,")
         trial.go()
         code = (answer.get("error") or {}).get("code")
         trial.expect(code in (None, REQUEST_CANCELLED), f"the cancelled request was answered with the error {code}")
@@ -143,14 +138,16 @@ async def cancelling_what_is_not_there_is_ignored(trial: ClientTrial) -> None:
 
 @question("CRPC-10", "terminal")
 async def waiting_holds_nothing_up(trial: ClientTrial) -> None:
-    async with trial.terminal(trial.waits()) as id_, anyio.create_task_group() as tasks:
-        tasks.start_soon(trial.exit, id_)
+    await trial.living()
+    async with trial.terminal(trial.waits()) as id_:
+        _, answered = await trial.waiting(id_)
         try:
             await trial.living()
         except Wrong as error:
             raise Wrong("while `terminal/wait_for_exit` waited, nothing else was answered") from error
         finally:
             trial.go()
+        await trial.until(answered, "`terminal/wait_for_exit` was not answered")
 
 
 def _updates(trial: ClientTrial) -> list[tuple[str, dict[str, Any]]]:
