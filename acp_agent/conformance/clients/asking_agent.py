@@ -16,9 +16,9 @@ from acp_agent.conformance.clients.client_trial import QUESTIONS, ClientTrial, Q
 from acp_agent.conformance.clients.findings import About, Begun, Findings, Found, Over, profile_line
 from acp_agent.conformance.kit_reports import line, summary
 from acp_agent.conformance.kit_run import LONGEST_LINE, MOST_LINES, Outcome, Result, judged, writable
-from acp_agent.conformance.requirements import schema_file
+from acp_agent.conformance.requirements import requirements, schema_file
 from acp_agent.conformance.trial import NotHere
-from acp_agent.errors import ConnectionClosed, InvalidParams, MethodNotFound, UsageError
+from acp_agent.errors import InvalidParams, MethodNotFound, UsageError
 from acp_agent.protocol.codec import encode
 from acp_agent.protocol.connection import Connection
 from acp_agent.protocol.peer import Peer
@@ -28,8 +28,8 @@ from acp_agent.testing.fake_editor import LineRecorder
 
 MODULES = (wire_questions, file_questions, terminal_questions, user_questions)
 """Their import registers the questions."""
-LAST = ("CINIT-6", "CINIT-5", "CPERM-2")
-"""What may hang, what looks back, and what ends the turn."""
+LAST = ("CTERM-13", "CRPC-5", "CINIT-6", "CINIT-5", "CPERM-2")
+"""What ends some clients, what may hang, what looks back, and what ends the turn."""
 WELCOME = "This asks your client for everything that an agent may. Answer what you are asked as you like.\n\n"
 OURS = 2**32
 """Ids of the connection's own requests are below it, and not negative."""
@@ -39,7 +39,7 @@ def asked(only: Sequence[str] = ()) -> list[Question]:
     """These questions, or all, in their order. Raises UsageError."""
     if unknown := [id_ for id_ in only if id_ not in QUESTIONS]:
         raise UsageError(f"there is no question {unknown[0]!r}; they are {', '.join(QUESTIONS)}")
-    order = [*(id_ for id_ in QUESTIONS if id_ not in LAST), *LAST]
+    order = [*(id_ for id_ in requirements() if id_ in QUESTIONS and id_ not in LAST), *LAST]
     return [QUESTIONS[id_] for id_ in order if not only or id_ in only]
 
 
@@ -57,7 +57,9 @@ class AskingAgent:
         recorder = LineRecorder(transport, self._on_line, agent=True)
         self._connection = Connection(recorder, self, peer=Peer(encode=encode))
         self._trial = ClientTrial(self._connection, recorder, seconds)
-        self._asking = self._gone = False
+        self._asking = False
+        self._gone = ""
+        """Why nothing can be asked any more."""
         try:
             self._checks: WireChecks | None = WireChecks(schema_file("acp-v1.schema.json"))
         except RuntimeError:
@@ -130,13 +132,14 @@ class AskingAgent:
         outcome: Outcome = "passed"
         try:
             if self._gone or self._trial.cancelled.is_set():
-                raise NotHere("the client has gone" if self._gone else "the turn was cancelled")
+                raise NotHere(self._gone or "the turn was cancelled")
             for name in each.offered:
                 self._trial.needs(*name.split("."))
             why = await each.run(self._trial) or ""
         except BaseException as error:  # noqa: BLE001 - What is no judgement is raised again.
             outcome, why = judged(error)
-            self._gone = self._gone or isinstance(error.__cause__ or error, ConnectionClosed)
+            if outcome == "failed" and not await self._trial.lives():
+                self._gone = "the client answers no request any more"
         lines = tuple(writable(text[:LONGEST_LINE]) for text in self._lines[-MOST_LINES:])
         return Result(each.requirement, outcome, writable(why), (), time.monotonic() - begun, lines)
 

@@ -61,7 +61,7 @@ def client(options: Namespace, environ: Mapping[str, str]) -> int:
             said = output.read()[-LAST_OUTPUT:].decode("utf-8", "replace").strip()
     if seen.about is None:
         raise AgentError(f"the client started no agent, or did not initialize it; its last output: {said}")
-    if not seen.results:
+    if not seen.begun:
         raise AgentError(f"the client sent no prompt; its last output: {said}")
     for result in seen.rest(ids):
         seen.results[result.requirement.id] = result

@@ -36,7 +36,7 @@ class Question(Struct, frozen=True):
 
 
 QUESTIONS: dict[str, Question] = {}
-"""By id of the requirement, in the order in which they are asked."""
+"""By id of the requirement."""
 
 Run = Callable[["ClientTrial"], Awaitable[str | None]]
 
@@ -151,6 +151,13 @@ class ClientTrial(Asker):
                 self._living = (method, params)
                 return self._living
         raise Wrong("the client answers no request any more" if self._living else "the client answers no request")
+
+    async def lives(self) -> bool:
+        try:
+            await self.living()
+        except Wrong:
+            return False
+        return True
 
     # --- terminals ------------------------------------------------------------------------------------------------
 

@@ -70,14 +70,15 @@ class Client:
         self.about: About | None = None
         self.results: dict[str, Result] = {}
         self.over = False
-        self._begun = ""
+        self.begun = ""
+        """The question that was asked last."""
 
     def take(self, finding: Finding) -> None:
         match finding:
             case About():
                 self.about = self.about or finding
             case Begun(id_):
-                self._begun = id_
+                self.begun = id_
             case Found(result):
                 self.results[result.requirement.id] = result
             case Over():
@@ -86,10 +87,10 @@ class Client:
     def rest(self, ids: Sequence[str]) -> list[Result]:
         """For those of these questions that have no result."""
         missing = [id_ for id_ in ids if id_ not in self.results]
-        gone = Result(QUESTIONS[self._begun].requirement, "failed", "the client went away") if self._begun else None
+        gone = Result(QUESTIONS[self.begun].requirement, "failed", "the client went away") if self.begun else None
         return [
             gone
-            if gone is not None and id_ == self._begun
+            if gone is not None and id_ == self.begun
             else Result(QUESTIONS[id_].requirement, "not here", "it did not come to that")
             for id_ in missing
         ]
