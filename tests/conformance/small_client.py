@@ -96,17 +96,15 @@ class SmallClient:
         self.serve = self.editor.client.handle_request
         self.editor.client.handle_request = self.handle  # type: ignore[method-assign]
 
-    async def prompt(self) -> str:
-        """Sends one; what the agent said."""
+    async def prompt(self) -> None:
         async with self.editor as editor:
             await editor.start()
             servers = [acp.McpServerHttp(name="kit", url="http://localhost/", headers=[])]
             await editor.new_session(self.cwd, mcp_servers=servers if self.fault == "CINIT-3" else [])
-            blocks = [TEXT, IMAGE] if self.fault == "CINIT-4" else [TEXT]
+            blocks: Any = [TEXT, IMAGE] if self.fault == "CINIT-4" else [TEXT]
             named = "another" if self.fault == "CINIT-1" else None
             await editor.prompt(blocks, session_id=named, seconds=100)
             editor.violations.clear()  # The agent sends what is no message on purpose.
-            return editor.text()
 
     # --- what the user says ---------------------------------------------------------------------------------------
 

@@ -14,7 +14,7 @@ import anyio
 import pytest
 
 from acp_agent.conformance.clients.asking_agent import AskingAgent, asked
-from acp_agent.conformance.clients.findings import Client, Findings, profile_line
+from acp_agent.conformance.clients.findings import Findings, profile_line
 from acp_agent.conformance.kit_run import Result
 from acp_agent.protocol.profiles import UNNAMED, Quirks
 from acp_agent.protocol.transports import memory_pair
@@ -58,11 +58,9 @@ async def results(tmp_path: Path, fault: str = "", *, only: tuple[str, ...] = ()
                 if fault not in LOSES:
                     raise
     assert list(cwd.iterdir()) == []
-    seen = Client()
-    for finding in findings.news():
-        seen.take(finding)
-    rest = seen.rest([id_ for id_ in ALL if not only or id_ in only])
-    return seen.results | {each.requirement.id: each for each in rest}
+    findings.read()
+    missing = findings.missing([id_ for id_ in ALL if not only or id_ in only])
+    return findings.results | {each.requirement.id: each for each in missing}
 
 
 def failed(found: dict[str, Result]) -> dict[str, str]:
@@ -87,7 +85,7 @@ async def test_a_fault_fails_exactly_the_question_of_its_name(id_: str, tmp_path
 
 async def test_what_is_not_offered_is_asked_once_and_is_no_failure(tmp_path: Path) -> None:
     """Served, refused, or left unanswered: all of it is told."""
-    options = {"fs_write": False, "elicitation": None, "unknown_never_answer": True}
+    options: Any = {"fs_write": False, "elicitation": None, "unknown_never_answer": True}
     found = await results(tmp_path, only=(FACT, "CFS-1", "CFS-5", "CELIC-1"), seconds=1.0, **options)
     assert found[FACT].outcome == "passed"
     assert found[FACT].why == "`fs/write_text_file`: no answer; `elicitation/create`: no answer"
@@ -97,7 +95,7 @@ async def test_what_is_not_offered_is_asked_once_and_is_no_failure(tmp_path: Pat
 
 
 async def test_a_client_that_answers_nothing_is_not_asked_further(tmp_path: Path) -> None:
-    nothing = {"fs_read": False, "fs_write": False, "terminal": False, "unknown_never_answer": True}
+    nothing: Any = {"fs_read": False, "fs_write": False, "terminal": False, "unknown_never_answer": True}
     found = await results(tmp_path, only=("CRPC-2", "CRPC-3", "CUPD-1"), seconds=0.3, **nothing)
     assert failed(found) == {"CRPC-2": "`kit/unknown` was not answered within 0.3 s"}
     assert found["CUPD-1"].why == "the client answers no request any more"

@@ -13,7 +13,7 @@ from typing import Any
 from acp_agent import __version__
 from acp_agent.conformance.clients import file_questions, terminal_questions, user_questions, wire_questions
 from acp_agent.conformance.clients.client_trial import QUESTIONS, ClientTrial, Question
-from acp_agent.conformance.clients.findings import About, Begun, Findings, Found, Over, profile_line
+from acp_agent.conformance.clients.findings import Finding, Findings, profile_line
 from acp_agent.conformance.kit_reports import line, summary
 from acp_agent.conformance.kit_run import LONGEST_LINE, MOST_LINES, Outcome, Result, judged, writable
 from acp_agent.conformance.requirements import requirements, schema_file
@@ -75,13 +75,13 @@ class AskingAgent:
         if method == "initialize":
             return self._initialized(given)
         if method == "session/new":
-            self._trial.session = str(uuid.uuid4())
-            self._trial.cwd = Path(str(given.get("cwd")))
-            return {"sessionId": self._trial.session}
+            session = str(uuid.uuid4())
+            self._trial.sessions[session] = Path(str(given.get("cwd")))
+            return {"sessionId": session}
         if method == "session/prompt":
             if self._asking:
                 raise InvalidParams("the questions are being asked")
-            return {"stopReason": await self._turn()}
+            return {"stopReason": await self._turn(str(given.get("sessionId")))}
         raise MethodNotFound(f"Method not found: {method}")
 
     async def handle_notification(self, method: str, params: Any) -> None:
@@ -96,7 +96,7 @@ class AskingAgent:
         about = info if isinstance(info, dict) else {}
         self._trial.offers = offers if isinstance(offers, dict) else {}
         self._name = str(about.get("name") or "")
-        self._findings.write(About(self._name, str(about.get("version") or ""), dict(self._trial.offers)))
+        self._findings.write(Finding(client=(self._name, str(about.get("version") or ""))))
         return {
             "protocolVersion": 1,
             "agentInfo": {"name": "acp-coder-conformance", "title": "ACP conformance", "version": __version__},
@@ -106,21 +106,20 @@ class AskingAgent:
 
     # --- asking ---------------------------------------------------------------------------------------------------
 
-    async def _turn(self) -> str:
+    async def _turn(self, session: str) -> str:
         """Gives the stop reason."""
         self._asking = True
-        self._trial.begin()
+        self._trial.begin(session)
+        self._findings.write(Finding(prompted=True))
         try:
             self._say(WELCOME)
             results = []
             for each in self._questions:
-                self._findings.write(Begun(each.requirement.id))
                 result = await self._asked(each)
-                self._findings.write(Found(result))
+                self._findings.write(Finding(result=result))
                 self._say(f"- {line(result)}\n")
                 results.append(result)
             self._say(f"\n{summary(results)}\n\n```python\n{profile_line(self._name, results)}\n```\n")
-            self._findings.write(Over())
         finally:
             shutil.rmtree(self._trial.folder, ignore_errors=True)
             self._asking = False

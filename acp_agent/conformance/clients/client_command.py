@@ -17,7 +17,7 @@ import anyio
 from acp_agent.child import signal_group
 from acp_agent.conformance.clients.asking_agent import AskingAgent, asked
 from acp_agent.conformance.clients.client_trial import PEOPLE
-from acp_agent.conformance.clients.findings import Client, Findings, Found, profile_line
+from acp_agent.conformance.clients.findings import Findings, profile_line
 from acp_agent.conformance.kit_command import report_of, told
 from acp_agent.conformance.kit_reports import summary
 from acp_agent.errors import AgentError, UsageError
@@ -56,24 +56,24 @@ def client(options: Namespace, environ: Mapping[str, str]) -> int:
         argv = [str(Path(found).absolute()), *command[1:]]
         filled = [each.replace(PLACE, launcher) for each in argv]
         with Path(folder, "output").open("w+b") as output:
-            seen = _driven(filled if filled != argv else [*argv, launcher], Path(folder), output.fileno(), options)
+            seen = Findings(Path(folder, "findings"))
+            _drive(filled if filled != argv else [*argv, launcher], output.fileno(), seen, len(ids), options.seconds)
             output.seek(0)
             said = output.read()[-LAST_OUTPUT:].decode("utf-8", "replace").strip()
-    if seen.about is None:
+    if seen.client is None:
         raise AgentError(f"the client started no agent, or did not initialize it; its last output: {said}")
-    if not seen.begun:
+    if not seen.prompted:
         raise AgentError(f"the client sent no prompt; its last output: {said}")
-    for result in seen.rest(ids):
+    for result in seen.missing(ids):
         seen.results[result.requirement.id] = result
         told(result)
     results = [seen.results[id_] for id_ in ids]
     sys.stdout.write(f"\n{summary(results)}\n")
     if options.profile_line:
-        sys.stdout.write(f"{profile_line(seen.about.name, results)}\n")
+        sys.stdout.write(f"{profile_line(seen.client[0], results)}\n")
     if report is not None:
         write, file = report
-        name = f"{seen.about.name} {seen.about.version}".strip()
-        file.write_text(write(shlex.join(command), name, results), encoding="utf-8")
+        file.write_text(write(shlex.join(command), " ".join(seen.client), results), encoding="utf-8")
     return int(any(result.outcome == "failed" for result in results))
 
 
@@ -87,24 +87,21 @@ def _launcher(folder: Path, options: Namespace) -> str:
     return str(launcher)
 
 
-def _driven(argv: Sequence[str], folder: Path, output: int, options: Namespace) -> Client:
-    """Runs the client until it ends, or nothing is found any more; tells each result."""
-    seen, findings = Client(), Findings(folder / "findings")
+def _drive(argv: Sequence[str], output: int, seen: Findings, number: int, seconds: float) -> None:
+    """Runs the client until it ends, or nothing is found any more; tells each of this number of results."""
+    ended, until = False, time.monotonic() + STARTS
     with subprocess.Popen(
         argv, stdin=subprocess.DEVNULL, stdout=output, stderr=subprocess.STDOUT, start_new_session=True
     ) as process:
-        until = time.monotonic() + STARTS
-        ended = False
         try:
             while not ended and time.monotonic() < until:
                 ended = process.poll() is not None
-                for finding in findings.news():
-                    seen.take(finding)
-                    until = time.monotonic() + (LEAVE if seen.over else STARTS + 2 * PEOPLE * options.seconds)
-                    if isinstance(finding, Found):
+                for finding in seen.read():
+                    over = len(seen.results) == number
+                    until = time.monotonic() + (LEAVE if over else STARTS + 2 * PEOPLE * seconds)
+                    if finding.result is not None:
                         told(finding.result)
                 if not ended:
                     time.sleep(LOOK)
         finally:
             signal_group(process.pid, signal.SIGKILL)
-    return seen

@@ -58,8 +58,10 @@ class ClientTrial(Asker):
     def __init__(self, connection: Connection, recorder: LineRecorder, seconds: float = SECONDS) -> None:
         self.connection = connection
         self.seconds = seconds
+        self.sessions: dict[str, Path] = {}
+        """Their folders, by id."""
         self.session = ""
-        self.cwd = Path()
+        """The one of the prompt."""
         self.folder = Path()
         """Of our own, in the session's."""
         self.came: list[tuple[str, Any]] = []
@@ -78,9 +80,14 @@ class ClientTrial(Asker):
     def patience(self, seconds: float = SECONDS) -> float:
         return self.seconds * seconds / SECONDS
 
-    def begin(self) -> None:
-        """Makes the folder."""
-        self.cancelled = anyio.Event()
+    @property
+    def cwd(self) -> Path:
+        """Of the prompt's session, or of the last one if there is no such session."""
+        return self.sessions.get(self.session) or next(reversed(self.sessions.values()), Path())
+
+    def begin(self, session: str) -> None:
+        """A prompt in that session: makes the folder."""
+        self.session, self.cancelled, self._living = session, anyio.Event(), None
         try:
             self.folder = Path(tempfile.mkdtemp(prefix="acp-kit-", dir=self.cwd))
         except OSError:  # It cannot be written to.
@@ -93,6 +100,15 @@ class ClientTrial(Asker):
         """A request of this session; the result."""
         return await self.ask(method, {"sessionId": self.session, **params}, seconds=seconds)
 
+    async def told(
+        self, method: str, member: str = "", kind: type = object, *, seconds: float = SECONDS, **params: Any
+    ) -> dict[str, Any]:
+        """The result of a request of this session. Raises Wrong if it is no object with such a member."""
+        answer = await self.call(method, seconds=seconds, **params)
+        if not isinstance(answer, dict) or not isinstance(answer.get(member), kind):
+            raise Wrong(f"`{method}` was answered with {json.dumps(answer)[:300]}")
+        return answer
+
     async def denied(self, method: str, *codes: int, why: str = "", **params: Any) -> PeerError:
         return await self.refused(method, {"sessionId": self.session, **params}, *codes, why=why)
 
@@ -104,19 +120,14 @@ class ClientTrial(Asker):
         kinds = ("allow_once", "allow_always", "reject_once", "reject_always")
         options = [{"optionId": f"kit-{kind}", "name": kind.replace("_", " "), "kind": kind} for kind in kinds]
         try:
-            answer = await self.call(
-                "session/request_permission", seconds=PEOPLE * SECONDS, toolCall=call, options=options
-            )
+            given = {"toolCall": call, "options": options}
+            asking = self.told("session/request_permission", "outcome", dict, seconds=PEOPLE * SECONDS, **given)
+            outcome: dict[str, Any] = (await asking)["outcome"]
         finally:
             self.update("tool_call_update", toolCallId=id_, status="completed")
-        outcome = answer.get("outcome") if isinstance(answer, dict) else None
-        if not isinstance(outcome, dict):
-            raise Wrong(f"`session/request_permission` was answered with {json.dumps(answer)[:300]}")
-        offered = [option["optionId"] for option in options]
-        if outcome.get("outcome") != "cancelled" and (
-            outcome.get("outcome") != "selected" or outcome.get("optionId") not in offered
-        ):
-            raise Wrong(f"the outcome is {json.dumps(outcome)[:300]}; offered were {', '.join(offered)}")
+        legal = [("cancelled", None), *(("selected", option["optionId"]) for option in options)]
+        if (outcome.get("outcome"), outcome.get("optionId")) not in legal:
+            raise Wrong(f"the outcome is {json.dumps(outcome)[:300]}; options are {json.dumps(options)}")
         return outcome
 
     def update(self, kind: str, /, **update: Any) -> None:
@@ -177,10 +188,7 @@ class ClientTrial(Asker):
                     await self.released(id_)
 
     async def created(self, about: dict[str, Any]) -> str:
-        made = await self.call("terminal/create", **about)
-        id_ = made.get("terminalId") if isinstance(made, dict) else None
-        if not isinstance(id_, str) or not id_:
-            raise Wrong(f"`terminal/create` was answered with {json.dumps(made)[:300]}, not a `terminalId`")
+        id_: str = (await self.told("terminal/create", "terminalId", str, **about))["terminalId"]
         self._open.add(id_)
         return id_
 
@@ -189,10 +197,7 @@ class ClientTrial(Asker):
         await self.call("terminal/release", terminalId=id_)
 
     async def output(self, id_: str) -> dict[str, Any]:
-        told = await self.call("terminal/output", terminalId=id_)
-        if not isinstance(told, dict) or not isinstance(told.get("output"), str):
-            raise Wrong(f"`terminal/output` was answered with {json.dumps(told)[:300]}")
-        return told
+        return await self.told("terminal/output", "output", str, terminalId=id_)
 
     async def prints(self, id_: str, *words: str) -> dict[str, Any]:
         """The first output with all these words. Raises Wrong if they do not come."""
@@ -205,10 +210,7 @@ class ClientTrial(Asker):
         raise Wrong(f"`terminal/output` has {told.get('output', '')[:300]!r}, without {', '.join(words)}")
 
     async def exit(self, id_: str) -> dict[str, Any]:
-        status = await self.call("terminal/wait_for_exit", terminalId=id_)
-        if not isinstance(status, dict):
-            raise Wrong(f"`terminal/wait_for_exit` was answered with {json.dumps(status)[:300]}")
-        return status
+        return await self.told("terminal/wait_for_exit", terminalId=id_)
 
     def waits(self) -> str:
         """A shell command that ends after `go`, or when the folder is gone."""
@@ -228,7 +230,6 @@ class ClientTrial(Asker):
 
     async def gone(self, pid: int, after: str) -> None:
         """Raises Wrong if that process does not end."""
-
         await self.until(partial(_ended, pid), f"a process of the command did not end after {after}")
 
 

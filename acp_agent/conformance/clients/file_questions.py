@@ -16,11 +16,7 @@ TEXT = "one\ntwo\n\tthree ü € 𝄞\nfour\n"
 
 
 async def _reads(trial: ClientTrial, path: Path, **part: Any) -> str:
-    answer = await trial.call(READ, path=str(path), **part)
-    if not isinstance(answer, dict) or not isinstance(answer.get("content"), str):
-        raise Wrong(f"`{READ}` was answered with {answer!r}")
-    text: str = answer["content"]
-    return text
+    return str((await trial.told(READ, "content", str, path=str(path), **part))["content"])
 
 
 @question("CFS-1", READS)

@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
 
 import msgspec
 from msgspec import Struct
@@ -14,37 +13,24 @@ from acp_agent.conformance.clients.client_trial import QUESTIONS
 from acp_agent.conformance.kit_run import Result
 
 
-class About(Struct, frozen=True, tag="about"):
-    """The client, by its `initialize`."""
+class Finding(Struct, frozen=True, omit_defaults=True):
+    """A line: one of these."""
 
-    name: str = ""
-    version: str = ""
-    offers: dict[str, Any] = {}
-
-
-class Begun(Struct, frozen=True, tag="begun"):
-    """The next question; without a result the client went away during it."""
-
-    id: str
-
-
-class Found(Struct, frozen=True, tag="found"):
-    result: Result
-
-
-class Over(Struct, frozen=True, tag="over"):
-    """All was asked."""
-
-
-Finding = About | Begun | Found | Over
+    client: tuple[str, str] | None = None
+    """Its name and version, once it has initialized the agent."""
+    prompted: bool = False
+    result: Result | None = None
 
 
 class Findings:
-    """`file`: where they are written; None: nowhere."""
+    """`file`: where they are written, and read; None: nowhere."""
 
     def __init__(self, file: Path | None = None) -> None:
         self._file = file
         self._read = 0
+        self.client: tuple[str, str] | None = None
+        self.prompted = False
+        self.results: dict[str, Result] = {}
 
     def write(self, finding: Finding) -> None:
         """At once: the client may end the agent at any time."""
@@ -52,47 +38,30 @@ class Findings:
             with self._file.open("ab") as file:
                 file.write(msgspec.json.encode(finding) + b"\n")
 
-    def news(self) -> list[Finding]:
+    def read(self) -> list[Finding]:
         """What was written since the last time."""
         if self._file is None or not self._file.exists():
             return []
         with self._file.open("rb") as file:
             file.seek(self._read)
-            whole = file.read().rpartition(b"\n")
-        self._read += len(whole[0] + whole[1])
-        return [msgspec.json.decode(line, type=Finding) for line in whole[0].splitlines()]
+            whole, end, _ = file.read().rpartition(b"\n")
+        self._read += len(whole + end)
+        news = [msgspec.json.decode(line, type=Finding) for line in whole.splitlines()]
+        for finding in news:
+            self.client = finding.client if self.client is None else self.client
+            self.prompted = self.prompted or finding.prompted
+            if finding.result is not None:
+                self.results[finding.result.requirement.id] = finding.result
+        return news
 
-
-class Client:
-    """What is known of it so far."""
-
-    def __init__(self) -> None:
-        self.about: About | None = None
-        self.results: dict[str, Result] = {}
-        self.over = False
-        self.begun = ""
-        """The question that was asked last."""
-
-    def take(self, finding: Finding) -> None:
-        match finding:
-            case About():
-                self.about = self.about or finding
-            case Begun(id_):
-                self.begun = id_
-            case Found(result):
-                self.results[result.requirement.id] = result
-            case Over():
-                self.over = True
-
-    def rest(self, ids: Sequence[str]) -> list[Result]:
-        """For those of these questions that have no result."""
-        missing = [id_ for id_ in ids if id_ not in self.results]
-        gone = Result(QUESTIONS[self.begun].requirement, "failed", "the client went away") if self.begun else None
+    def missing(self, ids: Sequence[str]) -> list[Result]:
+        """For those of these questions that have no result: during the first of them the client went away."""
+        without = [QUESTIONS[id_].requirement for id_ in ids if id_ not in self.results]
         return [
-            gone
-            if gone is not None and id_ == self.begun
-            else Result(QUESTIONS[id_].requirement, "not here", "it did not come to that")
-            for id_ in missing
+            Result(each, "not here", "it did not come to that")
+            if number
+            else Result(each, "failed", "the client went away")
+            for number, each in enumerate(without)
         ]
 
 

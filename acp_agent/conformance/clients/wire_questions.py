@@ -21,20 +21,21 @@ def _params(trial: ClientTrial, method: str) -> list[dict[str, Any]]:
 
 
 @question("CINIT-1")
-async def it_begins_in_order(trial: ClientTrial) -> None:
+async def it_begins_in_order(trial: ClientTrial) -> str:
     methods = [method for method, _ in trial.came]
     version = _params(trial, "initialize")[:1]
     trial.expect(methods[:1] == ["initialize"], f"it began with `{methods[0]}`")
     trial.expect(type(version[0].get("protocolVersion")) is int, f"`initialize` was {json.dumps(version[0])[:300]}")
-    named = _params(trial, "session/prompt")[-1].get("sessionId")
-    trial.expect(trial.session and named == trial.session, f"it prompted in {named!r}, which is not open")
+    trial.expect(trial.session in trial.sessions, f"it prompted in {trial.session!r}, which is not open")
+    return f"it offers {json.dumps(trial.offers)}"
 
 
 @question("CINIT-2")
-async def it_says_who_it_is(trial: ClientTrial) -> None:
+async def it_says_who_it_is(trial: ClientTrial) -> str:
     info = next(iter(_params(trial, "initialize")), {}).get("clientInfo")
     named = isinstance(info, dict) and info.get("name") and info.get("version")
     trial.expect(named, f"`clientInfo` is {json.dumps(info)[:300]}")
+    return json.dumps(info)
 
 
 @question("CINIT-3")
@@ -203,14 +204,10 @@ async def unknown_kinds_of_updates_are_passed_over(trial: ClientTrial) -> None:
 
 @question("CUPD-3")
 async def more_than_the_schema_names_is_accepted(trial: ClientTrial) -> None:
+    """A request is answered as it is without that."""
     more = {"_meta": {"kit": {"deep": [1, None]}, "traceparent": "00-0-0-00"}, "kitUnknown": 1}
     trial.update("agent_thought_chunk", content={"type": "text", "text": "kit", **more}, **more)
     method, params = await trial.living()
-    await _same(trial, method, params, more)
-
-
-async def _same(trial: ClientTrial, method: str, params: dict[str, Any], more: dict[str, Any]) -> None:
-    """Raises Wrong if a request is answered otherwise with these members besides."""
     told = []
     for given in (params, {**params, **more}):
         try:
