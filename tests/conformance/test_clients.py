@@ -149,6 +149,7 @@ def test_a_client_that_ends_during_a_question_fails_it(tmp_path: Path) -> None:
     assert ended.returncode == 1, ended.stderr
     assert "FAILED  CUPD-2" in ended.stdout
     assert "0 passed, 1 failed (1 MUST), 1 not here" in ended.stdout
+    assert list(tmp_path.iterdir()) == []
 
 
 @pytest.mark.parametrize(

@@ -103,5 +103,8 @@ def _drive(argv: Sequence[str], output: int, seen: Findings, number: int, second
                         told(finding.result)
                 if not ended:
                     time.sleep(LOOK)
+            until = time.monotonic() + LEAVE
+            while ended and signal_group(process.pid, 0) and time.monotonic() < until:  # The agent tidies up.
+                time.sleep(LOOK)
         finally:
             signal_group(process.pid, signal.SIGKILL)
