@@ -46,7 +46,7 @@ async def results(tmp_path: Path, fault: str = "", *, only: tuple[str, ...] = ()
     cwd.mkdir()
     findings = Findings(tmp_path / "findings")
     ours, theirs = memory_pair()
-    seconds = options.pop("seconds", 1.0 if fault in HANGS else 10.0)
+    seconds = options.pop("seconds", 3.0 if fault in HANGS else 10.0)
     agent = AskingAgent(theirs, findings, only=only, seconds=seconds)
     client = SmallClient(ours, cwd, fault, **options)
     with anyio.fail_after(100):
