@@ -124,7 +124,7 @@ class V2Wire:
         match method:
             case "initialize":
                 offered = self._capabilities = params.get("clientCapabilities") or {}
-                capabilities = {
+                capabilities: dict[str, Any] = {
                     "auth": {"terminal": {}} if (offered.get("auth") or {}).get("terminal") else {},
                     "elicitation": offered.get("elicitation"),
                     "_meta": {key: of for key, of in (offered.get("_meta") or {}).items() if key != "terminal_output"},

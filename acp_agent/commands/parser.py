@@ -29,6 +29,8 @@ COMMANDS: dict[str, str] = {
     "setup": "acp_agent.commands.setup:run",
     "lsp": "acp_agent.commands.servers:lsp",
     "conformance": "acp_agent.conformance.kit_command:conformance",
+    "conformance client": "acp_agent.conformance.clients.client_command:client",
+    "conformance agent": "acp_agent.conformance.clients.client_command:agent",
     "demo": "acp_agent.commands.demo:run",
     "replay": "acp_agent.commands.play:run",
     "report": "acp_agent.commands.bundle:run",
@@ -118,7 +120,9 @@ def run(arguments: list[str]) -> int:
 
 def _with_command(arguments: list[str]) -> list[str]:
     """`arguments`, begun with `prompt` if the first is a sentence. Raises UsageError for a word that is no command."""
-    first = arguments[0]
+    first, two = arguments[0], " ".join(arguments[:2])
+    if two in COMMANDS:
+        return [two, *arguments[2:]]
     if first.startswith("-") or first in COMMANDS:
         return arguments
     if len(first.split()) > 1:
@@ -288,6 +292,19 @@ def _add_conformance(commands: argparse._SubParsersAction[_Parser]) -> None:
         "--tck", metavar="COMMAND", help="also run acp-tck, which this starts, and set it beside the checks"
     )
     kit.add_argument("agent", nargs=argparse.REMAINDER, metavar="-- COMMAND ...", help="how the agent is started")
+    client = commands.add_parser("conformance client", help="ask an ACP client everything, and say what it really does")
+    client.add_argument("--report", nargs=2, metavar=("KIND", "FILE"), help="write a report: html, json or junit")
+    client.add_argument("--profile-line", action="store_true", help="print the client's row for protocol/profiles.py")
+    client.add_argument(
+        "client", nargs=argparse.REMAINDER, metavar="-- CLIENT ...", help="how it is started; {agent} is the agent"
+    )
+    asking = commands.add_parser(
+        "conformance agent", help="an agent that asks the client everything and answers with it"
+    )
+    asking.add_argument("findings", nargs="?", metavar="FILE", help="write what it finds there, too")
+    for one in (client, asking):
+        one.add_argument("--only", action="append", default=[], metavar="ID", help="a question, by its requirement")
+        one.add_argument("--seconds", type=float, default=10.0, help="that an answer may take (default: %(default)g)")
 
 
 def _add_sessions(commands: argparse._SubParsersAction[_Parser]) -> None:

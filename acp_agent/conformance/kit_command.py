@@ -6,12 +6,12 @@ import shlex
 import subprocess
 import sys
 from argparse import Namespace
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 import anyio
 
-from acp_agent.conformance.kit_reports import REPORTS, line, summary, their_line
+from acp_agent.conformance.kit_reports import REPORTS, Report, line, summary, their_line
 from acp_agent.conformance.kit_run import LEVELS, Result, chosen, run
 from acp_agent.conformance.profiles import Profile, profile
 from acp_agent.conformance.tck import run_tck
@@ -29,18 +29,16 @@ def conformance(options: Namespace, environ: Mapping[str, str]) -> int:
     agent = program(command, environ)
     about = profile(options.profile) if options.profile else Profile()
     checks = chosen(options.only, LEVELS[options.level])
-    report, file = options.report or ("", "")
-    if report and report not in REPORTS:
-        raise UsageError(f"--report is one of {', '.join(REPORTS)}, not {report!r}")
+    report = report_of(options.report)
     theirs = anyio.run(run_tck, program(shlex.split(options.tck), environ), agent, about) if options.tck else None
-    results = anyio.run(run, agent, about, checks, _told)
+    results = anyio.run(run, agent, about, checks, told)
     sys.stdout.write(f"\n{summary(results)}\n")
     if theirs is not None:
         lines = "\n".join(their_line(row, results) for row in theirs.rows)
         sys.stdout.write(f"\nacp-tck {theirs.version}\n{lines}\n")
-    if report:
-        text = REPORTS[report](shlex.join(command), _version(command, about), results, theirs)
-        Path(file).write_text(text, encoding="utf-8")
+    if report is not None:
+        write, file = report
+        file.write_text(write(shlex.join(command), _version(command, about), results, theirs), encoding="utf-8")
     return int(any(result.outcome == "failed" for result in results) or (theirs is not None and theirs.failed))
 
 
@@ -51,7 +49,17 @@ def program(command: list[str], environ: Mapping[str, str]) -> list[str]:
     return [str(Path(found).absolute()), *command[1:]]
 
 
-def _told(result: Result) -> None:
+def report_of(given: Sequence[str] | None) -> tuple[Report, Path] | None:
+    """What follows `--report`. Raises UsageError."""
+    if given is None:
+        return None
+    kind, file = given
+    if kind not in REPORTS:
+        raise UsageError(f"--report is one of {', '.join(REPORTS)}, not {kind!r}")
+    return REPORTS[kind], Path(file)
+
+
+def told(result: Result) -> None:
     sys.stdout.write(f"{line(result)}\n")
     sys.stdout.flush()
 

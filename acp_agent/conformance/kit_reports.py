@@ -21,7 +21,7 @@ def line(result: Result) -> str:
     row = result.requirement
     level = row.level.upper() + ("*" if row.implied else "")
     why = f"\n        {result.why}" if result.why and result.outcome == "failed" else ""
-    aside = f"  ({result.why})" if result.outcome == "not here" else ""
+    aside = f"  ({result.why})" if result.why and result.outcome != "failed" else ""
     same = f"  [{' '.join(result.tck)}]" if result.tck else ""
     return f"{MARKS[result.outcome]:7} {row.id:8} {level:8} {row.sentence[:90]}{same}{aside}{why}"
 
@@ -54,7 +54,7 @@ def summary(results: Sequence[Result]) -> str:
 
 def as_json(command: str, version: str, results: Sequence[Result], theirs: Tck | None = None) -> str:
     about: dict[str, Any] = {
-        "agent": command,
+        "command": command,
         "version": version,
         "summary": dict(Counter(each.outcome for each in results)),
         "results": [
@@ -147,7 +147,9 @@ def _their_row(row: Theirs, ours: str) -> str:
     return f'<tr class="{"failed" if row.counts else ""}">{inner}</tr>'
 
 
-REPORTS: dict[str, Callable[[str, str, Sequence[Result], Tck | None], str]] = {
+Report = Callable[[str, str, Sequence[Result], Tck | None], str]
+"""Of a command, its version, the results, and those of acp-tck."""
+REPORTS: dict[str, Report] = {
     "json": as_json,
     "junit": as_junit,
     "html": as_html,

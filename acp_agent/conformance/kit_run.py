@@ -124,14 +124,14 @@ async def _run(command: Sequence[str], profile: Profile, check: Check) -> tuple[
             with anyio.fail_after(CHECK_SECONDS + MOST_STARTS * profile.seconds):
                 await check.run(trial)
         except BaseException as error:  # noqa: BLE001 - What is no judgement is raised again.
-            outcome, why = _judged(error)
-    lines = tuple(_writable(line[:LONGEST_LINE]) for line in trial.lines[-MOST_LINES:])
+            outcome, why = judged(error)
+    lines = tuple(writable(line[:LONGEST_LINE]) for line in trial.lines[-MOST_LINES:])
     seconds = time.monotonic() - begun
     kept = lines if outcome == "failed" else ()
-    return Result(check.requirement, outcome, _writable(why), check.tck, seconds, kept), _counted(trial), lines
+    return Result(check.requirement, outcome, writable(why), check.tck, seconds, kept), _counted(trial), lines
 
 
-def _writable(text: str) -> str:
+def writable(text: str) -> str:
     """Without lone surrogates, which checks send and agents send back."""
     return text.encode("utf-8", "backslashreplace").decode("utf-8")
 
@@ -153,12 +153,12 @@ def _counted(trial: Trial) -> list[str]:
     return [each for each in trial.violations if not follows(each)]
 
 
-def _judged(error: BaseException) -> tuple[Outcome, str]:
+def judged(error: BaseException) -> tuple[Outcome, str]:
     """Raises what is no judgement."""
     if isinstance(error, BaseExceptionGroup):
         inner = [each for each in error.exceptions if not isinstance(each, anyio.get_cancelled_exc_class())]
         if inner:
-            return _judged(inner[0])
+            return judged(inner[0])
     if isinstance(error, NotHere):
         return "not here", str(error)
     if isinstance(error, Wrong):

@@ -1,4 +1,4 @@
-"""The requirements of ACP v1 for agents: the rows of `schemas/REQUIREMENTS.md`."""
+"""The requirements of ACP v1 for agents and clients: the rows of `schemas/REQUIREMENTS.md`."""
 
 from __future__ import annotations
 

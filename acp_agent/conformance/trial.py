@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import os
 import re
-from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
 from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any, Literal
@@ -18,6 +18,7 @@ from acp_agent.client.permissions import cancelled
 from acp_agent.conformance.profiles import Profile, environment, write_files
 from acp_agent.conformance.requirements import Requirement, requirements
 from acp_agent.errors import AgentError, PeerError
+from acp_agent.protocol.connection import Connection
 from acp_agent.testing.fake_answers import Answer, Call, Failure, FakeRequest, Script
 from acp_agent.testing.fake_editor import FakeEditor
 from acp_agent.testing.fake_model import FakeModel
@@ -175,25 +176,16 @@ class Trial:
         return said
 
 
-class Agent:
-    """One process of it. Methods raise Wrong if it does not answer."""
+class Asker:
+    """Asks the other side for something, and says what it did instead."""
 
-    def __init__(self, trial: Trial, editor: FakeEditor, model: FakeModel) -> None:
-        self.trial = trial
-        self.editor = editor
-        self.model = model
-        self.welcome: dict[str, Any] = {}
-        """The result of `initialize`."""
-        self.session = ""
-        """The one that was made last."""
+    connection: Connection
+    offers: Mapping[str, Any] = {}
+    """The capabilities of the other side."""
 
-    # --- asking -----------------------------------------------------------------------------------------------
-
-    async def initialize(self, **more: Any) -> dict[str, Any]:
-        capabilities = msgspec.to_builtins(self.editor.client.capabilities)
-        params = {"protocolVersion": 1, "clientCapabilities": capabilities, **more}
-        self.welcome = await self.ask("initialize", params)
-        return self.welcome
+    def patience(self, seconds: float = SECONDS) -> float:
+        """The seconds that an answer may take."""
+        return seconds
 
     async def ask(self, method: str, params: Any = None, *, seconds: float = SECONDS) -> Any:
         """The result. Raises Wrong for an error, too."""
@@ -225,14 +217,11 @@ class Agent:
                 raise
             return None
 
-    def patience(self, seconds: float = SECONDS) -> float:
-        return max(seconds, self.trial.profile.seconds)
-
     async def _asked(self, method: str, params: Any, seconds: float) -> Any:
         seconds = self.patience(seconds)
         try:
             with anyio.fail_after(seconds):
-                return await self.editor.client.connection.request(method, params)
+                return await self.connection.request(method, params)
         except TimeoutError as error:
             raise Wrong(f"`{method}` was not answered within {seconds:g} s") from error
         except PeerError:
@@ -240,17 +229,9 @@ class Agent:
         except AgentError as error:
             raise Wrong(f"`{method}` was not answered: {error}") from error
 
-    # --- sessions ---------------------------------------------------------------------------------------------
-
-    async def new_session(self, **more: Any) -> dict[str, Any]:
-        params = {"cwd": str(self.trial.project), "mcpServers": [], **more}
-        made: dict[str, Any] = await self.ask("session/new", params)
-        self.session = self.editor.session_id = made.get("sessionId", "")
-        return made
-
     def has(self, *path: str) -> bool:
         """Whether that capability is offered: a marker `{}` or true."""
-        value: Any = self.welcome.get("agentCapabilities") or {}
+        value: Any = self.offers
         for name in path:
             value = value.get(name) if isinstance(value, dict) else None
         return value is not None and value is not False
@@ -259,6 +240,45 @@ class Agent:
         """Raises NotHere if that capability is not offered."""
         if not self.has(*path):
             raise NotHere(f"`{'.'.join(path)}` is not offered")
+
+    def expect(self, holds: object, why: str) -> None:
+        """Raises Wrong."""
+        if not holds:
+            raise Wrong(why)
+
+
+class Agent(Asker):
+    """One process of it. Methods raise Wrong if it does not answer."""
+
+    def __init__(self, trial: Trial, editor: FakeEditor, model: FakeModel) -> None:
+        self.trial = trial
+        self.editor = editor
+        self.model = model
+        self.connection = editor.client.connection
+        self.welcome: dict[str, Any] = {}
+        """The result of `initialize`."""
+        self.session = ""
+        """The one that was made last."""
+
+    # --- asking -----------------------------------------------------------------------------------------------
+
+    async def initialize(self, **more: Any) -> dict[str, Any]:
+        capabilities = msgspec.to_builtins(self.editor.client.capabilities)
+        params = {"protocolVersion": 1, "clientCapabilities": capabilities, **more}
+        self.welcome = await self.ask("initialize", params)
+        self.offers = self.welcome.get("agentCapabilities") or {}
+        return self.welcome
+
+    def patience(self, seconds: float = SECONDS) -> float:
+        return max(seconds, self.trial.profile.seconds)
+
+    # --- sessions ---------------------------------------------------------------------------------------------
+
+    async def new_session(self, **more: Any) -> dict[str, Any]:
+        params = {"cwd": str(self.trial.project), "mcpServers": [], **more}
+        made: dict[str, Any] = await self.ask("session/new", params)
+        self.session = self.editor.session_id = made.get("sessionId", "")
+        return made
 
     async def prompt(self, text: str = "go", *, session: str = "", seconds: float = 2 * SECONDS) -> dict[str, Any]:
         blocks = [{"type": "text", "text": text}]
@@ -351,11 +371,6 @@ class Agent:
     def say(self, script: Script) -> None:
         """What the model says from now on."""
         self.model._script = _for_turns(script, self.trial.profile)
-
-    def expect(self, holds: object, why: str) -> None:
-        """Raises Wrong."""
-        if not holds:
-            raise Wrong(why)
 
     def asked_of_model(self, number: int = -1) -> str:
         """What the model was sent, as text."""

@@ -194,23 +194,25 @@ class _MisbehavingClient(AcpClient):
         return None if result == {} and method in self.nulls else result
 
 
-class _Recorder:
-    """A transport that reports every whole line, in either direction, as it passes."""
+class LineRecorder:
+    """A transport that reports every whole line, in either direction, as it passes. `agent`: it is the agent's end."""
 
-    def __init__(self, inner: Transport, show: Callable[[Direction, bytes], None]) -> None:
+    def __init__(self, inner: Transport, show: Callable[[Direction, bytes], None], *, agent: bool = False) -> None:
         self._inner = inner
         self._show = show
+        self._read: Direction = "to_agent" if agent else "from_agent"
+        self._written: Direction = "from_agent" if agent else "to_agent"
         self._parts: dict[Direction, list[bytes]] = {"to_agent": [], "from_agent": []}
         self._writing = anyio.Lock()
 
     async def read(self) -> bytes:
         data = await self._inner.read()
-        self._pass("from_agent", data)
+        self._pass(self._read, data)
         return data
 
     async def write(self, data: bytes) -> None:
         async with self._writing:
-            self._pass("to_agent", data)
+            self._pass(self._written, data)
             await self._inner.write(data)
 
     def close(self) -> None:
@@ -308,7 +310,7 @@ class FakeEditor:
         self._background: Background | None = None
         self._raw: list[bytes] = []
         self._checks = WireChecks(self.schema_file) if check and self.schema_file is not None else None
-        self._transport = _Recorder(transport, self._on_line)
+        self._transport = LineRecorder(transport, self._on_line)
         self.client = _MisbehavingClient(
             self._transport,
             files=self.files,
