@@ -67,6 +67,9 @@ UNDO_ANSWER = "acp_agent.loop.undo.undo_commands:answer"
 SET_MODEL = "session/set_model"
 """Of old schemas: answered, not advertised."""
 AUTH_STATUS = "auth/status"
+PROVIDERS = ("providers/list", "providers/set", "providers/disable")
+UNSTABLE = (AUTH_STATUS, *PROVIDERS)
+"""Behind `protocol.unstable`."""
 V2 = "acp_agent.protocol.v2.dialect:V2"
 RAW = (*UNDO_METHODS, SET_MODEL)
 """Methods whose params are read by who serves them."""
@@ -110,6 +113,7 @@ class Agent:
             "authenticate": self.authenticate,
             "logout": self.logout,
             AUTH_STATUS: self.auth_status,
+            **dict(zip(PROVIDERS, (self.list_providers, self.set_provider, self.disable_provider), strict=True)),
             "session/new": self.new_session,
             "session/load": self.load_session,
             "session/resume": self.resume_session,
@@ -156,6 +160,8 @@ class Agent:
         if serve is None:
             raise MethodNotFound(f"Method not found: {method}")
         try:
+            if method in UNSTABLE and not self._opening.config().settings.protocol.unstable:
+                raise MethodNotFound(f"Method not found: {method} (protocol.unstable is off)")
             if method in RAW:
                 return await serve(params)
             return await serve(decode_params(SHAPES.get(method, method), params, "agent"))
@@ -208,7 +214,7 @@ class Agent:
 
     async def authenticate(self, request: acp.AuthenticateRequest) -> acp.AuthenticateResponse:
         config = self._opening.config()
-        self._opening.login.authenticate(request.method_id, config)
+        self._opening.login.authenticate(request.method_id, config, request.meta)
         self._tell_state(config)
         return acp.AuthenticateResponse()
 
@@ -220,11 +226,22 @@ class Agent:
 
     async def auth_status(self, request: acp.AuthStatusRequest) -> acp.AuthStatusResponse:
         """Of ACP's draft. Who has asked is told of changes."""
-        config = self._opening.config()
-        if not config.settings.protocol.unstable:
-            raise MethodNotFound(f"Method not found: {AUTH_STATUS} (protocol.unstable is off)")
-        self._told_state = self._opening.login.state(config)
+        self._told_state = self._opening.login.state(self._opening.config())
         return acp.AuthStatusResponse(state=self._told_state)
+
+    async def list_providers(self, request: acp.ListProvidersRequest) -> acp.ListProvidersResponse:
+        """`providers/*` of ACP's draft: sessions that are open keep what they have."""
+        return self._opening.login.client().listed(self._opening.config())
+
+    async def set_provider(self, request: acp.SetProviderRequest) -> acp.SetProviderResponse:
+        self._opening.login.client().set(request)
+        self._tell_state(self._opening.config())
+        return acp.SetProviderResponse()
+
+    async def disable_provider(self, request: acp.DisableProviderRequest) -> acp.DisableProviderResponse:
+        self._opening.login.client().disable(request.provider_id)
+        self._tell_state(self._opening.config())
+        return acp.DisableProviderResponse()
 
     def _tell_state(self, config: Config) -> None:
         if self._told_state and (state := self._opening.login.state(config)) != self._told_state:

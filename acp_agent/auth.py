@@ -3,15 +3,20 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any
 
 from acp_agent.config.credentials import find_key, forget_key
 from acp_agent.config.load import Config
 from acp_agent.config.model import ProviderConfig
 from acp_agent.config.sources import merge
 from acp_agent.errors import AuthRequired, ConfigError, InvalidParams, MethodNotFound
-from acp_agent.handshake import AGENT_METHOD, needs_login
+from acp_agent.handshake import AGENT_METHOD, GATEWAYS, needs_login
 from acp_agent.lazy import load
 
+if TYPE_CHECKING:
+    from acp_agent.client_provider import ClientProvider
+
+CLIENT_PROVIDER = "acp_agent.client_provider:ClientProvider"
 HINT = (
     "No API key for the provider `{provider}` was found. Set {variable} in the environment the editor starts the agent "
     "with (or that of another known provider: ANTHROPIC_API_KEY, GEMINI_API_KEY, ...), run `acp-coder login`, or set "
@@ -24,11 +29,21 @@ class Login:
 
     def __init__(self, environ: Mapping[str, str]) -> None:
         self._environ = environ
+        self.by_client: ClientProvider | None = None
         self._logged_out = False
 
-    def authenticate(self, method_id: str, config: Config) -> None:
-        """Looks for the key again, if one is needed. Raises InvalidParams for other methods, AuthRequired without a
-        key."""
+    def client(self) -> ClientProvider:
+        """What the client sets instead of the provider that is configured."""
+        if self.by_client is None:
+            self.by_client = load(CLIENT_PROVIDER)()
+        return self.by_client
+
+    def authenticate(self, method_id: str, config: Config, meta: Mapping[str, Any] | None = None) -> None:
+        """Looks for the key again, if one is needed, or takes the client's provider. Raises InvalidParams for other
+        methods, AuthRequired without a key."""
+        if method_id in GATEWAYS:
+            self.client().login(method_id, meta)
+            return
         if method_id != AGENT_METHOD:
             raise InvalidParams(
                 f"Invalid params: $.methodId: {method_id!r} is not available; the agent offers {AGENT_METHOD!r}"
@@ -46,6 +61,9 @@ class Login:
 
     def need(self, config: Config) -> None:
         """Raises AuthRequired, with instructions, only if a login is really missing; ConfigError without a provider."""
+        if self.by_client is not None and self.by_client.decides:
+            self.by_client.need()
+            return
         name, provider = _provider(config)
         if provider is None:
             raise ConfigError(_unknown(name, config))
@@ -54,6 +72,8 @@ class Login:
 
     def state(self, config: Config) -> str:
         """As `auth/status` of ACP's draft has it: whether sessions can be started, without asking anybody."""
+        if self.by_client is not None and self.by_client.decides:
+            return "unauthenticated" if self.by_client.disabled else "authenticated"
         if _provider(config)[1] is None:
             return "unknown"
         if not _wanted(config):

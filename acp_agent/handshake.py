@@ -29,6 +29,9 @@ NO_LOGIN = {"id": AGENT_METHOD, "name": "No login", "description": "The configur
 LSP_NOTIFICATIONS = ("_lsp/publishDiagnostics", "_lsp/didSave")
 """Notifications of the extension `_lsp/*` that the agent reads."""
 
+GATEWAYS = {"gateway": "anthropic", "gateway-openai": "openai"}
+"""Ways to log in by which a client sets the address and headers of model requests, by convention -> their API."""
+
 NEEDS_KEY = "acp_agent.llm.choose:needs_key"
 KNOWN = "acp_agent.config.provider_rows:known"
 
@@ -66,10 +69,14 @@ def answer_initialize(params: object, config: Mapping[str, Any]) -> dict[str, An
                 "close": {},
                 "fork": {},
             },
+            **({"providers": {}} if unstable else {}),
             "auth": {**({"status": {}} if unstable else {}), **({"logout": {}} if login else {})},
             "_meta": {"undo": {"version": 1}, **_lsp(config)},
         },
-        "authMethods": _auth_methods(params.get("clientCapabilities")) if login else [NO_LOGIN],
+        "authMethods": [
+            *(_auth_methods(params.get("clientCapabilities")) if login else [NO_LOGIN]),
+            *_gateways(params.get("clientCapabilities")),
+        ],
         "agentInfo": {"name": "acp-coder", "title": "ACP Coder", "version": __version__},
         "_meta": {"steering": {"supported": True}},
     }
@@ -115,6 +122,16 @@ def _provider(config: Mapping[str, Any]) -> Mapping[str, Any]:
 
 def _table(value: object) -> Mapping[str, Any]:
     return value if isinstance(value, dict) else {}
+
+
+def _gateways(capabilities: object) -> list[dict[str, Any]]:
+    if _table(_table(_table(capabilities).get("auth")).get("_meta")).get("gateway") is not True:
+        return []
+    words = "Model requests go to the address that the client names, with its headers"
+    return [
+        {"id": id_, "name": f"Gateway ({api})", "description": words, "_meta": {"gateway": {"protocol": api}}}
+        for id_, api in GATEWAYS.items()
+    ]
 
 
 def _auth_methods(capabilities: object) -> list[dict[str, Any]]:

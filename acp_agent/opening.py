@@ -127,11 +127,15 @@ class Opening:
 
     def config(self, cwd: str | None = None) -> Config:
         """The configuration; with `cwd`, that folder's own, where it is trusted, is part of it. Raises ConfigError."""
-        config = load_config(self.environ, flags=self._flags)
+        config, flags = load_config(self.environ, flags=self._flags), self._flags
+        if self.login.by_client is not None and self.login.by_client.given is not None:
+            model = config.settings.choice(config.settings.agent.model).partition("/")[2]
+            flags = {**(flags or {}), **self.login.by_client.flags(model)}
+            config = load_config(self.environ, flags=flags)
         try:
             own = cwd if config.settings.agent.trust else None
             layer = project_layer(own, self.store(config)) if own is not None else None
-            return config if layer is None else load_config(self.environ, project=layer, flags=self._flags)
+            return config if layer is None else load_config(self.environ, project=layer, flags=flags)
         except ConfigError as error:  # The project's: the user must be able to continue and to revoke trust.
             words = f"The folder's own configuration was ignored: {error}. Fix it, or `/trust no`."
             return msgspec.structs.replace(config, trouble=words)

@@ -350,6 +350,8 @@ class V2Wire:
 
     def _state(self, session_id: str, update: dict[str, Any]) -> list[dict[str, Any]]:
         self._states[session_id] = update["state"]
+        if update["state"] == "running":
+            self._early.pop(session_id, None)
         prompts = self._prompts.get(session_id, [])
         if update["state"] != "idle" or "stopReason" not in update:
             return []

@@ -16,9 +16,17 @@ def own_credentials(
     """Keys of providers and hosts, and what variables hold: the agent's, those of MCP servers, and `more`."""
     variables = [environ, *(server.env for server in settings.mcp.servers.values()), *more]
     keys = [provider.api_key for provider in settings.providers.values()] + stored_keys(environ)
+    keys += [word for each in settings.providers.values() for word in _of_headers(each.headers)]
     keys += _password(settings.store.url or environ.get(settings.store.url_env, ""))
     keys += [host_key(each.host, each.env, environ) for each in settings.network.credentials.values()]
     return tuple(dict.fromkeys([*(value for some in variables for value in own_values(some)), *filter(None, keys)]))
+
+
+def _of_headers(headers: Mapping[str, str]) -> list[str]:
+    """Words of headers that may name a credential, `Bearer` and the like left out."""
+    named = own_values({name.replace("-", "_"): value for name, value in headers.items()})
+    schemes = [value for name, value in headers.items() if name.lower() in ("authorization", "cookie")]
+    return [*named, *(value.rpartition(" ")[2] for value in (*named, *schemes))]
 
 
 def _password(url: str) -> list[str]:

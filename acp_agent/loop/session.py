@@ -238,8 +238,8 @@ class Session:
                 self.client.turn(ended)
 
     def used_since(self, before: UsageReport | None) -> dict[str, Any]:
-        """`before`: what was spent before the turn. `usage` of tokens, and the `limit` on the cost that ended it, each if
-        there is one."""
+        """`before`: what was spent before the turn. `usage` of tokens, and the `limit` on the cost that ended it, if
+        any."""
         used = {} if self.spent is None or self.spent is before else {"usage": self.spent.as_json()}
         return {**used, **({"limit": self.costs.limit} if self.costs.limit else {})}
 

@@ -98,6 +98,9 @@ ElicitationContentValue: TypeAlias = str | int | float | bool | list[str]
 AuthState: TypeAlias = str
 """The agent's overall authentication state. Known: authenticated, unauthenticated, not_required, unknown."""
 
+LlmProtocol: TypeAlias = str
+"""Well-known API protocol identifiers for LLM providers. Known: anthropic, openai, azure, vertex, bedrock."""
+
 
 class AcpObject(Struct, kw_only=True, frozen=True, omit_defaults=True, rename="camel"):
     """Base of all objects. Unknown fields are ignored when reading."""
@@ -469,6 +472,7 @@ class AgentCapabilities(WithMeta, kw_only=True, frozen=True):
     mcp_capabilities: McpCapabilities = field(default_factory=McpCapabilities)
     session_capabilities: SessionCapabilities = field(default_factory=SessionCapabilities)
     auth: AgentAuthCapabilities = field(default_factory=AgentAuthCapabilities)
+    providers: ProvidersCapabilities | None = None
 
 
 class InitializeResponse(WithMeta, kw_only=True, frozen=True):
@@ -1102,6 +1106,59 @@ class AuthStatusCapabilities(WithMeta, kw_only=True, frozen=True):
     """Auth status capabilities supported by the agent."""
 
 
+class ListProvidersRequest(WithMeta, kw_only=True, frozen=True):
+    """Request parameters for `providers/list`."""
+
+
+class ListProvidersResponse(WithMeta, kw_only=True, frozen=True):
+    """Response to `providers/list`."""
+
+    providers: list[ProviderInfo]
+
+
+class SetProviderRequest(WithMeta, kw_only=True, frozen=True):
+    """Request parameters for `providers/set`."""
+
+    provider_id: str
+    api_type: LlmProtocol
+    base_url: str
+    headers: dict[str, str] | UnsetType = UNSET
+
+
+class SetProviderResponse(WithMeta, kw_only=True, frozen=True):
+    """Response to `providers/set`."""
+
+
+class DisableProviderRequest(WithMeta, kw_only=True, frozen=True):
+    """Request parameters for `providers/disable`."""
+
+    provider_id: str
+
+
+class DisableProviderResponse(WithMeta, kw_only=True, frozen=True):
+    """Response to `providers/disable`."""
+
+
+class ProviderInfo(WithMeta, kw_only=True, frozen=True):
+    """Information about a configurable LLM provider."""
+
+    provider_id: str
+    supported: list[LlmProtocol]
+    required: bool
+    current: ProviderCurrentConfig | None = None
+
+
+class ProviderCurrentConfig(WithMeta, kw_only=True, frozen=True):
+    """Current effective non-secret routing configuration for a provider."""
+
+    api_type: LlmProtocol
+    base_url: str
+
+
+class ProvidersCapabilities(WithMeta, kw_only=True, frozen=True):
+    """Provider configuration capabilities supported by the agent."""
+
+
 class UserMessageChunk(ContentChunk, kw_only=True, frozen=True, tag_field="sessionUpdate", tag="user_message_chunk"):
     """A chunk of the user's message being streamed."""
 
@@ -1231,6 +1288,9 @@ AGENT_METHODS: Final[dict[str, Method]] = {
     "session/prompt": Method("session/prompt", PromptRequest, PromptResponse),
     "session/cancel": Method("session/cancel", CancelNotification, None),
     "auth/status": Method("auth/status", AuthStatusRequest, AuthStatusResponse),
+    "providers/list": Method("providers/list", ListProvidersRequest, ListProvidersResponse),
+    "providers/set": Method("providers/set", SetProviderRequest, SetProviderResponse),
+    "providers/disable": Method("providers/disable", DisableProviderRequest, DisableProviderResponse),
 }
 """What a client may ask of an agent."""
 

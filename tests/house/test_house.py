@@ -17,6 +17,7 @@ FLOORS: dict[str, int] = {
     "setup": 7,
     "opening": 6,
     "auth": 6,
+    "client_provider": 6,
     "handshake": 6,
     "build": 6,
     "loop": 5,

@@ -11,7 +11,7 @@ from weakref import WeakValueDictionary
 
 from msgspec.structs import replace
 
-from acp_agent.agent import AUTH_STATUS, FORK, REPLAY, STEERING, UNDO_METHODS, Agent, told_of
+from acp_agent.agent import FORK, REPLAY, STEERING, UNDO_METHODS, UNSTABLE, Agent, told_of
 from acp_agent.config.model import Settings
 from acp_agent.errors import (
     ConnectionClosed,
@@ -28,6 +28,7 @@ from acp_agent.fronts.server.audience import SPEAKER, Audience, Watcher
 from acp_agent.fronts.server.house import House
 from acp_agent.fronts.server.identities import Identity
 from acp_agent.fronts.server.relay import BETWEEN, GIVE_UP, LEFT, LOAD_AGAIN, MOVED, Gone, Moved, Relay
+from acp_agent.handshake import GATEWAYS
 from acp_agent.lazy import load
 from acp_agent.loop.opened import Opened
 from acp_agent.loop.session import Session
@@ -88,7 +89,8 @@ class RemoteAgent(Agent):
     # --- what the token may do --------------------------------------------------------------------------------
 
     async def handle_request(self, method: str, params: Any) -> Any:
-        if method in ("logout", AUTH_STATUS):
+        gateway = method == "authenticate" and isinstance(params, dict) and params.get("methodId") in GATEWAYS
+        if method in ("logout", *UNSTABLE) or gateway:
             raise MethodNotFound(f"Method not found: {method} (the server's keys are not the clients')")
         if self._identity.scope != "prompt" and method in self._methods and method not in LOOKING:
             raise NotAllowed(f"This token may not do that (its scope is `{self._identity.scope}`)")
@@ -117,7 +119,9 @@ class RemoteAgent(Agent):
                     return await self.handle_request(method, params)
         if method == "initialize":
             self._initialize = params
-            answered["agentCapabilities"].pop("auth", None)
+            for name in ("auth", "providers"):
+                answered["agentCapabilities"].pop(name, None)
+            answered["authMethods"] = [each for each in answered["authMethods"] if each["id"] not in GATEWAYS]
             answered["_meta"] = {**answered.get("_meta", {}), "scope": self._identity.scope}
         elif method in OPENING:
             made = str(getattr(answered.result, "session_id", session_id))

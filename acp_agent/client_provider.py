@@ -1,0 +1,126 @@
+"""The model provider that a client sets for its connection: `providers/*` of ACP's draft, and the convention
+`_meta.gateway` of `authenticate`. Kept in memory; neither written nor logged.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any
+
+from msgspec import Struct
+
+from acp_agent.errors import AuthRequired, InvalidParams
+from acp_agent.handshake import GATEWAYS
+from acp_agent.schema import acp
+
+if TYPE_CHECKING:
+    from acp_agent.config.load import Config
+    from acp_agent.config.model import ProviderConfig
+
+MAIN = "main"
+"""The one id that clients may set: the provider of new sessions."""
+NAME = "client"
+"""Its name in the configuration."""
+APIS = {"anthropic": "messages", "openai": "chat"}
+"""Types of ACP -> ours."""
+TYPES = {"": "openai", "chat": "openai", "responses": "openai", "messages": "anthropic"}
+OPENAI = "https://api.openai.com/v1"
+HEADER = re.compile(r"[!#$%&'*+.^_`|~0-9A-Za-z-]+")
+VALUE = re.compile(r"[\t\x20-\x7e\x80-\U0010ffff]*")
+
+
+class Given(Struct, frozen=True):
+    type: str
+    base_url: str
+    headers: dict[str, str] = {}
+
+
+class ClientProvider:
+    """Of one connection."""
+
+    def __init__(self) -> None:
+        self.given: Given | None = None
+        self.disabled = False
+
+    @property
+    def decides(self) -> bool:
+        """Whether the client has said anything."""
+        return self.disabled or self.given is not None
+
+    def need(self) -> None:
+        """Raises AuthRequired if there is none."""
+        if self.disabled:
+            raise AuthRequired("The client has disabled the model provider; it must set one (`providers/set`)")
+
+    def listed(self, config: Config) -> acp.ListProvidersResponse:
+        """`config`: with what the client has set."""
+        name = config.settings.chosen_provider
+        main = acp.ProviderInfo(
+            provider_id=MAIN,
+            supported=list(APIS),
+            required=False,
+            current=None if self.disabled else self._current(config.settings.provider(name)),
+        )
+        return acp.ListProvidersResponse(providers=[main])
+
+    def _current(self, provider: ProviderConfig | None) -> acp.ProviderCurrentConfig | None:
+        if self.given is not None:
+            return acp.ProviderCurrentConfig(api_type=self.given.type, base_url=self.given.base_url)
+        if provider is None:
+            return None
+        type_ = TYPES.get(provider.api, f"_{provider.api}")
+        return acp.ProviderCurrentConfig(api_type=type_, base_url=provider.base_url or OPENAI)
+
+    def set(self, request: acp.SetProviderRequest) -> None:
+        """Raises InvalidParams."""
+        if request.provider_id != MAIN:
+            raise InvalidParams(f"Invalid params: $.providerId: {request.provider_id!r} is not known, only {MAIN!r}")
+        if request.api_type not in APIS:
+            words = " and ".join(map(repr, APIS))
+            raise InvalidParams(f"Invalid params: $.apiType: {request.api_type!r} is not supported, only {words}")
+        self._take(Given(request.api_type, request.base_url, request.headers or {}), "$")
+
+    def disable(self, provider_id: str) -> None:
+        """Of any name; only the main one is used."""
+        if provider_id == MAIN:
+            self.given, self.disabled = None, True
+
+    def login(self, method_id: str, meta: Mapping[str, Any] | None) -> None:
+        """`authenticate` with one of `GATEWAYS`. Raises InvalidParams."""
+        gateway = (meta or {}).get("gateway")
+        at = "$._meta.gateway"
+        if not isinstance(gateway, dict):
+            raise InvalidParams(f"Invalid params: {at}: expected an object with `baseUrl` and `headers`")
+        base_url, headers = gateway.get("baseUrl"), gateway.get("headers") or {}
+        if not isinstance(base_url, str):
+            raise InvalidParams(f"Invalid params: {at}.baseUrl: expected a string")
+        if not isinstance(headers, dict) or not all(isinstance(each, str) for each in headers.values()):
+            raise InvalidParams(f"Invalid params: {at}.headers: expected an object with strings")
+        self._take(Given(GATEWAYS[method_id], base_url, headers), at)
+
+    def _take(self, given: Given, at: str) -> None:
+        if not re.match(r"https?://[^/?#\s]", given.base_url) or re.search(r"[\s?#]", given.base_url):
+            raise InvalidParams(f"Invalid params: {at}.baseUrl: expected a URL with http or https, without a query")
+        for name, value in given.headers.items():
+            if HEADER.fullmatch(name) is None or VALUE.fullmatch(value) is None:
+                raise InvalidParams(f"Invalid params: {at}.headers: {name!r} is not a header of HTTP")
+        self.given, self.disabled = given, False
+
+    def flags(self, model: str) -> dict[str, Any]:
+        """What the configuration gets by it. `model`: the one that is asked for, without a provider."""
+        if self.given is None:
+            return {}
+        base_url = self.given.base_url.rstrip("/")
+        if self.given.type == "anthropic" and not base_url.endswith("/v1"):
+            base_url += "/v1"  # As clients of this API have it.
+        about = {
+            "api": APIS[self.given.type],
+            "base_url": base_url,
+            "headers": self.given.headers,
+            "api_key_env": "",  # No other provider's key goes there.
+        }
+        return {f"providers.{NAME}.{key}": value for key, value in about.items()} | {
+            "agent.provider": NAME,
+            "agent.model": model,
+        }
