@@ -8,7 +8,7 @@ export PIP_DISABLE_PIP_VERSION_CHECK := 1
 # Programs that the tests start hundreds of times would each compile what has changed.
 export PYTHONDONTWRITEBYTECODE :=
 
-.PHONY: page demo test test-races test-models test-editors test-conformance quick check bench generate lock eval harbor venv tools clean
+.PHONY: page demo test test-races test-models test-editors test-conformance test-v2 quick check bench generate lock eval harbor venv tools clean
 
 venv: $(STAMP)
 
@@ -44,6 +44,10 @@ test-editors: $(STAMP) tools
 # The conformance kit: an agent and a client with each of their faults, and this agent. Three minutes.
 test-conformance: $(STAMP)
 	@$(BIN)/python -m pytest tests/conformance
+
+# The tests of the agent once more in v2 of ACP. Four minutes.
+test-v2: $(STAMP) tools
+	@ACP_TEST_WIRE=v2 $(BIN)/python -m pytest tests/agent
 
 # The races of tests/executors/test_editor_races.py for longer than in `make test`.
 test-races: $(STAMP)

@@ -124,7 +124,10 @@ class Client:
         sandbox: bool = True,
         api: str = "chat",
         environ: Mapping[str, str] | None = None,
+        v2: bool = False,
     ) -> None:
+        """`v2`: it speaks v2 of ACP; a prompt is answered by the end of its turn."""
+        self._v2 = v2
         self.project = home / "project"
         self.project.mkdir(exist_ok=True)
         self.capabilities = capabilities or {}
@@ -135,6 +138,9 @@ class Client:
         self._partial = b""
         self._read_at = 0.0
         self._next_id = 0
+        if v2:
+            (home / "v2.toml").write_text("[protocol]\nv2 = true\n")
+            environ = {**(environ or {}), "ACP_CODER_CONFIG": str(home / "v2.toml")}
         more = {**(environ or {}), **({} if sandbox else {"ACP_CODER_SANDBOX_DISABLED": "true"})}
         environ = environment(home, base_url, ACP_CODER_API=api, OPENAI_API_KEY="x", **more)
         self.spawned = time.monotonic()
@@ -185,7 +191,10 @@ class Client:
             message = events[-1][1]
             if "error" in message:
                 raise RuntimeError(str(message["error"]))
-            if "method" not in message:
+            update = message["params"]["update"] if message.get("method") == "session/update" else {}
+            if update.get("stopReason"):
+                open_.difference_update(ids)
+            if "method" not in message and "messageId" not in message["result"]:
                 open_.discard(message["id"])
         return events
 
@@ -209,7 +218,9 @@ class Client:
     # --- a conversation -------------------------------------------------------------------------------------------
 
     def initialize(self) -> float:
-        params = {"protocolVersion": 1, "clientCapabilities": self.capabilities}
+        params: dict[str, Any] = {"protocolVersion": 1, "clientCapabilities": self.capabilities}
+        if self._v2:
+            params = {"protocolVersion": 2, "capabilities": {}, "info": {"name": "bench", "version": "1"}}
         return self.until(self.send("initialize", params))[-1][0]
 
     def new_session(self) -> tuple[str, float]:
@@ -283,9 +294,10 @@ def agent(
     sandbox: bool = True,
     api: str = "chat",
     environ: Mapping[str, str] | None = None,
+    v2: bool = False,
 ) -> Iterator[Client]:
     """An agent that has answered `initialize`."""
-    client = Client(home, model.base_url, capabilities, sandbox=sandbox, api=api, environ=environ)
+    client = Client(home, model.base_url, capabilities, sandbox=sandbox, api=api, environ=environ, v2=v2)
     try:
         client.initialize()
         yield client
@@ -431,23 +443,31 @@ class Bench:
     def stream(self) -> None:
         """2,000 deltas as fast as the model sends them."""
         expected = "".join(f"{number} " for number in range(2000))
-        cpu, wall, verdict = [], [], "whole, in order"
+        script = (ANSWER, {"deltas": 2000, "delta_text": "{number} "})
+        taken: dict[bool, list[float]] = {False: [], True: []}
+        wall, verdict = [], "whole, in order"
         with (
-            scripted(self.home, ANSWER, {"deltas": 2000, "delta_text": "{number} "}) as model,
-            agent(self.home, model) as client,
+            scripted(self.home, *script) as model,
+            scripted(self.home, *script) as other,
+            agent(self.home, model) as v1,
+            agent(self.home, other, v2=True) as v2,
         ):
-            session, _ = client.new_session()
-            settle(client, session, 1)
-            for _ in range(9):
+            sessions = {client: client.new_session()[0] for client in (v1, v2)}
+            for client, session in sessions.items():
+                settle(client, session, 1)
+            for client, session in [*sessions.items()] * 9:
                 before, started = client.cpu(), time.monotonic()
                 events = client.until(client.ask(session))
-                wall.append((events[-1][0] - started) * 1000)
-                cpu.append(client.cpu() - before)
+                if client is v1:
+                    wall.append((events[-1][0] - started) * 1000)
+                taken[client is v2].append(client.cpu() - before)
                 got = "".join(text for _, text in text_of(events))
                 if got != expected:
                     verdict = f"WRONG: {len(got)} of {len(expected)} characters"
-        self.add("2,000 deltas: agent CPU", "150 ms", cpu, note=verdict)
+        self.add("2,000 deltas: agent CPU", "150 ms", taken[False], note=verdict)
         self.add("2,000 deltas: wall, model included", "", wall)
+        ratio = [100 * statistics.median(taken[True]) / statistics.median(taken[False]) - 100]
+        self.add("2,000 deltas in v2 of ACP: more CPU than in v1", "10 %", ratio, unit="%")
 
     def wire_apis(self) -> None:
         """The same 2,000 deltas, and a first answer of a new process, by each wire API."""

@@ -9,6 +9,10 @@ from tests.agent.kit import WIRE
 NOT_IN_V2 = {
     "a client of v2 has no files of its own": """
         test_a_buffer_that_was_saved_meanwhile_may_be_edited
+        test_a_file_that_is_not_utf8_keeps_its_encoding_whatever_the_editor_makes_of_it
+        test_a_hunk_is_reverted_in_the_files_encoding_although_the_text_is_not_saved
+        test_changes_that_the_user_saved_later_are_taken_back_and_redone_saved_or_not
+        test_unsaved_text_that_the_editor_did_not_return_is_never_overwritten
         test_a_change_that_the_editor_keeps_unsaved_is_taken_back_in_the_buffer
         test_a_client_error_on_write_fails_the_call_and_not_the_turn
         test_a_hunk_is_reverted_in_the_text_as_it_is_now
@@ -23,6 +27,11 @@ NOT_IN_V2 = {
         test_unsaved_text_of_the_editor_is_read_and_edited
     """,
     "a client of v2 has no terminals of its own": """
+        test_a_client_that_does_not_answer_the_kill_does_not_hold_the_cancel
+        test_commands_in_the_editors_terminal_are_confined_too_unless_switched_off
+        test_the_terminal_is_embedded_before_the_command_ends_and_released_after_the_last_update
+        test_the_terminal_stays_in_the_card_and_is_released_after_its_last_update
+        test_without_terminals_the_output_comes_into_the_card_while_it_runs
         test_a_cancelled_turn_leaves_what_runs_in_the_background
         test_a_client_that_draws_terminals_from_meta_gets_them
         test_a_late_terminal_is_ended_by_its_mark_where_the_client_kills_nothing
