@@ -32,6 +32,8 @@ SUPPORTED = (1, VERSION)
 CANCELS = ("tool_call/cancel", "terminal/cancel")
 """Of single items; none is offered."""
 QUESTIONS = ("session/request_permission", "elicitation/create")
+LAST_SECONDS = 0.5
+"""For the last state of a turn that a close has ended."""
 ACTIONS = ("accept", "decline", "cancel")
 
 
@@ -145,7 +147,7 @@ class V2:
         try:
             answered = await self._ask("session/close", params)
             if turns := [turn for turn, of in self._turns.items() if of == session_id]:
-                await asyncio.wait(turns)
+                await asyncio.wait(turns, timeout=LAST_SECONDS)  # On a server they go on for others.
         except ResourceNotFound:
             answered = {}
         finally:
