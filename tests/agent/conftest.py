@@ -72,6 +72,7 @@ NOT_IN_V2 = {
         test_old_results_make_room_for_new_ones_and_the_turn_goes_on
     """,
     "v2 has another rule (test_v2.py)": """
+        test_a_local_server_needs_no_login
         test_a_second_initialize_leaves_sessions_alone
         test_an_impossible_version_is_invalid_params
         test_cancel_request_for_a_prompt_gives_a_stop_reason
