@@ -167,6 +167,8 @@ def judged(error: BaseException) -> tuple[Outcome, str]:
         return "failed", "it took too long"
     if isinstance(error, AgentError):
         return "failed", f"{error}"
+    if isinstance(error, AttributeError | LookupError | TypeError):  # What checks take for granted in a message.
+        return "failed", f"what came cannot be read: {error!r}"
     raise error
 
 

@@ -15,6 +15,7 @@ import sys
 import time
 import urllib.request
 import uuid
+from contextlib import suppress
 from functools import partial
 from pathlib import Path
 
@@ -43,8 +44,10 @@ class Session:
         self.turn = None
         self.queue = asyncio.Lock()
         self.closed = False
+        self.said = self.deaf = self.asking = self.asked_to_stop = False
         self.cancelled = False
         self.early_cancel = False
+        self.loaded = len(self.log)
 
     def save(self):
         STATE.mkdir(exist_ok=True)
@@ -55,7 +58,7 @@ class Session:
 class Small:
     def __init__(self):
         self.sessions, self.pending, self.number, self.client = {}, {}, 0, {}
-        self.calls = 0
+        self.calls, self.begun = 0, False
         self.children, self.tasks, self.allowed = set(), {}, set()
         self.options_of_all = None
         self.after = []
@@ -97,9 +100,7 @@ class Small:
                 continue
             self.take(line)
         self.stop()
-        if fault("END-1"):
-            await asyncio.sleep(600)
-        os._exit(0)
+        os._exit(3 if fault("END-1") else 0)
 
     def stop(self):
         for child in () if fault("END-2") else self.children:
@@ -116,13 +117,13 @@ class Small:
         try:
             message = json.loads(line.decode("utf-8", "replace"))
         except (ValueError, RecursionError):
-            if fault("TR-5"):
+            if fault("TR-5") and len(line) > 1000:
                 os._exit(1)
             if not fault("RPC-2"):
                 self.fail(None, -32700, "no JSON")
             return
         if not isinstance(message, dict) or message.get("jsonrpc") != "2.0":
-            if fault("RPC-10"):
+            if fault("RPC-10") and isinstance(message, list):
                 os._exit(1)
             if not fault("RPC-3"):
                 self.fail(
@@ -138,7 +139,7 @@ class Small:
             future = self.pending.pop(id_, None)
             if future is not None and not future.done():
                 future.set_result(message)
-            elif fault("RPC-8"):
+            elif fault("RPC-8") and future is None:
                 self.fail(id_, BAD, "nobody asked")
             return
         if not isinstance(method, str):
@@ -157,11 +158,10 @@ class Small:
         self.send({"id": id_, "error": {"code": code, "message": message}})
 
     async def answer(self, id_, method, params):
-        shown = str(id_) if fault("RPC-6") else id_
+        shown = str(id_) if fault("RPC-6") and id_ == -7 else id_
         then = None
-        if fault("RPC-14") and method != "session/prompt":
-            async with self.only:
-                pass
+        while fault("RPC-14") and method == "session/new" and any(each.turn for each in self.sessions.values()):
+            await asyncio.sleep(0.05)
         try:
             serve = getattr(self, "do_" + method.replace("/", "_").replace("$", "_"), None)
             if serve is None or method.startswith("_"):
@@ -190,7 +190,7 @@ class Small:
             then()
 
     def told(self, method, params):
-        if fault("RPC-7") or (fault("EXT-4") and method.startswith("_")):
+        if (fault("RPC-7") and method == "_kit/x") or (fault("EXT-4") and method.startswith("_kit.example")):
             self.fail(None, UNKNOWN, "unknown notification") if fault("RPC-7") else os._exit(1)
         if method == "session/cancel":
             id_ = params.get("sessionId") if isinstance(params, dict) else None
@@ -204,11 +204,11 @@ class Small:
             os._exit(1)
 
     def cancel(self, session):
-        if fault("PERM-7"):
+        if fault("PERM-7") and session.deaf:
             return
         for each in self.sessions.values() if fault("CAN-6") else (session,):
             if each.turn is not None:
-                each.cancelled = True
+                each.cancelled, each.asked_to_stop = True, each.asking
                 each.turn.cancel()
             elif fault("CAN-7"):
                 each.early_cancel = True
@@ -231,7 +231,7 @@ class Small:
             raise Failed(INVALID, "clientCapabilities")
         if fault("EXT-1") and "_meta" in params:
             raise Failed(INVALID, "_meta")
-        self.client = params.get("clientCapabilities") or {}
+        self.client, self.begun = params.get("clientCapabilities") or {}, True
         wants_terminal = ((self.client.get("auth") or {}).get("terminal")) or fault("AUTH-3")
         methods = [{"id": "key", "name": "Key"}]
         if wants_terminal:
@@ -239,16 +239,14 @@ class Small:
         if fault("AUTH-1"):
             methods.append({"id": "key", "name": "Key"})
         capabilities = {
-            "loadSession": True,
+            "loadSession": not fault("LOAD-1"),
             "promptCapabilities": {"image": True, "embeddedContext": True},
             "mcpCapabilities": {"http": True},
             "sessionCapabilities": {"list": {}, "resume": {}, "close": {}, "delete": {}},
         }
-        if fault("INIT-1"):
-            return {"protocolVersion": 1, "agentCapabilities": []}
         answered = {
-            "protocolVersion": 99 if fault("INIT-2") else 1,
-            "agentCapabilities": capabilities,
+            "protocolVersion": 2 if fault("INIT-2") and version == 1 else 1,
+            **({} if fault("INIT-1") else {"agentCapabilities": capabilities}),
             "authMethods": methods,
         }
         if not fault("INIT-6"):
@@ -276,12 +274,12 @@ class Small:
         return cwd
 
     async def do_session_new(self, params):
-        if fault("INIT-10") and not self.client and "small" not in params:
-            await asyncio.sleep(600) if not hasattr(self, "begun") and not self.client else None
-        id_ = "the-session" if fault("NEW-2") else str(uuid.uuid4())
+        if fault("INIT-10") and not self.begun:
+            await asyncio.sleep(600)
+        id_ = f"session-{len(self.sessions)}" if fault("NEW-2") else str(uuid.uuid4())
         if fault("EXT-1") and "_meta" in params:
             raise Failed(INVALID, "_meta")
-        session = Session("" if fault("NEW-1") else id_, self.folder(params))
+        session = Session("" if fault("NEW-1") and params["cwd"].endswith("/first") else id_, self.folder(params))
         self.sessions[session.id] = session
         if fault("NEW-10"):
             self.commands(session)
@@ -301,7 +299,7 @@ class Small:
         values = [{"value": value, "name": value} for value in ("low", "high")]
         current = (self.options_of_all or "low") if fault("CFG-8") else session.thinking
         option = {"id": "thinking", "name": "Thinking", "type": "select", "currentValue": current, "options": values}
-        if fault("CFG-1"):
+        if fault("CFG-1") and current == "low":
             option["currentValue"] = "kit-none"
         options = [option]
         if fault("CFG-5"):
@@ -328,7 +326,7 @@ class Small:
 
     async def do_session_load(self, params):
         if fault("LOAD-1"):
-            raise Failed(UNKNOWN, "load")
+            return {}
         session = await self.opened(params, "LOAD-7")
         said = [entry for entry in session.log if entry["role"] in ("user", "assistant") and entry.get("content")]
         if fault("LOAD-2"):
@@ -364,8 +362,8 @@ class Small:
     async def do_session_list(self, params):
         if params.get("cursor") and not fault("LIST-6"):
             raise Failed(INVALID, "cursor")
-        if fault("LIST-1"):
-            return {"sessions": None}
+        if fault("LIST-1") and not params and not STATE.exists():
+            raise Failed(PROBLEM, "no sessions")
         found = []
         if STATE.exists():
             for file in sorted(STATE.glob("*.json")):
@@ -393,7 +391,7 @@ class Small:
         return {}
 
     async def do_session_delete(self, params):
-        if fault("DEL-1"):
+        if fault("DEL-1") and getattr(self.sessions.get(params["sessionId"]), "log", None) == []:
             raise Failed(PROBLEM, "cannot delete")
         known = (STATE / f"{params['sessionId']}.json").exists()
         if fault("DEL-3") and not known and params["sessionId"] not in self.sessions:
@@ -414,7 +412,7 @@ class Small:
 
     async def do_session_set_mode(self, params):
         session = self.session(params)
-        if fault("MODE-2"):
+        if fault("MODE-2") and session.turn is None:
             raise Failed(PROBLEM, "modes cannot be set")
         if fault("MODE-4") and session.turn is not None:
             raise Failed(INVALID, "a turn runs")
@@ -434,7 +432,7 @@ class Small:
     # --- turns ------------------------------------------------------------------------------------------------
 
     async def do_session_prompt(self, params):
-        if fault("PR-2") and params["sessionId"] not in self.sessions:
+        if fault("PR-2") and isinstance(params["sessionId"], str) and params["sessionId"] not in self.sessions:
             return {"stopReason": "end_turn"}
         session = self.session(params)
         blocks = params["prompt"]
@@ -447,10 +445,11 @@ class Small:
         if fault("PR-5") and any(block["type"] == "audio" for block in blocks):
             session.closed = True
             raise Failed(INVALID, "no audio")
-        lock = self.only if fault("PR-13") or fault("RPC-14") else session.queue
+        lock = self.only if fault("PR-13") else session.queue
         async with lock:
             session.turn = asyncio.current_task()
             session.cancelled = session.early_cancel
+            session.said = session.asked_to_stop = False
             session.early_cancel = False
             try:
                 if session.cancelled:
@@ -459,13 +458,13 @@ class Small:
             except asyncio.CancelledError:
                 if not session.cancelled:
                     raise
-                if fault("CAN-1"):
+                if fault("CAN-1") and session.said:
                     raise Failed(PROBLEM, "aborted") from None
-                reason = "end_turn" if fault("CAN-4") else "cancelled"
+                reason = "end_turn" if fault("CAN-4") and session.asked_to_stop else "cancelled"
             finally:
                 session.turn = None
                 session.save()
-        if fault("PR-6"):
+        if fault("PR-6") and reason == "end_turn":
             asyncio.get_running_loop().call_soon(
                 lambda: self.update(session, "agent_message_chunk", content={"type": "text", "text": "late"})
             )
@@ -495,27 +494,27 @@ class Small:
             raise Failed(INVALID, "no such command")
         if fault("UPD-1"):
             self.update(session, "kit_mood", mood="good")
-        if fault("PR-9"):
-            session.log = []
-        log = self.shared if fault("NEW-9") else session.log
+        log, begun = session.log, len(session.log)
+        others = [each for other in self.sessions.values() if other is not session for each in other.log]
         log.append({"role": "user", "content": text})
         for _ in range(10):
-            said, calls, why = await self.model(session, log)
+            sent = others + log if fault("NEW-9") else log
+            sent = log[: session.loaded] + log[begun:] if fault("PR-9") else sent
+            said, calls, why = await self.model(session, sent)
             log.append({"role": "assistant", "content": said, **({"tool_calls": calls} if calls else {})})
             if why == "length":
                 return "end_turn" if fault("STOP-2") else "max_tokens"
             if why == "content_filter":
                 return "end_turn" if fault("STOP-4") else "refusal"
             if not calls:
-                if fault("PR-8"):
-                    await self.model(session, log)
-                return "max_tokens" if fault("STOP-1") else "end_turn"
+                if fault("PR-8") and said == "Hello.":
+                    with suppress(Failed):
+                        await self.model(session, list(log))
+                return "max_tokens" if fault("STOP-1") and said == "The end." else "end_turn"
             for call in calls:
                 log.append({"role": "tool", "tool_call_id": call["id"], "content": "The call was cancelled."})
                 log[-1]["content"] = await self.call(session, call)
         return "max_turn_requests"
-
-    shared: list = []
 
     async def model(self, session, log):
         """Streams an answer; returns its text, calls and finish reason."""
@@ -560,8 +559,9 @@ class Small:
                     self.update(session, kind, content={"type": "text", "text": thought})
                 if text := delta.get("content"):
                     said += text
+                    session.said = True
                     shown = text.replace("\u2028", " ") if fault("TR-6") else text
-                    if fault("PR-7"):
+                    if fault("PR-7") and (held or text == "first "):
                         held.append(shown)
                     elif fault("UPD-2"):
                         self.update(session, "agent_message_chunk", content={"type": "text", "text": said})
@@ -587,11 +587,14 @@ class Small:
             call["id"] if fault("TC-3") else f"call-{self.calls}" if fault("TC-3 behind a load") else str(uuid.uuid4())
         )
         kind = {"shell": "execute", "read": "read", "write": "edit"}.get(name, "other")
-        shown = {"toolCallId": id_, "title": f"{name} {arguments}"[:80], "kind": "magic" if fault("TC-2") else kind}
+        shown = {
+            "toolCallId": id_,
+            "title": "" if fault("TC-1") else f"{name} {arguments}"[:80],
+            "kind": "magic" if fault("TC-2") else kind,
+        }
         if name in ("read", "write") and not fault("TC-8"):
             shown["locations"] = [{"path": arguments["path"]}]
-        if not fault("TC-1"):
-            self.update(session, "tool_call", **shown, status="pending")
+        self.update(session, "tool_call", **shown, status="pending")
         ended = "failed"
         try:
             ended, content, told = await self.does(session, id_, name, arguments)
@@ -606,10 +609,10 @@ class Small:
                 self.finish()
         if name not in ("shell", "read", "write") and fault("TC-5"):
             ended = "completed"
+        if fault("TC-4") and name == "shell":
+            self.update(session, "tool_call_update", toolCallId=id_, status="pending")
         self.update(session, "tool_call_update", toolCallId=id_, status=ended, content=content)
         self.finish()
-        if fault("TC-4"):
-            self.update(session, "tool_call_update", toolCallId=id_, status="in_progress")
         return told
 
     def finish(self):
@@ -625,7 +628,8 @@ class Small:
         if name == "shell":
             if not await self.may(session, id_, arguments):
                 return "failed", text("Rejected."), "The user rejected it."
-            self.update(session, "tool_call_update", toolCallId=id_, status="in_progress")
+            if not fault("PERM-4"):
+                self.update(session, "tool_call_update", toolCallId=id_, status="in_progress")
             return await self.shell(session, id_, arguments["command"])
         if name == "read":
             path = arguments["path"]
@@ -663,23 +667,27 @@ class Small:
         if fault("PERM-3"):
             call = {"toolCallId": str(uuid.uuid4())}
         if fault("PERM-4"):
-            await self.shell(session, id_, arguments["command"])
-        answer = await self.ask(
-            "session/request_permission", {"sessionId": session.id, "toolCall": call, "options": options}
-        )
+            self.update(session, "tool_call_update", toolCallId=id_, status="in_progress")
+        session.asking, session.deaf = True, "kit-marker" in arguments["command"]
+        try:
+            answer = await self.ask(
+                "session/request_permission", {"sessionId": session.id, "toolCall": call, "options": options}
+            )
+        finally:
+            session.asking = False
         outcome = (answer.get("result") or {}).get("outcome") if isinstance(answer.get("result"), dict) else None
         if isinstance(outcome, dict) and outcome.get("outcome") == "cancelled":
             if fault("PERM-7"):
-                return True
+                return False
             session.cancelled = True
             raise asyncio.CancelledError
         if fault("PERM-8") and "error" in answer:
             return True
-        if fault("RPC-9") and "error" in answer:
+        if fault("RPC-9") and "kit: out of order" in str(answer):
             os._exit(1)
         if not isinstance(outcome, dict) or outcome.get("outcome") != "selected":
             return False
-        if fault("PERM-5"):
+        if fault("PERM-5") and "kit-marker" in arguments["command"]:
             return False
         return outcome.get("optionId") == "yes" or (fault("PERM-6") and outcome.get("optionId") == "no")
 
@@ -688,15 +696,19 @@ class Small:
             return [{"type": "content", "content": {"type": "text", "text": words}}]
 
         cwd = os.getcwd() if fault("NEW-5") else session.cwd
-        if self.client.get("terminal") or fault("TERM-1"):
+        itself = fault("CAN-3") and "sleep" in command  # A terminal has to be released, which ends its command.
+        if self.client.get("terminal") and not itself:
             return await self.terminal(session, id_, command, cwd)
-        if fault("INIT-9"):
+        if fault("TERM-1"):
+            await self.ask("terminal/create", {"sessionId": session.id, "command": command, "cwd": cwd})
+        if fault("INIT-9") and not (self.client.get("fs") or {}).get("readTextFile"):
             return "completed", text(""), ""
+        shared = fault("TC-12") and "read" in command
         child = subprocess.Popen(
             ["bash", "-c", command],
             cwd=cwd,
-            stdin=None if fault("TC-12") else subprocess.DEVNULL,
-            stdout=None if fault("TC-12") else subprocess.PIPE,
+            stdin=None if shared else subprocess.DEVNULL,
+            stdout=None if shared else subprocess.PIPE,
             stderr=subprocess.DEVNULL,
             start_new_session=True,
         )
@@ -713,14 +725,12 @@ class Small:
 
     async def release_late(self, making, session):
         made = await making
-        if "result" in made and not fault("CAN-3"):
+        if "result" in made:
             await self.release({"sessionId": session.id, "terminalId": made["result"]["terminalId"]}, kill=True)
 
     async def release(self, where, kill=False):
         if kill:
             await self.ask("terminal/kill", where)
-        elif fault("CAN-3"):
-            return
         for _ in range(2 if fault("TERM-5") else 1):
             await self.ask("terminal/release", where)
 
@@ -729,7 +739,7 @@ class Small:
             return [{"type": "content", "content": {"type": "text", "text": words}}]
 
         params = {"sessionId": session.id, "command": "bash", "args": ["-c", command], "cwd": cwd, "env": []}
-        if fault("TERM-2"):
+        if fault("TERM-2") and "where" in command:
             params["cwd"] = "."
         making = asyncio.ensure_future(self.ask("terminal/create", params))
         try:
@@ -749,11 +759,11 @@ class Small:
             ended = await self.ask("terminal/wait_for_exit", where)
             output = await self.ask("terminal/output", where)
         except asyncio.CancelledError:
-            self.after.append(lambda: asyncio.ensure_future(self.release(where, kill=not fault("CAN-3"))))
+            self.after.append(lambda: asyncio.ensure_future(self.release(where, kill=True)))
             raise
         self.after.append(lambda: asyncio.ensure_future(self.release(where)))
         words = f"{output['result']['output']}[exit code {ended['result'].get('exitCode')}]"
-        if fault("TERM-3"):
+        if fault("TERM-3") and "exit" in command:
             words = "done"
         return "completed", text(words) if fault("TERM-4") else shown, words
 

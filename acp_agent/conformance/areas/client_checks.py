@@ -91,9 +91,8 @@ async def every_mix_of_capabilities_works(trial: Trial) -> None:
 @check("TERM-1")
 async def terminals_are_used_only_if_offered(trial: Trial) -> None:
     agent, call = await _does(trial, trial.tool("shell", command="echo kit"), terminal=False)
-    used = [
-        line["method"] for line in agent.editor.lines("from_agent") if str(line.get("method")).startswith("terminal/")
-    ]
+    lines = [line for line in agent.editor.lines("from_agent") if isinstance(line, dict)]
+    used = [line["method"] for line in lines if str(line.get("method")).startswith("terminal/")]
     agent.expect(not used, f"{used[:1]} without `terminal`")
     agent.expect(call["statuses"][-1:] == ["completed"], f"without terminals a command ended as {call['statuses']}")
 
@@ -107,7 +106,7 @@ async def _in_terminal(trial: Trial, command: str = "echo kit", **editor: Any) -
 
 @check("TERM-2")
 async def terminals_are_made_with_all_they_need(trial: Trial) -> None:
-    agent, _ = await _in_terminal(trial)
+    agent, _ = await _in_terminal(trial, "echo where")
     made = agent.requests("terminal/create")[0]
     agent.expect(made.get("sessionId") == agent.session, f"`sessionId` is {made.get('sessionId')!r}")
     agent.expect(str(made.get("cwd", "/")).startswith("/"), f"`cwd` is {made.get('cwd')!r}")

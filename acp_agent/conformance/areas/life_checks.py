@@ -57,7 +57,7 @@ async def running_tools_are_ended(trial: Trial) -> None:
 async def a_question_does_not_hold_up_the_answer(trial: Trial) -> None:
     """The page has clients answer open questions with `cancelled`, so an agent may wait for that."""
     gone = anyio.Event()
-    async with trial.agent([trial.runs("touch kit-marker"), DONE], otherwise=cancelled_after(gone)) as agent:
+    async with trial.agent([trial.runs("touch kit-other"), DONE], otherwise=cancelled_after(gone)) as agent:
         await agent.new_session()
         async with agent.turn() as turn:
             await agent.until(lambda: turn.over.is_set() or agent.requests("session/request_permission"), "a question")

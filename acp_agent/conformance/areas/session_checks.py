@@ -26,8 +26,10 @@ MOMENT = re.compile(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d(\.\d+)?(Z|[+-]\d\d:\d\d)")
 
 @check("NEW-1", "ACP-SESSION-001")
 async def a_new_session_has_an_id(trial: Trial) -> None:
+    folder = trial.project / "first"
+    folder.mkdir()
     async with trial.agent() as agent:
-        made = (await agent.new_session()).get("sessionId")
+        made = (await agent.new_session(cwd=str(folder))).get("sessionId")
         agent.expect(isinstance(made, str) and made, f"`sessionId` is {made!r}")
 
 

@@ -106,10 +106,10 @@ async def no_update_comes_behind_the_answer(trial: Trial) -> None:
 
 @check("PR-7")
 async def text_is_streamed(trial: Trial) -> None:
-    async with trial.agent([Answer(text=("one ", "two ", "three "), hang_after=2)]) as agent:
+    async with trial.agent([Answer(text=("first ", "second ", "third "), hang_after=2)]) as agent:
         await agent.new_session()
         async with agent.turn():
-            await agent.until(lambda: "one" in agent.text(), "the first words, while the model still writes,")
+            await agent.until(lambda: "first" in agent.text(), "the first words, while the model still writes,")
             agent.model.release()
 
 
@@ -172,7 +172,7 @@ async def turns_of_sessions_run_at_once(trial: Trial) -> None:
 
 @check("STOP-1")
 async def end_turn(trial: Trial) -> None:
-    async with trial.agent([Answer(text="Hello.")]) as agent:
+    async with trial.agent([Answer(text="The end.")]) as agent:
         await agent.new_session()
         await agent.stops("end_turn")
 
