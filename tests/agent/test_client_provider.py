@@ -103,7 +103,8 @@ async def test_off_it_is_not_there(tmp_path: Path) -> None:
 
 
 async def test_what_it_gave_is_hidden_from_model_and_disk(tmp_path: Path) -> None:
-    script = [Answer(tool_calls=(Call("bash", {"command": f"echo {TOKEN[:8]}''{TOKEN[8:]}"}),)), "Done."]
+    command = f"echo {TOKEN[:8]}''{TOKEN[8:]}"
+    script: list[Answer | str] = [Answer(tool_calls=(Call("bash", {"command": command}),)), "Done."]
     headers = {"X-Api-Key": TOKEN, "Authorization": "Bearer another-not-a-token"}
     env = {"ACP_CODER_MODE": "auto"}
     async with FakeModel(script) as model, client(tmp_path, environ=env) as editor:
