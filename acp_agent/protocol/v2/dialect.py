@@ -109,7 +109,7 @@ class V2:
                 self._connection.dialect = None
             raise
         self._agreed = True
-        methods = answer.get("authMethods") or ()
+        methods = from_v1.logins(answer)
         self._logs_in = bool(methods)
         self._agent_methods = frozenset(each["id"] for each in methods if each.get("type", "agent") == "agent")
         return from_v1.welcome(answer, VERSION)

@@ -40,7 +40,7 @@ def filled(value: dict[str, Any]) -> dict[str, Any]:
 def welcome(answer: dict[str, Any], version: int) -> dict[str, Any]:
     offered = answer["agentCapabilities"]
     session, prompt = offered["sessionCapabilities"], offered["promptCapabilities"]
-    methods = [_auth_method(each) for each in answer.get("authMethods") or ()]
+    methods = [_auth_method(each) for each in logins(answer)]
     capabilities = {
         "session": {
             "prompt": {key: {} for key in ("image", "audio", "embeddedContext") if prompt.get(key)},
@@ -58,6 +58,12 @@ def welcome(answer: dict[str, Any], version: int) -> dict[str, Any]:
             "_meta": answer.get("_meta"),
         }
     )
+
+
+def logins(answer: dict[str, Any]) -> list[dict[str, Any]]:
+    """The ways to log in. Without a login v1 names one that does nothing; in v2 each one promises `auth/logout`."""
+    offered = answer["agentCapabilities"].get("auth") or {}
+    return list(answer.get("authMethods") or ()) if "logout" in offered else []
 
 
 def _auth_method(method: dict[str, Any]) -> dict[str, Any]:
