@@ -758,4 +758,5 @@ class Small:
         return "completed", text(words) if fault("TERM-4") else shown, words
 
 
-asyncio.run(Small().run())
+if __name__ == "__main__":
+    asyncio.run(Small().run())

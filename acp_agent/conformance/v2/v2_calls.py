@@ -10,12 +10,11 @@ from typing import Any
 
 import anyio
 
-from acp_agent.conformance.trial import DONE, METHOD_NOT_FOUND, NotHere, Trial, Wrong, check
-from acp_agent.conformance.v2.v2_client import AgentV2, speaking
+from acp_agent.conformance.trial import DONE, NotHere, Trial, Wrong, check
+from acp_agent.conformance.v2.v2_client import AgentV2, in_session
 from acp_agent.own_programs import find_program
 from acp_agent.testing.fake_answers import Answer, Call
 
-V1_TERMINALS = ("terminal/create", "terminal/output", "terminal/wait_for_exit", "terminal/kill", "terminal/release")
 SAYS = "printf 'kit-%s \\303\\274' says"
 """What it prints is not in it, so it tells that it ran."""
 
@@ -23,8 +22,7 @@ SAYS = "printf 'kit-%s \\303\\274' says"
 @asynccontextmanager
 async def _done(trial: Trial, *calls: Call) -> AsyncIterator[AgentV2]:
     """Behind a turn in which the model made these calls."""
-    async with speaking(trial, [*(Answer(tool_calls=(each,)) for each in calls), DONE]) as agent:
-        await agent.new_session()
+    async with in_session(trial, [*(Answer(tool_calls=(each,)) for each in calls), DONE]) as agent:
         await agent.stops("end_turn")
         yield agent
 
@@ -161,15 +159,6 @@ async def terminals_have_ids_and_commands_of_their_own(trial: Trial) -> None:
         agent.expect(len(first) == 2, f"the terminals of two commands have the ids {sorted(first)}")
         for each in first.values():
             agent.expect(each.get("command"), f"the first report of a terminal names no command: {each}")
-
-
-@check("V2-TERM-8")
-async def terminals_take_nothing_of_the_client(trial: Trial) -> None:
-    async with speaking(trial) as agent:
-        await agent.new_session()
-        for method in V1_TERMINALS:
-            params = {"sessionId": agent.session, "terminalId": "kit"}
-            await agent.refused(method, params, METHOD_NOT_FOUND, why="in v2")
 
 
 # --- diffs ---------------------------------------------------------------------------------------------------------

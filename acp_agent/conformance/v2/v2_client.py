@@ -24,7 +24,7 @@ from acp_agent.testing.fake_answers import Answer, Script
 from acp_agent.testing.fake_editor import Line, LineRecorder
 from acp_agent.testing.fake_model import FakeModel
 
-VERSION = 2
+VERSION, CANCELLED = 2, -32800
 INFO = {"name": "acp-coder-conformance", "version": "1"}
 WORK = ("agent_message_chunk", "agent_message", "agent_thought_chunk", "agent_thought", "tool_call_update",
         "tool_call_content_chunk", "terminal_update", "terminal_output_chunk", "plan_update")  # fmt: skip
@@ -148,9 +148,11 @@ class AgentV2(Started):
         self.background.start(begun.run, self.ask(method, params, seconds=3 * SECONDS))
         return begun
 
-    async def outcome(self, begun: Begun, what: str) -> Begun:
+    async def withdrawn(self, begun: Begun, what: str) -> None:
+        """It must be answered as cancelled."""
         await self.until(begun.over.is_set, f"an answer to {what}")
-        return begun
+        given = begun.failure or begun.result
+        self.expect(begun.code == CANCELLED, f"{what} was answered with {given}, not {CANCELLED}")
 
     async def held(self, text: str = "held") -> Begun:
         """A prompt that waits while work runs. Raises NotHere if it does not."""
@@ -159,15 +161,6 @@ class AgentV2(Started):
         if begun.over.is_set():
             raise NotHere("a prompt that comes while work runs does not wait")
         return begun
-
-    async def asks(self) -> None:
-        """A new session, in a mode in which it asks."""
-        options = (await self.new_session()).get("configOptions") or []
-        mode = self.trial.profile.asks.get("mode")
-        for each in options if mode else ():
-            if each.get("category") == "mode":
-                params = {"sessionId": self.session, "configId": each["configId"], "type": "id", "value": mode}
-                await self.ask("session/set_config_option", params)
 
     def cancel(self, session: str = "") -> None:
         self.connection.notify("session/cancel", {"sessionId": session or self.session})
@@ -184,6 +177,10 @@ class AgentV2(Started):
         return questions[0]
 
     # --- what came --------------------------------------------------------------------------------------------
+
+    def said(self) -> list[dict[str, Any]]:
+        """The messages of the user."""
+        return [*self.updates("user_message_chunk"), *self.updates("user_message")]
 
     def states(self, *, after: int = 0) -> list[str]:
         return [str(each.get("state")) for each in self.updates("state_update", after=after)]
@@ -231,6 +228,7 @@ class AgentV2(Started):
 
     async def send(self, line: bytes) -> None:
         """Any bytes, as a line."""
+        self.trial.raw = True
         await self._recorder.write(line + b"\n")
 
 
@@ -258,10 +256,24 @@ async def speaking(
 
 
 @asynccontextmanager
+async def in_session(
+    trial: Trial, script: Script | None = None, *, answers: Answers = allows
+) -> AsyncIterator[AgentV2]:
+    """With a new session, in a mode in which it asks before it runs commands."""
+    async with speaking(trial, script, answers=answers) as agent:
+        options = (await agent.new_session()).get("configOptions") or []
+        mode = trial.profile.asks.get("mode")
+        for each in options if mode else ():
+            if each.get("category") == "mode":
+                params = {"sessionId": agent.session, "configId": each["configId"], "type": "id", "value": mode}
+                await agent.ask("session/set_config_option", params)
+        yield agent
+
+
+@asynccontextmanager
 async def at_work(trial: Trial) -> AsyncIterator[AgentV2]:
     """With a session whose model says one word and no more, until it is released."""
-    async with speaking(trial, [Answer(text=("One ", "two "), hang_after=1), DONE, DONE]) as agent:
-        await agent.new_session()
+    async with in_session(trial, [Answer(text=("One ", "two "), hang_after=1), DONE, DONE]) as agent:
         await agent.prompt("count")
         await agent.until(lambda: "One" in agent.text(), "the model's first word")
         yield agent

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from acp_agent.conformance.trial import INVALID_PARAMS, METHOD_NOT_FOUND, NotHere, Trial, check
+from acp_agent.conformance.trial import INVALID_PARAMS, NotHere, Trial, check
 from acp_agent.conformance.v2.v2_client import AgentV2, speaking
 from acp_agent.conformance.v2.v2_wire import values, wrong_option
 
@@ -67,11 +67,3 @@ async def a_boolean_option_is_set_without_a_capability(trial: Trial) -> None:
         params = {"sessionId": agent.session, "configId": id_, "type": "boolean", "value": value}
         shown = _current((await agent.ask(SET, params))["configOptions"])[id_]
         agent.expect(shown == value, f"set to {value!r}, the option is {shown!r}")
-
-
-@check("V2-CFG-4")
-async def modes_are_gone(trial: Trial) -> None:
-    async with speaking(trial) as agent:
-        await agent.new_session()
-        params = {"sessionId": agent.session, "modeId": "kit"}
-        await agent.refused("session/set_mode", params, METHOD_NOT_FOUND, why="in v2")

@@ -7,7 +7,7 @@ from typing import Any
 
 from acp_agent.conformance.areas.turn_checks import DOT
 from acp_agent.conformance.trial import DONE, INVALID_PARAMS, NotHere, Trial, check
-from acp_agent.conformance.v2.v2_client import at_work, speaking
+from acp_agent.conformance.v2.v2_client import at_work, in_session, speaking
 from acp_agent.testing.fake_answers import Answer, Failure
 
 HARMLESS = ("help", "status", "context", "about")
@@ -16,8 +16,7 @@ HARMLESS = ("help", "status", "context", "about")
 
 @check("V2-PR-1")
 async def a_prompt_is_answered_before_the_work_ends(trial: Trial) -> None:
-    async with speaking(trial, [Answer(text="never", hang_before=True)]) as agent:
-        await agent.new_session()
+    async with in_session(trial, [Answer(text="never", hang_before=True)]) as agent:
         await agent.prompt()
         agent.expect("idle" not in agent.states(), "the work ended although the model says nothing")
         agent.cancel()
@@ -26,8 +25,7 @@ async def a_prompt_is_answered_before_the_work_ends(trial: Trial) -> None:
 
 @check("V2-PR-2")
 async def the_agent_names_the_message(trial: Trial) -> None:
-    async with speaking(trial, [DONE, DONE]) as agent:
-        await agent.new_session()
+    async with in_session(trial, [DONE, DONE]) as agent:
         ids = []
         for number in (1, 2):
             blocks = [{"type": "text", "text": "same"}]
@@ -40,11 +38,10 @@ async def the_agent_names_the_message(trial: Trial) -> None:
 
 @check("V2-PR-3")
 async def the_message_comes_back_with_its_id(trial: Trial) -> None:
-    async with speaking(trial, [DONE]) as agent:
-        await agent.new_session()
+    async with in_session(trial, [DONE]) as agent:
         id_ = await agent.prompt("the kit says hello")
         await agent.ended()
-        echoes = [*agent.updates("user_message_chunk"), *agent.updates("user_message")]
+        echoes = agent.said()
         agent.expect(echoes, "the message did not come back")
         ids = {each.get("messageId") for each in echoes}
         agent.expect(ids == {id_}, f"it came back as {sorted(map(str, ids))}, and the answer says {id_!r}")
@@ -53,14 +50,13 @@ async def the_message_comes_back_with_its_id(trial: Trial) -> None:
 
 @check("V2-PR-4")
 async def what_is_refused_is_not_said(trial: Trial) -> None:
-    async with speaking(trial, [DONE]) as agent:
-        await agent.new_session()
+    async with in_session(trial, [DONE]) as agent:
         wrong: tuple[Any, ...] = ([{"type": "kit", "text": "hello"}], "hello", None)
         for blocks in wrong:
             params = {"sessionId": agent.session, "prompt": blocks}
             await agent.refused("session/prompt", params, INVALID_PARAMS, why=f"of {blocks!r}")
         await agent.quiet()
-        said = [*agent.updates("user_message_chunk"), *agent.updates("user_message")]
+        said = agent.said()
         agent.expect(not said, f"a prompt that was refused is a message: {said[:1]}")
 
 
@@ -71,14 +67,13 @@ async def a_prompt_while_work_runs_is_answered(trial: Trial) -> None:
         begun = agent.begin("session/prompt", {"sessionId": agent.session, "prompt": blocks})
         await agent.quiet()
         agent.model.release()
-        await agent.outcome(begun, "a prompt while work ran")
+        await agent.until(begun.over.is_set, "an answer to a prompt while work ran")
         agent.expect(begun.failure is None or begun.code, f"{begun.failure}")
 
 
 @check("V2-PR-6")
 async def an_empty_prompt_is_answered(trial: Trial) -> None:
-    async with speaking(trial, [DONE]) as agent:
-        await agent.new_session()
+    async with in_session(trial, [DONE]) as agent:
         params = {"sessionId": agent.session, "prompt": []}
         if await agent.answered(agent.ask("session/prompt", params), INVALID_PARAMS) is not None:
             await agent.ended()
@@ -86,8 +81,7 @@ async def an_empty_prompt_is_answered(trial: Trial) -> None:
 
 @check("V2-PR-7")
 async def blocks_reach_the_model(trial: Trial) -> None:
-    async with speaking(trial, [DONE]) as agent:
-        await agent.new_session()
+    async with in_session(trial, [DONE]) as agent:
         blocks: list[dict[str, Any]] = [{"type": "resource_link", "name": "pear.txt", "uri": "file:///kit/pear.txt"}]
         if agent.has("prompt", "image"):
             blocks.append({"type": "image", "mimeType": "image/png", "data": DOT})
@@ -113,7 +107,7 @@ async def commands_go_the_same_way(trial: Trial) -> None:
             raise NotHere(f"it has no command of {', '.join(HARMLESS)}")
         id_ = await agent.prompt(f"/{names[0]}")
         await agent.ended()
-        said = [*agent.updates("user_message_chunk"), *agent.updates("user_message")]
+        said = agent.said()
         agent.expect(id_ in [each.get("messageId") for each in said], "a command is no message")
         states = agent.states()
         agent.expect(states[-2:] == ["running", "idle"], f"the states of a command were {states}")
@@ -148,8 +142,7 @@ async def work_begins_as_running(trial: Trial) -> None:
 @check("V2-ST-2")
 async def work_ends_as_idle_behind_all_else(trial: Trial) -> None:
     words = tuple(f"{number} " for number in range(200))
-    async with speaking(trial, [Answer(text=words)]) as agent:
-        await agent.new_session()
+    async with in_session(trial, [Answer(text=words)]) as agent:
         await agent.stops("end_turn")
         end = agent.end_at()
         await agent.quiet()
@@ -164,8 +157,7 @@ async def why_work_ended_is_said(trial: Trial) -> None:
         ([Answer(text="Hel", finish="length")] * 4, "max_tokens"),
         ([Answer(text="", finish="content_filter")] * 4, "refusal"),
     ):
-        async with speaking(trial, script) as agent:
-            await agent.new_session()
+        async with in_session(trial, script) as agent:
             await agent.prompt()
             end = await agent.ended()
             if len(agent.asked) > 1:
@@ -178,8 +170,7 @@ async def why_work_ended_is_said(trial: Trial) -> None:
 @check("V2-ST-4")
 async def a_failure_is_an_error_not_a_cancel(trial: Trial) -> None:
     failure = Failure(401, {"error": {"message": "kit: no such key"}})
-    async with speaking(trial, [failure] * 4) as agent:
-        await agent.new_session()
+    async with in_session(trial, [failure] * 4) as agent:
         end = await agent.stops("error")
         error = end.get("error") or {}
         agent.expect(isinstance(error.get("code"), int) and error.get("message"), f"the error is {error}")
@@ -203,8 +194,7 @@ async def text_is_streamed_in_chunks_of_messages(trial: Trial) -> None:
 @check("V2-MSG-3")
 async def each_message_has_an_id_of_its_own(trial: Trial) -> None:
     """Two replies are two messages; one of them may be several."""
-    async with speaking(trial, [Answer(text=("A pear", ", yes.")), Answer(text="A plum.")]) as agent:
-        await agent.new_session()
+    async with in_session(trial, [Answer(text=("A pear", ", yes.")), Answer(text="A plum.")]) as agent:
         of: dict[str, set[str]] = defaultdict(set)
         for number, words in ((1, "name a fruit"), (2, "another")):
             before = agent.seen

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from acp_agent.conformance.trial import NotHere, Trial, check
-from acp_agent.conformance.v2.v2_client import AgentV2, Answers, allows, rejects, speaking
+from acp_agent.conformance.v2.v2_client import AgentV2, Answers, allows, in_session, rejects
 
 MARKER = "kit-marker"
 
@@ -16,8 +16,7 @@ MARKER = "kit-marker"
 @asynccontextmanager
 async def _asked(trial: Trial, answers: Answers = allows) -> AsyncIterator[tuple[AgentV2, dict[str, Any]]]:
     """Behind work for which it asked. Raises NotHere if it does not ask."""
-    async with speaking(trial, trial.keeps_running(f"touch {MARKER}"), answers=answers) as agent:
-        await agent.asks()
+    async with in_session(trial, trial.keeps_running(f"touch {MARKER}"), answers=answers) as agent:
         await agent.prompt()
         question = await agent.question()
         await agent.ended()

@@ -23,6 +23,7 @@ CUSTOM = "Custom or future"
 BREAKS: tuple[tuple[str, str], ...] = (
     (r"Error", "RPC-1"),
     (r"InitializeResponse\.authMethods", "V2-AUTH-1"),
+    (r"InitializeResponse\.capabilities", "V2-INIT-8"),
     (r"InitializeResponse", "V2-INIT-4"),
     (r"\w+\.configOptions|ConfigOptionUpdate|SetSessionConfigOptionResponse", "V2-CFG-1"),
     (r"\w+\.availableCommands|AvailableCommandsUpdate", "V2-CMD-1"),
@@ -141,8 +142,8 @@ class WireV2:
         definition = schema()[0].params.get(("from_agent", method))
         if definition is None:
             if not str(method).startswith("_"):
-                gone = str(method).startswith(("terminal/", "fs/"))
-                yield f"{'V2-TERM-1' if gone else 'EXT-3'}: no such method of a client in v2: {method}"
+                id_ = {"terminal": "V2-TERM-1", "fs": "V2-INIT-11"}.get(str(method).partition("/")[0], "EXT-3")
+                yield f"{id_}: no such method of a client in v2: {method}"
         elif method == "session/update":
             yield from self._update(params)
         else:
@@ -180,6 +181,8 @@ class WireV2:
         if session in self._closed:
             yield f"V2-SESS-14: `{kind}` of session {session}, which was closed"
         if kind not in schema()[1]:
+            if kind == "tool_call":
+                self._calls[session, str(update.get("toolCallId"))] = "pending"
             if not kind.startswith("_"):
                 id_ = {"tool_call": "V2-TC-1", "current_mode_update": "V2-CFG-4"}.get(kind, "V2-ENUM-1")
                 yield f"{id_}: there is no update `{kind}` in v2"
@@ -188,6 +191,8 @@ class WireV2:
         yield from wrong
         if not wrong:
             yield from self._content(session, kind, update)
+        elif kind == "tool_call_update":  # What follows is about a call that was told.
+            self._calls.setdefault((session, str(update.get("toolCallId"))), "pending")
 
     def _content(self, session: str, kind: str, update: dict[str, Any]) -> Iterator[str]:
         match kind:
