@@ -721,8 +721,8 @@ class Small:
             await self.ask("terminal/kill", where)
         elif fault("CAN-3"):
             return
-        for _ in range(2 if fault("TERM-5") else 1):
-            await self.ask("terminal/release", where)
+        times = 2 if fault("TERM-5") else 1
+        await asyncio.gather(*(self.ask("terminal/release", where) for _ in range(times)))
 
     async def terminal(self, session, id_, command, cwd):
         def text(words):
