@@ -41,7 +41,7 @@ test-editors: $(STAMP) tools
 	@bash scripts/install_python_clients.sh
 	@bash scripts/with_node.sh $(BIN)/python -m pytest -n 0 --reruns 1 tests/editors
 
-# The conformance kit: an agent and a client with each of their faults, and this agent. Three minutes.
+# The conformance kit: an agent and a client with each of their faults, and this agent; the server, too. Six minutes.
 test-conformance: $(STAMP)
 	@$(BIN)/python -m pytest tests/conformance
 
