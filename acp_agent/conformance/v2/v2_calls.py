@@ -10,7 +10,7 @@ from typing import Any
 
 import anyio
 
-from acp_agent.conformance.trial import DONE, NotHere, Trial, Wrong, check
+from acp_agent.conformance.trial import DONE, NotHere, Trial, Wrong, check, same_file
 from acp_agent.conformance.v2.v2_client import AgentV2, in_session
 from acp_agent.own_programs import find_program
 from acp_agent.testing.fake_answers import Answer, Call
@@ -58,11 +58,9 @@ async def statuses_go_forward_to_an_end(trial: Trial) -> None:
 
 @check("V2-TC-6")
 async def content_is_of_known_types(trial: Trial) -> None:
-    """A call of a tool that does not exist fails, and says so."""
     trial.tool("shell", command="")
     async with _done(trial, Call("kit_no_such_tool", {"a": 1})) as agent:
         for call in agent.calls().values():
-            agent.expect(call["statuses"][-1:] == ["failed"], f"it ended as {call['statuses']}")
             kinds = [each.get("type") for each in call.get("content") or []]
             agent.expect(set(kinds) <= {"content", "diff", "terminal"}, f"the types of its content are {kinds}")
 
@@ -148,17 +146,13 @@ async def how_a_command_ended_is_said(trial: Trial) -> None:
 
 
 @check("V2-TERM-7")
-async def terminals_have_ids_and_commands_of_their_own(trial: Trial) -> None:
+async def terminals_have_ids_of_their_own(trial: Trial) -> None:
     calls = [trial.tool("shell", command=f"{SAYS}; true {number}") for number in (1, 2)]
     async with _done(trial, *calls) as agent:
-        first: dict[str, dict[str, Any]] = {}
-        for each in agent.updates("terminal_update"):
-            first.setdefault(each["terminalId"], each)
-        if not first:
+        ids = {each["terminalId"] for each in agent.updates("terminal_update")}
+        if not ids:
             raise NotHere("it shows commands without a terminal")
-        agent.expect(len(first) == 2, f"the terminals of two commands have the ids {sorted(first)}")
-        for each in first.values():
-            agent.expect(each.get("command"), f"the first report of a terminal names no command: {each}")
+        agent.expect(len(ids) == 2, f"the terminals of two commands have the ids {sorted(ids)}")
 
 
 # --- diffs ---------------------------------------------------------------------------------------------------------
@@ -196,16 +190,16 @@ async def changes_say_what_became_of_the_file(trial: Trial) -> None:
         async with _changed(trial, old, "green\n") as (agent, file, diff):
             change = diff["changes"][0]
             agent.expect(change.get("operation") == operation, f"the change is {change}, not `{operation}`")
-            agent.expect(change.get("path") == str(file), f"its path is {change.get('path')!r}")
+            agent.expect(same_file(change.get("path"), file), f"its path is {change.get('path')!r}")
 
 
 @check("V2-DIFF-3")
 async def a_patch_comes_with_changes(trial: Trial) -> None:
-    async with _changed(trial, "red\nripe\n", "green\nripe\n") as (agent, file, diff):
+    async with _changed(trial, "red\nripe\n", "green\nripe\n") as (agent, _, diff):
         patch: Any = diff.get("patch")
         agent.expect(patch, "a changed text comes without a patch")
         agent.expect(patch.get("format") == "git_patch", f"the format of the patch is {patch.get('format')!r}")
-        agent.expect(str(file) in patch.get("text", ""), "the patch does not name the file")
+        agent.expect(patch.get("text"), "the patch is empty")
 
 
 @check("V2-DIFF-4")

@@ -128,19 +128,16 @@ class AgentV2(Started):
 
     async def ended(self, times: int = 1, *, session: str = "") -> dict[str, Any]:
         """The state that ends the session's work for the time of that number."""
-
-        def ends() -> list[dict[str, Any]]:
-            states = self.updates("state_update", session=session)
-            return [each for each in states if each.get("state") == "idle" and each.get("stopReason")][times - 1 :]
-
-        found: list[dict[str, Any]] = await self.until(ends, "`idle` with a stop reason", seconds=2 * SECONDS)
-        return found[0]
+        left: list[dict[str, Any]] = await self.until(
+            lambda: self.ends(session)[times - 1 :], "`idle` behind `running`", seconds=2 * SECONDS
+        )
+        return left[0]
 
     async def stops(self, reason: str, text: str = "go", *blocks: dict[str, Any], times: int = 1) -> dict[str, Any]:
-        """Work that ends so, the one of that number in the session."""
+        """Work that ends so, the one of that number in the session. Its end should have a reason."""
         await self.prompt(text, *blocks)
         end = await self.ended(times)
-        self.expect(end["stopReason"] == reason, f"the work ended with {end}, not `{reason}`")
+        self.expect(end.get("stopReason") in (reason, None), f"the work ended with {end}, not `{reason}`")
         return end
 
     def begin(self, method: str, params: dict[str, Any]) -> Begun:
@@ -169,7 +166,7 @@ class AgentV2(Started):
         """The first question for permission. Raises NotHere if the work ends without one."""
 
         def asked() -> Any:
-            return self.requests("session/request_permission") or self.end_at() >= 0
+            return self.requests("session/request_permission") or self.ends()
 
         await self.until(asked, "a question")
         if not (questions := self.requests("session/request_permission")):
@@ -177,6 +174,12 @@ class AgentV2(Started):
         return questions[0]
 
     # --- what came --------------------------------------------------------------------------------------------
+
+    def ends(self, session: str = "") -> list[dict[str, Any]]:
+        """The states that ended work. One that is said again ends nothing, and a new session is idle."""
+        states = self.updates("state_update", session=session)
+        before = ["idle", *(each.get("state") for each in states)]
+        return [each for last, each in zip(before, states, strict=False) if each.get("state") == "idle" != last]
 
     def said(self) -> list[dict[str, Any]]:
         """The messages of the user."""
@@ -207,8 +210,8 @@ class AgentV2(Started):
         return [each for each in lines if isinstance(each, dict) and "method" not in each]
 
     def end_at(self) -> int:
-        """The place of the last state with a stop reason."""
-        return self.at(lambda each: update_of(each).get("stopReason"), last=True)
+        """The place of the last state that is idle."""
+        return self.at(lambda each: update_of(each).get("state") == "idle", last=True)
 
     def work(self, *, after: int = 0) -> list[dict[str, Any]]:
         """Updates that belong to work."""

@@ -50,7 +50,7 @@ async def an_option_is_set_by_type_and_value(trial: Trial) -> None:
         )
         for more in wrong:
             await agent.refused(SET, {**given, **more}, INVALID_PARAMS, why=f"with {more}")
-        for value in reversed(values(option)):
+        for value in (values(option)[-1], values(option)[0]):
             answered = await agent.ask(SET, {**given, "type": "id", "value": value})
             shown = _current(answered["configOptions"])[option["configId"]]
             agent.expect(shown == value, f"set to {value!r}, the option is {shown!r}")

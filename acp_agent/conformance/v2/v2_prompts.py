@@ -45,7 +45,8 @@ async def the_message_comes_back_with_its_id(trial: Trial) -> None:
         agent.expect(echoes, "the message did not come back")
         ids = {each.get("messageId") for each in echoes}
         agent.expect(ids == {id_}, f"it came back as {sorted(map(str, ids))}, and the answer says {id_!r}")
-        agent.expect("the kit says hello" in str(echoes), f"it came back as {echoes}")
+        said = agent.text("user_message_chunk") + str(agent.updates("user_message"))
+        agent.expect("the kit says hello" in said, f"it came back as {echoes}")
 
 
 @check("V2-PR-4")
@@ -162,8 +163,9 @@ async def why_work_ended_is_said(trial: Trial) -> None:
             end = await agent.ended()
             if len(agent.asked) > 1:
                 raise NotHere("it asks the model again, as if the server had failed")
-            agent.expect(end["stopReason"] in (wanted, "error"), f"the work ended with {end}, not `{wanted}`")
-            if end["stopReason"] == "error":
+            reason = end.get("stopReason")
+            agent.expect(reason in (wanted, "error", None), f"the work ended with {end}, not `{wanted}`")
+            if reason == "error":
                 agent.expect(isinstance((end.get("error") or {}).get("code"), int), f"without an error: {end}")
 
 
@@ -173,7 +175,9 @@ async def a_failure_is_an_error_not_a_cancel(trial: Trial) -> None:
     async with in_session(trial, [failure] * 4) as agent:
         end = await agent.stops("error")
         error = end.get("error") or {}
-        agent.expect(isinstance(error.get("code"), int) and error.get("message"), f"the error is {error}")
+        agent.expect(
+            "stopReason" in end and isinstance(error.get("code"), int) and error.get("message"), f"the error is {error}"
+        )
         agent.say([DONE])
         await agent.stops("end_turn", "again", times=2)
 
@@ -219,10 +223,10 @@ async def sessions_work_at_once(trial: Trial) -> None:
         await agent.until(lambda: len(agent.asked) == 2, "the second session's request to the model")
         agent.cancel(first)
         gone = await agent.ended(session=first)
-        agent.expect(gone["stopReason"] == "cancelled", f"the cancelled work ended with {gone}")
+        agent.expect(gone.get("stopReason") == "cancelled", f"the cancelled work ended with {gone}")
         await agent.quiet()
         states = [each["state"] for each in agent.updates("state_update", session=second)]
         agent.expect("idle" not in states, "the work of the other session ended")
         agent.model.release()
         stays = await agent.ended(session=second)
-        agent.expect(stays["stopReason"] == "end_turn", f"the work of the other session ended with {stays}")
+        agent.expect(stays.get("stopReason") in ("end_turn", None), f"the work of the other session ended with {stays}")

@@ -221,7 +221,6 @@ async def servers_have_known_types(trial: Trial) -> None:
         wrong: tuple[dict[str, Any], ...] = (
             {"type": "sse", "name": "kit", "url": "http://127.0.0.1:9/sse"},
             {"type": "kit", "name": "kit", "url": "http://127.0.0.1:9"},
-            {"name": "kit", "command": "/bin/true", "args": [], "env": []},
         )
         for each in wrong:
             params = {**where, "mcpServers": [each]}

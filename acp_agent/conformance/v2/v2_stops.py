@@ -27,7 +27,7 @@ async def _begins(agent: AgentV2) -> None:
 async def _cancelled(agent: AgentV2, what: str) -> None:
     agent.cancel()
     end = await agent.ended()
-    agent.expect(end["stopReason"] == "cancelled", f"{what} the cancelled work ended with {end}")
+    agent.expect(end.get("stopReason") == "cancelled", f"{what} the cancelled work ended with {end}")
 
 
 @check("V2-CAN-1")
@@ -117,7 +117,7 @@ async def cancels_of_unknown_requests_hit_nothing(trial: Trial) -> None:
         await agent.quiet()
         agent.model.release()
         end = await agent.ended()
-        agent.expect(end["stopReason"] == "end_turn", f"the work ended with {end}")
+        agent.expect(end.get("stopReason") in ("end_turn", None), f"the work ended with {end}")
 
 
 @check("V2-LIFE-1")
