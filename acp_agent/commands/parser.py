@@ -287,6 +287,7 @@ def _add_conformance(commands: argparse._SubParsersAction[_Parser]) -> None:
     kit.add_argument("--report", nargs=2, metavar=("KIND", "FILE"), help="write a report: html, json or junit")
     kit.add_argument("--only", action="append", default=[], metavar="AREA", help="an area, or the id of a requirement")
     kit.add_argument("--level", choices=("must", "should", "all"), default="should", help="up to which level")
+    kit.add_argument("--protocol", type=int, choices=(1, 2), default=1, help="version of the protocol (2 is a draft)")
     kit.add_argument("--profile", metavar="NAME", help="how the agent is told of the scripted model; or a .toml file")
     kit.add_argument(
         "--tck", metavar="COMMAND", help="also run acp-tck, which this starts, and set it beside the checks"

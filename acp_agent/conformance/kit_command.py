@@ -15,6 +15,7 @@ from acp_agent.conformance.kit_reports import REPORTS, Report, line, summary, th
 from acp_agent.conformance.kit_run import LEVELS, Result, chosen, run
 from acp_agent.conformance.profiles import Profile, profile
 from acp_agent.conformance.tck import run_tck
+from acp_agent.conformance.v2.v2_client import VERSION, spoken
 from acp_agent.errors import UsageError
 from acp_agent.own_programs import find_program
 
@@ -28,8 +29,14 @@ def conformance(options: Namespace, environ: Mapping[str, str]) -> int:
         raise UsageError("which agent? `acp-coder conformance -- COMMAND ...`")
     agent = program(command, environ)
     about = profile(options.profile) if options.profile else Profile()
-    checks = chosen(options.only, LEVELS[options.level])
+    checks = chosen(options.only, LEVELS[options.level], options.protocol)
     report = report_of(options.report)
+    if options.protocol == VERSION:
+        if options.tck:
+            raise UsageError("--tck is for version 1")
+        if says := anyio.run(spoken, agent, about):
+            sys.stdout.write(f"{says}\n")
+            return 1
     theirs = anyio.run(run_tck, program(shlex.split(options.tck), environ), agent, about) if options.tck else None
     results = anyio.run(run, agent, about, checks, told)
     sys.stdout.write(f"\n{summary(results)}\n")

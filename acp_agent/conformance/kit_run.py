@@ -15,8 +15,9 @@ from msgspec import Struct
 
 from acp_agent.conformance.areas import AREAS
 from acp_agent.conformance.profiles import Profile
-from acp_agent.conformance.requirements import Level, Requirement, requirements, schema_file
+from acp_agent.conformance.requirements import V2, Level, Requirement, requirements, schema_file
 from acp_agent.conformance.trial import CHECKS, Check, NotHere, Trial, Wrong
+from acp_agent.conformance.v2 import AREAS_V2
 from acp_agent.errors import AgentError, UsageError
 from acp_agent.testing.fake_editor import FakeEditor
 
@@ -32,6 +33,10 @@ CHECK_SECONDS, MOST_STARTS = 120.0, 10
 """For a check, and how often one starts the agent: what that may take comes on top."""
 MOST_LINES, LONGEST_LINE = 400, 2000
 """Of the wire that a result keeps."""
+AREAS_OF = {1: AREAS, 2: AREAS_V2}
+"""By version of the protocol."""
+NAMED = re.compile(r"from_agent: ((?:V2-)?[A-Z]+-\d+): ")
+"""With which the sentences of v2 about lines begin: the requirement that is broken."""
 SCHEMA = re.compile("SessionNotification")
 UNASKED = "which is not open"
 UNANNOUNCED = "permission asked for a tool call that was not announced"
@@ -69,18 +74,19 @@ class Result(Struct, frozen=True):
     """What went over the wire, if it failed."""
 
 
-def chosen(areas: Iterable[str] = (), levels: Iterable[Level] = ("must", "should")) -> list[Check]:
+def chosen(areas: Iterable[str] = (), levels: Iterable[Level] = ("must", "should"), version: int = 1) -> list[Check]:
     """The checks of these areas (all), or requirements by id, and levels. Raises UsageError."""
     wanted = list(areas)
-    ids = {id_ for id_ in wanted if id_ in CHECKS}
-    if unknown := [name for name in wanted if name not in AREAS and name not in ids]:
-        raise UsageError(f"there is no area or check {unknown[0]!r}; areas are {', '.join(AREAS)}")
-    modules = {AREAS[name].__name__ for name in wanted if name in AREAS}
+    known = AREAS_OF[version]
+    checks = [id_ for id_ in requirements() if id_ in CHECKS and id_.startswith(V2) == (version == 2)]
+    ids = {id_ for id_ in wanted if id_ in checks}
+    if unknown := [name for name in wanted if name not in known and name not in ids]:
+        raise UsageError(f"there is no area or check {unknown[0]!r}; areas are {', '.join(known)}")
+    modules = {known[name].__name__ for name in wanted if name in known}
     return [
         CHECKS[id_]
-        for id_ in requirements()
-        if id_ in CHECKS
-        and (not wanted or id_ in ids or CHECKS[id_].run.__module__ in modules)
+        for id_ in checks
+        if (not wanted or id_ in ids or CHECKS[id_].run.__module__ in modules)
         and (id_ in ids or CHECKS[id_].requirement.level in levels)
     ]
 
@@ -173,4 +179,6 @@ def judged(error: BaseException) -> tuple[Outcome, str]:
 
 
 def _breaks(sentence: str) -> str:
+    if named := NAMED.match(sentence):
+        return named[1]
     return next(id_ for pattern, id_ in WIRE if re.search(pattern, sentence))

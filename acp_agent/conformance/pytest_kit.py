@@ -9,9 +9,8 @@ import shlex
 import anyio
 import pytest
 
-from acp_agent.conformance.areas import AREAS
 from acp_agent.conformance.kit_command import program
-from acp_agent.conformance.kit_run import LEVELS, chosen, run
+from acp_agent.conformance.kit_run import AREAS_OF, LEVELS, chosen, run
 from acp_agent.conformance.profiles import Profile, profile
 from acp_agent.conformance.trial import Check
 from acp_agent.errors import UsageError
@@ -21,7 +20,8 @@ def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
     config = metafunc.config
     if not config.getoption("acp_coder"):
         raise pytest.UsageError("which agent? --acp-coder COMMAND")
-    areas = {module.__name__: name for name, module in AREAS.items()}
+    version = config.getoption("acp_protocol")
+    areas = {module.__name__: name for name, module in AREAS_OF[version].items()}
     checks = [
         pytest.param(
             check,
@@ -31,7 +31,7 @@ def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
                 getattr(pytest.mark, f"acp_{areas[check.run.__module__]}"),
             ),
         )
-        for check in chosen(levels=LEVELS[config.getoption("acp_level")])
+        for check in chosen(levels=LEVELS[config.getoption("acp_level")], version=version)
     ]
     metafunc.parametrize("check", checks)
 

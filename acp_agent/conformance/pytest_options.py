@@ -7,17 +7,18 @@ import pytest
 
 from acp_agent.lazy import load
 
-AREAS = "acp_agent.conformance.areas:AREAS"
+AREAS = ("acp_agent.conformance.areas:AREAS", "acp_agent.conformance.v2:AREAS_V2")
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
     group = parser.getgroup("acp-coder", "conformance of agents to ACP: --pyargs acp_agent.conformance.pytest_kit")
     group.addoption("--acp-coder", metavar="COMMAND", default="", help="how the agent is started")
     group.addoption("--acp-profile", metavar="NAME", default="", help="how it is told of the scripted model")
+    group.addoption("--acp-protocol", type=int, choices=(1, 2), default=1, help="version of the protocol")
     group.addoption("--acp-level", choices=("must", "should", "all"), default="should", help="up to which level")
 
 
 def pytest_configure(config: pytest.Config) -> None:
     if config.getoption("acp_coder"):
-        for name in ("must", "should", "may", *load(AREAS)):
+        for name in {"must", "should", "may", *load(AREAS[0]), *load(AREAS[1])}:
             config.addinivalue_line("markers", f"acp_{name}: a requirement of ACP of this level or area")

@@ -1,4 +1,4 @@
-"""The requirements of ACP v1 for agents and clients: the rows of `schemas/REQUIREMENTS.md`."""
+"""The requirements of ACP: the rows of `schemas/REQUIREMENTS.md` (v1, for agents and clients), `REQUIREMENTS-v2.md`."""
 
 from __future__ import annotations
 
@@ -13,7 +13,11 @@ Level = Literal["must", "should", "may"]
 
 SCHEMAS = (Path(__file__).with_name("schemas"), Path(__file__).parents[2] / "schemas")
 """In a package, and in a checkout."""
-ROW = re.compile(r"^\| ([A-Z0-9]+-\d+) \| (.+?) \| (MUST|SHOULD|MAY)(\*?) \| ?(.*?) ?\|$", re.MULTILINE)
+DOCUMENTS = ("REQUIREMENTS.md", "REQUIREMENTS-v2.md")
+V2 = "V2-"
+"""With which the ids of v2 begin."""
+ROW = re.compile(r"^\| ((?:V2-)?[A-Z0-9]+-\d+) \| (.+?) \| (MUST|SHOULD|MAY)(\*?)[^|]* \| ?(.*?) ?\|$", re.MULTILINE)
+"""A row of several levels counts as the first of them."""
 
 
 class Requirement(Struct, frozen=True):
@@ -36,8 +40,8 @@ def schema_file(name: str) -> Path:
 
 @cache
 def requirements() -> dict[str, Requirement]:
-    """By id, in the order of the document."""
-    text = schema_file("REQUIREMENTS.md").read_text(encoding="utf-8")
+    """By id, in the order of the documents."""
+    text = "\n".join(schema_file(name).read_text(encoding="utf-8") for name in DOCUMENTS)
     rows = (
         Requirement(id_, sentence, level.lower(), bool(star), page)
         for id_, sentence, level, star, page in ROW.findall(text)

@@ -20,7 +20,7 @@ from acp_agent.conformance.requirements import Requirement, requirements
 from acp_agent.errors import AgentError, PeerError
 from acp_agent.protocol.connection import Connection
 from acp_agent.testing.fake_answers import Answer, Call, Failure, FakeRequest, Script
-from acp_agent.testing.fake_editor import FakeEditor
+from acp_agent.testing.fake_editor import FakeEditor, Line
 from acp_agent.testing.fake_model import FakeModel
 
 MODEL = "fake-model"
@@ -117,9 +117,11 @@ class Trial:
             each.mkdir()
 
     @asynccontextmanager
-    async def model(self, script: Script) -> AsyncIterator[tuple[FakeModel, dict[str, str]]]:
-        """A model server that says this, and the environment that tells the agent of it."""
-        async with FakeModel(_for_turns(script, self.profile), models=(MODEL,)) as model:
+    async def model(self, script: Script | None) -> AsyncIterator[tuple[FakeModel, dict[str, str]]]:
+        """A model server that says this, if it is needed, and the environment that tells the agent of it."""
+        if script is not None and not self.profile.api:
+            raise NotHere("it is not known how to tell this agent of a model server; give a --profile")
+        async with FakeModel(_for_turns(script or (), self.profile), models=(MODEL,)) as model:
             model.strict = False
             values = {
                 "base_url": model.base_url,
@@ -134,10 +136,8 @@ class Trial:
     async def agent(
         self, script: Script | None = None, *, initialize: bool = True, **editor: Any
     ) -> AsyncIterator[Agent]:
-        """Starts it. `script`: what the model says, if it is needed. `editor`: as `FakeEditor` takes it."""
-        if script is not None and not self.profile.api:
-            raise NotHere("it is not known how to tell this agent of a model server; give a --profile")
-        async with self.model(script or ()) as (model, environ):
+        """Starts it. `script`: as `model` takes it. `editor`: as `FakeEditor` takes it."""
+        async with self.model(script) as (model, environ):
             made: FakeEditor | None = None
             try:
                 async with FakeEditor.spawn(self.command, cwd=self.project, env=environ, **editor) as made:
@@ -247,20 +247,102 @@ class Asker:
             raise Wrong(why)
 
 
-class Agent(Asker):
-    """One process of it. Methods raise Wrong if it does not answer."""
+class Started(Asker):
+    """One process of it, whichever version it speaks. Methods raise Wrong if it does not answer."""
 
-    def __init__(self, trial: Trial, editor: FakeEditor, model: FakeModel) -> None:
+    def __init__(self, trial: Trial, connection: Connection, transcript: list[Line], model: FakeModel) -> None:
         self.trial = trial
-        self.editor = editor
+        self.connection = connection
+        self.transcript = transcript
         self.model = model
-        self.connection = editor.client.connection
         self.welcome: dict[str, Any] = {}
         """The result of `initialize`."""
         self.session = ""
         """The one that was made last."""
 
-    # --- asking -----------------------------------------------------------------------------------------------
+    def patience(self, seconds: float = SECONDS) -> float:
+        return max(seconds, self.trial.profile.seconds)
+
+    async def new_session(self, **more: Any) -> dict[str, Any]:
+        params = {"cwd": str(self.trial.project), "mcpServers": [], **more}
+        made: dict[str, Any] = await self.ask("session/new", params)
+        self.session = made.get("sessionId", "")
+        return made
+
+    # --- what came --------------------------------------------------------------------------------------------
+
+    def updates(self, kind: str = "", *, session: str = "", after: int = 0) -> list[dict[str, Any]]:
+        """Of a session, in order; `after`: behind so many lines of the wire."""
+        notes = [line.message for line in self.transcript[after:] if line.direction == "from_agent"]
+        found = []
+        for note in notes:
+            params = note.get("params") if isinstance(note, dict) and note.get("method") == "session/update" else None
+            if isinstance(params, dict) and params.get("sessionId") == (session or self.session):
+                update = params.get("update")
+                if isinstance(update, dict) and kind in ("", update.get("sessionUpdate")):
+                    found.append(update)
+        return found
+
+    def text(self, kind: str = "agent_message_chunk", *, session: str = "", after: int = 0) -> str:
+        blocks = [update.get("content") for update in self.updates(kind, session=session, after=after)]
+        return "".join(str(block.get("text", "")) for block in blocks if isinstance(block, dict))
+
+    def calls(self, *, session: str = "", after: int = 0) -> dict[str, dict[str, Any]]:
+        """The tool calls, by id, with each update merged in; `statuses`: all that were told."""
+        calls: dict[str, dict[str, Any]] = {}
+        for update in self.updates(session=session, after=after):
+            if update.get("sessionUpdate") in ("tool_call", "tool_call_update"):
+                call = calls.setdefault(str(update.get("toolCallId")), {"statuses": []})
+                call |= {name: value for name, value in update.items() if value is not None}
+                if update.get("status"):
+                    call["statuses"].append(update["status"])
+        return calls
+
+    def requests(self, method: str) -> list[dict[str, Any]]:
+        """What it asked of the client."""
+        lines = [line.message for line in self.transcript if line.direction == "from_agent"]
+        return [line["params"] for line in lines if isinstance(line, dict) and line.get("method") == method]
+
+    @property
+    def seen(self) -> int:
+        """Lines of the wire so far."""
+        return len(self.transcript)
+
+    async def until(self, found: Callable[[], Any], what: str, *, seconds: float = SECONDS) -> Any:
+        """Waits until that is true. Raises Wrong."""
+        seconds = self.patience(seconds)
+        with anyio.move_on_after(seconds):
+            while not (value := found()):  # noqa: ASYNC110 - What is looked at tells nobody.
+                await anyio.sleep(LOOK)
+            return value
+        raise Wrong(f"{what} did not come within {seconds:g} s")
+
+    async def quiet(self, seconds: float = QUIET) -> None:
+        """A moment in which something may come that must not."""
+        await anyio.sleep(seconds)
+
+    @property
+    def asked(self) -> list[FakeRequest]:
+        """What the model was asked for turns: agents ask it for titles, too."""
+        return [each for each in self.model.requests if _is_turn(each.body, self.trial.profile)]
+
+    def say(self, script: Script) -> None:
+        """What the model says from now on."""
+        self.model._script = _for_turns(script, self.trial.profile)
+
+    def asked_of_model(self, number: int = -1) -> str:
+        """What the model was sent, as text."""
+        if not self.asked:
+            raise Wrong("the model was not asked")
+        return json.dumps(self.asked[number].body, ensure_ascii=False)
+
+
+class Agent(Started):
+    """One that speaks v1."""
+
+    def __init__(self, trial: Trial, editor: FakeEditor, model: FakeModel) -> None:
+        super().__init__(trial, editor.client.connection, editor.transcript, model)
+        self.editor = editor
 
     async def initialize(self, **more: Any) -> dict[str, Any]:
         capabilities = msgspec.to_builtins(self.editor.client.capabilities)
@@ -269,15 +351,9 @@ class Agent(Asker):
         self.offers = self.welcome.get("agentCapabilities") or {}
         return self.welcome
 
-    def patience(self, seconds: float = SECONDS) -> float:
-        return max(seconds, self.trial.profile.seconds)
-
-    # --- sessions ---------------------------------------------------------------------------------------------
-
     async def new_session(self, **more: Any) -> dict[str, Any]:
-        params = {"cwd": str(self.trial.project), "mcpServers": [], **more}
-        made: dict[str, Any] = await self.ask("session/new", params)
-        self.session = self.editor.session_id = made.get("sessionId", "")
+        made = await super().new_session(**more)
+        self.editor.session_id = self.session
         return made
 
     async def prompt(self, text: str = "go", *, session: str = "", seconds: float = 2 * SECONDS) -> dict[str, Any]:
@@ -307,76 +383,10 @@ class Agent(Asker):
         if not turn.over.is_set():
             raise Wrong("`session/prompt` was not answered")
 
-    # --- what came --------------------------------------------------------------------------------------------
-
-    def updates(self, kind: str = "", *, session: str = "", after: int = 0) -> list[dict[str, Any]]:
-        """Of a session, in order; `after`: behind so many lines of the wire."""
-        notes = [line.message for line in self.editor.transcript[after:] if line.direction == "from_agent"]
-        found = []
-        for note in notes:
-            params = note.get("params") if isinstance(note, dict) and note.get("method") == "session/update" else None
-            if isinstance(params, dict) and params.get("sessionId") == (session or self.session):
-                update = params.get("update")
-                if isinstance(update, dict) and kind in ("", update.get("sessionUpdate")):
-                    found.append(update)
-        return found
-
-    def text(self, kind: str = "agent_message_chunk", *, session: str = "", after: int = 0) -> str:
-        blocks = [update.get("content") for update in self.updates(kind, session=session, after=after)]
-        return "".join(str(block.get("text", "")) for block in blocks if isinstance(block, dict))
-
-    def calls(self, *, session: str = "", after: int = 0) -> dict[str, dict[str, Any]]:
-        """The tool calls, by id, with each update merged in; `statuses`: all that were told."""
-        calls: dict[str, dict[str, Any]] = {}
-        for update in self.updates(session=session, after=after):
-            if update.get("sessionUpdate") in ("tool_call", "tool_call_update"):
-                call = calls.setdefault(str(update.get("toolCallId")), {"statuses": []})
-                call |= {name: value for name, value in update.items() if value is not None}
-                if update.get("status"):
-                    call["statuses"].append(update["status"])
-        return calls
-
-    def requests(self, method: str) -> list[dict[str, Any]]:
-        """What it asked of the client."""
-        return [line["params"] for line in self.editor.lines("from_agent", method)]
-
-    @property
-    def seen(self) -> int:
-        """Lines of the wire so far."""
-        return len(self.editor.transcript)
-
-    async def until(self, found: Callable[[], Any], what: str, *, seconds: float = SECONDS) -> Any:
-        """Waits until that is true. Raises Wrong."""
-        seconds = self.patience(seconds)
-        with anyio.move_on_after(seconds):
-            while not (value := found()):  # noqa: ASYNC110 - What is looked at tells nobody.
-                await anyio.sleep(LOOK)
-            return value
-        raise Wrong(f"{what} did not come within {seconds:g} s")
-
     async def send(self, line: bytes) -> None:
         """Any bytes, as a line."""
         self.trial.raw = True
         await self.editor.send_line(line)
-
-    async def quiet(self, seconds: float = QUIET) -> None:
-        """A moment in which something may come that must not."""
-        await anyio.sleep(seconds)
-
-    @property
-    def asked(self) -> list[FakeRequest]:
-        """What the model was asked for turns: agents ask it for titles, too."""
-        return [each for each in self.model.requests if _is_turn(each.body, self.trial.profile)]
-
-    def say(self, script: Script) -> None:
-        """What the model says from now on."""
-        self.model._script = _for_turns(script, self.trial.profile)
-
-    def asked_of_model(self, number: int = -1) -> str:
-        """What the model was sent, as text."""
-        if not self.asked:
-            raise Wrong("the model was not asked")
-        return json.dumps(self.asked[number].body, ensure_ascii=False)
 
 
 class Turn:

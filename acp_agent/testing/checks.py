@@ -62,15 +62,14 @@ def with_drafts(file: Path) -> dict[str, Any]:
 
 
 class Schema:
-    """The pinned schema: a compiled validator for the params and for the result of each method."""
+    """A pinned schema: a compiled validator for the params and for the result of each method."""
 
-    def __init__(self, file: Path) -> None:
+    def __init__(self, document: dict[str, Any]) -> None:
         try:
             self._validator_for = load("jsonschema_rs:validator_for")
             registry = load("jsonschema_rs:Registry")
         except ImportError as error:
             raise RuntimeError("checking the wire needs the package jsonschema-rs") from error
-        document = with_drafts(file)
         self._registry = registry([(BASE_URI, document)])
         self._validators: dict[str, Any] = {}
         self.params: dict[tuple[Direction, str], str] = {}
@@ -107,7 +106,7 @@ def _to(side: str | None) -> tuple[Direction, ...]:
 
 @cache
 def _schema(file: Path) -> Schema:
-    return Schema(file)
+    return Schema(with_drafts(file))
 
 
 class WireChecks:

@@ -731,8 +731,8 @@ class Small:
     async def release(self, where, kill=False):
         if kill:
             await self.ask("terminal/kill", where)
-        for _ in range(2 if fault("TERM-5") else 1):
-            await self.ask("terminal/release", where)
+        times = 2 if fault("TERM-5") else 1
+        await asyncio.gather(*(self.ask("terminal/release", where) for _ in range(times)))
 
     async def terminal(self, session, id_, command, cwd):
         def text(words):
@@ -768,4 +768,5 @@ class Small:
         return "completed", text(words) if fault("TERM-4") else shown, words
 
 
-asyncio.run(Small().run())
+if __name__ == "__main__":
+    asyncio.run(Small().run())

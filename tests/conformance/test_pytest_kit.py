@@ -49,6 +49,8 @@ def test_markers_choose_areas_and_levels(tmp_path: Path) -> None:
     _, some = ran(tmp_path, *KIT, *agent, "-m", "acp_options and acp_must")
     assert "[NEW-10]" in all_ and "[CFG-2]" in all_
     assert "[CFG-2]" in some and "[NEW-10]" not in some and "[NEW-1]" not in some
+    _, other = ran(tmp_path, *KIT, *agent, "--acp-protocol", "2", "-m", "acp_questions")
+    assert "[V2-PERM-1]" in other and "[V2-INIT-2]" not in other and "[PERM-2]" not in other
 
 
 @pytest.mark.parametrize(

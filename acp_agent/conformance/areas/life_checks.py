@@ -13,7 +13,8 @@ from typing import Any
 
 import anyio
 
-from acp_agent.conformance.trial import DONE, SECONDS, Agent, NotHere, Trial, Wrong, cancelled_after, check
+from acp_agent.client.spawn import AgentProcess
+from acp_agent.conformance.trial import DONE, SECONDS, Agent, NotHere, Started, Trial, Wrong, cancelled_after, check
 from acp_agent.testing.fake_answers import Answer
 
 TURN = re.compile("chunk|tool_call|plan")
@@ -50,7 +51,7 @@ async def running_tools_are_ended(trial: Trial) -> None:
             await _exists(agent, "kit-begun")
             agent.editor.cancel()
         agent.expect(turn.reason == "cancelled", f"the cancelled turn ended with {turn.answer}")
-        await _none_left(agent, "of the cancelled turn goes on")
+        await none_left(agent, "of the cancelled turn goes on")
 
 
 @check("CAN-4")
@@ -154,27 +155,31 @@ def _left(trial: Trial) -> list[str]:
     return found
 
 
-async def _none_left(agent: Agent, what: str) -> None:
+async def none_left(agent: Started, what: str) -> None:
     with suppress(Wrong):
         await agent.until(lambda: not _left(agent.trial), "the command's end")
     agent.expect(not _left(agent.trial), f"a command {what}: {_left(agent.trial)}")
 
 
-async def _ended(agent: Agent) -> int:
-    process = agent.editor.process
-    assert process is not None
+async def exited(agent: Started, process: AgentProcess) -> int:
+    """Its status."""
     with anyio.move_on_after(agent.patience()):
         return await process.wait()
     raise Wrong(f"the process did not end within {agent.patience():g} s")
+
+
+def _process(agent: Agent) -> AgentProcess:
+    assert agent.editor.process is not None
+    return agent.editor.process
 
 
 @check("END-1")
 async def the_end_of_stdin_ends_it(trial: Trial) -> None:
     async with trial.agent([Answer(text="never", hang_before=True)]) as agent:
         await agent.new_session()
-        assert agent.editor.process is not None
-        agent.editor.process.close_stdin()
-        status = await _ended(agent)
+        process = _process(agent)
+        process.close_stdin()
+        status = await exited(agent, process)
         agent.expect(status == 0, f"at the end of stdin it ended with status {status}")
 
 
@@ -187,11 +192,11 @@ async def no_child_outlives_it(trial: Trial) -> None:
         async with anyio.create_task_group() as tasks:
             tasks.start_soon(_goes_on, agent)
             await _exists(agent, "kit-begun")
-            assert agent.editor.process is not None
-            agent.editor.process.close_stdin()
-            await _ended(agent)
+            process = _process(agent)
+            process.close_stdin()
+            await exited(agent, process)
             tasks.cancel_scope.cancel()
-        await _none_left(agent, "outlived the agent")
+        await none_left(agent, "outlived the agent")
 
 
 async def _goes_on(agent: Agent) -> None:
@@ -203,6 +208,6 @@ async def _goes_on(agent: Agent) -> None:
 async def sigterm_ends_it(trial: Trial) -> None:
     async with trial.agent() as agent:
         await agent.new_session()
-        assert agent.editor.process is not None
-        os.kill(agent.editor.process.pid, signal.SIGTERM)
-        await _ended(agent)
+        process = _process(agent)
+        os.kill(process.pid, signal.SIGTERM)
+        await exited(agent, process)

@@ -308,7 +308,8 @@ class Calls:
         process = call.processes[-1]
         streams = ShellOutput(process.stdout, process.stderr, None, process.truncated)
         printed = CommandOutput(call.use.name, streams, process.combined, running=True, lost=process.lost)
-        result = ToolResult(f"[{CANCELLED}]", command=printed, failed=True)
+        error = ToolError(CANCELLED, "cancelled")
+        result = ToolResult(f"[{CANCELLED}]", command=printed, failed=True, error=error)
         treated = await self.outputs.treat_plainly(call.name, result)
         call.outcome.cut = treated.cut
         self.reports.complete(call, treated.result)

@@ -111,7 +111,7 @@ class V2:
                 self._connection.dialect = None
             raise
         self._agreed = True
-        methods = from_v1.ways_in(answer)
+        methods = from_v1.logins(answer)
         self._logs_in = bool(methods)
         self._agent_methods = frozenset(each["id"] for each in methods if each.get("type", "agent") == "agent")
         return from_v1.welcome(answer, VERSION)

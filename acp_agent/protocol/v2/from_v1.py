@@ -40,7 +40,7 @@ def filled(value: dict[str, Any]) -> dict[str, Any]:
 def welcome(answer: dict[str, Any], version: int) -> dict[str, Any]:
     offered = answer["agentCapabilities"]
     session, prompt = offered["sessionCapabilities"], offered["promptCapabilities"]
-    methods = [_auth_method(each) for each in ways_in(answer)]
+    methods = [_auth_method(each) for each in logins(answer)]
     capabilities = {
         "session": {
             "prompt": {key: {} for key in ("image", "audio", "embeddedContext") if prompt.get(key)},
@@ -60,10 +60,10 @@ def welcome(answer: dict[str, Any], version: int) -> dict[str, Any]:
     )
 
 
-def ways_in(answer: dict[str, Any]) -> list[dict[str, Any]]:
-    """Of v1's answer to `initialize`; none where there is no way out, which v2 always has."""
-    leaves = "logout" in (answer["agentCapabilities"].get("auth") or {})
-    return [*answer["authMethods"]] if leaves else []
+def logins(answer: dict[str, Any]) -> list[dict[str, Any]]:
+    """The ways to log in. Without a login v1 names one that does nothing; in v2 each one promises `auth/logout`."""
+    offered = answer["agentCapabilities"].get("auth") or {}
+    return list(answer.get("authMethods") or ()) if "logout" in offered else []
 
 
 def _auth_method(method: dict[str, Any]) -> dict[str, Any]:
