@@ -165,7 +165,7 @@ class Small:
         try:
             serve = getattr(self, "do_" + method.replace("/", "_").replace("$", "_"), None)
             if serve is None or method.startswith("_"):
-                if fault("EXT-3") and method.startswith("_kit.example"):
+                if fault("EXT-3") and method.startswith("_"):
                     self.send({"id": shown, "result": {}})
                     return
                 if fault("RPC-4") and not method.startswith("_"):
@@ -246,6 +246,8 @@ class Small:
         }
         if fault("INIT-1"):
             return {"protocolVersion": 1, "agentCapabilities": []}
+        if fault("no capabilities"):
+            return {"protocolVersion": 1}
         answered = {
             "protocolVersion": 99 if fault("INIT-2") else 1,
             "agentCapabilities": capabilities,

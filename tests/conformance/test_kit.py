@@ -59,6 +59,11 @@ async def test_ids_of_calls_that_begin_anew_with_the_process_are_found() -> None
     assert "a new call has the id of a replayed one" in found["TC-3"]
 
 
+async def test_capabilities_may_be_left_out() -> None:
+    results = await run(SMALL, small("no capabilities"), [CHECKS["INIT-1"], CHECKS["LOAD-1"]])
+    assert [each.outcome for each in results] == ["passed", "not here"]
+
+
 async def test_this_agent_keeps_all_of_it() -> None:
     results = await run([COMMAND], profile("acp-coder"), chosen(levels=("must", "should", "may")))
     assert failed(results) == {}
@@ -67,7 +72,13 @@ async def test_this_agent_keeps_all_of_it() -> None:
 
 async def test_a_fault_breaks_no_other_check() -> None:
     """Of one area for each of a few faults: all of them with all checks would take an hour."""
-    for id_, area in (("LOAD-2", "sessions"), ("TC-2", "calls"), ("FS-2", "client"), ("MODE-3", "options")):
+    for id_, area in (
+        ("LOAD-2", "sessions"),
+        ("TC-2", "calls"),
+        ("FS-2", "client"),
+        ("MODE-3", "options"),
+        ("EXT-3", "framing"),
+    ):
         results = await run(SMALL, small(id_), chosen([area]))
         assert set(failed(results)) == {id_} | ALSO.get(id_, set()), id_
 

@@ -94,10 +94,9 @@ async def _loaded(agent: Agent, session: str) -> dict[str, Any]:
 
 @check("LOAD-1")
 async def load_works_if_it_is_offered(trial: Trial) -> None:
+    """What is not offered no client may ask for, so an agent may answer as it likes."""
     async with trial.agent() as agent:
-        if not agent.has("loadSession"):
-            await agent.refused("session/load", _named(trial, UNKNOWN))
-            return
+        agent.needs("loadSession")
     session = await _told(trial)
     async with trial.agent() as agent:
         await _loaded(agent, session)
