@@ -33,6 +33,8 @@ CHECK_SECONDS, MOST_STARTS = 120.0, 10
 MOST_LINES, LONGEST_LINE = 400, 2000
 """Of the wire that a result keeps."""
 SCHEMA = re.compile("SessionNotification")
+SAME = re.compile(r"was final \((\w+)\) and became \1$")
+"""A status that is told again went nowhere."""
 UNASKED = "which is not open"
 UNANNOUNCED = "permission asked for a tool call that was not announced"
 """No fault of its own: the question may announce it (PERM-3, whose check looks for a title)."""
@@ -147,6 +149,7 @@ def _counted(trial: Trial) -> list[str]:
             or (trial.versions and "result of initialize" in sentence)
             or (unknown and "not announced" in sentence)
             or UNANNOUNCED in sentence
+            or SAME.search(sentence) is not None
             or any(f"update of tool call {id_}, which was not announced" in sentence for id_ in asked)
         )
 

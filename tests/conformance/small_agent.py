@@ -612,6 +612,8 @@ class Small:
         self.finish()
         if fault("TC-4"):
             self.update(session, "tool_call_update", toolCallId=id_, status="in_progress")
+        if fault("status told again"):
+            self.update(session, "tool_call_update", toolCallId=id_, status=ended)
         return told
 
     def finish(self):
