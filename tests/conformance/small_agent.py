@@ -55,6 +55,7 @@ class Session:
 class Small:
     def __init__(self):
         self.sessions, self.pending, self.number, self.client = {}, {}, 0, {}
+        self.lists = 0
         self.calls = 0
         self.children, self.tasks, self.allowed = set(), {}, set()
         self.options_of_all = None
@@ -369,7 +370,8 @@ class Small:
         if fault("LIST-1"):
             return {"sessions": None}
         found = []
-        if STATE.exists():
+        self.lists += 1
+        if STATE.exists() and not (fault("listed late") and self.lists == 1):
             for file in sorted(STATE.glob("*.json")):
                 about = json.loads(file.read_text())
                 if params.get("cwd") not in (None, about["cwd"]) and not fault("LIST-3"):

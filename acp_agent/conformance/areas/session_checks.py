@@ -6,6 +6,8 @@ import re
 from pathlib import Path
 from typing import Any
 
+import anyio
+
 from acp_agent.conformance.trial import (
     DONE,
     INVALID_PARAMS,
@@ -208,6 +210,14 @@ async def _listed(agent: Agent, **params: Any) -> list[dict[str, Any]]:
     raise Wrong("`nextCursor` never ends")
 
 
+async def _listed_in_time(agent: Agent, **params: Any) -> list[dict[str, Any]]:
+    """All pages, with the agent's session among them if it comes soon: it may be written down behind the answer."""
+    with anyio.move_on_after(REST):
+        while agent.session not in [each.get("sessionId") for each in await _listed(agent, **params)]:
+            await agent.quiet()
+    return await _listed(agent, **params)
+
+
 @check("LIST-1", "ACP-LIST-001")
 async def sessions_are_listed(trial: Trial) -> None:
     async with trial.agent() as agent:
@@ -221,7 +231,7 @@ async def entries_have_an_id_and_a_folder(trial: Trial) -> None:
         agent.needs("sessionCapabilities", "list")
         await agent.new_session()
         await agent.stops("end_turn")
-        listed = await _listed(agent)
+        listed = await _listed_in_time(agent)
         agent.expect(
             agent.session in [each.get("sessionId") for each in listed], f"the session is not listed: {listed}"
         )
@@ -240,7 +250,7 @@ async def cwd_filters_the_list(trial: Trial) -> None:
         for folder in (trial.project, other):
             await agent.new_session(cwd=str(folder))
             await agent.stops("end_turn")
-        listed = await _listed(agent, cwd=str(other))
+        listed = await _listed_in_time(agent, cwd=str(other))
         ids = [each.get("sessionId") for each in listed]
         agent.expect(ids == [agent.session], f"the list of {other} has {ids}, not only {agent.session}")
 
@@ -301,7 +311,7 @@ async def a_closed_session_stays_in_history(trial: Trial) -> None:
         await agent.new_session()
         await agent.stops("end_turn")
         await agent.ask("session/close", {"sessionId": agent.session})
-        ids = [each.get("sessionId") for each in await _listed(agent)]
+        ids = [each.get("sessionId") for each in await _listed_in_time(agent)]
         agent.expect(agent.session in ids, "the closed session is not listed any more")
 
 
