@@ -38,7 +38,10 @@ AGENTS: dict[str, list[str]] = {
     "qwen-code": of_npm("qwen-code", "qwen"),
 }
 """By the first column of the table: what stands behind `acp-coder conformance`."""
-UNSTEADY: dict[str, dict[str, str]] = {}
+SAME_MINUTE = "It finds a session again only in another minute than that in which it was made."
+UNSTEADY: dict[str, dict[str, str]] = {
+    "gemini-cli": dict.fromkeys(("LOAD-1", "LOAD-2", "LOAD-3", "LOAD-5"), SAME_MINUTE)
+}
 """Of an agent the requirements of which runs differ, and why: another run of their checks decides."""
 
 
@@ -65,9 +68,10 @@ def outcomes(name: str, *only: str) -> dict[str, str]:
 
 
 def row(found: dict[str, str]) -> tuple[str, ...]:
-    """As the table has it, without name and version."""
-    counts = Counter(found.values())
-    failed = [id_ for id_ in requirements() if found.get(id_) == "failed"]
+    """As the table has it, without name and version; lines of the wire may break what is no MUST, too."""
+    musts = [id_ for id_, each in requirements().items() if id_ in found and each.level == "must"]
+    counts = Counter(found[id_] for id_ in musts)
+    failed = [id_ for id_ in musts if found[id_] == "failed"]
     starred = [", ".join(id_ for id_ in failed if requirements()[id_].implied is implied) for implied in (False, True)]
     return (str(counts["passed"]), str(counts["not here"]), *starred)
 
@@ -86,8 +90,8 @@ def test_the_table_has_the_agents_that_are_installed():
 def test_the_table_says_what_a_run_says(name: str):
     _, *said = table()[name]
     found = outcomes(name)
-    failed = {id_ for id_, outcome in found.items() if outcome == "failed"}
-    differ = failed ^ {id_ for column in said[2:] for id_ in column.split(", ") if id_}
+    failed = {id_ for column in row(found)[2:] for id_ in column.split(", ")}
+    differ = failed ^ {id_ for column in said[2:] for id_ in column.split(", ")}
     if unsteady := sorted(differ & UNSTEADY.get(name, {}).keys()):
         found |= outcomes(name, *unsteady)
     assert list(row(found)) == said, f"look at the lines in {RESULTS / name}.json"

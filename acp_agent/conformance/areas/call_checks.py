@@ -65,7 +65,9 @@ async def ids_are_unique_whatever_the_model_says(trial: Trial) -> None:
         await agent.quiet(REST)
     async with trial.agent([calls(), DONE]) as agent:
         agent.session = session
-        await agent.ask("session/load", {"sessionId": session, "cwd": str(trial.project), "mcpServers": []})
+        load = agent.ask("session/load", {"sessionId": session, "cwd": str(trial.project), "mcpServers": []})
+        if await agent.answered(load) is None:
+            return  # LOAD-1
         replayed, after = agent.calls(), agent.seen
         await agent.stops("end_turn")
         new = [update.get("toolCallId") for update in agent.updates("tool_call", after=after)]
