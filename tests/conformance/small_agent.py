@@ -506,6 +506,9 @@ class Small:
         for _ in range(10):
             said, calls, why = await self.model(session, log)
             log.append({"role": "assistant", "content": said, **({"tool_calls": calls} if calls else {})})
+            if fault("asks again and again") and why in ("length", "content_filter"):
+                await self.model(session, log)
+                await asyncio.sleep(3600)
             if why == "length":
                 return "end_turn" if fault("STOP-2") else "max_tokens"
             if why == "content_filter":
