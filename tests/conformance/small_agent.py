@@ -448,6 +448,8 @@ class Small:
             await asyncio.sleep(600)
         if fault("PR-12") and session.turn is not None:
             await asyncio.sleep(600)
+        if fault("gives way"):
+            self.cancel(session)
         if fault("PR-5") and any(block["type"] == "audio" for block in blocks):
             session.closed = True
             raise Failed(INVALID, "no audio")
@@ -463,7 +465,7 @@ class Small:
             except asyncio.CancelledError:
                 if not session.cancelled:
                     raise
-                if fault("CAN-1"):
+                if fault("CAN-1") or fault("gives way"):
                     raise Failed(PROBLEM, "aborted") from None
                 reason = "end_turn" if fault("CAN-4") else "cancelled"
             finally:
