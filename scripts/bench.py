@@ -23,6 +23,7 @@ import venv
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -829,6 +830,18 @@ class Bench:
         self.add("a command prints 1 GiB: memory above idle", "64 MiB", above, unit="MiB", note=note)
         self.add("the same: time against `| cat >/dev/null`", "", against, unit="times")
 
+    def conformance(self) -> None:
+        """All MUSTs of the conformance kit."""
+        kit = ROOT / "tests" / "conformance"
+        agents = {
+            "a small agent": [str(kit / "small.toml"), "--", sys.executable, str(kit / "small_agent.py")],
+            "this agent": ["acp-coder", "--", COMMAND],
+        }
+        for name, words in agents.items():
+            command = [COMMAND, "conformance", "--level", "must", "--profile", *words]
+            took = _timed(partial(subprocess.run, command, check=True, stdout=subprocess.DEVNULL))
+            self.add(f"conformance kit: all MUSTs, {name}", "60 s", [took / 1000], unit="s")
+
 
 def _delays(pieces: Sequence[tuple[float, str]]) -> list[float]:
     """In ms, of text that says when the model wrote it."""
@@ -871,6 +884,7 @@ BENCHES: dict[str, Callable[[Bench], None]] = {
     "places": Bench.places,
     "flood": Bench.flood,
     "vscode": Bench.vscode,
+    "conformance": Bench.conformance,
 }
 
 

@@ -38,6 +38,8 @@ AREAS_OF = {1: AREAS, 2: AREAS_V2}
 NAMED = re.compile(r"from_agent: ((?:V2-)?[A-Z]+-\d+): ")
 """With which the sentences of v2 about lines begin: the requirement that is broken."""
 SCHEMA = re.compile("SessionNotification")
+SAME = re.compile(r"was final \((\w+)\) and became \1$")
+"""A status that is told again went nowhere."""
 UNASKED = "which is not open"
 UNANNOUNCED = "permission asked for a tool call that was not announced"
 """No fault of its own: the question may announce it (PERM-3, whose check looks for a title)."""
@@ -153,6 +155,7 @@ def _counted(trial: Trial) -> list[str]:
             or (trial.versions and "result of initialize" in sentence)
             or (unknown and "not announced" in sentence)
             or UNANNOUNCED in sentence
+            or SAME.search(sentence) is not None
             or any(f"update of tool call {id_}, which was not announced" in sentence for id_ in asked)
         )
 

@@ -153,7 +153,7 @@ class Trial:
                     self.lines += map(str, made.transcript)
                     self.violations += [each for each in made.violations if each.startswith("from_agent")]
 
-    def tool(self, kind: Literal["shell", "read", "write"], **values: str) -> Call:
+    def tool(self, kind: Literal["shell", "read", "write", "asks"], **values: str) -> Call:
         """A call of the agent's tool of that kind by the model. Raises NotHere."""
         tool = self.profile.tools.get(kind)
         if tool is None:
@@ -161,13 +161,14 @@ class Trial:
         name, arguments = tool.call(**values)
         return Call(name, arguments)
 
-    def runs(self, command: str) -> Answer:
-        """The model wants that command to be run."""
-        return Answer(tool_calls=(self.tool("shell", command=command),))
+    def runs(self, command: str, *, asks: bool = False) -> Answer:
+        """The model wants that command to be run. `asks`: so that the agent asks first, if the profile says how."""
+        kind: Literal["shell", "asks"] = "asks" if asks and "asks" in self.profile.tools else "shell"
+        return Answer(tool_calls=(self.tool(kind, command=command),))
 
-    def keeps_running(self, command: str) -> Script:
-        """The model wants that command to be run, and says "done" to each result."""
-        wants = self.runs(command)
+    def keeps_asking(self, command: str) -> Script:
+        """The model wants that command to be run, so that the agent asks first, and says "done" to each result."""
+        wants = self.runs(command, asks=True)
 
         def said(body: dict[str, Any]) -> Answer:
             last = (body.get("messages") or body.get("input") or body.get("contents") or [None])[-1]
@@ -355,6 +356,11 @@ class Agent(Started):
         made = await super().new_session(**more)
         self.editor.session_id = self.session
         return made
+
+    async def asks_first(self) -> None:
+        """Sets a mode in which it asks before it runs a command, if the profile names one."""
+        if mode := self.trial.profile.asks.get("mode"):
+            await self.ask("session/set_mode", {"sessionId": self.session, "modeId": mode})
 
     async def prompt(self, text: str = "go", *, session: str = "", seconds: float = 2 * SECONDS) -> dict[str, Any]:
         blocks = [{"type": "text", "text": text}]

@@ -59,6 +59,7 @@ class Small:
     def __init__(self):
         self.sessions, self.pending, self.number, self.client = {}, {}, 0, {}
         self.calls, self.begun = 0, False
+        self.lists = 0
         self.children, self.tasks, self.allowed = set(), {}, set()
         self.options_of_all = None
         self.after = []
@@ -165,7 +166,7 @@ class Small:
         try:
             serve = getattr(self, "do_" + method.replace("/", "_").replace("$", "_"), None)
             if serve is None or method.startswith("_"):
-                if fault("EXT-3") and method.startswith("_kit.example"):
+                if fault("EXT-3") and method.startswith("_"):
                     self.send({"id": shown, "result": {}})
                     return
                 if fault("RPC-4") and not method.startswith("_"):
@@ -244,6 +245,8 @@ class Small:
             "mcpCapabilities": {"http": True},
             "sessionCapabilities": {"list": {}, "resume": {}, "close": {}, "delete": {}},
         }
+        if fault("no capabilities"):
+            return {"protocolVersion": 1}
         answered = {
             "protocolVersion": 2 if fault("INIT-2") and version == 1 else 1,
             **({} if fault("INIT-1") else {"agentCapabilities": capabilities}),
@@ -365,7 +368,8 @@ class Small:
         if fault("LIST-1") and not params and not STATE.exists():
             raise Failed(PROBLEM, "no sessions")
         found = []
-        if STATE.exists():
+        self.lists += 1
+        if STATE.exists() and not (fault("listed late") and self.lists == 1):
             for file in sorted(STATE.glob("*.json")):
                 about = json.loads(file.read_text())
                 if params.get("cwd") not in (None, about["cwd"]) and not fault("LIST-3"):
@@ -442,6 +446,8 @@ class Small:
             await asyncio.sleep(600)
         if fault("PR-12") and session.turn is not None:
             await asyncio.sleep(600)
+        if fault("gives way"):
+            self.cancel(session)
         if fault("PR-5") and any(block["type"] == "audio" for block in blocks):
             session.closed = True
             raise Failed(INVALID, "no audio")
@@ -458,7 +464,7 @@ class Small:
             except asyncio.CancelledError:
                 if not session.cancelled:
                     raise
-                if fault("CAN-1") and session.said:
+                if (fault("CAN-1") and session.said) or fault("gives way"):
                     raise Failed(PROBLEM, "aborted") from None
                 reason = "end_turn" if fault("CAN-4") and session.asked_to_stop else "cancelled"
             finally:
@@ -502,6 +508,9 @@ class Small:
             sent = log[: session.loaded] + log[begun:] if fault("PR-9") else sent
             said, calls, why = await self.model(session, sent)
             log.append({"role": "assistant", "content": said, **({"tool_calls": calls} if calls else {})})
+            if fault("asks again and again") and why in ("length", "content_filter"):
+                await self.model(session, log)
+                await asyncio.sleep(3600)
             if why == "length":
                 return "end_turn" if fault("STOP-2") else "max_tokens"
             if why == "content_filter":
@@ -613,6 +622,8 @@ class Small:
             self.update(session, "tool_call_update", toolCallId=id_, status="pending")
         self.update(session, "tool_call_update", toolCallId=id_, status=ended, content=content)
         self.finish()
+        if fault("status told again"):
+            self.update(session, "tool_call_update", toolCallId=id_, status=ended)
         return told
 
     def finish(self):

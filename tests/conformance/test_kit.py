@@ -68,6 +68,19 @@ async def test_ids_of_calls_that_begin_anew_with_the_process_are_found() -> None
     assert "a new call has the id of a replayed one" in found["TC-3"]
 
 
+async def test_what_is_left_open_is_no_fault() -> None:
+    for what, ids in (
+        ("no capabilities", ["INIT-1", "LOAD-1"]),
+        ("status told again", ["TC-4", "TC-3"]),
+        ("LOAD-1", ["TC-3"]),
+        ("gives way", ["PR-12"]),
+        ("asks again and again", ["STOP-2", "STOP-4"]),
+        ("listed late", ["LIST-2", "LIST-3", "CLOSE-4"]),
+    ):
+        results = await run(SMALL, small(what), [CHECKS[id_] for id_ in ids])
+        assert failed(results) == {}, what
+
+
 async def test_this_agent_keeps_all_of_it() -> None:
     results = await run([COMMAND], profile("acp-coder"), chosen(levels=LEVELS["all"]))
     assert failed(results) == {}

@@ -48,16 +48,16 @@ def _same(one: object, other: object) -> bool:
     return type(one) is type(other) and one == other
 
 
-async def _alive(agent: Agent, what: str) -> None:
-    answer = await _answer_to(agent, b'{"jsonrpc":"2.0","id":"alive","method":"_kit/ping","params":{}}', "alive")
-    agent.expect("error" in answer, f"behind {what} an unknown method was answered with a result")
+async def _alive(agent: Agent) -> None:
+    """By any answer: some agents have one for every extension method (EXT-3)."""
+    await _answer_to(agent, b'{"jsonrpc":"2.0","id":"alive","method":"_kit/ping","params":{}}', "alive")
 
 
 @check("TR-1", "ACP-TRANSPORT-001")
 async def only_messages_on_stdout(trial: Trial) -> None:
     async with trial.agent() as agent:
         await agent.new_session()
-        await _alive(agent, "a new session")
+        await _alive(agent)
         wrong = [line.message for line in agent.editor.transcript if not isinstance(line.message, dict)]
         agent.expect(not wrong, f"a line of stdout is no message: {wrong[:1]}")
 
@@ -66,8 +66,7 @@ async def only_messages_on_stdout(trial: Trial) -> None:
 async def long_lines_are_read(trial: Trial) -> None:
     async with trial.agent() as agent:
         line = json.dumps({"jsonrpc": "2.0", "id": "long", "method": "_kit/x", "params": {"text": "x" * LONG}})
-        answer = await _answer_to(agent, line.encode(), "long")
-        agent.expect("error" in answer, "an unknown method was answered with a result")
+        await _answer_to(agent, line.encode(), "long")
 
 
 @check("TR-5")
@@ -75,7 +74,7 @@ async def pathological_json_costs_an_error_at_most(trial: Trial) -> None:
     async with trial.agent() as agent:
         for line in (b"[" * 100_000, b'{"a":' * 5000, b'{"jsonrpc":"2.0","id":NaN}', b"1" * 5000):
             await agent.send(line)
-            await _alive(agent, f"{line[:12]!r}...")
+            await _alive(agent)
 
 
 @check("TR-6")
@@ -97,7 +96,7 @@ async def lone_surrogates_break_nothing(trial: Trial) -> None:
         line = json.dumps({"jsonrpc": "2.0", "id": "half", "method": "session/prompt", "params": params})
         line = line.replace("half: ?", "half: \\ud83d")
         await _answer_to(agent, line.encode(), "half", None)
-        await _alive(agent, "a lone surrogate")
+        await _alive(agent)
 
 
 @check("TR-8")
@@ -106,8 +105,7 @@ async def empty_lines_and_carriage_returns_are_tolerated(trial: Trial) -> None:
         before = agent.seen
         for line in (b"", b"\r", b"   "):
             await agent.send(line)
-        answer = await _answer_to(agent, b'{"jsonrpc":"2.0","id":"cr","method":"_kit/x"}\r', "cr")
-        agent.expect("error" in answer, "an unknown method was answered with a result")
+        await _answer_to(agent, b'{"jsonrpc":"2.0","id":"cr","method":"_kit/x"}\r', "cr")
         answers = [each for each in agent.editor.transcript[before:] if each.direction == "from_agent"]
         agent.expect(len(answers) == 1, f"an empty line was answered: {answers[0].message}")
 
@@ -118,7 +116,7 @@ async def what_is_no_json_is_a_parse_error(trial: Trial) -> None:
         answer = await _answer_to(agent, b'{"jsonrpc": "2.0", ', None)
         code = (answer.get("error") or {}).get("code")
         agent.expect(code == PARSE_ERROR, f"a line that is no JSON was answered with {answer}, not {PARSE_ERROR}")
-        await _alive(agent, "a parse error")
+        await _alive(agent)
 
 
 @check("RPC-3")
@@ -164,7 +162,7 @@ async def notifications_are_not_answered(trial: Trial) -> None:
         before = agent.seen
         for method in ("_kit/x", "session/fly", "session/new", "session/prompt"):
             agent.editor.notify(method, {})
-        await _alive(agent, "notifications")
+        await _alive(agent)
         await agent.quiet()
         answers = [each.message for each in agent.editor.transcript[before:] if each.direction == "from_agent"]
         wrong = [
@@ -182,7 +180,7 @@ async def answers_to_nothing_are_dropped(trial: Trial) -> None:
             b'{"jsonrpc":"2.0","id":"x","error":{"code":1,"message":""}}',
         ):
             await agent.send(line)
-        await _alive(agent, "answers that nobody waits for")
+        await _alive(agent)
         lines = [each.message for each in agent.editor.transcript[before:] if each.direction == "from_agent"]
         wrong = [each for each in lines if isinstance(each, dict) and each.get("id") in (12345, "x")]
         agent.expect(not wrong, f"an answer was answered: {wrong[:1]}")
@@ -193,7 +191,7 @@ async def no_input_ends_the_process(trial: Trial) -> None:
     async with trial.agent() as agent:
         for line in NOISE:
             await agent.send(line)
-        await _alive(agent, "noise")
+        await _alive(agent)
         await agent.new_session()
 
 
@@ -205,7 +203,7 @@ async def a_turn_does_not_hold_up_others(trial: Trial) -> None:
         async with agent.turn("go", session=first) as turn:
             await agent.until(lambda: agent.asked, "a request to the model")
             await agent.new_session()
-            await agent.refused("_kit/x", {}, METHOD_NOT_FOUND)
+            await _alive(agent)
             agent.expect(not turn.over.is_set(), "the turn is over")
             agent.model.release()
 
@@ -229,5 +227,5 @@ async def unknown_notifications_are_ignored(trial: Trial) -> None:
     async with trial.agent() as agent:
         for method in ("_kit.example/did", "$/kit", "session/flew"):
             agent.editor.notify(method, {"sessionId": "nobody's"})
-        await _alive(agent, "unknown notifications")
+        await _alive(agent)
         await agent.new_session()

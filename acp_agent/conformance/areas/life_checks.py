@@ -58,8 +58,10 @@ async def running_tools_are_ended(trial: Trial) -> None:
 async def a_question_does_not_hold_up_the_answer(trial: Trial) -> None:
     """The page has clients answer open questions with `cancelled`, so an agent may wait for that."""
     gone = anyio.Event()
-    async with trial.agent([trial.runs("touch kit-other"), DONE], otherwise=cancelled_after(gone)) as agent:
+    script = [trial.runs("touch kit-other", asks=True), DONE]
+    async with trial.agent(script, otherwise=cancelled_after(gone)) as agent:
         await agent.new_session()
+        await agent.asks_first()
         async with agent.turn() as turn:
             await agent.until(lambda: turn.over.is_set() or agent.requests("session/request_permission"), "a question")
             if turn.over.is_set():

@@ -7,8 +7,9 @@ from acp_agent.conformance.trial import INVALID_PARAMS, NotHere, Trial, check
 
 @check("INIT-1")
 async def initialize_is_answered(trial: Trial) -> None:
+    """Without capabilities, too: they have a default in the schema, which is none of them."""
     async with trial.agent() as agent:
-        version, capabilities = agent.welcome.get("protocolVersion"), agent.welcome.get("agentCapabilities")
+        version, capabilities = agent.welcome.get("protocolVersion"), agent.welcome.get("agentCapabilities", {})
         agent.expect(type(version) is int, f"`protocolVersion` is {version!r}")
         agent.expect(isinstance(capabilities, dict), f"`agentCapabilities` is {capabilities!r}")
 

@@ -154,7 +154,7 @@ async def an_empty_prompt_is_answered(trial: Trial) -> None:
 async def a_second_prompt_is_answered_too(trial: Trial) -> None:
     async with trial.agent([Answer(text="one", hang_before=True), Answer(text="two"), Answer(text="three")]) as agent:
         await agent.new_session()
-        async with agent.turn("first"):
+        async with agent.turn("first", may_fail=True):
             await agent.until(lambda: agent.asked, "a request to the model")
             async with agent.turn("second", may_fail=True):
                 await agent.quiet()
@@ -179,10 +179,11 @@ async def end_turn(trial: Trial) -> None:
 
 async def _stops_or_fails(agent: Agent, reason: str) -> None:
     """An error tells no end that was another one: the page gives words for turns that end, not for what fails."""
-    answered = await agent.answered(agent.prompt(seconds=40))
-    if len(agent.asked) > 1:
-        raise NotHere("it asks the model again, as if the server had failed")
-    agent.expect((answered or {"stopReason": reason}).get("stopReason") == reason, f"the turn ended with {answered}")
+    async with agent.turn(may_fail=True) as turn:
+        await agent.until(lambda: turn.over.is_set() or len(agent.asked) > 1, "the turn's end", seconds=40)
+        if len(agent.asked) > 1:
+            raise NotHere("it asks the model again, as if the server had failed")
+    agent.expect(turn.failure or turn.reason == reason, f"the turn ended with {turn.answer}")
 
 
 @check("STOP-2")

@@ -39,8 +39,9 @@ class Profile(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     environment: dict[str, str] = {}
     files: dict[str, str] = {}
     """Files of its home -> their text."""
-    tools: dict[Literal["shell", "read", "write"], Tool] = {}
-    """That run a command line `{command}`, read a file `{path}`, write `{text}` to one."""
+    tools: dict[Literal["shell", "read", "write", "asks"], Tool] = {}
+    """That run a command line `{command}`, read a file `{path}`, write `{text}` to one. `asks`: one that it asks about
+    before it runs the command line, if it does not with `shell`."""
     asks: dict[str, Any] = {}
     """What makes it ask before it runs a command: `mode`, an id for `session/set_mode`."""
     asides: bool = False

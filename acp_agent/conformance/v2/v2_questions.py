@@ -16,7 +16,7 @@ MARKER = "kit-marker"
 @asynccontextmanager
 async def _asked(trial: Trial, answers: Answers = allows) -> AsyncIterator[tuple[AgentV2, dict[str, Any]]]:
     """Behind work for which it asked. Raises NotHere if it does not ask."""
-    async with in_session(trial, trial.keeps_running(f"touch {MARKER}"), answers=answers) as agent:
+    async with in_session(trial, trial.keeps_asking(f"touch {MARKER}"), answers=answers) as agent:
         await agent.prompt()
         question = await agent.question()
         await agent.ended()

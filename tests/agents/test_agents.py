@@ -1,0 +1,97 @@
+"""The agents of scripts/install_agents.sh under the kit: what it finds is what docs/conformance.md says of them."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import subprocess
+from collections import Counter
+from pathlib import Path
+
+import pytest
+
+from acp_agent.conformance.requirements import requirements
+from tests.forked import COMMAND
+
+ROOT = Path(__file__).parents[2]
+INSTALLED = ROOT / "tests" / ".agents"
+RESULTS = INSTALLED / "results"
+SDK = INSTALLED / "python-sdk"
+NODE = INSTALLED / "node" / "node_modules" / ".bin"
+ROW = re.compile(r"^\| ([\w-]+) \| ([\d.]+) \| (\d+) \| (\d+) \| ([A-Z0-9, -]*) \| ([A-Z0-9, -]*) \|$", re.MULTILINE)
+SECONDS = 2400
+
+
+def of_npm(name: str, program: str) -> list[str]:
+    return ["--profile", name, "--", str(INSTALLED / name / "node_modules" / ".bin" / program)]
+
+
+AGENTS: dict[str, list[str]] = {
+    "acp-coder": ["--profile", "acp-coder", "--", COMMAND],
+    "claude-agent-acp": of_npm("claude-agent-acp", "claude-agent-acp"),
+    "codex-acp": of_npm("codex-acp", "codex-acp"),
+    "codex-acp-2": of_npm("codex-acp-2", "codex-acp"),
+    "gemini-cli": of_npm("gemini-cli", "gemini"),
+    "opencode": of_npm("opencode", "opencode"),
+    "python-sdk": ["--", str(SDK / "venv/bin/python"), str(SDK / "source/examples/echo_agent.py")],
+    "qwen-code": of_npm("qwen-code", "qwen"),
+}
+"""By the first column of the table: what stands behind `acp-coder conformance`."""
+SAME_MINUTE = "It finds a session again only in another minute than that in which it was made."
+UNSTEADY: dict[str, dict[str, str]] = {
+    "gemini-cli": dict.fromkeys(("LOAD-1", "LOAD-2", "LOAD-3", "LOAD-5"), SAME_MINUTE)
+}
+"""Of an agent the requirements of which runs differ, and why: another run of their checks decides."""
+
+
+def table() -> dict[str, tuple[str, ...]]:
+    """The other columns of the page's rows."""
+    text = (ROOT / "docs" / "conformance.md").read_text(encoding="utf-8")
+    return {name: columns for name, *columns in ROW.findall(text.partition("\n## Results\n")[2])}
+
+
+def outcomes(name: str, *only: str) -> dict[str, str]:
+    """Of a run, by requirement. The report, with the lines of what failed, stays in `RESULTS`."""
+    RESULTS.mkdir(exist_ok=True)
+    report = RESULTS / f"{name}{'.again' if only else ''}.json"
+    options = [word for id_ in only for word in ("--only", id_)]
+    ran = subprocess.run(
+        [COMMAND, "conformance", "--level", "must", "--report", "json", str(report), *options, *AGENTS[name]],
+        env={**os.environ, "PATH": f"{NODE}:{os.environ['PATH']}"},
+        capture_output=True,
+        text=True,
+        timeout=SECONDS,
+    )
+    assert ran.returncode in (0, 1), ran.stderr
+    return {each["id"]: each["outcome"] for each in json.loads(report.read_text())["results"]}
+
+
+def row(found: dict[str, str]) -> tuple[str, ...]:
+    """As the table has it, without name and version; lines of the wire may break what is no MUST, too."""
+    musts = [id_ for id_, each in requirements().items() if id_ in found and each.level == "must"]
+    counts = Counter(found[id_] for id_ in musts)
+    failed = [id_ for id_ in musts if found[id_] == "failed"]
+    starred = [", ".join(id_ for id_ in failed if requirements()[id_].implied is implied) for implied in (False, True)]
+    return (str(counts["passed"]), str(counts["not here"]), *starred)
+
+
+def version(name: str) -> str:
+    if name == "acp-coder":
+        return subprocess.run([COMMAND, "--version"], capture_output=True, text=True, check=True).stdout.split()[-1]
+    return re.split("@|==", (INSTALLED / name / ".installed").read_text().strip())[-1]
+
+
+def test_the_table_has_the_agents_that_are_installed():
+    assert {name: version(name) for name in AGENTS} == {name: row[0] for name, row in table().items()}
+
+
+@pytest.mark.parametrize("name", AGENTS)
+def test_the_table_says_what_a_run_says(name: str):
+    _, *said = table()[name]
+    found = outcomes(name)
+    failed = {id_ for column in row(found)[2:] for id_ in column.split(", ")}
+    differ = failed ^ {id_ for column in said[2:] for id_ in column.split(", ")}
+    if unsteady := sorted(differ & UNSTEADY.get(name, {}).keys()):
+        found |= outcomes(name, *unsteady)
+    assert list(row(found)) == said, f"look at the lines in {RESULTS / name}.json"
