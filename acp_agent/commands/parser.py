@@ -283,7 +283,11 @@ def _add_serve(commands: argparse._SubParsersAction[_Parser]) -> None:
 
 
 def _add_conformance(commands: argparse._SubParsersAction[_Parser]) -> None:
-    kit = commands.add_parser("conformance", help="drive any ACP agent and say which requirements it keeps")
+    kit = commands.add_parser(
+        "conformance",
+        help="drive any ACP agent and say which requirements it keeps",
+        epilog="Clients are asked by `conformance client`; its agent is `conformance agent`.",
+    )
     kit.add_argument("--report", nargs=2, metavar=("KIND", "FILE"), help="write a report: html, json or junit")
     kit.add_argument("--only", action="append", default=[], metavar="AREA", help="an area, or the id of a requirement")
     kit.add_argument("--level", choices=("must", "should", "all"), default="should", help="up to which level")
