@@ -35,6 +35,7 @@ REST = 2.0
 RESULT = re.compile('"role": "tool"|tool_result|function_call_output|functionResponse')
 """In a message to the model: the result of a call."""
 INVALID_PARAMS, METHOD_NOT_FOUND, INVALID_REQUEST, PARSE_ERROR, NOT_FOUND = -32602, -32601, -32600, -32700, -32002
+LOGIN = -32000
 UNKNOWN = "00000000-0000-4000-8000-000000000000"
 """The id of no session."""
 DONE = Answer(text="done")
@@ -265,8 +266,14 @@ class Started(Asker):
         return max(seconds, self.trial.profile.seconds)
 
     async def new_session(self, **more: Any) -> dict[str, Any]:
+        """Raises NotHere if a login is needed, which a profile may do without."""
         params = {"cwd": str(self.trial.project), "mcpServers": [], **more}
-        made: dict[str, Any] = await self.ask("session/new", params)
+        try:
+            made: dict[str, Any] = await self.ask("session/new", params)
+        except Wrong as error:
+            if error.code == LOGIN:
+                raise NotHere("it needs a login; give a --profile") from error
+            raise
         self.session = made.get("sessionId", "")
         return made
 

@@ -98,16 +98,16 @@ async def blocks_reach_the_model(trial: Trial) -> None:
 
 @check("V2-PR-8")
 async def commands_go_the_same_way(trial: Trial) -> None:
-    async with speaking(trial, [DONE]) as agent:
+    async with speaking(trial, [DONE, DONE]) as agent:
         made = await agent.new_session()
-        await agent.quiet()
+        await agent.stops("end_turn")  # By then it has said what commands there are.
         for each in agent.updates("available_commands_update"):
             made["availableCommands"] = each["availableCommands"]
         names = [each["name"] for each in made.get("availableCommands") or [] if each["name"] in HARMLESS]
         if not names:
             raise NotHere(f"it has no command of {', '.join(HARMLESS)}")
         id_ = await agent.prompt(f"/{names[0]}")
-        await agent.ended()
+        await agent.ended(2)
         said = agent.said()
         agent.expect(id_ in [each.get("messageId") for each in said], "a command is no message")
         states = agent.states()

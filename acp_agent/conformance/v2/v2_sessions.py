@@ -17,7 +17,7 @@ SAID = ("first", "The pear ", "second", "The plum ")
 
 @check("V2-SESS-1")
 async def servers_may_be_left_out(trial: Trial) -> None:
-    async with speaking(trial) as agent:
+    async with in_session(trial) as agent:
         where = {"cwd": str(trial.project)}
         lists: tuple[dict[str, Any], ...] = ({}, {"mcpServers": []})
         made = [await agent.ask("session/new", {**where, **more}) for more in lists]
@@ -216,7 +216,7 @@ async def what_is_deleted_is_not_listed(trial: Trial) -> None:
 
 @check("V2-MCP-1")
 async def servers_have_known_types(trial: Trial) -> None:
-    async with speaking(trial) as agent:
+    async with in_session(trial) as agent:
         where = {"cwd": str(trial.project)}
         wrong: tuple[dict[str, Any], ...] = (
             {"type": "sse", "name": "kit", "url": "http://127.0.0.1:9/sse"},

@@ -103,14 +103,14 @@ async def capabilities_are_objects(trial: Trial) -> None:
 @check("V2-INIT-9")
 async def sessions_are_whole_or_not_there(trial: Trial) -> None:
     async with speaking(trial) as agent:
-        params = {"cwd": str(trial.project)}
+        params: dict[str, Any] = {"cwd": str(trial.project), "mcpServers": []}
         if (agent.welcome.get("capabilities") or {}).get("session") is None:
             await agent.refused("session/new", params, METHOD_NOT_FOUND, why="without `session`")
             return
-        session = (await agent.ask("session/new", params))["sessionId"]
+        await agent.new_session()
         await agent.ask("session/list", {})
-        await agent.ask("session/resume", {"sessionId": session, **params})
-        await agent.ask("session/close", {"sessionId": session})
+        await agent.ask("session/resume", {"sessionId": agent.session, **params})
+        await agent.ask("session/close", {"sessionId": agent.session})
 
 
 @check("V2-INIT-10")

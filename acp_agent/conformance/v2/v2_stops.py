@@ -94,7 +94,10 @@ async def every_phase_is_cancelled(trial: Trial) -> None:
 async def calls_of_cancelled_work_are_cancelled(trial: Trial) -> None:
     async with speaking(trial, [trial.runs(BEGINS), DONE]) as agent:
         await _begins(agent)
+        await agent.quiet()
         await _cancelled(agent, "while a command ran")
+        if not agent.calls():
+            raise NotHere("it tells no call before the command has run for a while")
         statuses = [call["statuses"][-1:] for call in agent.calls().values()]
         agent.expect(statuses == [["cancelled"]], f"the call of the cancelled work ended as {statuses}")
         await none_left(agent, "of the cancelled work goes on")

@@ -22,6 +22,8 @@ CUSTOM = "Custom or future"
 """With which the description of an open tag begins."""
 BREAKS: tuple[tuple[str, str], ...] = (
     (r"Error", "RPC-1"),
+    (r"ToolCallUpdate\.status", "V2-TC-4"),
+    (r'[^ ]+ "\w*" is not valid under any', "V2-ENUM-1"),
     (r"InitializeResponse\.authMethods", "V2-AUTH-1"),
     (r"InitializeResponse\.capabilities", "V2-INIT-8"),
     (r"InitializeResponse", "V2-INIT-4"),
@@ -33,7 +35,6 @@ BREAKS: tuple[tuple[str, str], ...] = (
     (r"PromptResponse", "V2-PR-2"),
     (r"StateUpdate", "V2-ST-3"),
     (r"ContentChunk|UserMessage|AgentMessage|AgentThought", "V2-MSG-1"),
-    (r"ToolCallUpdate\.status", "V2-TC-4"),
     (r"ToolCallUpdate\.locations", "V2-TC-7"),
     (r"ToolCall\w+\.content.*\"diff\"", "V2-DIFF-1"),
     (r"ToolCall\w+\.content", "V2-TC-6"),
