@@ -8,7 +8,7 @@ from typing import Any
 
 import anyio
 
-from acp_agent.client.permissions import allow_once, cancelled, reject_once
+from acp_agent.client.permissions import allow_once, reject_once
 from acp_agent.conformance.trial import (
     DONE,
     REST,
@@ -219,13 +219,16 @@ async def what_is_rejected_does_not_run(trial: Trial) -> None:
 
 @check("PERM-7")
 async def cancelled_means_not_run(trial: Trial) -> None:
-    marker = trial.project / "kit-marker"
-    async with trial.agent([trial.runs("touch kit-marker", asks=True), DONE], otherwise=cancelled) as agent:
+    """In the order of clients that do as the page says: they cancel the turn, and answer what is asked then."""
+    marker, gone = trial.project / "kit-marker", anyio.Event()
+    script = [trial.runs("touch kit-marker", asks=True), DONE]
+    async with trial.agent(script, otherwise=cancelled_after(gone)) as agent:
         await agent.new_session()
         await agent.asks_first()
         async with agent.turn() as turn:
             await agent.until(lambda: turn.over.is_set() or agent.requests("session/request_permission"), "a question")
             agent.editor.cancel()
+            gone.set()
         if not agent.requests("session/request_permission"):
             raise NotHere("it runs commands without asking")
         agent.expect(not marker.exists(), "the question was answered `cancelled` and the command ran")
