@@ -19,7 +19,8 @@ INSTALLED = ROOT / "tests" / ".agents"
 RESULTS = INSTALLED / "results"
 SDK = INSTALLED / "python-sdk"
 NODE = INSTALLED / "node" / "node_modules" / ".bin"
-ROW = re.compile(r"^\| ([\w-]+) \| ([\d.]+) \| (\d+) \| (\d+) \| ([A-Z0-9, -]*?) ?\| ([A-Z0-9, -]*?) ?\|$", re.MULTILINE)
+IDS = "([A-Z0-9, -]*?) ?"
+ROW = re.compile(rf"^\| ([\w-]+) \| ([\d.]+) \| (\d+) \| (\d+) \| {IDS}\| {IDS}\|$", re.MULTILINE)
 SECONDS = 2400
 
 
