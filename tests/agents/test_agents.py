@@ -19,7 +19,8 @@ INSTALLED = ROOT / "tests" / ".agents"
 RESULTS = INSTALLED / "results"
 SDK = INSTALLED / "python-sdk"
 NODE = INSTALLED / "node" / "node_modules" / ".bin"
-ROW = re.compile(r"^\| ([\w-]+) \| ([\d.]+) \| (\d+) \| (\d+) \| ([A-Z0-9, -]*) \| ([A-Z0-9, -]*) \|$", re.MULTILINE)
+IDS = "([A-Z0-9, -]*?) ?"
+ROW = re.compile(rf"^\| ([\w-]+) \| ([\d.]+) \| (\d+) \| (\d+) \| {IDS}\| {IDS}\|$", re.MULTILINE)
 SECONDS = 2400
 
 
@@ -38,9 +39,11 @@ AGENTS: dict[str, list[str]] = {
     "qwen-code": of_npm("qwen-code", "qwen"),
 }
 """By the first column of the table: what stands behind `acp-coder conformance`."""
-SAME_MINUTE = "It finds a session again only in another minute than that in which it was made."
 UNSTEADY: dict[str, dict[str, str]] = {
-    "gemini-cli": dict.fromkeys(("LOAD-1", "LOAD-2", "LOAD-3", "LOAD-5"), SAME_MINUTE)
+    "codex-acp": {"TC-4": "A command that ends behind the turn stays `in_progress`, also a short one at times."},
+    "gemini-cli": dict.fromkeys(
+        ("LOAD-1", "LOAD-2", "LOAD-3", "LOAD-5"), "It finds no session in the minute in which it was made."
+    ),
 }
 """Of an agent the requirements of which runs differ, and why: another run of their checks decides."""
 

@@ -694,6 +694,8 @@ class Small:
             raise asyncio.CancelledError
         if fault("PERM-8") and "error" in answer:
             return True
+        if fault("waits for another answer") and "error" in answer:
+            await asyncio.sleep(600)
         if fault("RPC-9") and "kit: out of order" in str(answer):
             os._exit(1)
         if not isinstance(outcome, dict) or outcome.get("outcome") != "selected":

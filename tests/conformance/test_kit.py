@@ -74,6 +74,7 @@ async def test_what_is_left_open_is_no_fault() -> None:
         ("status told again", ["TC-4", "TC-3"]),
         ("LOAD-1", ["TC-3"]),
         ("gives way", ["PR-12"]),
+        ("waits for another answer", ["PERM-8"]),
         ("asks again and again", ["STOP-2", "STOP-4"]),
         ("listed late", ["LIST-2", "LIST-3", "CLOSE-4"]),
     ):

@@ -2,13 +2,25 @@
 
 from __future__ import annotations
 
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
 import anyio
 
-from acp_agent.client.permissions import allow_once, cancelled, reject_once
-from acp_agent.conformance.trial import DONE, REST, Agent, NotHere, Trial, cancelled_after, check, same_file
+from acp_agent.client.permissions import allow_once, reject_once
+from acp_agent.conformance.trial import (
+    DONE,
+    REST,
+    SECONDS,
+    Agent,
+    NotHere,
+    Trial,
+    Wrong,
+    cancelled_after,
+    check,
+    same_file,
+)
 from acp_agent.testing.fake_answers import Answer, Call
 from acp_agent.testing.fake_editor import AnswersError, AnswersGarbage
 
@@ -208,13 +220,16 @@ async def what_is_rejected_does_not_run(trial: Trial) -> None:
 
 @check("PERM-7")
 async def cancelled_means_not_run(trial: Trial) -> None:
-    marker = trial.project / "kit-marker"
-    async with trial.agent([trial.runs("touch kit-marker", asks=True), DONE], otherwise=cancelled) as agent:
+    """In the order of clients that do as the page says: they cancel the turn, and answer what is asked then."""
+    marker, gone = trial.project / "kit-marker", anyio.Event()
+    script = [trial.runs("touch kit-marker", asks=True), DONE]
+    async with trial.agent(script, otherwise=cancelled_after(gone)) as agent:
         await agent.new_session()
         await agent.asks_first()
         async with agent.turn() as turn:
             await agent.until(lambda: turn.over.is_set() or agent.requests("session/request_permission"), "a question")
             agent.editor.cancel()
+            gone.set()
         if not agent.requests("session/request_permission"):
             raise NotHere("it runs commands without asking")
         agent.expect(not marker.exists(), "the question was answered `cancelled` and the command ran")
@@ -234,6 +249,7 @@ ODD: tuple[Any, ...] = (
 
 @check("PERM-8")
 async def nothing_else_is_taken_as_approval(trial: Trial) -> None:
+    """That the turn ends is no part of it."""
     marker = trial.project / "kit-marker"
     async with trial.agent(trial.keeps_asking("touch kit-marker")) as agent:
         for odd in ODD:
@@ -241,7 +257,8 @@ async def nothing_else_is_taken_as_approval(trial: Trial) -> None:
             await agent.asks_first()
             agent.editor.misbehave["session/request_permission"] = odd
             before = len(agent.requests("session/request_permission"))
-            await agent.answered(agent.prompt(seconds=40))
+            with suppress(Wrong):
+                await agent.prompt(seconds=SECONDS)
             if len(agent.requests("session/request_permission")) == before:
                 raise NotHere("it runs commands without asking")
             agent.expect(not marker.exists(), f"the command ran after the question was answered with {odd}")
