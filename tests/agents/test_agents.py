@@ -48,7 +48,7 @@ UNSTEADY: dict[str, dict[str, str]] = {
 """Of an agent the requirements of which runs differ, and why: another run of their checks decides."""
 
 
-def table() -> dict[str, tuple[str, ...]]:
+def table() -> dict[str, list[str]]:
     """The other columns of the page's rows."""
     text = (ROOT / "docs" / "conformance.md").read_text(encoding="utf-8")
     return {name: columns for name, *columns in ROW.findall(text.partition("\n## Results\n")[2])}
