@@ -365,7 +365,8 @@ class FakeEditor:
 
     def assert_clean(self) -> None:
         """Asserts that no line so far was wrong."""
-        assert not self.violations, "wrong on the wire:\n" + "\n".join(self.violations)
+        if self.violations:  # No `assert`, whose words pytest adds to.
+            raise AssertionError("wrong on the wire:\n" + "\n".join(self.violations))
 
     # --- requests ---------------------------------------------------------------------------------------------
 
