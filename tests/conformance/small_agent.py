@@ -240,7 +240,7 @@ class Small:
         if fault("AUTH-1"):
             methods.append({"id": "key", "name": "Key"})
         capabilities = {
-            "loadSession": not fault("LOAD-1"),
+            "loadSession": True,
             "promptCapabilities": {"image": True, "embeddedContext": True},
             "mcpCapabilities": {"http": True},
             "sessionCapabilities": {"list": {}, "resume": {}, "close": {}, "delete": {}},
@@ -249,7 +249,7 @@ class Small:
             return {"protocolVersion": 1}
         answered = {
             "protocolVersion": 2 if fault("INIT-2") and version == 1 else 1,
-            **({} if fault("INIT-1") else {"agentCapabilities": capabilities}),
+            "agentCapabilities": [] if fault("INIT-1") else capabilities,
             "authMethods": methods,
         }
         if not fault("INIT-6"):
@@ -328,9 +328,9 @@ class Small:
         return session
 
     async def do_session_load(self, params):
-        if fault("LOAD-1"):
-            return {}
         session = await self.opened(params, "LOAD-7")
+        if fault("LOAD-1") and "and the plum?" in str(session.log):
+            raise Failed(UNKNOWN, "load")
         said = [entry for entry in session.log if entry["role"] in ("user", "assistant") and entry.get("content")]
         if fault("LOAD-2"):
             said.reverse()

@@ -75,12 +75,12 @@ async def sessions_are_apart(trial: Trial) -> None:
         agent.expect("plum" not in agent.asked_of_model(), "what was said in one session was sent with another")
 
 
-async def _told(trial: Trial, *capability: str) -> str:
+async def _told(trial: Trial, *capability: str, words: str = "what about the pear?") -> str:
     """A session with a turn, of a process that has ended."""
     async with trial.agent([Answer(text="The pear is ripe.")]) as agent:
         agent.needs(*(capability or ("loadSession",)))
         await agent.new_session()
-        await agent.stops("end_turn", "what about the pear?")
+        await agent.stops("end_turn", words)
         await agent.quiet(REST)
         return agent.session
 
@@ -101,7 +101,7 @@ async def load_works_if_it_is_offered(trial: Trial) -> None:
     """What is not offered no client may ask for, so an agent may answer as it likes."""
     async with trial.agent() as agent:
         agent.needs("loadSession")
-    session = await _told(trial)
+    session = await _told(trial, words="and the plum?")
     async with trial.agent() as agent:
         await _loaded(agent, session)
 
