@@ -47,7 +47,7 @@ def new_id():
 class SessionV2(Session):  # type: ignore[misc]
     def __init__(self, *args):
         super().__init__(*args)
-        self.said = []
+        self.spoken = []
         """[who, id, text]"""
         self.message = new_id()
         self.waiting = set()
@@ -57,7 +57,7 @@ class SessionV2(Session):  # type: ignore[misc]
     def save(self):
         super().save()
         file = STATE / f"{self.id}.json"
-        file.write_text(json.dumps({**json.loads(file.read_text()), "said": self.said}))
+        file.write_text(json.dumps({**json.loads(file.read_text()), "said": self.spoken}))
 
 
 class SmallV2(Small):  # type: ignore[misc]
@@ -121,9 +121,9 @@ class SmallV2(Small):  # type: ignore[misc]
         if sort in ("agent_message_chunk", "agent_thought_chunk") and not fault("V2-MSG-1"):
             update.setdefault("messageId", "one" if fault("V2-MSG-3") else session.message)
         if sort == "agent_message_chunk":
-            if session.said[-1][:2] != ["agent", session.message]:
-                session.said.append(["agent", session.message, ""])
-            session.said[-1][2] += update["content"]["text"]
+            if session.spoken[-1][:2] != ["agent", session.message]:
+                session.spoken.append(["agent", session.message, ""])
+            session.spoken[-1][2] += update["content"]["text"]
         super().update(session, sort, **update)
 
     def state(self, session, state, fault_id="", **more):
@@ -212,7 +212,7 @@ class SmallV2(Small):  # type: ignore[misc]
             raise Failed(NOT_FOUND, "no such session")
         about = json.loads(file.read_text())
         session = SessionV2(id_, about["cwd"], about["mode"], about["log"], about["updated"])
-        session.said = about["said"]
+        session.spoken = about["said"]
         return session
 
     async def do_session_resume(self, params):
@@ -222,7 +222,7 @@ class SmallV2(Small):  # type: ignore[misc]
                 raise Failed(INVALID, "no such cursor")
             replay = None
         session = await self.opened(params, "")
-        said = [*session.said] if replay or fault("V2-SESS-5") else []
+        said = [*session.spoken] if replay or fault("V2-SESS-5") else []
         for who, id_, text in reversed(said) if fault("V2-SESS-6") else said:
             shown = new_id() if fault("V2-SESS-9") else id_
             super().update(session, f"{who}_message", messageId=shown, content=[{"type": "text", "text": text}])
@@ -259,7 +259,7 @@ class SmallV2(Small):  # type: ignore[misc]
 
     def echo(self, session, id_, text):
         shown = new_id() if fault("V2-PR-3") else id_
-        session.said.append(["user", id_, text])
+        session.spoken.append(["user", id_, text])
         if not (fault("V2-PR-8") and text.startswith("/")):
             self.update(session, "user_message_chunk", messageId=shown, content={"type": "text", "text": text})
 
