@@ -295,6 +295,12 @@ class Started(Asker):
         blocks = [update.get("content") for update in self.updates(kind, session=session, after=after)]
         return "".join(str(block.get("text", "")) for block in blocks if isinstance(block, dict))
 
+    def only_call(self) -> dict[str, Any]:
+        """The one tool call of the session."""
+        calls = self.calls()
+        self.expect(len(calls) == 1, f"{len(calls)} tool calls were told, not one")
+        return next(iter(calls.values()))
+
     def calls(self, *, session: str = "", after: int = 0) -> dict[str, dict[str, Any]]:
         """The tool calls, by id, with each update merged in; `statuses`: all that were told."""
         calls: dict[str, dict[str, Any]] = {}

@@ -327,7 +327,12 @@ def shown_to(plan: RenderingPlan, stored: dict[str, Any]) -> Any:
     """A stored update for a client with that plan."""
     if not plan.plan_documents or stored.get("sessionUpdate") != "plan":
         return stored
-    items = {"type": "items", "planId": STEPS, "entries": stored.get("entries", [])}
+    return as_document(stored)
+
+
+def as_document(plan: dict[str, Any]) -> dict[str, Any]:
+    """A stored `plan` as `plan_update`."""
+    items = {"type": "items", "planId": STEPS, "entries": plan.get("entries", [])}
     return {"sessionUpdate": "plan_update", "plan": items}
 
 

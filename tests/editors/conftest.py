@@ -1,12 +1,21 @@
-"""One VS Code for all tests of a module: starting it takes some seconds."""
+"""A project for clients; one VS Code for all tests of a module, as starting it takes some seconds."""
 
 from __future__ import annotations
 
 from collections.abc import AsyncIterator
+from pathlib import Path
 
 import pytest
 
 from .kit import VsCode, packaged, vscode
+
+
+@pytest.fixture
+def project(tmp_path: Path) -> Path:
+    folder = tmp_path / "project"
+    folder.mkdir()
+    (folder / "a.txt").write_text("saved\n", encoding="utf-8")
+    return folder
 
 
 @pytest.fixture(scope="module")

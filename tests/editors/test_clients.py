@@ -42,14 +42,6 @@ SILENT = Answer(text=("One", " two"), hang_after=1)
 """Says one delta and no more."""
 
 
-@pytest.fixture
-def project(tmp_path: Path) -> Path:
-    folder = tmp_path / "project"
-    folder.mkdir()
-    (folder / "a.txt").write_text("saved\n", encoding="utf-8")
-    return folder
-
-
 # --- the Python SDK -----------------------------------------------------------------------------------------------
 
 

@@ -31,14 +31,6 @@ WORK = [
 ]
 
 
-@pytest.fixture
-def project(tmp_path: Path) -> Path:
-    folder = tmp_path / "project"
-    folder.mkdir()
-    (folder / "a.txt").write_text("saved\n", encoding="utf-8")
-    return folder
-
-
 async def driven(tmp_path: Path, model: FakeModel, **plan: Any) -> dict[str, Any]:
     plan = {"sdk": SDK.as_uri(), "command": COMMAND, "cwd": str(tmp_path / "project"), **plan}
     config = tmp_path / "config.toml"

@@ -28,13 +28,6 @@ KINDS = ("read", "edit", "delete", "move", "search", "execute", "think", "fetch"
 FINAL = ("completed", "failed")
 
 
-def _only(agent: Agent) -> dict[str, Any]:
-    """The one tool call of the session."""
-    calls = agent.calls()
-    agent.expect(len(calls) == 1, f"{len(calls)} tool calls were told, not one")
-    return next(iter(calls.values()))
-
-
 @check("TC-1")
 async def calls_are_told(trial: Trial) -> None:
     async with trial.agent([trial.runs("echo kit"), DONE]) as agent:
@@ -50,7 +43,7 @@ async def the_kind_is_a_known_one(trial: Trial) -> None:
     async with trial.agent([trial.runs("echo kit"), DONE]) as agent:
         await agent.new_session()
         await agent.stops("end_turn")
-        kind = _only(agent).get("kind", "other")
+        kind = agent.only_call().get("kind", "other")
         agent.expect(kind in KINDS, f"`kind` is {kind!r}")
 
 
@@ -91,7 +84,7 @@ async def the_status_goes_forward(trial: Trial) -> None:
     async with trial.agent([trial.runs("echo kit"), DONE]) as agent:
         await agent.new_session()
         await agent.stops("end_turn")
-        statuses = _only(agent)["statuses"]
+        statuses = agent.only_call()["statuses"]
         order = [("pending", "in_progress", "completed", "failed").index(each) for each in statuses]
         agent.expect(statuses and statuses[-1] in FINAL, f"the call ended as {statuses}")
         agent.expect(order == sorted(order), f"the statuses were {statuses}")
@@ -115,7 +108,7 @@ async def changes_of_files_are_diffs(trial: Trial) -> None:
     async with trial.agent(script) as agent:
         await agent.new_session()
         await agent.stops("end_turn")
-        call = _only(agent)
+        call = agent.only_call()
         agent.expect(call["statuses"][-1:] == ["completed"], f"the call ended as {call['statuses']}")
         diffs = [each for each in call.get("content") or [] if each.get("type") == "diff"]
         agent.expect(diffs, f"a new file is told without a diff: {call.get('content')}")
@@ -131,7 +124,7 @@ async def locations_name_the_files(trial: Trial) -> None:
     async with trial.agent([Answer(tool_calls=(trial.tool("read", path=str(file)),)), DONE]) as agent:
         await agent.new_session()
         await agent.stops("end_turn")
-        paths = [each.get("path") for each in _only(agent).get("locations") or []]
+        paths = [each.get("path") for each in agent.only_call().get("locations") or []]
         agent.expect(any(same_file(path, file) for path in paths), f"the locations are {paths}")
 
 

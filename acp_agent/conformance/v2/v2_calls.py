@@ -27,13 +27,6 @@ async def _done(trial: Trial, *calls: Call) -> AsyncIterator[AgentV2]:
         yield agent
 
 
-def _only(agent: AgentV2) -> dict[str, Any]:
-    """The one tool call of the session."""
-    calls = agent.calls()
-    agent.expect(len(calls) == 1, f"{len(calls)} tool calls were told, not one")
-    return next(iter(calls.values()))
-
-
 @check("V2-TC-1")
 async def calls_are_told_by_updates_alone(trial: Trial) -> None:
     async with _done(trial, trial.tool("shell", command=SAYS)) as agent:
@@ -52,7 +45,7 @@ async def the_first_report_has_a_title(trial: Trial) -> None:
 @check("V2-TC-4")
 async def statuses_go_forward_to_an_end(trial: Trial) -> None:
     async with _done(trial, trial.tool("shell", command=SAYS)) as agent:
-        statuses = _only(agent)["statuses"]
+        statuses = agent.only_call()["statuses"]
         agent.expect(statuses[-1:] == ["completed"], f"the call ended as {statuses}")
 
 
@@ -70,7 +63,7 @@ async def locations_name_the_files(trial: Trial) -> None:
     file = trial.project / "pear.txt"
     file.write_text("green\n")
     async with _done(trial, trial.tool("read", path=str(file))) as agent:
-        locations = _only(agent).get("locations") or []
+        locations = agent.only_call().get("locations") or []
         if not locations:
             raise NotHere("it names no locations")
         for each in locations:

@@ -20,6 +20,14 @@ async def _options(agent: AgentV2) -> list[dict[str, Any]]:
     return options
 
 
+async def _option(agent: AgentV2, type_: str) -> dict[str, Any]:
+    """The first of that type. Raises NotHere."""
+    option = next((each for each in await _options(agent) if each.get("type") == type_), None)
+    if option is None:
+        raise NotHere(f"it has no option of the type `{type_}`")
+    return option
+
+
 def _current(options: list[dict[str, Any]]) -> dict[str, Any]:
     return {each["configId"]: each.get("currentValue") for each in options}
 
@@ -36,10 +44,7 @@ async def options_have_ids_values_and_one_of_them(trial: Trial) -> None:
 @check("V2-CFG-2")
 async def an_option_is_set_by_type_and_value(trial: Trial) -> None:
     async with speaking(trial) as agent:
-        options = await _options(agent)
-        option = next((each for each in options if each.get("type") == "select"), None)
-        if option is None:
-            raise NotHere("it has no option with values")
+        option = await _option(agent, "select")
         given = {"sessionId": agent.session, "configId": option["configId"]}
         wrong: tuple[dict[str, Any], ...] = (
             {"value": option["currentValue"]},
@@ -59,10 +64,7 @@ async def an_option_is_set_by_type_and_value(trial: Trial) -> None:
 @check("V2-CFG-3")
 async def a_boolean_option_is_set_without_a_capability(trial: Trial) -> None:
     async with speaking(trial) as agent:
-        options = await _options(agent)
-        option = next((each for each in options if each.get("type") == "boolean"), None)
-        if option is None:
-            raise NotHere("it has no boolean option")
+        option = await _option(agent, "boolean")
         id_, value = option["configId"], not option["currentValue"]
         params = {"sessionId": agent.session, "configId": id_, "type": "boolean", "value": value}
         shown = _current((await agent.ask(SET, params))["configOptions"])[id_]

@@ -9,18 +9,12 @@ from typing import Any
 
 import msgspec
 
+from acp_agent.protocol.client import as_document
 from acp_agent.protocol.v2.patches import patch
 from acp_agent.schema import acp
 
-CHUNKS = {
-    "user_message_chunk": acp.UserMessageChunk,
-    "agent_message_chunk": acp.AgentMessageChunk,
-    "agent_thought_chunk": acp.AgentThoughtChunk,
-}
-WHOLE = tuple(CHUNKS.values())
-FINAL = ("completed", "failed", "cancelled")
-STEPS = "steps"
-"""Id of the plan that v1's `plan` is."""
+CHUNKS = (acp.UserMessageChunk, acp.AgentMessageChunk, acp.AgentThoughtChunk)
+NOT_DONE = ("failed", "cancelled")
 FAILED = {"code": -32603, "message": "The turn failed."}
 
 
@@ -121,7 +115,7 @@ class Updates:
 
     def render(self, session_id: str, update: Any) -> Iterator[Any]:
         """The updates that say the same, in order; a message's text is passed on as it is."""
-        if isinstance(update, WHOLE) and update.message_id is not None:
+        if isinstance(update, CHUNKS) and update.message_id is not None:
             yield update
             return
         given = filled(plain(update))
@@ -139,10 +133,7 @@ class Updates:
             case "available_commands_update":
                 yield {**given, "availableCommands": [_command(each) for each in given["availableCommands"]]}
             case "plan":
-                yield {
-                    "sessionUpdate": "plan_update",
-                    "plan": {"type": "items", "planId": STEPS, "entries": given.get("entries", [])},
-                }
+                yield as_document(given)
             case "session_info_update":
                 yield from _info(given)
             case _:
@@ -169,7 +160,7 @@ class Updates:
             yield {"sessionUpdate": "terminal_output_chunk", "terminalId": output["terminal_id"], "data": data}
         call = _call_fields({**given, **({"_meta": meta} if meta else {})})
         id_ = ended["terminal_id"] if ended is not None else call["toolCallId"]
-        if ended is not None or (call.get("status") in FINAL[1:] and id_ in self._terminals):
+        if ended is not None or (call.get("status") in NOT_DONE and id_ in self._terminals):
             self._terminals.discard(id_)
             status = filled({"exitCode": (ended or {}).get("exit_code"), "signal": (ended or {}).get("signal")})
             yield {"sessionUpdate": "terminal_update", "terminalId": id_, "exitStatus": status}
