@@ -32,6 +32,7 @@ from acp_agent.loop.calls.reports import Display, Reports
 from acp_agent.loop.calls.runner import Calls
 from acp_agent.loop.calls.session_filters import SessionFilters
 from acp_agent.loop.commands import Commands
+from acp_agent.loop.hooks.hooks import Hooks
 from acp_agent.loop.journal import Journal
 from acp_agent.loop.memory.memory import Memory
 from acp_agent.loop.memory.room import Room
@@ -46,7 +47,6 @@ from acp_agent.loop.running_turn import RunningTurn
 from acp_agent.loop.session import Session
 from acp_agent.loop.shell.command_network import CommandNetwork
 from acp_agent.loop.shell.confinement import Confinement
-from acp_agent.loop.shell.hooks import Hooks
 from acp_agent.loop.shell.private_folder import PrivateFolder
 from acp_agent.loop.shell.session_shell import Late, Located, Shell
 from acp_agent.loop.toolbox.absent import Absent
@@ -134,7 +134,7 @@ def build_parts(
     toolbox = Toolbox(registry, offer, extensions, servers, relevance)
     scheduler = Scheduler(session, store.schedules)
     web = WebAccess(settings.tools, environ, session.roots.clients, guard.refuses)
-    gate = Gate(session.client, store, session.choices, guard, redaction.redactor)
+    gate = Gate(session.client, store, session.choices, guard, redaction.redactor, shell.hooks)
     reports = build_reports(session, shell, redaction)
     network = CommandNetwork(session, gate, shell, inherited, environ)
     recorder = ChangeRecorder(session, store.operations, shell, settings.undo, Path(state_dir(environ)), home, spawn)
@@ -151,7 +151,7 @@ def build_parts(
         commands=Commands(session, lambda: load(UNDOING)(session, recorder, shell, memory.tell, journal.notice)),
         prompts=Prompts(session, own_models, memory, toolbox, languages, calls, menu),
         turns=Turns(session, memory, toolbox, calls, journal),
-        context=ContextUse(session, memory, offer, own_models),
+        context=ContextUse(session, memory, offer, own_models, shell.hooks),
         beside=Beside(servers, scheduler if settings.tools.schedule.enabled else None, web, network.live),
     )
 
@@ -245,7 +245,8 @@ def build_shell(
     hooks_run_with: Late[LocalExecutor] = Late(
         lambda: load(LOCAL)(environ=environ, hidden=hidden, terminate_grace=bash.terminate_grace, folders=roots.clients)
     )
-    hooks = Hooks(settings.hooks, hooks_run_with, roots.clients[0], session.outbox, turn)
+    cwd, outbox = roots.clients[0], session.outbox
+    hooks = Hooks(settings.hooks, hooks_run_with, cwd, outbox, turn, session.choices, journal, spawn)
     here, others = settings.agent.place, other_places(session.config)
     apart = [name for name, other in others.items() if host is not None or is_host(other)]
     if session.part_of is not None:

@@ -51,4 +51,10 @@ def _flat(values: dict[str, Any], prefix: str) -> Iterator[tuple[str, str]]:
         elif isinstance(value, dict):
             yield from _flat(value, f"{prefix}{name}.")
         else:
+            if isinstance(value, list):
+                value = [_masked(each) if isinstance(each, dict) else each for each in value]
             yield prefix + name, msgspec.json.encode(value).decode()
+
+
+def _masked(table: dict[str, Any]) -> dict[str, Any]:
+    return {name: "(set)" if name in HIDDEN and value else value for name, value in table.items()}

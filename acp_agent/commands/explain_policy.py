@@ -21,6 +21,7 @@ from acp_agent.loop.modes import MODES, Mode
 from acp_agent.opening import open_store
 from acp_agent.safety.deciding.deciders import Deciders
 from acp_agent.safety.deciding.own_names import with_own_names
+from acp_agent.safety.deciding.subjects import SaidByHook
 from acp_agent.safety.folders.paths import real_path
 from acp_agent.tools.kit.registry import SessionRegistry, builtin_registry
 
@@ -50,7 +51,7 @@ def run(options: Namespace, environ: Mapping[str, str]) -> int:
         finally:
             store.close()
         return 0
-    ask = _Asker(cwd, options.mode, environ)
+    ask = Asker(cwd, options.mode, environ)
     if options.verb == "explain":
         if not options.text.strip():
             raise UsageError("nothing to explain: give a command line, or with --tool the arguments of a call as JSON")
@@ -61,34 +62,35 @@ def run(options: Namespace, environ: Mapping[str, str]) -> int:
     return _test(Path(options.file), ask)
 
 
-class _Asker:
+class Asker:
     """The deciders of a session in `cwd`."""
 
     def __init__(self, cwd: Path, mode: str | None, environ: Mapping[str, str]) -> None:
-        config = config_here(environ, cwd)
+        self.config = config = config_here(environ, cwd)
         settings = config.settings
         tools = settings.tools
-        roots = roots_of(config, cwd, environ)
-        self._registry = SessionRegistry(builtin_registry())
+        self.roots = roots = roots_of(config, cwd, environ)
+        self.registry = SessionRegistry(builtin_registry())
         tools = with_own_names(tools, self._own_name)
         self._deciders = Deciders.from_config(tools, roots, environ, home_of(environ), config.origin_of)
-        self._mode: Mode = MODES[mode or settings.agent.mode]  # type: ignore[index]
+        self.mode: Mode = MODES[mode or settings.agent.mode]  # type: ignore[index]
         self._tools = tools
         if trouble := self._deciders.rules.trouble:
             raise ConfigError("\n".join(trouble))
 
     def _own_name(self, name: str) -> str:
-        entry = self._registry.find(name)
+        entry = self.registry.find(name)
         return name if entry is None else entry.name
 
-    def __call__(self, tool: str, arguments: str) -> Checked:
+    def __call__(self, tool: str, arguments: str, hooked: SaidByHook | None = None) -> Checked:
+        """Raises UsageError for a call that cannot be."""
         try:
-            return check_call(self._registry, self._tools, self._deciders, self._mode, tool, arguments)
+            return check_call(self.registry, self._tools, self._deciders, self.mode, tool, arguments, hooked)
         except ToolError as error:
             raise UsageError(str(error)) from error
 
 
-def _test(file: Path, ask: _Asker) -> int:
+def _test(file: Path, ask: Asker) -> int:
     failed = 0
     tests = _read(file)
     for number, test in enumerate(tests, 1):

@@ -25,6 +25,7 @@ COMMANDS: dict[str, str] = {
     "serve": "acp_agent.commands.servers:serve",
     "config": "acp_agent.commands.config:run",
     "audit": "acp_agent.commands.verify_audit:run",
+    "hooks": "acp_agent.commands.extensions.try_hooks:run",
     "policy": "acp_agent.commands.explain_policy:run",
     "setup": "acp_agent.commands.setup:run",
     "lsp": "acp_agent.commands.servers:lsp",
@@ -196,6 +197,7 @@ def build_parser() -> argparse.ArgumentParser:
         )
         one.add_argument("--cwd", default=None, help="the session's folder (default: the current one)")
 
+    _add_hooks(commands)
     setup = commands.add_parser("setup", help="add the agent to an editor's configuration, or undo that")
     setup.add_argument("editor", nargs="?", default=None, help="the editor; without it, lists the known ones")
     setup.add_argument("--undo", action="store_true", help="undo what was written")
@@ -280,6 +282,24 @@ def _add_serve(commands: argparse._SubParsersAction[_Parser]) -> None:
         help="what it may do: everything (the default), answer questions and stop turns, or only look on",
     )
     token.add_argument("--owner", default="", metavar="NAME", help="whose sessions it reaches (default: its own)")
+
+
+def _add_hooks(commands: argparse._SubParsersAction[_Parser]) -> None:
+    hooks = commands.add_parser("hooks", help="list the hooks, or show what they would do")
+    verbs = hooks.add_subparsers(dest="verb", required=True, metavar="VERB", parser_class=_Parser)
+    listed = verbs.add_parser("list", help="those that take effect in the folder")
+    test = verbs.add_parser("test", help="run the hooks of an event, and show what would happen")
+    test.add_argument(
+        "event", metavar="EVENT", help="PreToolUse, PostToolUse, PermissionRequest, UserPromptSubmit, ..."
+    )
+    test.add_argument("--tool", default="bash", help="the tool that is called (ours or Claude Code's name)")
+    test.add_argument("--kind", default="", help="what matchers of other events are compared with: startup, auto, ...")
+    test.add_argument(
+        "--input", default="{}", metavar="JSON", help="the arguments of the call; else fields of the event"
+    )
+    test.add_argument("--mode", choices=tuple(MODES), default=None, help="the session's mode")
+    for one in (listed, test):
+        one.add_argument("--cwd", default=None, help="the session's folder (default: the current one)")
 
 
 def _add_conformance(commands: argparse._SubParsersAction[_Parser]) -> None:

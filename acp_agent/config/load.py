@@ -226,6 +226,9 @@ def _with_hooks(project: Layer, below: list[Layer]) -> Layer:
     if not isinstance(hooks, dict):
         return project
     own = _get(merge(below), "hooks") or {}
+    if isinstance(decide := hooks.get("on"), list):  # They make nothing freer.
+        without = [{**hook, "frees": False} if isinstance(hook, dict) else hook for hook in decide]
+        hooks = {**hooks, "on": without}
     joined = {name: [*own.get(name, ()), *more] if isinstance(more, list) else more for name, more in hooks.items()}
     return Layer(project.name, {**project.values, "hooks": joined}, project.text, project.origins)
 

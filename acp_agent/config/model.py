@@ -608,19 +608,6 @@ class McpConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     max_result_bytes: Annotated[int, key("Largest result of a call in bytes.", ge=1024)] = 10_485_760
 
 
-class HookConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    command: Annotated[str, key("Command line, run by bash in the session's folder.")] = ""
-    tools: Annotated[list[str], key("Only for these tools. Empty: for all.")] = []
-    timeout: Annotated[float, key("Its timeout in seconds.", gt=0, le=600)] = 10.0
-
-
-class HooksConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    tool_before: Annotated[list[HookConfig], key("Run before a tool.", project=True)] = []
-    tool_after: Annotated[list[HookConfig], key("Run after a tool.", project=True)] = []
-    file_changed: Annotated[list[HookConfig], key("Run after a tool changed a file.", project=True)] = []
-    cwd_changed: Annotated[list[HookConfig], key("Run after a command changed the shell's folder.", project=True)] = []
-
-
 class HostCredential(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     host: Annotated[str, key("The host, as in its URL.")] = ""
     env: Annotated[
@@ -688,7 +675,7 @@ class Settings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     tools: ToolsConfig = ToolsConfig()
     mcp: McpConfig = McpConfig()
     network: NetworkConfig = NetworkConfig()
-    hooks: HooksConfig = HooksConfig()
+    hooks: safety.HooksConfig = safety.HooksConfig()
     lsp: LspConfig = LspConfig()
     places: Annotated[dict[str, PlaceConfig], key("Places by name, in which commands may run.")] = {}
     clients: Annotated[

@@ -1,6 +1,6 @@
-"""Safety settings: sandbox, rules, policy, scopes, audit. Part of `Settings` (see `model`).
+"""Safety settings: sandbox, rules, policy, scopes, audit, hooks. Part of `Settings` (see `model`).
 
-None of these keys may be set by a project.
+No key but those of hooks may be set by a project.
 """
 
 from __future__ import annotations
@@ -269,3 +269,60 @@ class AuditConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     backups: Annotated[int, key("Rotated files kept.", ge=0, le=100)] = 5
     argument_chars: Annotated[int, key("Logged characters of a call's arguments.", ge=100)] = 2_000
     result_chars: Annotated[int, key("Logged characters of a call's result.", ge=0)] = 200
+
+
+class HookConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    command: Annotated[str, key("Command line, run by bash in the session's folder.")] = ""
+    tools: Annotated[list[str], key("Only for these tools. Empty: for all.")] = []
+    timeout: Annotated[float, key("Its timeout in seconds.", gt=0, le=600)] = 10.0
+
+
+HookEvent = Literal[
+    "PreToolUse",
+    "PostToolUse",
+    "PermissionRequest",
+    "UserPromptSubmit",
+    "SessionStart",
+    "SessionEnd",
+    "PreCompact",
+    "Stop",
+    "SubagentStart",
+    "SubagentStop",
+    "Notification",
+]
+
+
+class DecidingHook(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    event: HookEvent
+    name: Annotated[str, key("Its name in messages and the audit log. Empty: its command or URL.")] = ""
+    matcher: Annotated[
+        str, key("Regular expression for the whole name of the tool (or the kind of the event). Empty or `*`: all.")
+    ] = ""
+    pattern: Annotated[
+        str, key("Only calls that touch this: a command, path or host, with `*` and `?` as in `tools.permissions`.")
+    ] = ""
+    command: Annotated[
+        str, key("Command line, run by bash in the session's folder, with the event as JSON on stdin.")
+    ] = ""
+    url: Annotated[str, key("Or: the URL to which the event is posted.")] = ""
+    headers: Annotated[dict[str, str], key("Headers of that request.")] = {}
+    env: Annotated[dict[str, str], key("Variables of the command.")] = {}
+    timeout: Annotated[float, key("Its timeout in seconds.", gt=0, le=600)] = 60.0
+    frees: Annotated[bool, key("Whether its `allow` answers a question. Without effect in a project's hooks.")] = False
+
+    @property
+    def called(self) -> str:
+        """Its name for people."""
+        return self.name or " ".join((self.command or self.url).split())[:80]
+
+
+class HooksConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    on: Annotated[list[DecidingHook], key("Run at an event, which they may decide about.", project=True)] = []
+    max_context_chars: Annotated[int, key("What the model reads of one answer of a hook.", ge=100)] = 10_000
+    max_rounds: Annotated[
+        int, key("How often hooks of Stop or SubagentStop may let the model go on in one turn.", ge=0, le=100)
+    ] = 5
+    tool_before: Annotated[list[HookConfig], key("Run before a tool.", project=True)] = []
+    tool_after: Annotated[list[HookConfig], key("Run after a tool.", project=True)] = []
+    file_changed: Annotated[list[HookConfig], key("Run after a tool changed a file.", project=True)] = []
+    cwd_changed: Annotated[list[HookConfig], key("Run after a command changed the shell's folder.", project=True)] = []

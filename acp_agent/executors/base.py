@@ -80,6 +80,8 @@ class Command(Struct, frozen=True):
     """It runs in a terminal that can be typed into, never in one of the editor's."""
     opened: Pty | None = None
     """That terminal, if it is there already; it is closed with the command."""
+    stdin: bytes = b""
+    """What an unconfined command on this machine reads; others, and those with a terminal, read nothing."""
 
 
 def shell_options(command: Command) -> tuple[str, ...]:

@@ -15,6 +15,7 @@ import os
 import selectors
 import signal
 import subprocess
+import tempfile
 import uuid
 from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from functools import partial
@@ -135,7 +136,7 @@ class LocalExecutor:
             if command.terminal is not None:
                 terminal = command.opened or load(OPEN_PTY)(command.terminal, None if user is None else user.uid)
             if self._confine is None or not command.confined:
-                popen = start(argv, command.cwd, environ, command, user=user, terminal=terminal)
+                popen = self._unconfined(argv, environ, command, user, terminal)
             else:
                 invocation = Invocation(argv, command.cwd, environ, in_terminal=terminal is not None)
                 confined = self._confine(invocation, command)
@@ -154,6 +155,21 @@ class LocalExecutor:
         finally:
             if terminal is not None:
                 terminal.given()
+
+    def _unconfined(
+        self,
+        argv: tuple[str, ...],
+        environ: Mapping[str, str],
+        command: contract.Command,
+        user: User | None,
+        terminal: Pty | None,
+    ) -> subprocess.Popen[bytes]:
+        if not command.stdin or terminal is not None:
+            return start(argv, command.cwd, environ, command, user=user, terminal=terminal)
+        with tempfile.TemporaryFile() as stdin:  # Not a pipe: the command need not read it.
+            stdin.write(command.stdin)
+            stdin.seek(0)
+            return start(argv, command.cwd, environ, command, user=user, stdin=stdin.fileno())
 
     def state_file(self, command: contract.Command) -> Path | None:
         """Where the shell's state is stored. An unconfined command never runs what a confined one may have written."""

@@ -259,6 +259,12 @@ class Provider(Answers, Protocol):
         ...
 
 
+def last_words(messages: Sequence[Message]) -> str:
+    """The last text of the model in a conversation; empty if there is none."""
+    said = (message.text.strip() for message in reversed(messages) if isinstance(message, AssistantMessage))
+    return next((text for text in said if text), "")
+
+
 PROVIDERS: dict[str, str] = {
     "bedrock": "acp_agent.llm.clouds.bedrock:BedrockProvider",
     "chat": "acp_agent.llm.chat:ChatProvider",

@@ -39,6 +39,9 @@ TRUST_MEANS = (
 )
 
 
+HOOK_MEANS = "Hooks are programs of your configuration that decide what may happen; `/hooks` lists them."
+
+
 COST_MEANS = (
     "The provider charges for model calls. Going on raises this limit of your configuration by its own amount, for "
     "this session. `/cost` shows what was spent on what."
@@ -71,6 +74,14 @@ async def ask_trust(outbox: Outbox, words: str, files: Sequence[str]) -> bool | 
     yes = acp.PermissionOption(option_id="trust", name="Trust these files", kind="allow_always")
     no = acp.PermissionOption(option_id="no", name="Do not use them", kind="reject_always")
     return await _ask_either(outbox, words, text, yes, no, {"trust": True})
+
+
+async def ask_hook(outbox: Outbox, words: str, more: str) -> bool | None:
+    """Whether the user goes on where a hook, as `words` say, leaves it to them; `None` without an answer. `more`: what
+    would happen. Raises ConnectionClosed."""
+    yes = acp.PermissionOption(option_id="go-on", name=more, kind="allow_once")
+    no = acp.PermissionOption(option_id="stop", name="Do not", kind="reject_once")
+    return await _ask_either(outbox, words, HOOK_MEANS, yes, no, {"hook": True})
 
 
 async def ask_cost(outbox: Outbox, words: str, more: str) -> bool | None:

@@ -103,6 +103,8 @@ async def _clear(session: Session, parts: Parts, rest: str) -> str:
     parts.memory.forget()
     parts.calls.forget()
     parts.shell.runs.forget()
+    if (deciding := parts.shell.hooks.deciding) is not None:
+        deciding.starts = "clear"
     session.report_usage(0, session.usage.size if session.usage is not None else 0)
     return "The model has forgotten this conversation; your view of it stays."
 
@@ -240,6 +242,13 @@ async def _trust(session: Session, parts: Parts, rest: str) -> str:
     )
 
 
+async def _hooks(session: Session, parts: Parts, rest: str) -> str:
+    lines = parts.shell.hooks.lines()
+    if not lines:
+        return "There are no hooks. `[[hooks.on]]` in the configuration adds one."
+    return "Hooks:\n" + "\n".join(f"- {line}" for line in lines)
+
+
 async def _doctor(session: Session, parts: Parts, rest: str) -> str:
     return "\n".join(f"- {line}" for line in [*await parts.shell.confinement.lines(), parts.calls.guard.audit_words()])
 
@@ -352,6 +361,7 @@ COMMANDS: dict[str, Callable[[Session, Parts, str], Awaitable[str]]] = {
     "reject": _reject,
     "unblock": _unblock,
     "doctor": _doctor,
+    "hooks": _hooks,
     "place": _place,
     "checkpoints": _checkpoints,
     "undo": _undo,

@@ -79,7 +79,7 @@ DOORS: dict[str, tuple[str, ...]] = {
     "mcp_types": ("acp_agent.mcp",),
     "pygls": ("acp_agent.lsp", "acp_agent.fronts.lsp_server"),
     "lsprotocol": ("acp_agent.lsp", "acp_agent.fronts.lsp_server"),
-    "httpx2": ("acp_agent.mcp", "acp_agent.tools.net.web_client"),
+    "httpx2": ("acp_agent.mcp", "acp_agent.tools.net.web_client", "acp_agent.loop.hooks.hook_requests"),
     "httpcore2": ("acp_agent.llm.transport.http_client", "acp_agent.tools.net.web_client"),
     "selectolax": ("acp_agent.tools.net.web_page", "acp_agent.tools.net.web_results"),
     "jsonrpcserver": ("acp_agent.client",),
@@ -128,7 +128,19 @@ BROAD = {
 
 ROOMS: dict[str, tuple[str, ...]] = {
     "acp_agent.safety": ("", "folders", "lines", "deciding"),
-    "acp_agent.loop": ("", "prompts", "shell", "memory", "toolbox", "model", "beside", "undo", "calls", "turns"),
+    "acp_agent.loop": (
+        "",
+        "prompts",
+        "hooks",
+        "shell",
+        "memory",
+        "toolbox",
+        "model",
+        "beside",
+        "undo",
+        "calls",
+        "turns",
+    ),
     "acp_agent.tools": ("kit", "net", "web", "files", "code", "terminal", ""),
 }
 """The rooms of a wing in the order in which they build on each other; the first is what is at its top."""
@@ -150,6 +162,7 @@ ROOM_PAGES = {
     "fronts/server": "docs/rooms/server.md",
     "fronts/playing": "docs/rooms/recordings.md",
     "llm/recordings": "docs/rooms/recordings.md",
+    "loop/hooks": "docs/rooms/hooks.md",
     "loop/undo": "docs/rooms/undo.md",
 }
 """Rooms with a page of their own: data, who calls whom."""

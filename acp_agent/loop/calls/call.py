@@ -20,6 +20,7 @@ from acp_agent.tools.kit.tool_context import Description
 if TYPE_CHECKING:
     from acp_agent.loop.beside.background_runs import Run
     from acp_agent.loop.calls.runner import Calls
+    from acp_agent.loop.hooks.deciding_hooks import Decided
     from acp_agent.loop.shell.session_shell import Shell
     from acp_agent.safety.deciding.deciders import CallFacts
     from acp_agent.tools.kit.base import Tool
@@ -37,6 +38,8 @@ class Ready(Struct, frozen=True):
     """Where it runs."""
     calls: Calls
     """Those that run it."""
+    hooked: Decided | None = None
+    """What hooks said about it."""
 
 
 class Ran(Struct, frozen=True):

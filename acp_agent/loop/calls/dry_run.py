@@ -13,6 +13,7 @@ from acp_agent.errors import AgentError, ToolError
 from acp_agent.loop.modes import Mode
 from acp_agent.safety.access import Allow, Ask, Deny, Verdict
 from acp_agent.safety.deciding.deciders import CallFacts, Deciders
+from acp_agent.safety.deciding.subjects import SaidByHook
 from acp_agent.tools.kit.registry import Tools
 
 Outcome = Literal["allow", "ask", "deny"]
@@ -27,9 +28,18 @@ class Checked(Struct, frozen=True):
 
 
 def check_call(
-    registry: Tools, config: ToolsConfig, deciders: Deciders, mode: Mode, name: str, arguments: str
+    registry: Tools,
+    config: ToolsConfig,
+    deciders: Deciders,
+    mode: Mode,
+    name: str,
+    arguments: str,
+    hooked: SaidByHook | None = None,
 ) -> Checked:
-    """`arguments`: JSON. Raises ToolError for a tool that does not exist and for arguments it does not take."""
+    """`arguments`: JSON. `hooked`: what hooks said before.
+
+    Raises ToolError for a tool that does not exist and for arguments it does not take.
+    """
     entry = registry.find(name)
     if entry is None:
         raise ToolError(f"Unknown tool `{name}`.", "tool_not_found")
@@ -49,8 +59,11 @@ def check_call(
         accesses = tool.access(params, deciders.roots, deciders.roots.cwd, config)
     except (AgentError, OSError) as error:
         return Checked("deny", "the tool refuses", (f"deny: {error}",))
-    judged = deciders.decide(CallFacts(entry.name, given, accesses), mode=mode.id, may_change=mode.changes)
-    verdict = judged.verdict
+    facts = CallFacts(entry.name, given, accesses, hooked=hooked)
+    judged = deciders.decide(facts, mode=mode.id, may_change=mode.changes)
+    verdict: Verdict = judged.verdict
+    if isinstance(verdict, Ask) and hooked is not None and hooked.effect == "allow":
+        verdict = verdict if verdict.every_time or verdict.by_person else Allow(hooked.rule)
     outcome = _outcome(verdict, mode)
     lines = [f"{outcome}: {_reason(verdict)}", f"rule: {verdict.rule or 'none'}"]
     lines += [f"policy: {judged.policy_match}"] if judged.policy_match else []

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Mapping, Sequence
+from functools import partial
 from typing import TYPE_CHECKING
 
 import msgspec
@@ -19,10 +20,13 @@ from acp_agent.lazy import load
 from acp_agent.legible import legible
 from acp_agent.loop.calls.guard import Guard
 from acp_agent.loop.choices import Choices
+from acp_agent.loop.hooks.hooks import Hooks
+from acp_agent.loop.judging import judged
 from acp_agent.loop.modes import Mode
 from acp_agent.protocol.client import Client
 from acp_agent.safety.access import Allow, Ask, Deny, ModeAccess, Verdict
 from acp_agent.safety.deciding.deciders import CallFacts, Judgement
+from acp_agent.safety.deciding.subjects import SaidByHook, touched
 from acp_agent.schema import acp
 from acp_agent.store.base import Decision, Permission
 from acp_agent.store.session_store import SessionStore
@@ -90,8 +94,17 @@ class Gate:
     An answer about a command that contains a credential is not remembered, since answers are stored on disk.
     """
 
-    def __init__(self, client: Client, store: SessionStore, choices: Choices, guard: Guard, redactor: Redactor) -> None:
+    def __init__(
+        self,
+        client: Client,
+        store: SessionStore,
+        choices: Choices,
+        guard: Guard,
+        redactor: Redactor,
+        hooks: Hooks,
+    ) -> None:
         self.guard = guard
+        self._hooks = hooks
         self._redactor = redactor
         self._client = client
         self._store = store
@@ -112,7 +125,7 @@ class Gate:
         verdict: Verdict = decision.verdict
         if isinstance(verdict, Ask):
             ask = self.guard.placed(facts, verdict)
-            verdict = await self._remembered(ask, mode, written=facts.written)
+            verdict = await self._remembered(ask, mode, written=facts.written, hooked=facts.hooked)
             if isinstance(verdict, Allow) and ask.changes and self._needs_word(facts):
                 reason = f"{ask.reason}; {UNCONFINED}"
                 verdict = msgspec.structs.replace(ask, reason=reason, every_time=True, notes=(*ask.notes, ONCE))
@@ -134,7 +147,25 @@ class Gate:
                     )
                 return await self._written(Refused(reason), facts, decision, "deny", rule, verdict.reason)
             case Ask():
-                return await self._asked(verdict, facts, decision, call)
+                return await self._by_hooks(verdict, facts, decision) or await self._asked(
+                    verdict, facts, decision, call
+                )
+
+    async def _by_hooks(self, ask: Ask, facts: CallFacts, decision: Judgement) -> Permit | Refused | None:
+        """The answer of the hooks that are asked before the user is; `None` if the user is to be."""
+        deciding, roots = self._hooks.deciding, self.guard.deciders.roots
+        if deciding is None or any(isinstance(access, ModeAccess) for access in facts.accesses):
+            return None
+        spellings = await judged(roots, partial(touched, facts, roots))
+        done = await deciding.permission_request(facts.tool, facts.call_id, facts.arguments, spellings)
+        said = done.said
+        if said is not None and said.effect == "deny":
+            refused = Refused(said.denial, ends_turn=done.stops is not None)
+            return await self._written(refused, facts, decision, "deny", said.rule, ask.reason)
+        if said is not None and said.effect == "allow" and not (ask.every_time or ask.by_person):
+            return await self._written(Permit(), facts, decision, "allow", said.rule, ask.reason)
+        self._hooks.notify("permission_prompt", f"acp-coder wants to use {facts.tool}: {ask.reason}")
+        return None
 
     async def known(self, facts: CallFacts) -> Permit | Refused | None:
         """The answer where no question is needed, logged; else `None`."""
@@ -204,7 +235,7 @@ class Gate:
             return answer
         return Refused("The call could not be written to the audit log, which is required, so it was not run.")
 
-    async def _remembered(self, ask: Ask, mode: Mode, *, written: bool) -> Verdict:
+    async def _remembered(self, ask: Ask, mode: Mode, *, written: bool, hooked: SaidByHook | None = None) -> Verdict:
         if ask.every_time:
             return ask
         known = await self._store.known_permissions(self._project)
@@ -215,6 +246,8 @@ class Gate:
             return Deny(words, "a remembered answer")
         if ask.scopes and all(answers.get(scope) == "allow" for scope in ask.scopes):
             return Allow("a remembered answer")
+        if hooked is not None and hooked.effect == "allow" and not ask.by_person:
+            return Allow(hooked.rule)
         if mode.asks or ask.by_person:
             return ask
         if written and ask.changes and not self._writes_calls:

@@ -1,8 +1,8 @@
 """The life of a tool call.
 
     find -> parse (arguments repaired once) -> emit(tool_call, pending)     for all calls of a message, then for each
-    known to fail? -> access -> preview -> permit -> hook -> emit(in_progress) -> cached? else run, retried after a
-    temporary error -> emit(completed | failed) -> hooks -> close its processes
+    known to fail? -> PreToolUse -> access -> preview -> permit -> hook -> emit(in_progress) -> cached? else run,
+    retried after a temporary error -> PostToolUse -> emit(completed | failed) -> hooks -> close its processes
 
 The first report already has title, kind, locations and rawInput. Whatever happens, a reported call gets exactly one
 final status, and what it started is closed after that (a client shows a terminal until it is released). A background
@@ -35,6 +35,7 @@ from acp_agent import tracing
 from acp_agent.disk import HERE
 from acp_agent.errors import AgentError, ConfigError, ConnectionClosed, ExecutorError, ToolError
 from acp_agent.lazy import load
+from acp_agent.legible import legible
 from acp_agent.llm.base import TextPart, ToolMessage, ToolUse
 from acp_agent.loop.beside.other_places import OtherPlaces
 from acp_agent.loop.beside.scheduler import Scheduler
@@ -46,6 +47,7 @@ from acp_agent.loop.calls.repeats import RepeatedFailures, call_key
 from acp_agent.loop.calls.reports import CANCELLED, Parent, Reports, locations_of
 from acp_agent.loop.calls.result_cache import Looks, ResultCache
 from acp_agent.loop.calls.this_call import ThisCall
+from acp_agent.loop.hooks.hook_protocol import HookFailed
 from acp_agent.loop.judging import judged
 from acp_agent.loop.memory.memory import Memory
 from acp_agent.loop.prompts.instructions import neutral
@@ -59,6 +61,7 @@ from acp_agent.output.envelope import NO_OUTPUT, ShellOutput
 from acp_agent.safety.access import IN_PANE, PLACE, PLACED, Access, Ask, Deny, ExecuteAccess, PathAccess
 from acp_agent.safety.deciding.decide import decide
 from acp_agent.safety.deciding.deciders import CallFacts, Judgement
+from acp_agent.safety.deciding.subjects import touched
 from acp_agent.schema.acp import Content, TextContent
 from acp_agent.tools.kit.failures import PARAMETERS, PASSING, as_tool_error
 from acp_agent.tools.kit.other_forms import in_our_form
@@ -70,6 +73,7 @@ from acp_agent.tools.net.web_access import WebAccess
 if TYPE_CHECKING:
     from anyio.abc import TaskGroup
 
+    from acp_agent.loop.hooks.deciding_hooks import DecidingHooks
     from acp_agent.loop.session import Session
 
 log = logging.getLogger(__name__)
@@ -364,17 +368,23 @@ class Calls:
             reports.announce(call, entry, Description(entry.name), arguments)
             self._failed(call, arguments, error)
             return
+        description = await self._described(entry, tool, arguments, params, shell)
+        reports.announce(call, entry, description, arguments)
+        if blocked is not None:
+            reports.fail(call, blocked)
+            return
+        call.ready = Ready(entry, tool, params, description, arguments, shell, self)
+
+    async def _described(
+        self, entry: ToolEntry, tool: Any, arguments: dict[str, Any], params: Any, shell: Shell
+    ) -> Description:
         description = await judged(self.session.roots, partial(self._describe, tool, arguments, params))
         place, here = shell.confinement.place, self.session.roots.disk.here
         named = entry.kind == "execute" or shell is not self.shell or (not here and description.locations) or self._away
         if named and (place is not None or shell is not self.shell or self._away):
             where = HERE.where if place is None else place.where
             description = replace(description, title=f"{description.title} ({where})")
-        reports.announce(call, entry, description, arguments)
-        if blocked is not None:
-            reports.fail(call, blocked)
-            return
-        call.ready = Ready(entry, tool, params, description, arguments, shell, self)
+        return description
 
     def _apart(self, entry: ToolEntry, params: Any) -> str | None:
         """The place that the call names, if files are others there."""
@@ -441,15 +451,19 @@ class Calls:
                 raise remedy
             if (reason := self.toolbox.offer.why_not(ready.entry)) is not None:
                 raise ToolError(reason, "policy_blocked")
+            if (deciding := hooks.deciding) is not None and deciding.any("PreToolUse"):
+                call.ready = ready = await self._asked_hooks(call, ready, deciding)
+                params = ready.params
             accesses = await judged(ctx.roots, lambda: tool.access(params, ctx.roots, shell.cwd(), self.config))
             preview = await tool.preview(params, ctx)
             accesses = list(dict.fromkeys((*accesses, *preview.accesses)))
             runs = any(isinstance(access, ExecuteAccess) for access in accesses)
             if runs:
                 await shell.confinement.ready()
+            said = None if ready.hooked is None else ready.hooked.said
             leaves = shell.place != self.home and (runs or (self._away and not ready.entry.reads_only))
             call.facts = CallFacts(
-                call.name, ready.arguments, accesses, call.id, call.use.written, place, leaves, self._away
+                call.name, ready.arguments, accesses, call.id, call.use.written, place, leaves, self._away, said
             )
             match await self.gate.permit(call.facts, self.reports.question(call, ready, preview)):
                 case Refused(reason, category, ends_turn):
@@ -491,6 +505,52 @@ class Calls:
             if hooks.any:
                 await self._look_after(window)
 
+    async def _asked_hooks(self, call: Call, ready: Ready, deciding: DecidingHooks) -> Ready:
+        """The call as the hooks want it, which is shown if they changed it; `ready.hooked` gets what they decided."""
+        roots, shell = self.session.roots, ready.shell
+
+        def seen(arguments: dict[str, Any]) -> tuple[dict[str, Any], Any, tuple[str, ...] | None]:
+            given, params = _parsed(ready.tool, ready.entry, arguments)
+            if getattr(params, PLACE, None) != getattr(ready.params, PLACE, None):
+                raise ToolError("a hook cannot move a call to another place")
+            accesses = ready.tool.access(params, roots, shell.cwd(), self.config)
+            return given, params, touched(CallFacts(call.name, given, accesses), roots)
+
+        async def spellings(arguments: dict[str, Any]) -> tuple[str, ...] | None:
+            try:
+                return (await judged(roots, partial(seen, arguments)))[2]
+            except ToolError as error:
+                raise HookFailed(f"the changed input cannot be used: {error}") from error
+
+        done = await deciding.pre_tool_use(call.name, call.id, ready.arguments, spellings)
+        if done.stops is not None:
+            call.outcome.ends_turn = True
+            raise ToolError(done.stops if done.said is None else done.said.denial, "policy_blocked")
+        if done.arguments is None:
+            return replace(ready, hooked=done)
+        arguments, params, _ = await judged(roots, partial(seen, done.arguments))
+        description = await self._described(ready.entry, ready.tool, arguments, params, shell)
+        locations = locations_of(description.locations)
+        self.reports.update(call, title=legible(description.title), raw_input=arguments, locations=locations)
+        return replace(ready, params=params, description=description, arguments=arguments, hooked=done)
+
+    async def _told_hooks(self, call: Call, ready: Ready, result: ToolResult) -> ToolResult:
+        """The result with what the hooks add to it for the model."""
+        context, ends = [] if ready.hooked is None else ready.hooked.context, False
+        deciding, roots = self.shell.hooks.deciding, self.session.roots
+        if deciding is not None and deciding.any("PostToolUse") and call.facts is not None:
+            raw = result.raw_output if isinstance(result.raw_output, dict) else {}
+            response = {**raw, "content": result.text, "success": not result.failed}
+            spellings = await judged(roots, partial(touched, call.facts, roots))
+            done = await deciding.post_tool_use(call.name, call.id, ready.arguments, response, spellings)
+            context, ends = [*context, *done.context], done.stops is not None
+            if done.stops is not None:
+                context = [*context, done.stops]
+        if not context:
+            return result
+        text = "\n\n".join((result.text, *context))
+        return replace(result, text=text, content=_shown(result), ends_turn=result.ends_turn or ends)
+
     async def _completed(
         self, call: Call, ready: Ready, result: ToolResult, accesses: Sequence[Access], folder: Path
     ) -> None:
@@ -512,6 +572,7 @@ class Calls:
             log.warning("after a call of %s: %s", call.name, error)
         if told := self.outputs.redactor.redact(more):
             result = replace(result, text=f"{result.text}\n\n{told}", content=_shown(result))
+        result = await self._told_hooks(call, ready, result)
         if said := call.outcome.uncovered:
             shown = (*_shown(result), Content(content=TextContent(text=said)))
             result = replace(result, content=shown, notes=(*result.notes, said))

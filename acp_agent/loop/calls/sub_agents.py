@@ -65,19 +65,25 @@ async def run_sub_agent(calls: Calls, call: Call, task: Task) -> ToolResult:
     host = _SubHost(below)
     host.add(llm.UserMessage((llm.TextPart(task.prompt),)))
     agent = calls.session.config.settings.agent
+    limits = Limits(
+        task.max_iterations,
+        "tools.delegate.max_iterations",
+        agent.doom_loop,
+        agent.max_repetition,
+        agent.max_answer_bytes,
+    )
+    hooks, rounds = calls.shell.hooks, 0
+    about = {"agent_id": call.id, "agent_type": task.title}
+    for text in await hooks.sub_agent_started(**about):
+        host.add(llm.UserMessage((llm.TextPart(text),)))
     try:
-        reason = await run_turn(
-            calls.shell.turn.model,
-            host,
-            below.run_all,
-            Limits(
-                task.max_iterations,
-                "tools.delegate.max_iterations",
-                agent.doom_loop,
-                agent.max_repetition,
-                agent.max_answer_bytes,
-            ),
-        )
+        while True:
+            reason = await run_turn(calls.shell.turn.model, host, below.run_all, limits)
+            words = await hooks.goes_on("SubagentStop", rounds, host.last_words(), task.title, **about)
+            if reason != "end_turn" or not words:
+                break
+            rounds += 1
+            host.add(llm.UserMessage((llm.TextPart(words),)))
     except ProviderError as error:
         category = {"rate_limit": "rate_limited", "network": "network_error", "timeout": "timeout"}
         raise ToolError(
@@ -215,8 +221,4 @@ class _SubHost:
         self.said.append(f"[{text}]")
 
     def last_words(self) -> str:
-        """The last thing it said."""
-        for message in reversed(self.messages()):
-            if isinstance(message, llm.AssistantMessage) and message.text.strip():
-                return message.text.strip()
-        return ""
+        return llm.last_words(self.messages())

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from typing import TYPE_CHECKING, Protocol
 
 import anyio
@@ -157,10 +157,16 @@ class Room(Struct):
         self._stuck = 0
 
     async def fit(
-        self, desk: Desk, asked: Asked, summarise: Callable[[], Summarise | None], *, forced: bool = False
+        self,
+        desk: Desk,
+        asked: Asked,
+        summarise: Callable[[], Summarise | None],
+        *,
+        forced: bool = False,
+        refused: Callable[[], Awaitable[str]] | None = None,
     ) -> str | None:
         """Compacts if needed. Returns a message for the user if the next request cannot fit. `forced`: the server
-        rejected it."""
+        rejected it. `refused`: why it must not be compacted; empty if it may."""
         if not forced:
             self._trial = None
         before = self.measure(desk.messages(), asked)
@@ -173,6 +179,8 @@ class Room(Struct):
         if not self.config.enabled and not forced:
             percent = 100 * before.all / window
             return STOPPED.format(percent=percent, tokens=before.all, window=window, budget=100 * budget / window)
+        if refused is not None and (words := await refused()):
+            return words
         fixed = before.system + before.tools
         most = self.estimator.chars(asked.model, max(0.0, budget - fixed))
         share = min(1.0, self.config.target / self.budget)

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 from msgspec.structs import replace
 
 from acp_agent.errors import AgentError, ProviderError
-from acp_agent.llm.base import AssistantMessage, Message, ModelSettings, UsageReport
+from acp_agent.llm.base import AssistantMessage, Message, ModelSettings, TextPart, UsageReport, UserMessage
 from acp_agent.loop.memory.compaction import Compacted, Summarise, summarise
 from acp_agent.loop.memory.room import Asked
 from acp_agent.loop.memory.token_counts import characters
@@ -17,6 +17,7 @@ from acp_agent.loop.prompts.model_settings import model_settings
 from acp_agent.schema.acp import CompactionUpdate, ContentBlock, SessionUpdate, TextContent
 
 if TYPE_CHECKING:
+    from acp_agent.loop.hooks.hooks import Hooks
     from acp_agent.loop.memory.memory import Memory
     from acp_agent.loop.model.ready_model import ReadyModel
     from acp_agent.loop.model.turn import Cleaner
@@ -42,6 +43,7 @@ class SessionDesk:
         self._outbox = outbox
         self._memory = memory
         self._id = ""
+        self.replaced = False
         self.messages = memory.messages
 
     def begin(self) -> None:
@@ -50,6 +52,7 @@ class SessionDesk:
 
     def replace(self, done: Compacted, before: int, after: int) -> None:
         self._memory.replace(done.messages)
+        self.replaced = True
         self.ended("completed", done.summary)
         words = f"The conversation was shortened: {done.words} (about {before} tokens became {after})."
         if done.trouble:
@@ -85,8 +88,9 @@ def summariser(model: ReadyModel, settings: ModelSettings) -> Summarise:
 class SessionHost:
     """One turn of `session` with `model`. Settings and tools are read again for each request."""
 
-    def __init__(self, session: Session, model: ReadyModel, memory: Memory, offer: Offer) -> None:
+    def __init__(self, session: Session, model: ReadyModel, memory: Memory, offer: Offer, hooks: Hooks) -> None:
         self._session = session
+        self._hooks = hooks
         self._model = model
         self._memory = memory
         self._room = memory.room
@@ -140,6 +144,12 @@ class SessionHost:
             self._room.learn(refused, self.messages(), asked)
         desk = SessionDesk(self._session.outbox, self._memory)
         words = await self._room.fit(
-            desk, asked, lambda: summariser(self._model, asked.settings), forced=refused is not None
+            desk,
+            asked,
+            lambda: summariser(self._model, asked.settings),
+            forced=refused is not None,
+            refused=None if self._hooks.deciding is None else self._hooks.before_compaction,
         )
+        for text in await self._hooks.started("compact") if desk.replaced else ():
+            self.add(UserMessage((TextPart(text),)))
         return words if words is None or refused is None else f"{words}\n\n{refused}"

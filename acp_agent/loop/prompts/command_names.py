@@ -31,6 +31,7 @@ BUILT_IN: dict[str, tuple[str, str]] = {
     "fork": ("Make a new session with this conversation, or what is before a prompt", "number [worktree]"),
     "worktree": ("List the git worktrees that the agent made of this project; remove one", "remove name"),
     "place": ("Show where commands run and what confines them there, or go elsewhere", "the name of a place"),
+    "hooks": ("List the hooks", ""),
     "doctor": ("Show how commands are confined and what is logged", ""),
 }
 """Name -> description and hint."""

@@ -109,6 +109,11 @@ def leading_text(blocks: Sequence[ContentBlock]) -> str:
     return ""
 
 
+def plain_text(blocks: Sequence[ContentBlock]) -> str:
+    """All text of a prompt."""
+    return "\n".join(block.text for block in blocks if isinstance(block, TextContent))
+
+
 def with_command_text(blocks: Sequence[ContentBlock], text: str) -> list[ContentBlock]:
     """The prompt with `text` instead of the command it begins with."""
     expanded, done = [], False

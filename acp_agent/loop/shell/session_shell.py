@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from acp_agent.executors.editor import EditorExecutor
     from acp_agent.executors.local import LocalExecutor
     from acp_agent.loop.beside.background_runs import SessionRuns
-    from acp_agent.loop.shell.hooks import Hooks
+    from acp_agent.loop.hooks.hooks import Hooks
 
 
 Made = TypeVar("Made", bound="EditorExecutor | LocalExecutor")

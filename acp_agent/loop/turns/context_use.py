@@ -11,7 +11,8 @@ from typing import TYPE_CHECKING
 import anyio
 
 from acp_agent.errors import AuthRequired, CostLimit, InvalidParams, ProviderError
-from acp_agent.llm.base import Message
+from acp_agent.llm.base import Message, TextPart, UserMessage
+from acp_agent.loop.hooks.hooks import Hooks
 from acp_agent.loop.memory.compaction import Compacted, Limits, compact, drop_oldest, size_of, summary_messages
 from acp_agent.loop.memory.memory import Memory
 from acp_agent.loop.memory.room import Asked
@@ -30,7 +31,8 @@ BY_HAND = 2
 class ContextUse:
     """Of one session."""
 
-    def __init__(self, session: Session, memory: Memory, offer: Offer, models: SessionModels) -> None:
+    def __init__(self, session: Session, memory: Memory, offer: Offer, models: SessionModels, hooks: Hooks) -> None:
+        self._hooks = hooks
         self._session = session
         self._memory = memory
         self._room = memory.room
@@ -49,6 +51,8 @@ class ContextUse:
 
     async def compact(self) -> str:
         session, before = self._session, list(self._memory.messages())
+        if words := await self._hooks.before_compaction("manual"):
+            return words
         desk = SessionDesk(session.outbox, self._memory)
         self._models.spending.begin()
         desk.begin()
@@ -72,6 +76,8 @@ class ContextUse:
             why = f" ({done.trouble})" if done.trouble else ""
             return f"The conversation could not be shortened{why}; it stays as it is."
         self._memory.replace(done.messages)
+        for context in await self._hooks.started("compact"):
+            self._memory.add(UserMessage((TextPart(context),)))
         desk.ended("completed", done.summary)
         name = session.choices.model if model is None else model.name
         tokens = [self._room.estimator.tokens(name, size_of(some)) for some in (before, done.messages)]

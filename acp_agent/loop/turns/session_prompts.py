@@ -15,12 +15,12 @@ from acp_agent.loop.memory.session_goals import PROMPT, goal_words, mentions
 from acp_agent.loop.model.ready_model import SessionModels
 from acp_agent.loop.prompts.command_names import sets_goal, split_command
 from acp_agent.loop.prompts.menu import Menu
-from acp_agent.loop.prompts.prompt_text import parts_of, title_of, with_command_text
+from acp_agent.loop.prompts.prompt_text import parts_of, plain_text, title_of, with_command_text
 from acp_agent.loop.session import Session
 from acp_agent.loop.toolbox.toolbox import Toolbox
 from acp_agent.loop.turns.links import with_linked_pages
 from acp_agent.lsp.base import Report
-from acp_agent.schema.acp import ContentBlock, EmbeddedResource, ResourceLink
+from acp_agent.schema.acp import ContentBlock, EmbeddedResource, ResourceLink, TextContent
 
 
 class Prompts:
@@ -42,6 +42,7 @@ class Prompts:
         self._toolbox = toolbox
         self._languages = languages
         self._calls = calls
+        self._begun = False
         self.menu = menu
 
     def title(self, blocks: Sequence[ContentBlock]) -> str:
@@ -86,8 +87,14 @@ class Prompts:
     async def expand(self, blocks: Sequence[ContentBlock]) -> Sequence[ContentBlock] | str:
         """Returns the prompt as the model gets it: a skill or MCP prompt instead of its command, web pages after their
         links, diagnostics if it mentions them. A string tells the user why there is nothing to ask."""
+        context, refused = await self._hooked(blocks)
+        if refused:
+            return refused
         expanded = await self._expand(self._placed(blocks))
-        if isinstance(expanded, str) or not mentions_diagnostics(blocks):
+        if isinstance(expanded, str):
+            return expanded
+        expanded = [*expanded, *(TextContent(text=text) for text in context)]
+        if not mentions_diagnostics(blocks):
             return expanded
         lsp = self._session.config.settings.lsp
         return [
@@ -101,6 +108,17 @@ class Prompts:
                 own=self._own_diagnostics if self._languages.missing() is None else None,
             ),
         ]
+
+    async def _hooked(self, blocks: Sequence[ContentBlock]) -> tuple[list[str], str]:
+        """As `Hooks.submitted`, after what hooks add to the beginning of a session."""
+        hooks = self._calls.shell.hooks
+        if (deciding := hooks.deciding) is None or self._session.choices.bound_to is not None:
+            return [], ""
+        first, self._begun = not self._begun, True
+        source = deciding.starts or ("" if not first else "startup" if self._session.turns <= 1 else "resume")
+        begun = await hooks.started(source) if source else []
+        context, refused = await hooks.submitted(plain_text(blocks))
+        return [*begun, *context], refused
 
     async def _own_diagnostics(self) -> Report:
         seen = self._memory.ledger.seen_below(self._session.roots.real[0])

@@ -6,6 +6,7 @@ import logging
 from collections.abc import Sequence
 
 from acp_agent.errors import CostLimit, StoreError
+from acp_agent.llm.base import TextPart, UserMessage, last_words
 from acp_agent.loop.calls.runner import Calls
 from acp_agent.loop.journal import Journal
 from acp_agent.loop.memory.memory import Memory
@@ -57,6 +58,7 @@ class Turns:
         told += [*outputs.redactor.trouble, *outputs.filters.trouble()]
         told += guard.deciders.rules.trouble
         told += guard.unknown_tools()
+        told += [] if (deciding := self._calls.shell.hooks.deciding) is None else deciding.trouble
         told += [config.trouble, *config.notes] if config.trouble else config.notes
         told += self._toolbox.servers.trouble
         unknown = ", ".join(f"`{name}`" for name in self._toolbox.offer.unknown_names())
@@ -76,20 +78,23 @@ class Turns:
         window = self._memory.room.known(model.name, model.known_window)
         await self._toolbox.offer.aim(outbox.clean(leading_text(blocks)), window)
         self._calls.recorder.begin()
-        host = SessionHost(self._session, model, self._memory, self._toolbox.offer)
+        host = SessionHost(self._session, model, self._memory, self._toolbox.offer, self._calls.shell.hooks)
+        limits = Limits(
+            agent.max_tool_iterations,
+            "agent.max_tool_iterations",
+            agent.doom_loop,
+            agent.max_repetition,
+            agent.max_answer_bytes,
+        )
+        hooks, rounds = self._calls.shell.hooks, 0
         try:
-            return await run_turn(
-                model,
-                host,
-                self._calls.run_all,
-                Limits(
-                    agent.max_tool_iterations,
-                    "agent.max_tool_iterations",
-                    agent.doom_loop,
-                    agent.max_repetition,
-                    agent.max_answer_bytes,
-                ),
-            )
+            while True:
+                reason = await run_turn(model, host, self._calls.run_all, limits)
+                last = last_words(self._memory.messages())
+                if reason != "end_turn" or not (words := await hooks.goes_on("Stop", rounds, last)):
+                    return reason
+                rounds += 1
+                self._memory.add(UserMessage((TextPart(words),)))
         except CostLimit as limit:
             outbox.say(f"{limit} Your next prompt asks again; `/cost` shows what was spent.")
             self._session.costs.limit = limit.key

@@ -111,7 +111,7 @@ class Deciders(Struct, frozen=True):
             verdicts = [last.denial()] if last.effect == "deny" else []
         risk = max((parse.risk for parse in subject.parses), key=lambda risk: LEVELS.index(risk.level), default=None)
         lines = [line for parse in subject.parses for line in (*parse.lines(), *self._rules_of(parse))]
-        return Judgement(combine(verdicts), matched, risk, explained=tuple(lines))
+        return Judgement(_hooked(call, combine(verdicts)), matched, risk, explained=tuple(lines))
 
     def _rules_of(self, parse: Examined) -> list[str]:
         """The user's rules that match each part."""
@@ -301,6 +301,20 @@ class Deciders(Struct, frozen=True):
             rule=f"understated risk; {ask.rule}".strip("; "),
             notes=(said, *ask.notes),
         )
+
+
+def _hooked(call: CallFacts, verdict: Verdict) -> Verdict:
+    """The stricter of the verdict and what the hooks said. An `allow` of theirs answers a question: see `Gate`."""
+    said = call.hooked
+    if said is None or isinstance(verdict, Deny) or said.effect == "allow":
+        return verdict
+    if said.effect == "deny":
+        return Deny(said.denial, said.rule)
+    reason = f"the hook `{said.name}` wants you to decide{said.because}"
+    if isinstance(verdict, Ask):
+        joined, rule = f"{reason}; {verdict.reason}", f"{said.rule}; {verdict.rule}".rstrip("; ")
+        return replace(verdict, reason=joined, every_time=True, by_person=True, rule=rule)
+    return Ask(reason, (), "this exact call", changes=call.acts, every_time=True, by_person=True, rule=said.rule)
 
 
 RULE_ASKS = "one of your rules asks"

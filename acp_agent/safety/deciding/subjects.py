@@ -8,7 +8,7 @@ from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from functools import cached_property
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal
 
 import msgspec
 from msgspec import Struct
@@ -44,6 +44,28 @@ class Step(msgspec.Struct, frozen=True):
     """Words of its arguments, in order."""
 
 
+class SaidByHook(Struct, frozen=True):
+    """What the hooks of the configuration said about a call."""
+
+    effect: Literal["allow", "ask", "deny"]
+    reason: str
+    name: str
+    """Of the hook."""
+
+    @property
+    def rule(self) -> str:
+        return f"hook {self.name}"
+
+    @property
+    def because(self) -> str:
+        return f": {self.reason}" if self.reason else ""
+
+    @property
+    def denial(self) -> str:
+        """For the model and the user."""
+        return f"The hook `{self.name}` does not allow this call{self.because}. It was not run."
+
+
 class CallFacts(Struct, frozen=True):
     """A call to be judged."""
 
@@ -59,6 +81,7 @@ class CallFacts(Struct, frozen=True):
     """Whether that is another place than the session's."""
     apart: bool = False
     """Whether files are others there: no answer is kept then."""
+    hooked: SaidByHook | None = None
 
     @property
     def tools(self) -> tuple[str, ...]:
@@ -172,6 +195,17 @@ class Subject(Struct, frozen=True, eq=False, dict=True):
             return self.roots.disk.real_path(path)
         except (OSError, RuntimeError, ValueError):
             return _lexical(path)
+
+
+def touched(call: CallFacts, roots: Roots) -> tuple[str, ...] | None:
+    """What a pattern for this call may be written for: its commands, paths and hosts, and its arguments. `None` for a
+    command line that is not understood, which may touch anything."""
+    subject = Subject(call, roots)
+    if not all(parse.understood for parse in subject.parses):
+        return None
+    paths = [text for path in (*subject._own_paths, *subject.named) for text in (roots.display(path), str(path))]
+    urls = [access.what.rpartition(" ")[2] for access in call.accesses if isinstance(access, NetworkAccess)]
+    return tuple(dict.fromkeys((*subject.spellings, *paths, *urls, *subject.hosts, *texts_of(call.arguments))))
 
 
 def texts_of(value: object) -> tuple[str, ...]:

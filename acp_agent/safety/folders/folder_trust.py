@@ -1,5 +1,5 @@
-"""The files of a folder that take effect only if the user trusts it: configuration (including hooks and MCP servers)
-and tools.
+"""The files of a folder that take effect only if the user trusts it: configuration (including hooks and MCP servers),
+tools, and the programs of hooks.
 
 Trust applies to a folder and the exact bytes of these files, and is stored outside it: if a pulled commit changes one,
 the user is asked again. Until then the files have no effect.
@@ -17,6 +17,7 @@ from acp_agent.safety.folders.paths import read_regular, real_path
 FOLDER = ".acp-coder"
 CONFIG = f"{FOLDER}/config.toml"
 TOOLS = f"{FOLDER}/tools"
+HOOKS = f"{FOLDER}/hooks"
 
 MAX_FILES = 100
 MAX_FILE_BYTES = 500_000
@@ -35,11 +36,13 @@ def own_files(folder: Path) -> dict[str, bytes]:
             return {}
         if (data := _regular(folder / CONFIG)) is not None:
             found[CONFIG] = data
-        if real_path(folder / TOOLS) == real_path(folder) / TOOLS:
-            names = sorted(name for name in os.listdir(folder / TOOLS) if _is_tool(name))
+        for inside, belongs in ((TOOLS, _is_tool), (HOOKS, bool)):
+            if not (folder / inside).is_dir() or real_path(folder / inside) != real_path(folder) / inside:
+                continue
+            names = sorted(name for name in os.listdir(folder / inside) if belongs(name))
             for name in names[:MAX_FILES]:
-                if (data := _regular(folder / TOOLS / name)) is not None:
-                    found[f"{TOOLS}/{name}"] = data
+                if (data := _regular(folder / inside / name)) is not None:
+                    found[f"{inside}/{name}"] = data
     except OSError:
         return found
     return found

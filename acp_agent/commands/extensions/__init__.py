@@ -1,0 +1,1 @@
+"""`acp-coder hooks`, `plugin` and `mcp`."""

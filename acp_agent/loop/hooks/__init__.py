@@ -1,0 +1,1 @@
+"""Hooks: programs of the user's that are told of events, and may decide about them."""

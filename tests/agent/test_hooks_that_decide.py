@@ -1,0 +1,552 @@
+"""Hooks that decide: the protocol of Claude Code's hooks, at each event, and what several of them come to."""
+
+from __future__ import annotations
+
+import json
+import shlex
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
+from threading import Thread
+from typing import Any
+
+import anyio
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from acp_agent.client.permissions import allow_always, allow_once, reject_once
+from acp_agent.loop.hooks.hook_names import TOOLS, in_our_names, in_their_form, their_names
+from acp_agent.loop.hooks.hook_protocol import HookFailed, read_exit, read_text
+from acp_agent.testing.fake_model import Answer, Call
+
+from .kit import rig
+
+pytestmark = pytest.mark.anyio
+
+
+def rounds(*wanted: Call) -> list[Answer | str]:
+    return [*(Answer(tool_calls=(call,)) for call in wanted), "done"]
+
+
+def bash(command: str) -> Call:
+    return Call("bash", {"command": command})
+
+
+def hook(event: str, command: str, **more: object) -> str:
+    lines = [f"{name} = {json.dumps(value)}" for name, value in {"event": event, "command": command, **more}.items()]
+    return "\n".join(["[[hooks.on]]", *lines]) + "\n"
+
+
+def says(**specific: object) -> str:
+    """A command that prints this decision."""
+    return f"printf %s {shlex.quote(json.dumps({'hookSpecificOutput': specific}))}"
+
+
+def keeps(file: Path, then: str = "") -> str:
+    """A command that keeps what it reads, a line each."""
+    return f"cat >> {file}; {then}"
+
+
+def told(file: Path) -> list[dict[str, Any]]:
+    return [json.loads(line) for line in file.read_text().splitlines()]
+
+
+def results(r, number: int) -> list[str]:
+    return [message["content"] for message in r.messages(number) if message["role"] == "tool"]
+
+
+def audit(r) -> list[dict[str, Any]]:
+    file = Path(r.environ["HOME"]) / ".local/state/acp-coder/audit.jsonl"
+    return [json.loads(line) for line in file.read_text().splitlines()]
+
+
+# --- PreToolUse --------------------------------------------------------------------------------------------------
+
+
+async def test_a_hook_reads_the_call_as_claude_code_tells_it(tmp_path):
+    seen = tmp_path / "seen"
+    script = rounds(
+        bash("true"),
+        Call("edit", {"path": "a.txt", "old_string": "a", "new_string": "b"}),
+        Call("edit", {"path": "a.txt", "edits": [{"old_string": "b", "new_string": "c"}]}),
+        Call("find_path", {"pattern": "*"}),
+    )
+    async with rig(tmp_path, script, mode="auto", config=hook("PreToolUse", keeps(seen))) as r:
+        (r.project / "a.txt").write_text("a\n")
+        await r.editor.prompt("go")
+        calls = list(r.editor.tool_calls())
+        first, edit, several, glob = told(seen)
+        assert first == {
+            "session_id": r.editor.session_id,
+            "transcript_path": "",
+            "cwd": str(r.project),
+            "permission_mode": "bypassPermissions",
+            "hook_event_name": "PreToolUse",
+            "tool_name": "Bash",
+            "tool_input": {"command": "true"},
+            "tool_use_id": calls[0],
+        }
+        assert edit["tool_name"] == "Edit"
+        assert edit["tool_input"]["file_path"] == str(r.project / "a.txt")
+        assert several["tool_name"] == "MultiEdit"
+        assert glob["tool_name"] == "Glob"
+
+
+@pytest.mark.parametrize(
+    "command",
+    [
+        "echo 'not today' >&2; exit 2",
+        says(permissionDecision="deny", permissionDecisionReason="not today"),
+        """printf '{"decision": "block", "reason": "not today"}'""",
+    ],
+    ids=["exit-2", "json", "old-json"],
+)
+async def test_a_hook_denies_and_the_model_reads_why(tmp_path, command):
+    config = hook("PreToolUse", command, name="curfew", matcher="Bash")
+    async with rig(tmp_path, rounds(bash("touch made")), mode="auto", config=config) as r:
+        await r.editor.prompt("go")
+        assert not (r.project / "made").exists()
+        assert "The hook `curfew` does not allow this call: not today" in results(r, 2)[0]
+        r.editor.tool_call().assert_finished("failed")
+        assert not r.editor.permission_requests
+        decision = next(line for line in audit(r) if line["event"] == "decision")
+        assert (decision["decision"], decision["rule"]) == ("deny", "hook curfew")
+
+
+async def test_a_hook_can_let_the_user_decide_in_every_mode(tmp_path):
+    config = hook("PreToolUse", says(permissionDecision="ask", permissionDecisionReason="look"), name="careful")
+    script = rounds(Call("list_directory", {}), bash("touch made"))
+    async with rig(tmp_path, script, mode="auto", config=config, permissions=[allow_once, reject_once]) as r:
+        await r.editor.prompt("go")
+        assert len(r.editor.permission_requests) == 2
+        for request in r.editor.permission_requests:
+            assert "the hook `careful` wants you to decide: look" in str(request.tool_call.content)
+            assert {option.kind for option in request.options} == {"allow_once", "reject_once"}
+        assert not (r.project / "made").exists()
+
+
+async def test_an_allow_answers_a_question_only_where_the_configuration_says_so(tmp_path):
+    allow = says(permissionDecision="allow")
+    for frees, asked in ((False, 1), (True, 0)):
+        home = tmp_path / str(frees)
+        home.mkdir()
+        config = hook("PreToolUse", allow, name="easy", frees=frees)
+        async with rig(home, rounds(Call("write", {"path": "a", "content": "x"})), config=config) as r:
+            await r.editor.prompt("go")
+            assert len(r.editor.permission_requests) == asked
+            decisions = [line for line in audit(r) if line["event"] == "decision"]
+            assert decisions[0]["rule"] == ("hook easy" if frees else decisions[0]["rule"])
+
+
+async def test_an_allow_overrides_no_rule_no_danger_and_no_denial(tmp_path):
+    config = hook("PreToolUse", says(permissionDecision="allow"), frees=True) + (
+        '[[tools.permissions.bash]]\npattern = "rm *"\naction = "deny"\n'
+        '[[tools.permissions.bash]]\npattern = "touch *"\naction = "ask"\n'
+    )
+    script = rounds(bash("rm a"), bash("touch b"), bash("sudo -n ls"))
+    async with rig(tmp_path, script, config=config, permissions=[reject_once, reject_once]) as r:
+        await r.editor.prompt("go")
+        assert [request.tool_call.title for request in r.editor.permission_requests] == ["touch b", "sudo -n ls"]
+        assert "denies this call" in results(r, 4)[0]
+
+
+async def test_a_changed_input_is_shown_judged_again_and_run(tmp_path):
+    config = hook("PreToolUse", says(updatedInput={"command": "touch other"}), matcher="Bash")
+    async with rig(tmp_path, rounds(bash("touch made")), config=config) as r:
+        await r.editor.prompt("go")
+        (request,) = r.editor.permission_requests
+        assert request.tool_call.title == "touch other"
+        assert request.tool_call.raw_input == {"command": "touch other"}
+        call = r.editor.tool_call()
+        assert call.title == "touch other"
+        assert (r.project / "other").exists()
+        assert not (r.project / "made").exists()
+        assert json.loads(next(line for line in audit(r) if line["event"] == "decision")["arguments"]) == {
+            "command": "touch other"
+        }
+
+
+async def test_no_change_of_a_hook_gets_past_the_rules_or_an_earlier_hook(tmp_path):
+    guard = "grep -q forbidden && { echo 'no such word' >&2; exit 2; }; exit 0"
+    config = (
+        hook("PreToolUse", guard, name="guard")
+        + hook("PreToolUse", says(updatedInput={"command": "touch forbidden"}), name="changer", pattern="touch one")
+        + hook("PreToolUse", says(updatedInput={"command": "rm two"}), pattern="touch two")
+        + '[[tools.permissions.bash]]\npattern = "rm *"\naction = "deny"\n'
+    )
+    async with rig(tmp_path, rounds(bash("touch one"), bash("touch two")), mode="auto", config=config) as r:
+        await r.editor.prompt("go")
+        first, second = results(r, 3)
+        assert "The hook `guard` does not allow this call: no such word" in first
+        assert "denies this call" in second
+        assert list(r.project.glob("forbidden")) == []
+
+
+async def test_a_change_that_cannot_be_used_asks(tmp_path):
+    config = hook("PreToolUse", says(updatedInput={"cmd": 3}), name="odd")
+    async with rig(tmp_path, rounds(bash("touch made")), mode="auto", config=config, permissions=[reject_once]) as r:
+        await r.editor.prompt("go")
+        assert "the hook `odd` wants you to decide: it failed" in str(r.editor.permission_requests[0].tool_call.content)
+        assert not (r.project / "made").exists()
+
+
+@pytest.mark.parametrize(
+    ("more", "why"),
+    [
+        ({"command": "echo broken >&2; exit 1"}, "exit code 1: broken"),
+        ({"command": "sleep 600", "timeout": 0.2}, "ran longer than 0.2 s"),
+        ({"command": "printf '{'"}, "its output is not what a hook says"),
+        ({"command": """printf '{"decision": "perhaps"}'"""}, "which is not one of"),
+        ({"command": "kill -9 $$"}, "killed by SIGKILL"),
+        ({"command": "yes"}, "printed more than"),
+        ({"command": "true", "matcher": "("}, "`matcher` is not a regular expression"),
+        ({"command": ""}, "it needs either `command` or `url`"),
+        ({"command": "", "url": "ftp://a"}, "is not one of http or https"),
+        ({"command": "", "url": "http://127.0.0.1:9/"}, "cannot be reached"),
+    ],
+    ids=lambda value: value if isinstance(value, str) else "",
+)
+async def test_a_hook_that_breaks_is_said_and_asks_instead_of_allowing(tmp_path, more, why):
+    config = hook("PreToolUse", **{"name": "frail", **more})
+    script = rounds(bash("touch made"), bash("touch other"))
+    async with rig(tmp_path, script, mode="auto", config=config, permissions=[reject_once, reject_once]) as r:
+        await r.editor.prompt("go")
+        assert len(r.editor.permission_requests) == 2
+        assert why in str(r.editor.permission_requests[0].tool_call.content)
+        assert "(PreToolUse) " in r.editor.text()
+        assert why in r.editor.text()
+        assert not (r.project / "made").exists()
+
+
+@pytest.mark.parametrize(
+    ("matcher", "meant"),
+    [("Bash", True), ("bash", True), ("B", False), ("Edit|Bash", True), (".*", True), ("*", True), ("mcp__.*", False)],
+)
+async def test_matchers_are_expressions_for_the_whole_name_ours_or_theirs(tmp_path, matcher, meant):
+    config = hook("PreToolUse", "exit 2", matcher=matcher)
+    async with rig(tmp_path, rounds(bash("touch made")), mode="auto", config=config) as r:
+        await r.editor.prompt("go")
+        assert (r.project / "made").exists() is not meant
+
+
+@pytest.mark.parametrize(
+    ("pattern", "call", "meant"),
+    [
+        ("git push *", bash("cd . && git push --force"), True),
+        ("git push *", bash("git status"), False),
+        ("git push *", bash('eval "$X"'), True),
+        ("git push *", bash("bash -c 'git push'"), True),
+        ("secret/*", Call("read", {"path": "secret/a"}), True),
+        ("secret/*", Call("read", {"path": "./other/../secret/a"}), True),
+        ("secret/*", Call("read", {"path": "open/a"}), False),
+        ("secret/*", bash("cat secret/a"), True),
+    ],
+)
+async def test_patterns_find_what_a_call_touches_however_it_is_written(tmp_path, pattern, call, meant):
+    seen = tmp_path / "seen"
+    config = hook("PreToolUse", keeps(seen, "exit 2"), pattern=pattern)
+    async with rig(tmp_path, rounds(call), mode="auto", config=config) as r:
+        for name in ("secret", "open", "other"):
+            (r.project / name).mkdir()
+            (r.project / name / "a").write_text("x")
+        await r.editor.prompt("go")
+        assert seen.exists() is meant
+
+
+async def test_a_hook_that_is_running_ends_with_the_turn_and_all_it_started(tmp_path):
+    mark = tmp_path / "began"
+    command = f"sleep 600 & setsid sleep 601 & touch {mark}; wait"
+    async with rig(tmp_path, rounds(bash("true")), mode="auto", config=hook("PreToolUse", command)) as r:
+        turn = r.editor.begin("go")
+        with anyio.fail_after(20):
+            while not mark.exists():
+                await anyio.sleep(0.01)
+        r.editor.cancel()
+        assert (await turn.response()).stop_reason == "cancelled"
+        r.editor.tool_call().assert_finished("failed")
+        left = [
+            path
+            for path in Path("/proc").glob("[0-9]*/cmdline")
+            if path.exists() and path.read_bytes() in (b"sleep\x00600\x00", b"sleep\x00601\x00")
+        ]
+        assert not left
+
+
+async def test_a_hook_at_a_url_decides_as_one_that_is_a_command(tmp_path):
+    class Handler(BaseHTTPRequestHandler):
+        def do_POST(self) -> None:
+            body = json.loads(self.rfile.read(int(self.headers["content-length"])))
+            bodies.append((self.headers["x-key"], body))
+            word = {"permissionDecision": "deny", "permissionDecisionReason": "by the server"}
+            data = json.dumps({"hookSpecificOutput": word}).encode()
+            status = 500 if "five" in json.dumps(body["tool_input"]) else 200
+            self.send_response(status)
+            self.send_header("content-length", str(len(data)))
+            self.end_headers()
+            self.wfile.write(data)
+
+        def log_message(self, *_: object) -> None:
+            """Quiet."""
+
+    bodies: list[tuple[str, dict[str, Any]]] = []
+    server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
+    Thread(target=server.serve_forever, daemon=True).start()
+    url = f"http://127.0.0.1:{server.server_port}/hook"
+    config = f'[[hooks.on]]\nevent = "PreToolUse"\nurl = "{url}"\nheaders = {{ x-key = "k" }}\n'
+    script = rounds(bash("touch made"), bash("touch five"))
+    try:
+        async with rig(tmp_path, script, mode="auto", config=config, permissions=[reject_once]) as r:
+            await r.editor.prompt("go")
+            assert "by the server" in results(r, 3)[0]
+            assert bodies[0][0] == "k"
+            assert bodies[0][1]["tool_input"] == {"command": "touch made"}
+            (request,) = r.editor.permission_requests
+            assert "its server answered 500" in str(request.tool_call.content)
+            assert not list(r.project.glob("*"))
+    finally:
+        server.shutdown()
+        server.server_close()
+
+
+async def test_context_and_words_for_the_user_arrive_where_they_are_meant(tmp_path):
+    out = {
+        "systemMessage": "for you",
+        "hookSpecificOutput": {"hookEventName": "PreToolUse", "additionalContext": "generated file"},
+    }
+    config = hook("PreToolUse", f"printf %s {shlex.quote(json.dumps(out))}", name="h")
+    async with rig(tmp_path, rounds(bash("echo hi")), mode="auto", config=config) as r:
+        await r.editor.prompt("go")
+        assert "hi" in results(r, 2)[0]
+        assert "[Added by the hook h]\ngenerated file" in results(r, 2)[0]
+        assert "The hook `h` says: for you" in r.editor.text()
+
+
+async def test_a_hook_can_end_the_turn(tmp_path):
+    config = hook("PreToolUse", """printf '{"continue": false, "stopReason": "enough"}'""")
+    async with rig(tmp_path, rounds(bash("touch made")), mode="auto", config=config) as r:
+        assert (await r.editor.prompt("go")).stop_reason == "end_turn"
+        assert len(r.model.requests) == 1
+        assert not (r.project / "made").exists()
+        assert "enough" in str(r.editor.tool_call().content)
+
+
+async def test_hooks_of_a_folder_run_once_it_is_trusted_after_yours_and_free_nothing(tmp_path):
+    seen = tmp_path / "seen"
+    own = tmp_path / "project/.acp-coder"
+    (own / "hooks").mkdir(parents=True)
+    (own / "hooks/check").write_text(f"echo theirs >> {seen}; {says(permissionDecision='allow')}\n")
+    (own / "config.toml").write_text(hook("PreToolUse", "bash .acp-coder/hooks/check", frees=True))
+    config = hook("PreToolUse", f"echo yours >> {seen}")
+    script = [*rounds(bash("touch one")), *rounds(bash("touch two")), *rounds(bash("touch three"))]
+    async with rig(tmp_path, script, config=config, permissions=[allow_always]) as r:
+        await r.editor.prompt("go")
+        assert seen.read_text().split() == ["yours"]
+        await r.editor.new_session(r.project)
+        before = len(r.editor.permission_requests)
+        await r.editor.prompt("again")
+        assert seen.read_text().split() == ["yours", "yours", "theirs"]
+        assert len(r.editor.permission_requests) == before + 1
+        (own / "hooks/check").write_text(f"echo other >> {seen}\n")
+        await r.editor.new_session(r.project)
+        await r.editor.prompt("once more")
+        assert seen.read_text().split() == ["yours", "yours", "theirs", "yours"]
+
+
+# --- after a call, and questions ---------------------------------------------------------------------------------
+
+
+async def test_what_a_hook_says_after_a_call_is_read_by_the_model(tmp_path):
+    seen = tmp_path / "seen"
+    config = hook("PostToolUse", keeps(seen, "echo 'line too long' >&2; exit 2"), name="lint", matcher="Write|Bash")
+    script = rounds(Call("write", {"path": "a", "content": "x"}), bash("echo out; false"))
+    async with rig(tmp_path, script, mode="auto", config=config) as r:
+        await r.editor.prompt("go")
+        assert "[The hook lint objects: line too long]" in results(r, 2)[0]
+        write, command = told(seen)
+        assert write["tool_response"]["success"] is True
+        assert command["tool_response"]["success"] is False
+        assert command["tool_response"]["exit_code"] == 1
+        assert "out" in command["tool_response"]["stdout"]
+        r.editor.assert_tool_calls_finished()
+
+
+async def test_what_a_hook_changed_after_a_call_is_taken_back_with_it(tmp_path):
+    config = hook("PostToolUse", "printf formatted > a.txt", matcher="Write")
+    script = rounds(Call("read", {"path": "a.txt"}), Call("write", {"path": "a.txt", "content": "x"}))
+    async with rig(tmp_path, script, mode="auto", config=config) as r:
+        (r.project / "a.txt").write_text("before")
+        await r.editor.prompt("go")
+        assert (r.project / "a.txt").read_text() == "formatted"
+        await r.editor.prompt("/undo")
+        assert (r.project / "a.txt").read_text() == "before"
+
+
+async def test_a_hook_answers_the_question_before_the_user_is_asked(tmp_path):
+    deny = says(decision={"behavior": "deny", "message": "never here"})
+    allow = says(decision={"behavior": "allow"})
+    config = hook("PermissionRequest", deny, name="no", pattern="touch one") + hook(
+        "PermissionRequest", allow, name="yes", frees=True, pattern="touch two"
+    )
+    script = rounds(bash("touch one"), bash("touch two"), bash("touch three"), bash("sudo -n touch two"))
+    async with rig(tmp_path, script, config=config, permissions=[allow_once, reject_once]) as r:
+        await r.editor.prompt("go")
+        assert "never here" in results(r, 5)[0]
+        assert sorted(path.name for path in r.project.iterdir()) == ["three", "two"]
+        assert [request.tool_call.title for request in r.editor.permission_requests] == [
+            "touch three",
+            "sudo -n touch two",
+        ]
+        rules = {line["rule"]: line["decision"] for line in audit(r) if line["event"] == "decision"}
+        assert rules["hook no"] == "deny"
+        assert rules["hook yes"] == "allow"
+
+
+async def test_a_question_is_a_notification(tmp_path):
+    seen = tmp_path / "seen"
+    config = hook("Notification", keeps(seen), matcher="permission_prompt")
+    async with rig(tmp_path, rounds(bash("touch made")), config=config) as r:
+        await r.editor.prompt("go")
+        with anyio.fail_after(20):
+            while not seen.exists() or not seen.read_text().endswith("\n"):
+                await anyio.sleep(0.01)
+        assert "acp-coder wants to use bash" in told(seen)[0]["message"]
+
+
+# --- prompts, the session, compaction, the end of turns ----------------------------------------------------------
+
+
+async def test_a_prompt_is_refused_or_added_to(tmp_path):
+    refuses = "grep -q password && { echo 'no passwords' >&2; exit 2; }; echo 'The branch is main.'"
+    config = hook("UserPromptSubmit", refuses, name="p")
+    async with rig(tmp_path, ["first", "second"], config=config) as r:
+        await r.editor.prompt("my password is x")
+        assert not r.model.requests
+        assert "Your prompt was not sent to the model: the hook `p` does not allow it: no passwords" in r.editor.text()
+        await r.editor.prompt("hello")
+        assert "password" not in str(r.messages(1))
+        assert "[Added by the hook p]\nThe branch is main." in str(r.messages(1)[-1]["content"]).replace("\\n", "\n")
+
+
+async def test_the_user_decides_about_a_prompt_whose_hook_breaks(tmp_path):
+    config = hook("UserPromptSubmit", "exit 1", name="p")
+    async with rig(tmp_path, ["first"], config=config, permissions=[reject_once, allow_once]) as r:
+        await r.editor.prompt("one")
+        assert not r.model.requests
+        await r.editor.prompt("two")
+        assert len(r.model.requests) == 1
+        assert "one" not in [message["content"] for message in r.messages(1)]
+
+
+async def test_hooks_are_told_of_the_session_and_add_to_its_first_prompt(tmp_path):
+    seen = tmp_path / "seen"
+    config = hook("SessionStart", keeps(seen, "echo house rules")) + hook("SessionEnd", keeps(seen))
+    async with rig(tmp_path, ["one", "two", "three"], config=config) as r:
+        await r.editor.prompt("a")
+        await r.editor.prompt("b")
+        await r.editor.prompt("/clear")
+        await r.editor.prompt("c")
+        assert [line["source"] for line in told(seen)] == ["startup", "clear"]
+        assert "house rules" in str(r.messages(1))
+        assert str(r.messages(2)).count("house rules") == 1
+        await r.editor.request("session/close", {"sessionId": r.editor.session_id})
+        assert told(seen)[-1]["hook_event_name"] == "SessionEnd"
+
+
+async def test_a_compaction_can_be_refused_and_is_told(tmp_path):
+    seen = tmp_path / "seen"
+    config = hook("PreCompact", keeps(seen, "test -e allowed || { echo 'not yet' >&2; exit 2; }"), matcher="manual")
+    config += hook("SessionStart", "echo again", matcher="compact")
+    long = "word " * 2000
+    async with rig(tmp_path, [long, "summary", "end"], config=config) as r:
+        await r.editor.prompt("a")
+        await r.editor.prompt("/compact")
+        assert "not yet" in r.editor.text()
+        assert told(seen)[0]["trigger"] == "manual"
+        (r.project / "allowed").touch()
+        await r.editor.prompt("/compact")
+        await r.editor.prompt("b")
+        assert "summary" in str(r.messages(3))
+        assert "again" in str(r.messages(3))
+
+
+async def test_a_model_that_ends_goes_on_as_often_as_is_allowed(tmp_path):
+    seen = tmp_path / "seen"
+    config = "[hooks]\nmax_rounds = 2\n" + hook("Stop", keeps(seen, "echo 'run the tests' >&2; exit 2"), name="tests")
+    async with rig(tmp_path, ["one", "two", "three"], config=config) as r:
+        assert (await r.editor.prompt("go")).stop_reason == "end_turn"
+        assert len(r.model.requests) == 3
+        assert [line["stop_hook_active"] for line in told(seen)] == [False, True, True]
+        assert told(seen)[0]["last_assistant_message"] == "one"
+        assert "run the tests" in r.messages(2)[-1]["content"]
+        assert "`hooks.max_rounds`" in r.editor.text()
+
+
+async def test_a_sub_agent_is_told_and_goes_on(tmp_path):
+    seen = tmp_path / "seen"
+    stop = 'grep -q \'"stop_hook_active": true\' || { echo "look again" >&2; exit 2; }'
+    config = hook("SubagentStart", keeps(seen, "echo be brief")) + hook("SubagentStop", stop)
+    call = Answer(tool_calls=(Call("delegate", {"prompt": "Find it.", "title": "find it"}),))
+    async with rig(tmp_path, [call, "first", "second", "done"], config=config) as r:
+        await r.editor.prompt("go")
+        assert told(seen)[0]["agent_type"] == "find it"
+        assert "be brief" in str(r.messages(2))
+        assert "look again" in str(r.messages(3))
+        assert results(r, 4)[0] == "second"
+
+
+async def test_the_command_lists_them(tmp_path):
+    config = hook("PreToolUse", "true", name="mine", matcher="Bash", pattern="git *")
+    async with rig(tmp_path, [], config=config) as r:
+        await r.editor.prompt("/hooks")
+        assert "PreToolUse `Bash` touching `git *`: `mine`" in r.editor.text()
+
+
+async def test_without_hooks_nothing_of_them_is_loaded(tmp_path):
+    async with rig(tmp_path, rounds(bash("true")), mode="auto") as r:
+        await r.editor.prompt("go")
+        parts = await r.agent.sessions.get(r.editor.session_id).parts()
+        assert parts.shell.hooks.deciding is None
+
+
+# --- the protocol ------------------------------------------------------------------------------------------------
+
+JSON = st.recursive(
+    st.none() | st.booleans() | st.floats(allow_nan=False) | st.text(),
+    lambda inner: st.lists(inner) | st.dictionaries(st.text(), inner),
+    max_leaves=10,
+)
+
+
+@given(st.sampled_from(["PreToolUse", "PostToolUse", "Stop"]), st.integers(-300, 300), st.text(), st.text())
+def test_never_does_an_odd_end_count_as_consent(event, code, out, err):
+    try:
+        answer = read_exit(event, code, out, err)
+    except HookFailed:
+        return
+    assert code in (0, 2)
+    assert answer.effect == ("deny" if code == 2 else "")
+
+
+@given(JSON)
+def test_never_does_odd_output_raise_anything_but_that_it_failed(value):
+    try:
+        read_text("PreToolUse", json.dumps(value))
+        read_text("PreToolUse", json.dumps({"hookSpecificOutput": value}))
+    except HookFailed:
+        pass
+
+
+@given(
+    st.sampled_from(sorted(TOOLS)), st.dictionaries(st.sampled_from(["path", "command", "pattern", "entries"]), JSON)
+)
+def test_their_form_taken_back_is_ours_but_for_absolute_paths(tool, arguments):
+    back = in_our_names(tool, in_their_form(tool, arguments, "/p"))
+    assert back.keys() == arguments.keys()
+    assert {name: back[name] for name in back if name != "path"} == {
+        name: value for name, value in arguments.items() if name != "path"
+    }
+
+
+def test_names_of_mcp_tools_are_theirs_wherever_the_server_ends():
+    assert their_names("mcp_my_server_tool", {}) == ("mcp__my__server_tool", "mcp__my_server__tool")
+    assert their_names("time", {}) == ()

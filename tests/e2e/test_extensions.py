@@ -1,0 +1,103 @@
+"""`acp-coder hooks` as a user uses it."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from .test_cli import run
+
+CHANGES = json.dumps({"hookSpecificOutput": {"updatedInput": {"file_path": "b", "content": "y"}}})
+CONFIG = f"""\
+[[hooks.on]]
+event = "PreToolUse"
+matcher = "Bash"
+pattern = "git push *"
+name = "no force"
+command = "grep -q force && {{ echo 'no force' >&2; exit 2; }}; exit 0"
+env = {{ KEY = "sesame" }}
+
+[[hooks.on]]
+event = "PreToolUse"
+matcher = "Write"
+command = {json.dumps(f"echo '{CHANGES}'")}
+
+[[hooks.on]]
+event = "SessionStart"
+matcher = "startup"
+command = "echo hello"
+
+[[hooks.file_changed]]
+command = "make format"
+"""
+
+
+def hooks(tmp_path: Path, *arguments: str, config: str = CONFIG) -> Any:
+    (tmp_path / "config.toml").write_text(config)
+    return run(tmp_path, "hooks", *arguments, ACP_CODER_CONFIG=str(tmp_path / "config.toml"))
+
+
+def test_hooks_are_listed(tmp_path):
+    done = hooks(tmp_path, "list")
+    assert done.returncode == 0
+    assert done.stdout.splitlines()[:2] == [
+        "file_changed: `make format`",
+        "PreToolUse `Bash` touching `git push *`: `no force`",
+    ]
+    assert hooks(tmp_path, "list", config="").stdout.startswith("There are no hooks")
+
+
+def test_a_test_shows_what_would_happen(tmp_path):
+    call = json.dumps({"command": "git push --force"})
+    done = hooks(tmp_path, "test", "PreToolUse", "--tool", "Bash", "--input", call)
+    assert done.returncode == 0
+    assert "asked: no force\n  says: deny no force\n" in done.stdout
+    assert "rule: hook no force" in done.stdout
+    done = hooks(tmp_path, "test", "PreToolUse", "--input", json.dumps({"command": "ls"}))
+    assert "asked" not in done.stdout
+    assert "allow: nothing asks or denies" in done.stdout
+
+
+def test_a_test_shows_a_changed_input(tmp_path):
+    call = json.dumps({"path": "a", "content": "x"})
+    done = hooks(tmp_path, "test", "PreToolUse", "--tool", "write", "--input", call)
+    assert 'input: {"path": "b", "content": "y"}' in done.stdout
+
+
+def test_a_test_of_another_event_shows_what_is_added(tmp_path):
+    assert "adds for the model: hello" in hooks(tmp_path, "test", "SessionStart", "--kind", "startup").stdout
+    assert "asked" not in hooks(tmp_path, "test", "SessionStart", "--kind", "resume").stdout
+
+
+@pytest.mark.parametrize(
+    ("arguments", "words"),
+    [
+        (("test", "Never"), "there is no event 'Never': PreToolUse, "),
+        (("test", "PreToolUse", "--tool", "teleport"), "there is no tool 'teleport'"),
+        (("test", "PreToolUse", "--input", "{"), "--input is not JSON"),
+        (("test", "PreToolUse", "--input", "[]"), "--input is not a JSON object"),
+        (("test", "PreToolUse", "--input", "{}"), "command: Field required"),
+        (("list", "--cwd", "/nowhere"), "/nowhere is not an existing folder"),
+    ],
+)
+def test_what_cannot_be_is_said(tmp_path, arguments, words):
+    done = hooks(tmp_path, *arguments)
+    assert done.returncode == 2
+    assert words in done.stderr
+
+
+def test_an_event_that_does_not_exist_is_named_with_file_and_line(tmp_path):
+    done = hooks(tmp_path, "list", config='[[hooks.on]]\nevent = "Sometimes"\ncommand = "true"\n')
+    assert done.returncode == 2
+    assert "config.toml:1" in done.stderr
+    assert "Sometimes" in done.stderr
+
+
+def test_the_configuration_shows_no_variables_of_hooks(tmp_path):
+    (tmp_path / "config.toml").write_text(CONFIG)
+    done = run(tmp_path, "config", "show", ACP_CODER_CONFIG=str(tmp_path / "config.toml"))
+    assert "no force" in done.stdout
+    assert "sesame" not in done.stdout
