@@ -12,7 +12,7 @@ from acp_agent.config.load import Config
 from acp_agent.config.model import ProviderConfig
 from acp_agent.config.place_settings import LOCAL as THIS_MACHINE
 from acp_agent.config.place_settings import Place, find_place, is_host, tmux_session
-from acp_agent.config.xdg import state_dir
+from acp_agent.config.xdg import config_dir, state_dir
 from acp_agent.errors import ConfigError
 from acp_agent.executors.route import Offer as EditorOffer
 from acp_agent.executors.scrub import scrubbing
@@ -41,6 +41,7 @@ from acp_agent.loop.model.models import Models
 from acp_agent.loop.model.ready_model import SessionModels
 from acp_agent.loop.model.spending import Spending
 from acp_agent.loop.prompts.instructions import Instructions
+from acp_agent.loop.prompts.library import Library
 from acp_agent.loop.prompts.menu import Menu
 from acp_agent.loop.prompts.skills import Skills, read_skills
 from acp_agent.loop.running_turn import RunningTurn
@@ -125,12 +126,21 @@ def build_parts(
     guard = Guard(
         session.config, session.roots, environ, home, registry, store, redaction.redactor, journal, shell.confinement
     )
-    menu = Menu(outbox, session.queue, memory.skills)
+    menu = Menu(outbox, session.queue, memory.skills, memory.library)
     servers = build_servers(session, registry, menu, environ, inherited, shell.confinement)
     absent = Absent(settings.tools, memory.skills, shell.runs, languages, session.roots)
     offer = Offer(registry, settings.tools, session.choices, absent, relevance, guard.deciders, more_parameters(shell))
     own = settings.agent.trust
-    extensions = Extensions(session.roots.clients[0], registry, store, packages=settings.tools.entry_points, own=own)
+    offer.name_agents(memory.library.agents())
+
+    def trusted(files: Mapping[str, bytes]) -> None:
+        memory.library.trust(files)
+        offer.name_agents(memory.library.agents())
+        menu.show()
+
+    extensions = Extensions(
+        session.roots.clients[0], registry, store, trusted, packages=settings.tools.entry_points, own=own
+    )
     toolbox = Toolbox(registry, offer, extensions, servers, relevance)
     scheduler = Scheduler(session, store.schedules)
     web = WebAccess(settings.tools, environ, session.roots.clients, guard.refuses)
@@ -166,6 +176,7 @@ def build_memory(session: Session, store: SessionStore, turn: RunningTurn, envir
         Goals(session.outbox, store.goals),
         build_instructions(session.config, roots, state),
         Skills(read_skills(roots) if agent.skills else {}, roots, turn),
+        Library(roots, Path(config_dir(environ)), reads=agent.skills),
     )
 
 

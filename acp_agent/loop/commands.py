@@ -249,6 +249,16 @@ async def _hooks(session: Session, parts: Parts, rest: str) -> str:
     return "Hooks:\n" + "\n".join(f"- {line}" for line in lines)
 
 
+async def _agents(session: Session, parts: Parts, rest: str) -> str:
+    listed = [f"- `{name}`: {words}" for name, words in parts.memory.library.agents().items()]
+    if not listed:
+        return (
+            "There are no sub-agents with instructions of their own. One is a file `.agents/agents/NAME.md` in the "
+            "project, or `agents/NAME.md` beside your configuration."
+        )
+    return "Sub-agents, by `@NAME` in a prompt:\n" + "\n".join(listed)
+
+
 async def _doctor(session: Session, parts: Parts, rest: str) -> str:
     return "\n".join(f"- {line}" for line in [*await parts.shell.confinement.lines(), parts.calls.guard.audit_words()])
 
@@ -362,6 +372,7 @@ COMMANDS: dict[str, Callable[[Session, Parts, str], Awaitable[str]]] = {
     "unblock": _unblock,
     "doctor": _doctor,
     "hooks": _hooks,
+    "agents": _agents,
     "place": _place,
     "checkpoints": _checkpoints,
     "undo": _undo,

@@ -34,7 +34,7 @@ from acp_agent.errors import (
 )
 from acp_agent.lazy import load
 from acp_agent.loop.choices import Choices
-from acp_agent.loop.modes import MODES, Mode
+from acp_agent.loop.modes import MODES, Mode, narrower
 from acp_agent.loop.opened import Opened
 from acp_agent.loop.options import places_of
 from acp_agent.loop.outbox import Outbox
@@ -342,10 +342,13 @@ class Session:
             await self._set_title(prompts.title(blocks))
         self.spent = None
         parts.models.spending.begin()
-        model = await parts.models.ready(self.choices.model)
-        if model.chosen != self.choices.model:
+        asked = prompts.asked
+        model = await parts.models.ready(asked.model or self.choices.model)
+        if not asked.model and model.chosen != self.choices.model:
             await self.choices.use_real_name(model.chosen)
-        return await parts.turns.run(model, blocks)
+        if asked.mode is not None:
+            self.choices.bound_to = narrower(self.choices.mode(), asked.mode)
+        return await parts.turns.run(model, blocks, asked)
 
     async def steer(self, blocks: Sequence[acp.ContentBlock]) -> str:
         """Lets what the user wrote join the running turn at its next step; else returns why no turn takes it. Raises

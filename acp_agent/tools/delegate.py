@@ -25,6 +25,8 @@ class DelegateParams(Params):
     )
     max_iterations: int | None = Field(default=None, ge=1, description="Model calls it may make.")
     place: SkipJsonSchema[str | None] = None
+    agent: SkipJsonSchema[str | None] = None
+    """A sub-agent with instructions of its own; the model is told of it where there are any."""
 
 
 class Delegate(HarmlessTool[DelegateParams]):
@@ -33,14 +35,14 @@ class Delegate(HarmlessTool[DelegateParams]):
     kind = "other"
 
     def describe(self, params: DelegateParams, roots: Roots) -> Description:
-        return Description(f"Sub-agent: {_title(params)}")
+        return Description(f"Sub-agent{f' {params.agent}' if params.agent else ''}: {_title(params)}")
 
     async def run(self, params: DelegateParams, ctx: ToolContext, preview: Preview) -> ToolResult:
         limit = ctx.config.delegate.max_iterations
         tools = None if params.tools is None else tuple(dict.fromkeys(params.tools))
         rounds = min(params.max_iterations or limit, limit)
         return await ctx.call.delegate(
-            Task(params.prompt, _title(params), tools, rounds, params.isolation == "worktree")
+            Task(params.prompt, _title(params), tools, rounds, params.isolation == "worktree", params.agent or "")
         )
 
 

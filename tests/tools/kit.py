@@ -26,6 +26,7 @@ from acp_agent.loop.memory.memory import Memory
 from acp_agent.loop.memory.room import Room
 from acp_agent.loop.modes import MODES
 from acp_agent.loop.prompts.instructions import Instructions
+from acp_agent.loop.prompts.library import Library
 from acp_agent.loop.prompts.skills import Skill, Skills
 from acp_agent.loop.running_turn import RunningTurn
 from acp_agent.loop.toolbox.offer import Offer
@@ -99,6 +100,7 @@ def memory_of(store: SessionStore, roots: Roots) -> Memory:
         cast(Any, BenchGoals()),
         Instructions(roots, enabled=False, max_bytes=0),
         Skills(skills, roots, RunningTurn("session-1")),
+        Library(roots, roots.cwd, reads=False),
     )
 
 

@@ -20,13 +20,14 @@ from acp_agent.lazy import load
 from acp_agent.legible import legible
 from acp_agent.loop.calls.guard import Guard
 from acp_agent.loop.choices import Choices
+from acp_agent.loop.hooks.call_patterns import covers
 from acp_agent.loop.hooks.hooks import Hooks
 from acp_agent.loop.judging import judged
 from acp_agent.loop.modes import Mode
 from acp_agent.protocol.client import Client
 from acp_agent.safety.access import Allow, Ask, Deny, ModeAccess, Verdict
 from acp_agent.safety.deciding.deciders import CallFacts, Judgement
-from acp_agent.safety.deciding.subjects import SaidByHook, touched
+from acp_agent.safety.deciding.subjects import touched
 from acp_agent.schema import acp
 from acp_agent.store.base import Decision, Permission
 from acp_agent.store.session_store import SessionStore
@@ -110,6 +111,8 @@ class Gate:
         self._store = store
         self._choices = choices
         self._project = guard.project
+        self.allowed: tuple[str, tuple[str, ...]] = ("", ())
+        """The written command of the turn, and the calls that it allows."""
         self._writes_calls = False
         """Whether the user has allowed a call that the model wrote as text: it calls tools in that way."""
         self._runs_unconfined = False
@@ -125,7 +128,7 @@ class Gate:
         verdict: Verdict = decision.verdict
         if isinstance(verdict, Ask):
             ask = self.guard.placed(facts, verdict)
-            verdict = await self._remembered(ask, mode, written=facts.written, hooked=facts.hooked)
+            verdict = await self._remembered(ask, mode, facts, written=facts.written)
             if isinstance(verdict, Allow) and ask.changes and self._needs_word(facts):
                 reason = f"{ask.reason}; {UNCONFINED}"
                 verdict = msgspec.structs.replace(ask, reason=reason, every_time=True, notes=(*ask.notes, ONCE))
@@ -172,7 +175,7 @@ class Gate:
         mode, decision = await self._decided(facts)
         verdict: Verdict = decision.verdict
         if isinstance(verdict, Ask):
-            verdict = await self._remembered(self.guard.placed(facts, verdict), mode, written=False)
+            verdict = await self._remembered(self.guard.placed(facts, verdict), mode, facts, written=False)
         match verdict:
             case Allow(rule):
                 return await self._written(Permit(), facts, decision, "allow", rule)
@@ -235,7 +238,7 @@ class Gate:
             return answer
         return Refused("The call could not be written to the audit log, which is required, so it was not run.")
 
-    async def _remembered(self, ask: Ask, mode: Mode, *, written: bool, hooked: SaidByHook | None = None) -> Verdict:
+    async def _remembered(self, ask: Ask, mode: Mode, facts: CallFacts, *, written: bool) -> Verdict:
         if ask.every_time:
             return ask
         known = await self._store.known_permissions(self._project)
@@ -246,13 +249,21 @@ class Gate:
             return Deny(words, "a remembered answer")
         if ask.scopes and all(answers.get(scope) == "allow" for scope in ask.scopes):
             return Allow("a remembered answer")
-        if hooked is not None and hooked.effect == "allow" and not ask.by_person:
-            return Allow(hooked.rule)
+        if facts.hooked is not None and facts.hooked.effect == "allow" and not ask.by_person:
+            return Allow(facts.hooked.rule)
+        command, allowed = self.allowed
+        if allowed and not ask.by_person and await self._covers(allowed, facts):
+            return Allow(f"command /{command}")
         if mode.asks or ask.by_person:
             return ask
         if written and ask.changes and not self._writes_calls:
             return msgspec.structs.replace(ask, notes=(*ask.notes, WRITTEN_CALL))
         return Allow(f"mode {mode.id}")
+
+    async def _covers(self, allowed: Sequence[str], facts: CallFacts) -> bool:
+        """Whether one of these, as a written command names calls, covers the call."""
+        roots = self.guard.deciders.roots
+        return any([await judged(roots, partial(covers, each, facts, roots)) for each in allowed])
 
     async def _ask(self, ask: Ask, call: acp.ToolCallUpdate) -> Permit | Refused | TurnCancelledByClient:
         scope = legible(ask.scope_words)

@@ -15,23 +15,32 @@ from typing import TYPE_CHECKING
 import anyio
 import anyio.to_thread
 import msgspec
+from msgspec import structs
 from msgspec.structs import replace
 
-from acp_agent.errors import ProviderError, ToolError, WorktreeError
+from acp_agent.errors import AuthRequired, InvalidParams, ProviderError, ToolError, WorktreeError
 from acp_agent.lazy import load
 from acp_agent.llm import base as llm
 from acp_agent.loop.calls.call import Call
 from acp_agent.loop.calls.reports import Parent
+from acp_agent.loop.hooks.call_patterns import divided, our_tool
+from acp_agent.loop.judging import judged
 from acp_agent.loop.memory.compaction import Compacted
 from acp_agent.loop.memory.room import Asked
 from acp_agent.loop.model.turn import Limits, run_turn
 from acp_agent.loop.model.turn_host import PlainCleaner
+from acp_agent.loop.modes import MODES
+from acp_agent.loop.prompts.library import REVIEWER
 from acp_agent.loop.prompts.model_settings import model_settings
+from acp_agent.loop.prompts.review_findings import findings
+from acp_agent.loop.prompts.written_agents import WrittenAgent
+from acp_agent.safety.folders.paths import Roots
 from acp_agent.schema.acp import SessionUpdate, StopReason
-from acp_agent.tools.kit.tool_context import Task, ToolResult
+from acp_agent.tools.kit.tool_context import Location, Task, ToolResult
 
 if TYPE_CHECKING:
     from acp_agent.loop.calls.runner import Calls
+    from acp_agent.loop.model.ready_model import ReadyModel
     from acp_agent.loop.shell.worktrees import Hold
 
 MAKE_WORKTREE = "acp_agent.loop.shell.worktrees:make"
@@ -61,8 +70,10 @@ async def run_sub_agent(calls: Calls, call: Call, task: Task) -> ToolResult:
         raise ToolError(f"Sub-agents can be nested at most {deep} deep. Do the task yourself.", "policy_blocked")
     if task.isolated:
         return await _run_isolated(calls, call, task)
-    below = calls.below(Parent(call, calls.reports, task.title), _allowed(calls, task))
-    host = _SubHost(below)
+    written = _written(calls, task.agent)
+    below = calls.below(Parent(call, calls.reports, task.title), _allowed(calls, task, written))
+    model = await _model(calls, written)
+    host = _SubHost(below, model, "" if written is None else written.instructions)
     host.add(llm.UserMessage((llm.TextPart(task.prompt),)))
     agent = calls.session.config.settings.agent
     limits = Limits(
@@ -73,13 +84,13 @@ async def run_sub_agent(calls: Calls, call: Call, task: Task) -> ToolResult:
         agent.max_answer_bytes,
     )
     hooks, rounds = calls.shell.hooks, 0
-    about = {"agent_id": call.id, "agent_type": task.title}
+    about = {"agent_id": call.id, "agent_type": task.agent or task.title}
     for text in await hooks.sub_agent_started(**about):
         host.add(llm.UserMessage((llm.TextPart(text),)))
     try:
         while True:
-            reason = await run_turn(calls.shell.turn.model, host, below.run_all, limits)
-            words = await hooks.goes_on("SubagentStop", rounds, host.last_words(), task.title, **about)
+            reason = await run_turn(model, host, below.run_all, limits)
+            words = await hooks.goes_on("SubagentStop", rounds, host.last_words(), about["agent_type"], **about)
             if reason != "end_turn" or not words:
                 break
             rounds += 1
@@ -91,7 +102,16 @@ async def run_sub_agent(calls: Calls, call: Call, task: Task) -> ToolResult:
             category.get(error.kind, "server_error" if error.retryable else "permanent_failure"),  # type: ignore[arg-type]
         ) from error
     text = "\n\n".join(part for part in (host.last_words(), ENDINGS.get(reason, ""), *host.said) if part)
-    return ToolResult(text or "[the sub-agent gave no answer]", failed=reason in ENDINGS)
+    result = ToolResult(text or "[the sub-agent gave no answer]", failed=reason in ENDINGS)
+    return result if task.agent != REVIEWER else await _with_findings(result, calls.session.roots)
+
+
+async def _with_findings(result: ToolResult, roots: Roots) -> ToolResult:
+    """With the places of what a review found, and for programs the findings."""
+    found = await judged(roots, lambda: list(findings(result.text, roots)))
+    meta = [{**structs.asdict(each), "path": str(each.path)} for each in found]
+    locations = tuple(Location(each.path, each.line) for each in found)
+    return replace(result, locations=locations, meta={**result.meta, "findings": meta})
 
 
 async def _run_isolated(calls: Calls, call: Call, task: Task) -> ToolResult:
@@ -128,10 +148,41 @@ async def _run_isolated(calls: Calls, call: Call, task: Task) -> ToolResult:
     return replace(result, text=f"{result.text}\n\n[{words}]")
 
 
-def _allowed(calls: Calls, task: Task) -> frozenset[str]:
-    """The tools it gets: never more than its parent has."""
+def _written(calls: Calls, name: str) -> WrittenAgent | None:
+    """Raises ToolError for a sub-agent that there is not."""
+    library = calls.memory.library
+    found = library.agent(name) if name else None
+    if name and found is None:
+        known = ", ".join(f"`{each}`" for each in library.agents()) or "none"
+        raise ToolError(f"There is no sub-agent `{name}`. There are: {known}.", "invalid_parameters")
+    return found
+
+
+async def _model(calls: Calls, agent: WrittenAgent | None) -> ReadyModel:
+    """That of the turn, or the one that the sub-agent names."""
+    session = calls.session
+    chosen = session.choices.meant(agent.model) if agent is not None and agent.model else None
+    if chosen is None:
+        return calls.shell.turn.model
+    try:
+        return await (await (session.part_of or session).parts()).models.ready(chosen)
+    except (AuthRequired, InvalidParams, ProviderError) as error:
+        raise ToolError(f"The sub-agent's model `{chosen}` cannot be used: {error}", "permanent_failure") from error
+
+
+def _allowed(calls: Calls, task: Task, agent: WrittenAgent | None) -> frozenset[str]:
+    """The tools it gets: never more than its parent has, nor than the sub-agent's own."""
     offer = calls.toolbox.offer
-    entries = offer.sent() if task.tools is None else offer.entries()
+    entries = offer.sent() if task.tools is None and agent is None else offer.entries()
+    if agent is not None:
+        own = None if agent.tools is None else {our_tool(divided(tool)[0]) for tool in agent.tools}
+        mode = next((mode for mode in MODES.values() if mode.id == agent.mode), None)
+        reads = mode is not None and not mode.changes
+        entries = [
+            entry
+            for entry in entries
+            if (own is None or not own.isdisjoint((entry.name, *entry.aliases))) and (entry.reads_only or not reads)
+        ]
     offered = [entry for entry in entries if entry.name not in NOT_FOR_SUB_AGENTS]
     if calls.depth + 1 >= calls.config.delegate.max_depth:
         offered = [entry for entry in offered if entry.name != "delegate"]
@@ -147,11 +198,11 @@ def _allowed(calls: Calls, task: Task) -> frozenset[str]:
     return frozenset(known[name] for name in task.tools)
 
 
-def _sub_settings(settings: llm.ModelSettings) -> llm.ModelSettings:
-    """The settings of a sub-agent: with its instructions and its own prompt cache."""
+def _sub_settings(settings: llm.ModelSettings, more: str) -> llm.ModelSettings:
+    """The settings of a sub-agent: with its instructions, `more` of its own, and its own prompt cache."""
     return msgspec.structs.replace(
         settings,
-        system=settings.system.rstrip() + "\n" + INSTRUCTIONS,
+        system="\n".join(filter(None, (settings.system.rstrip(), INSTRUCTIONS, more))),
         cache_key=f"{settings.cache_key}-sub" if settings.cache_key else "",
     )
 
@@ -159,11 +210,11 @@ def _sub_settings(settings: llm.ModelSettings) -> llm.ModelSettings:
 class _SubHost:
     """The host of a sub-agent's turn: none of its text is shown or stored."""
 
-    def __init__(self, calls: Calls) -> None:
-        self._model = model = calls.shell.turn.model
+    def __init__(self, calls: Calls, model: ReadyModel, instructions: str) -> None:
+        self._model = model
         self._memory = calls.memory
         self._offer = calls.toolbox.offer
-        self._settings = _sub_settings(model_settings(calls.session, calls.memory, model))
+        self._settings = _sub_settings(model_settings(calls.session, calls.memory, model), instructions)
         self.said: list[str] = []
         self.add = self._memory.add
         self.messages = self._memory.messages

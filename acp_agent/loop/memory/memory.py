@@ -16,6 +16,7 @@ from acp_agent.loop.memory.session_goals import Goals
 from acp_agent.loop.memory.token_counts import characters
 from acp_agent.loop.outbox import Outbox
 from acp_agent.loop.prompts.instructions import Instructions
+from acp_agent.loop.prompts.library import Library
 from acp_agent.loop.prompts.skills import Skills
 from acp_agent.protocol.codec import encode
 from acp_agent.store.base import LogEntry, OverflowPart
@@ -34,6 +35,7 @@ class Memory:
         goals: Goals,
         instructions: Instructions,
         skills: Skills,
+        library: Library,
     ) -> None:
         self._outbox = outbox
         self._store = store
@@ -46,6 +48,7 @@ class Memory:
         self.goals = goals
         self.instructions = instructions
         self.skills = skills
+        self.library = library
         self.ledger = Ledger()
         self.notes = store.memories
 

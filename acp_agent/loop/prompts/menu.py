@@ -6,18 +6,20 @@ from collections.abc import Sequence
 
 from acp_agent.loop.outbox import Outbox
 from acp_agent.loop.prompts.command_names import BUILT_IN
+from acp_agent.loop.prompts.library import Library
 from acp_agent.loop.prompts.skills import Skills
 from acp_agent.loop.turn_queue import TurnQueue
 from acp_agent.schema.acp import AvailableCommand, AvailableCommandsUpdate, UnstructuredCommandInput
 
 
 class Menu:
-    """The commands of a session: the agent's own, the skills of the project, the prompts of MCP servers."""
+    """The commands of a session: the agent's own, written ones, skills, the prompts of MCP servers."""
 
-    def __init__(self, outbox: Outbox, queue: TurnQueue, skills: Skills) -> None:
+    def __init__(self, outbox: Outbox, queue: TurnQueue, skills: Skills, library: Library) -> None:
         self._outbox = outbox
         self._queue = queue
         self._skills = skills
+        self._library = library
         self._of_servers: Sequence[AvailableCommand] = ()
 
     def update(self) -> AvailableCommandsUpdate:
@@ -26,14 +28,10 @@ class Menu:
             AvailableCommand(name=name, description=description or "A skill of this project", input=hint)
             for name, description in self._skills.described().items()
         ]
-        own = [
-            AvailableCommand(
-                name=name, description=description, input=UnstructuredCommandInput(hint=hint) if hint else None
-            )
-            for name, (description, hint) in BUILT_IN.items()
-        ]
-        more = [command for command in (*skills, *self._of_servers) if command.name not in BUILT_IN]
-        return AvailableCommandsUpdate(available_commands=[*own, *more])
+        own = [_command(name, *words) for name, words in BUILT_IN.items()]
+        written = [_command(*words) for words in self._library.offered()]
+        more = {command.name: command for command in reversed((*own, *written, *skills, *self._of_servers))}
+        return AvailableCommandsUpdate(available_commands=list(more.values())[::-1])
 
     def show(self) -> None:
         """Tells the client."""
@@ -44,3 +42,9 @@ class Menu:
         """The MCP servers offer these prompts now."""
         self._of_servers = of_servers
         self.show()
+
+
+def _command(name: str, description: str, hint: str) -> AvailableCommand:
+    return AvailableCommand(
+        name=name, description=description, input=UnstructuredCommandInput(hint=hint) if hint else None
+    )

@@ -9,7 +9,7 @@ from pathlib import Path
 
 from msgspec import Struct
 
-from acp_agent.lazy import load
+from acp_agent.loop.prompts.front_matter import MAX_DESCRIPTION, first_line, read_front_matter
 from acp_agent.loop.prompts.instructions import read_text
 from acp_agent.loop.prompts.project_rules import skill_files
 from acp_agent.loop.running_turn import RunningTurn
@@ -17,15 +17,7 @@ from acp_agent.safety.folders.paths import Roots
 
 log = logging.getLogger(__name__)
 
-YAML = "yaml:load"
-YAML_LOADER = "yaml:BaseLoader"
-"""Loads only strings, lists and mappings: no dates, and no merge keys that could grow without bound."""
-YAML_ERROR = "yaml:YAMLError"
-
-FRONT_MATTER = re.compile(r"\A---[ \t]*\r?\n(.*?)\r?\n---[ \t]*(?:\r?\n|\Z)", re.DOTALL)
 NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_-]{0,63}")
-MAX_DESCRIPTION = 1024
-MAX_FRONT_MATTER = 8192
 MAX_SKILL_BYTES = 200_000
 MAX_LISTED = 50
 """Maximum number of other files listed with a skill."""
@@ -96,36 +88,13 @@ def _read_skill(file: Path, roots: Roots) -> Skill | None:
     text = read_text(file, roots, MAX_SKILL_BYTES)
     if text is None:
         return None
-    facts: dict[str, str] = {}
-    if (front := FRONT_MATTER.match(text)) is not None:
-        facts = _facts(front[1], file)
-        text = text[front.end() :]
-    name = facts.get("name") or file.parent.name
+    front, text = read_front_matter(text, file)
+    name = front.text("name") or file.parent.name
     if NAME.fullmatch(name) is None:
         log.warning("%s: %r is not a valid name for a skill (letters, digits, `-` and `_`)", file, name)
         return None
-    described = facts.get("description") or _first_line(text)
-    description = " ".join(described.split())[:MAX_DESCRIPTION]
-    return Skill(name, description, text, roots.disk.real_path(file.parent), _others(file, roots))
-
-
-def _facts(front: str, file: Path) -> dict[str, str]:
-    """The texts of a front matter; whatever else it holds is left out."""
-    if len(front) > MAX_FRONT_MATTER:
-        log.warning("%s: the front matter is longer than %d characters and is not used", file, MAX_FRONT_MATTER)
-        return {}
-    try:
-        read = load(YAML)(front, Loader=load(YAML_LOADER))
-    except (load(YAML_ERROR), ValueError, RecursionError) as error:
-        log.warning("%s: the front matter is not YAML and is not used: %s", file, error)
-        return {}
-    if not isinstance(read, dict):
-        return {}
-    return {key: value for key, value in read.items() if isinstance(key, str) and isinstance(value, str)}
-
-
-def _first_line(text: str) -> str:
-    return next((line.strip("# ").strip() for line in text.splitlines() if line.strip("# ").strip()), "")
+    described = front.line("description") or first_line(text)[:MAX_DESCRIPTION]
+    return Skill(name, described, text, roots.disk.real_path(file.parent), _others(file, roots))
 
 
 def _others(file: Path, roots: Roots) -> tuple[str, ...]:

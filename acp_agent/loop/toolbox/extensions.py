@@ -10,7 +10,7 @@ import logging
 import os
 import re
 import sys
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
 
 import anyio
@@ -18,7 +18,7 @@ import anyio.to_thread
 
 from acp_agent.lazy import load
 from acp_agent.loop.journal import Journal
-from acp_agent.safety.folders.folder_trust import FOLDER, MARK_CHARS, mark_of, own_files, scope_of, tools_of
+from acp_agent.safety.folders.folder_trust import FOLDER, MARK_CHARS, OTHERS, mark_of, own_files, scope_of, tools_of
 from acp_agent.store.base import Decision
 from acp_agent.store.session_store import SessionStore
 from acp_agent.tools.kit.registry import ENTRY_POINTS, SessionRegistry
@@ -51,12 +51,21 @@ class Extensions:
     """Of one session in `folder`. Puts what it loads into `registry`."""
 
     def __init__(
-        self, folder: Path, registry: SessionRegistry, store: SessionStore, *, packages: bool, own: bool
+        self,
+        folder: Path,
+        registry: SessionRegistry,
+        store: SessionStore,
+        trusted: Callable[[Mapping[str, bytes]], None],
+        *,
+        packages: bool,
+        own: bool,
     ) -> None:
-        """`packages`: whether tools of packages are loaded; `own`: whether the folder may have files of its own."""
+        """`trusted` is told the files that the user trusts. `packages`: whether tools of packages are loaded; `own`:
+        whether the folder may have files of its own."""
         self._folder = folder
         self._registry = registry
         self._store = store
+        self._trusted = trusted
         self._packages = packages
         self._own = own
         self._begun = False
@@ -108,7 +117,7 @@ class Extensions:
     async def project(self) -> list[str]:
         """Loads the project's tools once, if they are trusted; concurrent callers wait."""
         async with self._loading:
-            if self._begun or not (self._folder / FOLDER).is_dir():
+            if self._begun or not any((self._folder / name).is_dir() for name in (FOLDER, OTHERS)):
                 return []
             self._begun = True
             files = await self.read()
@@ -116,7 +125,10 @@ class Extensions:
                 return []
             answer = await self._answer(files)
             if answer == "allow":
+                self._trusted(files)
                 return await self._load(PROJECT, PROJECT_TOOLS, tools_of(files))
+            if not any(name.startswith(FOLDER) for name in files):
+                return []  # What is for other agents is worth no question; `/trust` shows it.
             self._asks = answer is None
             return [] if self._asks else [NOT_TRUSTED]
 
@@ -150,6 +162,7 @@ class Extensions:
                 return None
             self._begun, self._asks = True, False
             await self._store.do(self._store.remember, str(self._folder), TOOL, scope, "allow")
+            self._trusted(files)
             return await self._load(PROJECT, PROJECT_TOOLS, tools_of(files))
 
     async def distrust(self) -> None:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+import re
 from collections.abc import Sequence
 
 from msgspec.structs import replace
@@ -16,11 +18,15 @@ from acp_agent.loop.model.ready_model import SessionModels
 from acp_agent.loop.prompts.command_names import sets_goal, split_command
 from acp_agent.loop.prompts.menu import Menu
 from acp_agent.loop.prompts.prompt_text import parts_of, plain_text, title_of, with_command_text
+from acp_agent.loop.prompts.written_commands import WrittenCommand
 from acp_agent.loop.session import Session
 from acp_agent.loop.toolbox.toolbox import Toolbox
+from acp_agent.loop.turns.command_prompts import Asked, asked, text_of
 from acp_agent.loop.turns.links import with_linked_pages
 from acp_agent.lsp.base import Report
 from acp_agent.schema.acp import ContentBlock, EmbeddedResource, ResourceLink, TextContent
+
+NAMED = re.compile(r"(?<![\w`@./-])@([A-Za-z0-9][\w:-]*)")
 
 
 class Prompts:
@@ -43,6 +49,8 @@ class Prompts:
         self._languages = languages
         self._calls = calls
         self._begun = False
+        self.asked = Asked()
+        """What the last prompt asks for besides its text."""
         self.menu = menu
 
     def title(self, blocks: Sequence[ContentBlock]) -> str:
@@ -87,12 +95,14 @@ class Prompts:
     async def expand(self, blocks: Sequence[ContentBlock]) -> Sequence[ContentBlock] | str:
         """Returns the prompt as the model gets it: a skill or MCP prompt instead of its command, web pages after their
         links, diagnostics if it mentions them. A string tells the user why there is nothing to ask."""
+        self.asked = Asked()
         context, refused = await self._hooked(blocks)
         if refused:
             return refused
         expanded = await self._expand(self._placed(blocks))
         if isinstance(expanded, str):
             return expanded
+        context += self._named_agents(plain_text(blocks))
         expanded = [*expanded, *(TextContent(text=text) for text in context)]
         if not mentions_diagnostics(blocks):
             return expanded
@@ -128,6 +138,8 @@ class Prompts:
         name, rest = split_command(blocks)
         if sets_goal(name, rest):
             return with_command_text(blocks, PROMPT.format(goal=await self._begin_goal(rest)))
+        if name and (command := self._memory.library.command(name)) is not None:
+            return await self._written(command, rest, blocks)
         if name and (text := self._memory.skills.use_next(name, rest)) is not None:
             return with_command_text(blocks, text)
         if name and ":" in name:
@@ -144,6 +156,26 @@ class Prompts:
             entry=self._toolbox.offer.find("fetch"),
             max_chars=self._session.config.settings.limits.max_link_chars,
         )
+
+    async def _written(
+        self, command: WrittenCommand, rest: str, blocks: Sequence[ContentBlock]
+    ) -> Sequence[ContentBlock]:
+        """The prompt that a written command stands for."""
+        calls, memory = self._calls, self._memory
+        text = await text_of(command, rest, calls)
+        self.asked, trouble = asked(command, text, self._session, memory.library)
+        for words in trouble:
+            self._session.outbox.tell(words)
+        return with_command_text(blocks, text)
+
+    def _named_agents(self, text: str) -> list[str]:
+        """What the model is told of the sub-agents that a prompt names as `@name`."""
+        known = self._memory.library.agents()
+        return [
+            f"[The user wants the sub-agent `{name}` to do this: call `delegate` with `agent`: {json.dumps(name)}.]"
+            for name in dict.fromkeys(NAMED.findall(text))
+            if name in known
+        ]
 
     async def _begin_goal(self, text: str) -> str:
         goals, outbox = self._memory.goals, self._session.outbox

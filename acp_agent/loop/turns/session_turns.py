@@ -6,7 +6,7 @@ import logging
 from collections.abc import Sequence
 
 from acp_agent.errors import CostLimit, StoreError
-from acp_agent.llm.base import TextPart, UserMessage, last_words
+from acp_agent.llm.base import AssistantMessage, TextPart, UserMessage, last_words
 from acp_agent.loop.calls.runner import Calls
 from acp_agent.loop.journal import Journal
 from acp_agent.loop.memory.memory import Memory
@@ -16,6 +16,7 @@ from acp_agent.loop.model.turn_host import SessionHost
 from acp_agent.loop.prompts.prompt_text import leading_text
 from acp_agent.loop.session import Session
 from acp_agent.loop.toolbox.toolbox import Toolbox
+from acp_agent.loop.turns.command_prompts import Asked
 from acp_agent.schema.acp import ContentBlock, StopReason
 
 log = logging.getLogger(__name__)
@@ -64,7 +65,7 @@ class Turns:
         unknown = ", ".join(f"`{name}`" for name in self._toolbox.offer.unknown_names())
         return [*told, f"The configuration names tools that do not exist: {unknown}."] if unknown else told
 
-    async def run(self, model: ReadyModel, blocks: Sequence[ContentBlock]) -> StopReason:
+    async def run(self, model: ReadyModel, blocks: Sequence[ContentBlock], asked: Asked) -> StopReason:
         """Asks the model until it is done; the prompt `blocks` is in the history already."""
         agent, outbox = self._session.config.settings.agent, self._session.outbox
         goal = self._memory.goals.active
@@ -87,7 +88,12 @@ class Turns:
             agent.max_answer_bytes,
         )
         hooks, rounds = self._calls.shell.hooks, 0
+        self._calls.gate.allowed = (asked.command, asked.allowed)
         try:
+            if asked.first is not None:
+                self._memory.add(AssistantMessage(tool_calls=(asked.first,)))
+                if (await self._calls.run_all([asked.first], self._memory.add)).ends_turn:
+                    return "end_turn"
             while True:
                 reason = await run_turn(model, host, self._calls.run_all, limits)
                 last = last_words(self._memory.messages())
@@ -100,5 +106,6 @@ class Turns:
             self._session.costs.limit = limit.key
             return "max_turn_requests"
         finally:
+            self._calls.gate.allowed = ("", ())
             self._session.report_cost()
             self._calls.shell.forget_state()

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import hashlib
 import os
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
 
 from acp_agent.safety.folders.paths import read_regular, real_path
@@ -18,6 +18,9 @@ FOLDER = ".acp-coder"
 CONFIG = f"{FOLDER}/config.toml"
 TOOLS = f"{FOLDER}/tools"
 HOOKS = f"{FOLDER}/hooks"
+OTHERS = ".claude"
+"""What the folder has for other agents."""
+MARKDOWN = (f"{OTHERS}/commands", f"{OTHERS}/agents")
 
 MAX_FILES = 100
 MAX_FILE_BYTES = 500_000
@@ -30,22 +33,34 @@ def own_files(folder: Path) -> dict[str, bytes]:
     Only regular files, no links or pipes; each is read once, and exactly those bytes are shown, hashed and used.
     """
     found: dict[str, bytes] = {}
-    base = folder / FOLDER
     try:
-        if real_path(base) != real_path(folder) / FOLDER:
-            return {}
-        if (data := _regular(folder / CONFIG)) is not None:
+        if _is_here(folder, FOLDER) and (data := _regular(folder / CONFIG)) is not None:
             found[CONFIG] = data
-        for inside, belongs in ((TOOLS, _is_tool), (HOOKS, bool)):
-            if not (folder / inside).is_dir() or real_path(folder / inside) != real_path(folder) / inside:
-                continue
-            names = sorted(name for name in os.listdir(folder / inside) if belongs(name))
-            for name in names[:MAX_FILES]:
-                if (data := _regular(folder / inside / name)) is not None:
-                    found[f"{inside}/{name}"] = data
     except OSError:
         return found
+    for inside, belongs in BELONGS.items():
+        try:
+            names = _names(folder, inside) if _is_here(folder, inside) else []
+        except OSError:
+            continue
+        for name in [name for name in names if belongs(name)][:MAX_FILES]:
+            if (data := _regular(folder / inside / name)) is not None:
+                found[f"{inside}/{name}"] = data
     return found
+
+
+def _is_here(folder: Path, inside: str) -> bool:
+    """Whether it is a folder there, not a link out of it."""
+    return (folder / inside).is_dir() and real_path(folder / inside) == real_path(folder) / inside
+
+
+def _names(folder: Path, inside: str) -> list[str]:
+    """Of the entries of a folder, by name; of Markdown files also those one folder deeper."""
+    names = sorted(os.listdir(folder / inside))
+    if inside in MARKDOWN:
+        deeper = [name for name in names if _is_here(folder, f"{inside}/{name}")]
+        names += [f"{name}/{each}" for name in deeper for each in sorted(os.listdir(folder / inside / name))]
+    return names
 
 
 def tools_of(files: Mapping[str, bytes]) -> dict[str, bytes]:
@@ -67,6 +82,10 @@ def mark_of(scope: str) -> str:
     return scope.rpartition(" ")[2][:MARK_CHARS]
 
 
+def _is_markdown(name: str) -> bool:
+    return name.endswith(".md")
+
+
 def _is_tool(name: str) -> bool:
     return name.endswith(".py") and not name.startswith("_")
 
@@ -76,3 +95,11 @@ def _regular(file: Path) -> bytes | None:
         return read_regular(file, MAX_FILE_BYTES)
     except OSError:
         return None
+
+
+BELONGS: dict[str, Callable[[str], bool]] = {
+    TOOLS: _is_tool,
+    HOOKS: bool,
+    **dict.fromkeys(MARKDOWN, _is_markdown),
+}
+"""Folder -> which of its files are meant."""

@@ -207,6 +207,8 @@ class Task(Struct, frozen=True):
     max_iterations: int
     isolated: bool = False
     """In a git worktree of its own."""
+    agent: str = ""
+    """The name of the sub-agent, if it has instructions of its own."""
 
 
 class CallHandle(Protocol):

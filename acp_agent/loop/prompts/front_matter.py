@@ -1,0 +1,76 @@
+"""Markdown files with a front matter: skills, commands and sub-agents."""
+
+from __future__ import annotations
+
+import logging
+import re
+from collections.abc import Mapping
+from typing import Any
+
+from acp_agent.lazy import load
+
+log = logging.getLogger(__name__)
+
+YAML = "yaml:load"
+YAML_LOADER = "yaml:BaseLoader"
+"""Loads only strings, lists and mappings: no dates, and no merge keys that could grow without bound."""
+YAML_ERROR = "yaml:YAMLError"
+
+FRONT_MATTER = re.compile(r"\A---[ \t]*\r?\n(.*?)\r?\n---[ \t]*(?:\r?\n|\Z)", re.DOTALL)
+MAX_FRONT_MATTER = 8192
+MAX_DESCRIPTION = 1024
+
+
+class Front:
+    """What stands in a front matter. `trouble`: why it is not used, in words; empty if it is."""
+
+    def __init__(self, facts: Mapping[str, Any], trouble: str = "") -> None:
+        self._facts = facts
+        self.trouble = trouble
+
+    def text(self, *names: str) -> str:
+        """The text of the first of these keys that has one, without surrounding spaces."""
+        for name in names:
+            if isinstance(value := self._facts.get(name), str):
+                return value.strip()
+        return ""
+
+    def line(self, *names: str) -> str:
+        return " ".join(self.text(*names).split())[:MAX_DESCRIPTION]
+
+    def texts(self, *names: str) -> tuple[str, ...] | None:
+        """A list, or the parts of a text between commas outside of parentheses; `None` if there is none."""
+        for name in names:
+            value = self._facts.get(name)
+            if isinstance(value, str):
+                value = re.split(r",(?![^(]*\))", value)
+            if isinstance(value, list):
+                parts = (part.strip() for part in value if isinstance(part, str))
+                return tuple(part for part in parts if part)
+        return None
+
+
+def read_front_matter(text: str, where: object) -> tuple[Front, str]:
+    """The front matter of a file and what follows it; `where` names the file in the log."""
+    found = FRONT_MATTER.match(text)
+    if found is None:
+        return Front({}), text
+    front = _read(found[1])
+    if front.trouble:
+        log.warning("%s: %s", where, front.trouble)
+    return front, text[found.end() :]
+
+
+def _read(text: str) -> Front:
+    if len(text) > MAX_FRONT_MATTER:
+        return Front({}, f"the front matter is longer than {MAX_FRONT_MATTER} characters and is not used")
+    try:
+        read = load(YAML)(text, Loader=load(YAML_LOADER))
+    except (load(YAML_ERROR), ValueError, RecursionError) as error:
+        return Front({}, f"the front matter is not YAML and is not used: {' '.join(str(error).split())}")
+    return Front(read) if isinstance(read, dict) else Front({}, "the front matter is no table and is not used")
+
+
+def first_line(text: str) -> str:
+    """The first line that says something, without the marks of a heading."""
+    return next((line.strip("# ").strip() for line in text.splitlines() if line.strip("# ").strip()), "")

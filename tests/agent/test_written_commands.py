@@ -1,0 +1,368 @@
+"""Slash commands and sub-agents that are written down in Markdown files."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from acp_agent.client.permissions import allow_once, reject_once
+from acp_agent.loop.prompts.front_matter import read_front_matter
+from acp_agent.loop.prompts.library import BUILT_IN, REVIEWER, Library
+from acp_agent.loop.prompts.written_commands import MAX_COMMANDS, WrittenCommand
+from acp_agent.safety.folders.paths import Roots
+from acp_agent.schema.acp import AvailableCommandsUpdate
+from acp_agent.testing.fake_model import Answer, Call
+
+from .kit import rig
+
+pytestmark = pytest.mark.anyio
+
+
+def put(path: Path, text: str) -> Path:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text(text)
+    return path
+
+
+def rounds(*wanted: Call) -> list[Answer | str]:
+    return [*(Answer(tool_calls=(call,)) for call in wanted), "done"]
+
+
+def prompt(r, number: int = 1) -> str:
+    """What the model reads as the user's prompt."""
+    content = next(message["content"] for message in reversed(r.messages(number)) if message["role"] == "user")
+    return content if isinstance(content, str) else "\n".join(part["text"] for part in content)
+
+
+def titles(r) -> list[str]:
+    return [call.title for call in r.editor.tool_calls().values()]
+
+
+FIX = """---
+description: Fix an issue
+argument-hint: number [words]
+---
+Fix issue $1 ($ARGUMENTS).
+Notes: @notes.txt
+State: !`echo state of $1`
+Write to someone@example.com or @nobody.
+"""
+
+
+async def test_a_command_is_the_prompt_it_stands_for(tmp_path):
+    put(tmp_path / "project/.agents/commands/fix.md", FIX)
+    put(tmp_path / "project/notes.txt", "careful\n")
+    async with rig(tmp_path, ["done"], mode="auto") as r:
+        await r.editor.prompt('/fix 12 "and more"')
+        text = prompt(r)
+        assert 'Fix issue 12 (12 "and more").' in text
+        assert "careful" in text
+        assert "State: state of 12" in text
+        assert "Write to someone@example.com or @nobody." in text
+        assert titles(r) == ["Read notes.txt", "echo state of 12"]
+        r.editor.assert_tool_calls_finished()
+
+
+async def test_commands_are_listed_with_their_hints_the_project_behind_yours(tmp_path):
+    put(tmp_path / "project/.agents/commands/fix.md", FIX)
+    put(tmp_path / "project/.agents/commands/git/tidy.md", "Tidy up")
+    put(tmp_path / "project/.agents/commands/help.md", "Never")
+    put(tmp_path / "home/.config/acp-coder/commands/mine.md", "Do it my way")
+    put(tmp_path / "home/.config/acp-coder/commands/git/tidy.md", "My tidying")
+    async with rig(tmp_path, ["done"]) as r:
+        await r.editor.prompt("/git:tidy")
+        update = next(
+            each for each in r.editor.updates[r.editor.session_id] if isinstance(each, AvailableCommandsUpdate)
+        )
+        listed = {each.name: each for each in update.available_commands}
+        assert listed["fix"].description == "Fix an issue (project)"
+        assert listed["fix"].input.hint == "number [words]"
+        assert listed["mine"].description == "Do it my way (yours)"
+        assert listed["help"].description == "List the commands"
+        assert BUILT_IN.keys() <= listed.keys()
+        assert prompt(r) == "My tidying"
+
+
+async def test_commands_in_a_command_are_judged_as_any_and_the_prompt_says_what_was_not_run(tmp_path):
+    put(tmp_path / "project/.agents/commands/make.md", "Made: !`touch made`\nRead: @/etc/passwd")
+    async with rig(tmp_path, ["one", "two"], permissions=[reject_once]) as r:
+        await r.editor.prompt("/make")
+        assert [request.tool_call.title for request in r.editor.permission_requests] == ["touch made"]
+        assert not (r.project / "made").exists()
+        assert "The user did not allow this call" in prompt(r)
+        assert "outside this session's folders" in prompt(r)
+        assert "root:" not in prompt(r)
+
+
+async def test_a_read_only_mode_runs_no_command(tmp_path):
+    put(tmp_path / "project/.agents/commands/make.md", "Made: !`touch made`")
+    async with rig(tmp_path, ["one"], mode="ask") as r:
+        await r.editor.prompt("/make")
+        assert not (r.project / "made").exists()
+        assert "is not available in the mode `ask`" in prompt(r)
+
+
+async def test_arguments_are_text_and_never_name_commands_or_files(tmp_path):
+    put(tmp_path / "project/.agents/commands/say.md", "Say: $ARGUMENTS")
+    put(tmp_path / "project/.agents/commands/plain.md", "Say it.")
+    put(tmp_path / "project/notes.txt", "careful\n")
+    async with rig(tmp_path, ["one", "two"], mode="auto") as r:
+        await r.editor.prompt("/say !`touch made` @notes.txt $1")
+        assert prompt(r) == "Say: !`touch made` @notes.txt $1"
+        await r.editor.prompt("/plain and !`touch made`")
+        assert prompt(r, 2) == "Say it.\n\nArguments: and !`touch made`"
+        assert not (r.project / "made").exists()
+        assert titles(r) == []
+
+
+ALLOWS = """---
+allowed-tools: Bash(touch:*), Write
+---
+Go on.
+"""
+DOES = [
+    Call("bash", {"command": "touch a"}),
+    Call("bash", {"command": "touch b; mkdir c"}),
+    Call("bash", {"command": "touch d > /tmp/x-$$"}),
+    Call("write", {"path": "e", "content": "x"}),
+    Call("write", {"path": ".git/hooks/pre-commit", "content": "x"}),
+]
+
+
+async def test_allowed_tools_of_your_own_commands_need_no_question_in_their_turn(tmp_path):
+    put(tmp_path / "home/.config/acp-coder/commands/go.md", ALLOWS)
+    script = [*rounds(*DOES), *rounds(Call("bash", {"command": "touch f"}))]
+    async with rig(tmp_path, script, permissions=[reject_once] * 5) as r:
+        await r.editor.prompt("/go")
+        assert [request.tool_call.title for request in r.editor.permission_requests] == [
+            "touch b; mkdir c",
+            "touch d > /tmp/x-$$",
+            "Write .git/hooks/pre-commit",
+        ]
+        assert sorted(path.name for path in r.project.iterdir()) == ["a", "e"]
+        await r.editor.prompt("and on")
+        assert r.editor.permission_requests[-1].tool_call.title == "touch f"
+
+
+async def test_allowed_tools_of_a_project_that_is_not_trusted_count_for_nothing(tmp_path):
+    put(tmp_path / "project/.agents/commands/go.md", ALLOWS)
+    async with rig(tmp_path, rounds(DOES[0]), permissions=[reject_once]) as r:
+        await r.editor.prompt("/go")
+        assert len(r.editor.permission_requests) == 1
+
+
+async def test_what_a_folder_has_for_other_agents_counts_once_it_is_trusted(tmp_path):
+    put(tmp_path / "project/.claude/commands/go.md", ALLOWS)
+    put(tmp_path / "project/.claude/agents/scout.md", "---\ndescription: Scouts\n---\nScout ahead.\n")
+    async with rig(tmp_path, ["plain", *rounds(DOES[0]), "again"]) as r:
+        await r.editor.prompt("/go")
+        assert prompt(r) == "/go"
+        assert not r.editor.permission_requests
+        await r.editor.prompt("/trust")
+        mark = r.editor.text().partition("/trust yes ")[2].partition("`")[0]
+        await r.editor.prompt(f"/trust yes {mark}")
+        await r.editor.prompt("/go")
+        assert prompt(r, 2) == "Go on."
+        assert not r.editor.permission_requests
+        assert "scout" in json.dumps(r.request(2)["tools"])
+        (r.project / ".claude/commands/go.md").write_text("Something else")
+        await r.editor.new_session(r.project)
+        await r.editor.prompt("/go")
+        assert prompt(r, 4) == "/go"
+
+
+async def test_a_command_names_its_model_and_its_mode_for_its_turn_only(tmp_path):
+    text = "---\nmodel: default/other-model\nmode: ask\n---\nLook.\n"
+    put(tmp_path / "project/.agents/commands/look.md", text)
+    put(tmp_path / "project/.agents/commands/odd.md", "---\nmodel: sonnet\nmode: turbo\nagent: nobody\n---\nLook.\n")
+    config = '[providers.default]\nmodels = ["fake-model", "other-model"]\n'
+    async with rig(tmp_path, ["one", "two", "three"], mode="auto", config=config) as r:
+        await r.editor.prompt("/look")
+        assert r.request(1)["model"] == "other-model"
+        assert "bash" not in r.tool_names(1)
+        await r.editor.prompt("next")
+        assert r.request(2)["model"] == "fake-model"
+        assert "bash" in r.tool_names(2)
+        await r.editor.prompt("/odd")
+        for words in ("names the model `sonnet`", "names the mode `turbo`", "names the sub-agent `nobody`"):
+            assert words in r.editor.text()
+        assert r.request(3)["model"] == "fake-model"
+
+
+async def test_a_mode_in_a_file_never_widens_the_sessions(tmp_path):
+    put(tmp_path / "home/.config/acp-coder/commands/go.md", "---\nmode: auto\n---\nGo.\n")
+    async with rig(tmp_path, rounds(Call("bash", {"command": "touch a"})), permissions=[reject_once]) as r:
+        await r.editor.prompt("/go")
+        assert len(r.editor.permission_requests) == 1
+
+
+# --- sub-agents --------------------------------------------------------------------------------------------------
+
+SCOUT = """---
+name: scout
+description: Finds things
+tools: Read, Grep
+model: default/other-model
+---
+You are the scout. Be quick.
+"""
+
+
+async def test_a_sub_agent_has_its_own_instructions_tools_and_model(tmp_path):
+    put(tmp_path / "project/.agents/agents/scout.md", SCOUT)
+    config = '[providers.default]\nmodels = ["fake-model", "other-model"]\n'
+    call = Call("delegate", {"prompt": "Find it.", "agent": "scout"})
+    async with rig(tmp_path, [Answer(tool_calls=(call,)), "Here.", "done"], config=config) as r:
+        await r.editor.prompt("go")
+        (parameter,) = [
+            tool["function"]["parameters"]["properties"]["agent"]
+            for tool in r.request(1)["tools"]
+            if tool["function"]["name"] == "delegate"
+        ]
+        assert parameter["enum"] == ["scout"]
+        assert "Finds things" in parameter["description"]
+        assert r.request(2)["model"] == "other-model"
+        assert "You are the scout. Be quick." in r.messages(2)[0]["content"]
+        assert r.tool_names(2) == {"read", "grep"}
+        assert r.editor.tool_call().title == "Sub-agent scout: Find it."
+
+
+async def test_a_sub_agent_is_named_in_a_prompt_and_one_that_is_not_there_is_an_error(tmp_path):
+    put(tmp_path / "project/.agents/agents/scout.md", SCOUT)
+    call = Call("delegate", {"prompt": "Find it.", "agent": "spy"})
+    async with rig(tmp_path, [Answer(tool_calls=(call,)), "done"]) as r:
+        await r.editor.prompt("@scout find it, and write to me@scout")
+        assert 'call `delegate` with `agent`: "scout"' in prompt(r).replace('\\"', '"')
+        assert "There is no sub-agent `spy`. There are: `scout`." in r.messages(2)[-1]["content"]
+        await r.editor.prompt("/agents")
+        assert "- `scout`: Finds things (project)" in r.editor.text()
+
+
+async def test_without_sub_agents_of_a_project_the_request_is_as_ever(tmp_path):
+    async with rig(tmp_path, ["one"]) as r:
+        await r.editor.prompt("@reviewer hello")
+        assert prompt(r) == "@reviewer hello"
+        assert '"agent"' not in json.dumps(r.request(1)["tools"])
+
+
+async def test_a_sub_agent_with_a_narrower_mode_gets_tools_that_only_read(tmp_path):
+    put(tmp_path / "project/.agents/agents/scout.md", "---\npermissionMode: plan\n---\nLook.\n")
+    call = Call("delegate", {"prompt": "Find it.", "agent": "scout"})
+    async with rig(tmp_path, [Answer(tool_calls=(call,)), "Here.", "done"], mode="auto") as r:
+        await r.editor.prompt("go")
+        assert "read" in r.tool_names(2)
+        assert not {"bash", "write", "edit"} & r.tool_names(2)
+
+
+# --- the agent's own ---------------------------------------------------------------------------------------------
+
+
+def repository(folder: Path) -> None:
+    folder.mkdir(parents=True, exist_ok=True)
+    for words in (
+        ["init", "-q"],
+        ["-c", "user.name=a", "-c", "user.email=a@b", "commit", "-q", "--allow-empty", "-m", "The first"],
+    ):
+        subprocess.run(["git", "-C", str(folder), *words], check=True, capture_output=True)
+
+
+async def test_init_asks_for_an_agents_file(tmp_path):
+    async with rig(tmp_path, rounds(Call("write", {"path": "AGENTS.md", "content": "# Build\n"}))) as r:
+        await r.editor.prompt("/init the tests")
+        assert "Write `AGENTS.md`" in prompt(r)
+        assert prompt(r).endswith("the tests")
+        assert (r.project / "AGENTS.md").exists()
+
+
+async def test_commit_shows_what_is_there_and_asks_before_it_commits(tmp_path):
+    repository(tmp_path / "project")
+    put(tmp_path / "project/new.txt", "x")
+    commit = Call("bash", {"command": "git add new.txt && git commit -qm 'Add new'"})
+    async with rig(tmp_path, rounds(commit), permissions=[allow_once]) as r:
+        await r.editor.prompt("/commit")
+        assert "?? new.txt" in prompt(r)
+        assert "The first" in prompt(r)
+        assert [request.tool_call.title for request in r.editor.permission_requests] == [commit.arguments["command"]]
+
+
+async def test_a_review_is_done_by_a_sub_agent_and_its_findings_have_places(tmp_path):
+    repository(tmp_path / "project")
+    put(tmp_path / "project/src/app.py", "x = 1\ny = 2\n")
+    found = "src/app.py:2: error: y is wrong.\n    It should be 3.\nsrc/gone.py:9: warning: not there\n\nI read it."
+    async with rig(tmp_path, [found, "Two findings."]) as r:
+        await r.editor.prompt("/review uncommitted")
+        assert "You review changes that others made" in r.messages(1)[0]["content"]
+        assert '"uncommitted"' in prompt(r)
+        assert "write" not in r.tool_names(1)
+        call = r.editor.tool_call()
+        call.assert_finished("completed")
+        assert call.title == "Sub-agent reviewer: /review"
+        assert [(Path(each.path).name, each.line) for each in call.locations] == [("app.py", 2)]
+        assert call.meta["findings"] == [
+            {"path": str(r.project / "src/app.py"), "line": 2, "severity": "error", "message": "y is wrong."}
+        ]
+        assert r.messages(2)[-1]["role"] == "tool"
+        assert "y is wrong" in r.messages(2)[-1]["content"]
+        assert r.editor.text().endswith("Two findings.")
+
+
+# --- parts -------------------------------------------------------------------------------------------------------
+
+
+@given(st.text(alphabet="ab $@!`1/.ARGUMENTS\n"), st.text(alphabet="ab $@!`'\""))
+def test_never_is_an_argument_a_command_or_a_file_of_its_own(body, arguments):
+    command = WrittenCommand("c", "", "", body)
+    bare = command.pieces("")
+    full = command.pieces(arguments)
+    assert [piece.kind for piece in full if piece.kind != "text"] == [
+        piece.kind for piece in bare if piece.kind != "text"
+    ]
+
+
+def test_a_command_that_runs_without_end_is_bounded():
+    pieces = WrittenCommand("c", "", "", "!`a` " * 50).pieces("")
+    assert sum(piece.kind == "command" for piece in pieces) == MAX_COMMANDS
+
+
+@pytest.mark.parametrize(
+    ("text", "trouble"),
+    [
+        ("---\na: [\n---\nbody", "is not YAML"),
+        ("---\n- a\n---\nbody", "is no table"),
+        (f"---\na: {'x' * 9000}\n---\nbody", "is longer than"),
+        ("---\na: b\n---\nbody", ""),
+        ("body", ""),
+    ],
+)
+def test_a_front_matter_that_cannot_be_read_is_left_out_and_the_rest_goes_on(text, trouble):
+    front, body = read_front_matter(text, "x.md")
+    assert body == "body"
+    assert trouble in front.trouble
+
+
+def test_files_that_are_odd_are_left_out(tmp_path):
+    commands = tmp_path / "project/.agents/commands"
+    put(commands / "good.md", "Good")
+    put(commands / "-bad.md", "Bad name")
+    put(commands / "empty.md", "---\ndescription: x\n---\n")
+    put(commands / "notes.txt", "no Markdown")
+    (commands / "out.md").symlink_to(put(tmp_path / "outside.md", "Outside"))
+    (commands / "loop").symlink_to(commands)
+    library = Library(Roots(tmp_path / "project"), tmp_path / "none", reads=True)
+    assert [name for name, _, _ in library.offered()] == [*BUILT_IN, "good"]
+
+
+def test_what_the_agent_has_of_its_own_can_be_read(tmp_path):
+    library = Library(Roots(tmp_path), tmp_path, reads=False)
+    for name, (description, hint) in BUILT_IN.items():
+        command = library.command(name)
+        assert command is not None
+        assert (command.description, command.hint) == (description, hint)
+    reviewer = library.agent(REVIEWER)
+    assert reviewer is not None
+    assert "bash" in (reviewer.tools or ())
