@@ -8,6 +8,8 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from msgspec.structs import replace
+
 from acp_agent.config.load import Config
 from acp_agent.config.model import ProviderConfig
 from acp_agent.config.place_settings import LOCAL as THIS_MACHINE
@@ -56,6 +58,7 @@ from acp_agent.loop.toolbox.mcp_tools import SessionServers
 from acp_agent.loop.toolbox.offer import Offer
 from acp_agent.loop.toolbox.relevance import Relevance
 from acp_agent.loop.toolbox.toolbox import Toolbox
+from acp_agent.loop.toolbox.trust import has_plugins
 from acp_agent.loop.turns.context_use import ContextUse
 from acp_agent.loop.turns.parts import Parts
 from acp_agent.loop.turns.session_prompts import Prompts
@@ -74,7 +77,9 @@ if TYPE_CHECKING:
     from acp_agent.executors.local import LocalExecutor
     from acp_agent.executors.places.base import Elsewhere
     from acp_agent.executors.places.host import Host
+    from acp_agent.loop.toolbox.session_plugins import SessionPlugins
 
+PLUGINS = "acp_agent.loop.toolbox.session_plugins:SessionPlugins"
 UNDOING = "acp_agent.loop.undo.undoing:Undoing"
 EDITOR = "acp_agent.executors.editor:EditorExecutor"
 TERMINALS = "acp_agent.executors.editor:EditorTerminals"
@@ -116,10 +121,12 @@ def build_parts(
     troubles: list[str] = []
     audit = AuditLog(log, settings.audit, redaction.text, troubles.append, store.audit_heads)
     journal = Journal(audit, troubles, store, outbox, session.queue, turn, session.choices, settings.tools)
-    memory = build_memory(session, store, turn, environ)
+    plugins: SessionPlugins | None = load(PLUGINS)(settings.plugins, environ) if has_plugins(environ) else None
+    memory = build_memory(session, store, turn, environ, plugins)
     relevance = Relevance()
     outputs = build_outputs(session, store, redaction, memory, relevance, turn, environ)
-    shell, inherited = build_shell(session, turn, journal, outputs, environ, spawn, host)
+    hooks = build_hooks(session, turn, journal, environ, spawn, plugins)
+    shell, inherited = build_shell(session, turn, journal, outputs, environ, spawn, host, hooks)
     memory.instructions.limits = shell.confinement.for_prompt
     languages = Languages(outbox, settings.lsp, session.roots, shell.confinement, inherited, session.published, spawn)
     registry = SessionRegistry(tools)
@@ -127,7 +134,7 @@ def build_parts(
         session.config, session.roots, environ, home, registry, store, redaction.redactor, journal, shell.confinement
     )
     menu = Menu(outbox, session.queue, memory.skills, memory.library)
-    servers = build_servers(session, registry, menu, environ, inherited, shell.confinement)
+    servers = build_servers(session, registry, menu, environ, inherited, shell.confinement, plugins)
     absent = Absent(settings.tools, memory.skills, shell.runs, languages, session.roots)
     offer = Offer(registry, settings.tools, session.choices, absent, relevance, guard.deciders, more_parameters(shell))
     own = settings.agent.trust
@@ -141,7 +148,7 @@ def build_parts(
     extensions = Extensions(
         session.roots.clients[0], registry, store, trusted, packages=settings.tools.entry_points, own=own
     )
-    toolbox = Toolbox(registry, offer, extensions, servers, relevance)
+    toolbox = Toolbox(registry, offer, extensions, servers, relevance, plugins)
     scheduler = Scheduler(session, store.schedules)
     web = WebAccess(settings.tools, environ, session.roots.clients, guard.refuses)
     gate = Gate(session.client, store, session.choices, guard, redaction.redactor, shell.hooks)
@@ -160,23 +167,33 @@ def build_parts(
         journal=journal,
         commands=Commands(session, lambda: load(UNDOING)(session, recorder, shell, memory.tell, journal.notice)),
         prompts=Prompts(session, own_models, memory, toolbox, languages, calls, menu),
-        turns=Turns(session, memory, toolbox, calls, journal),
+        turns=Turns(session, memory, toolbox, calls, journal, () if plugins is None else plugins.trouble),
         context=ContextUse(session, memory, offer, own_models, shell.hooks),
         beside=Beside(servers, scheduler if settings.tools.schedule.enabled else None, web, network.live),
     )
 
 
-def build_memory(session: Session, store: SessionStore, turn: RunningTurn, environ: Mapping[str, str]) -> Memory:
+def build_memory(
+    session: Session,
+    store: SessionStore,
+    turn: RunningTurn,
+    environ: Mapping[str, str],
+    plugins: SessionPlugins | None,
+) -> Memory:
     settings, roots, state = session.config.settings, session.roots, Path(state_dir(environ))
     agent = settings.agent
+    skills = read_skills(roots) if agent.skills else {}
+    library = Library(roots, Path(config_dir(environ)), reads=agent.skills)
+    if plugins is not None:
+        plugins.lend(skills, library)
     return Memory(
         session.outbox,
         store,
         Room(settings.compaction, agent.context_budget, agent.context_budget_tokens),
         Goals(session.outbox, store.goals),
         build_instructions(session.config, roots, state),
-        Skills(read_skills(roots) if agent.skills else {}, roots, turn),
-        Library(roots, Path(config_dir(environ)), reads=agent.skills),
+        Skills(skills, roots, turn),
+        library,
     )
 
 
@@ -214,6 +231,7 @@ def build_shell(
     environ: Mapping[str, str],
     spawn: Spawn,
     host: Host | None,
+    hooks: Hooks,
 ) -> tuple[Shell, dict[str, str]]:
     """The shell, and the environment its commands and the language servers inherit."""
     settings, roots = session.config.settings, session.roots
@@ -253,17 +271,29 @@ def build_shell(
     _, executor, offer = located(confinement)
     if host is not None:
         _ = executor.executor  # It ends the connection, which is there already.
-    hooks_run_with: Late[LocalExecutor] = Late(
-        lambda: load(LOCAL)(environ=environ, hidden=hidden, terminate_grace=bash.terminate_grace, folders=roots.clients)
-    )
-    cwd, outbox = roots.clients[0], session.outbox
-    hooks = Hooks(settings.hooks, hooks_run_with, cwd, outbox, turn, session.choices, journal, spawn)
     here, others = settings.agent.place, other_places(session.config)
     apart = [name for name, other in others.items() if host is not None or is_host(other)]
     if session.part_of is not None:
         others, apart = {name: other for name, other in others.items() if name not in apart}, []
     shell = Shell(roots, turn, folder, offer, executor, confinement, hooks, runs, here, list(others), apart, locate)
     return shell, inherited
+
+
+def build_hooks(
+    session: Session,
+    turn: RunningTurn,
+    journal: Journal,
+    environ: Mapping[str, str],
+    spawn: Spawn,
+    plugins: SessionPlugins | None,
+) -> Hooks:
+    settings, folders = session.config.settings, session.roots.clients
+    config = settings.hooks if plugins is None else replace(settings.hooks, on=[*settings.hooks.on, *plugins.hooks])
+    hidden, grace = own_keys(session.config), settings.tools.bash.terminate_grace
+    run_with: Late[LocalExecutor] = Late(
+        lambda: load(LOCAL)(environ=environ, hidden=hidden, terminate_grace=grace, folders=folders)
+    )
+    return Hooks(config, run_with, folders[0], session.outbox, turn, session.choices, journal, spawn)
 
 
 def build_panes(session: Session, folder: PrivateFolder, environ: Mapping[str, str], spawn: Spawn) -> Panes:
@@ -382,10 +412,14 @@ def build_servers(
     environ: Mapping[str, str],
     inherited: Mapping[str, str],
     confinement: Confinement,
+    plugins: SessionPlugins | None,
 ) -> SessionServers:
+    config = session.config.settings.mcp
+    if plugins is not None:
+        config = replace(config, servers={**plugins.servers, **config.servers})
     return SessionServers(
         session.mcp_servers,
-        session.config.settings.mcp,
+        config,
         registry,
         cwd=session.roots.clients[0],
         folders=session.roots.clients,

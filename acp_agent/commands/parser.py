@@ -25,6 +25,7 @@ COMMANDS: dict[str, str] = {
     "serve": "acp_agent.commands.servers:serve",
     "config": "acp_agent.commands.config:run",
     "audit": "acp_agent.commands.verify_audit:run",
+    "plugin": "acp_agent.commands.extensions.plugin_command:run",
     "hooks": "acp_agent.commands.extensions.try_hooks:run",
     "policy": "acp_agent.commands.explain_policy:run",
     "setup": "acp_agent.commands.setup:run",
@@ -198,6 +199,7 @@ def build_parser() -> argparse.ArgumentParser:
         one.add_argument("--cwd", default=None, help="the session's folder (default: the current one)")
 
     _add_hooks(commands)
+    _add_plugin(commands)
     setup = commands.add_parser("setup", help="add the agent to an editor's configuration, or undo that")
     setup.add_argument("editor", nargs="?", default=None, help="the editor; without it, lists the known ones")
     setup.add_argument("--undo", action="store_true", help="undo what was written")
@@ -300,6 +302,24 @@ def _add_hooks(commands: argparse._SubParsersAction[_Parser]) -> None:
     test.add_argument("--mode", choices=tuple(MODES), default=None, help="the session's mode")
     for one in (listed, test):
         one.add_argument("--cwd", default=None, help="the session's folder (default: the current one)")
+
+
+def _add_plugin(commands: argparse._SubParsersAction[_Parser]) -> None:
+    plugin = commands.add_parser("plugin", help="add, list, show, update, remove or check plugins")
+    verbs = plugin.add_subparsers(dest="verb", required=True, metavar="VERB", parser_class=_Parser)
+    add = verbs.add_parser("add", help="show a plugin, and use it if you accept it")
+    add.add_argument("source", help="a folder, an archive, a git URL, npm:NAME, pypi:NAME; #FOLDER names a part of it")
+    update = verbs.add_parser("update", help="show what is new in its source, and use it if you accept it")
+    update.add_argument("name", nargs="?", default="", help="default: all")
+    verbs.add_parser("list", help="those that are used, with their sources and digests")
+    for verb, words in (("show", "what runs and when, what it adds, its files"), ("remove", "remove it and its data")):
+        verbs.add_parser(verb, help=words).add_argument("name")
+    check = verbs.add_parser("check", help="for authors: what of a plugin would not be used, and why")
+    check.add_argument("source", metavar="DIR")
+    for one in (add, update):
+        answers = one.add_mutually_exclusive_group()
+        answers.add_argument("--yes", action="store_true", help="accept what is shown")
+        answers.add_argument("--digest", default="", help="accept it only if this is its digest")
 
 
 def _add_conformance(commands: argparse._SubParsersAction[_Parser]) -> None:

@@ -584,6 +584,7 @@ class McpServerConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     inherit: Annotated[
         list[str], key("Names of variables that it inherits besides those that commands do.", project=True)
     ] = []
+    cwd: Annotated[str, key("Its working directory. Empty: the session's folder.", project=True)] = ""
     url: Annotated[str, key("URL, for an HTTP server.", project=True)] = ""
     transport: Annotated[
         Literal["", "stdio", "http", "sse"],
@@ -676,6 +677,7 @@ class Settings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     mcp: McpConfig = McpConfig()
     network: NetworkConfig = NetworkConfig()
     hooks: safety.HooksConfig = safety.HooksConfig()
+    plugins: safety.PluginsConfig = safety.PluginsConfig()
     lsp: LspConfig = LspConfig()
     places: Annotated[dict[str, PlaceConfig], key("Places by name, in which commands may run.")] = {}
     clients: Annotated[

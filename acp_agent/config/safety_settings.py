@@ -326,3 +326,8 @@ class HooksConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     tool_after: Annotated[list[HookConfig], key("Run after a tool.", project=True)] = []
     file_changed: Annotated[list[HookConfig], key("Run after a tool changed a file.", project=True)] = []
     cwd_changed: Annotated[list[HookConfig], key("Run after a command changed the shell's folder.", project=True)] = []
+
+
+class PluginsConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    enabled: Annotated[bool, key("Use the plugins that were added (`acp-coder plugin add`).")] = True
+    disabled: Annotated[list[str], key("Names of plugins that are not used.")] = []

@@ -19,6 +19,7 @@ MAKE_FOLDER = "tempfile:mkdtemp"
 
 PLATFORM_DIRS = {
     "config": "platformdirs:user_config_dir",
+    "data": "platformdirs:user_data_dir",
     "state": "platformdirs:user_state_dir",
 }
 
@@ -31,6 +32,11 @@ def config_dir(environ: Mapping[str, str]) -> str:
 def state_dir(environ: Mapping[str, str]) -> str:
     """Where sessions, logs and permission answers live."""
     return _folder("state", "XDG_STATE_HOME", ".local/state", environ)
+
+
+def data_dir(environ: Mapping[str, str]) -> str:
+    """Where the files of plugins live."""
+    return _folder("data", "XDG_DATA_HOME", ".local/share", environ)
 
 
 def config_file(environ: Mapping[str, str]) -> str:

@@ -249,6 +249,13 @@ async def _hooks(session: Session, parts: Parts, rest: str) -> str:
     return "Hooks:\n" + "\n".join(f"- {line}" for line in lines)
 
 
+async def _plugins(session: Session, parts: Parts, rest: str) -> str:
+    lines = [] if parts.toolbox.plugins is None else [*parts.toolbox.plugins.lines(), *parts.toolbox.plugins.trouble]
+    if not lines:
+        return "There are no plugins. In a terminal `acp-coder plugin add SOURCE` shows one, and adds it if you agree."
+    return "Plugins:\n" + "\n".join(f"- {line}" for line in lines)
+
+
 async def _agents(session: Session, parts: Parts, rest: str) -> str:
     listed = [f"- `{name}`: {words}" for name, words in parts.memory.library.agents().items()]
     if not listed:
@@ -373,6 +380,7 @@ COMMANDS: dict[str, Callable[[Session, Parts, str], Awaitable[str]]] = {
     "doctor": _doctor,
     "hooks": _hooks,
     "agents": _agents,
+    "plugins": _plugins,
     "place": _place,
     "checkpoints": _checkpoints,
     "undo": _undo,

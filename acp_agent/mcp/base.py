@@ -60,6 +60,7 @@ class ServerSpec(msgspec.Struct, frozen=True):
     args: tuple[str, ...] = ()
     env: dict[str, str] = {}
     inherit: tuple[str, ...] = ()
+    cwd: str = ""
     url: str = ""
     headers: dict[str, str] = {}
 
@@ -148,7 +149,8 @@ def from_config(name: str, config: McpServerConfig) -> ServerSpec:
     if not getattr(config, wanted):
         raise ConfigError(f"mcp.servers.{name}: `{wanted}` is not set.")
     if transport == "stdio":
-        return ServerSpec(name, transport, config.command, tuple(config.args), config.env, tuple(config.inherit))
+        inherit = tuple(config.inherit)
+        return ServerSpec(name, transport, config.command, tuple(config.args), config.env, inherit, config.cwd)
     return ServerSpec(name, transport, url=config.url, headers=config.headers)
 
 

@@ -9,6 +9,7 @@ import json
 import math
 from collections.abc import AsyncGenerator, AsyncIterator, Callable
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import anyio
@@ -56,7 +57,8 @@ async def _http(link: Link) -> AsyncGenerator[TransportStreams]:
 
 @asynccontextmanager
 async def _stdio(link: Link) -> AsyncGenerator[TransportStreams]:
-    process = StdioServer.of(link.spec, link.environ, link.cwd, link.user)
+    cwd = Path(link.spec.cwd) if link.spec.cwd else link.cwd
+    process = StdioServer.of(link.spec, link.environ, cwd, link.user)
     link.process = process
     incoming_send, incoming = anyio.create_memory_object_stream[SessionMessage | Exception](0)
     # Unbounded: a server that does not read must not delay a cancel. Only what the model requested is written.

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pydantic import Field
+from pydantic.json_schema import SkipJsonSchema
 
 from acp_agent.errors import ToolError
 from acp_agent.tools.kit.base import HarmlessTool, Params
@@ -11,6 +12,8 @@ from acp_agent.tools.kit.tool_context import Preview, ToolContext, ToolResult
 
 class SkillParams(Params):
     name: str = Field(description="The skill's name, as the system prompt lists it.", min_length=1)
+    file: SkipJsonSchema[str] = ""
+    """One of its files, where `read` does not reach them: the skill's text says so."""
 
 
 class Skill(HarmlessTool[SkillParams]):
@@ -21,6 +24,8 @@ class Skill(HarmlessTool[SkillParams]):
     reads_only = True
 
     async def run(self, params: SkillParams, ctx: ToolContext, preview: Preview) -> ToolResult:
+        if params.file and (text := ctx.memory.skills.file(params.name, params.file)) is not None:
+            return ToolResult(text)
         text = ctx.memory.skills.use(params.name)
         if text is None:
             names = ", ".join(f"`{name}`" for name in ctx.memory.skills.names()) or "none"

@@ -31,6 +31,7 @@ FLOORS: dict[str, int] = {
     "store": 3,
     "client": 3,
     "mcp": 3,
+    "plugins": 3,
     "lsp": 3,
     "testing": 3,
     "conformance": 3,
@@ -62,6 +63,7 @@ WINGS = {
     "client",
     "mcp",
     "lsp",
+    "plugins",
     "testing",
     "conformance",
 }

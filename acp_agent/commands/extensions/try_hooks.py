@@ -20,6 +20,8 @@ from acp_agent.loop.hooks.hook_names import TOOLS, in_our_names
 from acp_agent.loop.hooks.hook_protocol import HookAnswer, HookFailed
 from acp_agent.loop.hooks.hook_runner import HookRunner
 from acp_agent.loop.hooks.hooks import PERMISSION_MODES, told_lines
+from acp_agent.loop.toolbox.session_plugins import SessionPlugins
+from acp_agent.loop.toolbox.trust import has_plugins
 from acp_agent.safety.deciding.subjects import CallFacts, touched
 from acp_agent.safety.folders.paths import real_path
 
@@ -58,8 +60,9 @@ def run(options: Namespace, environ: Mapping[str, str]) -> int:
     executor = LocalExecutor(environ=environ, folders=(cwd,))
     mode = PERMISSION_MODES[asker.mode.id]
     about = {"session_id": CALL_ID, "transcript_path": "", "cwd": str(cwd), "permission_mode": mode}
+    plugins = SessionPlugins(asker.config.settings.plugins, environ) if has_plugins(environ) else None
     hooks = DecidingHooks(
-        config.on,
+        [*config.on, *(() if plugins is None else plugins.hooks)],
         _Shown(lambda: executor, cwd, dict),
         lambda: about,
         clean=str,

@@ -32,6 +32,7 @@ BUILT_IN: dict[str, tuple[str, str]] = {
     "worktree": ("List the git worktrees that the agent made of this project; remove one", "remove name"),
     "place": ("Show where commands run and what confines them there, or go elsewhere", "the name of a place"),
     "hooks": ("List the hooks", ""),
+    "plugins": ("List the plugins in use", ""),
     "agents": ("List the sub-agents with instructions of their own", ""),
     "doctor": ("Show how commands are confined and what is logged", ""),
 }

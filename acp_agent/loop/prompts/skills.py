@@ -13,7 +13,7 @@ from acp_agent.loop.prompts.front_matter import MAX_DESCRIPTION, first_line, rea
 from acp_agent.loop.prompts.instructions import read_text
 from acp_agent.loop.prompts.project_rules import skill_files
 from acp_agent.loop.running_turn import RunningTurn
-from acp_agent.safety.folders.paths import Roots
+from acp_agent.safety.folders.paths import Roots, read_regular
 
 log = logging.getLogger(__name__)
 
@@ -34,11 +34,14 @@ class Skill(Struct, frozen=True):
     folder: Path
     files: tuple[str, ...] = ()
     """The other files in its folder, relative to it."""
+    apart: bool = False
+    """Whether its folder is on this machine, outside of the session's."""
 
     def text(self, roots: Roots, arguments: str = "") -> str:
         """Returns the instructions for the model."""
-        where = roots.display(self.folder)
-        files = f"\n\nFiles of this skill, below {where}/: {', '.join(self.files)}" if self.files else ""
+        where = str(self.folder) if self.apart else roots.display(self.folder)
+        how = " (the tool `skill` reads one: `file`)" if self.apart else ""
+        files = f"\n\nFiles of this skill, below {where}/{how}: {', '.join(self.files)}" if self.files else ""
         asked = f"\n\nArguments: {arguments}" if arguments else ""
         return f'<skill name="{self.name}" folder="{where}">\n{self.body.strip()}{files}\n</skill>{asked}'
 
@@ -64,6 +67,17 @@ class Skills:
             return None
         self._turn.skill = name
         return skill.text(self._roots)
+
+    def file(self, name: str, path: str) -> str | None:
+        """The text of a file of a skill that is apart; `None` if it has no such file."""
+        skill = self._known.get(name)
+        if skill is None or not skill.apart or path not in skill.files:
+            return None
+        try:
+            data = read_regular(skill.folder / path, MAX_SKILL_BYTES)
+        except OSError as error:
+            return f"[{path} cannot be read: {error.strerror or error}]"
+        return None if data is None else data.decode("utf-8", "replace")
 
     def use_next(self, name: str, arguments: str) -> str | None:
         """The text of a skill that the next turn follows."""

@@ -3,12 +3,16 @@
 from __future__ import annotations
 
 import copy
+from typing import TYPE_CHECKING
 
 from acp_agent.loop.toolbox.extensions import Extensions
 from acp_agent.loop.toolbox.mcp_tools import SessionServers
 from acp_agent.loop.toolbox.offer import Offer
 from acp_agent.loop.toolbox.relevance import Relevance
 from acp_agent.tools.kit.registry import SessionRegistry
+
+if TYPE_CHECKING:
+    from acp_agent.loop.toolbox.session_plugins import SessionPlugins
 
 
 class Toolbox:
@@ -21,12 +25,14 @@ class Toolbox:
         extensions: Extensions,
         servers: SessionServers,
         relevance: Relevance,
+        plugins: SessionPlugins | None = None,
     ) -> None:
         self.registry = registry
         self.offer = offer
         self.extensions = extensions
         self.servers = servers
         self.relevance = relevance
+        self.plugins = plugins
 
     def only(self, tools: frozenset[str]) -> Toolbox:
         """The toolbox of a sub-agent: these tools, as far as they are available."""

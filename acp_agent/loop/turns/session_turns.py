@@ -27,7 +27,17 @@ NOT_REDACTED = (
 
 
 class Turns:
-    def __init__(self, session: Session, memory: Memory, toolbox: Toolbox, calls: Calls, journal: Journal) -> None:
+    def __init__(
+        self,
+        session: Session,
+        memory: Memory,
+        toolbox: Toolbox,
+        calls: Calls,
+        journal: Journal,
+        troubles: Sequence[str] = (),
+    ) -> None:
+        """`troubles`: what is to be said before the first turn."""
+        self._before = troubles
         self._session = session
         self._memory = memory
         self._toolbox = toolbox
@@ -55,7 +65,7 @@ class Turns:
     def _troubles(self) -> list[str]:
         """Lists what is wrong with the configuration and what it refers to."""
         config, outputs, guard = self._session.config, self._calls.outputs, self._calls.guard
-        told = [] if config.settings.secrets.redact else [NOT_REDACTED]
+        told = [*self._before, *(() if config.settings.secrets.redact else (NOT_REDACTED,))]
         told += [*outputs.redactor.trouble, *outputs.filters.trouble()]
         told += guard.deciders.rules.trouble
         told += guard.unknown_tools()

@@ -1,0 +1,161 @@
+"""Where plugins come from: a folder, a git repository, an archive, a package of npm or PyPI. Nothing of them is run."""
+
+from __future__ import annotations
+
+import re
+import subprocess
+import tarfile
+import tempfile
+import zipfile
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+
+from msgspec import Struct
+
+from acp_agent.own_programs import find_program
+from acp_agent.plugins.contained import Files, PluginError, read_files
+from acp_agent.plugins.manifest import CLAUDE_MANIFEST, MANIFEST
+
+SECONDS = 120
+GIT = re.compile(r"(?:https://|ssh://|git@|file://|git\+)\S+")
+NPM, PYPI = "npm:", "pypi:"
+ARCHIVES = (".tar.gz", ".tgz", ".zip", ".whl")
+MAX_UNPACKED = 200_000_000
+MAX_ENTRIES = 20_000
+"""Of an archive."""
+MAX_DEPTH = 3
+"""Folders above a manifest in an archive or a repository."""
+SAFE_GIT = (
+    "core.hooksPath=/dev/null",
+    "core.fsmonitor=false",
+    "protocol.ext.allow=never",
+    "protocol.file.allow=always",
+)
+
+
+class Found(Struct, frozen=True):
+    files: Files
+    at: str
+    """Which state of the source it is: a commit, a file's name; empty for a folder."""
+
+
+def fetch(source: str, environ: Mapping[str, str]) -> Found:
+    """The files of a plugin. A part of a repository or an archive is named by `#FOLDER`, a branch, tag or commit by
+    `@REF` before that. Raises PluginError."""
+    with tempfile.TemporaryDirectory(prefix="acp-coder-plugin-") as made:
+        top = Path(made)
+        if source.startswith((NPM, PYPI)):
+            archive = _package(source, top, environ)
+            return Found(_files(_unpacked(archive, top / "files"), ""), archive.name)
+        where, _, part = source.partition("#")
+        if GIT.match(where):
+            at = _cloned(where.removeprefix("git+"), top / "files", environ)
+            return Found(_files(top / "files", part), at)
+        path = Path(where).expanduser()
+        if path.is_file() and where.endswith(ARCHIVES):
+            return Found(_files(_unpacked(path, top / "files"), part), path.name)
+        if not path.is_dir():
+            words = "a folder, an archive (.tar.gz, .zip), a git URL, npm:NAME or pypi:NAME"
+            raise PluginError(f"There is no plugin at {source!r}: give {words}.")
+        return Found(read_files(path / part if part else path), "")
+
+
+def _files(top: Path, part: str) -> Files:
+    if part:
+        folder = (top / part).resolve()
+        if not folder.is_relative_to(top.resolve()):
+            raise PluginError(f"#{part} leads out of it.")
+        return read_files(folder)
+    found = sorted(_with_manifest(top))
+    if not found:
+        raise PluginError(f"There is neither {MANIFEST} nor {CLAUDE_MANIFEST} in it.")
+    if len(found) > 1:
+        names = ", ".join(f"#{folder.relative_to(top)}" for folder in found[:10])
+        raise PluginError(f"There are several plugins in it; name one: {names}.")
+    return read_files(found[0])
+
+
+def _with_manifest(top: Path) -> Iterator[Path]:
+    """Those nearest to the top that are plugins."""
+    level = [top]
+    for _ in range(MAX_DEPTH + 1):
+        here = [folder for folder in level if (folder / MANIFEST).is_file() or (folder / CLAUDE_MANIFEST).is_file()]
+        if here:
+            yield from here
+            return
+        level = [each for folder in level for each in folder.iterdir() if each.is_dir() and not each.is_symlink()]
+
+
+def _run(name: str, arguments: list[str], environ: Mapping[str, str], **more: str) -> str:
+    program = find_program(name, environ)
+    if program is None:
+        raise PluginError(f"`{name}` is needed for that and was not found.")
+    try:
+        done = subprocess.run(
+            [program, *arguments],
+            env={**environ, **more},
+            stdin=subprocess.DEVNULL,
+            capture_output=True,
+            text=True,
+            timeout=SECONDS,
+            check=False,
+        )
+    except subprocess.TimeoutExpired as error:
+        raise PluginError(f"`{name}` took longer than {SECONDS} s.") from error
+    if done.returncode:
+        said = " ".join((done.stderr or done.stdout).split())[-300:]
+        raise PluginError(f"`{name}` failed: {said}.")
+    return done.stdout.strip()
+
+
+def _cloned(url: str, folder: Path, environ: Mapping[str, str]) -> str:
+    """The commit."""
+    url, at, ref = url.rpartition("@") if re.search(r"[^/:]+/[^@]*@[\w./-]+$", url) else (url, "", "")
+    options = [word for setting in SAFE_GIT for word in ("-c", setting)]
+    quiet = {"GIT_TERMINAL_PROMPT": "0", "GIT_LFS_SKIP_SMUDGE": "1"}
+    _run("git", [*options, "clone", "--quiet", "--no-recurse-submodules", "--", url, str(folder)], environ, **quiet)
+    if at:
+        _run("git", [*options, "-C", str(folder), "checkout", "--quiet", "--detach", ref], environ, **quiet)
+    return _run("git", [*options, "-C", str(folder), "rev-parse", "HEAD"], environ)
+
+
+def _package(source: str, top: Path, environ: Mapping[str, str]) -> Path:
+    kind, _, name = source.partition(":")
+    if not name or name.startswith("-"):
+        raise PluginError(f"{source!r} names no package.")
+    folder = top / "package"
+    folder.mkdir()
+    if f"{kind}:" == NPM:
+        _run("npm", ["pack", "--ignore-scripts", "--silent", "--pack-destination", str(folder), name], environ)
+    else:
+        options = ["--no-deps", "--only-binary", ":all:", "--no-input", "--dest", str(folder)]
+        _run("pip", ["download", *options, name], environ)
+    (archive,) = [each for each in folder.iterdir() if each.name.endswith(ARCHIVES)] or (None,)
+    if archive is None:
+        raise PluginError(f"{source} has no archive.")
+    return archive
+
+
+def _unpacked(archive: Path, folder: Path) -> Path:
+    folder.mkdir()
+    try:
+        if archive.name.endswith((".zip", ".whl")):
+            with zipfile.ZipFile(archive) as opened:
+                _check(sum(each.file_size for each in opened.infolist()), len(opened.infolist()))
+                opened.extractall(folder)  # It keeps names in the folder, and makes no links.
+                for each in opened.infolist():
+                    if each.external_attr >> 16 & 0o100 and not each.is_dir():
+                        (folder / each.filename).chmod(0o700)
+        else:
+            with tarfile.open(archive) as opened:
+                members = opened.getmembers()
+                _check(sum(each.size for each in members), len(members))
+                opened.extractall(folder, filter="data")
+    except (OSError, tarfile.TarError, zipfile.BadZipFile, EOFError) as error:
+        raise PluginError(f"{archive.name} cannot be unpacked: {error}.") from error
+    return folder
+
+
+def _check(size: int, count: int) -> None:
+    if size > MAX_UNPACKED or count > MAX_ENTRIES:
+        raise PluginError(f"It has more than {MAX_ENTRIES} entries or {MAX_UNPACKED} bytes.")
