@@ -10,6 +10,7 @@ from .imports import PACKAGE, ROOT, imports, modules, parsed
 FLOORS: dict[str, int] = {
     "__main__": 8,
     "cli": 8,
+    "api": 8,
     "commands": 8,
     "agent": 7,
     "open_sessions": 7,
