@@ -213,15 +213,13 @@ class Agent:
     # --- authentication ---------------------------------------------------------------------------------------
 
     async def authenticate(self, request: acp.AuthenticateRequest) -> acp.AuthenticateResponse:
-        config = self._opening.config()
-        self._opening.login.authenticate(request.method_id, config, request.meta)
-        self._tell_state(config)
+        self._opening.login.authenticate(request.method_id, self._opening.config, request.meta)
+        self._tell_state(self._opening.config())
         return acp.AuthenticateResponse()
 
     async def logout(self, request: acp.LogoutRequest) -> acp.LogoutResponse:
-        config = self._opening.config()
-        self._opening.login.logout(config)
-        self._tell_state(config)
+        self._opening.login.logout(self._opening.config())
+        self._tell_state(self._opening.config())
         return acp.LogoutResponse()
 
     async def auth_status(self, request: acp.AuthStatusRequest) -> acp.AuthStatusResponse:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any
 
 from acp_agent.config.credentials import find_key, forget_key
@@ -38,9 +38,9 @@ class Login:
             self.by_client = load(CLIENT_PROVIDER)()
         return self.by_client
 
-    def authenticate(self, method_id: str, config: Config, meta: Mapping[str, Any] | None = None) -> None:
+    def authenticate(self, method_id: str, config: Callable[[], Config], meta: Mapping[str, Any] | None = None) -> None:
         """Looks for the key again, if one is needed, or takes the client's provider. Raises InvalidParams for other
-        methods, AuthRequired without a key."""
+        methods, AuthRequired without a key; what counted before counts then."""
         if method_id in GATEWAYS:
             self.client().login(method_id, meta)
             return
@@ -48,12 +48,20 @@ class Login:
             raise InvalidParams(
                 f"Invalid params: $.methodId: {method_id!r} is not available; the agent offers {AGENT_METHOD!r}"
             )
-        if _wanted(config) and not self._has_key(config):
-            raise AuthRequired(_hint(config))
+        given = None if self.by_client is None else self.by_client.end_login()
+        found = config()
+        if _wanted(found) and not self._has_key(found):
+            if self.by_client is not None:
+                self.by_client.given = given or self.by_client.given
+            raise AuthRequired(_hint(found))
         self._logged_out = False
 
     def logout(self, config: Config) -> None:
-        """Forgets the stored key. Raises MethodNotFound where no login is needed (it is not advertised then)."""
+        """Forgets the client's provider, if it logged in with one, else the stored key. Raises MethodNotFound where no
+        login is needed (it is not advertised then)."""
+        if self.by_client is not None and self.by_client.end_login() is not None:
+            self._logged_out = True
+            return
         if not _wanted(config):
             raise MethodNotFound("Method not found: logout (no login is needed)")
         forget_key(_provider(config)[0], self._environ)

@@ -7,16 +7,18 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
+from urllib.parse import urlsplit
 
-from msgspec import Struct
+from msgspec import Struct, to_builtins
 
+from acp_agent.config.model import ProviderConfig, as_choice
 from acp_agent.errors import AuthRequired, InvalidParams
 from acp_agent.handshake import GATEWAYS
 from acp_agent.schema import acp
 
 if TYPE_CHECKING:
     from acp_agent.config.load import Config
-    from acp_agent.config.model import ProviderConfig
+    from acp_agent.config.model import Settings
 
 MAIN = "main"
 """The one id that clients may set: the provider of new sessions."""
@@ -27,13 +29,17 @@ APIS = {"anthropic": "messages", "openai": "chat"}
 TYPES = {"": "openai", "chat": "openai", "responses": "openai", "messages": "anthropic"}
 OPENAI = "https://api.openai.com/v1"
 HEADER = re.compile(r"[!#$%&'*+.^_`|~0-9A-Za-z-]+")
-VALUE = re.compile(r"[\t\x20-\x7e\x80-\U0010ffff]*")
+VALUE = re.compile(r"([\x21-\x7e]([\x20-\x7e]*[\x21-\x7e])?)?")
+FRAMING = ("connection", "content-length", "keep-alive", "te", "trailer", "transfer-encoding", "upgrade")
+"""Headers that belong to the connection."""
 
 
 class Given(Struct, frozen=True):
     type: str
     base_url: str
     headers: dict[str, str] = {}
+    login: bool = False
+    """Whether it came with `authenticate`, so that another login or a logout ends it."""
 
 
 class ClientProvider:
@@ -97,30 +103,49 @@ class ClientProvider:
             raise InvalidParams(f"Invalid params: {at}.baseUrl: expected a string")
         if not isinstance(headers, dict) or not all(isinstance(each, str) for each in headers.values()):
             raise InvalidParams(f"Invalid params: {at}.headers: expected an object with strings")
-        self._take(Given(GATEWAYS[method_id], base_url, headers), at)
+        self._take(Given(GATEWAYS[method_id], base_url, headers, login=True), at)
+
+    def end_login(self) -> Given | None:
+        """Returns what the login had given, if there was one."""
+        if self.given is None or not self.given.login:
+            return None
+        given, self.given = self.given, None
+        return given
 
     def _take(self, given: Given, at: str) -> None:
-        if not re.match(r"https?://[^/?#\s]", given.base_url) or re.search(r"[\s?#]", given.base_url):
-            raise InvalidParams(f"Invalid params: {at}.baseUrl: expected a URL with http or https, without a query")
-        for name, value in given.headers.items():
-            if HEADER.fullmatch(name) is None or VALUE.fullmatch(value) is None:
-                raise InvalidParams(f"Invalid params: {at}.headers: {name!r} is not a header of HTTP")
+        if not _usable(given.base_url):
+            words = "expected a URL with http or https, without a user's name and a query"
+            raise InvalidParams(f"Invalid params: {at}.baseUrl: {words}")
+        for index, (name, value) in enumerate(given.headers.items(), 1):
+            if HEADER.fullmatch(name) is None or VALUE.fullmatch(value) is None:  # Either may hold the credential.
+                raise InvalidParams(f"Invalid params: {at}.headers: number {index} is not a header of HTTP")
+            if name.lower() in FRAMING:
+                raise InvalidParams(f"Invalid params: {at}.headers: {name!r} cannot be set")
         self.given, self.disabled = given, False
 
-    def flags(self, model: str) -> dict[str, Any]:
-        """What the configuration gets by it. `model`: the one that is asked for, without a provider."""
+    def flags(self, settings: Settings) -> dict[str, Any]:
+        """What the configuration, `settings` without it, gets by it. Nothing is left of a provider that the user has
+        given the same name, and no request goes to another provider that the client has not chosen."""
         if self.given is None:
             return {}
         base_url = self.given.base_url.rstrip("/")
         if self.given.type == "anthropic" and not base_url.endswith("/v1"):
             base_url += "/v1"  # As clients of this API have it.
-        about = {
-            "api": APIS[self.given.type],
-            "base_url": base_url,
-            "headers": self.given.headers,
-            "api_key_env": "",  # No other provider's key goes there.
-        }
+        api, headers = APIS[self.given.type], self.given.headers
+        about = to_builtins(ProviderConfig(api=api, base_url=base_url, headers=headers, api_key_env=""))  # type: ignore[arg-type]
+        agent = settings.agent
         return {f"providers.{NAME}.{key}": value for key, value in about.items()} | {
             "agent.provider": NAME,
-            "agent.model": model,
+            "agent.model": settings.choice(agent.model).partition("/")[2],
+            "agent.fallback_models": [each for each in agent.fallback_models if "/" not in as_choice(each)],
         }
+
+
+def _usable(base_url: str) -> bool:
+    try:
+        url = urlsplit(base_url)
+        place = bool(url.scheme in ("http", "https") and url.hostname and url.port != 0)
+    except ValueError:  # Malformed brackets or ports.
+        return False
+    odd = re.search(r"[\s?#\\]", base_url) or re.search("[@%]", url.netloc)
+    return place and base_url.isprintable() and not odd

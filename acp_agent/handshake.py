@@ -104,6 +104,8 @@ def needs_login(config: Mapping[str, Any]) -> bool:
     """Whether the chosen provider needs a key: local ones and the scripted one do not."""
     provider = _provider(config)
     base_url, api = provider.get("base_url"), provider.get("api")
+    if provider.get("api_key_env") == "":
+        return False
     return not (base_url or api) or bool(load(NEEDS_KEY)(base_url, api))
 
 

@@ -129,8 +129,7 @@ class Opening:
         """The configuration; with `cwd`, that folder's own, where it is trusted, is part of it. Raises ConfigError."""
         config, flags = load_config(self.environ, flags=self._flags), self._flags
         if self.login.by_client is not None and self.login.by_client.given is not None:
-            model = config.settings.choice(config.settings.agent.model).partition("/")[2]
-            flags = {**(flags or {}), **self.login.by_client.flags(model)}
+            flags = {**(flags or {}), **self.login.by_client.flags(config.settings)}
             config = load_config(self.environ, flags=flags)
         try:
             own = cwd if config.settings.agent.trust else None

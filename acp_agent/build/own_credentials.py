@@ -2,12 +2,17 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping, Sequence
 from urllib.parse import unquote
 
 from acp_agent.config.credentials import host_key, stored_keys
 from acp_agent.config.model import Settings
 from acp_agent.credentials.redactor import own_values
+from acp_agent.credentials.values import is_credential
+
+LONG = 16
+"""Characters of a word that no text has by chance."""
 
 
 def own_credentials(
@@ -17,6 +22,7 @@ def own_credentials(
     variables = [environ, *(server.env for server in settings.mcp.servers.values()), *more]
     keys = [provider.api_key for provider in settings.providers.values()] + stored_keys(environ)
     keys += [word for each in settings.providers.values() for word in _of_headers(each.headers)]
+    keys += [word for each in settings.providers.values() if not each.api_key_env for word in _letting_in(each.headers)]
     keys += _password(settings.store.url or environ.get(settings.store.url_env, ""))
     keys += [host_key(each.host, each.env, environ) for each in settings.network.credentials.values()]
     return tuple(dict.fromkeys([*(value for some in variables for value in own_values(some)), *filter(None, keys)]))
@@ -27,6 +33,13 @@ def _of_headers(headers: Mapping[str, str]) -> list[str]:
     named = own_values({name.replace("-", "_"): value for name, value in headers.items()})
     schemes = [value for name, value in headers.items() if name.lower() in ("authorization", "cookie")]
     return [*named, *(value.rpartition(" ")[2] for value in (*named, *schemes))]
+
+
+def _letting_in(headers: Mapping[str, str]) -> list[str]:
+    """Of a provider that needs no key: long words with digits, of headers that are not known to say something else."""
+    values = [value for name, value in headers.items() if not name.lower().startswith("anthropic-")]
+    words = [each for each in values if len(each) >= LONG and re.search(r"^\S*\d\S*$", each)]
+    return [each for each in words if is_credential(each, quoted=True)]
 
 
 def _password(url: str) -> list[str]:

@@ -3,7 +3,8 @@
 It sends requests to an agent, answers the agent's, and forwards its updates. What is passed in determines what the
 agent may use: without `files` no `fs/*`, without `terminals` no `terminal/*`, without `elicitation` no
 `elicitation/create`, without `language_servers` no `_lsp/*`; the announced capabilities follow from that unless they
-are given.
+are given. With `bounded`, `fs/*` are served in the session's folders only; an agent that asks its user about other
+files, as ours does, needs them.
 
 Other methods are answered with -32601. Updates arrive in `on_update` in the order they were sent, and before any
 response sent after them. Callers bound each call with their own cancel scope; a cancelled call sends
@@ -21,7 +22,7 @@ from typing import Any, Self, TypedDict, TypeVar, Unpack
 import anyio
 
 from acp_agent.client.dispatch import Dispatcher, Serve
-from acp_agent.client.fs import Files
+from acp_agent.client.fs import Files, Folders
 from acp_agent.client.permissions import Permissions, reject_once
 from acp_agent.client.tasks import Background
 from acp_agent.client.terminals import Terminals
@@ -74,8 +75,10 @@ class AcpClient:
         on_update: OnUpdate | None = None,
         capabilities: acp.ClientCapabilities | None = None,
         info: acp.Implementation | None = None,
+        bounded: bool = False,
     ) -> None:
         self._files = files
+        self._folders = Folders() if bounded else None
         self._terminals = terminals
         self._permissions = permissions
         self._elicitation = elicitation
@@ -104,9 +107,9 @@ class AcpClient:
     def _serves(self) -> dict[str, Serve]:
         serves: dict[str, Serve] = {"session/request_permission": self._request_permission}
         if self._files is not None and self.capabilities.fs.read_text_file:
-            serves["fs/read_text_file"] = self._files.read
+            serves["fs/read_text_file"] = self._in_folders(self._files.read)
         if self._files is not None and self.capabilities.fs.write_text_file:
-            serves["fs/write_text_file"] = self._files.write
+            serves["fs/write_text_file"] = self._in_folders(self._files.write)
         if self._terminals is not None and self.capabilities.terminal:
             serves["terminal/create"] = self._terminals.create
             serves["terminal/output"] = self._terminals.output
@@ -116,6 +119,16 @@ class AcpClient:
         if self._elicitation is not None:
             serves["elicitation/create"] = self._elicitation
         return serves
+
+    def _in_folders(self, serve: Serve) -> Serve:
+        if (folders := self._folders) is None:
+            return serve
+
+        async def checked(request: Any) -> Any:
+            await folders.check(request.session_id, request.path)
+            return await serve(request)
+
+        return checked
 
     # --- life -------------------------------------------------------------------------------------------------
 
@@ -158,16 +171,25 @@ class AcpClient:
         return await self._answer("logout", acp.LogoutRequest(), acp.LogoutResponse)
 
     async def new_session(self, cwd: Path, **around: Unpack[Around]) -> acp.NewSessionResponse:
-        return await self._answer("session/new", acp.NewSessionRequest(**_where(cwd, around)), acp.NewSessionResponse)
+        request = acp.NewSessionRequest(**_where(cwd, around))
+        made = await self._answer("session/new", request, acp.NewSessionResponse)
+        self._opened(made.session_id, cwd, around)
+        return made
+
+    def _opened(self, session_id: str, cwd: Path, around: Around) -> None:
+        if self._folders is not None:
+            self._folders.begin(session_id, [cwd, *around.get("additional_directories", ())])
 
     async def load_session(self, session_id: str, cwd: Path, **around: Unpack[Around]) -> acp.LoadSessionResponse:
         """All updates of the conversation have arrived when this returns."""
+        self._opened(session_id, cwd, around)
         request = acp.LoadSessionRequest(session_id=session_id, **_where(cwd, around))
         return await self._answer("session/load", request, acp.LoadSessionResponse)
 
     async def resume_session(
         self, session_id: str, cwd: Path, *, meta: dict[str, Any] | None = None, **around: Unpack[Around]
     ) -> acp.ResumeSessionResponse:
+        self._opened(session_id, cwd, around)
         request = acp.ResumeSessionRequest(session_id=session_id, **_where(cwd, around), meta=meta)
         return await self._answer("session/resume", request, acp.ResumeSessionResponse)
 
@@ -176,9 +198,12 @@ class AcpClient:
         return await self._answer("session/list", request, acp.ListSessionsResponse)
 
     async def close_session(self, session_id: str) -> acp.CloseSessionResponse:
-        return await self._answer(
+        closed = await self._answer(
             "session/close", acp.CloseSessionRequest(session_id=session_id), acp.CloseSessionResponse
         )
+        if self._folders is not None:
+            self._folders.end(session_id)
+        return closed
 
     async def delete_session(self, session_id: str) -> acp.DeleteSessionResponse:
         return await self._answer(

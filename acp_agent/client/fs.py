@@ -2,12 +2,41 @@
 
 from __future__ import annotations
 
+import os
+from collections.abc import Sequence
 from pathlib import Path
 
 import anyio
 
 from acp_agent.errors import InternalError, InvalidParams, ResourceNotFound
 from acp_agent.schema import acp
+
+
+class Folders:
+    """The working directory and the additional directories of each session."""
+
+    def __init__(self) -> None:
+        self._of: dict[str, list[Path]] = {}
+
+    def begin(self, session_id: str, folders: Sequence[Path]) -> None:
+        self._of[session_id] = [*folders]
+
+    def end(self, session_id: str) -> None:
+        self._of.pop(session_id, None)
+
+    async def check(self, session_id: str, path: str) -> None:
+        """Raises InvalidParams for a path that leads out of the session's folders, also by links."""
+        inside = await anyio.to_thread.run_sync(_is_below, _absolute(path), self._of.get(session_id, []))
+        if not inside:
+            raise InvalidParams(f"the path is in none of the session's folders: {path}")
+
+
+def _is_below(path: Path, folders: Sequence[Path]) -> bool:
+    try:
+        real = Path(os.path.realpath(path))
+        return any(real.is_relative_to(os.path.realpath(folder)) for folder in folders)
+    except (OSError, ValueError):  # No path of this system.
+        return False
 
 
 class Files:

@@ -264,7 +264,7 @@ def _provider(config: Config, options: Namespace, environ: Mapping[str, str]) ->
     key = find_key(name, settings, environ)
     if key is not None:
         yield OK, "key", f"found: {key.origin}"
-    elif not needs_key(settings.base_url, api):
+    elif not settings.api_key_env or not needs_key(settings.base_url, api):
         yield OK, "key", "not needed"
     else:
         yield BAD, "key", f"not found: set {settings.api_key_env}, or run `acp-coder login`"

@@ -39,7 +39,9 @@ def credentials_file(environ: Mapping[str, str]) -> Path:
 
 
 def find_key(name: str, provider: ProviderConfig, environ: Mapping[str, str]) -> Key | None:
-    """The key of the provider `name`, from the first place that has one."""
+    """The key of the provider `name`, from the first place that has one; of one that needs no key, only its own."""
+    if not provider.api_key_env:
+        return Key(provider.api_key, "configuration") if provider.api_key else None
     if value := environ.get(provider.api_key_env, "").strip():
         return Key(value, f"environment variable {provider.api_key_env}")
     if provider.api_key:

@@ -181,7 +181,7 @@ class ProviderConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
         ),
     ] = ""
     base_url: Annotated[str, key("Base URL of the API. Empty: OpenAI's.")] = ""
-    api_key_env: Annotated[str, key("Environment variable that holds the key.")] = "OPENAI_API_KEY"
+    api_key_env: Annotated[str, key("Environment variable of the key. Empty: no key is needed.")] = "OPENAI_API_KEY"
     api_key: Annotated[str, key("The key itself. `acp-coder login` stores it more safely.")] = ""
     models: Annotated[list[str], key("Models to offer. Empty: the server is asked.")] = []
     context_window: Annotated[

@@ -8,14 +8,14 @@ import re
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
 from contextlib import asynccontextmanager
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any
 
 import anyio
 import msgspec
 from msgspec import Struct
 
 from acp_agent.client.permissions import cancelled
-from acp_agent.conformance.profiles import Profile, environment, write_files
+from acp_agent.conformance.profiles import Profile, ToolKind, environment, write_files
 from acp_agent.conformance.requirements import Requirement, requirements
 from acp_agent.errors import AgentError, PeerError
 from acp_agent.protocol.connection import Connection
@@ -154,7 +154,7 @@ class Trial:
                     self.lines += map(str, made.transcript)
                     self.violations += [each for each in made.violations if each.startswith("from_agent")]
 
-    def tool(self, kind: Literal["shell", "read", "write", "asks"], **values: str) -> Call:
+    def tool(self, kind: ToolKind, **values: str) -> Call:
         """A call of the agent's tool of that kind by the model. Raises NotHere."""
         tool = self.profile.tools.get(kind)
         if tool is None:
@@ -164,7 +164,7 @@ class Trial:
 
     def runs(self, command: str, *, asks: bool = False) -> Answer:
         """The model wants that command to be run. `asks`: so that the agent asks first, if the profile says how."""
-        kind: Literal["shell", "asks"] = "asks" if asks and "asks" in self.profile.tools else "shell"
+        kind: ToolKind = "asks" if asks and "asks" in self.profile.tools else "shell"
         return Answer(tool_calls=(self.tool(kind, command=command),))
 
     def keeps_asking(self, command: str) -> Script:

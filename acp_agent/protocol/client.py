@@ -87,8 +87,8 @@ class Client:
         self._connection = connection
         self._several = connection if isinstance(connection, Several) else None
         self._session_id = session_id
-        self._said = ("", "")
-        """The last message of the user that is the client's, and the mark of its prompt."""
+        self._said: dict[str, str] = {}
+        """Messages of the user in this turn that are the client's, and the marks of their prompts."""
         self._timeout = timeout
         self._lsp_timeout = lsp_timeout
         self.capabilities = capabilities
@@ -137,18 +137,20 @@ class Client:
             self._several.show(note, place)
         elif not (place and isinstance(shown, acp.UserMessageChunk)):  # The client shows what it says itself.
             self._connection.notify("session/update", note)
-        elif self._watches_turns and shown.message_id == self._said[0]:
-            self._connection.notify("session/update", replace(note, meta={"prompt": self._said[1]}))
+        elif self._watches_turns and (mark := self._said.get(shown.message_id or "")) is not None:
+            self._connection.notify("session/update", replace(note, meta={"prompt": mark}))
 
     def said(self, message_id: str) -> None:
         """The message of the user with this id comes from who is asking now."""
         if self._several is not None:
             self._several.said(message_id, MARK.get())
         else:
-            self._said = message_id, MARK.get()
+            self._said[message_id] = MARK.get()
 
     def turn(self, state: dict[str, Any]) -> None:
         """A turn has begun (`state`: `running`) or ended (`idle`, with `stopReason`, or `failed` and the `error`)."""
+        if state["state"] == "idle":
+            self._said.clear()
         if self._several is not None:
             self._several.tell_others({"turn": state})
         elif self._watches_turns:

@@ -12,7 +12,7 @@ import pytest
 from acp_agent.errors import PeerError
 from acp_agent.schema import acp
 from acp_agent.testing.fake_editor import FakeEditor
-from acp_agent.testing.fake_model import Answer, Call, FakeModel
+from acp_agent.testing.fake_model import Answer, Call, Failure, FakeModel
 from tests.agent.kit import connect, environ_for, on_stdio
 
 pytestmark = [pytest.mark.anyio, on_stdio]
@@ -80,9 +80,18 @@ async def test_a_disabled_provider_is_not_used_and_may_be_set_again(tmp_path: Pa
         {"baseUrl": "ftp://a"},
         {"baseUrl": "a.example"},
         {"baseUrl": "https://a.example/?key=1"},
+        {"baseUrl": f"https://me:{TOKEN}@a.example/"},
+        {"baseUrl": "http://[::1"},
+        {"baseUrl": "http://a.example:99999/v1"},
+        {"baseUrl": "http://a.example\0/"},
         {"headers": {"X Y": "a"}},
+        {"headers": {f"Authorization: Bearer {TOKEN}": ""}},
         {"headers": {"X": "a\r\nY: b"}},
+        {"headers": {"X": " a"}},
+        {"headers": {"X": "\u00e9"}},
         {"headers": {"X": 7}},
+        {"headers": {"Content-Length": "3"}},
+        {"headers": {"Transfer-Encoding": "chunked"}},
     ],
 )
 async def test_what_cannot_be_set_is_refused_and_changes_nothing(tmp_path: Path, wrong: dict[str, Any]) -> None:
@@ -90,6 +99,7 @@ async def test_what_cannot_be_set_is_refused_and_changes_nothing(tmp_path: Path,
         with pytest.raises(PeerError) as error:
             await editor.request("providers/set", given(model, **wrong))
         assert error.value.code == -32602
+        assert TOKEN not in str(error.value)
         (main,) = (await editor.request("providers/list", {}))["providers"]
         assert main["current"] == {"apiType": "openai", "baseUrl": model.base_url}
 
@@ -100,6 +110,53 @@ async def test_off_it_is_not_there(tmp_path: Path) -> None:
             with pytest.raises(PeerError) as error:
                 await editor.request(f"providers/{method}", params)
             assert error.value.code == -32601
+
+
+async def test_a_gateway_far_away_needs_no_key_and_none_of_the_users_is_sent_there(tmp_path: Path) -> None:
+    """Keys under the name that the client's provider has, too."""
+    config = f'{CONFIG}[providers.client]\napi_key = "sk-of-the-user-1234567"\nmodels = ["mine"]\n'
+    env = {"ACP_CODER_MODEL": "fake-model", "OPENAI_API_KEY": "sk-ours-and-not-theirs"}
+    stored = tmp_path / ".config" / "acp-coder" / "credentials.json"
+    stored.parent.mkdir(parents=True)
+    stored.write_text('{"client": "sk-stored-for-that-name"}')
+    async with FakeModel(["Hello."]) as model, client(tmp_path, config=config, environ=env) as editor:
+        await editor.request("providers/set", given(model))
+        await editor.new_session(tmp_path / "project")
+        assert (await editor.prompt("Hi")).stop_reason == "end_turn"
+        assert "authorization" not in {name.lower() for name in model.requests[0].headers}
+        far = "http://gateway.invalid/v1"
+        await editor.request("providers/set", given(model, baseUrl=far))
+        await editor.new_session(tmp_path / "project")
+        with pytest.raises(PeerError) as error:
+            await editor.prompt("Hi")
+        assert far in error.value.message  # It was asked.
+
+
+async def test_no_other_provider_stands_in_for_it(tmp_path: Path) -> None:
+    broken = [Failure(500, {"error": {"message": "broken"}})] * 2
+    async with FakeModel([]) as other, FakeModel(broken) as model:
+        config = f'{CONFIG}[agent]\nfallback_models = ["other/a", "b"]\n[providers.other]\n'
+        config += f'base_url = "{other.base_url}"\n'
+        env = {"ACP_CODER_MODEL": "fake-model"}
+        async with client(tmp_path, config=config, environ=env) as editor:
+            await editor.request("providers/set", given(model))
+            await editor.new_session(tmp_path / "project")
+            with pytest.raises(PeerError):
+                await editor.prompt("Hi")
+        assert {each.body["model"] for each in model.requests} == {"fake-model", "b"}
+        assert other.requests == []
+
+
+async def test_what_a_gateway_says_of_its_headers_is_hidden(tmp_path: Path) -> None:
+    refusal = Failure(401, {"error": {"message": f"{TOKEN} is not known"}})
+    env = {"ACP_CODER_MODEL": "fake-model"}
+    async with FakeModel([refusal]) as model, client(tmp_path, environ=env) as editor:
+        await editor.request("providers/set", given(model))
+        await editor.new_session(tmp_path / "project")
+        with pytest.raises(PeerError) as error:
+            await editor.prompt("Hi")
+        assert "is not known" in error.value.message
+        assert TOKEN not in error.value.message
 
 
 async def test_what_it_gave_is_hidden_from_model_and_disk(tmp_path: Path) -> None:
@@ -137,6 +194,34 @@ async def test_a_gateway_is_offered_to_clients_that_have_one_and_needs_no_login(
         await editor.request("authenticate", {"methodId": "gateway-openai", "_meta": {"gateway": gateway}})
         await editor.new_session(tmp_path / "project")
         assert (await editor.prompt("Hi")).stop_reason == "end_turn"
+
+
+async def test_a_logout_and_another_login_end_that_of_a_gateway(tmp_path: Path) -> None:
+    env = {"ACP_CODER_MODEL": "fake-model"}
+    async with FakeModel([]) as model, client(tmp_path, config="", capabilities=GATEWAY, environ=env) as editor:
+        log_in = {"methodId": "gateway", "_meta": {"gateway": {"baseUrl": model.base_url}}}
+        await editor.request("authenticate", log_in)
+        with pytest.raises(PeerError) as error:  # There is no key, so what was before stays.
+            await editor.request("authenticate", {"methodId": "api-key"})
+        assert error.value.code == -32000
+        await editor.new_session(tmp_path / "project")
+        await editor.request("logout", {})
+        with pytest.raises(PeerError) as error:
+            await editor.new_session(tmp_path / "project")
+        assert error.value.code == -32000
+        await editor.request("authenticate", log_in)
+        await editor.new_session(tmp_path / "project")
+
+
+async def test_a_login_with_a_key_ends_that_of_a_gateway(tmp_path: Path) -> None:
+    env = {"ACP_CODER_MODEL": "fake-model", "OPENAI_API_KEY": "sk-ours-and-not-theirs"}
+    async with FakeModel([]) as model, client(tmp_path, config="", capabilities=GATEWAY, environ=env) as editor:
+        log_in = {"methodId": "gateway", "_meta": {"gateway": {"baseUrl": model.base_url}}}
+        for request, provider in ((log_in, "client"), ({"methodId": "api-key"}, "default")):
+            await editor.request("authenticate", request)
+            session = await editor.new_session(tmp_path / "project")
+            (option,) = (each for each in session.config_options or () if each.id == "model")
+            assert str(option.current_value).startswith(f"{provider}/")
 
 
 async def test_other_clients_are_offered_none(tmp_path: Path) -> None:

@@ -8,18 +8,21 @@ from __future__ import annotations
 
 import itertools
 import json
+import random
 import subprocess
 from collections.abc import AsyncIterator, Callable, Mapping
 from contextlib import asynccontextmanager
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
 import anyio
 import pytest
 
 from acp_agent.opening import Opening
-from acp_agent.protocol.transports import Transport
-from acp_agent.protocol.v2.patches import patch
+from acp_agent.protocol.connection import Connection
+from acp_agent.protocol.transports import Transport, memory_pair
+from acp_agent.protocol.v2.dialect import V2
+from acp_agent.protocol.v2.patches import MOST_PAIRS, _hunks, patch
 from acp_agent.testing.fake_model import Answer, Call, FakeModel, Script
 from tests.agent.kit import environ_for, in_memory
 from tests.forked import COMMAND
@@ -63,6 +66,11 @@ class Client:
 
     async def send(self, message: dict[str, Any]) -> None:
         await self._transport.write(json.dumps({"jsonrpc": "2.0", **message}).encode() + b"\n")
+
+    async def send_at_once(self, *messages: dict[str, Any]) -> None:
+        """In one write."""
+        lines = [json.dumps({"jsonrpc": "2.0", **each}).encode() + b"\n" for each in messages]
+        await self._transport.write(b"".join(lines))
 
     async def tell(self, method: str, **params: Any) -> None:
         await self.send({"method": method, "params": params})
@@ -296,6 +304,73 @@ async def test_v2_can_1_prompts_that_wait_are_cancelled_and_were_never_said(tmp_
         assert [each["content"]["text"] for each in client.updates("user_message_chunk")] == ["Count"]
 
 
+async def test_v2_can_1_a_cancel_right_behind_a_prompt_ends_it(tmp_path: Path) -> None:
+    async with hanging(tmp_path) as (client, session):
+        prompt = {"id": "p", "method": "session/prompt", "params": {"sessionId": session, "prompt": text("Count")}}
+        await client.send_at_once(prompt, {"method": "session/cancel", "params": {"sessionId": session}})
+        answer = await client.until(lambda each: each.get("id") == "p")
+        assert answer["error"]["code"] == -32800
+        assert client.updates("user_message_chunk") == client.updates("state_update") == []
+
+
+async def test_what_is_written_during_a_turn_comes_back(tmp_path: Path) -> None:
+    async with place(tmp_path, [Answer(tool_calls=(TOUCH,)), "Fine."]) as here, here.session() as (client, session):
+        await client.ask("session/prompt", sessionId=session, prompt=text("one"))
+        asked = await client.until(lambda each: each.get("method") == "session/request_permission")
+        for words in ("two", "three"):
+            answer = await client.ask("_session/steering", sessionId=session, prompt=text(words))
+            assert answer["outcome"] == "injected"
+        await client.send({"id": asked["id"], "result": allows(asked)})
+        await client.ended()
+        said = client.updates("user_message_chunk")
+        assert [each["content"]["text"] for each in said] == ["one", "two", "three"]
+        assert len({each["messageId"] for each in said}) == 3
+
+
+class Slow:
+    """An agent whose turns begin when they are told to, and end when they are cancelled."""
+
+    def __init__(self, said: Callable[[str], None]) -> None:
+        self._said = said
+        self.asked = anyio.Event()
+        self.begins = anyio.Event()
+
+    async def handle_request(self, method: str, params: Any) -> Any:
+        self.asked.set()
+        try:
+            await self.begins.wait()
+        finally:  # Too late for a cancel: the message is in the conversation.
+            self._said(params["_meta"]["prompt"])
+
+    async def handle_notification(self, method: str, params: Any) -> None:
+        raise AssertionError(method)
+
+    def cancel_request(self, method: str, params: Any) -> bool:
+        return False
+
+
+async def test_v2_pr_4_a_cancel_that_comes_too_late_leaves_the_id(tmp_path: Path) -> None:
+    ours, theirs = memory_pair()
+
+    def said(mark: str) -> None:
+        chunk = {"sessionUpdate": "user_message_chunk", "messageId": "m", "content": text("Hi")[0]}
+        connection.notify("session/update", {"sessionId": "s", "update": chunk, "_meta": {"prompt": mark}})
+
+    agent = Slow(said)
+    connection = Connection(theirs, agent)
+    connection.dialect = V2(agent, connection)
+    async with anyio.create_task_group() as tasks:
+        tasks.start_soon(connection.serve)
+        client = Client(ours)
+        tasks.start_soon(client.run)
+        id_ = await client.begin("session/prompt", sessionId="s", prompt=text("Hi"))
+        with anyio.fail_after(BOUND):
+            await agent.asked.wait()
+        await client.tell("$/cancel_request", requestId=id_)
+        assert (await client.answer(id_))["result"] == {"messageId": "m"}
+        tasks.cancel_scope.cancel()
+
+
 async def test_a_prompt_that_waits_is_answered_when_its_turn_begins(tmp_path: Path) -> None:
     async with place(tmp_path, ["It is one.", "It is two."]) as here, here.session() as (client, session):
         ids = [await client.begin("session/prompt", sessionId=session, prompt=text(each)) for each in ("a", "b")]
@@ -474,6 +549,31 @@ async def test_clients_of_v1_and_v2_see_one_session(tmp_path: Path) -> None:
         tasks.cancel_scope.cancel()
 
 
+async def test_v2_sess_16_a_prompt_that_waits_for_anothers_turn_ends_with_a_close(tmp_path: Path) -> None:
+    script = [Answer(text=("One", " two"), hang_after=1)]
+    async with (
+        served(tmp_path, script, config="[protocol]\nv2 = true\n") as here,
+        connected(here.url, here.token) as transport,
+        editor(here) as old,
+        anyio.create_task_group() as tasks,
+    ):
+        client = Client(transport)
+        tasks.start_soon(client.run)
+        await client.initialize()
+        session = (await old.new_session(here.project)).session_id
+        await client.ask("session/resume", sessionId=session, cwd=str(here.project))
+        tasks.start_soon(old.prompt, "one")
+        await client.until(lambda _: client.updates("agent_message_chunk"))
+        held = await client.begin("session/prompt", sessionId=session, prompt=text("two"))
+        closed = await client.answer(await client.begin("session/close", sessionId=session))
+        assert (await client.answer(held))["error"]["code"] == -32800
+        old.cancel()
+        await client.ask("session/list")
+        after = client.came[client.came.index(closed) :]
+        assert not [each for each in after if each.get("method") == "session/update"]
+        tasks.cancel_scope.cancel()
+
+
 async def test_a_session_of_another_process_is_there_in_v2_too(postgres: PostgresServer, tmp_path: Path) -> None:
     script = ["It is one.", Answer(text=("It is", " two."), hang_after=1)]
     config = '[agent]\nmode = "auto"\n[protocol]\nv2 = true\n'
@@ -530,6 +630,53 @@ def test_git_applies_each_patch(tmp_path: Path, name: str) -> None:
         ran = subprocess.run(command, input=made.encode(), cwd=tmp_path, capture_output=True)
         assert ran.returncode == 0, (old, new, ran.stderr, made)
         assert (file.read_bytes().decode() if file.exists() else None) == new
+
+
+class Line(str):
+    __slots__ = ()
+    looks: ClassVar[int] = 0
+
+    def __hash__(self) -> int:
+        Line.looks += 1
+        return super().__hash__()
+
+
+NUMBERS = [str(each) for each in range(3_000)]
+
+
+@pytest.mark.parametrize(
+    ("old", "new"),
+    [
+        (NUMBERS, [line for each in NUMBERS for line in (each, "")]),
+        (NUMBERS, [f"{each}{' ' * (at % 2)}" for at, each in enumerate(NUMBERS)]),
+        (NUMBERS, NUMBERS[::-1]),
+        (NUMBERS[:90] * 40, [*NUMBERS[45:90], "new", *NUMBERS[:45]] * 40),
+    ],
+    ids=["a line between all", "every other line", "turned around", "repeated pieces"],
+)
+def test_comparing_takes_about_as_long_as_reading(old: list[str], new: list[str]) -> None:
+    Line.looks = 0
+    hunks = list(_hunks([Line(f"{each}\n") for each in old], [Line(f"{each}\n") for each in new]))
+    assert hunks
+    assert Line.looks < 20 * (len(old) + len(new))
+
+
+@pytest.mark.parametrize("most", [0, 20, MOST_PAIRS])
+def test_git_applies_patches_of_texts_that_were_not_compared_to_the_end(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, most: int
+) -> None:
+    monkeypatch.setattr("acp_agent.protocol.v2.patches.MOST_PAIRS", most)
+    file = tmp_path / "a.txt"
+    chosen = random.Random(7)
+    for _ in range(20):
+        old = [f"{chosen.randrange(9)}\n" for _ in range(40)]
+        new = [each for each in old if chosen.random() < 0.9 or each == "0\n"] + ["end"]
+        new[3:3] = [f"{chosen.randrange(9)}{chosen.choice(('', 'x'))}\n" for _ in range(9)]
+        file.write_text("".join(old))
+        made = patch(str(file), "".join(old), "".join(new))
+        command = ["git", "apply", "-p0", "--unsafe-paths", "-"]
+        ran = subprocess.run(command, input=made.encode(), cwd=tmp_path, capture_output=True)
+        assert (ran.returncode, file.read_text()) == (0, "".join(new)), (made, ran.stderr)
 
 
 def test_a_large_file_has_no_patch() -> None:

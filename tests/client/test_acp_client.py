@@ -317,6 +317,48 @@ async def test_what_was_not_offered_is_not_served(capabilities: ClientCapabiliti
             assert caught.value.code == -32601
 
 
+@pytest.mark.parametrize("opens", ["session/new", "session/load", "session/resume"])
+async def test_a_bounded_client_serves_files_in_the_sessions_folders_only(tmp_path: Path, opens: str) -> None:
+    """[CFS-9] Links are followed before."""
+    inside, more, outside = (tmp_path / name for name in ("inside", "more", "inside-not"))
+    for folder in (inside, more, outside):
+        folder.mkdir()
+        (folder / "file").write_text("here")
+    (inside / "out").symlink_to(outside)
+    (tmp_path / "in").symlink_to(inside)
+    folders: dict[str, Any] = {"additional_directories": [more]}
+    async with Pair(files=Files(), bounded=True) as (client, agent):
+        agent.answers[opens] = answers({"sessionId": "s"} if opens == "session/new" else {})
+        refused = [inside / "file"]
+        for _ in range(2):
+            for path in refused:
+                for method in ("fs/read_text_file", "fs/write_text_file"):
+                    with pytest.raises(PeerError) as caught:
+                        await agent.ask(method, path=str(path), content="changed")
+                    assert caught.value.code == -32602
+                    assert str(path) in caught.value.message
+            match opens:
+                case "session/new":
+                    await client.new_session(inside, **folders)
+                case "session/load":
+                    await client.load_session("s", inside, **folders)
+                case _:
+                    await client.resume_session("s", inside, **folders)
+            refused = [
+                outside / "file",
+                inside / ".." / "inside-not" / "file",
+                inside / "out" / "file",
+                inside / "out" / "new",
+                inside / "a\0b",
+                tmp_path / "new",
+            ]
+        assert (outside / "file").read_text() == "here"
+        assert not (outside / "new").exists()
+        for path in (inside / "file", more / "file", tmp_path / "in" / "file", inside / "made" / "new"):
+            await agent.ask("fs/write_text_file", path=str(path), content="changed")
+            assert (await agent.ask("fs/read_text_file", path=str(path)))["content"] == "changed"
+
+
 async def test_failure_of_a_service_is_an_internal_error(caplog: pytest.LogCaptureFixture) -> None:
     """[RPC-11]"""
 

@@ -295,6 +295,8 @@ class SmallV2(Small):  # type: ignore[misc]
 
     async def work(self, session, blocks):
         self.state(session, "running", "V2-ST-1")
+        at = "yesterday" if fault("V2-INFO-1") else "2026-01-01T00:00:00Z"
+        self.update(session, "session_info_update", title="A session", updatedAt=at)
         if fault("V2-ENUM-1"):
             self.update(session, "kit_mood", mood="good")
         more = {}
@@ -307,6 +309,7 @@ class SmallV2(Small):  # type: ignore[misc]
             more = {"error": {"code": error.code, "message": str(error)}}
         session.turn = None
         session.save()
+        self.update(session, "usage_update", used=-1 if fault("V2-USE-1") else 10, size=100)
         self.state(session, "idle", stopReason=reason, **more)
         session.queue.release()
         if fault("V2-ST-2") or (fault("V2-CAN-2") and reason == "cancelled"):
@@ -356,6 +359,12 @@ class SmallV2(Small):  # type: ignore[misc]
             old = path.read_text() if path.exists() else None
             path.write_text(new)
             return "completed", [self.diff(str(path), old, new)], "written"
+        if name == "plan":
+            self.plan(session, arguments["steps"])
+            return "completed", text("Shown."), "shown"
+        if name == "question":
+            words = await self.form(session, id_, arguments["text"])
+            return "completed", text(words), words
         return "failed", text("no such tool"), "There is no such tool."
 
     def diff(self, path, old, new):
@@ -399,6 +408,27 @@ class SmallV2(Small):  # type: ignore[misc]
         outcome = (answer.get("result") or {}).get("outcome") or {}
         yes = outcome.get("outcome") == "selected" and outcome.get("optionId") == "yes"
         return yes or fault("V2-PERM-5")
+
+    def plan(self, session, steps):
+        entries = [{"content": words, "priority": "medium", "status": status} for words, status in steps]
+        if fault("V2-PLAN-1"):
+            entries = [each for each in entries if each["status"] != "completed"]
+        if fault("V2-PLAN-2"):
+            entries[1]["status"] = "later"
+        self.update(session, "plan_update", plan={"type": "items", "planId": "steps", "entries": entries})
+
+    async def form(self, session, id_, text):
+        schema = {"type": "object", "properties": {"answer": {"type": "string"}}}
+        asked = {"sessionId": session.id, "toolCallId": id_, "mode": "form", "message": text, "requestedSchema": schema}
+        self.state(session, "requires_action", "V2-ELIC-2")
+        try:
+            answer = (await self.ask("elicitation/create", asked)).get("result") or {}
+        except asyncio.CancelledError:
+            self.send({"method": "$/cancel_request", "params": {"requestId": self.number}})
+            raise
+        self.state(session, "running")
+        given = answer.get("action") == "accept" or fault("V2-ELIC-1")
+        return answer["content"]["answer"] if given else "There was no answer."
 
     async def shell(self, session, id_, command):
         terminal = "one" if fault("V2-TERM-7") else new_id()

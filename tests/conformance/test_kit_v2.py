@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import sys
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from acp_agent.conformance.kit_run import chosen, run
 from acp_agent.conformance.profiles import profile
 from acp_agent.conformance.trial import CHECKS
+from acp_agent.conformance.v2.v2_wire import WireV2
 from tests.conformance.test_kit import SMALL, failed, ran, small
 from tests.forked import COMMAND
 
@@ -17,6 +19,17 @@ pytestmark = pytest.mark.anyio
 HERE = Path(__file__).parent
 SMALL_V2 = [sys.executable, str(HERE / "small_agent_v2.py")]
 ALL = chosen(levels=("must", "should", "may"), version=2)
+
+
+def asks(params: dict[str, Any]) -> dict[str, Any]:
+    return {"jsonrpc": "2.0", "id": 7, "method": "elicitation/create", "params": params}
+
+
+def says(kind: str, **update: Any) -> dict[str, Any]:
+    params = {"sessionId": "s", "update": {"sessionUpdate": kind, **update}}
+    return {"jsonrpc": "2.0", "method": "session/update", "params": params}
+
+
 NOT_OURS = {"V2-AUTH-3", "V2-AUTH-5", "V2-PERM-3", "V2-CFG-3"}
 """What this agent does not offer: where no login is needed there is none; it asks about calls, has no such option."""
 
@@ -45,6 +58,46 @@ async def test_this_agent_keeps_all_of_it() -> None:
     results = await run([COMMAND], profile("acp-coder-v2"), ALL)
     assert failed(results) == {}
     assert {each.requirement.id for each in results if each.outcome == "not here"} == NOT_OURS
+
+
+FORM = {"mode": "form", "message": "?", "requestedSchema": {"type": "object", "properties": {}}}
+STEP = {"content": "a", "priority": "low", "status": "pending"}
+
+
+@pytest.mark.parametrize(
+    ("line", "breaks"),
+    [
+        (asks({**FORM, "sessionId": "s"}), ""),
+        (asks({**FORM, "requestId": 1}), ""),
+        (asks({**FORM, "requestId": 2}), "V2-ELIC-1: it names request 2"),
+        (
+            asks({**FORM, "sessionId": "s", "mode": "url", "url": "https://a.example", "elicitationId": "e"}),
+            "V2-ELIC-1",
+        ),
+        (asks({**FORM, "sessionId": "s", "requestedSchema": {"type": "object"}}), "V2-ELIC-1"),
+        (says("plan", entries=[STEP]), "V2-PLAN-1: there is no update"),
+        (says("plan_update", plan={"type": "items", "entries": [STEP]}), "V2-PLAN-1"),
+        (says("plan_update", plan={"type": "items", "planId": "p", "entries": [STEP]}), ""),
+        (says("plan_update", plan={"type": "items", "planId": "p", "entries": [{**STEP, "status": "_own"}]}), ""),
+        (
+            says("plan_update", plan={"type": "items", "planId": "p", "entries": [{**STEP, "priority": "x"}]}),
+            "V2-PLAN-2",
+        ),
+        (says("session_info_update", title=None, updatedAt="2026-01-01T00:00:00+01:00"), ""),
+        (says("session_info_update", updatedAt="2026-01-01T00:00:00"), "V2-INFO-1"),
+        (says("usage_update", used=1), "V2-USE-1"),
+        (says("notice", severity="info", title=""), "V2-NOTE-1"),
+        (says("notice", severity="_own", title="a"), ""),
+        (says("compaction_update", compactionId="c"), "V2-COMP-1"),
+    ],
+)
+def test_lines_that_no_tool_leads_to_are_held_against_their_rules(line: dict[str, Any], breaks: str) -> None:
+    wire = WireV2()
+    offers = {"protocolVersion": 2, "capabilities": {"elicitation": {"form": {}}}}
+    list(wire.check("to_agent", {"jsonrpc": "2.0", "id": 1, "method": "initialize", "params": offers}))
+    found = list(wire.check("from_agent", line))
+    assert len(found) == (1 if breaks else 0), found
+    assert not found or found[0].startswith(breaks)
 
 
 def test_the_command_asks_for_the_version() -> None:

@@ -170,6 +170,10 @@ IN_MESSAGES: dict[str, Callable[[str, int], list[tuple[Any, dict[str, Any]]]]] =
     "a terminal": lambda t, at: [*(("out", terminal(piece)) for piece in cut(t, at)), ("out", {"id": 2, "result": {}})],
     "a variable of a server": lambda t, at: [("in", new({"name": "m", "env": [{"name": "A", "value": t}]}))],
     "a header of a server": lambda t, at: [("in", new({"name": "m", "headers": [{"name": "A", "value": t}]}))],
+    "a header of a provider": lambda t, at: [("in", say(2, "providers/set", {"headers": {"X": t}}))],
+    "a header of a gateway": lambda t, at: [
+        ("in", say(2, "authenticate", {"_meta": {"gateway": {"headers": {"X": t}}}}))
+    ],
     "a call": lambda t, at: [("out", called(t))],
     "a question": lambda t, at: [("out", asks(t)), ("in", answers(result={"outcome": {"outcome": "cancelled"}}))],
     "a file": lambda t, at: [("in", answers(result={"content": f"a\nKEY={t}\n"}))],
@@ -241,7 +245,8 @@ async def test_without_the_redactor_it_is_in_all_of_these_places(tmp_path: Path)
 
     token = TOKENS["GitHub token"][0]
     kept = [place for place, text in await written_with(tmp_path, token, 7, redactor=Passing()) if token not in text]
-    assert kept == ["wire: a variable of a server", "wire: a header of a server"]
+    hidden = ("a variable of a server", "a header of a server", "a header of a provider", "a header of a gateway")
+    assert kept == [f"wire: {each}" for each in hidden]
 
 
 @pytest.mark.parametrize(

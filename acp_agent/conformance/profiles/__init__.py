@@ -16,8 +16,11 @@ KEPT = ("PATH", "LANG", "LC_ALL", "TMPDIR", "SSL_CERT_FILE", "NODE_PATH", "VIRTU
 """Variables that an agent gets from ours; everything else is the profile's."""
 
 
+ToolKind = Literal["shell", "read", "write", "asks", "plan", "question"]
+
+
 class Tool(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """A tool of the agent's, and its arguments, with `{command}`, `{path}` or `{text}` in them."""
+    """A tool of the agent's, and its arguments, with `{command}`, `{path}`, `{text}` and the like in them."""
 
     name: str
     arguments: dict[str, Any]
@@ -39,9 +42,10 @@ class Profile(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     environment: dict[str, str] = {}
     files: dict[str, str] = {}
     """Files of its home -> their text."""
-    tools: dict[Literal["shell", "read", "write", "asks"], Tool] = {}
+    tools: dict[ToolKind, Tool] = {}
     """That run a command line `{command}`, read a file `{path}`, write `{text}` to one. `asks`: one that it asks about
-    before it runs the command line, if it does not with `shell`."""
+    before it runs the command line, if it does not with `shell`. `plan`: one that shows the steps `{first}`, which is
+    `{status}`, and `{second}`. `question`: one that asks the user `{text}`."""
     asks: dict[str, Any] = {}
     """What makes it ask before it runs a command: `mode`, an id for `session/set_mode`."""
     asides: bool = False

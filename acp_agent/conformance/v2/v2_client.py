@@ -30,6 +30,9 @@ WORK = ("agent_message_chunk", "agent_message", "agent_thought_chunk", "agent_th
         "tool_call_content_chunk", "terminal_update", "terminal_output_chunk", "plan_update")  # fmt: skip
 """Updates that belong to work."""
 
+FORMS: dict[str, Any] = {"elicitation": {"form": {}}}
+"""The capabilities of a client that shows them."""
+
 Answers = Callable[[dict[str, Any]], Awaitable[Any]]
 """What a question is answered with; its params -> the result."""
 
@@ -76,13 +79,13 @@ class Begun:
 class _Questions:
     """What the agent asks; the `Handler` of the connection."""
 
-    def __init__(self, answers: Answers) -> None:
-        self._answers = answers
+    def __init__(self, answers: Answers, forms: Answers | None) -> None:
+        self._answers = {"session/request_permission": answers, "elicitation/create": forms}
 
     async def handle_request(self, method: str, params: Any) -> Any:
-        if method != "session/request_permission":
+        if (answers := self._answers.get(method)) is None:
             raise MethodNotFound(f"Method not found: {method}")
-        return await self._answers(params)
+        return await answers(params)
 
     async def handle_notification(self, method: str, params: Any) -> None:
         """Nothing: all lines are kept."""
@@ -93,11 +96,14 @@ class _Questions:
 
 
 class AgentV2(Started):
-    def __init__(self, trial: Trial, process: AgentProcess, model: FakeModel, answers: Answers) -> None:
+    def __init__(
+        self, trial: Trial, process: AgentProcess, model: FakeModel, answers: Answers, forms: Answers | None
+    ) -> None:
         self.process = process
+        self._capabilities = {} if forms is None else FORMS
         self._wire = WireV2()
         self._recorder = LineRecorder(process.transport, self._on_line)
-        super().__init__(trial, Connection(self._recorder, _Questions(answers), peer=Peer()), [], model)
+        super().__init__(trial, Connection(self._recorder, _Questions(answers, forms), peer=Peer()), [], model)
         self.background = Background()
 
     def _on_line(self, direction: Direction, line: bytes) -> None:
@@ -115,7 +121,7 @@ class AgentV2(Started):
     # --- asking -----------------------------------------------------------------------------------------------
 
     async def initialize(self, version: int = VERSION, **more: Any) -> dict[str, Any]:
-        params = {"protocolVersion": version, "info": INFO, "capabilities": {}, **more}
+        params = {"protocolVersion": version, "info": INFO, "capabilities": self._capabilities, **more}
         self.welcome = await self.ask("initialize", params)
         self.offers = (self.welcome.get("capabilities") or {}).get("session") or {}
         return self.welcome
@@ -237,14 +243,20 @@ class AgentV2(Started):
 
 @asynccontextmanager
 async def speaking(
-    trial: Trial, script: Script | None = None, *, initialize: bool = True, answers: Answers = allows
+    trial: Trial,
+    script: Script | None = None,
+    *,
+    initialize: bool = True,
+    answers: Answers = allows,
+    forms: Answers | None = None,
 ) -> AsyncIterator[AgentV2]:
-    """Starts it. `script`: as `Trial.model` takes it. Raises NotHere if it does not speak v2."""
+    """Starts it. `script`: as `Trial.model` takes it. `forms`: what they are answered with, if the client shows any.
+    Raises NotHere if it does not speak v2."""
     async with (
         trial.model(script) as (model, environ),
         agent_process(trial.command, cwd=trial.project, env=environ) as process,
     ):
-        agent = AgentV2(trial, process, model, answers)
+        agent = AgentV2(trial, process, model, answers, forms)
         try:
             async with agent.background:
                 agent.background.start(agent.serve)
@@ -260,10 +272,10 @@ async def speaking(
 
 @asynccontextmanager
 async def in_session(
-    trial: Trial, script: Script | None = None, *, answers: Answers = allows
+    trial: Trial, script: Script | None = None, *, answers: Answers = allows, forms: Answers | None = None
 ) -> AsyncIterator[AgentV2]:
     """With a new session, in a mode in which it asks before it runs commands."""
-    async with speaking(trial, script, answers=answers) as agent:
+    async with speaking(trial, script, answers=answers, forms=forms) as agent:
         options = (await agent.new_session()).get("configOptions") or []
         mode = trial.profile.asks.get("mode")
         for each in options if mode else ():

@@ -1,4 +1,4 @@
-"""Permission: V2-PERM, and the state meanwhile, V2-ST-5."""
+"""Permission and forms: V2-PERM, V2-ELIC, and the state meanwhile, V2-ST-5."""
 
 from __future__ import annotations
 
@@ -7,9 +7,11 @@ from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
 
-from acp_agent.conformance.trial import NotHere, Trial, check
-from acp_agent.conformance.v2.v2_client import AgentV2, Answers, allows, in_session, rejects
+from acp_agent.conformance.trial import DONE, NotHere, Trial, check
+from acp_agent.conformance.v2.v2_client import AgentV2, Answers, allows, in_session, rejects, silent
+from acp_agent.testing.fake_answers import Answer
 
+FORM = "elicitation/create"
 MARKER = "kit-marker"
 
 
@@ -84,3 +86,40 @@ async def work_goes_on_as_running(trial: Trial) -> None:
             answered = agent.at(lambda each: "outcome" in (each.get("result") or {}), direction="to_agent")
             work = agent.states(after=answered)
             agent.expect(work[:1] == ["running"], f"behind the answer the states were {work}")
+
+
+@asynccontextmanager
+async def _form(trial: Trial, answers: Answers) -> AsyncIterator[AgentV2]:
+    """Once it has asked by a form. Raises NotHere if it does not."""
+    asks = Answer(tool_calls=(trial.tool("question", text="kit: which one?"),))
+    async with in_session(trial, [asks, DONE], forms=answers) as agent:
+        await agent.prompt()
+        await agent.until(lambda: agent.requests(FORM) or agent.ends(), "a form")
+        if not agent.requests(FORM):
+            raise NotHere("it asks by no form")
+        yield agent
+
+
+@check("V2-ELIC-1")
+async def only_an_accepted_form_has_an_answer(trial: Trial) -> None:
+    """What else is wrong with the request is found in its line."""
+
+    async def answers(params: dict[str, Any]) -> Any:
+        fields = (params.get("requestedSchema") or {}).get("properties") or {}
+        return {"action": "kit", "content": dict.fromkeys(fields, MARKER)}
+
+    async with _form(trial, answers) as agent:
+        await agent.ended()
+        told = str([each.body for each in agent.model.requests])
+        agent.expect(MARKER not in told, "an answer with the action `kit` was taken for one that is accepted")
+
+
+@check("V2-ELIC-2")
+async def a_form_requires_action_and_goes_with_the_work(trial: Trial) -> None:
+    async with _form(trial, silent) as agent:
+        agent.expect("requires_action" in agent.states(), f"the states with a form were {agent.states()}")
+        agent.cancel()
+        await agent.ended()
+        asked = agent.transcript[agent.at(lambda each: each.get("method") == FORM)].message["id"]
+        gone = [each.get("requestId") for each in agent.requests("$/cancel_request")]
+        agent.expect(asked in gone, f"work was cancelled, and its form, request {asked!r}, was not: {gone}")

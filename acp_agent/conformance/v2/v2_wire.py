@@ -10,6 +10,7 @@ import base64
 import json
 import re
 from collections.abc import Iterator
+from datetime import datetime
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -18,6 +19,10 @@ from acp_agent.conformance.requirements import schema_file
 from acp_agent.testing.checks import Direction, Schema
 
 FINAL = ("completed", "failed", "cancelled")
+STEPS = {"status": ("pending", "in_progress", "completed", "cancelled"), "priority": ("high", "medium", "low")}
+"""The named words for a step of a plan."""
+OF_V1 = {"tool_call": "V2-TC-1", "current_mode_update": "V2-CFG-4", "plan": "V2-PLAN-1"}
+"""Updates that are gone -> the requirement that says so."""
 CUSTOM = "Custom or future"
 """With which the description of an open tag begins."""
 BREAKS: tuple[tuple[str, str], ...] = (
@@ -95,6 +100,8 @@ class WireV2:
         self._calls: dict[tuple[str, str], str] = {}
         """Statuses, by session and id."""
         self._terminals: set[tuple[str, str]] = set()
+        self._modes: tuple[str, ...] = ()
+        """In which the client can be asked by `elicitation/create`."""
 
     def check(self, direction: Direction, message: Any) -> Iterator[str]:
         """Sentences. What the client sends is noted only."""
@@ -112,6 +119,8 @@ class WireV2:
         if isinstance(message, dict) and "method" in message and "id" in message:
             key = (type(message["id"]), message["id"])
             self._asked["to_agent"][key] = (message["method"], message.get("params"))
+            if message["method"] == "initialize":
+                self._modes = _modes(message.get("params"))
             if message["method"] == "session/resume" and isinstance(message.get("params"), dict):
                 self._closed.discard(str(message["params"].get("sessionId")))
 
@@ -156,6 +165,8 @@ class WireV2:
                     yield f"V2-CAN-8: `$/cancel_request` names {id_!r}, which is no request of the agent's"
             elif not wrong and method == "session/request_permission":
                 yield from self._question(params)
+            elif not wrong and method == "elicitation/create":
+                yield from self._form(params)
 
     def _wrong(self, definition: str, value: Any) -> Iterator[str]:
         for problem in schema()[0].problems(definition, value):
@@ -169,6 +180,13 @@ class WireV2:
         subject = params.get("subject") or {}
         if subject.get("type") == "tool_call":
             yield from self._tool_call(params["sessionId"], subject["toolCall"])
+
+    def _form(self, params: dict[str, Any]) -> Iterator[str]:
+        if params["mode"] not in self._modes:
+            yield f"V2-ELIC-1: the client does not offer the mode {params['mode']!r}"
+        id_ = params.get("requestId")
+        if id_ is not None and (type(id_), id_) not in self._asked["to_agent"]:
+            yield f"V2-ELIC-1: it names request {id_!r}, which is not open"
 
     # --- updates ----------------------------------------------------------------------------------------------
 
@@ -185,10 +203,12 @@ class WireV2:
             if kind == "tool_call":
                 self._calls[session, str(update.get("toolCallId"))] = "pending"
             if not kind.startswith("_"):
-                id_ = {"tool_call": "V2-TC-1", "current_mode_update": "V2-CFG-4"}.get(kind, "V2-ENUM-1")
+                id_ = OF_V1.get(kind, "V2-ENUM-1")
                 yield f"{id_}: there is no update `{kind}` in v2"
             return
         wrong = list(self._wrong(schema()[1][kind], update))
+        if wrong and kind == "plan_update" and (odd := _odd_steps(update)):
+            wrong = [f"V2-PLAN-2: a step of a plan is {each}" for each in odd]
         yield from wrong
         if not wrong:
             yield from self._content(session, kind, update)
@@ -209,6 +229,9 @@ class WireV2:
                     yield f"V2-TERM-2: output of terminal {update['terminalId']}, of which no update came before"
                 if decoded(update["data"]) is None:
                     yield f"V2-TERM-3: not base64 by itself: {update['data'][:80]!r}"
+            case "session_info_update":
+                if (at := update.get("updatedAt")) is not None and not _is_time(at):
+                    yield f"V2-INFO-1: `updatedAt` is {at!r}"
             case "config_option_update":
                 for option in update["configOptions"]:
                     yield from (f"V2-CFG-1: {each}" for each in wrong_option(option))
@@ -237,6 +260,32 @@ class WireV2:
 def _of_v1(method: str, result: Any) -> bool:
     """An answer to `initialize` that agrees upon an older version, whose shape it has."""
     return method == "initialize" and isinstance(result, dict) and result.get("protocolVersion") in (0, 1)
+
+
+def _modes(params: Any) -> tuple[str, ...]:
+    offered = params.get("capabilities") if isinstance(params, dict) else None
+    modes = offered.get("elicitation") if isinstance(offered, dict) else None
+    return tuple(modes) if isinstance(modes, dict) else ()
+
+
+def _odd_steps(update: dict[str, Any]) -> list[Any]:
+    """Steps of a plan whose status or priority is neither named nor begins with `_`."""
+    plan = update.get("plan")
+    entries = plan.get("entries") if isinstance(plan, dict) else None
+    found = []
+    for each in entries if isinstance(entries, list) else ():
+        told = [(each.get(name), known) for name, known in STEPS.items()] if isinstance(each, dict) else []
+        if any(isinstance(word, str) and word not in known and not word.startswith("_") for word, known in told):
+            found.append(each)
+    return found
+
+
+def _is_time(text: str) -> bool:
+    """Whether it is one of RFC 3339."""
+    try:
+        return datetime.fromisoformat(text).tzinfo is not None
+    except ValueError:
+        return False
 
 
 def decoded(data: str) -> bytes | None:

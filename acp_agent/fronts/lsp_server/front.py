@@ -80,8 +80,8 @@ class Front:
         self.drawing = Drawing(editor, self.documents, self.board, self.progress, tasks, lambda: self.options)
         self.questions = Questions(editor, self.board, self.transcript, self.show_transcript, self.drawing.change)
         # Our own agent asks better without forms: a question for text ends the turn, and the next prompt is its answer.
-        # Other agents may not support that.
-        self._forms = tuple(argv) != AGENT_COMMAND
+        # Other agents may not support that. It also asks before it uses files outside of the session's folders.
+        self._foreign = tuple(argv) != AGENT_COMMAND
         self.host = AgentHost(argv, environ, self._connect, tasks)
         self.conversation = Conversation(self.host, lambda: self.folders, self, tasks)
         self._tasks = tasks
@@ -100,13 +100,14 @@ class Front:
             files=self.buffers,
             terminals=self._terminals,
             permissions=self.questions.permission,
-            elicitation=self.questions.elicit if self._forms else None,
+            elicitation=self.questions.elicit if self._foreign else None,
             on_update=self.conversation.take_update,
             capabilities=acp.ClientCapabilities(
                 fs=acp.FileSystemCapabilities(read_text_file=True, write_text_file=True),
                 terminal=True,
-                elicitation=forms if self._forms else None,
+                elicitation=forms if self._foreign else None,
             ),
+            bounded=self._foreign,
             info=acp.Implementation(name="acp-coder-lsp", version=__version__),
         )
 

@@ -145,7 +145,7 @@ def _place(message: dict[str, Any], field: str) -> dict[str, Any]:
 
 
 def _without_variables(message: Any) -> Any:
-    """Without the values of variables and headers of MCP servers, most of which are credentials."""
+    """Without the values of variables and headers of MCP servers and gateways, most of which are credentials."""
     params = message.get("params") if isinstance(message, dict) else None
     servers = params.get("mcpServers") if isinstance(params, dict) else None
     for server in servers if isinstance(servers, list) else ():
@@ -153,6 +153,10 @@ def _without_variables(message: Any) -> Any:
             for pair in server.get(field) or () if isinstance(server, dict) else ():
                 if isinstance(pair, dict):
                     pair["value"] = HIDDEN
+    meta = params.get("_meta") if isinstance(params, dict) else None
+    for given in (params, meta.get("gateway") if isinstance(meta, dict) else None):
+        if isinstance(given, dict) and isinstance(given.get("headers"), dict):
+            given["headers"] = dict.fromkeys(given["headers"], HIDDEN)
     return message
 
 

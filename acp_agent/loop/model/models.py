@@ -148,7 +148,7 @@ class Models:
         settings = self.settings(config, name)
         api = _api(settings)
         key = find_key(name, settings, self._environ)
-        if key is None and needs_key(settings.base_url, api):
+        if key is None and settings.api_key_env and needs_key(settings.base_url, api):
             raise AuthRequired(
                 f"No API key for the provider `{name}`: set {settings.api_key_env} or run `acp-coder login`"
             )

@@ -61,8 +61,8 @@ class V2:
         self._waiting: dict[str, asyncio.Future[str]] = {}
         """Prompts that are not in their conversation yet, by the mark that they carry; the result is the message's
         id."""
-        self._turns: dict[asyncio.Task[Any], str] = {}
-        """Sessions by the turns that were asked for."""
+        self._turns: dict[asyncio.Task[Any], tuple[str, asyncio.Future[str]]] = {}
+        """The turns that were asked for: the session, and the result as in `_waiting`."""
         self._asking: Counter[str] = Counter()
         """Open questions, by session."""
         self._working: set[str] = set()
@@ -146,8 +146,12 @@ class V2:
         self._closing.add(session_id)
         try:
             answered = await self._ask("session/close", params)
-            if turns := [turn for turn, of in self._turns.items() if of == session_id]:
-                await asyncio.wait(turns, timeout=LAST_SECONDS)  # On a server they go on for others.
+            turns = [(turn, inserted) for turn, (of, inserted) in self._turns.items() if of == session_id]
+            for turn, inserted in turns:  # On a server the session goes on for others.
+                if not inserted.done():
+                    turn.cancel()
+            if turns:
+                await asyncio.wait([turn for turn, _ in turns], timeout=LAST_SECONDS)
         except ResourceNotFound:
             answered = {}
         finally:
@@ -162,7 +166,8 @@ class V2:
         inserted = self._waiting[mark] = asyncio.get_running_loop().create_future()
         marked = {**params, "_meta": {**(meta if isinstance(meta, dict) else {}), "prompt": mark}}
         turn = self._connection.spawn(self._ask("session/prompt", marked))
-        session_id = self._turns[turn] = str(params.get("sessionId"))
+        session_id = str(params.get("sessionId"))
+        self._turns[turn] = session_id, inserted
         turn.add_done_callback(self._ended)
         try:
             await asyncio.wait((turn, inserted), return_when=asyncio.FIRST_COMPLETED)
@@ -170,7 +175,8 @@ class V2:
             if not inserted.done():
                 turn.cancel()
                 await asyncio.wait((turn,))
-            raise
+            if not inserted.done():  # What is in the conversation is never answered by an error.
+                raise
         finally:
             del self._waiting[mark]
         closing = session_id in self._closing
@@ -199,6 +205,8 @@ class V2:
         return message
 
     async def handle_notification(self, method: str, params: Any) -> None:
+        if method == "session/cancel":
+            await asyncio.sleep(0)  # The task of a prompt that came just before has begun.
         await self._handler.handle_notification(method, params)
 
     def cancel_request(self, method: str, params: Any) -> bool:
@@ -243,7 +251,8 @@ class V2:
             self._working.add(session_id)
 
     def _update(self, session_id: str, update: dict[str, Any]) -> None:
-        self._connection.notify_as_is("session/update", _note(session_id, update, None))
+        if session_id not in self._closed:
+            self._connection.notify_as_is("session/update", _note(session_id, update, None))
 
     def _state(self, session_id: str, state: dict[str, Any]) -> None:
         self._note_state(session_id, state)

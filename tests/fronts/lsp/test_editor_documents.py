@@ -75,7 +75,7 @@ async def test_reads_see_what_is_not_saved_and_the_disk_where_nothing_is_open(tm
         linked.symlink_to(tmp_path / "project")
         assert await read(turn, linked / "a.py") == buffer.text
         with pytest.raises(Failed, match="not found"):
-            await read(turn, tmp_path / "none.py")
+            await read(turn, tmp_path / "project" / "none.py")
         editor.text_document_did_close(
             types.DidCloseTextDocumentParams(text_document=types.TextDocumentIdentifier(uri=buffer.uri))
         )

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+import sys
 from pathlib import Path
 
 import pytest
@@ -34,3 +36,17 @@ async def test_a_prompt_edits_the_open_document_after_the_person_has_agreed(tmp_
         assert "Done as asked." in editor.transcript()
         assert buffer.text == "def greet():\n    return 'good day'\n"
         assert file.read_text() == "def greet():\n    return 'hello'\n"
+
+
+async def test_another_agent_gets_the_files_that_clients_owe_it_and_no_others(tmp_path: Path):
+    """By the kit's questions to clients."""
+    findings = tmp_path / "findings"
+    asked = [f"CFS-{number}" for number in range(1, 11)]
+    only = [word for id_ in asked for word in ("--only", id_)]
+    command = [sys.executable, "-m", "acp_agent", "conformance", "agent", *only, str(findings)]
+    async with lsp(tmp_path, command=command) as (editor, _):
+        await editor.execute("acpCoder.prompt", "go")
+        await editor.turns_over()
+    told = [json.loads(line).get("result") for line in findings.read_bytes().splitlines()]
+    outcomes = {each["requirement"]["id"]: (each["outcome"], each["why"]) for each in told if each}
+    assert outcomes == dict.fromkeys(asked, ("passed", ""))
