@@ -199,6 +199,10 @@ class WorktreeError(AgentError):
     """There can be no git worktree of a folder, or git failed on one; the message says why."""
 
 
+class HookFailed(AgentError):
+    """A hook did not say anything that can be used; the text says what went wrong."""
+
+
 class ToolError(AgentError):
     """A tool failed. The message is text for the model: what was tried, what happened, what to try instead.
 

@@ -67,6 +67,7 @@ from acp_agent.loop.undo.change_recorder import ChangeRecorder
 from acp_agent.safety.access import IN_PLACE, PANED, PLACE, PLACED
 from acp_agent.safety.deciding.audit import AuditLog
 from acp_agent.safety.environment import SECRET_NAMES, safe_environment
+from acp_agent.safety.folders.folder_trust import SETTINGS
 from acp_agent.safety.folders.paths import Roots
 from acp_agent.store.session_store import SessionStore
 from acp_agent.tools.kit.registry import Registry, SessionRegistry
@@ -79,6 +80,7 @@ if TYPE_CHECKING:
     from acp_agent.executors.places.host import Host
     from acp_agent.loop.toolbox.session_plugins import SessionPlugins
 
+READ_HOOKS = "acp_agent.plugins.manifest:read_hooks"
 PLUGINS = "acp_agent.loop.toolbox.session_plugins:SessionPlugins"
 UNDOING = "acp_agent.loop.undo.undoing:Undoing"
 EDITOR = "acp_agent.executors.editor:EditorExecutor"
@@ -142,6 +144,11 @@ def build_parts(
 
     def trusted(files: Mapping[str, bytes]) -> None:
         memory.library.trust(files)
+        if (settings_file := files.get(SETTINGS)) is not None:
+            more, trouble = load(READ_HOOKS)(settings_file, SETTINGS, "the folder")
+            hooks.add(more)
+            for words in trouble:
+                outbox.tell(words)
         offer.name_agents(memory.library.agents())
         menu.show()
 

@@ -86,6 +86,16 @@ def read_plugin(files: Files) -> Plugin:
     )
 
 
+def read_hooks(data: bytes, where: str, name: str) -> tuple[list[DecidingHook], list[str]]:
+    """The hooks of a `settings.json` of Claude Code, named after `name`, and what is wrong with others."""
+    files, trouble = Files({where: data}, frozenset(), ()), list[str]()
+    try:
+        table = _object(files, where).get("hooks", {})
+    except PluginError as error:
+        return [], [str(error)]
+    return list(_Reader(files, {}, trouble)._hooks_in({"hooks": table}, where, name)), trouble
+
+
 def expanded(text: str, root: str, data: str) -> str:
     """With the plugin's folders in the places for them. What is put in is not looked at again."""
     places = {ROOT: root, DATA: data, CLAUDE_ROOT: root}

@@ -15,8 +15,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from acp_agent.client.permissions import allow_always, allow_once, reject_once
+from acp_agent.errors import HookFailed
 from acp_agent.loop.hooks.hook_names import TOOLS, in_our_names, in_their_form, their_names
-from acp_agent.loop.hooks.hook_protocol import HookFailed, read_exit, read_text
+from acp_agent.loop.hooks.hook_protocol import read_exit, read_text
 from acp_agent.testing.fake_model import Answer, Call
 
 from .kit import rig
@@ -350,6 +351,27 @@ async def test_hooks_of_a_folder_run_once_it_is_trusted_after_yours_and_free_not
         await r.editor.new_session(r.project)
         await r.editor.prompt("once more")
         assert seen.read_text().split() == ["yours", "yours", "theirs", "yours"]
+
+
+async def test_hooks_that_a_team_wrote_for_claude_code_run_in_a_folder_that_is_trusted(tmp_path):
+    own = tmp_path / "project/.claude"
+    (own / "hooks").mkdir(parents=True)
+    (own / "hooks/guard.sh").write_text("grep -q forbidden && { echo 'not here' >&2; exit 2; }; exit 0\n")
+    entry = {"type": "command", "command": 'bash "$CLAUDE_PROJECT_DIR"/.claude/hooks/guard.sh'}
+    settings = {"hooks": {"PreToolUse": [{"matcher": "Bash", "hooks": [entry]}], "Odd": []}, "model": "x"}
+    (own / "settings.json").write_text(json.dumps(settings))
+    script = [*rounds(bash("touch forbidden")), *rounds(bash("touch forbidden"), bash("touch made"))]
+    async with rig(tmp_path, script, mode="auto") as r:
+        await r.editor.prompt("go")
+        assert (r.project / "forbidden").exists()
+        (r.project / "forbidden").unlink()
+        await r.editor.prompt("/trust")
+        mark = r.editor.text().partition("/trust yes ")[2].partition("`")[0]
+        await r.editor.prompt(f"/trust yes {mark}")
+        assert ".claude/settings.json: the event 'Odd' is not supported" in r.editor.text()
+        await r.editor.prompt("again")
+        assert "not here" in results(r, 4)[1]
+        assert [path.name for path in r.project.iterdir() if path.name != ".claude"] == ["made"]
 
 
 # --- after a call, and questions ---------------------------------------------------------------------------------

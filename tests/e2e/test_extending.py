@@ -121,7 +121,7 @@ async def test_the_front(tmp_path):
 
 # --- the public surface ------------------------------------------------------------------------------------------
 
-SURFACE = ROOT / "tests/golden/api.json"
+SURFACE = ROOT / "tests/e2e/public_surface.json"
 
 
 def test_the_public_surface_is_what_it_was():

@@ -13,11 +13,11 @@ import anyio
 
 from acp_agent.commands.explain_policy import Asker
 from acp_agent.config.safety_settings import DecidingHook, HookEvent
-from acp_agent.errors import ToolError, UsageError
+from acp_agent.errors import HookFailed, ToolError, UsageError
 from acp_agent.executors.local import LocalExecutor
 from acp_agent.loop.hooks.deciding_hooks import Decided, DecidingHooks
 from acp_agent.loop.hooks.hook_names import TOOLS, in_our_names
-from acp_agent.loop.hooks.hook_protocol import HookAnswer, HookFailed
+from acp_agent.loop.hooks.hook_protocol import HookAnswer
 from acp_agent.loop.hooks.hook_runner import HookRunner
 from acp_agent.loop.hooks.hooks import PERMISSION_MODES, told_lines
 from acp_agent.loop.toolbox.session_plugins import SessionPlugins

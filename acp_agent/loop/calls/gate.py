@@ -20,7 +20,6 @@ from acp_agent.lazy import load
 from acp_agent.legible import legible
 from acp_agent.loop.calls.guard import Guard
 from acp_agent.loop.choices import Choices
-from acp_agent.loop.hooks.call_patterns import covers
 from acp_agent.loop.hooks.hooks import Hooks
 from acp_agent.loop.judging import judged
 from acp_agent.loop.modes import Mode
@@ -46,6 +45,7 @@ REJECTED = (
 
 PLAN_REJECTED = "The user did not approve the plan and keeps planning. Nothing may be changed yet."
 
+COVERS = "acp_agent.loop.hooks.call_patterns:covers"
 REVIEW = "acp_agent.loop.plan_review:review_plan"
 
 
@@ -263,7 +263,7 @@ class Gate:
     async def _covers(self, allowed: Sequence[str], facts: CallFacts) -> bool:
         """Whether one of these, as a written command names calls, covers the call."""
         roots = self.guard.deciders.roots
-        return any([await judged(roots, partial(covers, each, facts, roots)) for each in allowed])
+        return any([await judged(roots, partial(load(COVERS), each, facts, roots)) for each in allowed])
 
     async def _ask(self, ask: Ask, call: acp.ToolCallUpdate) -> Permit | Refused | TurnCancelledByClient:
         scope = legible(ask.scope_words)

@@ -33,7 +33,7 @@ from msgspec.structs import replace
 
 from acp_agent import tracing
 from acp_agent.disk import HERE
-from acp_agent.errors import AgentError, ConfigError, ConnectionClosed, ExecutorError, ToolError
+from acp_agent.errors import AgentError, ConfigError, ConnectionClosed, ExecutorError, HookFailed, ToolError
 from acp_agent.lazy import load
 from acp_agent.legible import legible
 from acp_agent.llm.base import TextPart, ToolMessage, ToolUse
@@ -47,7 +47,6 @@ from acp_agent.loop.calls.repeats import RepeatedFailures, call_key
 from acp_agent.loop.calls.reports import CANCELLED, Parent, Reports, locations_of
 from acp_agent.loop.calls.result_cache import Looks, ResultCache
 from acp_agent.loop.calls.this_call import ThisCall
-from acp_agent.loop.hooks.hook_protocol import HookFailed
 from acp_agent.loop.judging import judged
 from acp_agent.loop.memory.memory import Memory
 from acp_agent.loop.prompts.instructions import neutral

@@ -14,9 +14,10 @@ from typing import Any
 from msgspec import Struct
 
 from acp_agent.config.safety_settings import DecidingHook, HookEvent
+from acp_agent.errors import HookFailed
 from acp_agent.linear import MAX_PATTERN_CHARS, Pattern, PatternError, compiled
 from acp_agent.loop.hooks.hook_names import in_our_names, in_their_form, their_names
-from acp_agent.loop.hooks.hook_protocol import HookAnswer, HookFailed
+from acp_agent.loop.hooks.hook_protocol import HookAnswer
 from acp_agent.loop.hooks.hook_runner import HookRunner
 from acp_agent.safety.deciding.subjects import SaidByHook
 from acp_agent.safety.globs import matches

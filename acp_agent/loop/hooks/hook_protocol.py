@@ -13,6 +13,7 @@ import msgspec
 from msgspec import Struct, field
 
 from acp_agent.config.safety_settings import HookEvent
+from acp_agent.errors import HookFailed
 
 Effect = Literal["", "allow", "ask", "deny"]
 
@@ -27,10 +28,6 @@ TEXT_IS_CONTEXT: frozenset[HookEvent] = frozenset(("UserPromptSubmit", "SessionS
 WORDS: dict[str, Effect] = {"allow": "allow", "approve": "allow", "ask": "ask", "deny": "deny", "block": "deny"}
 NO_WORDS = frozenset(("", "defer"))
 """Decisions that decide nothing."""
-
-
-class HookFailed(Exception):
-    """The hook did not say anything that can be used; the text says what went wrong."""
 
 
 class HookAnswer(Struct, frozen=True):

@@ -8,7 +8,7 @@ from typing import Any
 
 import httpx2
 
-from acp_agent.loop.hooks.hook_protocol import HookFailed
+from acp_agent.errors import HookFailed
 
 
 async def post(url: str, headers: Mapping[str, str], facts: Mapping[str, Any], limit: int) -> str:

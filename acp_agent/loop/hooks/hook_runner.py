@@ -11,10 +11,10 @@ import anyio
 from msgspec import Struct
 
 from acp_agent.config.safety_settings import DecidingHook
-from acp_agent.errors import ExecutorError
+from acp_agent.errors import ExecutorError, HookFailed
 from acp_agent.executors.base import Command
 from acp_agent.lazy import load
-from acp_agent.loop.hooks.hook_protocol import HookAnswer, HookFailed, read_exit, read_text
+from acp_agent.loop.hooks.hook_protocol import HookAnswer, read_exit, read_text
 
 if TYPE_CHECKING:
     from acp_agent.executors.local import LocalExecutor

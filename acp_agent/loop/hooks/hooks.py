@@ -14,8 +14,9 @@ from typing import TYPE_CHECKING, Any
 
 import anyio
 from msgspec import Struct, field
+from msgspec.structs import replace
 
-from acp_agent.config.safety_settings import HookConfig, HookEvent, HooksConfig
+from acp_agent.config.safety_settings import DecidingHook, HookConfig, HookEvent, HooksConfig
 from acp_agent.errors import ExecutorError
 from acp_agent.executors.base import Command
 from acp_agent.lazy import load
@@ -82,6 +83,10 @@ class Hooks(Struct):
                 max_context=self.config.max_context_chars,
             )
         return self._deciding
+
+    def add(self, more: Sequence[DecidingHook]) -> None:
+        """Asks these, too, behind the others."""
+        self.config, self._deciding = replace(self.config, on=[*self.config.on, *more]), None
 
     def lines(self) -> list[str]:
         """One for each hook."""

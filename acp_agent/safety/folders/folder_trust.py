@@ -20,6 +20,9 @@ TOOLS = f"{FOLDER}/tools"
 HOOKS = f"{FOLDER}/hooks"
 OTHERS = ".claude"
 """What the folder has for other agents."""
+SETTINGS = f"{OTHERS}/settings.json"
+"""Of which the hooks are used."""
+THEIR_HOOKS = f"{OTHERS}/hooks"
 MARKDOWN = (f"{OTHERS}/commands", f"{OTHERS}/agents")
 
 MAX_FILES = 100
@@ -33,11 +36,12 @@ def own_files(folder: Path) -> dict[str, bytes]:
     Only regular files, no links or pipes; each is read once, and exactly those bytes are shown, hashed and used.
     """
     found: dict[str, bytes] = {}
-    try:
-        if _is_here(folder, FOLDER) and (data := _regular(folder / CONFIG)) is not None:
-            found[CONFIG] = data
-    except OSError:
-        return found
+    for inside, name in ((FOLDER, CONFIG), (OTHERS, SETTINGS)):
+        try:
+            if _is_here(folder, inside) and (data := _regular(folder / name)) is not None:
+                found[name] = data
+        except OSError:
+            continue
     for inside, belongs in BELONGS.items():
         try:
             names = _names(folder, inside) if _is_here(folder, inside) else []
@@ -100,6 +104,7 @@ def _regular(file: Path) -> bytes | None:
 BELONGS: dict[str, Callable[[str], bool]] = {
     TOOLS: _is_tool,
     HOOKS: bool,
+    THEIR_HOOKS: bool,
     **dict.fromkeys(MARKDOWN, _is_markdown),
 }
 """Folder -> which of its files are meant."""
