@@ -30,6 +30,7 @@ from typing import Any
 
 import anyio
 import bench_compaction
+import bench_extensions
 import bench_lsp_diagnostics
 import bench_lsp_front
 import bench_output
@@ -830,6 +831,11 @@ class Bench:
         self.add("a command prints 1 GiB: memory above idle", "64 MiB", above, unit="MiB", note=note)
         self.add("the same: time against `| cat >/dev/null`", "", against, unit="times")
 
+    def extensions(self) -> None:
+        """Hooks and plugins."""
+        for figure, target, samples, unit in bench_extensions.measure(self.home):
+            self.add(figure, target, samples, unit=unit)
+
     def conformance(self) -> None:
         """All MUSTs of the conformance kit."""
         kit = ROOT / "tests" / "conformance"
@@ -884,6 +890,7 @@ BENCHES: dict[str, Callable[[Bench], None]] = {
     "places": Bench.places,
     "flood": Bench.flood,
     "vscode": Bench.vscode,
+    "extensions": Bench.extensions,
     "conformance": Bench.conformance,
 }
 

@@ -7,11 +7,12 @@ import subprocess
 from pathlib import Path
 
 import pytest
+import yaml
 from hypothesis import given
 from hypothesis import strategies as st
 
 from acp_agent.client.permissions import allow_once, reject_once
-from acp_agent.loop.prompts.front_matter import read_front_matter
+from acp_agent.loop.prompts.front_matter import _plain, read_front_matter
 from acp_agent.loop.prompts.library import BUILT_IN, REVIEWER, Library
 from acp_agent.loop.prompts.written_commands import MAX_COMMANDS, WrittenCommand
 from acp_agent.safety.folders.paths import Roots
@@ -343,6 +344,18 @@ def test_a_front_matter_that_cannot_be_read_is_left_out_and_the_rest_goes_on(tex
     front, body = read_front_matter(text, "x.md")
     assert body == "body"
     assert trouble in front.trouble
+
+
+ODD = st.text(alphabet="ab1 :#'\"[]{}|>&*!%@`,-$()/~", max_size=12)
+
+
+@given(st.dictionaries(st.sampled_from(["a", "b-c", "description"]), ODD, max_size=3))
+def test_plain_front_matter_is_read_as_yaml_reads_it(facts):
+    text = "\n".join(f"{name}: {value}" for name, value in facts.items())
+    plain = _plain(text)
+    if plain is None:
+        return
+    assert plain == yaml.load(text, Loader=yaml.BaseLoader) or not text
 
 
 def test_files_that_are_odd_are_left_out(tmp_path):
