@@ -47,7 +47,7 @@ test-editors: $(STAMP) tools
 test-conformance: $(STAMP)
 	@$(BIN)/python -m pytest --reruns 1 tests/conformance
 
-# The kit with agents of others, against the table of docs/conformance.md. Not in CI: about an hour, and 1.6 GB the first
+# The kit with agents of others, against the table of docs/conformance.md. Not in CI: about 40 minutes, and 1.8 GB the first
 # time, in tests/.agents.
 test-agents: $(STAMP)
 	@bash scripts/install_agents.sh

@@ -18,14 +18,17 @@ ROOT = Path(__file__).parents[2]
 INSTALLED = ROOT / "tests" / ".agents"
 RESULTS = INSTALLED / "results"
 SDK = INSTALLED / "python-sdk"
-NODE = INSTALLED / "node" / "node_modules" / ".bin"
 IDS = "([A-Z0-9, -]*?) ?"
 ROW = re.compile(rf"^\| ([\w-]+) \| ([\d.]+) \| (\d+) \| (\d+) \| {IDS}\| {IDS}\|$", re.MULTILINE)
 SECONDS = 2400
 
 
+def programs(name: str) -> Path:
+    return INSTALLED / name / "node_modules" / ".bin"
+
+
 def of_npm(name: str, program: str) -> list[str]:
-    return ["--profile", name, "--", str(INSTALLED / name / "node_modules" / ".bin" / program)]
+    return ["--profile", name, "--", str(programs(name) / program)]
 
 
 AGENTS: dict[str, list[str]] = {
@@ -35,6 +38,7 @@ AGENTS: dict[str, list[str]] = {
     "codex-acp-2": of_npm("codex-acp-2", "codex-acp"),
     "gemini-cli": of_npm("gemini-cli", "gemini"),
     "opencode": of_npm("opencode", "opencode"),
+    "pi-acp": of_npm("pi-acp", "pi-acp"),
     "python-sdk": ["--", str(SDK / "venv/bin/python"), str(SDK / "source/examples/echo_agent.py")],
     "qwen-code": of_npm("qwen-code", "qwen"),
 }
@@ -61,7 +65,7 @@ def outcomes(name: str, *only: str) -> dict[str, str]:
     options = [word for id_ in only for word in ("--only", id_)]
     ran = subprocess.run(
         [COMMAND, "conformance", "--level", "must", "--report", "json", str(report), *options, *AGENTS[name]],
-        env={**os.environ, "PATH": f"{NODE}:{os.environ['PATH']}"},
+        env={**os.environ, "PATH": f"{programs(name)}:{programs('node')}:{os.environ['PATH']}"},
         capture_output=True,
         text=True,
         timeout=SECONDS,

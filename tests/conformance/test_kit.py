@@ -63,9 +63,13 @@ async def test_a_fault_fails_exactly_the_check_of_its_name(id_: str) -> None:
     assert set(found := failed(results)) == {id_} | ALSO.get(id_, set()), found
 
 
-async def test_ids_of_calls_that_begin_anew_with_the_process_are_found() -> None:
-    found = failed(await run(SMALL, small("TC-3 behind a load"), [CHECKS["TC-3"]]))
-    assert "a new call has the id of a replayed one" in found["TC-3"]
+async def test_a_second_fault_of_a_check_is_found() -> None:
+    for id_, where, why in (
+        ("TC-3", "behind a load", "a new call has the id of a replayed one"),
+        ("PR-10", "in silence", "the model's server refused, nothing was said, and it ended with"),
+    ):
+        found = failed(await run(SMALL, small(f"{id_} {where}"), [CHECKS[id_]]))
+        assert why in found[id_]
 
 
 async def test_what_is_left_open_is_no_fault() -> None:

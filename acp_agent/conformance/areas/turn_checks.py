@@ -21,6 +21,7 @@ KINDS = (
     "available_commands_update", "current_mode_update", "config_option_update", "session_info_update", "usage_update",
     "notice", "compaction_update", "compaction_summary_chunk", "plan_update", "plan_removed",
 )  # fmt: skip
+SAYS = ("agent_message_chunk", "agent_thought_chunk", "tool_call", "notice")
 
 
 @check("PR-1")
@@ -133,10 +134,15 @@ async def turns_build_on_earlier_ones(trial: Trial) -> None:
 
 @check("PR-10")
 async def failures_of_the_model_leave_the_session_usable(trial: Trial) -> None:
+    """A turn may end as if it had gone well if anything was said in it, such as the failure."""
     failure = Failure(401, {"error": {"message": "kit: no such key"}})
     async with trial.agent([failure, failure, failure, Answer(text="Hello again.")]) as agent:
         await agent.new_session()
-        await agent.answered(agent.prompt(seconds=60))
+        before = agent.seen
+        answered = await agent.answered(agent.prompt(seconds=60))
+        said = any(agent.updates(kind, after=before) for kind in SAYS)
+        ended = answered is not None and answered.get("stopReason") == "end_turn"
+        agent.expect(said or not ended, f"the model's server refused, nothing was said, and it ended with {answered}")
         agent.say([Answer(text="Hello again.")] * 3)
         await agent.stops("end_turn", "again")
 
