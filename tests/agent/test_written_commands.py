@@ -11,7 +11,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from acp_agent.client.permissions import allow_once, reject_once
-from acp_agent.loop.prompts.front_matter import _plain, read_front_matter
+from acp_agent.lazy import load
+from acp_agent.loop.prompts.front_matter import YAML, YAML_LOADER, _plain, read_front_matter
 from acp_agent.loop.prompts.library import BUILT_IN, REVIEWER, Library
 from acp_agent.loop.prompts.written_commands import MAX_COMMANDS, WrittenCommand
 from acp_agent.safety.folders.paths import Roots
