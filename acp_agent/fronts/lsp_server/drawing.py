@@ -17,10 +17,19 @@ from acp_agent.fronts.lsp_server.documents.editor_documents import Documents
 from acp_agent.fronts.lsp_server.initialization_options import Options
 from acp_agent.fronts.lsp_server.lsp_editor import Editor
 from acp_agent.fronts.lsp_server.progress import Progress
-from acp_agent.fronts.lsp_server.status import Board, Mark
+from acp_agent.fronts.lsp_server.status import Board, Finding, Mark
 
 SOURCE = "acp-coder"
 """The source of our diagnostics, which identifies them."""
+
+REVIEW = "acp-coder review"
+"""The source of findings: they can be fixed as others' can."""
+SEVERITIES = {
+    "error": types.DiagnosticSeverity.Error,
+    "warning": types.DiagnosticSeverity.Warning,
+    "info": types.DiagnosticSeverity.Information,
+}
+NOTHING: dict[Path, list[Mark]] = {}
 
 PAUSE_SECONDS = 0.1
 
@@ -74,12 +83,15 @@ class Drawing:
 
     def clear(self) -> None:
         """Removes our diagnostics from the editor."""
-        self._publish({})
+        self._publish(NOTHING)
 
     # --- diagnostics ------------------------------------------------------------------------------------------
 
     def _publish(self, marks: dict[Path, list[Mark]]) -> None:
         wanted = {self._documents.uri(path): self._diagnostics(path, found) for path, found in marks.items()}
+        for each in self._board.findings if marks is not NOTHING else ():
+            path = Path(each.path)
+            wanted.setdefault(self._documents.uri(path), []).append(self._finding(path, each))
         for uri in [*self._published, *(uri for uri in wanted if uri not in self._published)]:
             diagnostics = wanted.get(uri, [])
             if diagnostics == self._published.get(uri, []):
@@ -102,6 +114,12 @@ class Drawing:
             )
             for mark in marks
         ]
+
+    def _finding(self, path: Path, finding: Finding) -> types.Diagnostic:
+        severity, text = SEVERITIES[finding.severity], finding.message
+        return types.Diagnostic(
+            range=self._line(path, finding.line - 1), message=text, severity=severity, source=REVIEW
+        )
 
     def _line(self, path: Path, line: int) -> types.Range:
         """The range of a whole line; for a file that is not open, its beginning. Never past the end of the text."""

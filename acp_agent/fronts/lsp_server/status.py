@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from contextlib import suppress
 from pathlib import Path
 from typing import Any, Literal
 
+import msgspec
 from lsprotocol.types import Range
 from msgspec import UNSET, Struct
 
@@ -16,6 +18,7 @@ from acp_agent.schema import acp
 MARKS = 200
 """Number of newest marks that are shown; a turn may have thousands of calls."""
 
+MOST_FINDINGS = 1_000
 TITLE_LENGTH = 120
 
 LAST_LINE = 2**31 - 1
@@ -37,6 +40,28 @@ class Place(Struct):
     """The line reported by the agent: repeating it does not undo the effect of edits."""
     line: int
     """Its current line, counted from 0."""
+
+
+class Finding(Struct, frozen=True):
+    """What a review found, as `_meta.findings` says it."""
+
+    path: str
+    line: int
+    """1-based."""
+    severity: Literal["error", "warning", "info"]
+    message: str
+
+
+def findings_of(meta: object) -> list[Finding] | None:
+    """`None` where nothing is said of any; what is not one is left out."""
+    listed = meta.get("findings") if isinstance(meta, dict) else None
+    if not isinstance(listed, list):
+        return None
+    found: list[Finding] = []
+    for each in listed[:MOST_FINDINGS]:
+        with suppress(msgspec.ValidationError):
+            found.append(msgspec.convert(each, Finding))
+    return [each for each in found if each.path.startswith("/") and each.line > 0]
 
 
 class Call(Struct):
@@ -109,6 +134,8 @@ class Board:
 
     def __init__(self) -> None:
         self.calls: dict[str, Call] = {}
+        self.findings: list[Finding] = []
+        """Of the last review."""
         self.changes = 0
         """Increased by each change, so that drawing can detect it."""
 
@@ -120,6 +147,8 @@ class Board:
         """Also accepts an unannounced call: some agents first mention a call when they ask about it."""
         call = self.calls.setdefault(update.tool_call_id, Call(update.tool_call_id))
         call.take(update)
+        if (found := findings_of(update.meta)) is not None:
+            self.findings, call.places = found, []
         self.changes += 1
         return call
 

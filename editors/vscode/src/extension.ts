@@ -25,6 +25,7 @@ import { Restoring } from "./editor/restoring.js";
 import { Terminals } from "./editor/terminals.js";
 import { SECTION, settings } from "./settings.js";
 import { ChangesTree } from "./status/changes.js";
+import { Findings } from "./status/findings.js";
 import { FollowMode } from "./status/follow.js";
 import { InlineStatus } from "./status/inline.js";
 import { CallLenses } from "./status/lenses.js";
@@ -135,6 +136,7 @@ export function activate(context: vscode.ExtensionContext): void {
     follow,
     typing,
     new CallTree(calls, host),
+    new Findings(calls),
     new SessionsTree(host),
     new StatusBar(calls, host),
     registerCommands(parts),

@@ -273,3 +273,39 @@ async def test_every_update_goes_on_where_it_is_asked_for(tmp_path: Path):
         await editor.turns_over()
         assert {update.sessionId for update in editor.updates} == {"s1"}
         assert [update.update.content.text for update in editor.updates] == [f"{n} \U0001d518 " for n in range(50)]
+
+
+async def test_what_a_review_found_are_diagnostics_until_the_next_review(tmp_path: Path):
+    async with raw_lsp(tmp_path) as (editor, agent):
+        buffer = opened(editor, tmp_path)
+        path = buffer.uri.removeprefix("file://")
+        turn = await begun(editor, agent)
+        await call(turn, buffer, 2, title="Sub-agent reviewer: /review")
+        found = [
+            {"path": path, "line": 2, "severity": "error", "message": "wrong"},
+            {"path": path, "line": 10_000, "severity": "info", "message": "far"},
+            {"path": "relative", "line": 1, "severity": "info", "message": "odd"},
+            {"path": path, "line": "1", "severity": "info", "message": "odd"},
+            None,
+        ]
+        await turn.update(
+            sessionUpdate="tool_call_update", toolCallId="t1", status="completed", _meta={"findings": found}
+        )
+
+        def seen() -> list[tuple[str, types.DiagnosticSeverity | None, str | None]]:
+            listed = editor.diagnostics.get(buffer.uri, ())
+            return [(one.message, one.severity, one.source) for one in listed]
+
+        expected = [
+            ("wrong", types.DiagnosticSeverity.Error, "acp-coder review"),
+            ("far", types.DiagnosticSeverity.Information, "acp-coder review"),
+        ]
+        await editor.until(lambda: seen() == expected)
+        first, far = (one.range.start.line for one in editor.diagnostics[buffer.uri])
+        assert (first, far <= TEXT.count("\n")) == (1, True)
+        await turn.end()
+        turn = await begun(editor, agent)
+        await call(turn, buffer, 1)
+        await editor.until(lambda: len(seen()) == 3)
+        await turn.update(sessionUpdate="tool_call_update", toolCallId="t1", status="completed", _meta={"findings": []})
+        await editor.until(lambda: not seen())

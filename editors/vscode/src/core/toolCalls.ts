@@ -1,5 +1,6 @@
 import type { ToolCall, ToolCallContent, ToolCallLocation, ToolCallUpdate } from "@agentclientprotocol/sdk";
 import { Emitter } from "./emitter.js";
+import { findingsOf, type Finding } from "./findings.js";
 import { visible } from "./words.js";
 
 /** ACP's states, and the one that a client must set for calls left open by a cancelled turn. */
@@ -32,6 +33,8 @@ export interface CallRecord {
   readonly locations: readonly ToolCallLocation[];
   readonly rawInput: unknown;
   readonly rawOutput: unknown;
+  /** What a review found; `undefined` for other calls. */
+  readonly findings: readonly Finding[] | undefined;
   /** The call of the sub-agent's parent, in the same session. */
   readonly parentId: string | undefined;
   /** Which prompt of the session it belongs to, counted from 1; 0 before the first. */
@@ -137,6 +140,7 @@ export class ToolCalls {
       locations: update.locations ?? before?.locations ?? [],
       rawInput: update.rawInput ?? before?.rawInput,
       rawOutput: update.rawOutput ?? before?.rawOutput,
+      findings: findingsOf(update._meta) ?? before?.findings,
       parentId: this.above(sessionId, update.toolCallId, parentOf(update) ?? before?.parentId),
       turn: before?.turn ?? context.turn,
       replayed: before?.replayed ?? context.replayed,

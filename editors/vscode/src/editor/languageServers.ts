@@ -1,6 +1,7 @@
 import * as vscode from "vscode";
 import type { AgentHost } from "../agent/host.js";
 import { INVALID_PARAMS, RequestFailure } from "../agent/link.js";
+import { REVIEW } from "../core/findings.js";
 import { diagnosticOf, documentSymbolOf, hoverOf, locationOf, workspaceEditOf, workspaceSymbolOf } from "./lsp.js";
 
 /** Methods available to the agent; `_meta.lsp` of the client's capabilities names them (docs/lsp-extension.md). */
@@ -79,7 +80,7 @@ export class LanguageServers implements vscode.Disposable {
       const uris = [...this.changed.values()];
       this.changed.clear();
       for (const uri of uris) {
-        const diagnostics = vscode.languages.getDiagnostics(uri).slice(0, MAX_DIAGNOSTICS).map(diagnosticOf);
+        const diagnostics = foreign(vscode.languages.getDiagnostics(uri)).slice(0, MAX_DIAGNOSTICS).map(diagnosticOf);
         this.tell("_lsp/publishDiagnostics", uri, { uri: uri.toString(), diagnostics });
       }
     }, PUBLISH_AFTER);
@@ -94,6 +95,11 @@ export class LanguageServers implements vscode.Disposable {
       host.running.notify(method, { sessionId: session.id, ...params });
     }
   }
+}
+
+/** Without the findings of a review, which the agent made. */
+function foreign(diagnostics: readonly vscode.Diagnostic[]): vscode.Diagnostic[] {
+  return diagnostics.filter(({ source }) => source !== REVIEW);
 }
 
 /** Whether the agent reads published diagnostics, according to `agentCapabilities._meta.lsp`. */
