@@ -296,6 +296,7 @@ def build_hooks(
 ) -> Hooks:
     settings, folders = session.config.settings, session.roots.clients
     config = settings.hooks if plugins is None else replace(settings.hooks, on=[*settings.hooks.on, *plugins.hooks])
+    config = session.hooks or config
     hidden, grace = own_keys(session.config), settings.tools.bash.terminate_grace
     run_with: Late[LocalExecutor] = Late(
         lambda: load(LOCAL)(environ=environ, hidden=hidden, terminate_grace=grace, folders=folders)

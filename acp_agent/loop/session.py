@@ -49,6 +49,7 @@ from acp_agent.store.spending_store import Spent
 
 if TYPE_CHECKING:
     from acp_agent.config.load import Config
+    from acp_agent.config.safety_settings import HooksConfig
     from acp_agent.llm.base import UsageReport
     from acp_agent.loop.prompts.instructions import Instructions
     from acp_agent.loop.running_turn import RunningTurn
@@ -203,6 +204,12 @@ class Session:
         """That of the session of which it is a part."""
         whole = None if self.part_of is None else self.part_of._parts
         return None if whole is None else whole.shell.turn
+
+    @property
+    def hooks(self) -> HooksConfig | None:
+        """Those of the session of which it is a part, also of the folder."""
+        whole = None if self.part_of is None else self.part_of._parts
+        return None if whole is None else whole.shell.hooks.config
 
     def instructions(self) -> Instructions | None:
         """Of the system prompt, if it has been built."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import shlex
+import subprocess
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from threading import Thread
@@ -181,6 +182,35 @@ async def test_no_change_of_a_hook_gets_past_the_rules_or_an_earlier_hook(tmp_pa
         assert "The hook `guard` does not allow this call: no such word" in first
         assert "denies this call" in second
         assert list(r.project.glob("forbidden")) == []
+
+
+async def test_what_was_allowed_is_not_allowed_once_it_is_changed(tmp_path):
+    config = hook("PreToolUse", says(permissionDecision="allow"), frees=True, pattern="touch made") + hook(
+        "PreToolUse", says(updatedInput={"command": "touch other"})
+    )
+    async with rig(tmp_path, rounds(bash("touch made")), config=config, permissions=[reject_once]) as r:
+        await r.editor.prompt("go")
+        assert [request.tool_call.title for request in r.editor.permission_requests] == ["touch other"]
+
+
+async def test_a_hook_that_changes_and_allows_allows_what_it_made_of_it(tmp_path):
+    both = says(permissionDecision="allow", updatedInput={"command": "touch other"})
+    config = hook("PreToolUse", both, frees=True)
+    async with rig(tmp_path, rounds(bash("touch made")), config=config) as r:
+        await r.editor.prompt("go")
+        assert not r.editor.permission_requests
+        assert [path.name for path in r.project.iterdir()] == ["other"]
+
+
+async def test_a_call_that_cannot_be_fails_as_without_hooks(tmp_path):
+    seen = tmp_path / "seen"
+    async with rig(
+        tmp_path, rounds(Call("read", {"path": "/etc/passwd"})), config=hook("PreToolUse", keeps(seen))
+    ) as r:
+        await r.editor.prompt("go")
+        assert "category: policy_blocked" in results(r, 2)[0]
+        assert "outside this session's folders" in results(r, 2)[0]
+        assert not seen.exists()
 
 
 async def test_a_change_that_cannot_be_used_asks(tmp_path):
@@ -372,6 +402,25 @@ async def test_hooks_that_a_team_wrote_for_claude_code_run_in_a_folder_that_is_t
         await r.editor.prompt("again")
         assert "not here" in results(r, 4)[1]
         assert [path.name for path in r.project.iterdir() if path.name != ".claude"] == ["made"]
+
+
+async def test_no_sub_agent_gets_around_a_hook_of_the_folder(tmp_path):
+    own = tmp_path / "project/.claude"
+    own.mkdir(parents=True)
+    command = "grep -q forbidden && { echo 'not here' >&2; exit 2; }; exit 0"
+    entry = {"hooks": [{"type": "command", "command": command}]}
+    (own / "settings.json").write_text(json.dumps({"hooks": {"PreToolUse": [entry]}}))
+    git = ["git", "-C", str(tmp_path / "project"), "-c", "user.name=a", "-c", "user.email=a@b"]
+    for words in (["init", "-q"], ["commit", "-q", "--allow-empty", "-m", "x"]):
+        subprocess.run([*git, *words], check=True, capture_output=True)
+    task = {"prompt": "Do it.", "isolation": "worktree"}
+    script = [*rounds(Call("delegate", task))[:1], *rounds(bash("touch forbidden")), "done"]
+    async with rig(tmp_path, script, mode="auto") as r:
+        await r.editor.prompt("/trust")
+        mark = r.editor.text().partition("/trust yes ")[2].partition("`")[0]
+        await r.editor.prompt(f"/trust yes {mark}")
+        await r.editor.prompt("go")
+        assert "not here" in results(r, 3)[0]
 
 
 # --- after a call, and questions ---------------------------------------------------------------------------------

@@ -519,6 +519,8 @@ class Calls:
             try:
                 return (await judged(roots, partial(seen, arguments)))[2]
             except ToolError as error:
+                if arguments == ready.arguments:
+                    raise  # As without hooks.
                 raise HookFailed(f"the changed input cannot be used: {error}") from error
 
         done = await deciding.pre_tool_use(call.name, call.id, ready.arguments, spellings)

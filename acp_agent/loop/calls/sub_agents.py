@@ -133,6 +133,7 @@ async def _run_isolated(calls: Calls, call: Call, task: Task) -> ToolResult:
         parts = await session.parts_elsewhere(Path(hold.worktree.path))
         try:
             own, model = parts.calls, calls.shell.turn.model
+            own.memory.library = calls.memory.library
             own.depth, own.quota, own.reports, own.home = calls.depth, calls.quota, calls.reports, calls.home
             own.toolbox = own.toolbox.only(frozenset(calls.toolbox.offer.names()))
             await own.shell.confinement.ready()

@@ -166,6 +166,9 @@ class DecidingHooks:
                 continue
             arguments = done.arguments = changed
             unseen = hooks[:number]
+            if done.said is not None and done.said.effect == "allow":
+                done.said = None  # Of another input.
+                self._take(hook, HookAnswer(answer.effect, answer.reason), done)
         return unseen
 
     async def post_tool_use(
