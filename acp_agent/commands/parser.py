@@ -25,6 +25,7 @@ COMMANDS: dict[str, str] = {
     "serve": "acp_agent.commands.servers:serve",
     "config": "acp_agent.commands.config:run",
     "audit": "acp_agent.commands.verify_audit:run",
+    "mcp serve": "acp_agent.commands.extensions.mcp_serve:run",
     "plugin": "acp_agent.commands.extensions.plugin_command:run",
     "hooks": "acp_agent.commands.extensions.try_hooks:run",
     "policy": "acp_agent.commands.explain_policy:run",
@@ -305,6 +306,11 @@ def _add_hooks(commands: argparse._SubParsersAction[_Parser]) -> None:
 
 
 def _add_plugin(commands: argparse._SubParsersAction[_Parser]) -> None:
+    serve = commands.add_parser("mcp serve", help="be an MCP server on stdio, to which other agents give work")
+    serve.add_argument(
+        "--folder", action="append", default=[], metavar="DIR", help="where it may work (default: the current one)"
+    )
+    serve.add_argument("--mode", choices=tuple(MODES), default=None, help="of its sessions (default: as configured)")
     plugin = commands.add_parser("plugin", help="add, list, show, update, remove or check plugins")
     verbs = plugin.add_subparsers(dest="verb", required=True, metavar="VERB", parser_class=_Parser)
     add = verbs.add_parser("add", help="show a plugin, and use it if you accept it")

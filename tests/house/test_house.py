@@ -78,7 +78,7 @@ DOORS: dict[str, tuple[str, ...]] = {
     "botocore": ("acp_agent.llm.clouds.bedrock",),
     "google": ("acp_agent.llm.clouds.vertex",),
     "genai_prices": ("acp_agent.llm.prices",),
-    "mcp": ("acp_agent.mcp",),
+    "mcp": ("acp_agent.mcp", "acp_agent.fronts.mcp_front"),
     "mcp_types": ("acp_agent.mcp",),
     "pygls": ("acp_agent.lsp", "acp_agent.fronts.lsp_server"),
     "lsprotocol": ("acp_agent.lsp", "acp_agent.fronts.lsp_server"),

@@ -1,0 +1,222 @@
+"""The agent as an MCP server on stdio, so that other agents can give it work.
+
+Tools: `prompt` runs a turn, `status` says what sessions there are. What would be asked of a user is asked of the MCP
+client's user by elicitation; a client that cannot ask anybody gets a refusal in the result instead.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import anyio
+from mcp.server import MCPServer
+from mcp.server.mcpserver import Context
+from mcp.server.mcpserver.exceptions import ToolError
+from mcp.shared.exceptions import MCPError
+from msgspec import Struct, field
+
+from acp_agent import __version__
+from acp_agent.client.acp_client import AcpClient
+from acp_agent.client.permissions import cancelled, choose, reject_once
+from acp_agent.client.spawn import SpawnedAgent, spawn_agent
+from acp_agent.errors import AgentError, PeerError
+from acp_agent.fronts.headless import AGENT_COMMAND
+from acp_agent.legible import legible
+from acp_agent.protocol.transports import Transport
+from acp_agent.schema import acp
+
+INSTRUCTIONS = (
+    "A coding agent with its own tools (files, search, bash, language servers, the web). Give it whole tasks with "
+    "`prompt`; it answers when it is done. It goes on with a session if you give its id."
+)
+MAX_CALLS = 100
+"""Calls of the agent that are named in a result."""
+SHOWN = 8_000
+"""Characters of a call that a question shows."""
+ANSWERS = {
+    "allow": ("allow_once", "allow_always"),
+    "always": ("allow_always", "allow_once"),
+    "reject": ("reject_once",),
+}
+FORM: dict[str, Any] = {
+    "type": "object",
+    "properties": {
+        "answer": {
+            "type": "string",
+            "title": "Answer",
+            "oneOf": [
+                {"const": "allow", "title": "Allow once"},
+                {"const": "always", "title": "Always allow"},
+                {"const": "reject", "title": "Reject"},
+            ],
+        }
+    },
+    "required": ["answer"],
+}
+
+
+class _Turn(Struct):
+    """A running one. `context`: of the MCP request."""
+
+    context: Context[Any, Any]
+    text: list[str] = field(default_factory=list)
+    calls: dict[str, dict[str, str]] = field(default_factory=dict)
+    refused: list[str] = field(default_factory=list)
+    """Titles of what nobody could be asked about."""
+
+
+class McpFront:
+    """`folders`: in which it works, also below them; the first is the usual one."""
+
+    def __init__(self, folders: Sequence[Path], environ: Mapping[str, str], mode: str | None) -> None:
+        self._folders = [folder.resolve() for folder in folders]
+        self._environ = environ
+        self._mode = mode
+        self._agent: SpawnedAgent | None = None
+        self._turns: dict[str, _Turn] = {}
+        self._sessions: dict[str, str] = {}
+        """Id -> folder, of those that were opened here."""
+        self.server = MCPServer("acp-coder", version=__version__, instructions=INSTRUCTIONS)
+        self.server.tool(structured_output=False)(self.prompt)
+        self.server.tool(structured_output=False)(self.status)
+
+    async def run(self) -> None:
+        """Serves until stdin ends."""
+        environ = {"ACP_CODER_SCHEDULES": "false", **self._environ}
+        folder = self._folders[0]
+        async with spawn_agent(AGENT_COMMAND, cwd=folder, env=environ, connect=self._connect) as agent:
+            self._agent = agent
+            await agent.client.initialize()
+            await self.server.run_stdio_async()
+
+    # --- the tools --------------------------------------------------------------------------------------------
+
+    async def prompt(self, text: str, context: Context[Any, Any], session: str = "", folder: str = "") -> str:
+        """Give the agent a task and wait for its answer.
+
+        `session`: the id of an earlier session to go on with. `folder`: the absolute path to work in.
+        """
+        where = self._folder(folder)
+        client = self._client
+        turn = _Turn(context)
+        try:
+            session = await self._opened(client, session, where)
+            if session in self._turns:
+                raise ToolError(f"The session {session} is busy: wait for its answer, or begin another.")
+            self._turns[session] = turn
+            try:
+                answer = await client.prompt(session, text)
+            except anyio.get_cancelled_exc_class():
+                client.cancel(session)
+                raise
+            finally:
+                del self._turns[session]
+        except PeerError as error:
+            raise ToolError(error.message) from error
+        except AgentError as error:
+            raise ToolError(f"The agent has ended: {error}") from error
+        return "\n\n".join(filter(None, ("".join(turn.text).strip(), self._summary(turn, session, answer.stop_reason))))
+
+    async def status(self, session: str = "") -> str:
+        """What sessions the agent has in its folders, and which are working. `session`: what that one is doing."""
+        if session:
+            turn = self._turns.get(session)
+            doing = [call["title"] for call in turn.calls.values() if call["status"] == "in_progress"] if turn else []
+            return f"{session}: {'working' if turn else 'idle'}" + (f" ({'; '.join(doing)})" if doing else "")
+        client = self._client
+        lines = []
+        for folder in self._folders:
+            for each in (await client.list_sessions(cwd=folder)).sessions:
+                state = "working" if each.session_id in self._turns else "idle"
+                lines.append(f"{each.session_id} ({state}) {each.title or ''} in {folder}".replace("  ", " "))
+        return "\n".join(lines) or "There are no sessions."
+
+    def _summary(self, turn: _Turn, session: str, reason: str) -> str:
+        calls = list(turn.calls.values())
+        lines = [f"- {call['title']}: {call['status']}" for call in calls[:MAX_CALLS]]
+        lines += [f"- and {len(calls) - MAX_CALLS} more"] if len(calls) > MAX_CALLS else []
+        refused = [f"Not allowed, since nobody could be asked: {'; '.join(turn.refused)}"] if turn.refused else []
+        ended = [] if reason == "end_turn" else [f"It ended with {reason}."]
+        return "\n".join([*ended, *refused, *(["What it did:", *lines] if lines else []), f"Session: {session}"])
+
+    # --- the agent --------------------------------------------------------------------------------------------
+
+    def _folder(self, folder: str) -> Path:
+        path = Path(folder).resolve() if folder else self._folders[0]
+        if not any(path.is_relative_to(top) for top in self._folders):
+            listed = ", ".join(map(str, self._folders))
+            raise ToolError(f"{folder} is not in the folders that may be worked in: {listed}.")
+        if not path.is_dir():
+            raise ToolError(f"{folder} is not an existing folder.")
+        return path
+
+    @property
+    def _client(self) -> AcpClient:
+        assert self._agent is not None, "it is served only with an agent"
+        return self._agent.client
+
+    def _connect(self, transport: Transport) -> AcpClient:
+        return AcpClient(
+            transport,
+            permissions=self._permission,
+            on_update=self._update,
+            info=acp.Implementation(name="acp-coder-mcp", version=__version__),
+        )
+
+    async def _opened(self, client: AcpClient, session: str, folder: Path) -> str:
+        if session and session not in self._sessions:
+            await client.resume_session(session, folder)
+        elif not session:
+            session = (await client.new_session(folder)).session_id
+            if self._mode is not None:
+                await client.set_session_mode(session, self._mode)
+        self._sessions[session] = str(folder)
+        return session
+
+    def _update(self, session_id: str, update: acp.SessionUpdate) -> None:
+        if (turn := self._turns.get(session_id)) is None:
+            return
+        if isinstance(update, acp.AgentMessageChunk) and isinstance(update.content, acp.TextContent):
+            turn.text.append(update.content.text)
+        if isinstance(update, acp.ToolCall | acp.ToolCallProgress):
+            if isinstance(update, acp.ToolCall):
+                turn.text.clear()  # What counts is said at the end.
+            call = turn.calls.setdefault(update.tool_call_id, {"title": "A tool", "status": "pending"})
+            for name in ("title", "status"):
+                if isinstance(value := getattr(update, name), str):
+                    call[name] = " ".join(legible(value).split())
+
+    async def _permission(self, request: acp.RequestPermissionRequest) -> acp.RequestPermissionOutcome:
+        turn = self._turns.get(request.session_id)
+        title = " ".join(legible(str(request.tool_call.title or "A tool")).split())
+        if turn is None or {"cost", "trust"} & set(request.tool_call.meta or ()):
+            return await reject_once(request)  # Only the agent's own user decides about these.
+        offered = turn.context.client_capabilities
+        if offered is None or offered.elicitation is None:
+            turn.refused.append(title)
+            return await reject_once(request)
+        try:
+            said = await turn.context.session.elicit_form(_question(title, request), FORM, turn.context.request_id)
+        except MCPError:
+            turn.refused.append(title)
+            return await reject_once(request)
+        answer = (said.content or {}).get("answer") if said.action == "accept" else None
+        if said.action == "cancel":
+            return await cancelled(request)
+        return choose(request, *ANSWERS.get(str(answer), ANSWERS["reject"]))
+
+
+def _question(title: str, request: acp.RequestPermissionRequest) -> str:
+    lines = [f"acp-coder asks: {title}"]
+    for content in request.tool_call.content if isinstance(request.tool_call.content, list) else ():
+        if isinstance(content, acp.Content) and isinstance(content.content, acp.TextContent):
+            lines.append(content.content.text)
+        elif isinstance(content, acp.Diff):
+            lines.append(f"{content.path}:\n{content.new_text}")
+    return legible("\n\n".join(lines))[:SHOWN]
+
+
+def serve(folders: Sequence[Path], environ: Mapping[str, str], mode: str | None) -> None:
+    anyio.run(McpFront(folders, environ, mode).run)

@@ -1,0 +1,145 @@
+"""The agent as an MCP server: another agent gives it work, and its user answers its questions."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import Any
+
+import anyio
+import mcp_types as types
+import pytest
+from mcp.client.session import ClientRequestContext, ClientSession
+from mcp.client.stdio import StdioServerParameters, stdio_client
+from mcp.shared.exceptions import MCPError
+
+from acp_agent.testing.fake_model import Answer, Call, FakeModel
+from tests.e2e.kit import COMMAND, environ
+
+pytestmark = pytest.mark.anyio
+
+
+class Client:
+    def __init__(self, session: ClientSession, model: FakeModel, project: Path) -> None:
+        self.session = session
+        self.model = model
+        self.project = project
+
+    async def call(self, name: str, **arguments: Any) -> tuple[str, bool]:
+        """What a tool says, and whether it failed."""
+        with anyio.fail_after(60):
+            result = await self.session.call_tool(name, arguments)
+        assert isinstance(result, types.CallToolResult)
+        return "".join(part.text for part in result.content if isinstance(part, types.TextContent)), bool(
+            result.is_error
+        )
+
+
+@asynccontextmanager
+async def served(
+    tmp_path: Path, script: list[Any], *options: str, answer: dict[str, Any] | None = None
+) -> AsyncIterator[tuple[Client, list[str]]]:
+    """A client of it, and the questions that came. `answer`: to each; without one it cannot be asked."""
+    project = tmp_path / "project"
+    project.mkdir(exist_ok=True)
+    asked: list[str] = []
+
+    async def elicit(context: ClientRequestContext, params: Any) -> types.ElicitResult:
+        asked.append(params.message)
+        return types.ElicitResult.model_validate(answer)
+
+    async with FakeModel(script) as model:
+        server = StdioServerParameters(
+            command=COMMAND,
+            args=["mcp", "serve", "--folder", str(project), *options],
+            env=environ(tmp_path, model.base_url),
+            cwd=project,
+        )
+        async with (
+            stdio_client(server) as (incoming, outgoing),
+            ClientSession(incoming, outgoing, elicitation_callback=elicit if answer is not None else None) as session,
+        ):
+            with anyio.fail_after(60):
+                await session.initialize()
+            yield Client(session, model, project), asked
+
+
+def bash(command: str) -> Answer:
+    return Answer(text="Let me.", tool_calls=(Call("bash", {"command": command}),))
+
+
+async def test_a_task_is_done_and_its_session_goes_on(tmp_path):
+    async with served(tmp_path, [bash("echo hi"), "It said hi.", "Again."]) as (client, _):
+        listed = (await client.session.list_tools()).tools
+        assert {tool.name for tool in listed} == {"prompt", "status"}
+        said, failed = await client.call("prompt", text="say hi")
+        assert not failed
+        assert said.startswith("It said hi.\n\nWhat it did:\n- echo hi: completed\nSession: ")
+        session = said.rpartition("Session: ")[2]
+        said, _ = await client.call("prompt", text="and again", session=session)
+        assert said == f"Again.\n\nSession: {session}"
+        assert "say hi" in str(client.model.requests[-1].body)
+        assert await client.call("status", session=session) == (f"{session}: idle", False)
+        listed_words, _ = await client.call("status")
+        assert f"{session} (idle) say hi in {client.project}" in listed_words
+
+
+@pytest.mark.parametrize(
+    ("answer", "made"),
+    [
+        ({"action": "accept", "content": {"answer": "allow"}}, True),
+        ({"action": "accept", "content": {"answer": "reject"}}, False),
+        ({"action": "accept", "content": {"answer": "perhaps"}}, False),
+        ({"action": "accept", "content": {}}, False),
+        ({"action": "decline"}, False),
+    ],
+)
+async def test_questions_are_asked_of_the_clients_user(tmp_path, answer, made):
+    async with served(tmp_path, [bash("touch made"), "Done."], answer=answer) as (client, asked):
+        await client.call("prompt", text="go")
+        assert (client.project / "made").exists() is made
+        (question,) = asked
+        assert question.startswith("acp-coder asks: touch made")
+
+
+async def test_a_question_that_is_cancelled_ends_the_turn(tmp_path):
+    async with served(tmp_path, [bash("touch made"), "Done."], answer={"action": "cancel"}) as (client, _):
+        said, _ = await client.call("prompt", text="go")
+        assert "It ended with cancelled." in said
+        assert not (client.project / "made").exists()
+
+
+async def test_who_cannot_ask_anybody_is_told_what_was_not_allowed(tmp_path):
+    async with served(tmp_path, [bash("touch made"), "I could not."]) as (client, _):
+        said, failed = await client.call("prompt", text="go")
+        assert not failed
+        assert "Not allowed, since nobody could be asked: touch made" in said
+        assert not (client.project / "made").exists()
+
+
+async def test_a_mode_is_that_of_its_sessions(tmp_path):
+    async with served(tmp_path, [bash("touch made"), "Done."], "--mode", "auto") as (client, _):
+        await client.call("prompt", text="go")
+        assert (client.project / "made").exists()
+
+
+async def test_what_cannot_be_is_said(tmp_path):
+    async with served(tmp_path, []) as (client, _):
+        for arguments, words in (
+            ({"folder": "/etc"}, "is not in the folders that may be worked in"),
+            ({"folder": str(client.project / "none")}, "is not an existing folder"),
+            ({"session": "none"}, "none"),
+        ):
+            said, failed = await client.call("prompt", text="go", **arguments)
+            assert failed
+            assert words in said
+
+
+async def test_a_call_that_is_cancelled_stops_the_turn(tmp_path):
+    async with served(tmp_path, [bash("touch began; sleep 600"), "Done."], "--mode", "auto") as (client, _):
+        with pytest.raises(MCPError):
+            await client.session.call_tool("prompt", {"text": "go"}, read_timeout_seconds=5.0)
+        with anyio.fail_after(30):
+            while "(idle)" not in (await client.call("status"))[0]:
+                await anyio.sleep(0.05)
