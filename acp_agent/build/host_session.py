@@ -17,6 +17,7 @@ from acp_agent.executors.far.far_walls import FarWalls
 from acp_agent.lazy import load
 from acp_agent.loop.calls.guard import session_rules
 from acp_agent.loop.judging import judged
+from acp_agent.loop.prompts.library import Library
 from acp_agent.loop.prompts.skills import read_skills
 from acp_agent.loop.session import Session
 from acp_agent.safety.folders.paths import Roots
@@ -123,3 +124,4 @@ def _asked(session: Session, roots: Roots, environ: Mapping[str, str]) -> None:
     _ = build_instructions(session.config, roots, Path(state_dir(environ))).facts
     if session.config.settings.agent.skills:
         read_skills(roots)
+        Library(roots, Path(config_dir(environ)), reads=True)

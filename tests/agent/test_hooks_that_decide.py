@@ -286,7 +286,7 @@ async def test_patterns_find_what_a_call_touches_however_it_is_written(tmp_path,
 
 async def test_a_hook_that_is_running_ends_with_the_turn_and_all_it_started(tmp_path):
     mark = tmp_path / "began"
-    command = f"sleep 600 & setsid sleep 601 & touch {mark}; wait"
+    command = f"sleep 98761 & setsid sleep 98762 & touch {mark}; wait"
     async with rig(tmp_path, rounds(bash("true")), mode="auto", config=hook("PreToolUse", command)) as r:
         turn = r.editor.begin("go")
         with anyio.fail_after(20):
@@ -298,7 +298,7 @@ async def test_a_hook_that_is_running_ends_with_the_turn_and_all_it_started(tmp_
         left = [
             path
             for path in Path("/proc").glob("[0-9]*/cmdline")
-            if path.exists() and path.read_bytes() in (b"sleep\x00600\x00", b"sleep\x00601\x00")
+            if path.exists() and path.read_bytes() in (b"sleep\x0098761\x00", b"sleep\x0098762\x00")
         ]
         assert not left
 

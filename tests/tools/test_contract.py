@@ -115,7 +115,13 @@ def test_the_definition_is_what_the_class_says(entry: ToolEntry) -> None:
         entry.reads_only,
     )
     # Demanded only where the user wants it; taken, but not told.
-    more = {"bash": {*RISK_METADATA, PLACE}, "delegate": {PLACE}, "edit": {"cell"}, "grep": {"limit", "only_files"}}
+    more = {
+        "bash": {*RISK_METADATA, PLACE},
+        "delegate": {PLACE, "agent"},
+        "edit": {"cell"},
+        "grep": {"limit", "only_files"},
+        "skill": {"file"},
+    }
     hidden = more.get(entry.name, set()) | {*PANED.get(entry.name, {})}
     assert [name for name in tool.Params.model_fields if name not in hidden] == list(entry.parameters["properties"])
 
