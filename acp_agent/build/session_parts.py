@@ -67,6 +67,7 @@ from acp_agent.loop.undo.change_recorder import ChangeRecorder
 from acp_agent.safety.access import IN_PLACE, PANED, PLACE, PLACED
 from acp_agent.safety.deciding.audit import AuditLog
 from acp_agent.safety.environment import SECRET_NAMES, safe_environment
+from acp_agent.safety.folders.folder_trust import SERVERS
 from acp_agent.safety.folders.paths import Roots
 from acp_agent.store.session_store import SessionStore
 from acp_agent.tools.kit.registry import Registry, SessionRegistry
@@ -142,6 +143,8 @@ def build_parts(
 
     def trusted(files: Mapping[str, bytes]) -> None:
         memory.library.trust(files)
+        if session.part_of is None:
+            servers.trust(files.get(SERVERS, b""))
         offer.name_agents(memory.library.agents())
         menu.show()
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 import os
 import shlex
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from fnmatch import fnmatchcase
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
@@ -63,6 +64,14 @@ class ServerSpec(msgspec.Struct, frozen=True):
     cwd: str = ""
     url: str = ""
     headers: dict[str, str] = {}
+    allow: tuple[str, ...] = ()
+    """Patterns of the tools that are offered; empty: all."""
+    deny: tuple[str, ...] = ()
+
+    def offers(self, tool: str) -> bool:
+        """Whether the user's lists let the model have a tool."""
+        allowed = not self.allow or any(fnmatchcase(tool, pattern) for pattern in self.allow)
+        return allowed and not any(fnmatchcase(tool, pattern) for pattern in self.deny)
 
 
 class KeeperSettings(msgspec.Struct, frozen=True, kw_only=True):
@@ -150,8 +159,14 @@ def from_config(name: str, config: McpServerConfig) -> ServerSpec:
         raise ConfigError(f"mcp.servers.{name}: `{wanted}` is not set.")
     if transport == "stdio":
         inherit = tuple(config.inherit)
-        return ServerSpec(name, transport, config.command, tuple(config.args), config.env, inherit, config.cwd)
-    return ServerSpec(name, transport, url=config.url, headers=config.headers)
+        spec = ServerSpec(name, transport, config.command, tuple(config.args), config.env, inherit, config.cwd)
+    else:
+        spec = ServerSpec(name, transport, url=config.url, headers=config.headers)
+    return _limited(spec, config)
+
+
+def _limited(spec: ServerSpec, config: McpServerConfig) -> ServerSpec:
+    return msgspec.structs.replace(spec, allow=tuple(config.allow), deny=tuple(config.deny))
 
 
 def gather(
@@ -159,7 +174,8 @@ def gather(
 ) -> tuple[tuple[ServerSpec, ...], tuple[tuple[str, str], ...]]:
     """Returns the servers of a session, and (name, sentence) of each invalid one.
 
-    The client's come first and replace configured ones of the same name; a name the client uses twice gets a number.
+    The client's come first and replace configured ones of the same name, whose limits they keep; a name the client uses
+    twice gets a number.
     `programs`: whether its servers may be programs.
     """
     specs: dict[str, ServerSpec] = {}
@@ -173,6 +189,8 @@ def gather(
         while name in specs:
             number += 1
             name = f"{spec.name}-{number}"
+        if spec.name in config:
+            spec = _limited(spec, config[spec.name])
         specs[name] = msgspec.structs.replace(spec, name=name)
     for name, entry in config.items():
         if name in specs or not entry.enabled:

@@ -30,6 +30,8 @@ class Link(msgspec.Struct, eq=False):
     """Set when the server is gone."""
     on_lists: Callable[[], None]
     """Set when its tools or prompts may have changed."""
+    log: Callable[[str], None]
+    """Gets each line that the server says."""
     process: StdioServer | None = None
     lost: McpError | None = None
     """Why the server is gone."""

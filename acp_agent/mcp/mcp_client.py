@@ -160,6 +160,7 @@ async def connect(link: Link) -> AsyncGenerator[Client]:
         elif isinstance(message, types.LoggingMessageNotification):
             words = message.params.data if isinstance(message.params.data, str) else json.dumps(message.params.data)
             log.info("%s: %s", link.spec.name, one_line(words, 500))
+            link.log(one_line(words, 500))
 
     try:
         async with (

@@ -1,5 +1,5 @@
 """The files of a folder that take effect only if the user trusts it: configuration (including hooks and MCP servers),
-tools, and the programs of hooks.
+tools, the programs of hooks, and what the folder has for other agents.
 
 Trust applies to a folder and the exact bytes of these files, and is stored outside it: if a pulled commit changes one,
 the user is asked again. Until then the files have no effect.
@@ -20,6 +20,8 @@ TOOLS = f"{FOLDER}/tools"
 HOOKS = f"{FOLDER}/hooks"
 OTHERS = ".claude"
 """What the folder has for other agents."""
+SERVERS = ".mcp.json"
+"""Its MCP servers, also those for other agents."""
 MARKDOWN = (f"{OTHERS}/commands", f"{OTHERS}/agents")
 
 MAX_FILES = 100
@@ -38,6 +40,8 @@ def own_files(folder: Path) -> dict[str, bytes]:
             found[CONFIG] = data
     except OSError:
         return found
+    if (data := _regular(folder / SERVERS)) is not None:
+        found[SERVERS] = data
     for inside, belongs in BELONGS.items():
         try:
             names = _names(folder, inside) if _is_here(folder, inside) else []
