@@ -33,7 +33,7 @@ PUT_AS_BEFORE = "acp_agent.undo.elsewhere:put_as_before"
 FORK = "acp_agent.loop.memory.forking:fork_command"
 DIFF = "acp_agent.loop.undo.undo_commands:diff"
 UNDO = "acp_agent.loop.undo.undo_commands:undo"
-MCP = "acp_agent.loop.toolbox.mcp_command:mcp_command"
+MCP = "acp_agent.loop.toolbox.mcp_states:mcp_command"
 
 CHECK_EXAMPLE = '`/policy check bash {"command": "ls"}` is an example.'
 

@@ -100,6 +100,11 @@ class McpServers:
         await self._end([old])
         self._put(old.spec)
 
+    async def settled(self) -> None:
+        """Waits until each server is connected or has failed."""
+        for server in self._servers.values():
+            await server.settled.wait()
+
     def offered(self, server: str) -> dict[str, bool]:
         """Each tool of a server, and whether the user's lists let the model have it."""
         found = self._server(server)
@@ -192,7 +197,7 @@ class _Server:
         self._why: McpError | None = None
         self._restarts = 0
         self._closing = False
-        self._settled = anyio.Event()
+        self.settled = anyio.Event()
         """Set once the attempt to connect has succeeded or failed."""
         self._wanted = anyio.Event()
         """Set by a call that needs a lost server."""
@@ -219,7 +224,7 @@ class _Server:
                 await self._wanted.wait()
         finally:
             self._state = "failed" if self._state == "failed" else "closed"
-            self._settled.set()
+            self.settled.set()
             self.gone.set()
 
     async def _attempt(self) -> None:
@@ -252,7 +257,7 @@ class _Server:
                     try:
                         await self._end.wait()
                     finally:
-                        self._connection, self._settled = None, anyio.Event()
+                        self._connection, self.settled = None, anyio.Event()
                         jobs.cancel_scope.cancel()
         except McpError as error:
             why = error
@@ -271,7 +276,7 @@ class _Server:
         self._scope.deadline = float("inf")
         self._connection = connection
         self._state, self._why = "ready", None
-        self._settled.set()
+        self.settled.set()
         connection.jobs.start_soon(self._keep_lists, connection.client)
         self._settings.on_change()
 
@@ -292,7 +297,7 @@ class _Server:
             words = f"{words} is gone: {why}. It was restarted {RESTARTS} times and will not be restarted again."
         log.warning("%s", words)
         self.log.append(words)
-        self._settled.set()
+        self.settled.set()
         self._settings.on_trouble(self.spec.name, words)
         if known:
             self._settings.on_change()
@@ -363,9 +368,9 @@ class _Server:
                     asked = True
                     self._state = "connecting"
                     self._restarts += 1
-                    self._settled = anyio.Event()
+                    self.settled = anyio.Event()
                     self._wanted.set()
-                await self._settled.wait()
+                await self.settled.wait()
         if self._connection is None or self._closing:
             why = f": {self._why}" if self._why is not None else ""
             raise McpError("transient", f"the server {self.spec.name} is not connected{why}")
@@ -377,7 +382,7 @@ class _Server:
         """Asks the server to end; a connection being made is cancelled."""
         self._closing = True
         self.all_tools, self.prompts = (), ()
-        for event in (self._end, self._wanted, self._settled):
+        for event in (self._end, self._wanted, self.settled):
             event.set()
         if self._connection is None:
             self.cancel()
