@@ -104,6 +104,8 @@ class McpTool(msgspec.Struct, frozen=True):
     description: str
     parameters: dict[str, Any]
     """The server's JSON schema, unchanged."""
+    output: dict[str, Any] | None = None
+    """That of structured content."""
     read_only_hint: bool | None = None
     destructive_hint: bool | None = None
     idempotent_hint: bool | None = None
@@ -132,13 +134,29 @@ class McpContent(msgspec.Struct, frozen=True):
     """Base64."""
 
 
+class McpLink(msgspec.Struct, frozen=True):
+    """A link to a resource."""
+
+    uri: str
+    name: str
+    title: str = ""
+    description: str = ""
+    mime_type: str = ""
+
+
 class McpResult(msgspec.Struct, frozen=True):
     text: str
     parts: tuple[McpContent, ...] = ()
+    links: tuple[McpLink, ...] = ()
+    """Those that `text` names, too."""
     structured: Any = None
     """Structured content as JSON, for programs."""
     is_error: bool = False
     """The tool ran and reported a failure."""
+
+
+Progress = Callable[[str], None]
+"""Gets lines that say how far a call is."""
 
 
 def from_acp(server: McpServer) -> ServerSpec:

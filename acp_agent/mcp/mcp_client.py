@@ -23,8 +23,8 @@ from mcp.client.session import ClientRequestContext, ClientSession, IncomingMess
 from mcp.shared.exceptions import MCPError
 
 from acp_agent import __version__
-from acp_agent.mcp.base import McpError, McpPrompt, McpResult, McpTool, PromptArgument
-from acp_agent.mcp.content import one_line, read_content, read_result
+from acp_agent.mcp.base import McpError, McpPrompt, McpResult, McpTool, Progress, PromptArgument
+from acp_agent.mcp.content import one_line, progress_line, read_content, read_result
 from acp_agent.mcp.link import Link
 from acp_agent.mcp.mcp_errors import TRACE, Trace, failure, first_failure
 from acp_agent.mcp.mcp_transports import Watched, transport
@@ -72,11 +72,17 @@ class Client:
         found = {prompt.name: self._prompt(prompt) for prompt in await self._all(page)}
         return tuple(found.values())
 
-    async def call(self, name: str, arguments: Mapping[str, Any]) -> McpResult:
+    async def call(self, name: str, arguments: Mapping[str, Any], say: Progress) -> McpResult:
         """Notifies the server when cancelled."""
         params = types.CallToolRequestParams(name=name, arguments=_clean(arguments))
+
+        async def show(progress: float, total: float | None, message: str | None) -> None:
+            say(progress_line(progress, total, message))
+
         with self._words():
-            result = await self._session.send_request(types.CallToolRequest(params=params), types.CallToolResult)
+            result = await self._session.send_request(
+                types.CallToolRequest(params=params), types.CallToolResult, progress_callback=show
+            )
         return read_result(_json(result), self._link.max_bytes)
 
     async def prompt(self, name: str, arguments: Mapping[str, str]) -> list[tuple[str, str]]:
@@ -112,6 +118,7 @@ class Client:
             one_line(tool.title or hints.title or "", 200),
             _bounded(tool.description or ""),
             tool.input_schema,
+            tool.output_schema,
             hints.read_only_hint,
             hints.destructive_hint,
             hints.idempotent_hint,

@@ -19,7 +19,7 @@ import anyio.to_thread
 import msgspec
 
 from acp_agent.lazy import load
-from acp_agent.mcp.base import KeeperSettings, McpError, McpPrompt, McpResult, McpTool, ServerSpec
+from acp_agent.mcp.base import KeeperSettings, McpError, McpPrompt, McpResult, McpTool, Progress, ServerSpec
 from acp_agent.mcp.link import Link
 
 if TYPE_CHECKING:
@@ -124,9 +124,11 @@ class McpServers:
     def prompts(self) -> tuple[McpPrompt, ...]:
         return tuple(prompt for server in self._servers.values() for prompt in server.prompts)
 
-    async def call(self, server: str, tool: str, arguments: Mapping[str, Any]) -> McpResult:
+    async def call(
+        self, server: str, tool: str, arguments: Mapping[str, Any], progress: Progress = lambda line: None
+    ) -> McpResult:
         """Calls a tool. When cancelled, it returns immediately, and the server is notified."""
-        return await self._server(server).do(lambda client: client.call(tool, arguments))
+        return await self._server(server).do(lambda client: client.call(tool, arguments, progress))
 
     async def prompt(self, server: str, name: str, arguments: Mapping[str, str]) -> list[tuple[str, str]]:
         """Returns (role, text) of a prompt's messages."""
