@@ -57,6 +57,7 @@ from acp_agent.loop.toolbox.extensions import Extensions
 from acp_agent.loop.toolbox.mcp_tools import SessionServers
 from acp_agent.loop.toolbox.offer import Offer
 from acp_agent.loop.toolbox.relevance import Relevance
+from acp_agent.loop.toolbox.server_requests import ServerRequests
 from acp_agent.loop.toolbox.toolbox import Toolbox
 from acp_agent.loop.toolbox.trust import has_plugins
 from acp_agent.loop.turns.context_use import ContextUse
@@ -135,7 +136,9 @@ def build_parts(
         session.config, session.roots, environ, home, registry, store, redaction.redactor, journal, shell.confinement
     )
     menu = Menu(outbox, session.queue, memory.skills, memory.library)
-    servers = build_servers(session, registry, menu, environ, inherited, shell.confinement, plugins)
+    own_models = SessionModels(session, models, Spending(session, store.spending), memory.room.estimator)
+    requests = ServerRequests(session, own_models, journal)
+    servers = build_servers(session, registry, menu, environ, inherited, shell.confinement, plugins, requests)
     absent = Absent(settings.tools, memory.skills, shell.runs, languages, session.roots)
     offer = Offer(registry, settings.tools, session.choices, absent, relevance, guard.deciders, more_parameters(shell))
     own = settings.agent.trust
@@ -159,7 +162,6 @@ def build_parts(
     network = CommandNetwork(session, gate, shell, inherited, environ)
     recorder = ChangeRecorder(session, store.operations, shell, settings.undo, Path(state_dir(environ)), home, spawn)
     calls = Calls(session, toolbox, gate, shell, memory, languages, web, scheduler, reports, outputs, network, recorder)
-    own_models = SessionModels(session, models, Spending(session, store.spending), memory.room.estimator)
     return Parts(
         toolbox=toolbox,
         calls=calls,
@@ -416,6 +418,7 @@ def build_servers(
     inherited: Mapping[str, str],
     confinement: Confinement,
     plugins: SessionPlugins | None,
+    requests: ServerRequests,
 ) -> SessionServers:
     config = session.config.settings.mcp
     if plugins is not None:
@@ -431,6 +434,7 @@ def build_servers(
         user=confinement.user,
         outbox=session.outbox,
         menu=menu,
+        requests=requests,
     )
 
 

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import os
 import shlex
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from fnmatch import fnmatchcase
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
@@ -67,11 +67,26 @@ class ServerSpec(msgspec.Struct, frozen=True):
     allow: tuple[str, ...] = ()
     """Patterns of the tools that are offered; empty: all."""
     deny: tuple[str, ...] = ()
+    sampling: bool = False
+    """Whether it may ask the model."""
 
     def offers(self, tool: str) -> bool:
         """Whether the user's lists let the model have a tool."""
         allowed = not self.allow or any(fnmatchcase(tool, pattern) for pattern in self.allow)
         return allowed and not any(fnmatchcase(tool, pattern) for pattern in self.deny)
+
+
+Answer = Callable[[str, dict[str, Any]], Awaitable[dict[str, Any]]]
+"""Answers what a server, by its name, asks with these parameters. Raises McpError."""
+
+
+class Answers(msgspec.Struct, frozen=True):
+    """Who answers what servers ask."""
+
+    elicit: Answer | None = None
+    """Asks the user; `None`: no server may."""
+    sample: Answer | None = None
+    """Asks the model, for those servers that may."""
 
 
 class KeeperSettings(msgspec.Struct, frozen=True, kw_only=True):
@@ -93,6 +108,7 @@ class KeeperSettings(msgspec.Struct, frozen=True, kw_only=True):
     """Called after every change of tools or prompts."""
     on_trouble: Callable[[str, str], None]
     """Called with a server's name and a sentence for the user."""
+    answers: Answers = Answers()
 
 
 class McpTool(msgspec.Struct, frozen=True):
@@ -184,7 +200,7 @@ def from_config(name: str, config: McpServerConfig) -> ServerSpec:
 
 
 def _limited(spec: ServerSpec, config: McpServerConfig) -> ServerSpec:
-    return msgspec.structs.replace(spec, allow=tuple(config.allow), deny=tuple(config.deny))
+    return msgspec.structs.replace(spec, allow=tuple(config.allow), deny=tuple(config.deny), sampling=config.sampling)
 
 
 def gather(

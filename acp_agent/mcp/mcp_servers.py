@@ -3,7 +3,7 @@
 A failing server is reported and affects nothing else. A connected server that is lost keeps its tools: the next call
 restarts it, at most three times. Nothing of a server outlives `close`.
 
-We offer servers the session's folders as `roots`, and neither `sampling` nor `elicitation`.
+While a server asks the user or the model for something, the time limit of its calls begins anew.
 """
 
 from __future__ import annotations
@@ -12,6 +12,7 @@ import logging
 from collections import deque
 from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager
+from functools import partial
 from typing import TYPE_CHECKING, Any, Generic, Literal, TypeVar
 
 import anyio
@@ -19,7 +20,17 @@ import anyio.to_thread
 import msgspec
 
 from acp_agent.lazy import load
-from acp_agent.mcp.base import KeeperSettings, McpError, McpPrompt, McpResult, McpTool, Progress, ServerSpec
+from acp_agent.mcp.base import (
+    Answer,
+    Answers,
+    KeeperSettings,
+    McpError,
+    McpPrompt,
+    McpResult,
+    McpTool,
+    Progress,
+    ServerSpec,
+)
 from acp_agent.mcp.link import Link
 
 if TYPE_CHECKING:
@@ -198,6 +209,10 @@ class _Server:
         self._state: State = "connecting"
         self._why: McpError | None = None
         self._restarts = 0
+        self._asked = 0
+        """How often it has asked for something."""
+        self._asks = 0
+        """How much of that is not answered yet."""
         self._closing = False
         self.settled = anyio.Event()
         """Set once the attempt to connect has succeeded or failed."""
@@ -245,6 +260,7 @@ class _Server:
             on_end=self._end.set,
             on_lists=lambda: self._lists_changed.set(),
             log=self.log.append,
+            answers=self._answers(common.answers),
         )
         why = McpError("transient", f"it was not ready after {limit:g} seconds")
         connection: _Connection | None = None
@@ -329,6 +345,18 @@ class _Server:
                     self._settings.on_change()
             await anyio.sleep(RELIST_PAUSE)
 
+    def _answers(self, answers: Answers) -> Answers:
+        elicit, sample = answers.elicit, answers.sample if self.spec.sampling else None
+        return Answers(elicit and partial(self._asking, elicit), sample and partial(self._asking, sample))
+
+    async def _asking(self, answer: Answer, name: str, params: dict[str, Any]) -> dict[str, Any]:
+        self._asked += 1
+        self._asks += 1
+        try:
+            return await answer(name, params)
+        finally:
+            self._asks -= 1
+
     # --- requests ---------------------------------------------------------------------------------------------
 
     async def do(self, work: Callable[[Client], Awaitable[T]]) -> T:
@@ -339,8 +367,11 @@ class _Server:
         job: _Job[T] = _Job()
         connection.jobs.start_soon(_run, job, work, connection.client)
         try:
-            with anyio.move_on_after(limit):
-                await job.done.wait()
+            asked = -1
+            while not job.done.is_set() and (self._asks or self._asked != asked):
+                asked = self._asked
+                with anyio.move_on_after(limit):
+                    await job.done.wait()
         finally:
             job.scope.cancel()
         if job.value:

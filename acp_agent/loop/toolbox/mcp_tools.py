@@ -19,11 +19,12 @@ from acp_agent.config.model import McpConfig
 from acp_agent.lazy import load
 from acp_agent.loop.outbox import Outbox
 from acp_agent.loop.prompts.menu import Menu
-from acp_agent.mcp.base import KeeperSettings, McpError, McpPrompt, ServerSpec, gather, prompt_arguments
+from acp_agent.mcp.base import Answers, KeeperSettings, McpError, McpPrompt, ServerSpec, gather, prompt_arguments
 from acp_agent.schema.acp import AvailableCommand, McpServer, UnstructuredCommandInput
 from acp_agent.tools.kit.registry import SessionRegistry
 
 if TYPE_CHECKING:
+    from acp_agent.loop.toolbox.server_requests import ServerRequests
     from acp_agent.mcp.mcp_servers import McpServers, ServerState
 
 log = logging.getLogger(__name__)
@@ -55,6 +56,7 @@ class SessionServers:
         user: Callable[[], User | None],
         outbox: Outbox,
         menu: Menu,
+        requests: ServerRequests,
     ) -> None:
         specs, troubles = gather(given, config.servers, programs=config.client_programs)
         self.trouble = [words for _, words in troubles]
@@ -78,6 +80,7 @@ class SessionServers:
             user=user,
             on_change=self._on_change,
             on_trouble=self._on_trouble,
+            answers=Answers(requests.elicit if requests.asks_user else None, requests.sample),
         )
         self._wanted = anyio.Event()
         """Set with the first server."""
