@@ -113,6 +113,8 @@ class Child:
     """0: SIGKILL at once."""
     log_level = logging.DEBUG
     """The level at which its stderr is logged."""
+    said_line: Callable[[str], None] | None = None
+    """Gets each line of its stderr."""
 
     def __init__(self, name: str, popen: subprocess.Popen[bytes]) -> None:
         """`name`: its name in the log."""
@@ -223,13 +225,17 @@ class Child:
     def _hear(self, data: bytes) -> None:
         self._said += data
         del self._said[:-STDERR_BYTES]
-        if self._may_log <= 0 or not log.isEnabledFor(self.log_level):
+        told = self._may_log > 0 and log.isEnabledFor(self.log_level)
+        if not told and self.said_line is None:
             return
         *lines, self._unlogged = (self._unlogged + data).split(b"\n")
         if len(self._unlogged) > READ_SIZE or self._said_all:
             lines, self._unlogged = [*lines, self._unlogged], b""
         for line in lines:
-            if (text := one_line(line.decode("utf-8", "replace"), LINE)) and self._may_log > 0:
+            text = one_line(line.decode("utf-8", "replace"), LINE)
+            if text and self.said_line is not None:
+                self.said_line(text)
+            if text and told and self._may_log > 0:
                 self._may_log -= len(text)
                 log.log(self.log_level, "%s: %s", self._name, text)
                 if self._may_log <= 0:

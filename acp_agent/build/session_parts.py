@@ -57,6 +57,7 @@ from acp_agent.loop.toolbox.extensions import Extensions
 from acp_agent.loop.toolbox.mcp_tools import SessionServers
 from acp_agent.loop.toolbox.offer import Offer
 from acp_agent.loop.toolbox.relevance import Relevance
+from acp_agent.loop.toolbox.server_requests import ServerRequests
 from acp_agent.loop.toolbox.toolbox import Toolbox
 from acp_agent.loop.toolbox.trust import has_plugins
 from acp_agent.loop.turns.context_use import ContextUse
@@ -67,7 +68,7 @@ from acp_agent.loop.undo.change_recorder import ChangeRecorder
 from acp_agent.safety.access import IN_PLACE, PANED, PLACE, PLACED
 from acp_agent.safety.deciding.audit import AuditLog
 from acp_agent.safety.environment import SECRET_NAMES, safe_environment
-from acp_agent.safety.folders.folder_trust import SETTINGS
+from acp_agent.safety.folders.folder_trust import SERVERS, SETTINGS
 from acp_agent.safety.folders.paths import Roots
 from acp_agent.store.session_store import SessionStore
 from acp_agent.tools.kit.registry import Registry, SessionRegistry
@@ -136,7 +137,9 @@ def build_parts(
         session.config, session.roots, environ, home, registry, store, redaction.redactor, journal, shell.confinement
     )
     menu = Menu(outbox, session.queue, memory.skills, memory.library)
-    servers = build_servers(session, registry, menu, environ, inherited, shell.confinement, plugins)
+    own_models = SessionModels(session, models, Spending(session, store.spending), memory.room.estimator)
+    requests = ServerRequests(session, own_models, journal)
+    servers = build_servers(session, registry, menu, environ, inherited, shell.confinement, plugins, requests)
     absent = Absent(settings.tools, memory.skills, shell.runs, languages, session.roots)
     offer = Offer(registry, settings.tools, session.choices, absent, relevance, guard.deciders, more_parameters(shell))
     own = settings.agent.trust
@@ -149,6 +152,8 @@ def build_parts(
             hooks.add(more)
             for words in trouble:
                 outbox.tell(words)
+        if session.part_of is None:
+            servers.trust(files.get(SERVERS, b""))
         offer.name_agents(memory.library.agents())
         menu.show()
 
@@ -163,7 +168,6 @@ def build_parts(
     network = CommandNetwork(session, gate, shell, inherited, environ)
     recorder = ChangeRecorder(session, store.operations, shell, settings.undo, Path(state_dir(environ)), home, spawn)
     calls = Calls(session, toolbox, gate, shell, memory, languages, web, scheduler, reports, outputs, network, recorder)
-    own_models = SessionModels(session, models, Spending(session, store.spending), memory.room.estimator)
     return Parts(
         toolbox=toolbox,
         calls=calls,
@@ -421,6 +425,7 @@ def build_servers(
     inherited: Mapping[str, str],
     confinement: Confinement,
     plugins: SessionPlugins | None,
+    requests: ServerRequests,
 ) -> SessionServers:
     config = session.config.settings.mcp
     if plugins is not None:
@@ -436,6 +441,7 @@ def build_servers(
         user=confinement.user,
         outbox=session.outbox,
         menu=menu,
+        requests=requests,
     )
 
 

@@ -27,6 +27,7 @@ COMMANDS: dict[str, str] = {
     "audit": "acp_agent.commands.verify_audit:run",
     "mcp serve": "acp_agent.commands.extensions.mcp_serve:run",
     "plugin": "acp_agent.commands.extensions.plugin_command:run",
+    "mcp": "acp_agent.commands.extensions.mcp_command:run",
     "hooks": "acp_agent.commands.extensions.try_hooks:run",
     "policy": "acp_agent.commands.explain_policy:run",
     "setup": "acp_agent.commands.setup:run",
@@ -199,8 +200,8 @@ def build_parser() -> argparse.ArgumentParser:
         )
         one.add_argument("--cwd", default=None, help="the session's folder (default: the current one)")
 
-    _add_hooks(commands)
-    _add_plugin(commands)
+    for add in (_add_hooks, _add_plugin, _add_mcp):
+        add(commands)
     setup = commands.add_parser("setup", help="add the agent to an editor's configuration, or undo that")
     setup.add_argument("editor", nargs="?", default=None, help="the editor; without it, lists the known ones")
     setup.add_argument("--undo", action="store_true", help="undo what was written")
@@ -326,6 +327,29 @@ def _add_plugin(commands: argparse._SubParsersAction[_Parser]) -> None:
         answers = one.add_mutually_exclusive_group()
         answers.add_argument("--yes", action="store_true", help="accept what is shown")
         answers.add_argument("--digest", default="", help="accept it only if this is its digest")
+
+
+def _add_mcp(commands: argparse._SubParsersAction[_Parser]) -> None:
+    mcp = commands.add_parser("mcp", help="add, list, show or remove MCP servers")
+    verbs = mcp.add_subparsers(dest="verb", required=True, metavar="VERB", parser_class=_Parser)
+    add = verbs.add_parser("add", help="add a server to your configuration")
+    add.add_argument("name")
+    add.add_argument("words", nargs="+", metavar="URL | -- COMMAND ...", help="where it is, or what starts it")
+    for option, value, words in (
+        ("--env", "NAME=VALUE", "a variable for the program"),
+        ("--inherit", "NAME", "a variable of yours that the program gets, too"),
+        ("--header", "NAME:VALUE", "an HTTP header sent with every request"),
+        ("--allow", "PATTERN", "offer only tools like this"),
+        ("--deny", "PATTERN", "do not offer tools like this"),
+    ):
+        add.add_argument(option, action="append", default=[], metavar=value, help=words)
+    add.add_argument("--cwd", default="", metavar="DIR", help="the program's folder (default: the session's)")
+    add.add_argument(
+        "--transport", choices=("stdio", "http", "sse"), default="", help="default: `http` with a URL, else `stdio`"
+    )
+    verbs.add_parser("list", help="connect each server that a session here would have, and show what it offers")
+    for verb, words in (("get", "how one is configured"), ("remove", "remove one from your configuration")):
+        verbs.add_parser(verb, help=words).add_argument("name")
 
 
 def _add_conformance(commands: argparse._SubParsersAction[_Parser]) -> None:

@@ -592,6 +592,14 @@ class McpServerConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     ] = ""
     headers: Annotated[dict[str, str], key("HTTP headers sent with every request.", project=True)] = {}
     enabled: Annotated[bool, key("`false`: it is not started.", project=True)] = True
+    allow: Annotated[list[str], key("Patterns of tools that are offered (`read_*`). Empty: all.", project=True)] = []
+    deny: Annotated[
+        list[str],
+        key("Patterns of tools that are not offered. Both lists also limit the editor's servers.", project=True),
+    ] = []
+    sampling: Annotated[
+        bool, key("It may have the session's model answer its prompts; you are asked each time, and it costs as usual.")
+    ] = False
 
 
 class McpConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True):

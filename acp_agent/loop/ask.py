@@ -6,6 +6,7 @@ Never hangs: the first two are bounded by a timeout, the third ends the turn, an
 from __future__ import annotations
 
 import logging
+import re
 import uuid
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
@@ -90,6 +91,18 @@ async def ask_cost(outbox: Outbox, words: str, more: str) -> bool | None:
     yes = acp.PermissionOption(option_id="go-on", name=more, kind="allow_once")
     no = acp.PermissionOption(option_id="stop", name="Stop here", kind="reject_once")
     return await _ask_either(outbox, f"{words}. Go on?", COST_MEANS, yes, no, {"cost": True})
+
+
+async def ask_sampling(outbox: Outbox, server: str, model: str, prompt: str, *, timeout: float) -> bool:
+    """Whether the model may answer what an MCP server asks it, this once. Raises AgentError."""
+    yes = acp.PermissionOption(option_id="answer", name="Let the model answer, once", kind="allow_once")
+    no = acp.PermissionOption(option_id="no", name="Do not", kind="reject_once")
+    title = f"The MCP server {server} asks {model}"
+    fence = "`" * max(3, 1 + max(map(len, re.findall("`+", prompt)), default=0))
+    with anyio.move_on_after(timeout):
+        text = f"{fence}\n{prompt}\n{fence}"
+        return await _ask_either(outbox, title, text, yes, no, {"sampling": server}) is True
+    return False
 
 
 async def _ask_either(

@@ -33,6 +33,7 @@ PUT_AS_BEFORE = "acp_agent.undo.elsewhere:put_as_before"
 FORK = "acp_agent.loop.memory.forking:fork_command"
 DIFF = "acp_agent.loop.undo.undo_commands:diff"
 UNDO = "acp_agent.loop.undo.undo_commands:undo"
+MCP = "acp_agent.loop.toolbox.mcp_states:mcp_command"
 
 CHECK_EXAMPLE = '`/policy check bash {"command": "ls"}` is an example.'
 
@@ -227,8 +228,8 @@ async def _trust(session: Session, parts: Parts, rest: str) -> str:
     files, trusted = await extensions.show()
     if not files:
         return (
-            "This folder has no files of its own (`.acp-coder/config.toml`, `.acp-coder/tools/*.py`); there is nothing "
-            "to trust."
+            "This folder has no files of its own (`.acp-coder/config.toml`, `.acp-coder/tools/*.py`, `.mcp.json`): "
+            "nothing to trust."
         )
     listed = "\n".join(f"- {file}" for file in files)
     state = "They are trusted." if trusted else "They are not trusted, so they are not used."
@@ -237,8 +238,8 @@ async def _trust(session: Session, parts: Parts, rest: str) -> str:
     return (
         f"{changed}Files in this folder that take effect if it is trusted:\n{listed}\n\n{state} They run with your "
         "privileges: read them first. "
-        f"`/trust yes {extensions.mark}` uses exactly these files (tools now, configuration from the next session on), "
-        "until one of them changes; `/trust no` revokes it."
+        f"`/trust yes {extensions.mark}` uses exactly these files (tools and `.mcp.json` now, configuration from the "
+        "next session on), until one of them changes; `/trust no` revokes it."
     )
 
 
@@ -254,6 +255,10 @@ async def _plugins(session: Session, parts: Parts, rest: str) -> str:
     if not lines:
         return "There are no plugins. In a terminal `acp-coder plugin add SOURCE` shows one, and adds it if you agree."
     return "Plugins:\n" + "\n".join(f"- {line}" for line in lines)
+
+
+async def _mcp(session: Session, parts: Parts, rest: str) -> str:
+    return str(await load(MCP)(parts.toolbox.servers, rest))
 
 
 async def _agents(session: Session, parts: Parts, rest: str) -> str:
@@ -380,6 +385,7 @@ COMMANDS: dict[str, Callable[[Session, Parts, str], Awaitable[str]]] = {
     "doctor": _doctor,
     "hooks": _hooks,
     "agents": _agents,
+    "mcp": _mcp,
     "plugins": _plugins,
     "place": _place,
     "checkpoints": _checkpoints,

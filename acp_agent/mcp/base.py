@@ -7,7 +7,8 @@ from __future__ import annotations
 
 import os
 import shlex
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
+from fnmatch import fnmatchcase
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
@@ -63,6 +64,29 @@ class ServerSpec(msgspec.Struct, frozen=True):
     cwd: str = ""
     url: str = ""
     headers: dict[str, str] = {}
+    allow: tuple[str, ...] = ()
+    """Patterns of the tools that are offered; empty: all."""
+    deny: tuple[str, ...] = ()
+    sampling: bool = False
+    """Whether it may ask the model."""
+
+    def offers(self, tool: str) -> bool:
+        """Whether the user's lists let the model have a tool."""
+        allowed = not self.allow or any(fnmatchcase(tool, pattern) for pattern in self.allow)
+        return allowed and not any(fnmatchcase(tool, pattern) for pattern in self.deny)
+
+
+Answer = Callable[[str, dict[str, Any]], Awaitable[dict[str, Any]]]
+"""Answers what a server, by its name, asks with these parameters. Raises McpError."""
+
+
+class Answers(msgspec.Struct, frozen=True):
+    """Who answers what servers ask."""
+
+    elicit: Answer | None = None
+    """Asks the user; `None`: no server may."""
+    sample: Answer | None = None
+    """Asks the model, for those servers that may."""
 
 
 class KeeperSettings(msgspec.Struct, frozen=True, kw_only=True):
@@ -84,6 +108,7 @@ class KeeperSettings(msgspec.Struct, frozen=True, kw_only=True):
     """Called after every change of tools or prompts."""
     on_trouble: Callable[[str, str], None]
     """Called with a server's name and a sentence for the user."""
+    answers: Answers = Answers()
 
 
 class McpTool(msgspec.Struct, frozen=True):
@@ -95,6 +120,8 @@ class McpTool(msgspec.Struct, frozen=True):
     description: str
     parameters: dict[str, Any]
     """The server's JSON schema, unchanged."""
+    output: dict[str, Any] | None = None
+    """That of structured content."""
     read_only_hint: bool | None = None
     destructive_hint: bool | None = None
     idempotent_hint: bool | None = None
@@ -123,13 +150,29 @@ class McpContent(msgspec.Struct, frozen=True):
     """Base64."""
 
 
+class McpLink(msgspec.Struct, frozen=True):
+    """A link to a resource."""
+
+    uri: str
+    name: str
+    title: str = ""
+    description: str = ""
+    mime_type: str = ""
+
+
 class McpResult(msgspec.Struct, frozen=True):
     text: str
     parts: tuple[McpContent, ...] = ()
+    links: tuple[McpLink, ...] = ()
+    """Those that `text` names, too."""
     structured: Any = None
     """Structured content as JSON, for programs."""
     is_error: bool = False
     """The tool ran and reported a failure."""
+
+
+Progress = Callable[[str], None]
+"""Gets lines that say how far a call is."""
 
 
 def from_acp(server: McpServer) -> ServerSpec:
@@ -150,8 +193,14 @@ def from_config(name: str, config: McpServerConfig) -> ServerSpec:
         raise ConfigError(f"mcp.servers.{name}: `{wanted}` is not set.")
     if transport == "stdio":
         inherit = tuple(config.inherit)
-        return ServerSpec(name, transport, config.command, tuple(config.args), config.env, inherit, config.cwd)
-    return ServerSpec(name, transport, url=config.url, headers=config.headers)
+        spec = ServerSpec(name, transport, config.command, tuple(config.args), config.env, inherit, config.cwd)
+    else:
+        spec = ServerSpec(name, transport, url=config.url, headers=config.headers)
+    return _limited(spec, config)
+
+
+def _limited(spec: ServerSpec, config: McpServerConfig) -> ServerSpec:
+    return msgspec.structs.replace(spec, allow=tuple(config.allow), deny=tuple(config.deny), sampling=config.sampling)
 
 
 def gather(
@@ -159,7 +208,8 @@ def gather(
 ) -> tuple[tuple[ServerSpec, ...], tuple[tuple[str, str], ...]]:
     """Returns the servers of a session, and (name, sentence) of each invalid one.
 
-    The client's come first and replace configured ones of the same name; a name the client uses twice gets a number.
+    The client's come first and replace configured ones of the same name, whose limits they keep; a name the client uses
+    twice gets a number.
     `programs`: whether its servers may be programs.
     """
     specs: dict[str, ServerSpec] = {}
@@ -173,6 +223,8 @@ def gather(
         while name in specs:
             number += 1
             name = f"{spec.name}-{number}"
+        if spec.name in config:
+            spec = _limited(spec, config[spec.name])
         specs[name] = msgspec.structs.replace(spec, name=name)
     for name, entry in config.items():
         if name in specs or not entry.enabled:

@@ -12,7 +12,7 @@ import re
 from collections.abc import Iterable
 from typing import Any
 
-from acp_agent.mcp.base import McpContent, McpResult
+from acp_agent.mcp.base import McpContent, McpLink, McpResult
 
 IMAGES = frozenset(("image/png", "image/jpeg", "image/gif", "image/webp"))
 """Image types that models accept."""
@@ -20,6 +20,8 @@ IMAGES = frozenset(("image/png", "image/jpeg", "image/gif", "image/webp"))
 ESCAPES = re.compile(r"\x1b(?:\[[0-?]*[ -/]*[@-~]|\][^\x07\x1b]*(?:\x07|\x1b\\)?|[@-Z\\-_])")
 """A terminal's colours and titles."""
 CONTROLS = re.compile("[\x00-\x08\x0b\x0c\x0e-\x1f\x7f\ufffd]")
+LINKS = 50
+"""Links of a result that are passed on as such."""
 BINARY_SHARE = 0.1
 """Text with a higher share of control characters is not text."""
 
@@ -68,7 +70,8 @@ def read_content(blocks: Iterable[dict[str, Any]], limit: int) -> tuple[str, tup
 
 def read_result(raw: dict[str, Any], limit: int) -> McpResult:
     """Reads the JSON of a `tools/call` result. Structured content becomes the text if there is no other."""
-    text, images = read_content(raw.get("content") or (), limit)
+    blocks = raw.get("content") or ()
+    text, images = read_content(blocks, limit)
     structured = raw.get("structuredContent")
     if structured is not None:
         encoded = json.dumps(structured, ensure_ascii=False)
@@ -76,7 +79,19 @@ def read_result(raw: dict[str, Any], limit: int) -> McpResult:
             structured = None
         if not text.strip() and not images:
             text, _ = read_content([{"type": "text", "text": encoded}], limit)
-    return McpResult(text, images, structured, bool(raw.get("isError")))
+    links = tuple(_link(block) for block in blocks if block.get("type") == "resource_link")
+    return McpResult(text, images, links[:LINKS], structured, bool(raw.get("isError")))
+
+
+def progress_line(progress: float, total: float | None, message: str | None) -> str:
+    """What a server says of a call's progress."""
+    count = f"{progress:g}" + (f" of {total:g}" if total else "")
+    return f"{one_line(message, 200)} ({count})" if message else count
+
+
+def _link(block: dict[str, Any]) -> McpLink:
+    words = [one_line(str(block.get(key) or ""), 1000) for key in ("uri", "name", "title", "description", "mimeType")]
+    return McpLink(*words)
 
 
 def _image(block: dict[str, Any]) -> McpContent | None:

@@ -8,7 +8,7 @@ from pathlib import Path
 import msgspec
 
 from acp_agent.child import User
-from acp_agent.mcp.base import McpError, McpErrorCode, ServerSpec
+from acp_agent.mcp.base import Answers, McpError, McpErrorCode, ServerSpec
 from acp_agent.mcp.stdio_server import StdioServer
 
 ROOM = 1024 * 1024
@@ -30,6 +30,9 @@ class Link(msgspec.Struct, eq=False):
     """Set when the server is gone."""
     on_lists: Callable[[], None]
     """Set when its tools or prompts may have changed."""
+    log: Callable[[str], None]
+    """Gets each line that the server says."""
+    answers: Answers = Answers()
     process: StdioServer | None = None
     lost: McpError | None = None
     """Why the server is gone."""

@@ -2,8 +2,8 @@
 
 The package's scopes are entered and left in the task that uses `connect`. Failures are raised as `McpError` only.
 
-We offer servers the session's folders as `roots`, but neither `sampling` nor `elicitation`: a server can neither use
-the user's model nor ask the user.
+We offer servers the session's folders as `roots`, `elicitation` if the user can be asked, and `sampling` to those that
+the user lets ask the model.
 
 Servers first get `initialize`, which every server in use answers; one that knows only the protocol without a handshake
 (2026-07-28) gets `server/discover`.
@@ -23,8 +23,8 @@ from mcp.client.session import ClientRequestContext, ClientSession, IncomingMess
 from mcp.shared.exceptions import MCPError
 
 from acp_agent import __version__
-from acp_agent.mcp.base import McpError, McpPrompt, McpResult, McpTool, PromptArgument
-from acp_agent.mcp.content import one_line, read_content, read_result
+from acp_agent.mcp.base import Answer, McpError, McpPrompt, McpResult, McpTool, Progress, PromptArgument
+from acp_agent.mcp.content import one_line, progress_line, read_content, read_result
 from acp_agent.mcp.link import Link
 from acp_agent.mcp.mcp_errors import TRACE, Trace, failure, first_failure
 from acp_agent.mcp.mcp_transports import Watched, transport
@@ -32,6 +32,7 @@ from acp_agent.mcp.mcp_transports import Watched, transport
 log = logging.getLogger(__name__)
 
 T = TypeVar("T")
+ResultT = TypeVar("ResultT", bound=types.Result)
 
 PAGES = 50
 """Pages of a list that are requested."""
@@ -72,11 +73,17 @@ class Client:
         found = {prompt.name: self._prompt(prompt) for prompt in await self._all(page)}
         return tuple(found.values())
 
-    async def call(self, name: str, arguments: Mapping[str, Any]) -> McpResult:
+    async def call(self, name: str, arguments: Mapping[str, Any], say: Progress) -> McpResult:
         """Notifies the server when cancelled."""
         params = types.CallToolRequestParams(name=name, arguments=_clean(arguments))
+
+        async def show(progress: float, total: float | None, message: str | None) -> None:
+            say(progress_line(progress, total, message))
+
         with self._words():
-            result = await self._session.send_request(types.CallToolRequest(params=params), types.CallToolResult)
+            result = await self._session.send_request(
+                types.CallToolRequest(params=params), types.CallToolResult, progress_callback=show
+            )
         return read_result(_json(result), self._link.max_bytes)
 
     async def prompt(self, name: str, arguments: Mapping[str, str]) -> list[tuple[str, str]]:
@@ -112,6 +119,7 @@ class Client:
             one_line(tool.title or hints.title or "", 200),
             _bounded(tool.description or ""),
             tool.input_schema,
+            tool.output_schema,
             hints.read_only_hint,
             hints.destructive_hint,
             hints.idempotent_hint,
@@ -154,12 +162,25 @@ async def connect(link: Link) -> AsyncGenerator[Client]:
     async def list_roots(context: ClientRequestContext) -> types.ListRootsResult:
         return roots
 
+    async def elicit(
+        context: ClientRequestContext, params: types.ElicitRequestParams
+    ) -> types.ElicitResult | types.ErrorData:
+        assert link.answers.elicit is not None
+        return await _answered(link, link.answers.elicit, params, types.ElicitResult)
+
+    async def sample(
+        context: ClientRequestContext, params: types.CreateMessageRequestParams
+    ) -> types.CreateMessageResult | types.ErrorData:
+        assert link.answers.sample is not None
+        return await _answered(link, link.answers.sample, params, types.CreateMessageResult)
+
     async def hear(message: IncomingMessage) -> None:
         if isinstance(message, types.ToolListChangedNotification | types.PromptListChangedNotification):
             link.on_lists()
         elif isinstance(message, types.LoggingMessageNotification):
             words = message.params.data if isinstance(message.params.data, str) else json.dumps(message.params.data)
             log.info("%s: %s", link.spec.name, one_line(words, 500))
+            link.log(one_line(words, 500))
 
     try:
         async with (
@@ -167,6 +188,8 @@ async def connect(link: Link) -> AsyncGenerator[Client]:
             ClientSession(
                 Watched(incoming, link.ended),
                 outgoing,
+                sampling_callback=sample if link.answers.sample is not None else None,
+                elicitation_callback=elicit if link.answers.elicit is not None else None,
                 list_roots_callback=list_roots,
                 message_handler=hear,
                 client_info=types.Implementation(name="acp-coder", version=__version__),
@@ -181,6 +204,17 @@ async def connect(link: Link) -> AsyncGenerator[Client]:
         raise failure(error, link, trace) from error
     if link.lost is not None:
         raise link.lost
+
+
+async def _answered(
+    link: Link, answer: Answer, params: types.RequestParams, kind: type[ResultT]
+) -> ResultT | types.ErrorData:
+    try:
+        raw = params.model_dump(mode="json", by_alias=True, exclude_none=True)
+        return kind.model_validate(await answer(link.spec.name, raw))
+    except McpError as error:
+        code = types.INVALID_PARAMS if error.code == "invalid_input" else types.INVALID_REQUEST
+        return types.ErrorData(code=code, message=str(error))
 
 
 async def _greet(session: ClientSession) -> None:

@@ -1,16 +1,18 @@
-"""The MCP servers of a session, each run by its own task.
+"""The MCP servers of a session, each run by its own task; they may be added, removed and restarted meanwhile.
 
 A failing server is reported and affects nothing else. A connected server that is lost keeps its tools: the next call
 restarts it, at most three times. Nothing of a server outlives `close`.
 
-We offer servers the session's folders as `roots`, and neither `sampling` nor `elicitation`.
+While a server asks the user or the model for something, the time limit of its calls begins anew.
 """
 
 from __future__ import annotations
 
 import logging
-from collections.abc import Awaitable, Callable, Iterable, Mapping
+from collections import deque
+from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager
+from functools import partial
 from typing import TYPE_CHECKING, Any, Generic, Literal, TypeVar
 
 import anyio
@@ -18,7 +20,17 @@ import anyio.to_thread
 import msgspec
 
 from acp_agent.lazy import load
-from acp_agent.mcp.base import KeeperSettings, McpError, McpPrompt, McpResult, McpTool, ServerSpec
+from acp_agent.mcp.base import (
+    Answer,
+    Answers,
+    KeeperSettings,
+    McpError,
+    McpPrompt,
+    McpResult,
+    McpTool,
+    Progress,
+    ServerSpec,
+)
 from acp_agent.mcp.link import Link
 
 if TYPE_CHECKING:
@@ -42,6 +54,8 @@ LEAVE = 0.8
 """Seconds `close` waits for servers to end by themselves."""
 CANCELLED = 0.2
 """Seconds it waits for those it cancelled."""
+LOGGED = 200
+"""Lines kept of what a server said."""
 
 
 class ServerState(msgspec.Struct, frozen=True):
@@ -59,15 +73,57 @@ class McpServers:
     """`run` keeps the servers until `close`, or until it is cancelled. Errors are McpError."""
 
     def __init__(self, specs: Iterable[ServerSpec], settings: KeeperSettings) -> None:
+        self._settings = settings
         self._servers = {spec.name: _Server(spec, settings) for spec in specs}
-        self._running = False
+        self._leaving: list[_Server] = []
+        self._tasks: TaskGroup | None = None
+        self._closed = anyio.Event()
 
     async def run(self) -> None:
         """Connects all servers and keeps them running. Call once."""
-        self._running = True
-        async with anyio.create_task_group() as tasks:
+        async with anyio.create_task_group() as self._tasks:
             for server in self._servers.values():
-                tasks.start_soon(server.live)
+                self._tasks.start_soon(server.live)
+            await self._closed.wait()
+
+    def add(self, specs: Iterable[ServerSpec]) -> None:
+        """Connects further servers; those whose names are taken are left out."""
+        for spec in specs:
+            if spec.name not in self._servers:
+                self._put(spec)
+
+    def _put(self, spec: ServerSpec) -> None:
+        server = self._servers[spec.name] = _Server(spec, self._settings)
+        if self._tasks is not None and not self._closed.is_set():
+            self._tasks.start_soon(server.live)
+
+    def remove(self, names: Iterable[str]) -> None:
+        """Ends servers, without waiting for that."""
+        for name in names:
+            if (server := self._servers.pop(name, None)) is not None:
+                server.stop()
+                self._leaving.append(server)
+        self._settings.on_change()
+
+    async def restart(self, name: str) -> None:
+        """Ends a server and connects it anew, however often that failed before."""
+        old = self._server(name)
+        await self._end([old])
+        self._put(old.spec)
+
+    async def settled(self) -> None:
+        """Waits until each server is connected or has failed."""
+        for server in self._servers.values():
+            await server.settled.wait()
+
+    def offered(self, server: str) -> dict[str, bool]:
+        """Each tool of a server, and whether the user's lists let the model have it."""
+        found = self._server(server)
+        return {tool.name: found.spec.offers(tool.name) for tool in found.all_tools}
+
+    def log(self, server: str) -> list[str]:
+        """The last lines that a server said on stderr or logged."""
+        return list(self._server(server).log)
 
     def states(self) -> tuple[ServerState, ...]:
         return tuple(server.describe() for server in self._servers.values())
@@ -79,9 +135,11 @@ class McpServers:
     def prompts(self) -> tuple[McpPrompt, ...]:
         return tuple(prompt for server in self._servers.values() for prompt in server.prompts)
 
-    async def call(self, server: str, tool: str, arguments: Mapping[str, Any]) -> McpResult:
+    async def call(
+        self, server: str, tool: str, arguments: Mapping[str, Any], progress: Progress = lambda line: None
+    ) -> McpResult:
         """Calls a tool. When cancelled, it returns immediately, and the server is notified."""
-        return await self._server(server).do(lambda client: client.call(tool, arguments))
+        return await self._server(server).do(lambda client: client.call(tool, arguments, progress))
 
     async def prompt(self, server: str, name: str, arguments: Mapping[str, str]) -> list[tuple[str, str]]:
         """Returns (role, text) of a prompt's messages."""
@@ -89,10 +147,13 @@ class McpServers:
 
     async def close(self) -> None:
         """Ends all servers and their processes within about a second, including those still connecting."""
-        servers = list(self._servers.values())
+        self._closed.set()
+        await self._end([*self._servers.values(), *self._leaving])
+
+    async def _end(self, servers: Sequence[_Server]) -> None:
         for server in servers:
             server.stop()
-        if not self._running:
+        if self._tasks is None:
             return
         try:
             await _gone(servers, LEAVE)
@@ -138,17 +199,22 @@ class _Connection(msgspec.Struct, frozen=True):
 
 class _Server:
     def __init__(self, spec: ServerSpec, settings: KeeperSettings) -> None:
-        self.tools: tuple[McpTool, ...] = ()
+        self.all_tools: tuple[McpTool, ...] = ()
         self.prompts: tuple[McpPrompt, ...] = ()
         self.gone = anyio.Event()
         """Set once nothing of the server is left."""
-        self._spec = spec
+        self.spec = spec
+        self.log: deque[str] = deque(maxlen=LOGGED)
         self._settings = settings
         self._state: State = "connecting"
         self._why: McpError | None = None
         self._restarts = 0
+        self._asked = 0
+        """How often it has asked for something."""
+        self._asks = 0
+        """How much of that is not answered yet."""
         self._closing = False
-        self._settled = anyio.Event()
+        self.settled = anyio.Event()
         """Set once the attempt to connect has succeeded or failed."""
         self._wanted = anyio.Event()
         """Set by a call that needs a lost server."""
@@ -158,6 +224,11 @@ class _Server:
         self._scope = anyio.CancelScope()
         self._link: Link | None = None
         self._connection: _Connection | None = None
+
+    @property
+    def tools(self) -> tuple[McpTool, ...]:
+        """Those that the user's lists let the model have."""
+        return tuple(tool for tool in self.all_tools if self.spec.offers(tool.name))
 
     # --- lifetime ---------------------------------------------------------------------------------------------
 
@@ -170,7 +241,7 @@ class _Server:
                 await self._wanted.wait()
         finally:
             self._state = "failed" if self._state == "failed" else "closed"
-            self._settled.set()
+            self.settled.set()
             self.gone.set()
 
     async def _attempt(self) -> None:
@@ -180,14 +251,16 @@ class _Server:
         limit = common.connect_timeout
         self._scope = anyio.CancelScope(deadline=anyio.current_time() + limit)
         link = self._link = Link(
-            self._spec,
+            self.spec,
             common.cwd,
             tuple(dict.fromkeys((common.cwd, *common.folders))),
-            {**common.environ, **{name: common.more[name] for name in self._spec.inherit if name in common.more}},
+            {**common.environ, **{name: common.more[name] for name in self.spec.inherit if name in common.more}},
             common.user,
             common.max_result_bytes,
             on_end=self._end.set,
             on_lists=lambda: self._lists_changed.set(),
+            log=self.log.append,
+            answers=self._answers(common.answers),
         )
         why = McpError("transient", f"it was not ready after {limit:g} seconds")
         connection: _Connection | None = None
@@ -202,7 +275,7 @@ class _Server:
                     try:
                         await self._end.wait()
                     finally:
-                        self._connection, self._settled = None, anyio.Event()
+                        self._connection, self.settled = None, anyio.Event()
                         jobs.cancel_scope.cancel()
         except McpError as error:
             why = error
@@ -221,14 +294,14 @@ class _Server:
         self._scope.deadline = float("inf")
         self._connection = connection
         self._state, self._why = "ready", None
-        self._settled.set()
+        self.settled.set()
         connection.jobs.start_soon(self._keep_lists, connection.client)
         self._settings.on_change()
 
     def _lost(self, why: McpError, *, known: bool) -> None:
         """`known`: it has been connected before, and may be reconnected."""
         self._why = why
-        words = f"The MCP server {self._spec.name}"
+        words = f"The MCP server {self.spec.name}"
         if not known:
             self._state = "failed"
             words = f"{words} could not be connected: {why}."
@@ -238,24 +311,25 @@ class _Server:
             words = f"{words} is gone: {why}. It is restarted when one of its tools is called."
         else:
             self._state = "failed"
-            self.tools, self.prompts = (), ()
+            self.all_tools, self.prompts = (), ()
             words = f"{words} is gone: {why}. It was restarted {RESTARTS} times and will not be restarted again."
         log.warning("%s", words)
-        self._settled.set()
-        self._settings.on_trouble(self._spec.name, words)
+        self.log.append(words)
+        self.settled.set()
+        self._settings.on_trouble(self.spec.name, words)
         if known:
             self._settings.on_change()
 
     async def _list(self, client: Client) -> bool:
         """Returns whether the lists changed. A failure to list prompts counts as none: tools matter more."""
-        before = self.tools, self.prompts
-        self.tools = await client.tools()
+        before = self.all_tools, self.prompts
+        self.all_tools = await client.tools()
         try:
             self.prompts = await client.prompts()
         except McpError as error:
             self.prompts = ()
-            log.warning("the prompts of the MCP server %s could not be read: %s", self._spec.name, error)
-        return before != (self.tools, self.prompts)
+            log.warning("the prompts of the MCP server %s could not be read: %s", self.spec.name, error)
+        return before != (self.all_tools, self.prompts)
 
     async def _keep_lists(self, client: Client) -> None:
         while True:
@@ -265,11 +339,23 @@ class _Server:
                 with anyio.fail_after(self._settings.connect_timeout):
                     changed = await self._list(client)
             except (McpError, TimeoutError) as error:
-                log.warning("the tools of the MCP server %s could not be read again: %s", self._spec.name, error)
+                log.warning("the tools of the MCP server %s could not be read again: %s", self.spec.name, error)
             else:
                 if changed:
                     self._settings.on_change()
             await anyio.sleep(RELIST_PAUSE)
+
+    def _answers(self, answers: Answers) -> Answers:
+        elicit, sample = answers.elicit, answers.sample if self.spec.sampling else None
+        return Answers(elicit and partial(self._asking, elicit), sample and partial(self._asking, sample))
+
+    async def _asking(self, answer: Answer, name: str, params: dict[str, Any]) -> dict[str, Any]:
+        self._asked += 1
+        self._asks += 1
+        try:
+            return await answer(name, params)
+        finally:
+            self._asks -= 1
 
     # --- requests ---------------------------------------------------------------------------------------------
 
@@ -281,8 +367,11 @@ class _Server:
         job: _Job[T] = _Job()
         connection.jobs.start_soon(_run, job, work, connection.client)
         try:
-            with anyio.move_on_after(limit):
-                await job.done.wait()
+            asked = -1
+            while not job.done.is_set() and (self._asks or self._asked != asked):
+                asked = self._asked
+                with anyio.move_on_after(limit):
+                    await job.done.wait()
         finally:
             job.scope.cancel()
         if job.value:
@@ -312,12 +401,12 @@ class _Server:
                     asked = True
                     self._state = "connecting"
                     self._restarts += 1
-                    self._settled = anyio.Event()
+                    self.settled = anyio.Event()
                     self._wanted.set()
-                await self._settled.wait()
+                await self.settled.wait()
         if self._connection is None or self._closing:
             why = f": {self._why}" if self._why is not None else ""
-            raise McpError("transient", f"the server {self._spec.name} is not connected{why}")
+            raise McpError("transient", f"the server {self.spec.name} is not connected{why}")
         return self._connection
 
     # --- shutdown ---------------------------------------------------------------------------------------------
@@ -325,8 +414,8 @@ class _Server:
     def stop(self) -> None:
         """Asks the server to end; a connection being made is cancelled."""
         self._closing = True
-        self.tools, self.prompts = (), ()
-        for event in (self._end, self._wanted, self._settled):
+        self.all_tools, self.prompts = (), ()
+        for event in (self._end, self._wanted, self.settled):
             event.set()
         if self._connection is None:
             self.cancel()
@@ -340,7 +429,7 @@ class _Server:
 
     def describe(self) -> ServerState:
         words = str(self._why) if self._why is not None else ""
-        return ServerState(self._spec.name, self._state, words, len(self.tools), len(self.prompts))
+        return ServerState(self.spec.name, self._state, words, len(self.tools), len(self.prompts))
 
 
 async def _run(job: _Job[T], work: Callable[[Client], Awaitable[T]], client: Client) -> None:

@@ -60,6 +60,7 @@ async def _stdio(link: Link) -> AsyncGenerator[TransportStreams]:
     cwd = Path(link.spec.cwd) if link.spec.cwd else link.cwd
     process = StdioServer.of(link.spec, link.environ, cwd, link.user)
     link.process = process
+    process.said_line = link.log
     incoming_send, incoming = anyio.create_memory_object_stream[SessionMessage | Exception](0)
     # Unbounded: a server that does not read must not delay a cancel. Only what the model requested is written.
     outgoing, outgoing_receive = anyio.create_memory_object_stream[SessionMessage](math.inf)

@@ -104,6 +104,11 @@ class Client:
         """Whether the client serves this method of the `_lsp/*` extension."""
         return method in self._lsp_methods and not self.plan.far
 
+    @property
+    def opens_urls(self) -> bool:
+        """Whether the client can ask the user to open a URL."""
+        return self.capabilities.elicitation is not None and self.capabilities.elicitation.url is not None
+
     @cached_property
     def publishes_diagnostics(self) -> bool:
         """Whether the client notifies us of changed diagnostics."""
@@ -293,7 +298,7 @@ class Client:
         return answer
 
     async def elicit(
-        self, message: str, form: acp.ElicitationSchema, *, tool_call_id: str
+        self, message: str, form: acp.ElicitationSchema, *, tool_call_id: str | None = None
     ) -> acp.CreateElicitationResponse:
         """Shows a form to the user. Waits without a limit; cancelling tells the client that the question is void."""
         self._need(self.plan.forms, "elicitation/create (form)")
@@ -301,6 +306,15 @@ class Client:
             message=message, requested_schema=form, session_id=self._session_id, tool_call_id=tool_call_id
         )
         request = request if self.clean is None else self.clean(request)
+        answer: acp.CreateElicitationResponse = await self._ask("elicitation/create", request, bounded=False)
+        return answer
+
+    async def open_url(self, message: str, url: str, elicitation_id: str) -> acp.CreateElicitationResponse:
+        """Asks the user to open a URL; "accept" says that they agreed. Waits as `elicit` does."""
+        self._need(self.opens_urls, "elicitation/create (url)")
+        request = acp.ElicitationUrlMode(
+            message=message, url=url, elicitation_id=elicitation_id, session_id=self._session_id
+        )
         answer: acp.CreateElicitationResponse = await self._ask("elicitation/create", request, bounded=False)
         return answer
 

@@ -56,7 +56,7 @@ class Change(Struct, frozen=True):
 def planned(row: Editor, path: Path, command: str, environ: Mapping[str, str]) -> Change:
     """Returns what setting the editor up would write. Raises UsageError for a file that cannot be read or is
     malformed."""
-    before = _read(path)
+    before = read_text(path)
     text = before or ""
     filled = (folder() / row.template).read_text(encoding="utf-8").replace("{{command}}", _quoted(command))
     match row.way:
@@ -77,7 +77,7 @@ def planned(row: Editor, path: Path, command: str, environ: Mapping[str, str]) -
 
 def undone(row: Editor, path: Path, environ: Mapping[str, str]) -> Change:
     """Returns what undoing it would write. Raises UsageError if nothing was set up."""
-    now = _read(path)
+    now = read_text(path)
     if now is None or not _stands_in(row, now, path):
         raise UsageError(f"{row.name} is not set up in {path}: there is nothing to undo")
     kept = _kept(row, environ).get(str(path))
@@ -101,7 +101,7 @@ def _taken_out(row: Editor, text: str, path: Path) -> str | None:
 
 def is_set_up(row: Editor, path: Path) -> bool:
     """Whether the editor's configuration names the agent. Raises UsageError for a malformed file."""
-    now = _read(path)
+    now = read_text(path)
     return now is not None and _stands_in(row, now, path)
 
 
@@ -111,7 +111,7 @@ def write(row: Editor, change: Change, environ: Mapping[str, str], *, undo: bool
     A link stays a link. Raises UsageError if it changed in the meantime or cannot be written.
     """
     path = Path(os.path.realpath(change.path))
-    if _read(path) != change.before:
+    if read_text(path) != change.before:
         raise UsageError(f"{change.path} was changed in the meantime, so nothing was written; try again")
     try:
         if not undo:
@@ -119,7 +119,7 @@ def write(row: Editor, change: Change, environ: Mapping[str, str], *, undo: bool
         if change.after is None:
             path.unlink()
         else:
-            _replace(path, change.after)
+            replace_text(path, change.after)
         if undo:
             _forget(row, change, environ)
     except OSError as error:
@@ -184,7 +184,7 @@ def _quoted(command: str) -> str:
     return command.replace("\\", "\\\\").replace('"', '\\"')
 
 
-def _read(path: Path) -> str | None:
+def read_text(path: Path) -> str | None:
     try:
         return path.read_bytes().decode("utf-8")
     except FileNotFoundError:
@@ -195,7 +195,7 @@ def _read(path: Path) -> str | None:
         raise UsageError(f"{path} cannot be read: {error.strerror}") from error
 
 
-def _replace(path: Path, text: str, mode: int = 0o644) -> None:
+def replace_text(path: Path, text: str, mode: int = 0o644) -> None:
     path.parent.mkdir(parents=True, exist_ok=True)
     if path.exists():
         mode = path.stat().st_mode & 0o777
@@ -245,6 +245,6 @@ def _forget(row: Editor, change: Change, environ: Mapping[str, str]) -> None:
 def _save(row: Editor, kept: Mapping[str, Any], environ: Mapping[str, str]) -> None:
     record = _record(row, environ)
     if kept:
-        _replace(record, json.dumps(kept, indent=1), 0o600)
+        replace_text(record, json.dumps(kept, indent=1), 0o600)
     else:
         record.unlink(missing_ok=True)

@@ -91,7 +91,7 @@ DOORS: dict[str, tuple[str, ...]] = {
     "psycopg": ("acp_agent.store.postgres",),
     "tree_sitter": ("acp_agent.safety.lines.line", "acp_agent.setup.json_text"),
     "tree_sitter_json": ("acp_agent.setup.json_text",),
-    "tomlkit": ("acp_agent.setup.helix",),
+    "tomlkit": ("acp_agent.setup.helix", "acp_agent.setup.mcp_table"),
     "tree_sitter_bash": ("acp_agent.safety.lines.line",),
     "jsonschema_rs": ("acp_agent.testing",),
     "pytest": ("acp_agent.testing", "acp_agent.conformance.pytest_kit", "acp_agent.conformance.pytest_options"),

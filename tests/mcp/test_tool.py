@@ -11,6 +11,7 @@ import pytest
 from acp_agent.errors import ToolError
 from acp_agent.llm.base import ImagePart
 from acp_agent.mcp.base import TOOL_CATEGORIES, McpError, McpResult, McpTool
+from acp_agent.mcp.output_schema import LARGEST
 from acp_agent.safety.access import Ask, Deny, ToolAccess
 from acp_agent.safety.deciding.decide import decide
 from acp_agent.safety.folders.paths import Roots
@@ -22,7 +23,7 @@ SCHEMA = {"type": "object", "properties": {"a": {"type": "string"}, "b": {}}, "r
 
 
 def made(tool: McpTool, result: McpResult | McpError | None = None) -> ServerTool:
-    async def call(server: str, name: str, arguments: Any) -> McpResult:
+    async def call(server: str, name: str, arguments: Any, progress: Any) -> McpResult:
         if isinstance(result, McpError):
             raise result
         return result or McpResult(json.dumps([server, name, arguments]))
@@ -58,7 +59,12 @@ async def test_the_tools_of_a_real_server_go_the_whole_way(server, tmp_path):
     mixed = await run(tools["mcp_raw_mixed"][1], tmp_path)
     assert [type(part) for part in mixed.parts] == [ImagePart]
     assert mixed.content is not None
-    assert [type(block.content).__name__ for block in mixed.content] == ["TextContent", "ImageContent"]
+    assert [type(block.content).__name__ for block in mixed.content] == [
+        "TextContent",
+        "ImageContent",
+        "ResourceLink",
+    ]
+    assert mixed.content[2].content.uri == "file:///b.txt"
 
     assert (await run(tools["mcp_raw_fails"][1], tmp_path)).failed
     assert (await run(tools["mcp_raw_structured"][1], tmp_path)).raw_output == {"answer": 42}
@@ -143,3 +149,26 @@ def test_the_same_tool_of_two_servers_has_two_names():
     pairs = server_tools([tool(server="a.b"), tool(server="a_b")], made(tool())._call)
     assert len({entry.name for entry, _ in pairs}) == 2
     assert all(entry.name == t.name for entry, t in pairs)
+
+
+OUTPUT = {"type": "object", "properties": {"n": {"type": "integer"}}, "required": ["n"]}
+
+
+@pytest.mark.parametrize(
+    ("schema", "value", "told"),
+    [
+        (OUTPUT, {"n": 1}, ""),
+        (OUTPUT, {"n": "x"}, "n: 'x' is not of type 'integer'"),
+        (OUTPUT, {}, "'n' is a required property"),
+        ({"type": "nothing"}, {}, "the schema is not valid"),
+        ({"$ref": "https://example.com/schema"}, {}, "the schema is not valid"),
+        ({"properties": {"n": {"pattern": "(a+)+$"}}}, {"n": "a" * 60 + "b"}, ""),
+        ({"patternProperties": {"(a+)+$": False}, "additionalProperties": False}, {"a" * 60 + "b": 1}, ""),
+        (OUTPUT, {"n": "x" * LARGEST}, ""),
+    ],
+)
+async def test_structured_content_that_is_not_as_its_schema_says_is_passed_on_and_told(schema, value, told, tmp_path):
+    done = await run(made(tool(output=schema), McpResult("ok", structured=value)), tmp_path, a="x")
+    assert (done.raw_output, done.failed) == (value, False)
+    assert done.text == "ok" or told in done.text
+    assert ("output schema says" in done.text) == bool(told)

@@ -135,6 +135,7 @@ class BenchCall:
     id: str = "call-1"
     mode: str = "code"
     chunks: list[OutputChunk] = field(default_factory=list)
+    lines: list[str] = field(default_factory=list)
     processes: list[Process] = field(default_factory=list)
     answers: list[Answer] = field(default_factory=list)
     """What the user answers, in order."""
@@ -162,6 +163,9 @@ class BenchCall:
 
     def show(self, chunk: OutputChunk) -> None:
         self.chunks.append(chunk)
+
+    def say(self, line: str) -> None:
+        self.lines.append(line)
 
     def to_background(self, process: Process, command: Command, *, timeout: float | None = None) -> str:
         assert process in self.processes

@@ -32,7 +32,7 @@ class Beside:
         """`in_part`: only for a sub-agent, without servers and schedules."""
         with self._scope:
             async with anyio.create_task_group() as tasks:
-                if self._servers.any and not in_part:
+                if not in_part:
                     tasks.start_soon(self._servers.run)
                 if self._scheduler is not None and not in_part:
                     tasks.start_soon(self._scheduler.live)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+import anyio
 from msgspec.structs import replace
 
 from acp_agent.executors.base import Command, OutputChunk, Process
@@ -19,6 +20,8 @@ if TYPE_CHECKING:
 
 
 ASK = "acp_agent.loop.ask:ask_user"
+SAY_PAUSE = 0.25
+"""Seconds between two lines that are shown."""
 DELEGATE = "acp_agent.loop.calls.sub_agents:run_sub_agent"
 
 
@@ -30,6 +33,8 @@ class ThisCall:
         self._call = call
         self._shell = shell
         self._tasks = tasks
+        self._said = 0.0
+        """When a line was shown last."""
         self.id = call.id
 
     @property
@@ -82,6 +87,12 @@ class ThisCall:
     def show(self, chunk: OutputChunk) -> None:
         if self._call.feed is not None:
             self._call.feed.add(chunk)
+
+    def say(self, line: str) -> None:
+        now = anyio.current_time()
+        if now - self._said >= SAY_PAUSE and not self._call.outcome.ended:
+            self._said = now
+            self._calls.reports.say(self._call, line)
 
     def to_background(self, process: Process, command: Command, *, timeout: float | None = None) -> str:
         call, calls = self._call, self._calls

@@ -1,4 +1,4 @@
-"""Tools from installed packages, and from the project if the user trusts it.
+"""Tools from installed packages, and what the project has of its own if the user trusts it.
 
 Trust applies to a folder and the exact bytes of its files, and is stored outside the folder (in the session store, with
 the permissions): after a pulled commit that changes a tool the user is asked again.
@@ -18,7 +18,16 @@ import anyio.to_thread
 
 from acp_agent.lazy import load
 from acp_agent.loop.journal import Journal
-from acp_agent.safety.folders.folder_trust import FOLDER, MARK_CHARS, OTHERS, mark_of, own_files, scope_of, tools_of
+from acp_agent.safety.folders.folder_trust import (
+    FOLDER,
+    MARK_CHARS,
+    OTHERS,
+    SERVERS,
+    mark_of,
+    own_files,
+    scope_of,
+    tools_of,
+)
 from acp_agent.store.base import Decision
 from acp_agent.store.session_store import SessionStore
 from acp_agent.tools.kit.registry import ENTRY_POINTS, SessionRegistry
@@ -40,7 +49,7 @@ ANSWERS = {True: "given by the user", False: "refused by the user", None: "not a
 
 QUESTION = "Trust this folder's own files, and let them take effect?"
 NOT_TRUSTED = "This folder has its own configuration or tools, which are not used: `/trust` shows them."
-TRUSTED = "Trusted. The folder's tools are loaded; its configuration applies from the next session on."
+TRUSTED = "Trusted. The folder's tools and `.mcp.json` are used; its configuration applies from the next session on."
 
 PACKAGE_TOOLS = "acp_agent.tools.kit.third_party:package_tools"
 PROJECT_TOOLS = "acp_agent.tools.kit.third_party:project_tools"
@@ -60,8 +69,8 @@ class Extensions:
         packages: bool,
         own: bool,
     ) -> None:
-        """`trusted` is told the files that the user trusts. `packages`: whether tools of packages are loaded; `own`:
-        whether the folder may have files of its own."""
+        """`trusted` is told the files that the user trusts; none once they no longer do. `packages`: whether tools of
+        packages are loaded; `own`: whether the folder may have files of its own."""
         self._folder = folder
         self._registry = registry
         self._store = store
@@ -117,7 +126,7 @@ class Extensions:
     async def project(self) -> list[str]:
         """Loads the project's tools once, if they are trusted; concurrent callers wait."""
         async with self._loading:
-            if self._begun or not any((self._folder / name).is_dir() for name in (FOLDER, OTHERS)):
+            if self._begun or not any((self._folder / name).exists() for name in (FOLDER, OTHERS, SERVERS)):
                 return []
             self._begun = True
             files = await self.read()
@@ -176,6 +185,7 @@ class Extensions:
             if files := await self.read():
                 await self._store.do(self._store.remember, project, TOOL, scope_of(files), "reject")
             self._registry.set_group(PROJECT, ())
+            self._trusted({})
             self._loaded = False
 
     async def _load(self, group: str, row: str, *arguments: object) -> list[str]:

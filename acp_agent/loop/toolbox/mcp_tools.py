@@ -19,11 +19,12 @@ from acp_agent.config.model import McpConfig
 from acp_agent.lazy import load
 from acp_agent.loop.outbox import Outbox
 from acp_agent.loop.prompts.menu import Menu
-from acp_agent.mcp.base import KeeperSettings, McpError, McpPrompt, gather, prompt_arguments
+from acp_agent.mcp.base import Answers, KeeperSettings, McpError, McpPrompt, ServerSpec, gather, prompt_arguments
 from acp_agent.schema.acp import AvailableCommand, McpServer, UnstructuredCommandInput
 from acp_agent.tools.kit.registry import SessionRegistry
 
 if TYPE_CHECKING:
+    from acp_agent.loop.toolbox.server_requests import ServerRequests
     from acp_agent.mcp.mcp_servers import McpServers, ServerState
 
 log = logging.getLogger(__name__)
@@ -34,6 +35,7 @@ LONGEST_COMMAND = 80
 """Characters of a command's name; a server's prompt names may contain anything."""
 
 SERVERS = "acp_agent.mcp.mcp_servers:McpServers"
+FOLDER_SERVERS = "acp_agent.plugins.mcp_json:folder_servers"
 SERVER_TOOLS = "acp_agent.tools.kit.mcp_tool:server_tools"
 """Loaded with the first server: it brings pydantic."""
 
@@ -54,30 +56,64 @@ class SessionServers:
         user: Callable[[], User | None],
         outbox: Outbox,
         menu: Menu,
+        requests: ServerRequests,
     ) -> None:
         specs, troubles = gather(given, config.servers, programs=config.client_programs)
         self.trouble = [words for _, words in troubles]
-        self.any = bool(specs)
+        self._taken = {*(spec.name for spec in specs), *config.servers}
         self._registry = registry
         self._menu = menu
         self._outbox = outbox
         self._wait = config.prompt_wait
         self._news = anyio.Event()
+        self._environ = environ
+        self._of_folder: list[str] = []
+        """The names of those that the trusted folder has."""
+        self._settings = KeeperSettings(
+            cwd=cwd,
+            folders=folders,
+            connect_timeout=config.connect_timeout,
+            call_timeout=config.call_timeout,
+            max_result_bytes=config.max_result_bytes,
+            environ={**environ, **{name: more[name] for name in config.inherit if name in more}},
+            more=more,
+            user=user,
+            on_change=self._on_change,
+            on_trouble=self._on_trouble,
+            answers=Answers(requests.elicit if requests.asks_user else None, requests.sample),
+        )
+        self._wanted = anyio.Event()
+        """Set with the first server."""
         self._servers: McpServers | None = None
         if specs:
-            settings = KeeperSettings(
-                cwd=cwd,
-                folders=folders,
-                connect_timeout=config.connect_timeout,
-                call_timeout=config.call_timeout,
-                max_result_bytes=config.max_result_bytes,
-                environ={**environ, **{name: more[name] for name in config.inherit if name in more}},
-                more=more,
-                user=user,
-                on_change=self._on_change,
-                on_trouble=self._on_trouble,
-            )
-            self._servers = load(SERVERS)(specs, settings)
+            self._make(specs)
+
+    def _make(self, specs: Sequence[ServerSpec]) -> None:
+        self._servers = load(SERVERS)(specs, self._settings)
+        self._wanted.set()
+
+    def trust(self, data: bytes) -> None:
+        """Uses the servers of the folder's `.mcp.json`, which the user trusts; empty: ends them. None of them replaces
+        a server of the user or the client."""
+        if self._of_folder:
+            self._connected.remove(self._of_folder)
+            self._of_folder = []
+        if not data:
+            return
+        servers, trouble = load(FOLDER_SERVERS)(data, self._environ)
+        specs, more = gather((), {name: entry for name, entry in servers.items() if name not in self._taken})
+        for words in [*trouble, *(words for _, words in more)]:
+            self._outbox.tell(words)
+        self._of_folder = [spec.name for spec in specs]
+        if specs and self._servers is None:
+            self._make(specs)
+        elif specs:
+            self._connected.add(specs)
+
+    @property
+    def connected(self) -> McpServers | None:
+        """`None`: there are none."""
+        return self._servers
 
     @property
     def _connected(self) -> McpServers:
@@ -86,8 +122,8 @@ class SessionServers:
 
     async def run(self) -> None:
         """Connects the servers and keeps them until `close`."""
-        if self._servers is not None:
-            await self._servers.run()
+        await self._wanted.wait()
+        await self._connected.run()
 
     async def close(self) -> None:
         if self._servers is not None:

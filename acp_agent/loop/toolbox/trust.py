@@ -31,15 +31,20 @@ def project_layer(folder: str, store: SessionStore) -> Layer | None:
     """
     if not os.path.isfile(f"{folder}/{PROJECT_FILE}"):
         return None
-    files: dict[str, bytes] = load(OWN_FILES)(Path(folder))
-    data = files.get(PROJECT_FILE)
+    data = trusted_files(folder, store).get(PROJECT_FILE)
     if data is None:
-        return None
-    scope = load(SCOPE_OF)(files)
-    answers = {item.scope: item.decision for item in store.permissions(folder) if item.tool == TOOL}
-    if answers.get(scope) != "allow":
         return None
     try:
         return parse(f"{folder}/{PROJECT_FILE}", data.decode("utf-8"))
     except UnicodeDecodeError as error:
         raise ConfigError(f"{folder}/{PROJECT_FILE}: cannot be read: {error}") from error
+
+
+def trusted_files(folder: str, store: SessionStore) -> dict[str, bytes]:
+    """The folder's own files if the user trusts exactly these, else none. Raises StoreError."""
+    files: dict[str, bytes] = load(OWN_FILES)(Path(folder))
+    scope = load(SCOPE_OF)(files)
+    trusted = any(
+        item.tool == TOOL and item.scope == scope and item.decision == "allow" for item in store.permissions(folder)
+    )
+    return files if trusted else {}

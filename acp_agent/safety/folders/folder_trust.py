@@ -1,5 +1,5 @@
 """The files of a folder that take effect only if the user trusts it: configuration (including hooks and MCP servers),
-tools, and the programs of hooks.
+tools, the programs of hooks, and what the folder has for other agents.
 
 Trust applies to a folder and the exact bytes of these files, and is stored outside it: if a pulled commit changes one,
 the user is asked again. Until then the files have no effect.
@@ -23,6 +23,8 @@ OTHERS = ".claude"
 SETTINGS = f"{OTHERS}/settings.json"
 """Of which the hooks are used."""
 THEIR_HOOKS = f"{OTHERS}/hooks"
+SERVERS = ".mcp.json"
+"""Its MCP servers, also those for other agents."""
 MARKDOWN = (f"{OTHERS}/commands", f"{OTHERS}/agents")
 
 MAX_FILES = 100
@@ -42,6 +44,8 @@ def own_files(folder: Path) -> dict[str, bytes]:
                 found[name] = data
         except OSError:
             continue
+    if (data := _regular(folder / SERVERS)) is not None:
+        found[SERVERS] = data
     for inside, belongs in BELONGS.items():
         try:
             names = _names(folder, inside) if _is_here(folder, inside) else []

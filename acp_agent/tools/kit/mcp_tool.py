@@ -1,6 +1,7 @@
 """Wraps an MCP server's tool as one of ours.
 
-Its parameters are the server's own JSON schema, forwarded to the model; the server validates the arguments. A server's
+Its parameters are the server's own JSON schema, forwarded to the model; the server validates the arguments. Structured
+content that is not as the server's output schema says is passed on, and the model is told. A server's
 claims about a tool (such as being read-only) are not trusted: each call needs permission.
 """
 
@@ -15,12 +16,13 @@ from urllib.parse import quote
 from acp_agent.config.model import ToolsConfig
 from acp_agent.errors import ToolError
 from acp_agent.llm.base import ImagePart
-from acp_agent.mcp.base import TOOL_CATEGORIES, McpContent, McpError, McpResult, McpTool
+from acp_agent.mcp.base import TOOL_CATEGORIES, McpError, McpResult, McpTool, Progress
 from acp_agent.mcp.content import one_line, readable
 from acp_agent.mcp.names import unique_names
+from acp_agent.mcp.output_schema import violation
 from acp_agent.safety.access import Access, ToolAccess
 from acp_agent.safety.folders.paths import Roots
-from acp_agent.schema.acp import Content, ImageContent, TextContent, ToolCallContent
+from acp_agent.schema.acp import Content, ImageContent, ResourceLink, TextContent, ToolCallContent
 from acp_agent.tools.kit.base import Params, Tool
 from acp_agent.tools.kit.registry import ToolEntry
 from acp_agent.tools.kit.tool_context import Description, Preview, ToolContext, ToolResult
@@ -33,8 +35,8 @@ LONGEST_PREVIEW = 20_000
 SHOWN = 40
 """Characters of an argument in a title."""
 
-CallServer = Callable[[str, str, Mapping[str, Any]], Awaitable[McpResult]]
-"""`McpServers.call`: server, tool, arguments."""
+CallServer = Callable[[str, str, Mapping[str, Any], Progress], Awaitable[McpResult]]
+"""`McpServers.call`: server, tool, arguments, progress."""
 
 
 class ServerParams(Params):
@@ -89,7 +91,7 @@ class ServerTool(Tool[ServerParams]):
 
     async def run(self, params: ServerParams, ctx: ToolContext, preview: Preview) -> ToolResult:
         try:
-            result = await self._call(self._tool.server, self._tool.name, params.arguments)
+            result = await self._call(self._tool.server, self._tool.name, params.arguments, ctx.call.say)
         except McpError as error:
             raise ToolError(
                 f"The tool `{self._tool_words}` of the MCP server {self._server_words} failed: {error}.",
@@ -98,9 +100,12 @@ class ServerTool(Tool[ServerParams]):
                 retry_after=error.retry_after,
             ) from error
         text = result.text or ("" if result.parts else "The tool returned nothing.")
+        if self._tool.output is not None and result.structured is not None and not result.is_error:
+            wrong = await violation(self._tool.output, result.structured)
+            text += f"\n[The structured content is not as the tool's output schema says: {wrong}]" if wrong else ""
         return ToolResult(
             text,
-            content=_content(text, result.parts) if result.parts else None,
+            content=_content(text, result) if result.parts or result.links else None,
             parts=tuple(ImagePart(part.mime_type, part.data) for part in result.parts),
             raw_output=result.structured,
             failed=result.is_error,
@@ -150,7 +155,19 @@ def _short(value: Any) -> str:
     return one_line(text, SHOWN)
 
 
-def _content(text: str, parts: Iterable[McpContent]) -> tuple[ToolCallContent, ...]:
+def _content(text: str, result: McpResult) -> tuple[ToolCallContent, ...]:
     shown: list[ToolCallContent] = [Content(content=TextContent(text=text))] if text else []
-    shown += [Content(content=ImageContent(data=part.data, mime_type=part.mime_type)) for part in parts]
+    shown += [Content(content=ImageContent(data=part.data, mime_type=part.mime_type)) for part in result.parts]
+    shown += [
+        Content(
+            content=ResourceLink(
+                uri=link.uri,
+                name=link.name,
+                title=link.title or None,
+                description=link.description or None,
+                mime_type=link.mime_type or None,
+            )
+        )
+        for link in result.links
+    ]
     return tuple(shown)

@@ -249,6 +249,10 @@ class CallHandle(Protocol):
         """Passes a chunk of a process's output on to the user; what the editor shows by itself is not sent again."""
         ...
 
+    def say(self, line: str) -> None:
+        """Shows a line in the call until the next one, or its end; not every line of many."""
+        ...
+
     def to_background(self, process: Process, command: Command, *, timeout: float | None = None) -> str:
         """Hands a process of this call over to the session: it outlives the call and the turn. Returns its run_id.
 

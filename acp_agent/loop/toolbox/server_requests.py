@@ -1,0 +1,146 @@
+"""What MCP servers ask of the user (elicitation) and of the model (sampling).
+
+The user sees each time which server asks and for what; no answer counts for the next time. A server gets the form or
+the text that it asked for, never anything of the session.
+"""
+
+from __future__ import annotations
+
+import base64
+from contextlib import aclosing
+from typing import TYPE_CHECKING, Any
+from urllib.parse import urlsplit
+
+import anyio
+import msgspec
+
+from acp_agent.errors import AgentError, ConnectionClosed, InvalidParams, StoreError
+from acp_agent.lazy import load
+from acp_agent.llm.base import AssistantMessage, ImagePart, Message, ModelSettings, TextDelta, TextPart, UserMessage
+from acp_agent.mcp.base import McpError
+from acp_agent.mcp.content import one_line, read_content, readable
+from acp_agent.schema import acp
+
+if TYPE_CHECKING:
+    from acp_agent.loop.journal import Journal
+    from acp_agent.loop.model.ready_model import SessionModels
+    from acp_agent.loop.session import Session
+
+ASK = "acp_agent.loop.ask:ask_sampling"
+
+LONGEST = 2_000
+"""Characters of a server's question."""
+LARGEST_PROMPT = 200_000
+"""Characters of what a server asks the model."""
+MAX_TOKENS = 8_192
+"""Most tokens of an answer for a server."""
+
+
+class ServerRequests:
+    """Of one session. The methods take and return MCP's JSON; they raise McpError."""
+
+    def __init__(self, session: Session, models: SessionModels, journal: Journal) -> None:
+        self._session = session
+        self._models = models
+        self._journal = journal
+        self._one = anyio.Lock()
+        """The user is asked about one thing of the servers at a time."""
+
+    @property
+    def asks_user(self) -> bool:
+        """Whether the client can ask the user at all."""
+        client = self._session.client
+        return client.plan.forms or client.opens_urls
+
+    async def elicit(self, server: str, params: dict[str, Any]) -> dict[str, Any]:
+        client = self._session.client
+        words = f"The MCP server {one_line(server, 60)} asks: {readable(str(params.get('message', '')))[:LONGEST]}"
+        answer: acp.CreateElicitationResponse | None = None
+        try:
+            async with self._one:
+                with anyio.move_on_after(self._session.config.settings.tools.ask_timeout):
+                    if params.get("mode") == "url":
+                        answer = await self._open(words, params)
+                    elif client.plan.forms:
+                        form = msgspec.convert(params.get("requestedSchema"), acp.ElicitationSchema)
+                        answer = await client.elicit(words, form)
+                    else:
+                        return {"action": "decline"}
+        except msgspec.ValidationError as error:
+            raise McpError("invalid_input", f"the form cannot be shown: {error}") from error
+        except AgentError as error:
+            raise McpError("server_error", f"the user could not be asked: {error}") from error
+        self._journal.notice(f"the MCP server {one_line(server, 60)} asked the user: {answer and answer.action}")
+        if answer is None or answer.action not in ("accept", "decline"):
+            return {"action": "cancel"}
+        content = answer.content if answer.action == "accept" and params.get("mode") != "url" else None
+        return {"action": answer.action, **({} if content is None else {"content": content})}
+
+    async def _open(self, words: str, params: dict[str, Any]) -> acp.CreateElicitationResponse:
+        url = str(params.get("url", ""))
+        try:
+            parts = urlsplit(url)
+        except ValueError:
+            parts = urlsplit("")
+        if parts.scheme not in ("https", "http") or not parts.hostname or not url.isprintable():
+            raise McpError("invalid_input", "the URL is not one of http or https")
+        if not self._session.client.opens_urls:
+            return acp.CreateElicitationResponse(action="decline")
+        return await self._session.client.open_url(words, url, str(params.get("elicitationId", "")))
+
+    async def sample(self, server: str, params: dict[str, Any]) -> dict[str, Any]:
+        session = self._session
+        clean, name = session.outbox.clean, one_line(server, 60)
+        system = clean(readable(str(params.get("systemPrompt") or "")))
+        messages = [_message(each, clean) for each in params.get("messages", ())]
+        shown = "\n\n".join([*([f"[system] {system}"] if system else []), *map(_shown, messages)])
+        if not messages or len(shown) > LARGEST_PROMPT:
+            raise McpError("invalid_input", f"a prompt has between 1 and {LARGEST_PROMPT} characters")
+        try:
+            async with self._one:
+                allowed = await load(ASK)(
+                    session.outbox,
+                    name,
+                    session.choices.model,
+                    shown,
+                    timeout=session.config.settings.tools.ask_timeout,
+                )
+            self._journal.notice(f"the MCP server {name} asked the model: {'allowed' if allowed else 'refused'}")
+            if not allowed:
+                raise McpError("policy_blocked", "the user does not let the model answer")
+            model = await self._models.ready(session.choices.model)
+            limit = min(int(params.get("maxTokens") or MAX_TOKENS), MAX_TOKENS)
+            settings = ModelSettings(model.id, system=system, max_output_tokens=limit)
+            said: list[str] = []
+            async with aclosing(model.stream(messages, (), settings)) as events:
+                async for event in events:
+                    if isinstance(event, TextDelta):
+                        said.append(event.text)
+        except ConnectionClosed as error:
+            raise McpError("transient", "the session is closed") from error
+        except (AgentError, StoreError, InvalidParams) as error:
+            raise error if isinstance(error, McpError) else McpError("server_error", str(error)) from error
+        finally:
+            session.report_cost()
+        content = {"type": "text", "text": "".join(said)}
+        return {"role": "assistant", "content": content, "model": model.id, "stopReason": "endTurn"}
+
+
+def _message(raw: dict[str, Any], clean: Any) -> Message:
+    content = raw.get("content")
+    text, images = read_content(content if isinstance(content, list) else [content or {}], LARGEST_PROMPT)
+    if raw.get("role") == "assistant":
+        return AssistantMessage(clean(text))
+    parts = [ImagePart(image.mime_type, image.data) for image in images]
+    return UserMessage((*([TextPart(clean(text))] if text else []), *parts))
+
+
+def _shown(message: Message) -> str:
+    if isinstance(message, AssistantMessage):
+        return f"[assistant] {message.text}"
+    parts = message.content
+    return "\n".join(
+        part.text if isinstance(part, TextPart) else f"[image, {len(base64.b64decode(part.data))} bytes]"
+        for part in parts
+        if isinstance(part, TextPart | ImagePart)
+    )

@@ -1,0 +1,117 @@
+"""The reference server that tries everything, `@modelcontextprotocol/server-everything`, in sessions."""
+
+from __future__ import annotations
+
+import shutil
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from acp_agent.client.permissions import allow_always, allow_once, reject_once
+from acp_agent.schema.acp import (
+    CreateElicitationRequest,
+    CreateElicitationResponse,
+    ElicitationFormMode,
+    ElicitationUrlMode,
+    McpServerStdio,
+    ToolCallUpdate,
+)
+
+from .kit import Answer, Call, agent_rig
+
+pytestmark = pytest.mark.anyio
+
+PROGRAM = Path(__file__).parents[1] / ".node/node_modules/@modelcontextprotocol/server-everything/dist/index.js"
+
+
+def everything() -> McpServerStdio:
+    node = shutil.which("node")
+    assert node is not None, "`make tools` installs it"
+    return McpServerStdio(name="all", command=node, args=[str(PROGRAM), "stdio"], env=[])
+
+
+def calls(*made: tuple[str, dict]) -> list:
+    return [Answer(tool_calls=tuple(Call(f"mcp_all_{name}", arguments) for name, arguments in made)), "done"]
+
+
+async def test_progress_is_shown_in_the_card_and_links_and_structured_content_reach_the_editor(tmp_path):
+    script = calls(
+        ("trigger-long-running-operation", {"duration": 0.2, "steps": 2}),
+        ("get-resource-links", {"count": 2}),
+        ("get-structured-content", {"location": "Chicago"}),
+    )
+    async with agent_rig(tmp_path, script, otherwise=allow_always) as r:
+        await r.editor.new_session(r.project, mcp_servers=[everything()])
+        await r.editor.prompt("go")
+        shown = [update for update in r.editor.updates[r.editor.session_id] if isinstance(update, ToolCallUpdate)]
+        assert any("1 of 2" in str(update.content) for update in shown)
+        slow, links, weather = r.editor.tool_calls().values()
+        assert "Long running operation completed" in slow.text()
+        assert [block.content.uri for block in links.content[1:]] == [
+            "demo://resource/dynamic/blob/1",
+            "demo://resource/dynamic/text/2",
+        ]
+        assert weather.raw_output["temperature"] == 36
+        assert "output schema" not in r.messages(2)[-1]["content"]
+
+
+async def test_what_a_server_asks_the_user_is_a_form_or_a_url_of_the_client_that_names_the_server(tmp_path):
+    async def answer(request: CreateElicitationRequest) -> CreateElicitationResponse:
+        content: dict[str, Any] | None = (
+            {"name": "Ada", "check": True} if isinstance(request, ElicitationFormMode) else None
+        )
+        return CreateElicitationResponse(action="accept", content=content)
+
+    script = calls(
+        ("trigger-elicitation-request", {}),
+        ("trigger-url-elicitation", {"url": "https://example.com/a?b=c", "message": "Open this"}),
+        ("trigger-url-elicitation", {"url": "javascript:alert(1)"}),
+    )
+    async with agent_rig(tmp_path, script, otherwise=allow_always, elicitation=answer) as r:
+        await r.editor.new_session(r.project, mcp_servers=[everything()])
+        await r.editor.prompt("go")
+        form, url = r.editor.elicitations
+        assert isinstance(form, ElicitationFormMode)
+        assert form.message.startswith("The MCP server all asks: Please provide")
+        assert {"name", "email", "integer"} <= set(form.requested_schema.properties)
+        assert isinstance(url, ElicitationUrlMode)
+        assert (url.url, url.message) == ("https://example.com/a?b=c", "The MCP server all asks: Open this")
+        told, opened, refused = r.editor.tool_calls().values()
+        assert "Ada" in told.text()
+        assert "accept" in opened.text()
+        assert "the URL is not one of http or https" in refused.text()
+
+
+async def test_a_client_that_cannot_ask_gets_no_tools_that_need_it(tmp_path):
+    async with agent_rig(tmp_path, ["ok"]) as r:
+        await r.editor.new_session(r.project, mcp_servers=[everything()])
+        await r.editor.prompt("go")
+        assert "mcp_all_echo" in r.tool_names(1)
+        assert not any("elicitation" in name or "sampling" in name for name in r.tool_names(1))
+
+
+SAMPLING = "[mcp.servers.all]\nsampling = true\n"
+
+
+@pytest.mark.parametrize("allowed", [True, False])
+async def test_a_server_may_ask_the_model_only_if_its_table_and_the_user_each_time_say_so(tmp_path, allowed):
+    call, done = calls(("trigger-sampling-request", {"prompt": "Say ``` hello"}))
+    script = [call, "the answer for it", done] if allowed else [call, done]
+    async with agent_rig(tmp_path, script, config=SAMPLING) as r:
+        r.editor.permissions += [allow_once, allow_once if allowed else reject_once]
+        await r.editor.new_session(r.project, mcp_servers=[everything()])
+        await r.editor.prompt("go")
+        _, asked = r.editor.permission_requests
+        assert asked.tool_call.title == "The MCP server all asks default/fake-model"
+        assert "Say ``` hello" in str(asked.tool_call.content)
+        assert [option.kind for option in asked.options] == ["allow_once", "reject_once"]
+        told = r.messages(3 if allowed else 2)[-1]["content"]
+        if allowed:
+            assert [message["role"] for message in r.messages(2)] == ["system", "user"]
+            assert r.messages(2)[0]["content"] == "You are a helpful test server."
+            assert "the answer for it" in told
+            await r.editor.prompt("/cost")
+            assert "3 model calls" in r.editor.text()
+        else:
+            assert "the user does not let the model answer" in told
