@@ -11,7 +11,6 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import NoReturn
 
-from acp_agent import __version__
 from acp_agent.errors import AgentError, ConfigError, StoreError, UsageError
 from acp_agent.lazy import load
 from acp_agent.loop.modes import MODES
@@ -44,6 +43,7 @@ TMUX_SESSION = "main"
 PLACES = {"container": "NAME[:DIR]", "devcontainer": "DIR", "ssh": "[USER@]HOST[:DIR]"}
 """Options that name another place, and what follows them."""
 STDIO = "acp_agent.commands.stdio:run"
+VERSION_LINE = "acp_agent.commands.extensions.this_version:version_line"
 USAGE_STATUS = 2
 FAILURE_STATUS = 1
 
@@ -84,6 +84,12 @@ def _tmux_name(text: str) -> str:
 class _Parser(argparse.ArgumentParser):
     def error(self, message: str) -> NoReturn:
         raise UsageError(message)
+
+
+class _Version(argparse.Action):
+    def __call__(self, parser: argparse.ArgumentParser, *_: object) -> NoReturn:
+        sys.stdout.write(f"acp-coder {load(VERSION_LINE)()}\n")
+        parser.exit()
 
 
 def run(arguments: list[str]) -> int:
@@ -140,7 +146,7 @@ def build_parser() -> argparse.ArgumentParser:
         prog="acp-coder",
         description="A coding agent for editors. Without arguments it speaks ACP on stdin and stdout.",
     )
-    parser.add_argument("--version", action="version", version=f"acp-coder {__version__}")
+    parser.add_argument("--version", action=_Version, nargs=0, help="show the version and its commit, and exit")
     _add_agent(parser, "serve_")
     commands = parser.add_subparsers(dest="command", metavar="COMMAND", parser_class=_Parser)
 
