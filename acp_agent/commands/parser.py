@@ -35,6 +35,8 @@ COMMANDS: dict[str, str] = {
     "demo": "acp_agent.commands.demo:run",
     "replay": "acp_agent.commands.play:run",
     "report": "acp_agent.commands.bundle:run",
+    "completions": "acp_agent.commands.extensions.completions:run",
+    "man": "acp_agent.commands.extensions.manual:run",
 }
 
 NAMES = "acp_agent.config.place_settings:NAMES"
@@ -217,9 +219,8 @@ def build_parser() -> argparse.ArgumentParser:
 
     lsp = commands.add_parser("lsp", help="the agent as a language server on stdio")
     lsp.add_argument("agent", nargs=argparse.REMAINDER, metavar="-- CMD ...", help="another ACP agent's command")
-
-    commands.add_parser("demo", help="fix a small sample project with recorded model answers")
     _add_recordings(commands)
+    _add_shell(commands)
     return parser
 
 
@@ -382,6 +383,7 @@ def _add_sessions(commands: argparse._SubParsersAction[_Parser]) -> None:
 
 
 def _add_recordings(commands: argparse._SubParsersAction[_Parser]) -> None:
+    commands.add_parser("demo", help="fix a small sample project with recorded model answers")
     replay = commands.add_parser("replay", help="play a recording: its prompts, with the recorded answers of the model")
     replay.add_argument("file", help="the recording")
     replay.add_argument("--check", action="store_true", help="compare every request, and say whether all were the same")
@@ -393,3 +395,12 @@ def _add_recordings(commands: argparse._SubParsersAction[_Parser]) -> None:
     report = commands.add_parser("report", help="put a recording, versions, settings and the log into a folder")
     report.add_argument("file", help="the recording")
     report.add_argument("--to", default="acp-coder-report", help="the new folder (default: %(default)s)")
+
+
+def _add_shell(commands: argparse._SubParsersAction[_Parser]) -> None:
+    completions = commands.add_parser("completions", help="print a script with which a shell completes `acp-coder`")
+    completions.add_argument("shell", choices=("bash", "zsh", "fish", "words"), help="`words`: what the scripts ask")
+    completions.add_argument(
+        "words", nargs=argparse.REMAINDER, metavar="-- WORD ...", help="of the command line so far"
+    )
+    commands.add_parser("man", help="print the manual page: acp-coder man | man -l -")
