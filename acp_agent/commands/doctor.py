@@ -14,8 +14,8 @@ from typing import Any
 
 import anyio
 
-from acp_agent import __version__
 from acp_agent.commands.config import config_here, rows
+from acp_agent.commands.extensions.this_version import version_line
 from acp_agent.commands.logs import log_file
 from acp_agent.config.credentials import find_key
 from acp_agent.config.load import Config
@@ -119,7 +119,7 @@ def _fix(line: Line) -> str:
 
 def checks(options: Namespace, environ: Mapping[str, str]) -> Iterator[Line]:
     python = f"Python {platform.python_version()} ({sys.executable})"
-    yield OK, "acp-coder", f"{__version__}, {python}, {platform.platform()}"
+    yield OK, "acp-coder", f"{version_line()}, {python}, {platform.platform()}"
     yield NOTE, "packages", ", ".join(_versions())
     file = config_file(environ)
     yield NOTE, "configuration", file if Path(file).exists() else f"{file} (does not exist; defaults are used)"

@@ -11,7 +11,6 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import NoReturn
 
-from acp_agent import __version__
 from acp_agent.errors import AgentError, ConfigError, StoreError, UsageError
 from acp_agent.lazy import load
 from acp_agent.loop.modes import MODES
@@ -38,6 +37,8 @@ COMMANDS: dict[str, str] = {
     "demo": "acp_agent.commands.demo:run",
     "replay": "acp_agent.commands.play:run",
     "report": "acp_agent.commands.bundle:run",
+    "completions": "acp_agent.commands.extensions.completions:run",
+    "man": "acp_agent.commands.extensions.manual:run",
 }
 
 NAMES = "acp_agent.config.place_settings:NAMES"
@@ -46,6 +47,7 @@ TMUX_SESSION = "main"
 PLACES = {"container": "NAME[:DIR]", "devcontainer": "DIR", "ssh": "[USER@]HOST[:DIR]"}
 """Options that name another place, and what follows them."""
 STDIO = "acp_agent.commands.stdio:run"
+VERSION_LINE = "acp_agent.commands.extensions.this_version:version_line"
 USAGE_STATUS = 2
 FAILURE_STATUS = 1
 
@@ -86,6 +88,12 @@ def _tmux_name(text: str) -> str:
 class _Parser(argparse.ArgumentParser):
     def error(self, message: str) -> NoReturn:
         raise UsageError(message)
+
+
+class _Version(argparse.Action):
+    def __call__(self, parser: argparse.ArgumentParser, *_: object) -> NoReturn:
+        sys.stdout.write(f"acp-coder {load(VERSION_LINE)()}\n")
+        parser.exit()
 
 
 def run(arguments: list[str]) -> int:
@@ -142,7 +150,7 @@ def build_parser() -> argparse.ArgumentParser:
         prog="acp-coder",
         description="A coding agent for editors. Without arguments it speaks ACP on stdin and stdout.",
     )
-    parser.add_argument("--version", action="version", version=f"acp-coder {__version__}")
+    parser.add_argument("--version", action=_Version, nargs=0, help="show the version and its commit, and exit")
     _add_agent(parser, "serve_")
     commands = parser.add_subparsers(dest="command", metavar="COMMAND", parser_class=_Parser)
 
@@ -213,9 +221,8 @@ def build_parser() -> argparse.ArgumentParser:
 
     lsp = commands.add_parser("lsp", help="the agent as a language server on stdio")
     lsp.add_argument("agent", nargs=argparse.REMAINDER, metavar="-- CMD ...", help="another ACP agent's command")
-
-    commands.add_parser("demo", help="fix a small sample project with recorded model answers")
     _add_recordings(commands)
+    _add_shell(commands)
     return parser
 
 
@@ -406,6 +413,7 @@ def _add_sessions(commands: argparse._SubParsersAction[_Parser]) -> None:
 
 
 def _add_recordings(commands: argparse._SubParsersAction[_Parser]) -> None:
+    commands.add_parser("demo", help="fix a small sample project with recorded model answers")
     replay = commands.add_parser("replay", help="play a recording: its prompts, with the recorded answers of the model")
     replay.add_argument("file", help="the recording")
     replay.add_argument("--check", action="store_true", help="compare every request, and say whether all were the same")
@@ -417,3 +425,12 @@ def _add_recordings(commands: argparse._SubParsersAction[_Parser]) -> None:
     report = commands.add_parser("report", help="put a recording, versions, settings and the log into a folder")
     report.add_argument("file", help="the recording")
     report.add_argument("--to", default="acp-coder-report", help="the new folder (default: %(default)s)")
+
+
+def _add_shell(commands: argparse._SubParsersAction[_Parser]) -> None:
+    completions = commands.add_parser("completions", help="print a script with which a shell completes `acp-coder`")
+    completions.add_argument("shell", choices=("bash", "zsh", "fish", "words"), help="`words`: what the scripts ask")
+    completions.add_argument(
+        "words", nargs=argparse.REMAINDER, metavar="-- WORD ...", help="of the command line so far"
+    )
+    commands.add_parser("man", help="print the manual page: acp-coder man | man -l -")

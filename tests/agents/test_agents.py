@@ -85,7 +85,7 @@ def row(found: dict[str, str]) -> tuple[str, ...]:
 
 def version(name: str) -> str:
     if name == "acp-coder":
-        return subprocess.run([COMMAND, "--version"], capture_output=True, text=True, check=True).stdout.split()[-1]
+        return subprocess.run([COMMAND, "--version"], capture_output=True, text=True, check=True).stdout.split()[1]
     return re.split("@|==", (INSTALLED / name / ".installed").read_text().strip())[-1]
 
 

@@ -41,10 +41,10 @@ STOPPING = GOODBYE_SECONDS + 2 * CLOSE_SECONDS + TRACES_SECONDS
 
 
 def instructions() -> list[tuple[str, str]]:
-    """Of the last stage of the Containerfile; lines that go on are one."""
+    """Of the Containerfile's stages `command` and, built on it, the server; lines that go on are one."""
     text = (DEPLOY / "Containerfile").read_text(encoding="utf-8")
-    last = re.sub(r"\\\n\s*", "", re.sub(r"^#.*\n", "", text, flags=re.MULTILINE)).rpartition("\nFROM ")[2]
-    return [(word, rest) for word, _, rest in (line.partition(" ") for line in last.splitlines()[1:])]
+    last = re.sub(r"\\\n\s*", "", re.sub(r"^#.*\n", "", text, flags=re.MULTILINE)).partition(" AS command\n")[2]
+    return [(word, rest) for word, _, rest in (line.partition(" ") for line in last.splitlines())]
 
 
 def said(word: str) -> list[str]:
@@ -216,7 +216,8 @@ def test_the_server_has_the_time_that_it_needs_to_stop() -> None:
 
 def test_what_the_image_is_made_of_is_there_and_not_ignored() -> None:
     text = (DEPLOY / "Containerfile").read_text(encoding="utf-8")
-    project = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
+    whole = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))
+    project, build = whole["project"], whole["tool"]["hatch"]["build"]
     extras = re.findall(r"--extra (\S+)", text)
     assert {"serve", "postgres"} <= set(extras) <= set(project["optional-dependencies"])
     copied = [name for line in re.findall(r"^COPY (?!--from)(.*) \S+$", text, re.MULTILINE) for name in line.split()]
@@ -230,7 +231,8 @@ def test_what_the_image_is_made_of_is_there_and_not_ignored() -> None:
         project["readme"],
         *project["license-files"],
         "acp_agent",
-        "editors",
+        "hatch_build.py",
+        *build["targets"]["wheel"]["force-include"],
     ]
     for name in wanted:
         assert name == "." or any(fnmatch(name, rule) or name.startswith(f"{rule}/") for rule in allowed), name
