@@ -12,10 +12,9 @@ import anyio
 import pytest
 
 import acp_agent.api
-from acp_agent.config.load import load_config
-from acp_agent.config.place_settings import find_place
 from acp_agent.lazy import load
 from acp_agent.testing.fake_model import Answer, Call, FakeModel
+from tests import containers
 
 from .kit import COMMAND, environ
 
@@ -51,12 +50,22 @@ def results(model: FakeModel) -> list[str]:
     return [each["content"] for each in model.requests[-1].body["messages"] if each["role"] == "tool"]
 
 
-def call(name: str, **arguments: object) -> Answer:
-    return Answer(tool_calls=(Call(name, arguments),))
+def call(tool: str, /, **arguments: object) -> Answer:
+    return Answer(tool_calls=(Call(tool, arguments),))
 
 
 def test_the_samples_are_those_that_are_run_here():
-    assert SAMPLES.keys() == {"words.py", "provider", "place", "filters.toml", "front.py"}
+    assert SAMPLES.keys() == {
+        "words.py",
+        "provider",
+        "place",
+        "filters.toml",
+        "hook",
+        "check-push",
+        "plugin.json",
+        "skills/deploy/SKILL.md",
+        "front.py",
+    }
 
 
 async def test_the_tool_in_ten_lines(tmp_path):
@@ -87,11 +96,41 @@ async def test_the_provider(tmp_path):
         assert request.headers["authorization"] == "Bearer key-1"
 
 
-def test_the_place_can_be_gone_to(tmp_path):
-    put(tmp_path / "config.toml", SAMPLES["place"])
-    settings = load_config({"HOME": str(tmp_path), "ACP_CODER_CONFIG": str(tmp_path / "config.toml")}).settings
-    name, place = find_place("build", settings.places) or ("", None)
-    assert (name, place.kind if place else "") == ("build", "container")
+async def test_the_place(tmp_path):
+    if why := containers.missing():
+        pytest.skip(why)
+    (tmp_path / "project").mkdir()
+    text = SAMPLES["place"].replace("docker.io/library/debian:stable-slim", containers.WITH_BASH)
+    put(tmp_path / "config.toml", f"{text}arguments = {json.dumps(containers.ARGUMENTS)}\n")
+    more = {"ACP_CODER_CONFIG": str(tmp_path / "config.toml"), "ACP_CODER_PLACE": "build"}
+    async with FakeModel([call("bash", command="command -v python3 || echo inside"), "done"]) as model:
+        await prompt(tmp_path, "go", model.base_url, "--mode", "auto", **more)
+        assert "inside" in results(model)[0]
+
+
+async def test_the_hook(tmp_path):
+    (tmp_path / "project").mkdir()
+    put(tmp_path / "bin/check-push", SAMPLES["check-push"]).chmod(0o755)
+    put(tmp_path / "config.toml", SAMPLES["hook"])
+    script = [call("bash", command="git push --force"), call("bash", command="echo git push"), "done"]
+    async with FakeModel(script) as model:
+        more = {"ACP_CODER_CONFIG": str(tmp_path / "config.toml")}
+        await prompt(tmp_path, "go", model.base_url, "--mode", "auto", **more)
+        refused, other = results(model)
+        assert "The hook `no force` does not allow this call: Do not push by force" in refused
+        assert other.strip().startswith("git push")
+
+
+async def test_the_plugin(tmp_path):
+    (tmp_path / "project").mkdir()
+    for name in ("plugin.json", "skills/deploy/SKILL.md"):
+        put(tmp_path / "source" / name, SAMPLES[name])
+    env = environ(tmp_path)
+    await run([COMMAND, "plugin", "check", str(tmp_path / "source")], tmp_path, env)
+    await run([COMMAND, "plugin", "add", str(tmp_path / "source"), "--yes"], tmp_path, env)
+    async with FakeModel([call("skill", name="tools:deploy"), "done"]) as model:
+        await prompt(tmp_path, "go", model.base_url)
+        assert "look at the dashboard" in results(model)[0]
 
 
 async def test_the_filter(tmp_path):
