@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from urllib.parse import unquote
 
-from acp_agent.config.credentials import host_key, stored_keys
+from acp_agent.config.credentials import McpLogins, host_key, stored_keys
 from acp_agent.config.model import Settings
 from acp_agent.credentials.redactor import own_values
 
@@ -18,6 +18,8 @@ def own_credentials(
     keys = [provider.api_key for provider in settings.providers.values()] + stored_keys(environ)
     keys += [word for each in settings.providers.values() for word in _of_headers(each.headers)]
     keys += _password(settings.store.url or environ.get(settings.store.url_env, ""))
+    logins = McpLogins(environ)
+    keys += [word for server in settings.mcp.servers.values() if server.url for word in logins.tokens(server.url)]
     keys += [host_key(each.host, each.env, environ) for each in settings.network.credentials.values()]
     return tuple(dict.fromkeys([*(value for some in variables for value in own_values(some)), *filter(None, keys)]))
 

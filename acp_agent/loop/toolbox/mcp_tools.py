@@ -9,10 +9,12 @@ from __future__ import annotations
 import logging
 import re
 from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import anyio
+import anyio.to_thread
 
 from acp_agent.child import User
 from acp_agent.config.model import McpConfig
@@ -35,6 +37,8 @@ LONGEST_COMMAND = 80
 """Characters of a command's name; a server's prompt names may contain anything."""
 
 SERVERS = "acp_agent.mcp.mcp_servers:McpServers"
+LOGIN = "acp_agent.mcp.oauth:login"
+LOGIN_TIMEOUT = 600.0
 FOLDER_SERVERS = "acp_agent.plugins.mcp_json:folder_servers"
 SERVER_TOOLS = "acp_agent.tools.kit.mcp_tool:server_tools"
 """Loaded with the first server: it brings pydantic."""
@@ -65,6 +69,7 @@ class SessionServers:
         self._menu = menu
         self._outbox = outbox
         self._wait = config.prompt_wait
+        self._requests = requests
         self._news = anyio.Event()
         self._environ = environ
         self._of_folder: list[str] = []
@@ -80,7 +85,7 @@ class SessionServers:
             user=user,
             on_change=self._on_change,
             on_trouble=self._on_trouble,
-            answers=Answers(requests.elicit if requests.asks_user else None, requests.sample),
+            answers=Answers(requests.logins, requests.elicit if requests.asks_user else None, requests.sample),
         )
         self._wanted = anyio.Event()
         """Set with the first server."""
@@ -128,6 +133,12 @@ class SessionServers:
     async def close(self) -> None:
         if self._servers is not None:
             await self._servers.close()
+
+    async def login(self, name: str) -> None:
+        """Has the user log in at a server, and connects it anew. Raises McpError."""
+        login, spec = await anyio.to_thread.run_sync(load, LOGIN), self._connected.spec(name)
+        await login(spec, self._requests.logins, partial(self._requests.show, name), LOGIN_TIMEOUT)
+        await self._connected.restart(name)
 
     def states(self) -> tuple[ServerState, ...]:
         return self._servers.states() if self._servers is not None else ()
