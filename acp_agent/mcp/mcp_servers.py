@@ -148,6 +148,10 @@ class McpServers:
         """Returns (role, text) of a prompt's messages."""
         return await self._server(server).do(lambda client: client.prompt(name, arguments))
 
+    async def resource(self, server: str, uri: str, limit: int) -> str:
+        """The text of a resource, about `limit` bytes at most."""
+        return await self._server(server).do(lambda client: client.resource(uri, limit))
+
     async def close(self) -> None:
         """Ends all servers and their processes within about a second, including those still connecting."""
         self._closed.set()

@@ -33,6 +33,11 @@ log = logging.getLogger(__name__)
 
 GROUP = "mcp"
 UNFIT = re.compile(r"[^\w.:/-]+", re.ASCII)
+RESOURCE = re.compile(r"(?<![\w`@./-])@([\w.-]+):(\S+)", re.ASCII)
+ENDS = ".,;:!?)\"'`"
+"""What ends a sentence and not the URI."""
+MOST_RESOURCES = 8
+"""Resources read for one prompt."""
 LONGEST_COMMAND = 80
 """Characters of a command's name; a server's prompt names may contain anything."""
 
@@ -182,6 +187,25 @@ class SessionServers:
 
     def find_prompt(self, command: str) -> McpPrompt | None:
         return next((prompt for prompt in self._prompts() if _command(prompt) == command), None)
+
+    async def resources(self, text: str, limit: int) -> list[str]:
+        """For each resource that a prompt names as `@server:uri`: its text, about `limit` bytes at most, or why it
+        could not be read."""
+        known = {state.name for state in self.states()}
+        named = [(server, uri.rstrip(ENDS)) for server, uri in RESOURCE.findall(text) if server in known]
+        if not named:
+            return []
+        await self.ready()
+        found: list[str] = []
+        for server, uri in dict.fromkeys(named[:MOST_RESOURCES]):
+            try:
+                read = await self._connected.resource(server, uri, limit)
+                found.append(f"[The resource {uri} of the MCP server {server}, named in the prompt]\n{read}")
+            except McpError as error:
+                words = f"The resource {uri} of the MCP server {server} could not be read: {error}."
+                self._outbox.tell(words)
+                found.append(f"[{words}]")
+        return found
 
     async def text_of(self, prompt: McpPrompt, rest: str) -> tuple[str, bool]:
         """Returns the text of a prompt and True, or the reason for its absence and False."""
