@@ -6,7 +6,7 @@ import re
 from collections.abc import Mapping, Sequence
 from urllib.parse import unquote
 
-from acp_agent.config.credentials import host_key, stored_keys
+from acp_agent.config.credentials import McpLogins, host_key, stored_keys
 from acp_agent.config.model import Settings
 from acp_agent.credentials.redactor import own_values
 from acp_agent.credentials.values import is_credential
@@ -24,6 +24,8 @@ def own_credentials(
     keys += [word for each in settings.providers.values() for word in _of_headers(each.headers)]
     keys += [word for each in settings.providers.values() if not each.api_key_env for word in _letting_in(each.headers)]
     keys += _password(settings.store.url or environ.get(settings.store.url_env, ""))
+    logins = McpLogins(environ)
+    keys += [word for server in settings.mcp.servers.values() if server.url for word in logins.tokens(server.url)]
     keys += [host_key(each.host, each.env, environ) for each in settings.network.credentials.values()]
     return tuple(dict.fromkeys([*(value for some in variables for value in own_values(some)), *filter(None, keys)]))
 

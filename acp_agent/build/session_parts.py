@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from msgspec.structs import replace
 
+from acp_agent.config.credentials import McpLogins
 from acp_agent.config.load import Config
 from acp_agent.config.model import ProviderConfig
 from acp_agent.config.place_settings import LOCAL as THIS_MACHINE
@@ -138,7 +139,7 @@ def build_parts(
     )
     menu = Menu(outbox, session.queue, memory.skills, memory.library)
     own_models = SessionModels(session, models, Spending(session, store.spending), memory.room.estimator)
-    requests = ServerRequests(session, own_models, journal)
+    requests = ServerRequests(session, own_models, journal, McpLogins(environ))
     servers = build_servers(session, registry, menu, environ, inherited, shell.confinement, plugins, requests)
     absent = Absent(settings.tools, memory.skills, shell.runs, languages, session.roots)
     offer = Offer(registry, settings.tools, session.choices, absent, relevance, guard.deciders, more_parameters(shell))

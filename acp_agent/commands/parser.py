@@ -355,8 +355,12 @@ def _add_mcp(commands: argparse._SubParsersAction[_Parser]) -> None:
         "--transport", choices=("stdio", "http", "sse"), default="", help="default: `http` with a URL, else `stdio`"
     )
     verbs.add_parser("list", help="connect each server that a session here would have, and show what it offers")
-    for verb, words in (("get", "how one is configured"), ("remove", "remove one from your configuration")):
-        verbs.add_parser(verb, help=words).add_argument("name")
+    verbs.add_parser("get", help="how one is configured").add_argument("name")
+    verbs.add_parser("remove", help="remove one from your configuration").add_argument("name")
+    login = verbs.add_parser("login", help="log in at a server by OAuth, in a browser on this machine")
+    login.add_argument("name")
+    login.add_argument("--no-browser", action="store_true", help="only print the URL")
+    verbs.add_parser("logout", help="forget the login").add_argument("name")
 
 
 def _add_conformance(commands: argparse._SubParsersAction[_Parser]) -> None:

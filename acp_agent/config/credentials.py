@@ -65,6 +65,38 @@ def host_name(host: str) -> str:
     return f"host {host}"
 
 
+class McpLogins:
+    """What logins at MCP servers gave, by the URL of the server."""
+
+    def __init__(self, environ: Mapping[str, str]) -> None:
+        self._environ = environ
+
+    def read(self, url: str) -> str:
+        return _from_keyring(_login_name(url), self._environ) or str(
+            _read(credentials_file(self._environ)).get(_login_name(url), "")
+        )
+
+    def write(self, url: str, text: str) -> None:
+        store_key(_login_name(url), text, self._environ)
+
+    def forget(self, url: str) -> list[str]:
+        """As `forget_key`."""
+        return forget_key(_login_name(url), self._environ)
+
+    def tokens(self, url: str) -> list[str]:
+        """What of it must stay secret."""
+        try:
+            kept = json.loads(self.read(url) or "{}")
+            words = [kept["token"].get("access_token"), kept["token"].get("refresh_token")]
+            return [word for word in (*words, kept["client"].get("client_secret")) if word]
+        except (ValueError, LookupError, AttributeError):
+            return []
+
+
+def _login_name(url: str) -> str:
+    return f"mcp {url}"
+
+
 def stored_keys(environ: Mapping[str, str]) -> list[str]:
     """The keys in the file."""
     return list(_read(credentials_file(environ)).values())

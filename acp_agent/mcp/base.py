@@ -10,7 +10,7 @@ import shlex
 from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from fnmatch import fnmatchcase
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any, Literal, Protocol
 
 import msgspec
 
@@ -80,8 +80,21 @@ Answer = Callable[[str, dict[str, Any]], Awaitable[dict[str, Any]]]
 """Answers what a server, by its name, asks with these parameters. Raises McpError."""
 
 
+class Secrets(Protocol):
+    """Where logins are kept, by the URL of the server. The methods block and raise ConfigError."""
+
+    def read(self, url: str) -> str:
+        """Empty if there is none."""
+        ...
+
+    def write(self, url: str, text: str) -> None: ...
+
+
 class Answers(msgspec.Struct, frozen=True):
     """Who answers what servers ask."""
+
+    secrets: Secrets | None = None
+    """The user's logins."""
 
     elicit: Answer | None = None
     """Asks the user; `None`: no server may."""

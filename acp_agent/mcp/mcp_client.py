@@ -98,6 +98,14 @@ class Client:
             messages.append((message["role"], text or ("[an image is not shown]" if images else "")))
         return messages
 
+    async def resource(self, uri: str, limit: int) -> str:
+        """The text of a resource, about `limit` bytes at most."""
+        with self._words():
+            result = await self._session.read_resource(uri)
+        contents = [{"type": "resource", "resource": each} for each in _json(result)["contents"]]
+        text, images = read_content(contents, limit)
+        return "\n".join([text, *("[an image is not shown]" for _ in images)]).strip()
+
     async def _all(self, page: Callable[[str | None], Awaitable[tuple[list[T], str | None]]]) -> list[T]:
         found: list[T] = []
         cursor: str | None = None

@@ -51,6 +51,8 @@ class Trace(Struct):
 
     status: int | None = None
     retry_after: float | None = None
+    server: str = ""
+    """The server's name."""
 
 
 TRACE: ContextVar[Trace | None] = ContextVar("mcp_trace", default=None)
@@ -89,7 +91,8 @@ def failure(error: BaseException, link: Link, trace: Trace) -> McpError:
     match error:
         case httpx2.HTTPStatusError():
             answer = error.response
-            return by_status(Trace(answer.status_code, retry_seconds(answer.headers.get("retry-after", ""))))
+            after = retry_seconds(answer.headers.get("retry-after", ""))
+            return by_status(Trace(answer.status_code, after, link.spec.name))
         case httpx2.ConnectError():
             return McpError("transient", f"{host} refused the connection or cannot be reached ({error})")
         case httpx2.TimeoutException():
@@ -113,7 +116,10 @@ def by_status(trace: Trace, error: BaseException | None = None) -> McpError:
     status = trace.status or 0
     code = STATUSES.get(status, "server_error" if status >= 500 else "invalid_input")
     words = f"it answered HTTP {status}"
-    if code == "auth_failure":
+    if status == 401 and trace.server:
+        name = one_line(trace.server, 60)
+        words += f": it wants a login (`acp-coder mcp login {name}` or `/mcp login {name}`) or other headers"
+    elif code == "auth_failure":
         words += ": it rejects the credentials (see its headers in the configuration)"
     elif isinstance(error, MCPError) and "error response" not in error.message:
         words += f": {one_line(error.message, 2000)}"

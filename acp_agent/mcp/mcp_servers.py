@@ -116,6 +116,9 @@ class McpServers:
         for server in self._servers.values():
             await server.settled.wait()
 
+    def spec(self, server: str) -> ServerSpec:
+        return self._server(server).spec
+
     def offered(self, server: str) -> dict[str, bool]:
         """Each tool of a server, and whether the user's lists let the model have it."""
         found = self._server(server)
@@ -144,6 +147,10 @@ class McpServers:
     async def prompt(self, server: str, name: str, arguments: Mapping[str, str]) -> list[tuple[str, str]]:
         """Returns (role, text) of a prompt's messages."""
         return await self._server(server).do(lambda client: client.prompt(name, arguments))
+
+    async def resource(self, server: str, uri: str, limit: int) -> str:
+        """The text of a resource, about `limit` bytes at most."""
+        return await self._server(server).do(lambda client: client.resource(uri, limit))
 
     async def close(self) -> None:
         """Ends all servers and their processes within about a second, including those still connecting."""
@@ -347,7 +354,9 @@ class _Server:
 
     def _answers(self, answers: Answers) -> Answers:
         elicit, sample = answers.elicit, answers.sample if self.spec.sampling else None
-        return Answers(elicit and partial(self._asking, elicit), sample and partial(self._asking, sample))
+        return Answers(
+            answers.secrets, elicit and partial(self._asking, elicit), sample and partial(self._asking, sample)
+        )
 
     async def _asking(self, answer: Answer, name: str, params: dict[str, Any]) -> dict[str, Any]:
         self._asked += 1

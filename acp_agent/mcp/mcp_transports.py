@@ -25,6 +25,7 @@ from acp_agent.mcp.base import McpError
 from acp_agent.mcp.content import one_line
 from acp_agent.mcp.link import Link
 from acp_agent.mcp.mcp_errors import TRACE, Trace, by_status, failure, retry_seconds
+from acp_agent.mcp.oauth import session_auth
 from acp_agent.mcp.stdio_server import StdioServer
 from acp_agent.mcp.surrogates import Repairer, repaired
 
@@ -41,15 +42,22 @@ def transport(link: Link) -> AbstractAsyncContextManager[TransportStreams]:
     if link.spec.transport == "stdio":
         return _stdio(link)
     if link.spec.transport == "sse":
-        return sse_client(link.spec.url, httpx_client_factory=lambda *_, **__: _HttpClient(link))
+        return _sse(link)
     return _http(link)
+
+
+@asynccontextmanager
+async def _sse(link: Link) -> AsyncGenerator[TransportStreams]:
+    auth = await session_auth(link.spec, link.answers.secrets)
+    async with sse_client(link.spec.url, httpx_client_factory=lambda *_, **__: _HttpClient(link, auth)) as streams:
+        yield streams
 
 
 @asynccontextmanager
 async def _http(link: Link) -> AsyncGenerator[TransportStreams]:
     limit = link.longest_message
     async with (
-        _HttpClient(link) as client,
+        _HttpClient(link, await session_auth(link.spec, link.answers.secrets)) as client,
         streamable_http_client(link.spec.url, http_client=client, max_sse_event_size=limit) as streams,
     ):
         yield streams
@@ -138,9 +146,9 @@ def _message(line: bytes) -> types.JSONRPCMessage | None:
 class _HttpClient(httpx2.AsyncClient):
     """Records HTTP statuses of our requests, and ends the connection where the package would wait for ever."""
 
-    def __init__(self, link: Link) -> None:
+    def __init__(self, link: Link, auth: httpx2.Auth | None) -> None:
         headers = {"accept-encoding": "identity", "user-agent": f"acp-coder/{__version__}", **link.spec.headers}
-        super().__init__(headers=headers, timeout=HTTP_TIMEOUT)
+        super().__init__(headers=headers, timeout=HTTP_TIMEOUT, auth=auth)
         self._link = link
 
     async def send(self, request: httpx2.Request, **kwargs: Any) -> httpx2.Response:
@@ -153,6 +161,7 @@ class _HttpClient(httpx2.AsyncClient):
             raise
         if request.method == "POST" and trace is not None and response.status_code >= 400:
             trace.status = response.status_code
+            trace.server = self._link.spec.name
             trace.retry_after = retry_seconds(response.headers.get("retry-after", ""))
             if self._link.spec.transport == "sse":  # The package's writer ends at the first error.
                 self._link.lose(by_status(trace))

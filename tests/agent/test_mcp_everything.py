@@ -83,6 +83,18 @@ async def test_what_a_server_asks_the_user_is_a_form_or_a_url_of_the_client_that
         assert "the URL is not one of http or https" in refused.text()
 
 
+async def test_a_resource_that_a_prompt_names_is_read_for_the_model_or_its_absence_is_said(tmp_path):
+    text = "demo://resource/dynamic/text/2"
+    async with agent_rig(tmp_path, ["ok"], config="[limits]\nmax_link_chars = 200\n") as r:
+        await r.editor.new_session(r.project, mcp_servers=[everything()])
+        await r.editor.prompt(f"What is (@all:{text}), @all:demo://nothing and me@all:x or @other:y?")
+        told = str(r.messages(1)[-1]["content"])
+        assert f"[The resource {text} of the MCP server all, named in the prompt]" in told
+        assert "This is a plaintext resource" in told
+        assert told.count("could not be read") == 1
+        assert "The resource demo://nothing of the MCP server all could not be read" in r.editor.text()
+
+
 async def test_a_client_that_cannot_ask_gets_no_tools_that_need_it(tmp_path):
     async with agent_rig(tmp_path, ["ok"]) as r:
         await r.editor.new_session(r.project, mcp_servers=[everything()])

@@ -55,7 +55,7 @@ async def test_a_server_that_wants_a_key_says_so(kind: str, request: pytest.Fixt
     url = request.getfixturevalue(f"{kind}_url")
     async with kept(ServerSpec("closed", kind, url=url), wait=False) as k:  # type: ignore[arg-type]
         await k.until(lambda: k.troubles)
-        assert "it answered HTTP 401: it rejects the credentials" in k.troubles[0][1]
+        assert "it answered HTTP 401: it wants a login (`acp-coder mcp login closed`" in k.troubles[0][1]
         assert k.changes == 0
 
 

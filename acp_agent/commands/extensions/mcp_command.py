@@ -1,27 +1,31 @@
-"""`acp-coder mcp`: add, list, show and remove MCP servers of the user's configuration file."""
+"""`acp-coder mcp`: add, list, show and remove MCP servers of the user's configuration file, log in and out."""
 
 from __future__ import annotations
 
 import re
 import shlex
 import sys
+import webbrowser
 from argparse import Namespace
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 import anyio
+import anyio.to_thread
 
 from acp_agent.build.session_parts import outside, own_keys
 from acp_agent.commands.config import config_here
+from acp_agent.config.credentials import McpLogins
 from acp_agent.config.load import Config, load_config
 from acp_agent.config.model import McpServerConfig
 from acp_agent.config.xdg import config_file
 from acp_agent.errors import UsageError
 from acp_agent.loop.toolbox.session_plugins import SessionPlugins
 from acp_agent.loop.toolbox.trust import has_plugins, trusted_files
-from acp_agent.mcp.base import KeeperSettings, ServerSpec, from_config, gather
+from acp_agent.mcp.base import Answers, KeeperSettings, ServerSpec, from_config, gather
 from acp_agent.mcp.mcp_servers import McpServers, ServerState
+from acp_agent.mcp.oauth import login
 from acp_agent.opening import open_store
 from acp_agent.plugins.manifest import SERVER_NAME
 from acp_agent.plugins.mcp_json import FILE, folder_servers
@@ -29,6 +33,7 @@ from acp_agent.safety.environment import safe_environment
 from acp_agent.setup.change import read_text, replace_text
 from acp_agent.setup.mcp_table import with_server, without_server
 
+LOGIN_TIMEOUT = 600.0
 HIDDEN = "(not shown)"
 
 
@@ -96,6 +101,7 @@ def _list(options: Namespace, environ: Mapping[str, str]) -> int:
         more=outer,
         on_change=lambda: None,
         on_trouble=lambda name, words: None,
+        answers=Answers(McpLogins(environ)),
     )
     states = anyio.run(_tried, specs, settings)
     for state in states:
@@ -190,9 +196,31 @@ def _line(text: str) -> None:
     sys.stdout.write(f"{text}\n")
 
 
+def _login(options: Namespace, environ: Mapping[str, str]) -> int:
+    spec = from_config(options.name, _configured(options.name, environ))
+
+    async def show(url: str) -> None:
+        _line(f"Log in at {url}")
+        if not options.no_browser:
+            await anyio.to_thread.run_sync(webbrowser.open, url)
+
+    anyio.run(login, spec, McpLogins(environ), show, LOGIN_TIMEOUT)
+    _line(f"You are logged in at {options.name}.")
+    return 0
+
+
+def _logout(options: Namespace, environ: Mapping[str, str]) -> int:
+    places = McpLogins(environ).forget(_configured(options.name, environ).url)
+    where = f"was removed from {', '.join(places)}" if places else "was not stored"
+    _line(f"The login at {options.name} {where}.")
+    return 0
+
+
 VERBS: dict[str, Callable[[Namespace, Mapping[str, str]], int]] = {
     "add": _add,
     "list": _list,
     "get": _get,
     "remove": _remove,
+    "login": _login,
+    "logout": _logout,
 }

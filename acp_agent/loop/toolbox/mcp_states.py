@@ -17,7 +17,10 @@ NONE = (
     "There are no MCP servers. `acp-coder mcp add NAME -- COMMAND` in a terminal adds one of yours; a trusted folder "
     "may have `.mcp.json` (`/trust`)."
 )
-USAGE = "`/mcp log NAME`, `/mcp tools NAME` and `/mcp restart NAME` show more of one, or connect it anew."
+USAGE = (
+    "`/mcp log NAME`, `/mcp tools NAME` and `/mcp restart NAME` show more of one, or connect it anew; "
+    "`/mcp login NAME` logs in."
+)
 
 
 async def mcp_command(servers: SessionServers, rest: str) -> str:
@@ -28,7 +31,7 @@ async def mcp_command(servers: SessionServers, rest: str) -> str:
         return NONE
     if not verb:
         return "\n".join(["MCP servers:", *(_line(connected, state) for state in connected.states()), "", USAGE])
-    if verb not in ("log", "tools", "restart") or not name:
+    if verb not in ("log", "tools", "restart", "login") or not name:
         return USAGE
     try:
         if verb == "log":
@@ -39,9 +42,9 @@ async def mcp_command(servers: SessionServers, rest: str) -> str:
                 f"- `{tool}`{'' if allowed else ' (not offered)'}" for tool, allowed in connected.offered(name).items()
             ]
             return "\n".join(tools) or f"`{name}` has no tools now."
-        await connected.restart(name)
+        await (servers.login(name) if verb == "login" else connected.restart(name))
     except McpError as error:
-        return f"{error}; `/mcp` lists them."
+        return f"Not done: {error}. `/mcp` lists the servers."
     await servers.ready()
     return "\n".join(_line(connected, state) for state in connected.states() if state.name == name)
 

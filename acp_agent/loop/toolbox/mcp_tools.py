@@ -9,10 +9,12 @@ from __future__ import annotations
 import logging
 import re
 from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import anyio
+import anyio.to_thread
 
 from acp_agent.child import User
 from acp_agent.config.model import McpConfig
@@ -31,10 +33,17 @@ log = logging.getLogger(__name__)
 
 GROUP = "mcp"
 UNFIT = re.compile(r"[^\w.:/-]+", re.ASCII)
+RESOURCE = re.compile(r"(?<![\w`@./-])@([\w.-]+):(\S+)", re.ASCII)
+ENDS = ".,;:!?)\"'`"
+"""What ends a sentence and not the URI."""
+MOST_RESOURCES = 8
+"""Resources read for one prompt."""
 LONGEST_COMMAND = 80
 """Characters of a command's name; a server's prompt names may contain anything."""
 
 SERVERS = "acp_agent.mcp.mcp_servers:McpServers"
+LOGIN = "acp_agent.mcp.oauth:login"
+LOGIN_TIMEOUT = 600.0
 FOLDER_SERVERS = "acp_agent.plugins.mcp_json:folder_servers"
 SERVER_TOOLS = "acp_agent.tools.kit.mcp_tool:server_tools"
 """Loaded with the first server: it brings pydantic."""
@@ -65,6 +74,7 @@ class SessionServers:
         self._menu = menu
         self._outbox = outbox
         self._wait = config.prompt_wait
+        self._requests = requests
         self._news = anyio.Event()
         self._environ = environ
         self._of_folder: list[str] = []
@@ -80,7 +90,7 @@ class SessionServers:
             user=user,
             on_change=self._on_change,
             on_trouble=self._on_trouble,
-            answers=Answers(requests.elicit if requests.asks_user else None, requests.sample),
+            answers=Answers(requests.logins, requests.elicit if requests.asks_user else None, requests.sample),
         )
         self._wanted = anyio.Event()
         """Set with the first server."""
@@ -129,6 +139,12 @@ class SessionServers:
         if self._servers is not None:
             await self._servers.close()
 
+    async def login(self, name: str) -> None:
+        """Has the user log in at a server, and connects it anew. Raises McpError."""
+        login, spec = await anyio.to_thread.run_sync(load, LOGIN), self._connected.spec(name)
+        await login(spec, self._requests.logins, partial(self._requests.show, name), LOGIN_TIMEOUT)
+        await self._connected.restart(name)
+
     def states(self) -> tuple[ServerState, ...]:
         return self._servers.states() if self._servers is not None else ()
 
@@ -171,6 +187,25 @@ class SessionServers:
 
     def find_prompt(self, command: str) -> McpPrompt | None:
         return next((prompt for prompt in self._prompts() if _command(prompt) == command), None)
+
+    async def resources(self, text: str, limit: int) -> list[str]:
+        """For each resource that a prompt names as `@server:uri`: its text, about `limit` bytes at most, or why it
+        could not be read."""
+        known = {state.name for state in self.states()}
+        named = [(server, uri.rstrip(ENDS)) for server, uri in RESOURCE.findall(text) if server in known]
+        if not named:
+            return []
+        await self.ready()
+        found: list[str] = []
+        for server, uri in dict.fromkeys(named[:MOST_RESOURCES]):
+            try:
+                read = await self._connected.resource(server, uri, limit)
+                found.append(f"[The resource {uri} of the MCP server {server}, named in the prompt]\n{read}")
+            except McpError as error:
+                words = f"The resource {uri} of the MCP server {server} could not be read: {error}."
+                self._outbox.tell(words)
+                found.append(f"[{words}]")
+        return found
 
     async def text_of(self, prompt: McpPrompt, rest: str) -> tuple[str, bool]:
         """Returns the text of a prompt and True, or the reason for its absence and False."""

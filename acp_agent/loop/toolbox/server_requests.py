@@ -7,6 +7,7 @@ the text that it asked for, never anything of the session.
 from __future__ import annotations
 
 import base64
+import uuid
 from contextlib import aclosing
 from typing import TYPE_CHECKING, Any
 from urllib.parse import urlsplit
@@ -14,6 +15,7 @@ from urllib.parse import urlsplit
 import anyio
 import msgspec
 
+from acp_agent.config.credentials import McpLogins
 from acp_agent.errors import AgentError, ConnectionClosed, InvalidParams, StoreError
 from acp_agent.lazy import load
 from acp_agent.llm.base import AssistantMessage, ImagePart, Message, ModelSettings, TextDelta, TextPart, UserMessage
@@ -39,7 +41,8 @@ MAX_TOKENS = 8_192
 class ServerRequests:
     """Of one session. The methods take and return MCP's JSON; they raise McpError."""
 
-    def __init__(self, session: Session, models: SessionModels, journal: Journal) -> None:
+    def __init__(self, session: Session, models: SessionModels, journal: Journal, logins: McpLogins) -> None:
+        self.logins = logins
         self._session = session
         self._models = models
         self._journal = journal
@@ -51,6 +54,16 @@ class ServerRequests:
         """Whether the client can ask the user at all."""
         client = self._session.client
         return client.plan.forms or client.opens_urls
+
+    async def show(self, server: str, url: str) -> None:
+        """Has the user open the URL of a login; without waiting for the answer, which the browser gives."""
+        client, words = self._session.client, f"Log in at the MCP server {one_line(server, 60)}."
+        if client.opens_urls:
+            answer = await client.open_url(words, url, str(uuid.uuid4()))
+            if answer.action != "accept":
+                raise McpError("policy_blocked", "the user does not log in")
+        else:
+            self._session.outbox.say(f"{words} Open {url} in a browser on this machine.\n")
 
     async def elicit(self, server: str, params: dict[str, Any]) -> dict[str, Any]:
         client = self._session.client

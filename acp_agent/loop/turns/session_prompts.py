@@ -94,7 +94,8 @@ class Prompts:
 
     async def expand(self, blocks: Sequence[ContentBlock]) -> Sequence[ContentBlock] | str:
         """Returns the prompt as the model gets it: a skill or MCP prompt instead of its command, web pages after their
-        links, diagnostics if it mentions them. A string tells the user why there is nothing to ask."""
+        links, the resources that it names, diagnostics if it mentions them. A string tells the user why there is
+        nothing to ask."""
         self.asked = Asked()
         context, refused = await self._hooked(blocks)
         if refused:
@@ -103,6 +104,8 @@ class Prompts:
         if isinstance(expanded, str):
             return expanded
         context += self._named_agents(plain_text(blocks))
+        limit = self._session.config.settings.limits.max_link_chars
+        context += await self._toolbox.servers.resources(plain_text(blocks), limit)
         expanded = [*expanded, *(TextContent(text=text) for text in context)]
         if not mentions_diagnostics(blocks):
             return expanded

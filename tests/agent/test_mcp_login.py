@@ -1,0 +1,125 @@
+"""Logins at MCP servers: `acp-coder mcp login` and `/mcp login`, with an OAuth server of the tests."""
+
+from __future__ import annotations
+
+import os
+import re
+from pathlib import Path
+from threading import Thread
+
+import anyio.to_thread
+import pytest
+
+from acp_agent.build.own_credentials import own_credentials
+from acp_agent.cli import main
+from acp_agent.config.load import load_config
+from acp_agent.schema.acp import CreateElicitationRequest, CreateElicitationResponse, ElicitationUrlMode
+from tests.mcp.oauth_server import OAuthServer, browse, oauth_server
+
+from .kit import agent_rig, environ_for
+
+pytestmark = pytest.mark.anyio
+
+
+@pytest.fixture
+def locked():
+    with oauth_server() as server:
+        yield server
+
+
+@pytest.fixture
+def mcp(locked, tmp_path, monkeypatch, capsys):
+    """Runs `acp-coder mcp` in a home where the server is configured."""
+    for name in [name for name in os.environ if name.startswith(("XDG_", "ACP_", "OPENAI_"))]:
+        monkeypatch.delenv(name)
+    for name, value in environ_for(tmp_path, "http://127.0.0.1:9/v1").items():
+        monkeypatch.setenv(name, value)
+    monkeypatch.chdir(tmp_path)
+    # A browser does not wait for the page.
+    monkeypatch.setattr("webbrowser.open", lambda url: Thread(target=browse, args=(url,), daemon=True).start())
+
+    def run(*words: str) -> tuple[int, str]:
+        status = main(["mcp", *words])
+        told = capsys.readouterr()
+        return status, told.out + told.err
+
+    run("add", "locked", locked.url)
+    return run
+
+
+def test_a_login_is_kept_private_used_refreshed_and_forgotten(locked: OAuthServer, mcp, tmp_path):
+    status, told = mcp("list")
+    assert status == 1
+    assert "`acp-coder mcp login locked` or `/mcp login locked`" in told
+    assert locked.clients == {}
+    assert mcp("login", "locked")[0] == 0
+    (client,) = locked.clients.values()
+    assert re.fullmatch(r"http://127\.0\.0\.1:\d+/callback", client["redirect_uris"][0])
+    file = tmp_path / ".config/acp-coder/credentials.json"
+    assert file.stat().st_mode & 0o777 == 0o600
+    assert "locked  ready  1 tools" in mcp("list")[1]
+    for _ in range(2):  # The new refresh token is kept, too.
+        locked.revoke()
+        assert "locked  ready  1 tools" in mcp("list")[1]
+    assert locked.grants == ["authorization_code", "refresh_token", "refresh_token"]
+    assert locked.access | locked.refresh <= set(own_credentials(load_config().settings, os.environ))
+    assert "removed" in mcp("logout", "locked")[1]
+    assert "wants a login" in mcp("list")[1]
+    assert not locked.access & set(file.read_text().split('"'))
+
+
+def test_a_token_that_has_ended_is_refreshed_before_it_is_sent(locked: OAuthServer, mcp):
+    locked.expires = 1
+    assert mcp("login", "locked")[0] == 0
+    locked.expires = 3600
+    assert mcp("list")[0] == 0
+    assert locked.grants == ["authorization_code", "refresh_token"]
+
+
+@pytest.mark.parametrize(
+    ("answer", "told"),
+    [({"state": "forged"}, "State parameter mismatch"), ({"code": "", "error": "access_denied"}, "access_denied")],
+)
+def test_an_answer_that_is_not_the_users_yes_is_no_login(locked: OAuthServer, mcp, answer, told):
+    locked.answer = answer
+    status, said = mcp("login", "locked")
+    assert status == 1
+    assert told in said
+    assert locked.access == set()
+
+
+def test_only_servers_with_a_url_that_want_one_have_a_login(locked: OAuthServer, mcp):
+    mcp("add", "own", "--", "true")
+    assert "is a program" in mcp("login", "own")[1]
+    assert "there is no server 'other'" in mcp("login", "other")[1]
+    locked.access.add("given")
+    mcp("add", "given", locked.url, "--header", "Authorization: Bearer given")
+    assert "it wants no login" in mcp("login", "given")[1]
+
+
+@pytest.mark.parametrize("urls", [True, False])
+async def test_in_a_session_the_user_logs_in_by_the_clients_question_or_a_url_in_the_conversation(
+    locked: OAuthServer, tmp_path: Path, urls: bool
+):
+    opened: list[str] = []
+
+    async def answer(request: CreateElicitationRequest) -> CreateElicitationResponse:
+        assert isinstance(request, ElicitationUrlMode)
+        opened.append(request.url)
+        Thread(target=browse, args=(request.url,), daemon=True).start()
+        return CreateElicitationResponse(action="accept")
+
+    config = f'[mcp.servers.locked]\nurl = "{locked.url}"\n'
+    async with agent_rig(tmp_path, ["ok"], config=config, elicitation=answer if urls else None) as r:
+        await r.editor.new_session(r.project)
+        await r.editor.wait_for(lambda u: "wants a login" in str(getattr(u, "content", "")))
+        async with anyio.create_task_group() as tasks:
+            tasks.start_soon(r.editor.prompt, "/mcp login locked")
+            if not urls:
+                await r.editor.wait_for(lambda u: "Open http" in str(getattr(u, "content", "")))
+                url = r.editor.text().rpartition("Open ")[2].split()[0]
+                await anyio.to_thread.run_sync(browse, url)
+        assert "`locked`: ready (1 tools" in r.editor.text()
+        assert len(opened) == int(urls)
+        await r.editor.prompt("go")
+        assert "mcp_locked_open" in r.tool_names(1)
