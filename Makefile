@@ -8,7 +8,7 @@ export PIP_DISABLE_PIP_VERSION_CHECK := 1
 # Programs that the tests start hundreds of times would each compile what has changed.
 export PYTHONDONTWRITEBYTECODE :=
 
-.PHONY: page demo test test-races test-models test-editors test-agents test-conformance test-v2 test-release release quick check bench generate lock eval harbor venv tools clean
+.PHONY: page demo test test-races test-models test-editors test-agents test-conformance test-v2 test-release release docs quick check bench generate lock eval harbor venv tools clean
 
 venv: $(STAMP)
 
@@ -95,6 +95,11 @@ release: $(STAMP)
 test-release: $(STAMP)
 	@$(BIN)/python -m pip install --quiet uv
 	@$(BIN)/python -m pytest -n 0 tests/release
+
+# The site of the documentation, into dist/site; a link or an anchor that leads nowhere fails it. Seconds.
+docs: $(STAMP)
+	@$(BIN)/python -m pip install --quiet uv
+	@NO_MKDOCS_2_WARNING=1 $(BIN)/uvx --quiet --no-config --from mkdocs==1.6.1 --with mkdocs-material==9.8.2 mkdocs build --quiet
 
 # Pins all dependencies with their hashes: uv.lock, and the same for other installers. Of the public index, whatever this
 # machine installs from.
