@@ -8,7 +8,7 @@ export PIP_DISABLE_PIP_VERSION_CHECK := 1
 # Programs that the tests start hundreds of times would each compile what has changed.
 export PYTHONDONTWRITEBYTECODE :=
 
-.PHONY: page demo test test-races test-models test-editors test-agents test-conformance test-v2 quick check bench generate lock eval harbor venv tools clean
+.PHONY: page demo test test-races test-models test-editors test-agents test-conformance test-v2 test-release release docs quick check bench generate lock eval harbor venv tools clean
 
 venv: $(STAMP)
 
@@ -86,6 +86,20 @@ bench: $(STAMP)
 
 generate: $(STAMP)
 	@$(BIN)/python scripts/generate.py
+
+# All files of a release, into dist/: `make release REPOSITORY=https://github.com/OWNER/acp-coder`; docs/releasing.md.
+release: $(STAMP)
+	@PYTHON=$(BIN)/python bash scripts/release.sh "$(REPOSITORY)"
+
+# A release is made, and its wheel run with uvx on each Python there is from 3.11 to 3.14. Four minutes.
+test-release: $(STAMP)
+	@$(BIN)/python -m pip install --quiet uv
+	@$(BIN)/python -m pytest -n 0 tests/release
+
+# The site of the documentation, into dist/site; a link or an anchor that leads nowhere fails it. Seconds.
+docs: $(STAMP)
+	@$(BIN)/python -m pip install --quiet uv
+	@NO_MKDOCS_2_WARNING=1 $(BIN)/uvx --quiet --no-config --from mkdocs==1.6.1 --with mkdocs-material==9.8.2 mkdocs build --quiet
 
 # Pins all dependencies with their hashes: uv.lock, and the same for other installers. Of the public index, whatever this
 # machine installs from.

@@ -1,0 +1,26 @@
+#!/usr/bin/env bash
+# All files of a release, into OUT (default: dist): wheel and source archive, the VS Code extension, what Zed and the ACP
+# registry install from, manual page, completions, the image's Containerfile, an SBOM (CycloneDX, of uv.lock) and checksums.
+# Usage: release.sh REPOSITORY [OUT]; the files will be found in REPOSITORY/releases/download/vVERSION.
+set -euo pipefail
+cd "$(dirname "$0")/.."
+repository=${1:?usage: release.sh REPOSITORY [OUT]; or make release REPOSITORY=https://...}
+out=$(realpath --canonicalize-missing "${2:-dist}")
+python=${PYTHON:-python3}
+rm -rf "$out"
+mkdir -p "$out/completions"
+"$python" -m pip install --quiet uv
+uv=$("$python" -c 'import uv; print(uv.find_uv_bin())')
+version=$("$python" -c 'import acp_agent; print(acp_agent.__version__)')
+PYTHON=$python bash scripts/make_release.sh "$repository" "$repository/releases/download/v$version" "$out" >/dev/null
+"$uv" build --quiet --no-create-gitignore --out-dir "$out" .
+bash scripts/with_node.sh npm --prefix editors/vscode run package --silent >/dev/null
+mv editors/vscode/acp-coder.vsix "$out/acp-coder-$version.vsix"
+"$python" -m acp_agent man >"$out/acp-coder.1"
+for shell in bash zsh fish; do "$python" -m acp_agent completions "$shell" >"$out/completions/acp-coder.$shell"; done
+cp deploy/Containerfile "$out/"
+"$uv" export --quiet --no-config --frozen --no-dev --all-extras --format cyclonedx1.5 \
+  --output-file "$out/acp-coder-$version.cdx.json" >/dev/null
+cd "$out"
+find . -type f ! -name SHA256SUMS -printf '%P\0' | sort --zero-terminated | xargs -0 sha256sum >SHA256SUMS
+echo "$out"
