@@ -31,7 +31,10 @@ def run(options: Namespace, environ: Mapping[str, str]) -> int:
     patterns = config.settings.secrets.extra_patterns if config else ()
     cleaner = Cleaner(Redactor(values=values, extra_patterns=patterns), environ)
     lines = [json.loads(line) for line in source.read_bytes().split(b"\n")[:-1] if line]
-    versions = [f"{mark:<3} {subject:<16} {words}" for mark, subject, words in checks(Namespace(offline=True), environ)]
+    versions = [
+        f"{mark:<3} {subject:<16} {words}"
+        for mark, subject, words in checks(Namespace(offline=True, updates=False), environ)
+    ]
     files = {
         "recording.jsonl": (
             b"".join(line_of(cleaner.clean(line)) for line in lines),

@@ -45,6 +45,7 @@ from acp_agent.safety.deciding.audit import AuditLog
 from acp_agent.safety.deciding.rule_list import RuleList
 from acp_agent.safety.folders.paths import real_path
 
+NEWER = "acp_agent.commands.extensions.newer_version:newer_version"
 SQLITE_VERSION = "acp_agent.store.sqlite:SQLITE_VERSION"
 
 SESSION_FILTERS = "acp_agent.loop.calls.session_filters:SessionFilters"
@@ -120,6 +121,8 @@ def _fix(line: Line) -> str:
 def checks(options: Namespace, environ: Mapping[str, str]) -> Iterator[Line]:
     python = f"Python {platform.python_version()} ({sys.executable})"
     yield OK, "acp-coder", f"{version_line()}, {python}, {platform.platform()}"
+    if options.updates:
+        yield NOTE, "updates", load(NEWER)()
     yield NOTE, "packages", ", ".join(_versions())
     file = config_file(environ)
     yield NOTE, "configuration", file if Path(file).exists() else f"{file} (does not exist; defaults are used)"

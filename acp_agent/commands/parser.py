@@ -183,6 +183,7 @@ def build_parser() -> argparse.ArgumentParser:
     _add_conformance(commands)
     doctor = commands.add_parser("doctor", help="check configuration, key, model and tools")
     doctor.add_argument("--offline", action="store_true", help="do not contact the model's server")
+    doctor.add_argument("--updates", action="store_true", help="ask the package index for a newer version")
 
     config = commands.add_parser("config", help="show the configuration")
     shows = config.add_subparsers(dest="verb", required=True, metavar="VERB", parser_class=_Parser)

@@ -8,6 +8,9 @@ from typing import Any
 
 import pytest
 
+from acp_agent import __version__
+from acp_agent.commands.extensions.newer_version import newer_version
+
 from .test_cli import run
 
 CHANGES = json.dumps({"hookSpecificOutput": {"updatedInput": {"file_path": "b", "content": "y"}}})
@@ -101,3 +104,24 @@ def test_the_configuration_shows_no_variables_of_hooks(tmp_path):
     done = run(tmp_path, "config", "show", ACP_CODER_CONFIG=str(tmp_path / "config.toml"))
     assert "no force" in done.stdout
     assert "sesame" not in done.stdout
+
+
+# --- a newer version ---------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("answer", "words"),
+    [
+        ({"info": {"version": "99.0.1"}}, "there is a newer version, 99.0.1; this is "),
+        ({"info": {"version": __version__}}, "is the newest version"),
+        ({"info": {"version": "0.0.1rc1"}}, "is the newest version"),
+        ({"info": {"version": None}}, "is the newest version"),
+        ({}, "is not known"),
+        (None, "is not known"),
+    ],
+)
+def test_a_newer_version_is_looked_for_where_that_is_asked(tmp_path, answer, words):
+    index = tmp_path / "index.json"
+    if answer is not None:
+        index.write_text(json.dumps(answer))
+    assert words in newer_version(index.as_uri())
