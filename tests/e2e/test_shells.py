@@ -48,9 +48,8 @@ def test_each_word_is_offered_where_the_parser_takes_it(words: Sequence[str], of
 def test_every_command_is_offered():
     offered = [word for word, about in candidates(build_parser(), [""]) if about]
     assert sorted(offered) == sorted(name for name in COMMANDS if " " not in name)
-    assert {two.split()[1] for two in COMMANDS if " " in two} == {
-        word for word, _ in candidates(build_parser(), ["conformance", ""])
-    }
+    for one, two in (name.split() for name in COMMANDS if " " in name):
+        assert two in {word for word, _ in candidates(build_parser(), [one, ""])}
 
 
 # Stubs of what only an interactive zsh has; they print what it would be given.
