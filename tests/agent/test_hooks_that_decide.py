@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import json
+import os
 import shlex
 import subprocess
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from threading import Thread
-from typing import Any
+from typing import Any, get_args
 
 import anyio
 import pytest
@@ -16,6 +17,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from acp_agent.client.permissions import allow_always, allow_once, reject_once
+from acp_agent.config.safety_settings import HookEvent
 from acp_agent.errors import HookFailed
 from acp_agent.loop.hooks.hook_names import TOOLS, in_our_names, in_their_form, their_names
 from acp_agent.loop.hooks.hook_protocol import read_exit, read_text
@@ -577,6 +579,43 @@ async def test_without_hooks_nothing_of_them_is_loaded(tmp_path):
         await r.editor.prompt("go")
         parts = await r.agent.sessions.get(r.editor.session_id).parts()
         assert parts.shell.hooks.deciding is None
+
+
+EVENTS = get_args(HookEvent)
+LONG = " ".join(map(str, range(3000)))
+GOLDEN = Path(__file__).parents[1] / "golden/hooks"
+
+
+async def test_what_each_event_tells_is_as_it_was(tmp_path):
+    """`UPDATE_GOLDEN=1` writes the files."""
+    config = "".join(hook(event, keeps(tmp_path / event)) for event in EVENTS)
+    script = [
+        *rounds(Call("write", {"path": "a.txt", "content": "x"}), bash("echo hi"))[:2],
+        Answer(tool_calls=(Call("delegate", {"prompt": "Find it.", "title": "find it"}),)),
+        "found",
+        LONG,
+        "summary",
+    ]
+    async with rig(tmp_path, script, config=config) as r:
+        await r.editor.prompt("go")
+        await r.editor.prompt("/compact")
+        notified = tmp_path / "Notification"
+        with anyio.fail_after(20):
+            while not notified.exists() or not notified.read_text().endswith("\n"):
+                await anyio.sleep(0.01)
+        await r.editor.request("session/close", {"sessionId": r.editor.session_id})
+        ids = {r.editor.session_id: "SESSION", str(r.project): "PROJECT", LONG: "WORDS"}
+        ids |= {name: f"CALL-{number}" for number, name in enumerate(r.editor.tool_calls(), 1)}
+    for event in EVENTS:
+        text = (tmp_path / event).read_text()
+        for word, name in ids.items():
+            text = text.replace(word, name)
+        found = json.dumps([json.loads(line) for line in text.splitlines()], indent=1) + "\n"
+        file = GOLDEN / f"{event}.json"
+        if os.environ.get("UPDATE_GOLDEN"):
+            file.parent.mkdir(exist_ok=True)
+            file.write_text(found)
+        assert found == file.read_text(), event
 
 
 # --- the protocol ------------------------------------------------------------------------------------------------
