@@ -24,6 +24,7 @@ from acp_agent.client.spawn import SpawnedAgent, spawn_agent
 from acp_agent.errors import AgentError, PeerError
 from acp_agent.fronts.headless import AGENT_COMMAND
 from acp_agent.legible import legible
+from acp_agent.loop.prompts.command_names import BUILT_IN, sets_goal, split_command
 from acp_agent.protocol.transports import Transport
 from acp_agent.schema import acp
 
@@ -99,6 +100,9 @@ class McpFront:
         `session`: the id of an earlier session to go on with. `folder`: the absolute path to work in.
         """
         where = self._folder(folder)
+        name, rest = split_command([acp.TextContent(text=text)])
+        if name in BUILT_IN and not sets_goal(name, rest):
+            raise ToolError(f"/{name} is for the agent's own user: give it a task.")
         client = self._client
         turn = _Turn(context)
         try:
@@ -166,14 +170,26 @@ class McpFront:
         )
 
     async def _opened(self, client: AcpClient, session: str, folder: Path) -> str:
-        if session and session not in self._sessions:
-            await client.resume_session(session, folder)
-        elif not session:
+        if session in self._sessions:
+            return session
+        if not session:
             session = (await client.new_session(folder)).session_id
-            if self._mode is not None:
-                await client.set_session_mode(session, self._mode)
+        elif not await self._is_of(client, session, folder):
+            raise ToolError(f"There is no session {session} in {folder}.")
+        else:
+            await client.resume_session(session, folder)
+        if self._mode is not None:
+            await client.set_session_mode(session, self._mode)
         self._sessions[session] = str(folder)
         return session
+
+    async def _is_of(self, client: AcpClient, session: str, folder: Path) -> bool:
+        listed = await client.list_sessions(cwd=folder)
+        while all(each.session_id != session for each in listed.sessions):
+            if not listed.next_cursor:
+                return False
+            listed = await client.list_sessions(cwd=folder, cursor=listed.next_cursor)
+        return True
 
     def _update(self, session_id: str, update: acp.SessionUpdate) -> None:
         if (turn := self._turns.get(session_id)) is None:

@@ -70,7 +70,7 @@ class Shelf:
             raise PluginError(f"{self._index} cannot be read: {error.strerror or error}.") from error
         try:
             return msgspec.json.decode(text, type=_Index).plugins
-        except msgspec.DecodeError as error:
+        except (msgspec.DecodeError, UnicodeDecodeError) as error:
             raise PluginError(f"{self._index}: {error}.") from error
 
     def put(self, plugin: Plugin, files: Files, source: str, at: str) -> None:

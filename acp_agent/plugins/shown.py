@@ -17,6 +17,11 @@ CHARS = 200
 
 def described(plugin: Plugin, files: Files) -> Iterator[str]:
     """Lines. What runs programs comes first."""
+    for line in _lines_about(plugin, files):
+        yield legible(" ".join(line.split()))
+
+
+def _lines_about(plugin: Plugin, files: Files) -> Iterator[str]:
     yield f"{plugin.name} {plugin.version}".strip() + (f": {plugin.description}" if plugin.description else "")
     yield f"digest: {files.digest}"
     if plugin.hooks or any(not server.url for server in plugin.servers.values()):
@@ -44,7 +49,7 @@ def described(plugin: Plugin, files: Files) -> Iterator[str]:
         yield f"not used: {words}"
     yield f"Files ({len(files)}):"
     for path, data in files.items():
-        yield f"- {legible(path)} ({len(data)} bytes{', can be run' if path in files.executable else ''})"
+        yield f"- {path} ({len(data)} bytes{', can be run' if path in files.executable else ''})"
 
 
 def _program(server: McpServerConfig) -> str:
@@ -52,7 +57,7 @@ def _program(server: McpServerConfig) -> str:
 
 
 def _line(text: str) -> str:
-    line = legible(" ".join(text.split()))
+    line = " ".join(text.split())
     return line if len(line) <= CHARS else f"{line[:CHARS]}…"
 
 

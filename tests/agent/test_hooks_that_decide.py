@@ -363,6 +363,19 @@ async def test_a_hook_can_end_the_turn(tmp_path):
         assert "enough" in str(r.editor.tool_call().content)
 
 
+@pytest.mark.parametrize("event", ["PreToolUse", "PostToolUse"])
+async def test_why_a_hook_ends_the_turn_is_told_without_credentials_and_not_at_length(tmp_path, event):
+    said = {"continue": False, "stopReason": f"token ghp_{'a1B2' * 9} {'x' * 20_000}"}
+    config = hook(event, f"printf %s {shlex.quote(json.dumps(said))}")
+    async with rig(tmp_path, [*rounds(bash("echo hi")), "done"], mode="auto", config=config) as r:
+        await r.editor.prompt("go")
+        await r.editor.prompt("and now")
+        (result,) = results(r, 2)
+        assert "token" in result
+        assert "ghp_a1B2" not in result
+        assert len(result) < 5_000
+
+
 async def test_hooks_of_a_folder_run_once_it_is_trusted_after_yours_and_free_nothing(tmp_path):
     seen = tmp_path / "seen"
     own = tmp_path / "project/.acp-coder"
@@ -472,6 +485,23 @@ async def test_a_hook_answers_the_question_before_the_user_is_asked(tmp_path):
         rules = {line["rule"]: line["decision"] for line in audit(r) if line["event"] == "decision"}
         assert rules["hook no"] == "deny"
         assert rules["hook yes"] == "allow"
+
+
+async def test_no_allow_of_a_hook_outlives_the_mode_it_was_said_in(tmp_path):
+    began, go = tmp_path / "began", tmp_path / "go"
+    os.mkfifo(go)
+    allow = f"touch {began}; cat {go}; {says(decision={'behavior': 'allow'})}"
+    config = hook("PermissionRequest", allow, name="yes", frees=True)
+    async with rig(tmp_path, rounds(bash("touch made")), config=config) as r:
+        turn = r.editor.begin("go")
+        with anyio.fail_after(20):
+            while not began.exists():
+                await anyio.sleep(0.01)
+        await r.editor.client.set_session_mode(r.editor.session_id, "architect")
+        await anyio.to_thread.run_sync(go.write_text, "")
+        await turn.response()
+        assert not (r.project / "made").exists()
+        assert "which is read-only" in results(r, 2)[0]
 
 
 async def test_a_question_is_a_notification(tmp_path):

@@ -124,6 +124,31 @@ async def test_a_mode_is_that_of_its_sessions(tmp_path):
         assert (client.project / "made").exists()
 
 
+async def test_no_session_of_another_folder_goes_on_and_one_of_its_own_only_in_its_mode(tmp_path):
+    other = tmp_path / "other"
+    other.mkdir()
+    async with served(tmp_path, ["One."], "--folder", str(other), "--mode", "auto") as (client, _):
+        secret = (await client.call("prompt", text="go", folder=str(other)))[0].rpartition("Session: ")[2]
+    async with served(tmp_path, ["Two."], "--mode", "auto") as (client, _):
+        said, failed = await client.call("prompt", text="go on", session=secret)
+        assert failed
+        assert f"There is no session {secret} in {client.project}." in said
+        own = (await client.call("prompt", text="go"))[0].rpartition("Session: ")[2]
+    async with served(tmp_path, [bash("touch made"), "I could not."], "--mode", "ask") as (client, _):
+        said, failed = await client.call("prompt", text="go on", session=own)
+        assert not failed
+        assert not (client.project / "made").exists()
+
+
+async def test_commands_for_the_agents_own_user_are_not_those_of_its_client(tmp_path):
+    async with served(tmp_path, ["Hi."], "--mode", "ask") as (client, _):
+        for text in ("/mode auto", "/trust", "/trust yes 0123456789ab", "/approve 1", "/undo"):
+            said, failed = await client.call("prompt", text=text)
+            assert failed
+            assert "is for the agent's own user" in said
+        assert (await client.call("prompt", text="/unknown"))[0].startswith("Hi.")
+
+
 async def test_what_cannot_be_is_said(tmp_path):
     async with served(tmp_path, []) as (client, _):
         for arguments, words in (

@@ -166,7 +166,9 @@ class Gate:
             refused = Refused(said.denial, ends_turn=done.stops is not None)
             return await self._written(refused, facts, decision, "deny", said.rule, ask.reason)
         if said is not None and said.effect == "allow" and not (ask.every_time or ask.by_person):
-            return await self._written(Permit(), facts, decision, "allow", said.rule, ask.reason)
+            answer = self._as_the_mode_is(Permit(), ask)
+            outcome = "allow" if isinstance(answer, Permit) else "deny"
+            return await self._written(answer, facts, decision, outcome, said.rule, ask.reason)
         self._hooks.notify("permission_prompt", f"acp-coder wants to use {facts.tool}: {ask.reason}")
         return None
 
@@ -208,11 +210,16 @@ class Gate:
             self.guard.answered(facts.tool, ask.scopes, allowed=allowed)
         self._writes_calls = self._writes_calls or (allowed and facts.written)
         self._runs_unconfined = self._runs_unconfined or (allowed and UNCONFINED in ask.reason)
-        if allowed and ask.changes and not self._choices.mode().changes:
-            # The user decided otherwise: the mode they chose in the meantime is read-only.
-            answer = Refused(f"The mode is now `{self._choices.mode().id}`, which is read-only. It was not run.")
+        if allowed:
+            answer = self._as_the_mode_is(answer, ask)
         said = "allowed_by_person" if isinstance(answer, Permit) else "rejected_by_person"
         return await self._written(answer, facts, decision, said, ask.rule, ask.reason)
+
+    def _as_the_mode_is(self, answer: Permit | Refused, ask: Ask) -> Permit | Refused:
+        """Whether the user decided otherwise: the mode that they chose in the meantime is read-only."""
+        if not ask.changes or (mode := self._choices.mode()).changes:
+            return answer
+        return Refused(f"The mode is now `{mode.id}`, which is read-only. It was not run.")
 
     async def remembered(self) -> Sequence[Permission]:
         """The answers that are remembered for the project."""

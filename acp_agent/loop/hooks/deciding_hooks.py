@@ -263,7 +263,7 @@ class DecidingHooks:
         if answer.context:
             done.context.append(self._bounded(f"[Added by the hook {hook.called}]\n{answer.context}"))
         if answer.stops is not None and done.stops is None:
-            done.stops = answer.stops or f"The hook `{hook.called}` ended the turn."
+            done.stops = self._clean(answer.stops)[:MAX_REASON] or f"The hook `{hook.called}` ended the turn."
         effect = answer.effect
         strength = ("", "allow", "ask", "deny")
         if effect == "" or (effect == "allow" and not hook.frees):
