@@ -26,6 +26,7 @@ from acp_agent.plugins.manifest import Plugin, expanded
 log = logging.getLogger(__name__)
 
 INDEX = "plugins.json"
+SCHEMA = 1
 MAX_SERVER_NAME = 64
 
 
@@ -41,7 +42,7 @@ class Installed(Struct, frozen=True):
 
 
 class _Index(Struct):
-    schema: int = 1
+    schema: int = SCHEMA
     plugins: dict[str, Installed] = {}
 
 
@@ -69,14 +70,21 @@ class Shelf:
         except OSError as error:
             raise PluginError(f"{self._index} cannot be read: {error.strerror or error}.") from error
         try:
-            return msgspec.json.decode(text, type=_Index).plugins
+            index = msgspec.json.decode(text, type=_Index)
         except (msgspec.DecodeError, UnicodeDecodeError) as error:
             raise PluginError(f"{self._index}: {error}.") from error
+        if index.schema != SCHEMA:
+            raise PluginError(f"{self._index} was written by another version of acp-coder.")
+        return index.plugins
 
     def put(self, plugin: Plugin, files: Files, source: str, at: str) -> None:
         """Adds it, or replaces the one of its name. Raises PluginError if that cannot be written."""
         place = self.folder(plugin.name)
         new, old = place.with_name(f".{plugin.name}.new"), place.with_name(f".{plugin.name}.old")
+        try:
+            msgspec.json.encode(plugin)
+        except UnicodeEncodeError as error:
+            raise PluginError(f"{plugin.name} has a name or text that is no Unicode.") from error
         try:
             for left in (new, old):
                 shutil.rmtree(left, ignore_errors=True)

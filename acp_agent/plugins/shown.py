@@ -11,7 +11,7 @@ from acp_agent.legible import legible
 from acp_agent.plugins.contained import Files
 from acp_agent.plugins.manifest import Plugin
 
-CHARS = 200
+CHARS = 4_000
 """Of a command line that is shown in a list."""
 
 
@@ -37,7 +37,8 @@ def _lines_about(plugin: Plugin, files: Files) -> Iterator[str]:
         yield "It runs no programs of its own."
     for name, server in plugin.servers.items():
         if server.url:
-            yield f"It connects to the MCP server {name}: {server.url}"
+            headers = "".join(f", {header}: {value}" for header, value in server.headers.items())
+            yield f"It connects to the MCP server {name}: {server.url}{headers}"
     for what, names in (
         ("Commands", [f"/{plugin.name}:{path.removesuffix('.md').replace('/', ':')}" for path in plugin.commands]),
         ("Sub-agents", [f"@{plugin.name}:{path.removesuffix('.md')}" for path in plugin.agents]),
@@ -53,7 +54,8 @@ def _lines_about(plugin: Plugin, files: Files) -> Iterator[str]:
 
 
 def _program(server: McpServerConfig) -> str:
-    return " ".join([server.command, *(shlex.quote(word) for word in server.args)])
+    variables = [f"{name}={shlex.quote(value)}" for name, value in server.env.items()]
+    return " ".join([*variables, server.command, *(shlex.quote(word) for word in server.args)])
 
 
 def _line(text: str) -> str:

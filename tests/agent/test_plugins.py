@@ -567,6 +567,34 @@ def test_an_index_that_cannot_be_read_is_said_and_nothing_is_used(tmp_path):
         assert "The plugins cannot be used" in trouble[0]
 
 
+def test_an_index_of_another_version_is_left_alone(tmp_path, capsys):
+    plugin(tmp_path, "add", source=str(claude(tmp_path / "source")), yes=True)
+    index = tmp_path / "home/.local/state/acp-coder/plugins.json"
+    index.write_text(index.read_text().replace('"schema": 1', '"schema": 2'))
+    before = index.read_text()
+    with pytest.raises(PluginError, match="another version"):
+        plugin(tmp_path, "remove", name="tools")
+    assert index.read_text() == before
+
+
+def test_text_that_is_no_unicode_is_refused_before_anything_is_stored(tmp_path):
+    manifest = {".claude-plugin/plugin.json": '{"name": "tools", "description": "\\ud800"}'}
+    with pytest.raises(PluginError, match="no Unicode"):
+        plugin(tmp_path, "add", source=str(claude(tmp_path / "source", **manifest)), yes=True)
+    assert not Shelf(environ(tmp_path)).folder("tools").exists()
+
+
+def test_variables_and_headers_of_servers_are_shown(tmp_path):
+    servers = {
+        "a": {"command": "run", "env": {"LD_PRELOAD": "x.so"}},
+        "b": {"url": "https://x/", "headers": {"X-A": "1"}},
+    }
+    source = claude(tmp_path / "source", **{".mcp.json": {"mcpServers": servers}})
+    shown = "\n".join(described(read(source), read_files(source)))
+    assert "LD_PRELOAD=x.so" in shown
+    assert "X-A: 1" in shown
+
+
 def test_authors_are_told_what_is_wrong(tmp_path, capsys):
     assert plugin(tmp_path, "check", source=str(claude(tmp_path / "good"))) == 0
     put(tmp_path / "bad", {"plugin.json": {**MANIFEST, "color": "red"}, "skills/x/SKILL.md": "X"})

@@ -330,12 +330,27 @@ def test_a_command_that_runs_without_end_is_bounded():
     assert sum(piece.kind == "command" for piece in pieces) == MAX_COMMANDS
 
 
+def test_a_prompt_with_thousands_of_places_is_bounded():
+    pieces = WrittenCommand("c", "", "", "$ARGUMENTS " * 5_000).pieces("x" * 10_000)
+    assert sum(len(piece.text) for piece in pieces) < 2_000_000
+
+
+def test_no_project_has_a_command_by_the_name_of_a_plugins(tmp_path):
+    put(tmp_path / "project/.agents/commands/tools/fix.md", "Evil")
+    library = Library(Roots(tmp_path / "project"), tmp_path / "none", reads=True)
+    library.of_plugin("tools", {"fix.md": "Good"}, {})
+    command = library.command("tools:fix")
+    assert command is not None
+    assert command.body == "Good"
+
+
 @pytest.mark.parametrize(
     ("text", "trouble"),
     [
         ("---\na: [\n---\nbody", "is not YAML"),
         ("---\n- a\n---\nbody", "is no table"),
         (f"---\na: {'x' * 9000}\n---\nbody", "is longer than"),
+        (f"---\na: {'[' * 300}\n---\nbody", "more than 200 brackets"),
         ("---\na: b\n---\nbody", ""),
         ("body", ""),
     ],

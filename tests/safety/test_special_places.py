@@ -111,6 +111,10 @@ def test_trust_belongs_to_the_bytes_of_configuration_and_tools(tmp_path: Path) -
     (tmp_path / ".acp-coder/hooks/check").write_bytes(b"#!/bin/sh\n")
     assert scope_of(own_files(tmp_path)) != before
     assert tools_of(own_files(tmp_path)) == {"words.py": b"x"}
+    before = scope_of(own_files(tmp_path))
+    (tmp_path / ".acp-coder/hooks/lib").mkdir()
+    (tmp_path / ".acp-coder/hooks/lib/more").write_bytes(b"x")
+    assert scope_of(own_files(tmp_path)) != before
 
 
 def test_what_is_no_regular_file_in_its_place_is_not_read(tmp_path: Path) -> None:

@@ -20,6 +20,8 @@ FRONT_MATTER = re.compile(r"\A---[ \t]*\r?\n(.*?)\r?\n---[ \t]*(?:\r?\n|\Z)", re
 PLAIN = re.compile(r"([A-Za-z][\w-]*):[ ]+([A-Za-z0-9$(/](?:[^:#\t]|:(?=\S)|(?<=\S)#)*\S|[A-Za-z0-9])[ ]*")
 """A line of YAML that is a key and a plain scalar in any reading."""
 MAX_FRONT_MATTER = 8192
+MAX_BRACKETS = 200
+"""YAML takes long for many."""
 MAX_DESCRIPTION = 1024
 
 
@@ -66,6 +68,8 @@ def read_front_matter(text: str, where: object) -> tuple[Front, str]:
 def _read(text: str) -> Front:
     if len(text) > MAX_FRONT_MATTER:
         return Front({}, f"the front matter is longer than {MAX_FRONT_MATTER} characters and is not used")
+    if text.count("[") + text.count("{") > MAX_BRACKETS:
+        return Front({}, f"the front matter has more than {MAX_BRACKETS} brackets and is not used")
     if (plain := _plain(text)) is not None:
         return Front(plain)
     try:

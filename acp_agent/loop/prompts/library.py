@@ -10,6 +10,7 @@ import logging
 import os
 from collections.abc import Iterator, Mapping
 from pathlib import Path
+from typing import Any
 
 from acp_agent.loop.prompts.instructions import read_text
 from acp_agent.loop.prompts.written_agents import WrittenAgent, read_agent
@@ -20,6 +21,7 @@ log = logging.getLogger(__name__)
 
 COMMANDS, AGENTS = "commands", "agents"
 PROJECT = ".agents"
+PROJECT_TITLE = "project"
 OTHERS = ".claude"
 """Whose files count only if the folder is trusted."""
 OWN = Path(__file__).with_name("built_in")
@@ -44,11 +46,12 @@ class Library:
         """`reads`: whether the project's and the user's are looked for (`agent.skills`)."""
         self._commands: dict[str, WrittenCommand] = {}
         self._agents: dict[str, WrittenAgent] = {}
+        self._plugins: set[str] = set()
         if reads:
             for kind in (COMMANDS, AGENTS):
                 self._take(kind, dict(_of_user(config_dir / kind)), "yours", trusted=True)
                 for root in roots.all:
-                    self._take(kind, dict(_of_project(root / PROJECT / kind, roots)), "project", trusted=False)
+                    self._take(kind, dict(_of_project(root / PROJECT / kind, roots)), PROJECT_TITLE, trusted=False)
 
     def trust(self, files: Mapping[str, bytes]) -> None:
         """Takes what a trusted folder has for other agents: path below it -> bytes."""
@@ -63,6 +66,7 @@ class Library:
 
     def of_plugin(self, name: str, commands: Mapping[str, str], agents: Mapping[str, str]) -> None:
         """Takes those of a plugin, whose names begin with its name."""
+        self._plugins.add(name)
         self._take(COMMANDS, commands, name, trusted=True, prefix=f"{name}:")
         self._take(AGENTS, agents, name, trusted=True, prefix=f"{name}:")
 
@@ -73,13 +77,18 @@ class Library:
             if kind == COMMANDS:
                 made = read_command(name, text, f"{title}: {path}", title=title, trusted=trusted)
                 if made is not None and made.name not in BUILT_IN:
-                    self._commands.setdefault(made.name, made)
+                    self._put(self._commands, made.name, made)
             else:
                 made = read_agent(name, text, f"{title}: {path}", title=title)
                 if made is not None and made.name != REVIEWER:
-                    self._agents.setdefault(prefix + made.name.removeprefix(prefix), made)
+                    self._put(self._agents, prefix + made.name.removeprefix(prefix), made)
             if made is None:
                 log.warning("%s: %s/%s has no name that can be used, or no text", title, kind, path)
+
+    def _put(self, known: dict[str, Any], name: str, made: WrittenCommand | WrittenAgent) -> None:
+        """The first counts, but no project has the name of a plugin's."""
+        if name not in known or (known[name].title == PROJECT_TITLE and made.title in self._plugins):
+            known[name] = made
 
     # --- commands ---------------------------------------------------------------------------------------------
 

@@ -19,6 +19,8 @@ from acp_agent.loop.prompts.front_matter import first_line, read_front_matter
 NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.:-]{0,79}")
 TOKEN = re.compile(r"!`([^`\n]+)`|(?<![\w`@./-])@([\w./~$-]*[\w/])|\$(ARGUMENTS\b|[1-9])")
 PLACE = re.compile(r"\$(ARGUMENTS\b|[1-9])")
+MAX_PLACES = 100
+"""Places of arguments that are filled."""
 MAX_COMMANDS = 20
 """Commands and files of one prompt."""
 
@@ -52,13 +54,14 @@ class WrittenCommand(Struct, frozen=True):
         return found
 
     def _filled(self, arguments: str, words: list[str]) -> Iterator[Piece]:
-        at, count = 0, 0
+        at, count, filled = 0, 0, 0
         for match in TOKEN.finditer(self.body):
             yield Piece("text", self.body[at : match.start()])
             at = match.end()
             command, file, place = match[1], match[2], match[3]
             if place is not None:
-                yield Piece("text", _argument(place, arguments, words))
+                filled += 1
+                yield Piece("text", _argument(place, arguments, words) if filled <= MAX_PLACES else match[0])
                 continue
             count += 1
             if count > MAX_COMMANDS:

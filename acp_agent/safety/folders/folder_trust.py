@@ -63,9 +63,9 @@ def _is_here(folder: Path, inside: str) -> bool:
 
 
 def _names(folder: Path, inside: str) -> list[str]:
-    """Of the entries of a folder, by name; of Markdown files also those one folder deeper."""
+    """Of the entries of a folder, by name; also those one folder deeper, but for tools."""
     names = sorted(os.listdir(folder / inside))
-    if inside in MARKDOWN:
+    if inside != TOOLS:
         deeper = [name for name in names if _is_here(folder, f"{inside}/{name}")]
         names += [f"{name}/{each}" for name in deeper for each in sorted(os.listdir(folder / inside / name))]
     return names
