@@ -7,7 +7,7 @@ import subprocess
 from pathlib import Path
 
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from acp_agent.client.permissions import allow_once, reject_once
@@ -365,6 +365,8 @@ ODD = st.text(alphabet="ab1 :#'\"[]{}|>&*!%@`,-$()/~", max_size=12)
 
 
 @given(st.dictionaries(st.sampled_from(["a", "b-c", "description"]), ODD, max_size=3))
+@example({"a": "1:"})
+@example({"a": "1 #"})
 def test_plain_front_matter_is_read_as_yaml_reads_it(facts):
     text = "\n".join(f"{name}: {value}" for name, value in facts.items())
     plain = _plain(text)

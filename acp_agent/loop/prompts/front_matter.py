@@ -17,7 +17,7 @@ YAML_LOADER = "yaml:BaseLoader"
 YAML_ERROR = "yaml:YAMLError"
 
 FRONT_MATTER = re.compile(r"\A---[ \t]*\r?\n(.*?)\r?\n---[ \t]*(?:\r?\n|\Z)", re.DOTALL)
-PLAIN = re.compile(r"([A-Za-z][\w-]*):[ ]+([A-Za-z0-9$(/](?:[^:#\t]|:(?=\S)|(?<=\S)#)*\S|[A-Za-z0-9])[ ]*")
+PLAIN = re.compile(r"([A-Za-z][\w-]*):[ ]+([A-Za-z0-9$(/](?:[^:#\t]|:(?=\S)|(?<=\S)#)*[^\s:#]|[A-Za-z0-9])[ ]*")
 """A line of YAML that is a key and a plain scalar in any reading."""
 MAX_FRONT_MATTER = 8192
 MAX_BRACKETS = 200
