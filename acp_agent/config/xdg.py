@@ -39,6 +39,11 @@ def data_dir(environ: Mapping[str, str]) -> str:
     return _folder("data", "XDG_DATA_HOME", ".local/share", environ)
 
 
+def plugin_index(environ: Mapping[str, str]) -> str:
+    """The file that says which plugins the user has added, whether it exists or not."""
+    return f"{state_dir(environ)}/plugins.json"
+
+
 def config_file(environ: Mapping[str, str]) -> str:
     """The user's configuration file, whether it exists or not; `ACP_CODER_CONFIG` names another."""
     return environ.get("ACP_CODER_CONFIG") or f"{config_dir(environ)}/config.toml"

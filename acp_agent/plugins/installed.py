@@ -19,13 +19,12 @@ from msgspec.structs import replace
 
 from acp_agent.config.model import McpServerConfig
 from acp_agent.config.safety_settings import DecidingHook
-from acp_agent.config.xdg import data_dir, state_dir
+from acp_agent.config.xdg import data_dir, plugin_index
 from acp_agent.plugins.contained import Files, PluginError, read_files, write_files
 from acp_agent.plugins.manifest import Plugin, expanded
 
 log = logging.getLogger(__name__)
 
-INDEX = "plugins.json"
 SCHEMA = 1
 MAX_SERVER_NAME = 64
 
@@ -50,7 +49,7 @@ class Shelf:
     """The plugins of a user."""
 
     def __init__(self, environ: Mapping[str, str]) -> None:
-        self._index = Path(state_dir(environ)) / INDEX
+        self._index = Path(plugin_index(environ))
         self._data = Path(data_dir(environ))
 
     def folder(self, name: str) -> Path:

@@ -15,8 +15,9 @@ from acp_agent.commands.explain_policy import Asker
 from acp_agent.config.safety_settings import DecidingHook, HookEvent
 from acp_agent.errors import HookFailed, ToolError, UsageError
 from acp_agent.executors.local import LocalExecutor
+from acp_agent.loop.hooks.call_patterns import our_tool
 from acp_agent.loop.hooks.deciding_hooks import Decided, DecidingHooks
-from acp_agent.loop.hooks.hook_names import TOOLS, in_our_names
+from acp_agent.loop.hooks.hook_names import in_our_names
 from acp_agent.loop.hooks.hook_protocol import HookAnswer
 from acp_agent.loop.hooks.hook_runner import HookRunner
 from acp_agent.loop.hooks.hooks import PERMISSION_MODES, told_lines
@@ -95,12 +96,11 @@ async def _test(options: Namespace, given: dict[str, Any], hooks: DecidingHooks,
         done = await hooks.tell(event, options.kind, **facts)
         _line(_outcome(done) or "nothing is decided")
         return
-    names = {theirs.name: ours for ours, theirs in TOOLS.items()}
-    tool = names.get(options.tool, options.tool)
+    tool = our_tool(options.tool)
     entry = asker.registry.find(tool)
     if entry is None:
         raise UsageError(f"there is no tool {options.tool!r}")
-    tool, given = entry.name, in_our_names(entry.name, given) if options.tool in names else given
+    tool, given = entry.name, in_our_names(entry.name, given) if tool != options.tool else given
 
     async def spellings(arguments: dict[str, Any]) -> tuple[str, ...] | None:
         made = asker.registry.tool(tool)

@@ -189,23 +189,23 @@ class DecidingHooks:
         self, tool: str, call_id: str, arguments: Mapping[str, Any], spellings: Spellings
     ) -> Decided:
         """Before the user is asked about a call."""
-        done = Decided()
-        for hook in self._of("PermissionRequest"):
-            if self._meant(hook, (tool, *their_names(tool, arguments)), spellings):
-                facts = self._call(tool, call_id, arguments)
-                self._take(hook, await self._asked(hook, facts, tool=tool, call_id=call_id), done)
-                if done.denied:
-                    break
-        return done
+        facts, names = self._call(tool, call_id, arguments), (tool, *their_names(tool, arguments))
+        return await self._all("PermissionRequest", names, spellings, facts, tool=tool, call_id=call_id)
 
     # --- other events -----------------------------------------------------------------------------------------
 
     async def tell(self, event: HookEvent, kind: str = "", **facts: Any) -> Decided:
         """Asks the hooks of an event that is not about a call. `kind`: what their matchers are compared with."""
+        return await self._all(event, (kind,), (), facts)
+
+    async def _all(
+        self, event: HookEvent, names: Sequence[str], spellings: Spellings, facts: Mapping[str, Any], **about: str
+    ) -> Decided:
+        """Asks the hooks of an event, until one denies."""
         done = Decided()
         for hook in self._of(event):
-            if self._meant(hook, (kind,), ()):
-                self._take(hook, await self._asked(hook, facts), done)
+            if self._meant(hook, names, spellings):
+                self._take(hook, await self._asked(hook, facts, **about), done)
                 if done.denied:
                     break
         return done

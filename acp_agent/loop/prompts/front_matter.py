@@ -89,6 +89,7 @@ def _plain(text: str) -> dict[str, str] | None:
     return found if len(found) == len(lines) else None
 
 
-def first_line(text: str) -> str:
-    """The first line that says something, without the marks of a heading."""
-    return next((line.strip("# ").strip() for line in text.splitlines() if line.strip("# ").strip()), "")
+def description_of(front: Front, body: str) -> str:
+    """The front matter's, else the first line that says something, without the marks of a heading."""
+    lines = (line.strip("# ").strip() for line in body.splitlines())
+    return front.line("description") or next(filter(None, lines), "")[:MAX_DESCRIPTION]

@@ -9,7 +9,7 @@ from pathlib import Path
 
 from msgspec import Struct
 
-from acp_agent.loop.prompts.front_matter import MAX_DESCRIPTION, first_line, read_front_matter
+from acp_agent.loop.prompts.front_matter import description_of, read_front_matter
 from acp_agent.loop.prompts.instructions import read_text
 from acp_agent.loop.prompts.project_rules import skill_files
 from acp_agent.loop.running_turn import RunningTurn
@@ -107,8 +107,7 @@ def _read_skill(file: Path, roots: Roots) -> Skill | None:
     if NAME.fullmatch(name) is None:
         log.warning("%s: %r is not a valid name for a skill (letters, digits, `-` and `_`)", file, name)
         return None
-    described = front.line("description") or first_line(text)[:MAX_DESCRIPTION]
-    return Skill(name, described, text, roots.disk.real_path(file.parent), _others(file, roots))
+    return Skill(name, description_of(front, text), text, roots.disk.real_path(file.parent), _others(file, roots))
 
 
 def _others(file: Path, roots: Roots) -> tuple[str, ...]:

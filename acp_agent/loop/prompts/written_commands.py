@@ -14,7 +14,7 @@ from typing import Literal
 
 from msgspec import Struct
 
-from acp_agent.loop.prompts.front_matter import first_line, read_front_matter
+from acp_agent.loop.prompts.front_matter import description_of, read_front_matter
 
 NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.:-]{0,79}")
 TOKEN = re.compile(r"!`([^`\n]+)`|(?<![\w`@./-])@([\w./~$-]*[\w/])|\$(ARGUMENTS\b|[1-9])")
@@ -82,7 +82,7 @@ def read_command(name: str, text: str, where: object, *, title: str, trusted: bo
         return None
     return WrittenCommand(
         name,
-        front.line("description") or first_line(body),
+        description_of(front, body),
         front.line("argument-hint"),
         body.strip(),
         (front.texts("allowed-tools") or ()) if trusted else (),

@@ -9,15 +9,12 @@ from pathlib import Path
 
 from acp_agent.config.model import McpServerConfig
 from acp_agent.config.safety_settings import DecidingHook, PluginsConfig
-from acp_agent.loop.prompts.front_matter import first_line, read_front_matter
+from acp_agent.loop.prompts.front_matter import description_of, read_front_matter
 from acp_agent.loop.prompts.library import Library
-from acp_agent.loop.prompts.skills import Skill
+from acp_agent.loop.prompts.skills import MAX_LISTED, Skill
 from acp_agent.plugins.installed import Shelf
 
 log = logging.getLogger(__name__)
-
-MAX_LISTED = 50
-"""Files named with a skill."""
 
 
 class SessionPlugins:
@@ -63,6 +60,5 @@ def _skill(name: str, file: Path) -> Skill | None:
     files = [
         os.path.relpath(os.path.join(top, each), folder) for top, _, names in os.walk(folder) for each in sorted(names)
     ]
-    described = front.line("description") or first_line(body)
     others = tuple(each for each in files if each != file.name)[:MAX_LISTED]
-    return Skill(name, described, body, folder, others, apart=True)
+    return Skill(name, description_of(front, body), body, folder, others, apart=True)

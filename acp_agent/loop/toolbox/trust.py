@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from pathlib import Path
 
 from acp_agent.config.sources import PROJECT_FILE, Layer, parse
-from acp_agent.config.xdg import state_dir
+from acp_agent.config.xdg import plugin_index
 from acp_agent.errors import ConfigError
 from acp_agent.lazy import load
 from acp_agent.store.session_store import SessionStore
@@ -21,7 +21,7 @@ SCOPE_OF = "acp_agent.safety.folders.folder_trust:scope_of"
 
 def has_plugins(environ: Mapping[str, str]) -> bool:
     """Whether the user has added any."""
-    return os.path.exists(f"{state_dir(environ)}/plugins.json")
+    return os.path.exists(plugin_index(environ))
 
 
 def project_layer(folder: str, store: SessionStore) -> Layer | None:
