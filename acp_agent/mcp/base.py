@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any, Literal, Protocol
 import msgspec
 
 from acp_agent.child import User
-from acp_agent.config.model import McpServerConfig
+from acp_agent.config.model import McpConfig, McpServerConfig
 from acp_agent.errors import AgentError, ConfigError
 from acp_agent.schema.acp import McpServer, McpServerHttp, McpServerSse
 
@@ -122,6 +122,21 @@ class KeeperSettings(msgspec.Struct, frozen=True, kw_only=True):
     on_trouble: Callable[[str, str], None]
     """Called with a server's name and a sentence for the user."""
     answers: Answers = Answers()
+
+    @classmethod
+    def of(
+        cls, config: McpConfig, cwd: Path, environ: Mapping[str, str], more: Mapping[str, str], **rest: Any
+    ) -> KeeperSettings:
+        """By the configuration: every server inherits what `mcp.inherit` names of `more`."""
+        return cls(
+            cwd=cwd,
+            connect_timeout=config.connect_timeout,
+            call_timeout=config.call_timeout,
+            max_result_bytes=config.max_result_bytes,
+            environ={**environ, **{name: more[name] for name in config.inherit if name in more}},
+            more=more,
+            **rest,
+        )
 
 
 class McpTool(msgspec.Struct, frozen=True):

@@ -9,7 +9,7 @@ import ipaddress
 import json
 import posixpath
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from typing import Any, get_args
 from urllib.parse import urlsplit
 
@@ -281,12 +281,18 @@ class _Reader:
         if not isinstance(servers, dict):
             self._trouble.append("mcp.json: `mcpServers` is not an object")
             return {}
+        return self._servers("mcp.json", servers, _portable_server)
+
+    def _servers(
+        self, where: str, servers: object, read: Callable[[str, object], McpServerConfig]
+    ) -> dict[str, McpServerConfig]:
+        """Those of a table that can be read; what is wrong with others is told."""
         found: dict[str, McpServerConfig] = {}
-        for name, entry in servers.items():
+        for name, entry in servers.items() if isinstance(servers, dict) else ():
             try:
-                found[name] = _portable_server(name, entry)
+                found[name] = read(name, entry)
             except ValueError as error:
-                self._trouble.append(f"mcp.json: {name}: {error}")
+                self._trouble.append(f"{where}: {name}: {error}")
         return found
 
     def claude_servers(self) -> dict[str, McpServerConfig]:
@@ -302,11 +308,8 @@ class _Reader:
                     continue
                 tables.append((path, value.get("mcpServers", value)))
         for where, servers in tables:
-            for name, entry in servers.items() if isinstance(servers, dict) else ():
-                try:
-                    found.setdefault(name, claude_server(name, entry))
-                except ValueError as error:
-                    self._trouble.append(f"{where}: {name}: {error}")
+            for name, server in self._servers(where, servers, claude_server).items():
+                found.setdefault(name, server)
         return found
 
 

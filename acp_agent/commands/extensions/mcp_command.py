@@ -91,14 +91,11 @@ def _list(options: Namespace, environ: Mapping[str, str]) -> int:
         _line(words)
     if not known:
         _line("There are no MCP servers. `acp-coder mcp add NAME -- COMMAND` or `acp-coder mcp add NAME URL` adds one.")
-    mcp, outer = config.settings.mcp, outside(config, environ)
-    settings = KeeperSettings(
-        cwd=cwd,
-        connect_timeout=mcp.connect_timeout,
-        call_timeout=mcp.call_timeout,
-        max_result_bytes=mcp.max_result_bytes,
-        environ={**inherited, **{name: outer[name] for name in mcp.inherit if name in outer}},
-        more=outer,
+    settings = KeeperSettings.of(
+        config.settings.mcp,
+        cwd,
+        inherited,
+        outside(config, environ),
         on_change=lambda: None,
         on_trouble=lambda name, words: None,
         answers=Answers(McpLogins(environ)),

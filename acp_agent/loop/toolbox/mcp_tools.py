@@ -79,14 +79,12 @@ class SessionServers:
         self._environ = environ
         self._of_folder: list[str] = []
         """The names of those that the trusted folder has."""
-        self._settings = KeeperSettings(
-            cwd=cwd,
+        self._settings = KeeperSettings.of(
+            config,
+            cwd,
+            environ,
+            more,
             folders=folders,
-            connect_timeout=config.connect_timeout,
-            call_timeout=config.call_timeout,
-            max_result_bytes=config.max_result_bytes,
-            environ={**environ, **{name: more[name] for name in config.inherit if name in more}},
-            more=more,
             user=user,
             on_change=self._on_change,
             on_trouble=self._on_trouble,
