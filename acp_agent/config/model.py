@@ -614,6 +614,9 @@ class McpConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     connect_timeout: Annotated[float, key("Seconds a server may take to get ready.", gt=0)] = 30.0
     prompt_wait: Annotated[float, key("Seconds a prompt waits for servers that are still connecting.", ge=0)] = 5.0
     call_timeout: Annotated[float, key("Timeout of a call to a server's tool in seconds.", gt=0)] = 300.0
+    background_after: Annotated[float, key("Seconds after which a call goes on in the background; 0: never.", ge=0)] = (
+        120.0
+    )
     max_result_bytes: Annotated[int, key("Largest result of a call in bytes.", ge=1024)] = 10_485_760
 
 

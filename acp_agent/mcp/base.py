@@ -100,6 +100,8 @@ class Answers(msgspec.Struct, frozen=True):
     """Asks the user; `None`: no server may."""
     sample: Answer | None = None
     """Asks the model, for those servers that may."""
+    url_done: Callable[[str, str], None] = lambda server, elicitation: None
+    """Gets what a server has been waiting for at a URL, by the id of its question."""
 
 
 class KeeperSettings(msgspec.Struct, frozen=True, kw_only=True):

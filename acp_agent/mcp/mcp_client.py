@@ -17,6 +17,7 @@ from collections.abc import AsyncGenerator, Awaitable, Callable, Iterator, Mappi
 from contextlib import asynccontextmanager, contextmanager
 from typing import Any, TypeVar
 
+import anyio
 import httpx2
 import mcp_types as types
 from mcp.client.session import ClientRequestContext, ClientSession, IncomingMessage
@@ -40,14 +41,20 @@ ENTRIES = 1000
 """Tools or prompts accepted from one server."""
 DESCRIPTION = 4096
 """Characters kept of a description."""
+URLS = 5
+"""URLs that the user may have to open before a call."""
+URL_WAIT = 60.0
+"""Seconds that it then waits to be told that the user is done; servers need not tell."""
 
 
 class Client:
     """An established connection. Its methods raise McpError."""
 
-    def __init__(self, link: Link, session: ClientSession) -> None:
+    def __init__(self, link: Link, session: ClientSession, urls: dict[str, anyio.Event]) -> None:
+        """`urls`: set once what the user was sent to a URL for is done, by the id of the question."""
         self._link = link
         self._session = session
+        self._urls = urls
 
     async def tools(self) -> tuple[McpTool, ...]:
         capabilities = self._session.server_capabilities
@@ -73,6 +80,23 @@ class Client:
         found = {prompt.name: self._prompt(prompt) for prompt in await self._all(page)}
         return tuple(found.values())
 
+    async def resources(self) -> list[tuple[str, str]]:
+        """The URI, or the template of one, and the name of each resource that the server lists."""
+        capabilities = self._session.server_capabilities
+        if capabilities is None or capabilities.resources is None:
+            return []
+
+        async def page(cursor: str | None) -> tuple[list[types.Resource], str | None]:
+            found = await self._session.list_resources(params=types.PaginatedRequestParams(cursor=cursor))
+            return found.resources, found.next_cursor
+
+        async def templates(cursor: str | None) -> tuple[list[types.ResourceTemplate], str | None]:
+            found = await self._session.list_resource_templates(params=types.PaginatedRequestParams(cursor=cursor))
+            return found.resource_templates, found.next_cursor
+
+        listed = [(each.uri, each.title or each.name) for each in await self._all(page)]
+        return listed + [(each.uri_template, each.title or each.name) for each in await self._all(templates)]
+
     async def call(self, name: str, arguments: Mapping[str, Any], say: Progress) -> McpResult:
         """Notifies the server when cancelled."""
         params = types.CallToolRequestParams(name=name, arguments=_clean(arguments))
@@ -80,11 +104,45 @@ class Client:
         async def show(progress: float, total: float | None, message: str | None) -> None:
             say(progress_line(progress, total, message))
 
-        with self._words():
-            result = await self._session.send_request(
-                types.CallToolRequest(params=params), types.CallToolResult, progress_callback=show
-            )
+        async def request() -> types.CallToolResult:
+            with self._words():
+                return await self._session.send_request(
+                    types.CallToolRequest(params=params), types.CallToolResult, progress_callback=show
+                )
+
+        try:
+            result = await request()
+        except McpError as error:
+            if not await self._opened(error.__cause__):
+                raise
+            result = await request()
         return read_result(_json(result), self._link.max_bytes)
+
+    async def _opened(self, error: BaseException | None) -> bool:
+        """Has the user open the URLs without which the server will not answer (error -32042); whether there are any.
+        Raises McpError if the user does not."""
+        answer = self._link.answers.elicit
+        if not isinstance(error, MCPError) or error.code != types.URL_ELICITATION_REQUIRED or answer is None:
+            return False
+        try:
+            wanted = types.ElicitationRequiredErrorData.model_validate(error.error.data).elicitations[:URLS]
+        except ValueError as wrong:
+            raise failure(wrong, self._link, Trace()) from wrong
+        events = {str(each.elicitation_id): anyio.Event() for each in wanted}
+        self._urls.update(events)
+        try:
+            for each in wanted:
+                asked = await answer(self._link.spec.name, each.model_dump(mode="json", by_alias=True))
+                if asked.get("action") != "accept":
+                    words = f"the user has to open {one_line(each.url, 500)} first ({one_line(each.message, 500)})"
+                    raise McpError("policy_blocked", words)
+            with anyio.move_on_after(URL_WAIT):
+                for event in events.values():
+                    await event.wait()
+        finally:
+            for key in events:
+                self._urls.pop(key, None)
+        return bool(wanted)
 
     async def prompt(self, name: str, arguments: Mapping[str, str]) -> list[tuple[str, str]]:
         """Returns (role, text) of its messages."""
@@ -163,6 +221,7 @@ async def connect(link: Link) -> AsyncGenerator[Client]:
     """
     trace = Trace()
     TRACE.set(trace)
+    urls: dict[str, anyio.Event] = {}
     roots = types.ListRootsResult.model_validate(
         {"roots": [{"uri": folder.as_uri(), "name": folder.name} for folder in link.folders]}
     )
@@ -185,6 +244,11 @@ async def connect(link: Link) -> AsyncGenerator[Client]:
     async def hear(message: IncomingMessage) -> None:
         if isinstance(message, types.ToolListChangedNotification | types.PromptListChangedNotification):
             link.on_lists()
+        elif isinstance(message, types.ElicitCompleteNotification):
+            done = message.params.elicitation_id
+            link.answers.url_done(link.spec.name, done)
+            if done in urls:
+                urls[done].set()
         elif isinstance(message, types.LoggingMessageNotification):
             words = message.params.data if isinstance(message.params.data, str) else json.dumps(message.params.data)
             log.info("%s: %s", link.spec.name, one_line(words, 500))
@@ -205,7 +269,7 @@ async def connect(link: Link) -> AsyncGenerator[Client]:
         ):
             await _greet(session)
             trace.status = None
-            yield Client(link, session)
+            yield Client(link, session, urls)
     except ExceptionGroup as group:
         raise failure(first_failure(group), link, trace) from group
     except (MCPError, httpx2.HTTPError, httpx2.InvalidURL, ValueError, OSError) as error:

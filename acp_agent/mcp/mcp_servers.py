@@ -12,6 +12,7 @@ import logging
 from collections import deque
 from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager
+from fnmatch import fnmatchcase
 from functools import partial
 from typing import TYPE_CHECKING, Any, Generic, Literal, TypeVar
 
@@ -110,6 +111,7 @@ class McpServers:
         old = self._server(name)
         await self._end([old])
         self._put(old.spec)
+        self._servers[name].chosen = old.chosen
 
     async def settled(self) -> None:
         """Waits until each server is connected or has failed."""
@@ -120,9 +122,18 @@ class McpServers:
         return self._server(server).spec
 
     def offered(self, server: str) -> dict[str, bool]:
-        """Each tool of a server, and whether the user's lists let the model have it."""
+        """Each tool of a server, and whether the user lets the model have it."""
         found = self._server(server)
-        return {tool.name: found.spec.offers(tool.name) for tool in found.all_tools}
+        return {tool.name: found.offers(tool.name) for tool in found.all_tools}
+
+    def choose(self, server: str, pattern: str, wanted: bool) -> list[str]:
+        """The user lets the model have those tools of a server, or not, whatever the lists say, until the session ends.
+        Returns their names."""
+        found = self._server(server)
+        names = [tool.name for tool in found.all_tools if fnmatchcase(tool.name, pattern)]
+        found.chosen.update(dict.fromkeys(names, wanted))
+        self._settings.on_change()
+        return names
 
     def log(self, server: str) -> list[str]:
         """The last lines that a server said on stderr or logged."""
@@ -138,15 +149,19 @@ class McpServers:
     def prompts(self) -> tuple[McpPrompt, ...]:
         return tuple(prompt for server in self._servers.values() for prompt in server.prompts)
 
-    async def call(
+    async def start(
         self, server: str, tool: str, arguments: Mapping[str, Any], progress: Progress = lambda line: None
-    ) -> McpResult:
-        """Calls a tool. When cancelled, it returns immediately, and the server is notified."""
-        return await self._server(server).do(lambda client: client.call(tool, arguments, progress))
+    ) -> ServerCall[McpResult]:
+        """Begins the call of a tool."""
+        return await self._server(server).start(lambda client: client.call(tool, arguments, progress))
 
     async def prompt(self, server: str, name: str, arguments: Mapping[str, str]) -> list[tuple[str, str]]:
         """Returns (role, text) of a prompt's messages."""
         return await self._server(server).do(lambda client: client.prompt(name, arguments))
+
+    async def resources(self, server: str) -> list[tuple[str, str]]:
+        """The URI (or a template of URIs) and the name of each resource that a server lists."""
+        return await self._server(server).do(lambda client: client.resources())
 
     async def resource(self, server: str, uri: str, limit: int) -> str:
         """The text of a resource, about `limit` bytes at most."""
@@ -185,15 +200,6 @@ async def _gone(servers: Iterable[_Server], seconds: float) -> None:
             await server.gone.wait()
 
 
-class _Job(msgspec.Struct, Generic[T], eq=False):
-    """A request in progress. If it is done with neither value nor error, the connection was lost."""
-
-    scope: anyio.CancelScope = msgspec.field(default_factory=anyio.CancelScope)
-    done: anyio.Event = msgspec.field(default_factory=anyio.Event)
-    value: list[T] = []
-    error: McpError | None = None
-
-
 class _Connection(msgspec.Struct, frozen=True):
     """An established connection."""
 
@@ -204,6 +210,54 @@ class _Connection(msgspec.Struct, frozen=True):
     """Set once the reason for its end is known."""
 
 
+class ServerCall(Generic[T]):
+    """A request in progress, in the connection's own task group: it outlives who began it. `cancel` it in the end."""
+
+    def __init__(self, server: _Server, connection: _Connection) -> None:
+        self._server = server
+        self._connection = connection
+        self._scope = anyio.CancelScope()
+        self._done = anyio.Event()
+        self._value: list[T] = []
+        self._error: McpError | None = None
+
+    async def work(self, work: Callable[[Client], Awaitable[T]]) -> None:
+        try:
+            with self._scope:
+                self._value.append(await work(self._connection.client))
+        except McpError as error:
+            self._error = error
+        finally:
+            self._done.set()
+
+    async def over(self, limit: float) -> bool:
+        """Waits until it has ended, at most `limit` seconds in which the server asks for nothing; whether it has."""
+        server, asked = self._server, -1
+        while not self._done.is_set() and (server.asks or server.asked != asked):
+            asked = server.asked
+            with anyio.move_on_after(limit):
+                await self._done.wait()
+        return self._done.is_set()
+
+    async def result(self, limit: float) -> T:
+        """What it returned, within `limit` seconds as for `over`. Raises McpError."""
+        if not await self.over(limit):
+            raise McpError("transient", f"the server did not answer within {limit:g} seconds")
+        if self._value:
+            return self._value[0]
+        if self._error is not None:
+            raise self._error
+        connection = self._connection
+        with anyio.move_on_after(LEAVE):  # The connection was lost meanwhile.
+            await connection.left.wait()
+        why = connection.link.lost or self._server.why or McpError("transient", "it was closed")
+        raise McpError(why.code, f"the server was lost during the call: {why}", retry_after=why.retry_after)
+
+    def cancel(self) -> None:
+        """Returns immediately; the server is notified. Nothing if it has ended."""
+        self._scope.cancel()
+
+
 class _Server:
     def __init__(self, spec: ServerSpec, settings: KeeperSettings) -> None:
         self.all_tools: tuple[McpTool, ...] = ()
@@ -211,14 +265,16 @@ class _Server:
         self.gone = anyio.Event()
         """Set once nothing of the server is left."""
         self.spec = spec
+        self.chosen: dict[str, bool] = {}
+        """Tools that the user lets the model have in this session, or not, whatever the lists say."""
         self.log: deque[str] = deque(maxlen=LOGGED)
         self._settings = settings
         self._state: State = "connecting"
-        self._why: McpError | None = None
+        self.why: McpError | None = None
         self._restarts = 0
-        self._asked = 0
+        self.asked = 0
         """How often it has asked for something."""
-        self._asks = 0
+        self.asks = 0
         """How much of that is not answered yet."""
         self._closing = False
         self.settled = anyio.Event()
@@ -234,8 +290,11 @@ class _Server:
 
     @property
     def tools(self) -> tuple[McpTool, ...]:
-        """Those that the user's lists let the model have."""
-        return tuple(tool for tool in self.all_tools if self.spec.offers(tool.name))
+        """Those that the user lets the model have."""
+        return tuple(tool for tool in self.all_tools if self.offers(tool.name))
+
+    def offers(self, tool: str) -> bool:
+        return self.chosen.get(tool, self.spec.offers(tool))
 
     # --- lifetime ---------------------------------------------------------------------------------------------
 
@@ -300,14 +359,14 @@ class _Server:
     def _ready(self, connection: _Connection) -> None:
         self._scope.deadline = float("inf")
         self._connection = connection
-        self._state, self._why = "ready", None
+        self._state, self.why = "ready", None
         self.settled.set()
         connection.jobs.start_soon(self._keep_lists, connection.client)
         self._settings.on_change()
 
     def _lost(self, why: McpError, *, known: bool) -> None:
         """`known`: it has been connected before, and may be reconnected."""
-        self._why = why
+        self.why = why
         words = f"The MCP server {self.spec.name}"
         if not known:
             self._state = "failed"
@@ -354,45 +413,34 @@ class _Server:
 
     def _answers(self, answers: Answers) -> Answers:
         elicit, sample = answers.elicit, answers.sample if self.spec.sampling else None
-        return Answers(
-            answers.secrets, elicit and partial(self._asking, elicit), sample and partial(self._asking, sample)
+        return msgspec.structs.replace(
+            answers, elicit=elicit and partial(self._asking, elicit), sample=sample and partial(self._asking, sample)
         )
 
     async def _asking(self, answer: Answer, name: str, params: dict[str, Any]) -> dict[str, Any]:
-        self._asked += 1
-        self._asks += 1
+        self.asked += 1
+        self.asks += 1
         try:
             return await answer(name, params)
         finally:
-            self._asks -= 1
+            self.asks -= 1
 
     # --- requests ---------------------------------------------------------------------------------------------
 
-    async def do(self, work: Callable[[Client], Awaitable[T]]) -> T:
-        """Runs the work in the connection's task group and returns its value: a caller cancelled while waiting returns
-        immediately, and the server is notified meanwhile."""
-        limit = self._settings.call_timeout
+    async def start(self, work: Callable[[Client], Awaitable[T]]) -> ServerCall[T]:
+        """Begins the work in the connection's task group."""
         connection = await self._connected()
-        job: _Job[T] = _Job()
-        connection.jobs.start_soon(_run, job, work, connection.client)
+        call: ServerCall[T] = ServerCall(self, connection)
+        connection.jobs.start_soon(call.work, work)
+        return call
+
+    async def do(self, work: Callable[[Client], Awaitable[T]]) -> T:
+        """Does the work to its end. When cancelled, it returns immediately, and the server is notified."""
+        call = await self.start(work)
         try:
-            asked = -1
-            while not job.done.is_set() and (self._asks or self._asked != asked):
-                asked = self._asked
-                with anyio.move_on_after(limit):
-                    await job.done.wait()
+            return await call.result(self._settings.call_timeout)
         finally:
-            job.scope.cancel()
-        if job.value:
-            return job.value[0]
-        if job.error is not None:
-            raise job.error
-        if not job.done.is_set():
-            raise McpError("transient", f"the server did not answer within {limit:g} seconds")
-        with anyio.move_on_after(LEAVE):  # The connection was lost meanwhile.
-            await connection.left.wait()
-        why = connection.link.lost or self._why or McpError("transient", "it was closed")
-        raise McpError(why.code, f"the server was lost during the call: {why}", retry_after=why.retry_after)
+            call.cancel()
 
     async def _connected(self) -> _Connection:
         """Waits for a connection; restarts a lost server once."""
@@ -414,7 +462,7 @@ class _Server:
                     self._wanted.set()
                 await self.settled.wait()
         if self._connection is None or self._closing:
-            why = f": {self._why}" if self._why is not None else ""
+            why = f": {self.why}" if self.why is not None else ""
             raise McpError("transient", f"the server {self.spec.name} is not connected{why}")
         return self._connection
 
@@ -437,15 +485,5 @@ class _Server:
             self._link.process.kill()
 
     def describe(self) -> ServerState:
-        words = str(self._why) if self._why is not None else ""
+        words = str(self.why) if self.why is not None else ""
         return ServerState(self.spec.name, self._state, words, len(self.tools), len(self.prompts))
-
-
-async def _run(job: _Job[T], work: Callable[[Client], Awaitable[T]], client: Client) -> None:
-    try:
-        with job.scope:
-            job.value.append(await work(client))
-    except McpError as error:
-        job.error = error
-    finally:
-        job.done.set()

@@ -318,6 +318,11 @@ class Client:
         answer: acp.CreateElicitationResponse = await self._ask("elicitation/create", request, bounded=False)
         return answer
 
+    def url_done(self, elicitation_id: str) -> None:
+        """What the user opened a URL for is done."""
+        note = acp.CompleteElicitationNotification(elicitation_id=elicitation_id)
+        self._connection.notify("elicitation/complete", note)
+
     # --- helpers ----------------------------------------------------------------------------------------------
 
     def _need(self, offered: bool, method: str) -> None:

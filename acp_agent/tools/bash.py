@@ -246,7 +246,7 @@ def _started(run_id: str, printed: CommandOutput | None = None, waited: float | 
     """Reports that the command continues; the user sees the rest in the same card."""
     told = f"[background] started run_id={run_id}"
     if waited is not None:
-        told = f"[background] still running after {waited:g} sand continues: run_id={run_id}"
+        told = f"[background] still running after {waited:g} s and continues: run_id={run_id}"
     return ToolResult(told, command=printed, raw_output={"run_id": run_id, "background": True})
 
 

@@ -246,7 +246,7 @@ async def test_a_command_that_outlives_its_wait_goes_on_in_the_background(tmp_pa
     async with rig(tmp_path, script, mode="auto", **editor) as r:
         await r.editor.prompt("go")
         run_id = started(r, 2)
-        assert result(r, 2) == f"begun\n[background] still running after 0.5 sand continues: run_id={run_id}"
+        assert result(r, 2) == f"begun\n[background] still running after 0.5 s and continues: run_id={run_id}"
         assert r.editor.tool_call().raw_output == {"run_id": run_id, "background": True}
         r.editor.tool_call().assert_finished("completed")
         go.touch()

@@ -7,12 +7,20 @@ import pwd
 import sys
 import tempfile
 from pathlib import Path
+from typing import Any
 
 import anyio
 import pytest
 
 from acp_agent.client.permissions import allow_always
-from acp_agent.schema.acp import AvailableCommandsUpdate, EnvVariable, McpServerStdio, Notice
+from acp_agent.schema.acp import (
+    AvailableCommandsUpdate,
+    CreateElicitationRequest,
+    CreateElicitationResponse,
+    EnvVariable,
+    McpServerStdio,
+    Notice,
+)
 from acp_agent.testing.fake_model import Answer, Call
 from tests.mcp.kit import HERE
 
@@ -44,6 +52,43 @@ async def test_tools_of_a_server_are_offered_called_and_asked_about_with_a_scope
         (asked,) = r.editor.permission_requests
         assert "Always allow calls of `echo` of the server raw" in [option.name for option in asked.options]
         assert '{"a": 1}' in r.messages(2)[-1]["content"]
+
+
+def answers(action: str) -> Any:
+    async def answer(request: CreateElicitationRequest) -> CreateElicitationResponse:
+        return CreateElicitationResponse(action=action)
+
+    return answer
+
+
+async def test_the_client_is_told_when_a_url_is_done_with_and_only_then_the_call_is_made_again(tmp_path):
+    call = Answer(tool_calls=(Call("mcp_raw_url", {"url": "https://example.com/pay", "told": True}),))
+    async with agent_rig(tmp_path, ends([call]), otherwise=allow_always, elicitation=answers("accept")) as r:
+        await r.editor.new_session(r.project, mcp_servers=[server()])
+        await r.editor.prompt("go")
+        (asked,) = r.editor.elicitations
+        assert (asked.url, asked.message) == ("https://example.com/pay", "The MCP server raw asks: Pay here")
+        (told,) = r.editor.lines("from_agent", "elicitation/complete")
+        assert told["params"] == {"elicitationId": asked.elicitation_id}
+        assert asked.elicitation_id != "7", "two servers may use the same id"
+        assert r.editor.tool_call().text() == "done at the URL"
+
+
+@pytest.mark.parametrize(
+    ("url", "action", "why"),
+    [
+        ("https://example.com/pay", "decline", "the user has to open https://example.com/pay first (Pay here)"),
+        ("javascript:alert(1)", "accept", "the URL is not one of http or https"),
+        ("", "accept", "its response is not valid MCP"),
+    ],
+)
+async def test_a_call_fails_with_the_reason_if_the_user_does_not_open_its_url(tmp_path, url, action, why):
+    call = Answer(tool_calls=(Call("mcp_raw_url", {"url": url}),))
+    async with agent_rig(tmp_path, ends([call]), otherwise=allow_always, elicitation=answers(action)) as r:
+        await r.editor.new_session(r.project, mcp_servers=[server()])
+        await r.editor.prompt("go")
+        r.editor.tool_call().assert_finished("failed")
+        assert why in r.editor.tool_call().text()
 
 
 async def test_tools_of_servers_are_not_offered_where_nothing_may_change(tmp_path):

@@ -75,12 +75,30 @@ async def test_what_a_server_asks_the_user_is_a_form_or_a_url_of_the_client_that
         assert isinstance(form, ElicitationFormMode)
         assert form.message.startswith("The MCP server all asks: Please provide")
         assert {"name", "email", "integer"} <= set(form.requested_schema.properties)
+        titled = [each for each in form.requested_schema.properties.values() if getattr(each, "one_of", None)]
+        assert {"Cats", "Reptiles"} <= {choice.title for each in titled for choice in each.one_of}
         assert isinstance(url, ElicitationUrlMode)
         assert (url.url, url.message) == ("https://example.com/a?b=c", "The MCP server all asks: Open this")
         told, opened, refused = r.editor.tool_calls().values()
         assert "Ada" in told.text()
         assert "accept" in opened.text()
         assert "the URL is not one of http or https" in refused.text()
+
+
+async def accepts(request: CreateElicitationRequest) -> CreateElicitationResponse:
+    return CreateElicitationResponse(action="accept")
+
+
+async def test_a_url_without_which_a_server_refuses_is_opened_and_the_call_made_again(tmp_path, monkeypatch):
+    """This server never tells that the user is done."""
+    monkeypatch.setattr("acp_agent.mcp.mcp_client.URL_WAIT", 0.05)
+    script = calls(("trigger-url-elicitation", {"url": "https://example.com/", "errorPath": True}))
+    async with agent_rig(tmp_path, script, otherwise=allow_always, elicitation=accepts) as r:
+        await r.editor.new_session(r.project, mcp_servers=[everything()])
+        await r.editor.prompt("go")
+        first, then = r.editor.elicitations
+        assert (first.url, then.url) == ("https://modelcontextprotocol.io", "https://example.com/")
+        r.editor.tool_call().assert_finished("completed")
 
 
 async def test_a_resource_that_a_prompt_names_is_read_for_the_model_or_its_absence_is_said(tmp_path):
@@ -92,6 +110,9 @@ async def test_a_resource_that_a_prompt_names_is_read_for_the_model_or_its_absen
         assert f"[The resource {text} of the MCP server all, named in the prompt]" in told
         assert "This is a plaintext resource" in told
         assert told.count("could not be read") == 1
+        await r.editor.prompt("/mcp resources all")
+        assert "- `@all:demo://resource/static/document/" in r.editor.text()
+        assert "- `@all:demo://resource/dynamic/text/{resourceId}`" in r.editor.text()
         assert "The resource demo://nothing of the MCP server all could not be read" in r.editor.text()
 
 

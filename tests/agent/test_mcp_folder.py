@@ -96,6 +96,37 @@ async def test_lists_of_tools_also_apply_to_a_server_of_the_client(tmp_path):
         assert "- `env` (not offered)" in r.editor.text()
 
 
+def offered(r, number: int) -> set[str]:
+    return {name for name in r.tool_names(number) if name.startswith("mcp_")}
+
+
+async def test_the_user_chooses_tools_for_a_session_whatever_the_lists_say_also_after_a_restart(tmp_path):
+    lists = '[mcp.servers.raw]\nallow = ["echo"]\n'
+    made = entry()
+    client = McpServerStdio(name="raw", command=made["command"], args=made["args"], env=[])
+    async with agent_rig(tmp_path, ["ok"] * 3, config=lists) as r:
+        await r.editor.new_session(r.project, mcp_servers=[client])
+        await r.editor.prompt("go")
+        assert offered(r, 1) == {"mcp_raw_echo"}
+        for words, told in (
+            ("/mcp enable raw e*", "Offered in this session: `echo`, `error`, `env`."),
+            ("/mcp disable raw error", "No longer offered in this session: `error`."),
+            ("/mcp enable raw nothing", "no tool of `raw` is called so"),
+            ("/mcp enable raw", "`/mcp enable NAME TOOL`"),
+            ("/mcp log raw echo", "`/mcp enable NAME TOOL`"),
+            ("/mcp enable other *", "there is no MCP server other"),
+            ("/mcp resources raw", "`raw` lists no resources"),
+        ):
+            before = len(r.editor.text())
+            await r.editor.prompt(words)
+            assert told in r.editor.text()[before:]
+        await r.editor.prompt("go")
+        assert offered(r, 2) == {"mcp_raw_echo", "mcp_raw_env"}
+        await r.editor.prompt("/mcp restart raw")
+        await r.editor.prompt("go")
+        assert offered(r, 3) == {"mcp_raw_echo", "mcp_raw_env"}
+
+
 async def test_mcp_shows_states_and_logs_and_connects_a_failed_server_anew(tmp_path):
     late = tmp_path / "late"
     async with agent_rig(tmp_path, ["ok"], config=f'[mcp.servers.late]\ncommand = "{late}"\n') as r:

@@ -12,7 +12,7 @@ from typing import Any
 
 import anyio
 
-from acp_agent.mcp.base import KeeperSettings, ServerSpec
+from acp_agent.mcp.base import KeeperSettings, McpResult, ServerSpec
 from acp_agent.mcp.mcp_servers import McpServers
 
 BOUND = 20.0
@@ -27,6 +27,7 @@ def raw(mode: str = "good", notes: Path | str = "", name: str = "raw", **changed
 @dataclass
 class Kept:
     servers: McpServers = field(init=False)
+    call_timeout: float = 15.0
     changes: int = 0
     troubles: list[tuple[str, str]] = field(default_factory=list)
     _news: anyio.Event = field(default_factory=anyio.Event)
@@ -56,16 +57,24 @@ class Kept:
         await self.until(lambda: sum(state.state == "ready" for state in self.servers.states()) == count)
 
     async def text(self, tool: str, server: str = "raw", **arguments: Any) -> str:
-        return (await self.servers.call(server, tool, arguments)).text
+        return (await self.call(server, tool, arguments)).text
+
+    async def call(self, server: str, tool: str, arguments: Mapping[str, Any]) -> McpResult:
+        call = await self.servers.start(server, tool, arguments)
+        try:
+            return await call.result(self.call_timeout)
+        finally:
+            call.cancel()
 
 
 @asynccontextmanager
 async def kept(*specs: ServerSpec, wait: bool = True, **changed: Any) -> AsyncIterator[Kept]:
     made = Kept()
+    made.call_timeout = changed.get("call_timeout", made.call_timeout)
     settings: dict[str, Any] = {
         "cwd": HERE,
         "connect_timeout": 15.0,
-        "call_timeout": 15.0,
+        "call_timeout": made.call_timeout,
         "max_result_bytes": 100_000,
         "environ": os.environ,
         **changed,

@@ -17,14 +17,14 @@ from tests.mcp.kit import BOUND, HERE, alive, environment, kept, noted, raw
 async def test_tools_of_all_pages_are_listed_and_called():
     async with kept(raw()) as k:
         assert k.names[0] == "echo"
-        assert len(k.names) == 13
+        assert len(k.names) == 14
         assert k.changes == 1
         assert json.loads(await k.text("echo", a=[1, "ü"])) == {"a": [1, "ü"]}
 
 
 async def test_images_resources_and_audio_of_a_result():
     async with kept(raw()) as k:
-        result = await k.servers.call("raw", "mixed", {})
+        result = await k.call("raw", "mixed", {})
         assert [part.mime_type for part in result.parts] == ["image/png"]
         assert result.text.split("\n") == [
             "red",
@@ -34,8 +34,8 @@ async def test_images_resources_and_audio_of_a_result():
             "[resource file:///a.bin, x/y, 48 bytes: cannot be shown]",
             "[resource] b: file:///b.txt",
         ]
-        assert (await k.servers.call("raw", "structured", {})).text == '{"answer": 42}'
-        assert (await k.servers.call("raw", "fails", {})).is_error
+        assert (await k.call("raw", "structured", {})).text == '{"answer": 42}'
+        assert (await k.call("raw", "fails", {})).is_error
 
 
 async def test_a_large_result_is_bounded_and_the_server_stays():
@@ -220,7 +220,7 @@ async def test_junk_on_stdout_does_no_harm():
 
 async def test_a_list_without_end_is_cut():
     async with kept(raw("endless")) as k:
-        assert len(k.names) == 13
+        assert len(k.names) == 14
 
 
 async def test_a_server_without_a_handshake_is_discovered():

@@ -32,9 +32,9 @@ async def test_a_server_of_the_package_is_used(spec: ServerSpec) -> None:
         assert (add.title, add.description, add.read_only_hint) == ("Adder", "Adds two numbers.", True)
         assert add.parameters["required"] == ["a", "b"]
         assert await k.text("add", "good", a=1, b=2) == "3"
-        result = await k.servers.call("good", "picture", {})
+        result = await k.call("good", "picture", {})
         assert [part.mime_type for part in result.parts] == ["image/png"]
-        broken = await k.servers.call("good", "broken", {})
+        broken = await k.call("good", "broken", {})
         assert broken.is_error
         assert await k.servers.prompt("good", "explain", {"topic": "it"}) == [("user", "Explain it")]
 

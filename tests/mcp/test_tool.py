@@ -22,13 +22,35 @@ from tests.tools.kit import bench
 SCHEMA = {"type": "object", "properties": {"a": {"type": "string"}, "b": {}}, "required": ["a"]}
 
 
-def made(tool: McpTool, result: McpResult | McpError | None = None) -> ServerTool:
-    async def call(server: str, name: str, arguments: Any, progress: Any) -> McpResult:
-        if isinstance(result, McpError):
-            raise result
-        return result or McpResult(json.dumps([server, name, arguments]))
+LIMITS = (0.0, 15.0)
 
-    return ServerTool("mcp_s_t", tool, call)
+
+class Ended:
+    """A call that has ended."""
+
+    def __init__(self, result: McpResult | McpError) -> None:
+        self._result = result
+
+    async def over(self, limit: float) -> bool:
+        return True
+
+    async def result(self, limit: float) -> McpResult:
+        if isinstance(self._result, McpError):
+            raise self._result
+        return self._result
+
+    def cancel(self) -> None: ...
+
+
+async def start(server: str, name: str, arguments: Any, progress: Any) -> Any:
+    return Ended(McpResult(json.dumps([server, name, arguments])))
+
+
+def made(tool: McpTool, result: McpResult | McpError | None = None) -> ServerTool:
+    async def other(server: str, name: str, arguments: Any, progress: Any) -> Any:
+        return Ended(result or McpResult(""))
+
+    return ServerTool("mcp_s_t", tool, start if result is None else other, LIMITS)
 
 
 def tool(name: str = "t", server: str = "s", schema: dict[str, Any] = SCHEMA, **changed: Any) -> McpTool:
@@ -44,7 +66,9 @@ async def run(tool: ServerTool, tmp_path, **arguments: Any):
 
 
 async def test_the_tools_of_a_real_server_go_the_whole_way(server, tmp_path):
-    tools = {entry.name: (entry, tool) for entry, tool in server_tools(server.servers.tools(), server.servers.call)}
+    tools = {
+        entry.name: (entry, tool) for entry, tool in server_tools(server.servers.tools(), server.servers.start, LIMITS)
+    }
     entry, echo = tools["mcp_raw_echo"]
     assert (echo.name, echo.kind, entry.kind, entry.reads_only, entry.core) == (
         "mcp_raw_echo",
@@ -133,20 +157,20 @@ async def test_no_two_tools_share_what_an_always_covers(tmp_path):
     ],
 )
 def test_a_schema_is_passed_on_as_an_object(schema, parameters):
-    ((entry, _),) = server_tools([tool(schema=schema)], made(tool())._call)
+    ((entry, _),) = server_tools([tool(schema=schema)], start, LIMITS)
     assert entry.parameters == parameters
     jsonschema_rs.validator_for(entry.parameters)
 
 
 def test_a_schema_that_is_too_large_is_named_instead():
     large = {"type": "object", "properties": {"first": {"description": "x" * LARGEST_SCHEMA}, "second": {}}}
-    ((entry, _),) = server_tools([tool(schema=large)], made(tool())._call)
+    ((entry, _),) = server_tools([tool(schema=large)], start, LIMITS)
     assert entry.parameters == {"type": "object", "properties": {}, "additionalProperties": True}
     assert "Its parameters: first, second." in entry.description
 
 
 def test_the_same_tool_of_two_servers_has_two_names():
-    pairs = server_tools([tool(server="a.b"), tool(server="a_b")], made(tool())._call)
+    pairs = server_tools([tool(server="a.b"), tool(server="a_b")], start, LIMITS)
     assert len({entry.name for entry, _ in pairs}) == 2
     assert all(entry.name == t.name for entry, t in pairs)
 

@@ -96,7 +96,8 @@ class Reports:
             if not call.outcome.ended or call.goes_on is not None:
                 self._outbox.emit(update, keep=False, clean=True)
 
-        kind = TerminalFeed if self._display.terminal_meta else ContentFeed
+        drawn = self._display.terminal_meta and (call.ready is None or call.ready.entry.kind == "execute")
+        kind = TerminalFeed if drawn else ContentFeed
         display = self._display
         if process.terminal is not None and not display.terminal_meta:
             text, redact = process.terminal.text, self._redact.text

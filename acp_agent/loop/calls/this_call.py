@@ -99,7 +99,10 @@ class ThisCall:
         call.goes_on = calls.shell.runs.adopt(
             process, command, call, calls.reports, timeout=timeout, place=self._shell.place
         )
-        call.processes.remove(process)
+        if process in call.processes:
+            call.processes.remove(process)
+        elif process.view is None:
+            call.feed = calls.reports.feed(call, process)
         return call.goes_on.id
 
     async def ask(self, question: Question) -> Answer:

@@ -33,7 +33,10 @@ BUILT_IN: dict[str, tuple[str, str]] = {
     "place": ("Show where commands run and what confines them there, or go elsewhere", "the name of a place"),
     "hooks": ("List the hooks", ""),
     "plugins": ("List the plugins in use", ""),
-    "mcp": ("Show the MCP servers, what they said and offer; restart one", "log|tools|restart|login name"),
+    "mcp": (
+        "Show the MCP servers, what they said and offer; restart one",
+        "log|tools|resources|restart|login|enable|disable name",
+    ),
     "agents": ("List the sub-agents with instructions of their own", ""),
     "doctor": ("Show how commands are confined and what is logged", ""),
 }

@@ -1,10 +1,11 @@
-"""`/mcp`: the servers of the session, what they said and offer, and restarting one."""
+"""`/mcp`: the servers of the session, what they said and offer; chooses their tools, restarts one."""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
 from acp_agent.mcp.base import McpError
+from acp_agent.mcp.content import one_line
 
 if TYPE_CHECKING:
     from acp_agent.loop.toolbox.mcp_tools import SessionServers
@@ -13,25 +14,28 @@ if TYPE_CHECKING:
 SHOWN = 3
 """Lines of the log with the states."""
 LOGGED = 50
+LISTED = 100
+"""Resources."""
 NONE = (
     "There are no MCP servers. `acp-coder mcp add NAME -- COMMAND` in a terminal adds one of yours; a trusted folder "
     "may have `.mcp.json` (`/trust`)."
 )
 USAGE = (
-    "`/mcp log NAME`, `/mcp tools NAME` and `/mcp restart NAME` show more of one, or connect it anew; "
-    "`/mcp login NAME` logs in."
+    "`/mcp log NAME`, `/mcp tools NAME` and `/mcp resources NAME` show more of one, `/mcp restart NAME` connects it "
+    "anew, `/mcp login NAME` logs in. `/mcp enable NAME TOOL` and `/mcp disable NAME TOOL` say what the model gets in "
+    "this session (`*` stands for any characters)."
 )
+VERBS = ("log", "tools", "resources", "restart", "login", "enable", "disable")
 
 
 async def mcp_command(servers: SessionServers, rest: str) -> str:
-    verb, _, name = rest.partition(" ")
-    name = name.strip()
+    verb, name, tool = [*rest.split(), "", "", ""][:3]
     connected = servers.connected
     if connected is None:
         return NONE
     if not verb:
         return "\n".join(["MCP servers:", *(_line(connected, state) for state in connected.states()), "", USAGE])
-    if verb not in ("log", "tools", "restart", "login") or not name:
+    if verb not in VERBS or not name or (verb in ("enable", "disable")) != bool(tool):
         return USAGE
     try:
         if verb == "log":
@@ -42,6 +46,17 @@ async def mcp_command(servers: SessionServers, rest: str) -> str:
                 f"- `{tool}`{'' if allowed else ' (not offered)'}" for tool, allowed in connected.offered(name).items()
             ]
             return "\n".join(tools) or f"`{name}` has no tools now."
+        if verb == "resources":
+            found = [
+                f"- `@{name}:{one_line(uri, 300)}`: {one_line(words, 100)}"
+                for uri, words in await connected.resources(name)
+            ]
+            more = [f"- {len(found) - LISTED} more"] if len(found) > LISTED else []
+            return "\n".join(found[:LISTED] + more) or f"`{name}` lists no resources."
+        if tool:
+            chosen = connected.choose(name, tool, verb == "enable")
+            listed = ", ".join(f"`{each}`" for each in chosen) or f"no tool of `{name}` is called so"
+            return f"{'Offered' if verb == 'enable' else 'No longer offered'} in this session: {listed}."
         await (servers.login(name) if verb == "login" else connected.restart(name))
     except McpError as error:
         return f"Not done: {error}. `/mcp` lists the servers."

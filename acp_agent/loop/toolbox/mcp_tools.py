@@ -74,6 +74,7 @@ class SessionServers:
         self._menu = menu
         self._outbox = outbox
         self._wait = config.prompt_wait
+        self._limits = config.background_after, config.call_timeout
         self._requests = requests
         self._news = anyio.Event()
         self._environ = environ
@@ -88,7 +89,12 @@ class SessionServers:
             user=user,
             on_change=self._on_change,
             on_trouble=self._on_trouble,
-            answers=Answers(requests.logins, requests.elicit if requests.asks_user else None, requests.sample),
+            answers=Answers(
+                requests.logins,
+                requests.elicit if requests.asks_user else None,
+                requests.sample,
+                requests.url_done,
+            ),
         )
         self._wanted = anyio.Event()
         """Set with the first server."""
@@ -141,6 +147,7 @@ class SessionServers:
         """Has the user log in at a server, and connects it anew. Raises McpError."""
         login, spec = await anyio.to_thread.run_sync(load, LOGIN), self._connected.spec(name)
         await login(spec, self._requests.logins, partial(self._requests.show, name), LOGIN_TIMEOUT)
+        self._requests.url_done(name, "")
         await self._connected.restart(name)
 
     def states(self) -> tuple[ServerState, ...]:
@@ -154,7 +161,7 @@ class SessionServers:
 
     def _on_change(self) -> None:
         servers = self._connected
-        left_out = self._registry.set_group(GROUP, load(SERVER_TOOLS)(servers.tools(), servers.call))
+        left_out = self._registry.set_group(GROUP, load(SERVER_TOOLS)(servers.tools(), servers.start, self._limits))
         for name in left_out:
             log.warning("the tool %s of an MCP server is left out: the name is taken", name)
         self._wake()

@@ -34,6 +34,8 @@ LONGEST = 2_000
 """Characters of a server's question."""
 LARGEST_PROMPT = 200_000
 """Characters of what a server asks the model."""
+MOST_URLS = 100
+"""Questions about URLs of which it is remembered that they are not done."""
 MAX_TOKENS = 8_192
 """Most tokens of an answer for a server."""
 
@@ -48,6 +50,8 @@ class ServerRequests:
         self._journal = journal
         self._one = anyio.Lock()
         """The user is asked about one thing of the servers at a time."""
+        self._urls: dict[tuple[str, str], str] = {}
+        """Our ids of the questions about URLs, by server and its own id; that of a login is empty."""
 
     @property
     def asks_user(self) -> bool:
@@ -59,11 +63,26 @@ class ServerRequests:
         """Has the user open the URL of a login; without waiting for the answer, which the browser gives."""
         client, words = self._session.client, f"Log in at the MCP server {one_line(server, 60)}."
         if client.opens_urls:
-            answer = await client.open_url(words, url, str(uuid.uuid4()))
+            answer = await self._ask_url(server, "", words, url)
             if answer.action != "accept":
                 raise McpError("policy_blocked", "the user does not log in")
         else:
             self._session.outbox.say(f"{words} Open {url} in a browser on this machine.\n")
+
+    async def _ask_url(self, server: str, theirs: str, words: str, url: str) -> acp.CreateElicitationResponse:
+        ours = self._urls[server, theirs] = str(uuid.uuid4())
+        answer = acp.CreateElicitationResponse(action="cancel")
+        try:
+            answer = await self._session.client.open_url(words, url, ours)
+        finally:
+            if answer.action != "accept" or len(self._urls) > MOST_URLS:
+                self._urls.pop((server, theirs), None)
+        return answer
+
+    def url_done(self, server: str, theirs: str) -> None:
+        """The user has done at a URL what a server asked for."""
+        if (ours := self._urls.pop((server, theirs), None)) is not None:
+            self._session.client.url_done(ours)
 
     async def elicit(self, server: str, params: dict[str, Any]) -> dict[str, Any]:
         client = self._session.client
@@ -73,9 +92,9 @@ class ServerRequests:
             async with self._one:
                 with anyio.move_on_after(self._session.config.settings.tools.ask_timeout):
                     if params.get("mode") == "url":
-                        answer = await self._open(words, params)
+                        answer = await self._open(server, words, params)
                     elif client.plan.forms:
-                        form = msgspec.convert(params.get("requestedSchema"), acp.ElicitationSchema)
+                        form = msgspec.convert(_titled(params.get("requestedSchema")), acp.ElicitationSchema)
                         answer = await client.elicit(words, form)
                     else:
                         return {"action": "decline"}
@@ -89,7 +108,7 @@ class ServerRequests:
         content = answer.content if answer.action == "accept" and params.get("mode") != "url" else None
         return {"action": answer.action, **({} if content is None else {"content": content})}
 
-    async def _open(self, words: str, params: dict[str, Any]) -> acp.CreateElicitationResponse:
+    async def _open(self, server: str, words: str, params: dict[str, Any]) -> acp.CreateElicitationResponse:
         url = str(params.get("url", ""))
         try:
             parts = urlsplit(url)
@@ -99,7 +118,7 @@ class ServerRequests:
             raise McpError("invalid_input", "the URL is not one of http or https")
         if not self._session.client.opens_urls:
             return acp.CreateElicitationResponse(action="decline")
-        return await self._session.client.open_url(words, url, str(params.get("elicitationId", "")))
+        return await self._ask_url(server, str(params.get("elicitationId", "")), words, url)
 
     async def sample(self, server: str, params: dict[str, Any]) -> dict[str, Any]:
         session = self._session
@@ -137,6 +156,21 @@ class ServerRequests:
             session.report_cost()
         content = {"type": "text", "text": "".join(said)}
         return {"role": "assistant", "content": content, "model": model.id, "stopReason": "endTurn"}
+
+
+def _titled(schema: Any) -> Any:
+    """A form with the titles of its choices where ACP has them; MCP had them in `enumNames` before 2025-11-25."""
+    properties = schema.get("properties") if isinstance(schema, dict) else None
+    if not isinstance(properties, dict):
+        return schema
+    made = {}
+    for name, each in properties.items():
+        values, titles = (each.get("enum"), each.get("enumNames")) if isinstance(each, dict) else (None, None)
+        if isinstance(values, list) and isinstance(titles, list) and len(values) == len(titles):
+            choices = [{"const": value, "title": title} for value, title in zip(values, titles, strict=True)]
+            each = {**{key: value for key, value in each.items() if key != "enum"}, "oneOf": choices}
+        made[name] = each
+    return {**schema, "properties": made}
 
 
 def _message(raw: dict[str, Any], clean: Any) -> Message:

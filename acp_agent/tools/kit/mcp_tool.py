@@ -8,13 +8,15 @@ claims about a tool (such as being read-only) are not trusted: each call needs p
 from __future__ import annotations
 
 import json
-from collections.abc import Awaitable, Callable, Iterable, Mapping
+from collections import deque
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Mapping
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 from urllib.parse import quote
 
 from acp_agent.config.model import ToolsConfig
 from acp_agent.errors import ToolError
+from acp_agent.executors.base import Command, ExitStatus, OutputChunk, Terminal, TerminalView
 from acp_agent.llm.base import ImagePart
 from acp_agent.mcp.base import TOOL_CATEGORIES, McpError, McpResult, McpTool, Progress
 from acp_agent.mcp.content import one_line, readable
@@ -25,7 +27,10 @@ from acp_agent.safety.folders.paths import Roots
 from acp_agent.schema.acp import Content, ImageContent, ResourceLink, TextContent, ToolCallContent
 from acp_agent.tools.kit.base import Params, Tool
 from acp_agent.tools.kit.registry import ToolEntry
-from acp_agent.tools.kit.tool_context import Description, Preview, ToolContext, ToolResult
+from acp_agent.tools.kit.tool_context import CallHandle, Description, Preview, ToolContext, ToolResult
+
+if TYPE_CHECKING:
+    from acp_agent.mcp.mcp_servers import ServerCall
 
 LARGEST_SCHEMA = 32 * 1024
 """Maximum size of a schema passed on."""
@@ -35,8 +40,13 @@ LONGEST_PREVIEW = 20_000
 SHOWN = 40
 """Characters of an argument in a title."""
 
-CallServer = Callable[[str, str, Mapping[str, Any], Progress], Awaitable[McpResult]]
-"""`McpServers.call`: server, tool, arguments, progress."""
+KEPT_LINES = 20
+"""Lines of progress that are output of a call in the background while it lasts."""
+
+StartCall = Callable[[str, str, Mapping[str, Any], Progress], Awaitable["ServerCall[McpResult]"]]
+"""`McpServers.start`: server, tool, arguments, progress."""
+Limits = tuple[float, float]
+"""Seconds after which a call goes on in the background (0: never), and after which it is given up."""
 
 
 class ServerParams(Params):
@@ -50,10 +60,11 @@ class ServerTool(Tool[ServerParams]):
 
     kind = "other"
 
-    def __init__(self, name: str, tool: McpTool, call: CallServer) -> None:
+    def __init__(self, name: str, tool: McpTool, start: StartCall, limits: Limits) -> None:
         self.name = name  # type: ignore[misc]  # a class for each tool would say the same in more words
         self._tool = tool
-        self._call = call
+        self._start = start
+        self._limits = limits
         self._server_words = one_line(tool.server, 60)
         self._tool_words = one_line(tool.name, 60)
 
@@ -90,19 +101,27 @@ class ServerTool(Tool[ServerParams]):
         return Preview((Content(content=TextContent(text=f"```json\n{shown}\n```")),))
 
     async def run(self, params: ServerParams, ctx: ToolContext, preview: Preview) -> ToolResult:
+        after, limit = self._limits
+        progress = _Progress(ctx.call)
         try:
-            result = await self._call(self._tool.server, self._tool.name, params.arguments, ctx.call.say)
+            call = await self._start(self._tool.server, self._tool.name, params.arguments, progress.say)
+            try:
+                if after and after < limit and not await call.over(after):
+                    limit -= after
+                    if (going_on := self._to_background(params, ctx, call, progress, after)) is not None:
+                        return going_on
+                result = await call.result(limit)
+            finally:
+                if progress.lines is None:
+                    call.cancel()
         except McpError as error:
             raise ToolError(
-                f"The tool `{self._tool_words}` of the MCP server {self._server_words} failed: {error}.",
+                self._failed(error),
                 TOOL_CATEGORIES[error.code],
                 suggestion="Call it again: the server is being restarted." if error.code == "transient" else "",
                 retry_after=error.retry_after,
             ) from error
-        text = result.text or ("" if result.parts else "The tool returned nothing.")
-        if self._tool.output is not None and result.structured is not None and not result.is_error:
-            wrong = await violation(self._tool.output, result.structured)
-            text += f"\n[The structured content is not as the tool's output schema says: {wrong}]" if wrong else ""
+        text = await self._text(result)
         return ToolResult(
             text,
             content=_content(text, result) if result.parts or result.links else None,
@@ -111,12 +130,99 @@ class ServerTool(Tool[ServerParams]):
             failed=result.is_error,
         )
 
+    def _to_background(
+        self, params: ServerParams, ctx: ToolContext, call: ServerCall[McpResult], progress: _Progress, after: float
+    ) -> ToolResult | None:
+        """`None`: it has to be waited for, since too many are in the background."""
+        words = f"MCP call {self.describe(params, ctx.roots).title}"
+        process = _Process(self, call, progress)
+        try:
+            run_id = ctx.call.to_background(process, Command(words, ctx.roots.cwd, confined=False))
+        except ToolError:
+            return None
+        progress.lines = deque(maxlen=KEPT_LINES)
+        told = f"[background] still running after {after:g} s and continues: run_id={run_id}"
+        return ToolResult(told, raw_output={"run_id": run_id, "background": True})
 
-def server_tools(tools: Iterable[McpTool], call: CallServer) -> list[tuple[ToolEntry, ServerTool]]:
+    def _failed(self, error: McpError) -> str:
+        return f"The tool `{self._tool_words}` of the MCP server {self._server_words} failed: {error}."
+
+    async def _text(self, result: McpResult) -> str:
+        text = result.text or ("" if result.parts else "The tool returned nothing.")
+        if self._tool.output is not None and result.structured is not None and not result.is_error:
+            wrong = await violation(self._tool.output, result.structured)
+            text += f"\n[The structured content is not as the tool's output schema says: {wrong}]" if wrong else ""
+        return text
+
+    async def ended(self, call: ServerCall[McpResult]) -> tuple[str, int]:
+        """The text of a call in the background, once it has ended, and 0, or 1 if it failed."""
+        try:
+            result = await call.result(float("inf"))
+        except McpError as error:
+            return self._failed(error), 1
+        images = "\n[an image is not shown: the call went on in the background]" * len(result.parts)
+        return f"{await self._text(result)}{images}".strip(), int(result.is_error)
+
+
+class _Progress:
+    """Shows how far a call is: in its card, and once it is in the background, as its output."""
+
+    def __init__(self, call: CallHandle) -> None:
+        self._call = call
+        self.lines: deque[str] | None = None
+        """The last ones, once it is in the background."""
+
+    def say(self, line: str) -> None:
+        if self.lines is None:
+            self._call.say(line)
+        else:
+            self.lines.append(f"{line}\n")
+            self._call.show(OutputChunk("stdout", f"{line}\n"))
+
+
+class _Process:
+    """Implements `Process` by a call that goes on in the background: it prints its progress, and then what it
+    returned."""
+
+    view: TerminalView | None = None
+    terminal: Terminal | None = None
+    remark = stderr = lost = ""
+    truncated = False
+
+    def __init__(self, tool: ServerTool, call: ServerCall[McpResult], progress: _Progress) -> None:
+        self._tool = tool
+        self._call = call
+        self._progress = progress
+        self._ended: tuple[str, int] | None = None
+
+    async def output(self) -> AsyncIterator[OutputChunk]:
+        await self.wait()
+        yield OutputChunk("stdout", self.combined)
+
+    async def wait(self) -> ExitStatus:
+        if self._ended is None:
+            self._ended = await self._tool.ended(self._call)
+        return ExitStatus(self._ended[1])
+
+    async def look(self) -> None: ...
+
+    async def kill(self) -> None:
+        self._call.cancel()
+
+    close = kill
+
+    @property
+    def combined(self) -> str:
+        return self._ended[0] if self._ended is not None else "".join(self._progress.lines or ())
+
+    stdout = combined
+
+
+def server_tools(tools: Iterable[McpTool], start: StartCall, limits: Limits) -> list[tuple[ToolEntry, ServerTool]]:
     """Returns the registry's entries for the tools of servers, each with the tool itself."""
     known = {(tool.server, tool.name): tool for tool in tools}
     names = unique_names(known)
-    return [(_entry(names[pair], tool), ServerTool(names[pair], tool, call)) for pair, tool in known.items()]
+    return [(_entry(names[pair], tool), ServerTool(names[pair], tool, start, limits)) for pair, tool in known.items()]
 
 
 def _entry(name: str, tool: McpTool) -> ToolEntry:

@@ -1,0 +1,95 @@
+"""Calls of MCP servers that take long: they go on in the background, as commands do."""
+
+from __future__ import annotations
+
+import pytest
+
+from acp_agent.client.permissions import allow_always
+from acp_agent.testing.fake_model import Answer, Call
+from tests.mcp.kit import noted
+
+from .kit import agent_rig
+from .test_background import asks, kill, model, output, result, said
+from .test_mcp import server
+from .test_mcp_everything import everything
+
+pytestmark = pytest.mark.anyio
+
+SOON = "[mcp]\nbackground_after = 0.05\n"
+LONG = asks(Call("mcp_all_trigger-long-running-operation", {"duration": 1, "steps": 4}))
+SLOW = asks(Call("mcp_raw_slow", {}))
+
+
+@pytest.mark.parametrize("terminal_output_meta", [False, True])
+async def test_a_long_call_goes_on_in_the_background_and_its_card_shows_how_far_it_is(tmp_path, terminal_output_meta):
+    script = model(LONG, output(), output(wait=True), "done")
+    async with agent_rig(
+        tmp_path, script, config=SOON, otherwise=allow_always, terminal_output_meta=terminal_output_meta
+    ) as r:
+        await r.editor.new_session(r.project, mcp_servers=[everything()])
+        await r.editor.prompt("go")
+        assert "[background] still running after 0.05 s and continues: run_id=" in result(r, 2)
+        assert "running for" in result(r, 3)
+        assert "exit_code=0" in result(r, 4)
+        assert "Long running operation completed" in result(r, 4)
+        assert "of 4" not in result(r, 4), "progress is no part of what it returned"
+        call = next(iter(r.editor.tool_calls().values()))
+        call.assert_finished("completed")
+        assert "Long running operation completed" in call.text()
+        shown = [str(update.content) for update in r.editor.updates[r.editor.session_id] if hasattr(update, "content")]
+        assert any("3 of 4" in text for text in shown)
+        assert call.raw_output["exit_code"] == 0
+
+
+async def test_the_model_is_told_at_its_next_turn_and_the_user_immediately(tmp_path):
+    async with agent_rig(tmp_path, [LONG, "later", "thanks"], config=SOON, otherwise=allow_always) as r:
+        await r.editor.new_session(r.project, mcp_servers=[everything()])
+        await r.editor.prompt("go")
+        await r.editor.wait_until(lambda: "Background command finished: `MCP call all: trigger-long" in said(r))
+        await r.editor.prompt("and?")
+        told = str(r.messages(3)[-2:])
+        assert "[background complete] run_id=" in told
+        assert "Long running operation completed" in told
+
+
+async def test_ending_it_tells_the_server(tmp_path):
+    notes = tmp_path / "notes"
+    script = model(SLOW, kill, "done")
+    async with agent_rig(tmp_path, script, config=SOON, otherwise=allow_always) as r:
+        await r.editor.new_session(r.project, mcp_servers=[server(notes=str(notes))])
+        await r.editor.prompt("go")
+        started = await noted(notes, "started")
+        assert await noted(notes, "cancelled") == started
+        assert "killed by `bash_kill`" in result(r, 3)
+
+
+async def test_a_server_that_dies_meanwhile_ends_it_with_the_reason(tmp_path):
+    die = Answer(tool_calls=(Call("mcp_raw_die", {}),))
+    script = model(SLOW, die, output(wait=True), "done")
+    async with agent_rig(tmp_path, script, config=SOON, otherwise=allow_always) as r:
+        await r.editor.new_session(r.project, mcp_servers=[server()])
+        await r.editor.prompt("go")
+        assert "exit_code=1" in result(r, 4)
+        assert "The tool `slow` of the MCP server raw failed: its process exited with code 3" in result(r, 4)
+
+
+@pytest.mark.parametrize(
+    "config", ["background_after = 0\n", "background_after = 0.05\n[tools.bash]\nmax_background_runs = 0\n"]
+)
+async def test_it_is_waited_for_where_nothing_may_go_on(tmp_path, config):
+    slow = f"[mcp]\ncall_timeout = 0.2\n{config}"
+    async with agent_rig(tmp_path, [SLOW, "done"], config=slow, otherwise=allow_always) as r:
+        await r.editor.new_session(r.project, mcp_servers=[server()])
+        await r.editor.prompt("go")
+        assert "did not answer within" in result(r, 2)
+        assert "background" not in result(r, 2)
+
+
+async def test_nothing_is_left_at_the_server_when_the_session_ends(tmp_path):
+    notes = tmp_path / "notes"
+    async with agent_rig(tmp_path, [SLOW, "done"], config=SOON, otherwise=allow_always) as r:
+        await r.editor.new_session(r.project, mcp_servers=[server(notes=str(notes))])
+        await r.editor.prompt("go")
+        started = await noted(notes, "started")
+        await r.editor.client.close_session(r.editor.session_id)
+        assert await noted(notes, "cancelled") == started
