@@ -1,0 +1,65 @@
+"""Reference servers of PyPI, `mcp-server-git` and `mcp-server-time`, in sessions."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+
+import pytest
+
+from acp_agent.client.permissions import allow_always
+from acp_agent.schema.acp import McpServerStdio
+from acp_agent.testing.fake_model import Answer, Call
+
+from .kit import agent_rig
+
+pytestmark = pytest.mark.anyio
+
+
+def reference(name: str, *args: str) -> McpServerStdio:
+    return McpServerStdio(name=name, command=sys.executable, args=["-m", f"mcp_server_{name}", *args], env=[])
+
+
+async def test_the_git_server_works_in_the_sessions_repository_alone(tmp_path):
+    elsewhere = tmp_path / "elsewhere"
+    for folder in (tmp_path / "project", elsewhere):
+        folder.mkdir(exist_ok=True)
+        subprocess.run(["git", "init", "--quiet", str(folder)], check=True)
+    here = str(tmp_path / "project")
+    script = [
+        Answer(tool_calls=(Call("mcp_git_git_add", {"repo_path": here, "files": ["new.txt"]}),)),
+        Answer(tool_calls=(Call("mcp_git_git_status", {"repo_path": here}),)),
+        Answer(tool_calls=(Call("mcp_git_git_status", {"repo_path": str(elsewhere)}),)),
+        Answer(tool_calls=(Call("mcp_git_git_commit", {"repo_path": here}),)),
+        "done",
+    ]
+    async with agent_rig(tmp_path, script, otherwise=allow_always) as r:
+        assert str(r.project) == here
+        (r.project / "new.txt").write_text("new\n")
+        await r.editor.new_session(r.project, mcp_servers=[reference("git", "--repository", here)])
+        await r.editor.prompt("go")
+        added, status, other, commit = r.editor.tool_calls().values()
+        for call in (added, status):
+            call.assert_finished("completed")
+        assert "new file:   new.txt" in status.text()
+        assert "new.txt" in r.messages(3)[-1]["content"]
+        other.assert_finished("failed")
+        commit.assert_finished("failed")
+        assert "message: is required" in commit.text()
+
+
+async def test_the_time_server_answers_and_its_errors_are_told(tmp_path):
+    arguments = {"source_timezone": "Europe/Berlin", "time": "12:00", "target_timezone": "Asia/Tokyo"}
+    script = [
+        Answer(tool_calls=(Call("mcp_time_convert_time", arguments),)),
+        Answer(tool_calls=(Call("mcp_time_convert_time", {**arguments, "time": "25:00"}),)),
+        "done",
+    ]
+    async with agent_rig(tmp_path, script, otherwise=allow_always) as r:
+        await r.editor.new_session(r.project, mcp_servers=[reference("time")])
+        await r.editor.prompt("go")
+        good, bad = r.editor.tool_calls().values()
+        assert json.loads(good.text())["target"]["timezone"] == "Asia/Tokyo"
+        bad.assert_finished("failed")
+        assert "Invalid time format" in r.messages(3)[-1]["content"]
