@@ -92,7 +92,8 @@ release: $(STAMP)
 	@PYTHON=$(BIN)/python bash scripts/release.sh "$(REPOSITORY)"
 
 # A release is made, and its wheel run with uvx on each Python there is from 3.11 to 3.14. Four minutes.
-test-release: $(STAMP)
+test-release: $(STAMP) tools
+	@bash scripts/find_python.sh forky $(CURDIR)/tests/.python >/dev/null
 	@$(BIN)/python -m pip install --quiet uv
 	@$(BIN)/python -m pytest -n 0 tests/release
 

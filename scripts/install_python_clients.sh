@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # Toad and marimo for the editor tests, each in a separate environment below tests/.editors, apart from the project's.
-# Toad wants Python 3.14: where there is none, Debian's newest suite's is unpacked there, with the libraries that go with
-# it (needs no root). marimo talks to agents by a bridge from npm. Does nothing if they are already installed.
+# Toad wants Python 3.14 (scripts/find_python.sh). marimo talks to agents by a bridge from npm. Does nothing if they are
+# already installed.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 suite=forky
@@ -9,7 +9,7 @@ toad=batrachian-toad==0.6.20
 marimo=marimo==0.25.2
 bridge=stdio-to-ws@0.2.0
 here=$PWD/tests/.editors
-stamp="$suite $toad $marimo $bridge 1"
+stamp="$suite $toad $marimo $bridge 2"
 [ "$(cat "$here/.python_clients" 2>/dev/null)" = "$stamp" ] && exit 0
 
 fail() {
@@ -22,50 +22,11 @@ log=$here/python_clients.log
 : >"$log"
 logged() { "$@" >>"$log" 2>&1 || fail "$1 failed: the end of $log says: $(tail -n 20 "$log")"; }
 
-unpack_python() { # into $here/python
-  local root=$here/python apt=$here/python/apt mirror loader libraries
-  command -v apt-get >/dev/null 2>&1 || fail "Toad needs Python 3.14; it is taken from Debian, and there is no apt-get here"
-  command -v patchelf >/dev/null 2>&1 || fail "patchelf is missing (apt-get install patchelf)"
-  # The mirror that this system uses itself.
-  mirror=$(apt-get indextargets --format '$(REPO_URI)' 'Created-By: Packages' 2>/dev/null | grep -v security | head -n 1)
-  [ -n "$mirror" ] || fail "apt names no mirror (apt-get indextargets): run apt-get update first"
-  rm -rf "$root"
-  mkdir -p "$apt/state/lists/partial" "$apt/cache/archives/partial"
-  : >"$apt/status"
-  echo "deb [signed-by=/usr/share/keyrings/debian-archive-keyring.gpg] $mirror $suite main" >"$apt/sources.list"
-  # A state of apt's own, as of a system where nothing is installed: what is asked for comes with all it needs.
-  local apart=(-o "Dir::State=$apt/state" -o "Dir::State::status=$apt/status" -o "Dir::Cache=$apt/cache"
-    -o "Dir::Etc::sourcelist=$apt/sources.list" -o Dir::Etc::sourceparts=/dev/null -o Debug::NoLocking=1
-    -o APT::Sandbox::User= -o Acquire::Check-Valid-Until=false)
-  logged apt-get "${apart[@]}" update
-  logged apt-get "${apart[@]}" install --yes --download-only --no-install-recommends python3.14-venv
-  local package
-  for package in "$apt"/cache/archives/*.deb; do
-    logged dpkg-deb --extract "$package" "$root"
-  done
-  rm -rf "$apt"
-  loader=$(echo "$root"/usr/lib*/ld-linux*.so.* "$root"/lib*/ld-linux*.so.* | tr ' ' '\n' | grep -v '\*' | head -n 1)
-  libraries=$(dirname "$(find "$root" -name libc.so.6 | head -n 1)")
-  [ -n "$loader" ] && [ -n "$libraries" ] || fail "Debian's packages have changed: there is no loader in $root"
-  # Environments are made of it and it starts itself once more, so it has to be a program of its own.
-  logged patchelf --set-interpreter "$loader" --force-rpath --set-rpath "$libraries" "$root/usr/bin/python3.14"
-  # The modules of the standard library look for theirs beside it.
-  find "$root/usr/lib/python3.14/lib-dynload" -name '*.so' | while read -r module; do
-    logged patchelf --force-rpath --set-rpath "$libraries" "$module"
-  done
-}
-
-new_enough() { "$1" -c 'import sys, venv; sys.exit(sys.version_info < (3, 14))' >/dev/null 2>&1; }
-
-python=$(command -v python3.14 || true)
-if [ -z "$python" ] || ! new_enough "$python"; then
-  python=$here/python/usr/bin/python3.14
-  new_enough "$python" || unpack_python
-fi
+python=$(bash scripts/find_python.sh "$suite" "$PWD/tests/.python")
 rm -rf "$here/toad" "$here/marimo"
 # Debian's venv looks for pip where Debian would have installed it.
 logged "$python" -m venv --without-pip "$here/toad"
-pip=$(find "$here/python/usr/share/python-wheels" -name 'pip-*.whl' 2>/dev/null | head -n 1)
+pip=$(find "$PWD/tests/.python/usr/share/python-wheels" -name 'pip-*.whl' 2>/dev/null | head -n 1)
 [ -n "$pip" ] || pip=$(find "$("$python" -c 'import ensurepip; print(ensurepip.__path__[0])')" -name 'pip-*.whl')
 PYTHONPATH=$pip logged "$here/toad/bin/python" -m pip install --quiet "$toad"
 logged .venv/bin/python -m venv "$here/marimo"

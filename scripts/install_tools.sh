@@ -14,8 +14,8 @@ command -v chromium >/dev/null 2>&1 || command -v google-chrome >/dev/null 2>&1 
 for each in curl:curl wget:wget dig:bind9-dnsutils ping:iputils-ping ssh:openssh-client git:git tmux:tmux; do
   command -v "${each%%:*}" >/dev/null 2>&1 || packages+=("${each##*:}")
 done
-# What completions and the manual page are checked with.
-for each in zsh fish mandoc; do
+# What completions and the manual page are checked with; what makes another Debian's Python run here.
+for each in zsh fish mandoc patchelf; do
   command -v "$each" >/dev/null 2>&1 || packages+=("$each")
 done
 compgen -G "/usr/lib/postgresql/*/bin/postgres" >/dev/null || packages+=(postgresql)
