@@ -32,24 +32,8 @@ echo "acp-coder: Python $minor is not installed; install it, or name it by ACP_C
 exit 1
 LAUNCHER
 chmod +x "$work/acp-coder"
-mkdir -p "$out/extension/icons" "$out/registry/acp-coder"
+mkdir -p "$out"
 archive=acp-coder-$version-$target.tar.gz
 tar -czf "$out/$archive" -C "$work" acp-coder lib
-"$python" - "$repository" "$archives/$archive" "$out" "$target" "$archive" <<'PYTHON'
-import hashlib, json, pathlib, sys
-
-repository, address, out, target, archive = sys.argv[1], sys.argv[2], pathlib.Path(sys.argv[3]), sys.argv[4], sys.argv[5]
-digest = hashlib.sha256((out / archive).read_bytes()).hexdigest()
-zed = pathlib.Path("editors/zed")
-manifest = (zed / "extension.toml").read_text().replace("{{repository}}", repository)
-manifest += f'\n[agent_servers.acp-coder.targets.{target}]\narchive = "{address}"\ncmd = "./acp-coder"\nsha256 = "{digest}"\n'
-(out / "extension" / "extension.toml").write_text(manifest)
-(out / "extension" / "icons" / "acp-coder.svg").write_bytes((zed / "icons" / "acp-coder.svg").read_bytes())
-listed = pathlib.Path("registry/acp-coder")
-entry = json.loads((listed / "agent.json").read_text())
-entry["repository"] = repository
-entry["distribution"]["binary"] = {target: {"archive": address, "sha256": digest, "cmd": "./acp-coder"}}
-(out / "registry" / "acp-coder" / "agent.json").write_text(json.dumps(entry, indent=2) + "\n")
-(out / "registry" / "acp-coder" / "icon.svg").write_bytes((listed / "icon.svg").read_bytes())
-PYTHON
+"$python" scripts/name_archives.py "$repository" "$archives" "$out"
 echo "$out/$archive"

@@ -9,6 +9,7 @@ import re
 import shutil
 import subprocess
 import sys
+import tomllib
 import zipfile
 from pathlib import Path
 
@@ -74,6 +75,26 @@ def test_every_file_is_there_and_has_its_checksum(dist: Path):
     }
     assert json.loads(zipfile.ZipFile(dist / f"acp-coder-{VERSION}.vsix").read("extension/package.json"))["version"]
     assert zipfile.ZipFile(wheel(dist)).read("acp_agent/COMMIT").decode().strip() == commit_of(ROOT)
+
+
+def test_the_entries_name_the_archives_of_every_system(dist: Path, tmp_path: Path):
+    (here,) = dist.glob("acp-coder-*-*.tar.gz")
+    other = f"acp-coder-{VERSION}-darwin-aarch64.tar.gz"
+    shutil.copy(here, tmp_path)
+    (tmp_path / other).write_bytes(b"of another system")
+    (tmp_path / f"acp_coder-{VERSION}.tar.gz").write_bytes(b"the sources")
+    script = [sys.executable, str(ROOT / "scripts" / "name_archives.py"), REPOSITORY, f"{REPOSITORY}/releases/"]
+    subprocess.run([*script, str(tmp_path)], check=True, timeout=60)
+    manifest = tomllib.loads((tmp_path / "extension" / "extension.toml").read_text())
+    entry = json.loads((tmp_path / "registry" / "acp-coder" / "agent.json").read_text())
+    targets = manifest["agent_servers"]["acp-coder"]["targets"]
+    assert entry["distribution"]["binary"] == targets
+    assert {target["archive"] for target in targets.values()} == {
+        f"{REPOSITORY}/releases/{name}" for name in (here.name, other)
+    }
+    assert targets["darwin-aarch64"]["sha256"] == hashlib.sha256(b"of another system").hexdigest()
+    done = subprocess.run([*script, str(ROOT / "docs")], capture_output=True, text=True, timeout=60, check=False)
+    assert done.returncode == 1 and "holds no archive" in done.stderr
 
 
 def test_the_sbom_is_valid_and_has_every_dependency_with_its_version(dist: Path):
