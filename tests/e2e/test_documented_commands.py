@@ -251,3 +251,22 @@ async def test_the_readme_names_the_slash_commands_that_help_lists(tmp_path: Pat
     text = (ROOT / "README.md").read_text(encoding="utf-8").partition("- **Slash commands**:")[2].partition("Skills")[0]
     assert len(named := re.findall(r"/(\w+)", text)) > 25
     assert sorted(named) == sorted(re.findall(r"^- `/(\w+)", done.stdout, re.MULTILINE))
+
+
+async def test_the_skill_the_command_and_the_sub_agent_of_the_page_work(tmp_path: Path) -> None:
+    project = prepared(tmp_path)
+    skill, command, agent, _ = (block.text for block in blocks("markdown", page=ROOT / "docs/extending.md"))
+    put(project / ".agents/skills/notes/SKILL.md", skill)
+    put(project / ".agents/commands/fix.md", command.replace("openai/gpt-5", "fake-model"))
+    put(project / ".agents/agents/looks.md", agent)
+    put(project / "docs/rules.md", "Our only rule.\n")
+    async with FakeModel(lambda _: "All done.") as model:
+        done = await anyio.to_thread.run_sync(run, "acp-coder prompt '/fix 7 now'", tmp_path, model)
+    assert done.returncode == 0, done.stderr
+    assert "* git diff --stat" in done.stdout
+    assert "* Sub-agent scout: /fix" in done.stdout
+    system, user = (str(message["content"]) for message in model.requests[0].body["messages"])
+    assert "- `release-notes`: How we write release notes" in system
+    assert "You look for things." in system
+    assert "Fix issue 7. All that was said: 7 now\n" in user
+    assert "Our only rule." in user
