@@ -18,6 +18,7 @@ from acp_agent.conformance.tck import run_tck
 from acp_agent.conformance.v2.v2_client import VERSION, spoken
 from acp_agent.errors import UsageError
 from acp_agent.own_programs import find_program
+from acp_agent.testing.checks import missing
 
 VERSION_SECONDS = 20
 
@@ -31,6 +32,8 @@ def conformance(options: Namespace, environ: Mapping[str, str]) -> int:
     about = profile(options.profile) if options.profile else Profile()
     checks = chosen(options.only, LEVELS[options.level], options.protocol)
     report = report_of(options.report)
+    if why := missing():
+        raise UsageError(why)
     if options.protocol == VERSION:
         if options.tck:
             raise UsageError("--tck is for version 1")

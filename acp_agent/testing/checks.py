@@ -14,6 +14,7 @@ from __future__ import annotations
 import json
 from collections.abc import Iterator
 from functools import cache
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Any, Literal
 
@@ -61,6 +62,11 @@ def with_drafts(file: Path) -> dict[str, Any]:
     return document
 
 
+def missing() -> str:
+    """Why lines cannot be checked here, as a sentence; empty if they can."""
+    return "" if find_spec("jsonschema_rs") else "checking the wire needs a package: `pip install jsonschema-rs`"
+
+
 class Schema:
     """A pinned schema: a compiled validator for the params and for the result of each method."""
 
@@ -69,7 +75,7 @@ class Schema:
             self._validator_for = load("jsonschema_rs:validator_for")
             registry = load("jsonschema_rs:Registry")
         except ImportError as error:
-            raise RuntimeError("checking the wire needs the package jsonschema-rs") from error
+            raise RuntimeError(missing()) from error
         self._registry = registry([(BASE_URI, document)])
         self._validators: dict[str, Any] = {}
         self.params: dict[tuple[Direction, str], str] = {}

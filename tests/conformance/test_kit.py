@@ -12,6 +12,7 @@ from xml.etree import ElementTree
 
 import pytest
 
+from acp_agent.commands.parser import run as run_command
 from acp_agent.conformance.kit_run import LEVELS, Result, chosen, run
 from acp_agent.conformance.profiles import Profile, profile
 from acp_agent.conformance.requirements import V2, requirements
@@ -191,3 +192,11 @@ def test_without_a_profile_what_needs_a_model_is_left_out() -> None:
 def test_wrong_usage_is_said(arguments: tuple[str, ...], words: str) -> None:
     ended = ran(*arguments)
     assert (ended.returncode, words in ended.stderr) == (2, True), ended.stderr
+
+
+def test_without_the_package_for_schemas_the_command_says_what_to_install(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setitem(sys.modules, "jsonschema_rs", None)
+    assert run_command(["conformance", "--", *SMALL]) == 2
+    assert "`pip install jsonschema-rs`" in capsys.readouterr().err
