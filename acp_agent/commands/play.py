@@ -64,5 +64,5 @@ def _report(playback: Playback, differences: list[str]) -> int:
         first = left[0].number
         sys.stdout.write(f"{len(left)} of {total} recorded requests were not made; the first is request {first}.\n")
         return 1
-    sys.stdout.write(f"{total} requests, all as recorded\n")
+    sys.stdout.write(f"{total} request{'s' * (total != 1)}, all as recorded\n")
     return 0

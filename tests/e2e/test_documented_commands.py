@@ -72,7 +72,7 @@ SAYS = {
     r"policy test .*": "2 of 2",
     r"plugin list": "https://github.com/someone/plugins@v2#tools",
     r"plugin update tools": "tools is as it was.",
-    r"replay .* --check": "requests, all as recorded",
+    r"replay .* --check": ", all as recorded",
     r"conformance .*": " passed, 0 failed, 0 not here",
     r"mcp serve .*": '"serverInfo"',
 }

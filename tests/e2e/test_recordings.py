@@ -221,7 +221,7 @@ async def test_a_secret_is_not_recorded_even_where_redaction_is_switched_off(tmp
     assert "my-own-key" not in text
     assert TOKEN[9:40] not in text
     done = await replayed(tmp_path, file, "--check", "--yes", **settings)
-    assert done.stdout == "1 requests, all as recorded\n"
+    assert done.stdout == "1 request, all as recorded\n"
 
 
 async def test_the_wire_is_played_with_its_questions_and_terminals(tmp_path):
