@@ -38,7 +38,7 @@ def run(options: Namespace, environ: Mapping[str, str]) -> int:
     files = {
         "recording.jsonl": (
             b"".join(line_of(cleaner.clean(line)) for line in lines),
-            f"requests to a model ({len(recording.calls)}) and its answers, messages of the editor ({len(recording.wire)})",
+            f"requests to a model and answers ({len(recording.calls)}), messages of the editor ({len(recording.wire)})",
         ),
         "doctor.txt": (_text(versions, cleaner), "versions, settings, and what `acp-coder doctor` finds"),
         "log.txt": (_text(_log(config, environ), cleaner), "the end of the agent's log"),
