@@ -223,6 +223,14 @@ async def test_a_change_that_cannot_be_used_asks(tmp_path):
         assert not (r.project / "made").exists()
 
 
+async def test_a_changed_call_that_keeps_failing_is_not_run_again(tmp_path):
+    config = hook("PreToolUse", says(updatedInput={"file_path": "missing"}), matcher="Read")
+    script = rounds(*(Call("read", {"path": f"{number}.txt"}) for number in range(3)))
+    async with rig(tmp_path, script, mode="auto", config=config) as r:
+        await r.editor.prompt("go")
+        assert ["was not run again" in text for text in results(r, 4)] == [False, False, True]
+
+
 @pytest.mark.parametrize(
     ("more", "why"),
     [
