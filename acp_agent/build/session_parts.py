@@ -306,7 +306,10 @@ def build_hooks(
     run_with: Late[LocalExecutor] = Late(
         lambda: load(LOCAL)(environ=environ, hidden=hidden, terminate_grace=grace, folders=folders)
     )
-    return Hooks(config, run_with, folders[0], session.outbox, turn, session.choices, journal, spawn)
+    hooks = Hooks(config, run_with, folders[0], session.outbox, turn, session.choices, journal, spawn)
+    if session.part_of is None:
+        session.client.asking = hooks.asking
+    return hooks
 
 
 def build_panes(session: Session, folder: PrivateFolder, environ: Mapping[str, str], spawn: Spawn) -> Panes:

@@ -17,6 +17,7 @@ from acp_agent.schema.acp import CreateElicitationRequest, CreateElicitationResp
 from tests.mcp.oauth_server import OAuthServer, browse, oauth_server
 
 from .kit import agent_rig, environ_for
+from .test_hooks_that_decide import hook, keeps, kept
 
 pytestmark = pytest.mark.anyio
 
@@ -109,7 +110,8 @@ async def test_in_a_session_the_user_logs_in_by_the_clients_question_or_a_url_in
         Thread(target=browse, args=(request.url,), daemon=True).start()
         return CreateElicitationResponse(action="accept")
 
-    config = f'[mcp.servers.locked]\nurl = "{locked.url}"\n'
+    seen = tmp_path / "seen"
+    config = f'[mcp.servers.locked]\nurl = "{locked.url}"\n' + hook("Notification", keeps(seen))
     async with agent_rig(tmp_path, ["ok"], config=config, elicitation=answer if urls else None) as r:
         await r.editor.new_session(r.project)
         await r.editor.wait_for(lambda u: "wants a login" in str(getattr(u, "content", "")))
@@ -121,5 +123,8 @@ async def test_in_a_session_the_user_logs_in_by_the_clients_question_or_a_url_in
                 await anyio.to_thread.run_sync(browse, url)
         assert "`locked`: ready (1 tools" in r.editor.text()
         assert len(opened) == int(urls)
+        notified = {line["notification_type"]: line["message"] for line in await kept(seen, 1 + int(urls))}
+        assert notified.pop("auth_success") == "You are logged in at the MCP server locked"
+        assert [*notified] == ["elicitation_dialog"][: int(urls)]
         await r.editor.prompt("go")
         assert "mcp_locked_open" in r.tool_names(1)

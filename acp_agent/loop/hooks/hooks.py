@@ -24,6 +24,8 @@ from acp_agent.loop.choices import Choices
 from acp_agent.loop.journal import Journal
 from acp_agent.loop.outbox import Outbox
 from acp_agent.loop.running_turn import RunningTurn
+from acp_agent.protocol.client import QUESTION
+from acp_agent.schema import acp
 
 if TYPE_CHECKING:
     from acp_agent.executors.local import LocalExecutor
@@ -91,6 +93,15 @@ class Hooks(Struct):
     def lines(self) -> list[str]:
         """One for each hook."""
         return [*told_lines(self.config), *(() if self.deciding is None else self.deciding.lines())]
+
+    def asking(self, request: acp.RequestPermissionRequest | acp.CreateElicitationRequest) -> None:
+        """Lets the hooks of notifications know of a question to the user."""
+        if not isinstance(request, acp.RequestPermissionRequest):
+            self.notify("elicitation_dialog", request.message)
+        elif QUESTION in (request.tool_call.meta or {}):
+            self.notify("elicitation_dialog", str(request.tool_call.title))
+        else:
+            self.notify("permission_prompt", f"acp-coder asks for permission: {request.tool_call.title}")
 
     def notify(self, kind: str, message: str) -> None:
         """Lets the hooks of notifications know; nobody waits for them."""

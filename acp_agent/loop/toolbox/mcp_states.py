@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 from acp_agent.mcp.base import McpError
@@ -23,7 +24,8 @@ USAGE = (
 )
 
 
-async def mcp_command(servers: SessionServers, rest: str) -> str:
+async def mcp_command(servers: SessionServers, rest: str, notify: Callable[[str, str], None]) -> str:
+    """`notify`: told of a login."""
     verb, _, name = rest.partition(" ")
     name = name.strip()
     connected = servers.connected
@@ -43,6 +45,8 @@ async def mcp_command(servers: SessionServers, rest: str) -> str:
             ]
             return "\n".join(tools) or f"`{name}` has no tools now."
         await (servers.login(name) if verb == "login" else connected.restart(name))
+        if verb == "login":
+            notify("auth_success", f"You are logged in at the MCP server {name}")
     except McpError as error:
         return f"Not done: {error}. `/mcp` lists the servers."
     await servers.ready()
