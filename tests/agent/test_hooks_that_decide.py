@@ -656,6 +656,25 @@ async def test_a_sub_agent_is_told_and_goes_on(tmp_path):
         assert results(r, 4)[0] == "second"
 
 
+@pytest.mark.parametrize("refuses", [True, False])
+async def test_a_compaction_of_a_sub_agent_is_asked_about_and_says_whose_it_is(tmp_path, refuses):
+    seen = tmp_path / "seen"
+    config = "[providers.default]\ncontext_window = 24_000\n[compaction]\nkeep_results = 1\n"
+    config += hook("PreCompact", keeps(seen, "echo 'not yet' >&2; exit 2" if refuses else ""), name="p")
+    reads = [Answer(tool_calls=(Call("read", {"path": f"f{number}"}),), usage=None) for number in range(6)]
+    call = Answer(tool_calls=(Call("delegate", {"prompt": "Read all.", "title": "reader"}),))
+    async with rig(tmp_path, [call, *reads, *(() if refuses else ("all read",)), "done"], config=config) as r:
+        for number in range(6):
+            (r.project / f"f{number}").write_text(f"f{number} f{number} f{number}\n" * 1300)
+        await r.editor.prompt("go")
+        line = told(seen)[0]
+        assert line["trigger"] == "auto"
+        assert (line["agent_id"], line["agent_type"]) == (next(iter(r.editor.tool_calls())), "reader")
+        result = results(r, len(r.model.requests))[0]
+        refusal = "The conversation was not compacted: the hook `p` does not allow it: not yet"
+        assert (refusal in result, "all read" in result) == (refuses, not refuses)
+
+
 async def test_the_command_lists_them(tmp_path):
     config = hook("PreToolUse", "true", name="mine", matcher="Bash", pattern="git *")
     async with rig(tmp_path, [], config=config) as r:

@@ -7,7 +7,7 @@ the call ends all of it: it runs in the call's own task.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -73,7 +73,10 @@ async def run_sub_agent(calls: Calls, call: Call, task: Task) -> ToolResult:
     written = _written(calls, task.agent)
     below = calls.below(Parent(call, calls.reports, task.title), _allowed(calls, task, written))
     model = await _model(calls, written)
-    host = _SubHost(below, model, "" if written is None else written.instructions)
+    hooks, rounds = calls.shell.hooks, 0
+    about = {"agent_id": call.id, "agent_type": task.agent or task.title}
+    refused = None if hooks.deciding is None else partial(hooks.before_compaction, **about)
+    host = _SubHost(below, model, "" if written is None else written.instructions, refused)
     host.add(llm.UserMessage((llm.TextPart(task.prompt),)))
     agent = calls.session.config.settings.agent
     limits = Limits(
@@ -83,8 +86,6 @@ async def run_sub_agent(calls: Calls, call: Call, task: Task) -> ToolResult:
         agent.max_repetition,
         agent.max_answer_bytes,
     )
-    hooks, rounds = calls.shell.hooks, 0
-    about = {"agent_id": call.id, "agent_type": task.agent or task.title}
     for text in await hooks.sub_agent_started(**about):
         host.add(llm.UserMessage((llm.TextPart(text),)))
     try:
@@ -211,8 +212,12 @@ def _sub_settings(settings: llm.ModelSettings, more: str) -> llm.ModelSettings:
 class _SubHost:
     """The host of a sub-agent's turn: none of its text is shown or stored."""
 
-    def __init__(self, calls: Calls, model: ReadyModel, instructions: str) -> None:
+    def __init__(
+        self, calls: Calls, model: ReadyModel, instructions: str, refused: Callable[[], Awaitable[str]] | None
+    ) -> None:
+        """`refused`: as in `Room.fit`."""
         self._model = model
+        self._refused = refused
         self._memory = calls.memory
         self._offer = calls.toolbox.offer
         self._settings = _sub_settings(model_settings(calls.session, calls.memory, model), instructions)
@@ -258,7 +263,8 @@ class _SubHost:
         asked = self._asked
         if refused is not None:
             self._memory.room.learn(refused, self.messages(), asked)
-        return await self._memory.room.fit(self, asked, lambda: None, forced=refused is not None)
+        forced = refused is not None
+        return await self._memory.room.fit(self, asked, lambda: None, forced=forced, refused=self._refused)
 
     def begin(self) -> None:
         """Nobody watches."""

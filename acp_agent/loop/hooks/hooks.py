@@ -128,11 +128,11 @@ class Hooks(Struct):
         refused = await self._refused(done, "Your prompt was not sent to the model", "Send the prompt")
         return done.context, refused or (done.stops or "")
 
-    async def before_compaction(self, trigger: str = "auto") -> str:
-        """Why the conversation is not compacted; empty if it is. Raises ConnectionClosed."""
+    async def before_compaction(self, trigger: str = "auto", **agent: str) -> str:
+        """Why the conversation (of a sub-agent: `agent`) is not compacted; empty if it is. Raises ConnectionClosed."""
         if (deciding := self.deciding) is None:
             return ""
-        done = await deciding.tell("PreCompact", trigger, trigger=trigger, custom_instructions="")
+        done = await deciding.tell("PreCompact", trigger, trigger=trigger, custom_instructions="", **agent)
         return await self._refused(done, "The conversation was not compacted", "Compact it")
 
     async def _refused(self, done: Decided, not_done: str, more: str) -> str:
