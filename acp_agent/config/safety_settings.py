@@ -5,6 +5,7 @@ No key but those of hooks may be set by a project.
 
 from __future__ import annotations
 
+import re
 from typing import Annotated, Literal
 
 import msgspec
@@ -292,6 +293,9 @@ HookEvent = Literal[
 ]
 
 
+PLAIN_URL = r"(https?://)(?:[^/?#@]*@)?((?:[\w.-]+|\[[\da-fA-F:.]+\])(?::\d+)?)(/[^?#@]*)?(?:[?#].*)?"
+
+
 class DecidingHook(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     event: HookEvent
     name: Annotated[str, key("Its name in messages and the audit log. Empty: its command or URL.")] = ""
@@ -313,7 +317,13 @@ class DecidingHook(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     @property
     def called(self) -> str:
         """Its name for people."""
-        return self.name or " ".join((self.command or self.url).split())[:80]
+        return self.name or " ".join((self.command or plain_url(self.url)).split())[:80]
+
+
+def plain_url(url: str) -> str:
+    """Without user, password, query and fragment, which may be credentials; of what is no URL of http, nothing."""
+    found = re.fullmatch(PLAIN_URL, url, re.DOTALL)
+    return "a URL" if found is None else "".join(found.groups(""))
 
 
 class HooksConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True):

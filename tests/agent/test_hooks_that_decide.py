@@ -6,7 +6,9 @@ import json
 import os
 import re
 import shlex
+import socket
 import subprocess
+from argparse import Namespace
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from threading import Thread
@@ -18,6 +20,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from acp_agent.client.permissions import allow_always, allow_once, reject_once
+from acp_agent.commands.config import rows
+from acp_agent.commands.extensions import try_hooks
+from acp_agent.config.load import load_config
 from acp_agent.config.safety_settings import HookEvent
 from acp_agent.errors import HookFailed
 from acp_agent.loop.hooks.hook_names import TOOLS, in_our_names, in_their_form, their_names
@@ -680,6 +685,25 @@ async def test_the_command_lists_them(tmp_path):
     async with rig(tmp_path, [], config=config) as r:
         await r.editor.prompt("/hooks")
         assert "PreToolUse `Bash` touching `git *`: `mine`" in r.editor.text()
+
+
+async def test_no_credential_in_the_url_of_a_hook_is_told(tmp_path, capsys):
+    url = "http://someone:word-one@127.0.0.1:9/hook?key=word-two"
+    config = f'[[hooks.on]]\nevent = "PreToolUse"\nurl = "{url}"\n'
+    config += hook("PreToolUse", "", url="http://someone:word/three@127.0.0.1:9/")
+    there = socket.create_server(("127.0.0.1", 0))
+    config += hook("PreToolUse", "", url=f"http://127.0.0.1:{there.getsockname()[1]}/")
+    config += 'headers = { x = "word-four\\n" }\n'
+    async with rig(tmp_path, rounds(bash("true")), config=config, permissions=[reject_once]) as r:
+        await r.editor.prompt("go")
+        await r.editor.prompt("/hooks")
+        assert "PreToolUse: `http://127.0.0.1:9/hook`" in r.editor.text()
+        assert try_hooks.run(Namespace(verb="list", cwd=str(r.project)), r.environ) == 0
+        kept = dict(rows(load_config(r.environ)))["hooks.on"]
+        everything = [str(r.editor.transcript), str(audit(r)), capsys.readouterr().out, kept, *map(str, r.messages(2))]
+        assert all("127.0.0.1:9/hook" in text for text in everything[1:4])
+        assert not [text for text in everything if re.search("word.(one|two|three|four)|someone", text)]
+    there.close()
 
 
 async def test_without_hooks_nothing_of_them_is_loaded(tmp_path):

@@ -94,7 +94,7 @@ class DecidingHooks:
         if bool(hook.command.strip()) == bool(hook.url):
             wrong = "it needs either `command` or `url`"
         elif hook.url and not hook.url.startswith(("https://", "http://")):
-            wrong = f"`url` is not one of http or https: {hook.url}"
+            wrong = "`url` is not one of http or https"
         if hook.matcher not in ALL:
             try:
                 if len(hook.matcher) > MAX_PATTERN_CHARS:
