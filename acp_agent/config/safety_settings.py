@@ -320,6 +320,16 @@ class DecidingHook(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
         return self.name or " ".join((self.command or plain_url(self.url)).split())[:80]
 
 
+def divided(call: str) -> tuple[str, str]:
+    """The tool and the pattern of a call as Claude Code writes it: `Read`, `Bash(git add:*)`, which is `git add *`,
+    `WebFetch(domain:HOST)`, which is HOST; of what is not written so, two empty texts."""
+    found = re.fullmatch(r"([\w.-]+)(?:\((.*)\))?", call.strip(), re.DOTALL)
+    if found is None:
+        return "", ""
+    pattern = (found[2] or "*").strip().removeprefix("domain:")
+    return found[1], f"{pattern.removesuffix(':*')} *" if pattern.endswith(":*") else pattern
+
+
 def plain_url(url: str) -> str:
     """Without user, password, query and fragment, which may be credentials; of what is no URL of http, nothing."""
     found = re.fullmatch(PLAIN_URL, url, re.DOTALL)

@@ -18,12 +18,13 @@ import msgspec
 from msgspec import structs
 from msgspec.structs import replace
 
+from acp_agent.config.safety_settings import divided
 from acp_agent.errors import AuthRequired, InvalidParams, ProviderError, ToolError, WorktreeError
 from acp_agent.lazy import load
 from acp_agent.llm import base as llm
 from acp_agent.loop.calls.call import Call
 from acp_agent.loop.calls.reports import Parent
-from acp_agent.loop.hooks.call_patterns import divided, our_tool
+from acp_agent.loop.hooks.call_patterns import our_tool
 from acp_agent.loop.judging import judged
 from acp_agent.loop.memory.compaction import Compacted
 from acp_agent.loop.memory.room import Asked
@@ -110,8 +111,8 @@ async def run_sub_agent(calls: Calls, call: Call, task: Task) -> ToolResult:
 async def _with_findings(result: ToolResult, roots: Roots) -> ToolResult:
     """With the places of what a review found, and for programs the findings."""
     found = await judged(roots, lambda: list(findings(result.text, roots)))
-    meta = [{**structs.asdict(each), "path": str(each.path)} for each in found]
-    locations = tuple(Location(each.path, each.line) for each in found)
+    meta = [structs.asdict(each) for each in found]
+    locations = tuple(Location(Path(each.path), each.line) for each in found)
     return replace(result, locations=locations, meta={**result.meta, "findings": meta})
 
 
