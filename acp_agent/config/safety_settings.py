@@ -332,8 +332,7 @@ def divided(call: str) -> tuple[str, str]:
 
 def plain_url(url: str) -> str:
     """Without user, password, query and fragment, which may be credentials; of what is no URL of http, nothing."""
-    found = re.fullmatch(PLAIN_URL, url, re.DOTALL)
-    return "a URL" if found is None else "".join(found.groups(""))
+    return "".join(found.groups("")) if (found := re.fullmatch(PLAIN_URL, url, re.DOTALL)) else "a URL"
 
 
 class HooksConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True):

@@ -88,7 +88,7 @@ class Redactor:
         extra = list(_extra(extra_patterns, trouble))
         self.trouble: tuple[str, ...] = tuple(trouble)
         self._extra = extra
-        self._values: dict[str, None] = {}
+        self._values: set[str] = set()
         self._learning = Lock()
         self._lines = LineRedactor((), extra)
         self.learn(values)
@@ -96,9 +96,8 @@ class Redactor:
     def learn(self, values: Iterable[str]) -> None:
         """From now on replaces these, too."""
         with self._learning:
-            before = len(self._values)
-            self._values |= dict.fromkeys(values)
-            if len(self._values) > before:
+            if more := set(values) - self._values:
+                self._values |= more
                 own = [text for text in _spellings(self._values) if text.encode("utf-8", "replace").decode() == text]
                 self._lines = LineRedactor(own, self._extra)
 

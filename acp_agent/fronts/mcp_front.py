@@ -11,7 +11,6 @@ from pathlib import Path
 from typing import Any
 
 import anyio
-from anyio.abc import TaskGroup
 from mcp.server import MCPServer
 from mcp.server.mcpserver import Context
 from mcp.server.mcpserver.exceptions import ToolError
@@ -84,7 +83,6 @@ class McpFront:
         self._environ = environ
         self._mode = mode
         self._agent: SpawnedAgent | None = None
-        self._tasks: TaskGroup | None = None
         self._turns: dict[str, _Turn] = {}
         self._sessions: dict[str, str] = {}
         """Id -> folder, of those that were opened here."""
@@ -126,7 +124,6 @@ class McpFront:
             if session in self._turns:
                 raise ToolError(f"The session {session} is busy: wait for its answer, or begin another.")
             self._turns[session] = turn
-            assert self._tasks is not None, "it is served in a task group"
             self._tasks.start_soon(self._run, client, session, text, turn)
             try:
                 await turn.ended.wait()
@@ -236,10 +233,8 @@ class McpFront:
     async def _permission(self, request: acp.RequestPermissionRequest) -> acp.RequestPermissionOutcome:
         turn = self._turns.get(request.session_id)
         title = " ".join(legible(str(request.tool_call.title or "A tool")).split())
-        if turn is None or {"cost", "trust"} & set(request.tool_call.meta or ()):
+        if turn is None or turn.cancelled or {"cost", "trust"} & set(request.tool_call.meta or ()):
             return await reject_once(request)  # Only the agent's own user decides about these.
-        if turn.cancelled:
-            return await cancelled(request)
         offered = turn.context.client_capabilities
         if offered is None or offered.elicitation is None:
             turn.refused.append(title)

@@ -76,8 +76,8 @@ async def run_sub_agent(calls: Calls, call: Call, task: Task) -> ToolResult:
     model = await _model(calls, written)
     hooks, rounds = calls.shell.hooks, 0
     about = {"agent_id": call.id, "agent_type": task.agent or task.title}
-    refused = None if hooks.deciding is None else partial(hooks.before_compaction, **about)
-    host = _SubHost(below, model, "" if written is None else written.instructions, refused)
+    host = _SubHost(below, model, "" if written is None else written.instructions)
+    host.refused = None if hooks.deciding is None else partial(hooks.before_compaction, **about)
     host.add(llm.UserMessage((llm.TextPart(task.prompt),)))
     agent = calls.session.config.settings.agent
     limits = Limits(
@@ -213,12 +213,10 @@ def _sub_settings(settings: llm.ModelSettings, more: str) -> llm.ModelSettings:
 class _SubHost:
     """The host of a sub-agent's turn: none of its text is shown or stored."""
 
-    def __init__(
-        self, calls: Calls, model: ReadyModel, instructions: str, refused: Callable[[], Awaitable[str]] | None
-    ) -> None:
-        """`refused`: as in `Room.fit`."""
+    def __init__(self, calls: Calls, model: ReadyModel, instructions: str) -> None:
         self._model = model
-        self._refused = refused
+        self.refused: Callable[[], Awaitable[str]] | None = None
+        """As in `Room.fit`."""
         self._memory = calls.memory
         self._offer = calls.toolbox.offer
         self._settings = _sub_settings(model_settings(calls.session, calls.memory, model), instructions)
@@ -264,8 +262,8 @@ class _SubHost:
         asked = self._asked
         if refused is not None:
             self._memory.room.learn(refused, self.messages(), asked)
-        forced = refused is not None
-        return await self._memory.room.fit(self, asked, lambda: None, forced=forced, refused=self._refused)
+        room, forced = self._memory.room, refused is not None
+        return await room.fit(self, asked, lambda: None, forced=forced, refused=self.refused)
 
     def begin(self) -> None:
         """Nobody watches."""

@@ -209,27 +209,21 @@ class DecidingHooks:
         """Asks the hooks of an event, until one denies; their answers count in the order of the configuration."""
         done = Decided()
         meant = [hook for hook in self._of(event) if self._meant(hook, names, spellings)]
-        said = await self._at_once(meant, facts) if event in AT_ONCE else [None] * len(meant)
-        for hook, early in zip(meant, said, strict=True):
-            self._take(hook, self._heard(hook, early or await self._said(hook, facts), **about), done)
+        said: dict[int, HookAnswer | HookFailed] = {}
+        places = anyio.CapacityLimiter(MOST_AT_ONCE)
+
+        async def ask(number: int, hook: DecidingHook) -> None:
+            async with places:
+                said[number] = await self._said(hook, facts)
+
+        async with anyio.create_task_group() as tasks:
+            for each in enumerate(meant if event in AT_ONCE else ()):
+                tasks.start_soon(ask, *each)
+        for number, hook in enumerate(meant):
+            self._take(hook, self._heard(hook, said.get(number) or await self._said(hook, facts), **about), done)
             if done.denied:
                 break
         return done
-
-    async def _at_once(
-        self, hooks: Sequence[DecidingHook], facts: Mapping[str, Any]
-    ) -> list[HookAnswer | HookFailed | None]:
-        said: list[HookAnswer | HookFailed | None] = [None] * len(hooks)
-        places = anyio.CapacityLimiter(MOST_AT_ONCE)
-
-        async def ask(number: int) -> None:
-            async with places:
-                said[number] = await self._said(hooks[number], facts)
-
-        async with anyio.create_task_group() as tasks:
-            for number in range(len(hooks)):
-                tasks.start_soon(ask, number)
-        return said
 
     # --- one hook ---------------------------------------------------------------------------------------------
 

@@ -25,7 +25,6 @@ USAGE = (
 
 
 async def mcp_command(servers: SessionServers, rest: str, notify: Callable[[str, str], None]) -> str:
-    """`notify`: told of a login."""
     verb, _, name = rest.partition(" ")
     name = name.strip()
     connected = servers.connected
