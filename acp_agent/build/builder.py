@@ -78,8 +78,8 @@ class Builder:
     def _redaction(self, session: Session) -> Redaction:
         """Knows the agent's own keys and those of the MCP servers. Sessions with the same keys share it."""
         settings = session.config.settings
-        servers = [{item.name: item.value for item in getattr(server, "env", ())} for server in session.mcp_servers]
-        values = own_credentials(settings, self._environ, servers)
+        named = [getattr(server, where, ()) for server in session.mcp_servers for where in ("env", "headers")]
+        values = own_credentials(settings, self._environ, [{item.name: item.value for item in some} for some in named])
         self._models.recorded.know(session.roots.clients[0], values, settings.secrets.extra_patterns)
         identity = (values, tuple(settings.secrets.extra_patterns), settings.secrets.redact)
         if identity not in self._redactions:

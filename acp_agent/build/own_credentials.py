@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping, Sequence
+from typing import Any
 from urllib.parse import unquote
 
 from acp_agent.config.credentials import McpLogins, host_key, stored_keys
@@ -18,10 +19,11 @@ LONG = 16
 def own_credentials(
     settings: Settings, environ: Mapping[str, str], more: Sequence[Mapping[str, str]] = ()
 ) -> tuple[str, ...]:
-    """Keys of providers and hosts, and what variables hold: the agent's, those of MCP servers, and `more`."""
-    variables = [environ, *(server.env for server in settings.mcp.servers.values()), *more]
+    """Keys of providers and hosts, tokens of logins, what variables and headers hold, and what `more` of both do."""
+    variables = [environ, *(server.env for server in settings.mcp.servers.values())]
     keys = [provider.api_key for provider in settings.providers.values()] + stored_keys(environ)
-    keys += [word for each in settings.providers.values() for word in _of_headers(each.headers)]
+    known: list[Any] = [*settings.providers.values(), *settings.mcp.servers.values(), *settings.hooks.on]
+    keys += [word for some in (*(each.headers for each in known), *more) for word in _of_headers(some)]
     keys += [word for each in settings.providers.values() if not each.api_key_env for word in _letting_in(each.headers)]
     keys += _password(settings.store.url or environ.get(settings.store.url_env, ""))
     logins = McpLogins(environ)

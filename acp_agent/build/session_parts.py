@@ -139,7 +139,7 @@ def build_parts(
     )
     menu = Menu(outbox, session.queue, memory.skills, memory.library)
     own_models = SessionModels(session, models, Spending(session, store.spending), memory.room.estimator)
-    requests = ServerRequests(session, own_models, journal, McpLogins(environ))
+    requests = ServerRequests(session, own_models, journal, McpLogins(environ, redaction.redactor.learn))
     servers = build_servers(session, registry, menu, environ, inherited, shell.confinement, plugins, requests)
     absent = Absent(settings.tools, memory.skills, shell.runs, languages, session.roots)
     offer = Offer(registry, settings.tools, session.choices, absent, relevance, guard.deciders, more_parameters(shell))
@@ -306,7 +306,10 @@ def build_hooks(
     run_with: Late[LocalExecutor] = Late(
         lambda: load(LOCAL)(environ=environ, hidden=hidden, terminate_grace=grace, folders=folders)
     )
-    return Hooks(config, run_with, folders[0], session.outbox, turn, session.choices, journal, spawn)
+    hooks = Hooks(config, run_with, folders[0], session.outbox, turn, session.choices, journal, spawn)
+    if session.part_of is None:
+        session.client.asking = hooks.asking
+    return hooks
 
 
 def build_panes(session: Session, folder: PrivateFolder, environ: Mapping[str, str], spawn: Spawn) -> Panes:

@@ -11,6 +11,7 @@ from typing import Any
 import msgspec
 
 from acp_agent.config.load import Config, load_config
+from acp_agent.config.safety_settings import plain_url
 from acp_agent.loop.toolbox.trust import project_layer
 from acp_agent.opening import open_store
 
@@ -53,8 +54,11 @@ def _flat(values: dict[str, Any], prefix: str) -> Iterator[tuple[str, str]]:
         else:
             if isinstance(value, list):
                 value = [_masked(each) if isinstance(each, dict) else each for each in value]
+            elif name == "url" and value:
+                value = plain_url(value)
             yield prefix + name, msgspec.json.encode(value).decode()
 
 
 def _masked(table: dict[str, Any]) -> dict[str, Any]:
-    return {name: "(set)" if name in HIDDEN and value else value for name, value in table.items()}
+    shown = {name: "(set)" if name in HIDDEN and value else value for name, value in table.items()}
+    return {**shown, "url": plain_url(table["url"])} if table.get("url") else shown

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping, Sequence
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
@@ -66,17 +66,21 @@ def host_name(host: str) -> str:
 
 
 class McpLogins:
-    """What logins at MCP servers gave, by the URL of the server."""
+    """What logins at MCP servers gave, by the URL of the server. `know` is told what of it must stay secret."""
 
-    def __init__(self, environ: Mapping[str, str]) -> None:
+    def __init__(self, environ: Mapping[str, str], know: Callable[[Sequence[str]], None] = lambda words: None) -> None:
         self._environ = environ
+        self._know = know
 
     def read(self, url: str) -> str:
-        return _from_keyring(_login_name(url), self._environ) or str(
+        text = _from_keyring(_login_name(url), self._environ) or str(
             _read(credentials_file(self._environ)).get(_login_name(url), "")
         )
+        self._know(_tokens(text))
+        return text
 
     def write(self, url: str, text: str) -> None:
+        self._know(_tokens(text))
         store_key(_login_name(url), text, self._environ)
 
     def forget(self, url: str) -> list[str]:
@@ -85,12 +89,16 @@ class McpLogins:
 
     def tokens(self, url: str) -> list[str]:
         """What of it must stay secret."""
-        try:
-            kept = json.loads(self.read(url) or "{}")
-            words = [kept["token"].get("access_token"), kept["token"].get("refresh_token")]
-            return [word for word in (*words, kept["client"].get("client_secret")) if word]
-        except (ValueError, LookupError, AttributeError):
-            return []
+        return _tokens(self.read(url))
+
+
+def _tokens(login: str) -> list[str]:
+    try:
+        kept = json.loads(login or "{}")
+        words = [kept["token"].get("access_token"), kept["token"].get("refresh_token")]
+        return [word for word in (*words, kept["client"].get("client_secret")) if word and isinstance(word, str)]
+    except (ValueError, LookupError, AttributeError, TypeError):
+        return []
 
 
 def _login_name(url: str) -> str:
@@ -98,8 +106,9 @@ def _login_name(url: str) -> str:
 
 
 def stored_keys(environ: Mapping[str, str]) -> list[str]:
-    """The keys in the file."""
-    return list(_read(credentials_file(environ)).values())
+    """The keys in the file, and the tokens of logins."""
+    kept = _read(credentials_file(environ)).items()
+    return [word for name, text in kept for word in (_tokens(text) if name.startswith(_login_name("")) else [text])]
 
 
 def store_key(name: str, value: str, environ: Mapping[str, str]) -> str:

@@ -5,6 +5,7 @@ No key but those of hooks may be set by a project.
 
 from __future__ import annotations
 
+import re
 from typing import Annotated, Literal
 
 import msgspec
@@ -292,6 +293,9 @@ HookEvent = Literal[
 ]
 
 
+PLAIN_URL = r"(https?://)(?:[^/?#@]*@)?((?:[\w.-]+|\[[\da-fA-F:.]+\])(?::\d+)?)(/[^?#@]*)?(?:[?#].*)?"
+
+
 class DecidingHook(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     event: HookEvent
     name: Annotated[str, key("Its name in messages and the audit log. Empty: its command or URL.")] = ""
@@ -313,7 +317,22 @@ class DecidingHook(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     @property
     def called(self) -> str:
         """Its name for people."""
-        return self.name or " ".join((self.command or self.url).split())[:80]
+        return self.name or " ".join((self.command or plain_url(self.url)).split())[:80]
+
+
+def divided(call: str) -> tuple[str, str]:
+    """The tool and the pattern of a call as Claude Code writes it: `Read`, `Bash(git add:*)`, which is `git add *`,
+    `WebFetch(domain:HOST)`, which is HOST; of what is not written so, two empty texts."""
+    found = re.fullmatch(r"([\w.-]+)(?:\((.*)\))?", call.strip(), re.DOTALL)
+    if found is None:
+        return "", ""
+    pattern = (found[2] or "*").strip().removeprefix("domain:")
+    return found[1], f"{pattern.removesuffix(':*')} *" if pattern.endswith(":*") else pattern
+
+
+def plain_url(url: str) -> str:
+    """Without user, password, query and fragment, which may be credentials; of what is no URL of http, nothing."""
+    return "".join(found.groups("")) if (found := re.fullmatch(PLAIN_URL, url, re.DOTALL)) else "a URL"
 
 
 class HooksConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True):

@@ -16,6 +16,7 @@ from __future__ import annotations
 import base64
 import json
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from threading import Lock
 from typing import Any
 from urllib.parse import quote, quote_plus
 
@@ -75,7 +76,7 @@ def _spellings(values: Iterable[str]) -> list[str]:
 
 
 class Redactor:
-    """Redacts credentials from text. Immutable, safe to share between sessions and threads.
+    """Redacts credentials from text. Safe to share between sessions and threads.
 
     `values`: the agent's own credentials, replaced wherever they occur. `extra_patterns`: the user's own RE2 patterns;
     invalid ones are described in `trouble` and ignored. With `enabled=False` text stays unchanged.
@@ -86,8 +87,19 @@ class Redactor:
         trouble: list[str] = []
         extra = list(_extra(extra_patterns, trouble))
         self.trouble: tuple[str, ...] = tuple(trouble)
-        own = [text for text in _spellings(values) if text.encode("utf-8", "replace").decode() == text]
-        self._lines = LineRedactor(own, extra)
+        self._extra = extra
+        self._values: set[str] = set()
+        self._learning = Lock()
+        self._lines = LineRedactor((), extra)
+        self.learn(values)
+
+    def learn(self, values: Iterable[str]) -> None:
+        """From now on replaces these, too."""
+        with self._learning:
+            if more := set(values) - self._values:
+                self._values |= more
+                own = [text for text in _spellings(self._values) if text.encode("utf-8", "replace").decode() == text]
+                self._lines = LineRedactor(own, self._extra)
 
     def redact(self, text: str) -> str:
         """The text with each credential replaced by a mark; the same object if there is none."""

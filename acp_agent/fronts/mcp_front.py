@@ -36,6 +36,8 @@ MAX_CALLS = 100
 """Calls of the agent that are named in a result."""
 SHOWN = 8_000
 """Characters of a call that a question shows."""
+ENDING = 10.0
+"""Seconds that a prompt waits for the end of a cancelled turn."""
 ANSWERS = {
     "allow": ("allow_once", "allow_always"),
     "always": ("allow_always", "allow_once"),
@@ -66,6 +68,11 @@ class _Turn(Struct):
     calls: dict[str, dict[str, str]] = field(default_factory=dict)
     refused: list[str] = field(default_factory=list)
     """Titles of what nobody could be asked about."""
+    cancelled: bool = False
+    reason: str = ""
+    error: AgentError | None = None
+    ended: anyio.Event = field(default_factory=anyio.Event)
+    """Set once the agent has answered; until then its updates are of this turn."""
 
 
 class McpFront:
@@ -87,10 +94,14 @@ class McpFront:
         """Serves until stdin ends."""
         environ = {"ACP_CODER_SCHEDULES": "false", **self._environ}
         folder = self._folders[0]
-        async with spawn_agent(AGENT_COMMAND, cwd=folder, env=environ, connect=self._connect) as agent:
+        async with (
+            spawn_agent(AGENT_COMMAND, cwd=folder, env=environ, connect=self._connect) as agent,
+            anyio.create_task_group() as self._tasks,
+        ):
             self._agent = agent
             await agent.client.initialize()
             await self.server.run_stdio_async()
+            self._tasks.cancel_scope.cancel()
 
     # --- the tools --------------------------------------------------------------------------------------------
 
@@ -107,21 +118,36 @@ class McpFront:
         turn = _Turn(context)
         try:
             session = await self._opened(client, session, where)
+            if (before := self._turns.get(session)) is not None and before.cancelled:
+                with anyio.move_on_after(ENDING):
+                    await before.ended.wait()
             if session in self._turns:
                 raise ToolError(f"The session {session} is busy: wait for its answer, or begin another.")
             self._turns[session] = turn
+            self._tasks.start_soon(self._run, client, session, text, turn)
             try:
-                answer = await client.prompt(session, text)
+                await turn.ended.wait()
             except anyio.get_cancelled_exc_class():
+                turn.cancelled = True
                 client.cancel(session)
                 raise
-            finally:
-                del self._turns[session]
+            if turn.error is not None:
+                raise turn.error
         except PeerError as error:
             raise ToolError(error.message) from error
         except AgentError as error:
             raise ToolError(f"The agent has ended: {error}") from error
-        return "\n\n".join(filter(None, ("".join(turn.text).strip(), self._summary(turn, session, answer.stop_reason))))
+        return "\n\n".join(filter(None, ("".join(turn.text).strip(), self._summary(turn, session))))
+
+    async def _run(self, client: AcpClient, session: str, text: str, turn: _Turn) -> None:
+        """To the agent's answer, also if nobody waits for it any more."""
+        try:
+            turn.reason = (await client.prompt(session, text)).stop_reason
+        except AgentError as error:
+            turn.error = error
+        finally:
+            del self._turns[session]
+            turn.ended.set()
 
     async def status(self, session: str = "") -> str:
         """What sessions the agent has in its folders, and which are working. `session`: what that one is doing."""
@@ -137,12 +163,12 @@ class McpFront:
                 lines.append(f"{each.session_id} ({state}) {each.title or ''} in {folder}".replace("  ", " "))
         return "\n".join(lines) or "There are no sessions."
 
-    def _summary(self, turn: _Turn, session: str, reason: str) -> str:
+    def _summary(self, turn: _Turn, session: str) -> str:
         calls = list(turn.calls.values())
         lines = [f"- {call['title']}: {call['status']}" for call in calls[:MAX_CALLS]]
         lines += [f"- and {len(calls) - MAX_CALLS} more"] if len(calls) > MAX_CALLS else []
         refused = [f"Not allowed, since nobody could be asked: {'; '.join(turn.refused)}"] if turn.refused else []
-        ended = [] if reason == "end_turn" else [f"It ended with {reason}."]
+        ended = [] if turn.reason == "end_turn" else [f"It ended with {turn.reason}."]
         return "\n".join([*ended, *refused, *(["What it did:", *lines] if lines else []), f"Session: {session}"])
 
     # --- the agent --------------------------------------------------------------------------------------------
@@ -207,7 +233,7 @@ class McpFront:
     async def _permission(self, request: acp.RequestPermissionRequest) -> acp.RequestPermissionOutcome:
         turn = self._turns.get(request.session_id)
         title = " ".join(legible(str(request.tool_call.title or "A tool")).split())
-        if turn is None or {"cost", "trust"} & set(request.tool_call.meta or ()):
+        if turn is None or turn.cancelled or {"cost", "trust"} & set(request.tool_call.meta or ()):
             return await reject_once(request)  # Only the agent's own user decides about these.
         offered = turn.context.client_capabilities
         if offered is None or offered.elicitation is None:

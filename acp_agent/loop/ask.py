@@ -15,7 +15,7 @@ import anyio
 
 from acp_agent.errors import AgentError, ConnectionClosed
 from acp_agent.loop.outbox import Outbox
-from acp_agent.protocol.client import Client
+from acp_agent.protocol.client import QUESTION, Client
 from acp_agent.schema import acp
 from acp_agent.tools.kit.tool_context import Answer, Question
 
@@ -195,7 +195,7 @@ async def _by_choice(client: Client, call: Call, question: Question) -> Answer:
         name=call.name,
         kind="other",
         content=[acp.Content(content=acp.TextContent(text=question.text))],
-        meta={"question": True},
+        meta={QUESTION: True},
     )
     answer = await client.request_permission(shown, options)
     match answer.outcome:

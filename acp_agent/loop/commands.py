@@ -258,7 +258,7 @@ async def _plugins(session: Session, parts: Parts, rest: str) -> str:
 
 
 async def _mcp(session: Session, parts: Parts, rest: str) -> str:
-    return str(await load(MCP)(parts.toolbox.servers, rest))
+    return str(await load(MCP)(parts.toolbox.servers, rest, parts.shell.hooks.notify))
 
 
 async def _agents(session: Session, parts: Parts, rest: str) -> str:

@@ -17,7 +17,7 @@ import msgspec
 from msgspec import Struct
 
 from acp_agent.config.model import McpServerConfig
-from acp_agent.config.safety_settings import DecidingHook, HookEvent
+from acp_agent.config.safety_settings import DecidingHook, HookEvent, divided
 from acp_agent.plugins.contained import Files, PluginError
 
 SCHEMAS = "https://agent-plugins.org/schemas/1.0.0/"
@@ -40,7 +40,6 @@ SERVER_NAME = re.compile(r"[\w.-]{1,64}")
 HEADER = re.compile(r"[!#$%&'*+.^_`|~0-9A-Za-z-]+")
 ROOT, DATA, CLAUDE_ROOT = "${PLUGIN_ROOT}", "${PLUGIN_DATA}", "${CLAUDE_PLUGIN_ROOT}"
 RESERVED = frozenset(("PLUGIN_ROOT", "PLUGIN_DATA"))
-IF = re.compile(r"([\w.-]+)\((.*)\)", re.DOTALL)
 
 
 class Plugin(Struct, frozen=True):
@@ -242,11 +241,11 @@ class _Reader:
             self._trouble.append(f"{where}: hooks of type {kind!r} are not supported")
             return None
         if condition is not None:
-            found = IF.fullmatch(condition) if isinstance(condition, str) else None
-            if found is None:
+            tool, named = divided(condition) if isinstance(condition, str) else ("", "")
+            if not tool:
                 self._trouble.append(f"{where}: `if` is not understood: {condition!r}; the hook is asked always")
             else:
-                matcher, pattern = found[1], found[2].replace(":*", " *")
+                matcher, pattern = tool, "" if named == "*" else named
         wanted = {
             "event": event,
             "name": name,

@@ -39,6 +39,8 @@ MARK: ContextVar[str] = ContextVar("mark", default="")
 """What the prompt that is worked on carries as `_meta.prompt`: its message comes back with it."""
 STEPS = "steps"
 """Id of the plan that the tool `plan` makes."""
+QUESTION = "question"
+"""In `_meta` of a permission request that is a question of the model."""
 
 
 class Wire(Protocol):
@@ -97,6 +99,8 @@ class Client:
         """Called before every request: updates emitted earlier must be on the wire earlier."""
         self.clean: Callable[[Any], Any] | None = None
         """Redacts credentials in questions to the user."""
+        self.asking: Callable[[Any], None] | None = None
+        """Told each question that the user is asked."""
 
     # --- capabilities -----------------------------------------------------------------------------------------
 
@@ -294,7 +298,7 @@ class Client:
         """Waits without a limit, since a user answers. Cancelling tells the client that the question is void."""
         request = acp.RequestPermissionRequest(session_id=self._session_id, tool_call=tool_call, options=list(options))
         request = request if self.clean is None else self.clean(request)
-        answer: acp.RequestPermissionResponse = await self._ask("session/request_permission", request, bounded=False)
+        answer: acp.RequestPermissionResponse = await self._put("session/request_permission", request)
         return answer
 
     async def elicit(
@@ -306,7 +310,7 @@ class Client:
             message=message, requested_schema=form, session_id=self._session_id, tool_call_id=tool_call_id
         )
         request = request if self.clean is None else self.clean(request)
-        answer: acp.CreateElicitationResponse = await self._ask("elicitation/create", request, bounded=False)
+        answer: acp.CreateElicitationResponse = await self._put("elicitation/create", request)
         return answer
 
     async def open_url(self, message: str, url: str, elicitation_id: str) -> acp.CreateElicitationResponse:
@@ -315,7 +319,7 @@ class Client:
         request = acp.ElicitationUrlMode(
             message=message, url=url, elicitation_id=elicitation_id, session_id=self._session_id
         )
-        answer: acp.CreateElicitationResponse = await self._ask("elicitation/create", request, bounded=False)
+        answer: acp.CreateElicitationResponse = await self._put("elicitation/create", request)
         return answer
 
     def url_done(self, elicitation_id: str) -> None:
@@ -328,6 +332,12 @@ class Client:
     def _need(self, offered: bool, method: str) -> None:
         if not offered:
             raise CapabilityMissing(f"the client does not offer {method}")
+
+    async def _put(self, method: str, request: object) -> Any:
+        """Asks the user, without a limit."""
+        if self.asking is not None:
+            self.asking(request)
+        return await self._ask(method, request, bounded=False)
 
     async def _ask(
         self, method: str, request: object, *, bounded: bool = True, late: Callable[[Any], None] | None = None

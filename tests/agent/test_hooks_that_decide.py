@@ -4,8 +4,11 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import shlex
+import socket
 import subprocess
+from argparse import Namespace
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from threading import Thread
@@ -17,10 +20,14 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from acp_agent.client.permissions import allow_always, allow_once, reject_once
+from acp_agent.commands.config import rows
+from acp_agent.commands.extensions import try_hooks
+from acp_agent.config.load import load_config
 from acp_agent.config.safety_settings import HookEvent
 from acp_agent.errors import HookFailed
 from acp_agent.loop.hooks.hook_names import TOOLS, in_our_names, in_their_form, their_names
 from acp_agent.loop.hooks.hook_protocol import read_exit, read_text
+from acp_agent.schema.acp import CreateElicitationResponse
 from acp_agent.testing.fake_model import Answer, Call
 
 from .kit import rig
@@ -53,6 +60,14 @@ def keeps(file: Path, then: str = "") -> str:
 
 def told(file: Path) -> list[dict[str, Any]]:
     return [json.loads(line) for line in file.read_text().splitlines()]
+
+
+async def kept(file: Path, number: int) -> list[dict[str, Any]]:
+    """So many lines of hooks that nobody waits for."""
+    with anyio.fail_after(20):
+        while not file.exists() or file.read_text().count("\n") < number:
+            await anyio.sleep(0.01)
+    return told(file)
 
 
 def results(r, number: int) -> list[str]:
@@ -223,6 +238,14 @@ async def test_a_change_that_cannot_be_used_asks(tmp_path):
         assert not (r.project / "made").exists()
 
 
+async def test_a_changed_call_that_keeps_failing_is_not_run_again(tmp_path):
+    config = hook("PreToolUse", says(updatedInput={"file_path": "missing"}), matcher="Read")
+    script = rounds(*(Call("read", {"path": f"{number}.txt"}) for number in range(3)))
+    async with rig(tmp_path, script, mode="auto", config=config) as r:
+        await r.editor.prompt("go")
+        assert ["was not run again" in text for text in results(r, 4)] == [False, False, True]
+
+
 @pytest.mark.parametrize(
     ("more", "why"),
     [
@@ -286,17 +309,20 @@ async def test_patterns_find_what_a_call_touches_however_it_is_written(tmp_path,
         assert seen.exists() is meant
 
 
-async def test_a_hook_that_is_running_ends_with_the_turn_and_all_it_started(tmp_path):
-    mark = tmp_path / "began"
-    command = f"sleep 98761 & setsid sleep 98762 & touch {mark}; wait"
-    async with rig(tmp_path, rounds(bash("true")), mode="auto", config=hook("PreToolUse", command)) as r:
+@pytest.mark.parametrize(("event", "number"), [("PreToolUse", 1), ("SessionStart", 3)])
+async def test_hooks_that_are_running_end_with_the_turn_and_all_they_started(tmp_path, event, number):
+    began = tmp_path / "began"
+    command = f"sleep 98761 & setsid sleep 98762 & echo >> {began}; wait"
+    config = hook(event, command) * number
+    async with rig(tmp_path, rounds(bash("true")), mode="auto", config=config) as r:
         turn = r.editor.begin("go")
         with anyio.fail_after(20):
-            while not mark.exists():
+            while not began.exists() or len(began.read_text()) < number:
                 await anyio.sleep(0.01)
         r.editor.cancel()
         assert (await turn.response()).stop_reason == "cancelled"
-        r.editor.tool_call().assert_finished("failed")
+        for call in r.editor.tool_calls().values():
+            call.assert_finished("failed")
         left = [
             path
             for path in Path("/proc").glob("[0-9]*/cmdline")
@@ -504,15 +530,40 @@ async def test_no_allow_of_a_hook_outlives_the_mode_it_was_said_in(tmp_path):
         assert "which is read-only" in results(r, 2)[0]
 
 
-async def test_a_question_is_a_notification(tmp_path):
+ASK = Call("ask_user", {"question": "Which one?", "choices": ["red", "blue"]})
+
+
+async def accepts(request: object) -> CreateElicitationResponse:
+    return CreateElicitationResponse(action="accept", content={"answer": "blue"})
+
+
+@pytest.mark.parametrize(
+    ("script", "elicitation", "expected"),
+    [
+        ([*rounds(bash("touch made"))], None, ["permission_prompt", "acp-coder asks for permission: touch made"]),
+        ([*rounds(ASK)], None, ["elicitation_dialog", "Which one?"]),
+        ([*rounds(ASK)], accepts, ["elicitation_dialog", "Which one?"]),
+        ([], None, ["permission_prompt", "acp-coder asks for permission: The hook `odd` wants you to decide"]),
+    ],
+    ids=["permission", "choice", "form", "hook"],
+)
+async def test_a_question_is_a_notification(tmp_path, script, elicitation, expected):
     seen = tmp_path / "seen"
-    config = hook("Notification", keeps(seen), matcher="permission_prompt")
-    async with rig(tmp_path, rounds(bash("touch made")), config=config) as r:
+    config = hook("Notification", keeps(seen), matcher="permission_prompt|elicitation_dialog")
+    config += "" if script else hook("UserPromptSubmit", "exit 1", name="odd")
+    async with rig(tmp_path, script, config=config, elicitation=elicitation, permissions=[reject_once]) as r:
         await r.editor.prompt("go")
-        with anyio.fail_after(20):
-            while not seen.exists() or not seen.read_text().endswith("\n"):
-                await anyio.sleep(0.01)
-        assert "acp-coder wants to use bash" in told(seen)[0]["message"]
+        (line,) = await kept(seen, 1)
+        assert line["notification_type"] == expected[0]
+        assert line["message"].startswith(expected[1])
+
+
+async def test_hooks_after_a_call_are_asked_in_their_order(tmp_path):
+    config = hook("PostToolUse", "cat a.txt a.txt > b.txt", matcher="Write")
+    config += hook("PostToolUse", "cat b.txt >&2; exit 2", name="lint", matcher="Write")
+    async with rig(tmp_path, rounds(Call("write", {"path": "a.txt", "content": "x"})), mode="auto", config=config) as r:
+        await r.editor.prompt("go")
+        assert "[The hook lint objects: xx]" in results(r, 2)[0]
 
 
 # --- prompts, the session, compaction, the end of turns ----------------------------------------------------------
@@ -520,10 +571,11 @@ async def test_a_question_is_a_notification(tmp_path):
 
 async def test_a_prompt_is_refused_or_added_to(tmp_path):
     refuses = "grep -q password && { echo 'no passwords' >&2; exit 2; }; echo 'The branch is main.'"
-    config = hook("UserPromptSubmit", refuses, name="p")
+    config = hook("UserPromptSubmit", refuses, name="p") + hook("UserPromptSubmit", keeps(tmp_path / "later"))
     async with rig(tmp_path, ["first", "second"], config=config) as r:
         await r.editor.prompt("my password is x")
         assert not r.model.requests
+        assert not (tmp_path / "later").exists()
         assert "Your prompt was not sent to the model: the hook `p` does not allow it: no passwords" in r.editor.text()
         await r.editor.prompt("hello")
         assert "password" not in str(r.messages(1))
@@ -553,6 +605,18 @@ async def test_hooks_are_told_of_the_session_and_add_to_its_first_prompt(tmp_pat
         assert str(r.messages(2)).count("house rules") == 1
         await r.editor.request("session/close", {"sessionId": r.editor.session_id})
         assert told(seen)[-1]["hook_event_name"] == "SessionEnd"
+
+
+async def test_hooks_that_cannot_refuse_run_at_once_and_are_read_in_their_order(tmp_path):
+    """The first ends after the second has."""
+    os.mkfifo(tmp_path / "pid")
+    config = hook("SessionStart", f"read pid < {tmp_path}/pid; tail --pid=$pid -f /dev/null; echo first", timeout=30)
+    config += hook("SessionStart", f"echo $$ > {tmp_path}/pid; echo second", timeout=30)
+    config += hook("SessionStart", "exit 1", name="frail")
+    async with rig(tmp_path, ["one"], config=config) as r:
+        await r.editor.prompt("a")
+        assert re.search("first.*second", str(r.messages(1)))
+        assert "The hook `frail` (SessionStart) failed: exit code 1" in r.editor.text()
 
 
 async def test_a_compaction_can_be_refused_and_is_told(tmp_path):
@@ -597,11 +661,49 @@ async def test_a_sub_agent_is_told_and_goes_on(tmp_path):
         assert results(r, 4)[0] == "second"
 
 
+@pytest.mark.parametrize("refuses", [True, False])
+async def test_a_compaction_of_a_sub_agent_is_asked_about_and_says_whose_it_is(tmp_path, refuses):
+    seen = tmp_path / "seen"
+    config = "[providers.default]\ncontext_window = 24_000\n[compaction]\nkeep_results = 1\n"
+    config += hook("PreCompact", keeps(seen, "echo 'not yet' >&2; exit 2" if refuses else ""), name="p")
+    reads = [Answer(tool_calls=(Call("read", {"path": f"f{number}"}),), usage=None) for number in range(6)]
+    call = Answer(tool_calls=(Call("delegate", {"prompt": "Read all.", "title": "reader"}),))
+    async with rig(tmp_path, [call, *reads, *(() if refuses else ("all read",)), "done"], config=config) as r:
+        for number in range(6):
+            (r.project / f"f{number}").write_text(f"f{number} f{number} f{number}\n" * 1300)
+        await r.editor.prompt("go")
+        line = told(seen)[0]
+        assert line["trigger"] == "auto"
+        assert (line["agent_id"], line["agent_type"]) == (next(iter(r.editor.tool_calls())), "reader")
+        result = results(r, len(r.model.requests))[0]
+        refusal = "The conversation was not compacted: the hook `p` does not allow it: not yet"
+        assert (refusal in result, "all read" in result) == (refuses, not refuses)
+
+
 async def test_the_command_lists_them(tmp_path):
     config = hook("PreToolUse", "true", name="mine", matcher="Bash", pattern="git *")
     async with rig(tmp_path, [], config=config) as r:
         await r.editor.prompt("/hooks")
         assert "PreToolUse `Bash` touching `git *`: `mine`" in r.editor.text()
+
+
+async def test_no_credential_in_the_url_of_a_hook_is_told(tmp_path, capsys):
+    url = "http://someone:word-one@127.0.0.1:9/hook?key=word-two"
+    config = f'[[hooks.on]]\nevent = "PreToolUse"\nurl = "{url}"\n'
+    config += hook("PreToolUse", "", url="http://someone:word/three@127.0.0.1:9/")
+    there = socket.create_server(("127.0.0.1", 0))
+    config += hook("PreToolUse", "", url=f"http://127.0.0.1:{there.getsockname()[1]}/")
+    config += 'headers = { x = "word-four\\n" }\n'
+    async with rig(tmp_path, rounds(bash("true")), config=config, permissions=[reject_once]) as r:
+        await r.editor.prompt("go")
+        await r.editor.prompt("/hooks")
+        assert "PreToolUse: `http://127.0.0.1:9/hook`" in r.editor.text()
+        assert try_hooks.run(Namespace(verb="list", cwd=str(r.project)), r.environ) == 0
+        kept = dict(rows(load_config(r.environ)))["hooks.on"]
+        everything = [str(r.editor.transcript), str(audit(r)), capsys.readouterr().out, kept, *map(str, r.messages(2))]
+        assert all("127.0.0.1:9/hook" in text for text in everything[1:4])
+        assert not [text for text in everything if re.search("word.(one|two|three|four)|someone", text)]
+    there.close()
 
 
 async def test_without_hooks_nothing_of_them_is_loaded(tmp_path):
@@ -629,10 +731,7 @@ async def test_what_each_event_tells_is_as_it_was(tmp_path):
     async with rig(tmp_path, script, config=config) as r:
         await r.editor.prompt("go")
         await r.editor.prompt("/compact")
-        notified = tmp_path / "Notification"
-        with anyio.fail_after(20):
-            while not notified.exists() or not notified.read_text().endswith("\n"):
-                await anyio.sleep(0.01)
+        await kept(tmp_path / "Notification", 1)
         await r.editor.request("session/close", {"sessionId": r.editor.session_id})
         ids = {r.editor.session_id: "SESSION", str(r.project): "PROJECT", LONG: "WORDS"}
         ids |= {name: f"CALL-{number}" for number, name in enumerate(r.editor.tool_calls(), 1)}

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import shlex
 import signal
 import threading
 from collections.abc import Iterator
@@ -554,6 +555,28 @@ async def test_single_commands_and_sub_agents_run_on_another_host_with_its_own_f
         assert list(r.project.iterdir()) == []
         assert len(ssh_children()) == 1, "one connection for all of them"
     assert ssh_children() == []
+
+
+@pytest.mark.parametrize(
+    ("more", "why"),
+    [
+        ({"run_in_background": True}, "No command can stay in the background in `build`"),
+        ({"terminal": True}, "A program in a terminal runs where the session is (`local`)"),
+        ({"place": "local"}, "a hook cannot move a call to another place"),
+    ],
+    ids=lambda value: "" if isinstance(value, str) else next(iter(value)),
+)
+async def test_no_hook_gives_a_command_there_what_the_model_may_not(
+    tmp_path: Path, config: str, there: Path, more: dict[str, Any], why: str
+) -> None:
+    said = json.dumps({"hookSpecificOutput": {"updatedInput": {"command": "touch made", "place": "build", **more}}})
+    hook = f'[[hooks.on]]\nevent = "PreToolUse"\ncommand = {json.dumps(f"printf %s {shlex.quote(said)}")}\n'
+    local = config.replace('place = "build"', 'place = "local"\nmode = "auto"') + hook
+    script = [tool("bash", command="touch plain", place="build"), Answer(text="ok")]
+    async with rig(tmp_path, script, config=local, permissions=[allow_once]) as r:
+        await r.editor.prompt("go")
+        assert why in str(r.editor.permission_requests[0].tool_call.content)
+    assert [entry.name for entry in there.iterdir()] == ["plain"]
 
 
 async def test_a_single_command_on_a_host_that_is_not_reached_runs_nowhere(tmp_path: Path, config: str) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import re
 from pathlib import Path
@@ -13,10 +14,18 @@ import pytest
 from acp_agent.build.own_credentials import own_credentials
 from acp_agent.cli import main
 from acp_agent.config.load import load_config
-from acp_agent.schema.acp import CreateElicitationRequest, CreateElicitationResponse, ElicitationUrlMode
+from acp_agent.schema.acp import (
+    CreateElicitationRequest,
+    CreateElicitationResponse,
+    ElicitationUrlMode,
+    HttpHeader,
+    McpServerHttp,
+)
 from tests.mcp.oauth_server import OAuthServer, browse, oauth_server
 
-from .kit import agent_rig, environ_for
+from .kit import Answer, Call, agent_rig, environ_for
+from .test_hooks_that_decide import hook, keeps, kept
+from .test_mcp_folder import trust
 
 pytestmark = pytest.mark.anyio
 
@@ -97,6 +106,34 @@ def test_only_servers_with_a_url_that_want_one_have_a_login(locked: OAuthServer,
     assert "it wants no login" in mcp("login", "given")[1]
 
 
+@pytest.mark.parametrize("named", ["client", "folder"])
+async def test_what_a_session_refreshes_at_a_server_of_the_client_or_the_folder_is_redacted(
+    locked: OAuthServer, mcp, tmp_path: Path, named: str
+):
+    for verb in ("login", "remove"):
+        assert (await anyio.to_thread.run_sync(mcp, verb, "locked"))[0] == 0
+    before = locked.access | locked.refresh
+    locked.revoke()
+    script: list[Answer | str] = ["ok", Answer(tool_calls=(Call("read", {"path": "tokens"}),)), "ok"]
+    async with agent_rig(tmp_path, script, environ={"HOME": str(tmp_path)}) as r:
+        server = McpServerHttp(name="locked", url=locked.url, headers=[])
+        key = HttpHeader(name="Authorization", value="Bearer one-key-of-mine")
+        other = McpServerHttp(name="other", url="http://127.0.0.1:9/", headers=[key])
+        if named == "folder":
+            (r.project / ".mcp.json").write_text(json.dumps({"mcpServers": {"locked": {"url": locked.url}}}))
+        await r.editor.new_session(r.project, mcp_servers=[other, *([server] if named == "client" else [])])
+        if named == "folder":
+            await trust(r)
+        await r.editor.prompt("go")
+        assert "mcp_locked_open" in r.tool_names(1)
+        fresh = (locked.access | locked.refresh) - before
+        assert len(fresh) == 2
+        (r.project / "tokens").write_text("\n".join(["These:", *fresh, *before, "one-key-of-mine"]))
+        await r.editor.prompt("read them")
+        assert "These:" in str(r.messages(3))
+        assert not [word for word in (*fresh, *before, "one-key-of-mine") if word in str(r.messages(3))]
+
+
 @pytest.mark.parametrize("urls", [True, False])
 async def test_in_a_session_the_user_logs_in_by_the_clients_question_or_a_url_in_the_conversation(
     locked: OAuthServer, tmp_path: Path, urls: bool
@@ -109,7 +146,8 @@ async def test_in_a_session_the_user_logs_in_by_the_clients_question_or_a_url_in
         Thread(target=browse, args=(request.url,), daemon=True).start()
         return CreateElicitationResponse(action="accept")
 
-    config = f'[mcp.servers.locked]\nurl = "{locked.url}"\n'
+    seen = tmp_path / "seen"
+    config = f'[mcp.servers.locked]\nurl = "{locked.url}"\n' + hook("Notification", keeps(seen))
     async with agent_rig(tmp_path, ["ok"], config=config, elicitation=answer if urls else None) as r:
         await r.editor.new_session(r.project)
         await r.editor.wait_for(lambda u: "wants a login" in str(getattr(u, "content", "")))
@@ -121,5 +159,8 @@ async def test_in_a_session_the_user_logs_in_by_the_clients_question_or_a_url_in
                 await anyio.to_thread.run_sync(browse, url)
         assert "`locked`: ready (1 tools" in r.editor.text()
         assert len(opened) == int(urls)
+        notified = {line["notification_type"]: line["message"] for line in await kept(seen, 1 + int(urls))}
+        assert notified.pop("auth_success") == "You are logged in at the MCP server locked"
+        assert [*notified] == ["elicitation_dialog"][: int(urls)]
         await r.editor.prompt("go")
         assert "mcp_locked_open" in r.tool_names(1)

@@ -459,6 +459,24 @@ def test_hooks_of_a_plugin_that_are_not_understood_are_said(tmp_path):
     ]
 
 
+@pytest.mark.parametrize(
+    ("condition", "matcher", "pattern", "understood"),
+    [
+        ("Bash(git push:*)", "Bash", "git push *", True),
+        ("Bash", "Bash", "", True),
+        ("Edit(*.ts)", "Edit", "*.ts", True),
+        ("WebFetch(domain:example.com)", "WebFetch", "example.com", True),
+        ("Bash(", "Write", "", False),
+        (3, "Write", "", False),
+    ],
+)
+def test_when_a_hook_is_asked_is_read_as_claude_code_writes_it(tmp_path, condition, matcher, pattern, understood):
+    entry = {"matcher": "Write", "hooks": [{"type": "command", "command": "a", "if": condition}]}
+    found = read(claude(tmp_path, **{"hooks/hooks.json": {"hooks": {"PreToolUse": [entry]}}}))
+    assert [(hook.matcher, hook.pattern) for hook in found.hooks] == [(matcher, pattern)]
+    assert ("the hook is asked always" in str(found.trouble)) is not understood
+
+
 def test_a_manifest_of_claude_code_names_further_places_but_none_outside(tmp_path):
     manifest = {
         "name": "tools",

@@ -17,7 +17,8 @@ from acp_agent.fronts.lsp_server.documents.editor_documents import Documents
 from acp_agent.fronts.lsp_server.initialization_options import Options
 from acp_agent.fronts.lsp_server.lsp_editor import Editor
 from acp_agent.fronts.lsp_server.progress import Progress
-from acp_agent.fronts.lsp_server.status import Board, Finding, Mark
+from acp_agent.fronts.lsp_server.status import Board, Mark
+from acp_agent.loop.prompts.review_findings import Finding
 
 SOURCE = "acp-coder"
 """The source of our diagnostics, which identifies them."""

@@ -13,6 +13,7 @@ from msgspec import UNSET, Struct
 
 from acp_agent.fronts.lsp_server.documents.text_positions import split_lines
 from acp_agent.legible import legible
+from acp_agent.loop.prompts.review_findings import Finding
 from acp_agent.schema import acp
 
 MARKS = 200
@@ -40,16 +41,6 @@ class Place(Struct):
     """The line reported by the agent: repeating it does not undo the effect of edits."""
     line: int
     """Its current line, counted from 0."""
-
-
-class Finding(Struct, frozen=True):
-    """What a review found, as `_meta.findings` says it."""
-
-    path: str
-    line: int
-    """1-based."""
-    severity: Literal["error", "warning", "info"]
-    message: str
 
 
 def findings_of(meta: object) -> list[Finding] | None:

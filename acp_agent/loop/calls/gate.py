@@ -169,7 +169,6 @@ class Gate:
             answer = self._as_the_mode_is(Permit(), ask)
             outcome = "allow" if isinstance(answer, Permit) else "deny"
             return await self._written(answer, facts, decision, outcome, said.rule, ask.reason)
-        self._hooks.notify("permission_prompt", f"acp-coder wants to use {facts.tool}: {ask.reason}")
         return None
 
     async def known(self, facts: CallFacts) -> Permit | Refused | None:

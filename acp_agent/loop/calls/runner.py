@@ -354,8 +354,6 @@ class Calls:
             wrong = f"The arguments of `{entry.name}` are not a JSON object. Call it again with a JSON object."
             reports.fail(call, ToolError(wrong, "invalid_parameters"))
             return
-        if THOUGHTS not in (entry.parameters.get("properties") or {}):
-            arguments.pop(THOUGHTS, None)
         try:
             arguments, params = _parsed(tool, entry, arguments)
             if (apart := self._apart(entry, params)) is not None:
@@ -391,11 +389,7 @@ class Calls:
         shown = any(getattr(params, name, None) for name in ("terminal", *IN_PANE))
         if place not in self.shell.apart or shown:
             return None
-        if getattr(params, "background", False):
-            words = (
-                f"No command can stay in the background in `{place}`: this session's background commands are its own."
-            )
-            raise ToolError(words, "invalid_parameters", suggestion="Run it without `background`, or without `place`.")
+        _not_left(place, params)
         return str(place)
 
     async def _at(self, place: str, about: str) -> Calls:
@@ -413,10 +407,13 @@ class Calls:
     def _shell_for(self, entry: ToolEntry, params: Any) -> Shell:
         """That of the place that the call names, if it does. Raises ToolError."""
         place = getattr(params, PLACE, None) if entry.name in PLACED else None
+        sent = bool(place) and self._away
+        if sent:
+            _not_left(place, params)
         session = self.session.config.settings.agent.place
         shown = any(getattr(params, name, None) for name in ("terminal", *IN_PANE))
-        if shown and (place or self.shell.place) != session:
-            words = f"A program in a terminal runs where the session is (`{session}`), where it is judged."
+        if shown and (sent or (place or self.shell.place) != session):
+            words = f"A program in a terminal runs where the session is (`{self.home}`), where it is judged."
             raise ToolError(words, "invalid_parameters", suggestion="Run it without `terminal`, or without `place`.")
         if not place or place == self.shell.place:
             return self.shell
@@ -506,18 +503,22 @@ class Calls:
 
     async def _asked_hooks(self, call: Call, ready: Ready, deciding: DecidingHooks) -> Ready:
         """The call as the hooks want it, which is shown if they changed it; `ready.hooked` gets what they decided."""
-        roots, shell = self.session.roots, ready.shell
+        roots, shell, last = self.session.roots, ready.shell, (ready.arguments, ready.params)
 
         def seen(arguments: dict[str, Any]) -> tuple[dict[str, Any], Any, tuple[str, ...] | None]:
             given, params = _parsed(ready.tool, ready.entry, arguments)
             if getattr(params, PLACE, None) != getattr(ready.params, PLACE, None):
                 raise ToolError("a hook cannot move a call to another place")
+            self._shell_for(ready.entry, params)
             accesses = ready.tool.access(params, roots, shell.cwd(), self.config)
             return given, params, touched(CallFacts(call.name, given, accesses), roots)
 
         async def spellings(arguments: dict[str, Any]) -> tuple[str, ...] | None:
+            nonlocal last
             try:
-                return (await judged(roots, partial(seen, arguments)))[2]
+                given, params, found = await judged(roots, partial(seen, arguments))
+                last = given, params
+                return found
             except ToolError as error:
                 if arguments == ready.arguments:
                     raise  # As without hooks.
@@ -529,10 +530,12 @@ class Calls:
             raise ToolError(done.stops if done.said is None else done.said.denial, "policy_blocked")
         if done.arguments is None:
             return replace(ready, hooked=done)
-        arguments, params, _ = await judged(roots, partial(seen, done.arguments))
+        arguments, params = last
         description = await self._described(ready.entry, ready.tool, arguments, params, shell)
         locations = locations_of(description.locations)
         self.reports.update(call, title=legible(description.title), raw_input=arguments, locations=locations)
+        if (remedy := self.failures.remedy(call.name, arguments)) is not None:
+            raise remedy
         return replace(ready, params=params, description=description, arguments=arguments, hooked=done)
 
     async def _told_hooks(self, call: Call, ready: Ready, result: ToolResult) -> ToolResult:
@@ -680,6 +683,8 @@ LONGEST_NAME = 100
 
 def _parsed(tool: Any, entry: ToolEntry, arguments: dict[str, Any]) -> tuple[dict[str, Any], Any]:
     """The arguments and the parameters parsed from them. Malformed arguments are repaired once."""
+    if THOUGHTS not in (entry.parameters.get("properties") or {}):
+        arguments.pop(THOUGHTS, None)
     try:
         return arguments, tool.parse(arguments)
     except ToolError as error:
@@ -693,6 +698,13 @@ def _parsed(tool: Any, entry: ToolEntry, arguments: dict[str, Any]) -> tuple[dic
             return repaired, tool.parse(repaired)
         except ToolError:
             raise error from None
+
+
+def _not_left(place: str | None, params: Any) -> None:
+    """Raises ToolError for a command that would stay in the background of a place apart."""
+    if getattr(params, "background", False):
+        words = f"No command can stay in the background in `{place}`: this session's background commands are its own."
+        raise ToolError(words, "invalid_parameters", suggestion="Run it without `background`, or without `place`.")
 
 
 def _arguments(text: str) -> Any:

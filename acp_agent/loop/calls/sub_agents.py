@@ -7,7 +7,7 @@ the call ends all of it: it runs in the call's own task.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -18,12 +18,13 @@ import msgspec
 from msgspec import structs
 from msgspec.structs import replace
 
+from acp_agent.config.safety_settings import divided
 from acp_agent.errors import AuthRequired, InvalidParams, ProviderError, ToolError, WorktreeError
 from acp_agent.lazy import load
 from acp_agent.llm import base as llm
 from acp_agent.loop.calls.call import Call
 from acp_agent.loop.calls.reports import Parent
-from acp_agent.loop.hooks.call_patterns import divided, our_tool
+from acp_agent.loop.hooks.call_patterns import our_tool
 from acp_agent.loop.judging import judged
 from acp_agent.loop.memory.compaction import Compacted
 from acp_agent.loop.memory.room import Asked
@@ -73,7 +74,10 @@ async def run_sub_agent(calls: Calls, call: Call, task: Task) -> ToolResult:
     written = _written(calls, task.agent)
     below = calls.below(Parent(call, calls.reports, task.title), _allowed(calls, task, written))
     model = await _model(calls, written)
+    hooks, rounds = calls.shell.hooks, 0
+    about = {"agent_id": call.id, "agent_type": task.agent or task.title}
     host = _SubHost(below, model, "" if written is None else written.instructions)
+    host.refused = None if hooks.deciding is None else partial(hooks.before_compaction, **about)
     host.add(llm.UserMessage((llm.TextPart(task.prompt),)))
     agent = calls.session.config.settings.agent
     limits = Limits(
@@ -83,8 +87,6 @@ async def run_sub_agent(calls: Calls, call: Call, task: Task) -> ToolResult:
         agent.max_repetition,
         agent.max_answer_bytes,
     )
-    hooks, rounds = calls.shell.hooks, 0
-    about = {"agent_id": call.id, "agent_type": task.agent or task.title}
     for text in await hooks.sub_agent_started(**about):
         host.add(llm.UserMessage((llm.TextPart(text),)))
     try:
@@ -109,8 +111,8 @@ async def run_sub_agent(calls: Calls, call: Call, task: Task) -> ToolResult:
 async def _with_findings(result: ToolResult, roots: Roots) -> ToolResult:
     """With the places of what a review found, and for programs the findings."""
     found = await judged(roots, lambda: list(findings(result.text, roots)))
-    meta = [{**structs.asdict(each), "path": str(each.path)} for each in found]
-    locations = tuple(Location(each.path, each.line) for each in found)
+    meta = [structs.asdict(each) for each in found]
+    locations = tuple(Location(Path(each.path), each.line) for each in found)
     return replace(result, locations=locations, meta={**result.meta, "findings": meta})
 
 
@@ -213,6 +215,8 @@ class _SubHost:
 
     def __init__(self, calls: Calls, model: ReadyModel, instructions: str) -> None:
         self._model = model
+        self.refused: Callable[[], Awaitable[str]] | None = None
+        """As in `Room.fit`."""
         self._memory = calls.memory
         self._offer = calls.toolbox.offer
         self._settings = _sub_settings(model_settings(calls.session, calls.memory, model), instructions)
@@ -258,7 +262,8 @@ class _SubHost:
         asked = self._asked
         if refused is not None:
             self._memory.room.learn(refused, self.messages(), asked)
-        return await self._memory.room.fit(self, asked, lambda: None, forced=refused is not None)
+        room, forced = self._memory.room, refused is not None
+        return await room.fit(self, asked, lambda: None, forced=forced, refused=self.refused)
 
     def begin(self) -> None:
         """Nobody watches."""

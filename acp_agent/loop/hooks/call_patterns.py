@@ -2,24 +2,12 @@
 
 from __future__ import annotations
 
-import re
-
+from acp_agent.config.safety_settings import divided
 from acp_agent.loop.hooks.hook_names import SEVERAL, TOOLS, their_names
 from acp_agent.safety.access import ExecuteAccess, NetworkAccess, NoAccess, PathAccess
 from acp_agent.safety.deciding.subjects import CallFacts, Subject
 from acp_agent.safety.folders.paths import Roots
 from acp_agent.safety.globs import matches
-
-CALL = re.compile(r"([\w.-]+)(?:\((.*)\))?", re.DOTALL)
-
-
-def divided(text: str) -> tuple[str, str]:
-    """The tool and the pattern; of what is not written so, two empty texts. `git add:*` is `git add *`."""
-    found = CALL.fullmatch(text.strip())
-    if found is None:
-        return "", ""
-    pattern = (found[2] or "*").strip()
-    return found[1], f"{pattern.removesuffix(':*')} *" if pattern.endswith(":*") else pattern
 
 
 def our_tool(name: str) -> str:
@@ -43,7 +31,7 @@ def covers(text: str, call: CallFacts, roots: Roots) -> bool:
                 if not any(matches(pattern, name) for name in (roots.display(path), str(path))):
                     return False
             case NetworkAccess():
-                if not any(matches(pattern.removeprefix("domain:"), name) for name in (access.host, access.what)):
+                if not any(matches(pattern, name) for name in (access.host, access.what)):
                     return False
             case NoAccess():
                 pass

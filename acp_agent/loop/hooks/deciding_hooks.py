@@ -1,8 +1,9 @@
 """Hooks that decide: who is asked about an event, in which order, and what their answers come to.
 
-The hooks of an event are asked one after the other, the user's first. The first `deny` counts; else an `ask`; else an
-`allow`, if the hook's `frees` is set. One that fails counts as `ask` where it was to decide. An input that a hook
-changes is what the hooks behind it see, and those before it are asked about it once more.
+The hooks of an event are asked one after the other, the user's first; where none can refuse (`AT_ONCE`), at once. The
+first `deny` counts; else an `ask`; else an `allow`, if the hook's `frees` is set. One that fails counts as `ask` where
+it was to decide. An input that a hook changes is what the hooks behind it see, and those before it are asked about it
+once more.
 """
 
 from __future__ import annotations
@@ -11,6 +12,7 @@ import logging
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from typing import Any
 
+import anyio
 from msgspec import Struct
 
 from acp_agent.config.safety_settings import DecidingHook, HookEvent
@@ -30,6 +32,9 @@ MAX_TROUBLE = 300
 MAX_REASON = 2_000
 ASK_IF_BROKEN: frozenset[HookEvent] = frozenset(("PreToolUse", "PermissionRequest", "UserPromptSubmit", "PreCompact"))
 """Events where the user decides if a hook fails."""
+AT_ONCE: frozenset[HookEvent] = frozenset(("SessionStart", "SessionEnd", "SubagentStart", "Notification"))
+"""Events whose hooks run at once. Those of PostToolUse do not: they may change the files that the next one reads."""
+MOST_AT_ONCE = 8
 CHANGED_BACK = "hooks disagree about the input of the call"
 
 Spellings = Sequence[str] | None
@@ -89,7 +94,7 @@ class DecidingHooks:
         if bool(hook.command.strip()) == bool(hook.url):
             wrong = "it needs either `command` or `url`"
         elif hook.url and not hook.url.startswith(("https://", "http://")):
-            wrong = f"`url` is not one of http or https: {hook.url}"
+            wrong = "`url` is not one of http or https"
         if hook.matcher not in ALL:
             try:
                 if len(hook.matcher) > MAX_PATTERN_CHARS:
@@ -201,13 +206,23 @@ class DecidingHooks:
     async def _all(
         self, event: HookEvent, names: Sequence[str], spellings: Spellings, facts: Mapping[str, Any], **about: str
     ) -> Decided:
-        """Asks the hooks of an event, until one denies."""
+        """Asks the hooks of an event, until one denies; their answers count in the order of the configuration."""
         done = Decided()
-        for hook in self._of(event):
-            if self._meant(hook, names, spellings):
-                self._take(hook, await self._asked(hook, facts, **about), done)
-                if done.denied:
-                    break
+        meant = [hook for hook in self._of(event) if self._meant(hook, names, spellings)]
+        said: dict[int, HookAnswer | HookFailed] = {}
+        places = anyio.CapacityLimiter(MOST_AT_ONCE)
+
+        async def ask(number: int, hook: DecidingHook) -> None:
+            async with places:
+                said[number] = await self._said(hook, facts)
+
+        async with anyio.create_task_group() as tasks:
+            for each in enumerate(meant if event in AT_ONCE else ()):
+                tasks.start_soon(ask, *each)
+        for number, hook in enumerate(meant):
+            self._take(hook, self._heard(hook, said.get(number) or await self._said(hook, facts), **about), done)
+            if done.denied:
+                break
         return done
 
     # --- one hook ---------------------------------------------------------------------------------------------
@@ -233,12 +248,20 @@ class DecidingHooks:
         }
 
     async def _asked(self, hook: DecidingHook, facts: Mapping[str, Any], **about: str) -> HookAnswer:
+        return self._heard(hook, await self._said(hook, facts), **about)
+
+    async def _said(self, hook: DecidingHook, facts: Mapping[str, Any]) -> HookAnswer | HookFailed:
         try:
             if (wrong := self._broken.get(id(hook))) is not None:
                 raise HookFailed(wrong)
-            answer = await self._runner.run(hook, {**self._about(), "hook_event_name": hook.event, **facts})
+            return await self._runner.run(hook, {**self._about(), "hook_event_name": hook.event, **facts})
         except HookFailed as error:
-            return self._failure(hook, str(error), **about)
+            return error
+
+    def _heard(self, hook: DecidingHook, answer: HookAnswer | HookFailed, **about: str) -> HookAnswer:
+        """Notes what a hook said, or that it failed."""
+        if isinstance(answer, HookFailed):
+            return self._failure(hook, str(answer), **about)
         if answer.effect or answer.changed is not None or answer.stops is not None:
             words = answer.effect or ("changed the input" if answer.changed is not None else "ends the turn")
             reason = f": {answer.reason}" if answer.reason else ""

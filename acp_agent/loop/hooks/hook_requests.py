@@ -30,6 +30,8 @@ async def post(url: str, headers: Mapping[str, str], facts: Mapping[str, Any], l
                 found += chunk
                 if len(found) > limit:
                     raise HookFailed(f"its answer has more than {limit} bytes")
-    except (httpx2.HTTPError, httpx2.InvalidURL, UnicodeError) as error:
+    except (httpx2.InvalidURL, httpx2.LocalProtocolError, UnicodeError) as error:  # Their words may have a password.
+        raise HookFailed("its `url` or `headers` cannot be sent") from error
+    except httpx2.HTTPError as error:
         raise HookFailed(f"its server cannot be reached: {error or type(error).__name__}") from error
     return found.decode("utf-8", "replace")

@@ -24,6 +24,8 @@ from acp_agent.loop.choices import Choices
 from acp_agent.loop.journal import Journal
 from acp_agent.loop.outbox import Outbox
 from acp_agent.loop.running_turn import RunningTurn
+from acp_agent.protocol.client import QUESTION
+from acp_agent.schema import acp
 
 if TYPE_CHECKING:
     from acp_agent.executors.local import LocalExecutor
@@ -92,6 +94,15 @@ class Hooks(Struct):
         """One for each hook."""
         return [*told_lines(self.config), *(() if self.deciding is None else self.deciding.lines())]
 
+    def asking(self, request: acp.RequestPermissionRequest | acp.CreateElicitationRequest) -> None:
+        """Lets the hooks of notifications know of a question to the user."""
+        if not isinstance(request, acp.RequestPermissionRequest):
+            self.notify("elicitation_dialog", request.message)
+        elif QUESTION in (request.tool_call.meta or {}):
+            self.notify("elicitation_dialog", str(request.tool_call.title))
+        else:
+            self.notify("permission_prompt", f"acp-coder asks for permission: {request.tool_call.title}")
+
     def notify(self, kind: str, message: str) -> None:
         """Lets the hooks of notifications know; nobody waits for them."""
         if (deciding := self.deciding) is not None and deciding.any("Notification"):
@@ -117,11 +128,11 @@ class Hooks(Struct):
         refused = await self._refused(done, "Your prompt was not sent to the model", "Send the prompt")
         return done.context, refused or (done.stops or "")
 
-    async def before_compaction(self, trigger: str = "auto") -> str:
-        """Why the conversation is not compacted; empty if it is. Raises ConnectionClosed."""
+    async def before_compaction(self, trigger: str = "auto", **agent: str) -> str:
+        """Why the conversation (of a sub-agent: `agent`) is not compacted; empty if it is. Raises ConnectionClosed."""
         if (deciding := self.deciding) is None:
             return ""
-        done = await deciding.tell("PreCompact", trigger, trigger=trigger, custom_instructions="")
+        done = await deciding.tell("PreCompact", trigger, trigger=trigger, custom_instructions="", **agent)
         return await self._refused(done, "The conversation was not compacted", "Compact it")
 
     async def _refused(self, done: Decided, not_done: str, more: str) -> str:

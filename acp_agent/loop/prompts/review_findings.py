@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
-from pathlib import Path
 from typing import Literal, cast
 
 from msgspec import Struct
@@ -23,7 +22,9 @@ Severity = Literal["error", "warning", "info"]
 
 
 class Finding(Struct, frozen=True):
-    path: Path
+    """As `_meta.findings` says it to clients."""
+
+    path: str
     line: int
     """1-based."""
     severity: Severity
@@ -41,4 +42,4 @@ def findings(text: str, roots: Roots) -> Iterator[Finding]:
             continue
         line = int(match[2])
         if line and roots.disk.kind(path) == "file":
-            yield Finding(path, line, cast(Severity, match[3]), match[4].strip(" *`")[:MAX_MESSAGE])
+            yield Finding(str(path), line, cast(Severity, match[3]), match[4].strip(" *`")[:MAX_MESSAGE])

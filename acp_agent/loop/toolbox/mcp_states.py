@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 from acp_agent.mcp.base import McpError
@@ -28,7 +29,7 @@ USAGE = (
 VERBS = ("log", "tools", "resources", "restart", "login", "enable", "disable")
 
 
-async def mcp_command(servers: SessionServers, rest: str) -> str:
+async def mcp_command(servers: SessionServers, rest: str, notify: Callable[[str, str], None]) -> str:
     verb, name, tool = [*rest.split(), "", "", ""][:3]
     connected = servers.connected
     if connected is None:
@@ -58,6 +59,8 @@ async def mcp_command(servers: SessionServers, rest: str) -> str:
             listed = ", ".join(f"`{each}`" for each in chosen) or f"no tool of `{name}` is called so"
             return f"{'Offered' if verb == 'enable' else 'No longer offered'} in this session: {listed}."
         await (servers.login(name) if verb == "login" else connected.restart(name))
+        if verb == "login":
+            notify("auth_success", f"You are logged in at the MCP server {name}")
     except McpError as error:
         return f"Not done: {error}. `/mcp` lists the servers."
     await servers.ready()
