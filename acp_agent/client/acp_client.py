@@ -124,8 +124,11 @@ class AcpClient:
         if (folders := self._folders) is None:
             return serve
 
+        in_order = anyio.Lock()
+
         async def checked(request: Any) -> Any:
-            await folders.check(request.session_id, request.path)
+            async with in_order:  # Of two writes to a file the later one counts.
+                await folders.check(request.session_id, request.path)
             return await serve(request)
 
         return checked

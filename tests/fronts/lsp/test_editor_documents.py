@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Sequence
 from pathlib import Path
-from threading import Thread
+from threading import Event, Lock, Thread
 from typing import Any
 
 import anyio
@@ -291,6 +292,27 @@ async def test_edits_of_one_file_at_once_are_made_one_after_the_other(tmp_path: 
         for writing in writes:
             await writing.result()
         assert len(editor.edits) == 3
+        assert buffer.text == texts[-1]
+
+
+async def test_a_slow_look_at_the_folders_lets_no_later_edit_pass(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    passed, first = Event(), Lock()
+
+    def slow(path: Path, folders: Sequence[Path]) -> bool:
+        if first.acquire(blocking=False):
+            passed.wait(0.2)
+        else:
+            passed.set()
+        return True
+
+    async with raw_lsp(tmp_path, name="helix-25.07.1") as (editor, agent):
+        file, buffer = opened(editor, tmp_path)
+        turn = await begun(editor, agent)
+        monkeypatch.setattr("acp_agent.client.fs._is_below", slow)
+        texts = ("1\ntwo\nthree\n", "1\n2\nthree\n")
+        writes = [await turn.request("fs/write_text_file", path=str(file), content=text) for text in texts]
+        for writing in writes:
+            await writing.result()
         assert buffer.text == texts[-1]
 
 
