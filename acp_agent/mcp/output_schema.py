@@ -36,12 +36,14 @@ async def violation(schema: dict[str, Any], value: Any) -> str:
 
 
 def _violation(schema: dict[str, Any], value: Any) -> str:
-    kind = load(VALIDATOR_FOR)(schema)
     try:
+        kind = load(VALIDATOR_FOR)(schema)
         kind.check_schema(schema)
         # The empty registry: references lead to the schema itself, never to the network.
         found = load(BEST)(kind(schema, registry=load(REGISTRY)()).iter_errors(value))
-    except (load(NOT_ONE), load(UNRESOLVED), RecursionError) as error:
+    except ArithmeticError:  # Of a number too large for a division.
+        return ""
+    except (load(NOT_ONE), load(UNRESOLVED), RecursionError, TypeError, ValueError) as error:
         return f"the schema is not valid: {one_line(str(error), 200)}"
     if found is None:
         return ""
