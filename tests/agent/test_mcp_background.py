@@ -85,6 +85,20 @@ async def test_it_is_waited_for_where_nothing_may_go_on(tmp_path, config):
         assert "background" not in result(r, 2)
 
 
+ONLY = {"prompt": "Do it.", "title": "do", "tools": ["mcp_all_trigger-long-running-operation"]}
+
+
+@pytest.mark.parametrize(
+    ("config", "before"), [("", [asks(Call("delegate", ONLY))]), ('[tools]\ndisabled = ["bash_output"]\n', [])]
+)
+async def test_it_is_waited_for_if_its_caller_could_not_look_at_it(tmp_path, config, before):
+    script = model(*before, LONG, "done", "all done")
+    async with agent_rig(tmp_path, script, config=f"{SOON}{config}", otherwise=allow_always) as r:
+        await r.editor.new_session(r.project, mcp_servers=[everything()])
+        await r.editor.prompt("go")
+        assert "Long running operation completed" in result(r, len(before) + 2)
+
+
 async def test_nothing_is_left_at_the_server_when_the_session_ends(tmp_path):
     notes = tmp_path / "notes"
     async with agent_rig(tmp_path, [SLOW, "done"], config=SOON, otherwise=allow_always) as r:

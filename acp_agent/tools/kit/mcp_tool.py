@@ -43,6 +43,9 @@ SHOWN = 40
 KEPT_LINES = 20
 """Lines of progress that are output of a call in the background while it lasts."""
 
+LOOKS = "bash_output"
+"""The tool that shows a call in the background."""
+
 StartCall = Callable[[str, str, Mapping[str, Any], Progress], Awaitable["ServerCall[McpResult]"]]
 """`McpServers.start`: server, tool, arguments, progress."""
 Limits = tuple[float, float]
@@ -133,7 +136,9 @@ class ServerTool(Tool[ServerParams]):
     def _to_background(
         self, params: ServerParams, ctx: ToolContext, call: ServerCall[McpResult], progress: _Progress, after: float
     ) -> ToolResult | None:
-        """`None`: it has to be waited for, since too many are in the background."""
+        """`None`: it has to be waited for, since too many are in the background or the caller could not look at it."""
+        if all(entry.name != LOOKS for entry in ctx.toolbox.offer.sent()):
+            return None
         words = f"MCP call {self.describe(params, ctx.roots).title}"
         process = _Process(self, call, progress)
         try:
