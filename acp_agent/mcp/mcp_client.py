@@ -50,8 +50,8 @@ URL_WAIT = 60.0
 class Client:
     """An established connection. Its methods raise McpError."""
 
-    def __init__(self, link: Link, session: ClientSession, urls: dict[str, anyio.Event]) -> None:
-        """`urls`: set once what the user was sent to a URL for is done, by the id of the question."""
+    def __init__(self, link: Link, session: ClientSession, urls: set[tuple[str, anyio.Event]]) -> None:
+        """`urls`: ids of questions, each with what is set once the user has done at the URL what it is for."""
         self._link = link
         self._session = session
         self._urls = urls
@@ -128,7 +128,7 @@ class Client:
             wanted = types.ElicitationRequiredErrorData.model_validate(error.error.data).elicitations[:URLS]
         except ValueError as wrong:
             raise failure(wrong, self._link, Trace()) from wrong
-        events = {str(each.elicitation_id): anyio.Event() for each in wanted}
+        events = {(str(each.elicitation_id), anyio.Event()) for each in wanted}  # Several calls may need the same.
         self._urls.update(events)
         try:
             for each in wanted:
@@ -137,11 +137,10 @@ class Client:
                     words = f"the user has to open {one_line(each.url, 500)} first ({one_line(each.message, 500)})"
                     raise McpError("policy_blocked", words)
             with anyio.move_on_after(URL_WAIT):
-                for event in events.values():
+                for _, event in events:
                     await event.wait()
         finally:
-            for key in events:
-                self._urls.pop(key, None)
+            self._urls.difference_update(events)
         return bool(wanted)
 
     async def prompt(self, name: str, arguments: Mapping[str, str]) -> list[tuple[str, str]]:
@@ -221,7 +220,7 @@ async def connect(link: Link) -> AsyncGenerator[Client]:
     """
     trace = Trace()
     TRACE.set(trace)
-    urls: dict[str, anyio.Event] = {}
+    urls: set[tuple[str, anyio.Event]] = set()
     roots = types.ListRootsResult.model_validate(
         {"roots": [{"uri": folder.as_uri(), "name": folder.name} for folder in link.folders]}
     )
@@ -247,8 +246,9 @@ async def connect(link: Link) -> AsyncGenerator[Client]:
         elif isinstance(message, types.ElicitCompleteNotification):
             done = message.params.elicitation_id
             link.answers.url_done(link.spec.name, done)
-            if done in urls:
-                urls[done].set()
+            for waited, event in urls:
+                if waited == done:
+                    event.set()
         elif isinstance(message, types.LoggingMessageNotification):
             words = message.params.data if isinstance(message.params.data, str) else json.dumps(message.params.data)
             log.info("%s: %s", link.spec.name, one_line(words, 500))

@@ -10,7 +10,7 @@ from tests.mcp.kit import noted
 
 from .kit import agent_rig
 from .test_background import asks, kill, model, output, result, said
-from .test_mcp import server
+from .test_mcp import answers, server
 from .test_mcp_everything import everything
 
 pytestmark = pytest.mark.anyio
@@ -97,6 +97,18 @@ async def test_it_is_waited_for_if_its_caller_could_not_look_at_it(tmp_path, con
         await r.editor.new_session(r.project, mcp_servers=[everything()])
         await r.editor.prompt("go")
         assert "Long running operation completed" in result(r, len(before) + 2)
+
+
+async def test_calls_that_need_the_same_url_all_go_on_once_the_user_is_done(tmp_path):
+    url = {"url": "https://example.com/pay"}
+    looks = [lambda runs: asks(Call("bash_output", {"run_id": runs[0], "wait": True}))]
+    script = model(*(asks(Call("mcp_raw_url", {**url, "told": told})) for told in (False, True)), *looks, "done")
+    async with agent_rig(tmp_path, script, config=SOON, otherwise=allow_always, elicitation=answers("accept")) as r:
+        await r.editor.new_session(r.project, mcp_servers=[server()])
+        await r.editor.prompt("go")
+        assert "done at the URL" in result(r, 4)
+        told = [note["params"]["elicitationId"] for note in r.editor.lines("from_agent", "elicitation/complete")]
+        assert told == [asked.elicitation_id for asked in r.editor.elicitations]
 
 
 async def test_nothing_is_left_at_the_server_when_the_session_ends(tmp_path):

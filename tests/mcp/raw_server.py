@@ -113,14 +113,14 @@ def call(number: object, name: str, arguments: dict[str, object]) -> None:
             params = {} if name == "roots" else {"messages": [], "maxTokens": 1}
             asked[f"ask-{number}"] = number
             send({"id": f"ask-{number}", "method": method, "params": params})
-        case "url" if arguments in opened:
+        case "url" if arguments["url"] in opened:
             send({"id": number, "result": text("done at the URL")})
         case "url":
             wanted = {"mode": "url", "elicitationId": "7", "url": arguments["url"], "message": "Pay here"}
             data = {"elicitations": [wanted] if arguments["url"] else "none"}
             send({"id": number, "error": {"code": -32042, "message": "pay first", "data": data}})
             if arguments.get("told"):
-                opened.append(arguments)
+                opened.append(arguments["url"])
                 send({"method": "notifications/elicitation/complete", "params": {"elicitationId": "7"}})
         case _:
             send({"id": number, "error": {"code": -32602, "message": f"Unknown tool: {name}"}})

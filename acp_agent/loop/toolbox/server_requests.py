@@ -50,8 +50,8 @@ class ServerRequests:
         self._journal = journal
         self._one = anyio.Lock()
         """The user is asked about one thing of the servers at a time."""
-        self._urls: dict[tuple[str, str], str] = {}
-        """Our ids of the questions about URLs, by server and its own id; that of a login is empty."""
+        self._urls: dict[str, tuple[str, str]] = {}
+        """Server and its own id of each question about a URL, by our id; that of a login is empty."""
 
     @property
     def asks_user(self) -> bool:
@@ -70,18 +70,22 @@ class ServerRequests:
             self._session.outbox.say(f"{words} Open {url} in a browser on this machine.\n")
 
     async def _ask_url(self, server: str, theirs: str, words: str, url: str) -> acp.CreateElicitationResponse:
-        ours = self._urls[server, theirs] = str(uuid.uuid4())
+        ours = str(uuid.uuid4())
+        self._urls[ours] = server, theirs
         answer = acp.CreateElicitationResponse(action="cancel")
         try:
             answer = await self._session.client.open_url(words, url, ours)
         finally:
-            if answer.action != "accept" or len(self._urls) > MOST_URLS:
-                self._urls.pop((server, theirs), None)
+            if answer.action != "accept":
+                self._urls.pop(ours, None)
+            elif len(self._urls) > MOST_URLS:
+                del self._urls[next(iter(self._urls))]
         return answer
 
     def url_done(self, server: str, theirs: str) -> None:
         """The user has done at a URL what a server asked for."""
-        if (ours := self._urls.pop((server, theirs), None)) is not None:
+        for ours in [ours for ours, question in self._urls.items() if question == (server, theirs)]:
+            del self._urls[ours]
             self._session.client.url_done(ours)
 
     async def elicit(self, server: str, params: dict[str, Any]) -> dict[str, Any]:
