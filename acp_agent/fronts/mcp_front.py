@@ -225,7 +225,8 @@ class McpFront:
         if isinstance(update, acp.ToolCall | acp.ToolCallProgress):
             if isinstance(update, acp.ToolCall):
                 turn.text.clear()  # What counts is said at the end.
-            call = turn.calls.setdefault(update.tool_call_id, {"title": "A tool", "status": "pending"})
+                turn.calls[update.tool_call_id] = {"title": "A tool", "status": "pending"}
+            call = turn.calls.get(update.tool_call_id, {})  # It may be of an earlier turn, and in the background.
             for name in ("title", "status"):
                 if isinstance(value := getattr(update, name), str):
                     call[name] = " ".join(legible(value).split())

@@ -15,6 +15,7 @@ from mcp.client.stdio import StdioServerParameters, stdio_client
 from mcp.shared.exceptions import MCPError
 
 from acp_agent.testing.fake_model import Answer, Call, FakeModel
+from tests.agent.test_background import asks, model, output
 from tests.e2e.kit import COMMAND, environ
 
 pytestmark = pytest.mark.anyio
@@ -38,7 +39,7 @@ class Client:
 
 @asynccontextmanager
 async def served(
-    tmp_path: Path, script: list[Any], *options: str, answer: dict[str, Any] | None = None
+    tmp_path: Path, script: Any, *options: str, answer: dict[str, Any] | None = None
 ) -> AsyncIterator[tuple[Client, list[str]]]:
     """A client of it, and the questions that came. `answer`: to each; without one it cannot be asked."""
     project = tmp_path / "project"
@@ -183,3 +184,15 @@ async def test_the_next_answer_has_nothing_of_a_call_that_was_cancelled(tmp_path
                     await anyio.sleep(0.01)
             tasks.cancel_scope.cancel()
         assert await client.call("prompt", text="again", session=session) == (f"Two.\n\nSession: {session}", False)
+
+
+async def test_what_ends_in_the_background_of_an_earlier_task_is_no_call_of_this_one(tmp_path):
+    waits = Call("bash", {"command": "until [ -e go ]; do sleep 0.01; done", "background": True})
+    goes = Call("bash", {"command": "touch go"})
+    script = model(asks(waits), "begun", asks(goes), output(wait=True), "done")
+    async with served(tmp_path, script, "--mode", "auto") as (client, _):
+        first, _ = await client.call("prompt", text="begin")
+        second, _ = await client.call("prompt", text="go on", session=first.rpartition("Session: ")[2])
+        assert "exit_code=0" in str(client.model.requests[-1].body)
+        assert second.count("\n- ") == 2
+        assert "pending" not in second
