@@ -173,6 +173,9 @@ def answer(message: dict[str, object]) -> None:
             words = f"Explain {params['arguments']['topic']}"
             message = {"role": "user", "content": {"type": "text", "text": words}}
             send({"id": number, "result": {"messages": [message]}})
+        case "resources/read":
+            words = "[instructions 0123456789ab: for everything]"
+            send({"id": number, "result": {"contents": [{"uri": params["uri"], "text": words}]}})
         case "tools/call":
             call(number, params["name"], params.get("arguments") or {})
         case "notifications/cancelled":

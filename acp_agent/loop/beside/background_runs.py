@@ -23,6 +23,7 @@ from acp_agent.errors import AgentError, ToolError
 from acp_agent.executors.base import Command, ExitStatus, Process, Terminal
 from acp_agent.llm.base import TextPart, UserMessage
 from acp_agent.loop.beside.panes import Panes
+from acp_agent.loop.prompts.instructions import neutral
 from acp_agent.output.envelope import ShellOutput, bounded
 from acp_agent.tools.kit.tool_context import CommandOutput, RunState, ToolResult
 
@@ -213,7 +214,7 @@ class SessionRuns:
             printed = CommandOutput(run.command.script, output, process.combined, lost=process.lost)
             remark = f"[{process.remark}]" if process.remark else ""
             done = await self._outputs.treat_plainly(run.call.name, ToolResult(remark, command=printed))
-            run.ended.told_text = done.result.text
+            run.ended.told_text = neutral(done.result.text)
             cut = done.cut or None
             if run.command.confined and (ready := run.call.ready) is not None:
                 denied = ready.shell.confinement.denied(process.combined, run.command.cwd)

@@ -20,6 +20,7 @@ from acp_agent.child import User
 from acp_agent.config.model import McpConfig
 from acp_agent.lazy import load
 from acp_agent.loop.outbox import Outbox
+from acp_agent.loop.prompts.instructions import neutral
 from acp_agent.loop.prompts.menu import Menu
 from acp_agent.mcp.base import Answers, KeeperSettings, McpError, McpPrompt, ServerSpec, gather, prompt_arguments
 from acp_agent.schema.acp import AvailableCommand, McpServer, UnstructuredCommandInput
@@ -205,7 +206,7 @@ class SessionServers:
         for server, uri in dict.fromkeys(named[:MOST_RESOURCES]):
             try:
                 read = await self._connected.resource(server, uri, limit)
-                found.append(f"[The resource {uri} of the MCP server {server}, named in the prompt]\n{read}")
+                found.append(f"[The resource {uri} of the MCP server {server}, named in the prompt]\n{neutral(read)}")
             except McpError as error:
                 words = f"The resource {uri} of the MCP server {server} could not be read: {error}."
                 self._outbox.tell(words)
