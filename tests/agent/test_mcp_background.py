@@ -52,6 +52,16 @@ async def test_the_model_is_told_at_its_next_turn_and_the_user_immediately(tmp_p
         assert "Long running operation completed" in told
 
 
+async def test_what_a_sub_agent_left_running_is_told_by_name(tmp_path):
+    script = model(asks(Call("delegate", {"prompt": "Do it.", "title": "do"})), LONG, "begun", "later", "thanks")
+    async with agent_rig(tmp_path, script, config=SOON, otherwise=allow_always) as r:
+        await r.editor.new_session(r.project, mcp_servers=[everything()])
+        await r.editor.prompt("go")
+        await r.editor.wait_until(lambda: "Background command finished" in said(r))
+        await r.editor.prompt("and?")
+        assert "[command: MCP call all: trigger-long-running-operation" in str(r.messages(5)[-1])
+
+
 async def test_ending_it_tells_the_server(tmp_path):
     notes = tmp_path / "notes"
     script = model(SLOW, kill, "done")

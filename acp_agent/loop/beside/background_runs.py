@@ -85,8 +85,8 @@ class Run:
         self.ended = Ended()
         self.told = False
         """Whether the model knows that it ended."""
-        self.forgotten = False
-        """Whether the model has forgotten that it started it."""
+        self.unknown = False
+        """Whether the model has forgotten that it started it, or a sub-agent did."""
 
     @property
     def running(self) -> bool:
@@ -329,7 +329,7 @@ class SessionRuns:
                 continue
             run.told = True
             state = run.state()
-            command = f"[command: {run.command.script}]\n" if run.forgotten else ""
+            command = f"[command: {run.command.script}]\n" if run.unknown else ""
             text = (
                 f"[background complete] run_id={run.id} {state.words}\n{command}{run.ended.told_text or '[no output]'}"
             )
@@ -341,7 +341,7 @@ class SessionRuns:
         command."""
         for run in self._runs.values():
             run.told = run.told or not run.running
-            run.forgotten = True
+            run.unknown = True
 
     async def close(self) -> None:
         """Kills all that are running and waits, bounded."""
