@@ -239,10 +239,10 @@ class ServerCall(Generic[T]):
                 await self._done.wait()
         return self._done.is_set()
 
-    async def result(self, limit: float) -> T:
-        """What it returned, within `limit` seconds as for `over`. Raises McpError."""
+    async def result(self, limit: float, waited: float = 0.0) -> T:
+        """What it returned, within `limit` seconds as for `over`, after `waited` before. Raises McpError."""
         if not await self.over(limit):
-            raise McpError("transient", f"the server did not answer within {limit:g} seconds")
+            raise McpError("transient", f"the server did not answer within {waited + limit:g} seconds")
         if self._value:
             return self._value[0]
         if self._error is not None:

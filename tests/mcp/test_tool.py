@@ -34,7 +34,7 @@ class Ended:
     async def over(self, limit: float) -> bool:
         return True
 
-    async def result(self, limit: float) -> McpResult:
+    async def result(self, limit: float, waited: float = 0.0) -> McpResult:
         if isinstance(self._result, McpError):
             raise self._result
         return self._result

@@ -104,16 +104,16 @@ class ServerTool(Tool[ServerParams]):
         return Preview((Content(content=TextContent(text=f"```json\n{shown}\n```")),))
 
     async def run(self, params: ServerParams, ctx: ToolContext, preview: Preview) -> ToolResult:
-        after, limit = self._limits
+        (after, limit), waited = self._limits, 0.0
         progress = _Progress(ctx.call)
         try:
             call = await self._start(self._tool.server, self._tool.name, params.arguments, progress.say)
             try:
                 if after and after < limit and not await call.over(after):
-                    limit -= after
+                    waited = after
                     if (going_on := self._to_background(params, ctx, call, progress, after)) is not None:
                         return going_on
-                result = await call.result(limit)
+                result = await call.result(limit - waited, waited)
             finally:
                 if progress.lines is None:
                     call.cancel()
