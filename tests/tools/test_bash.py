@@ -217,7 +217,7 @@ async def test_a_background_command_is_handed_over_at_once(how: dict[str, Any], 
 async def test_what_outlives_its_wait_is_handed_over_with_the_time_that_is_left(tmp_path: Path) -> None:
     async with bench(tmp_path) as on:
         result = await on.call("bash", command="echo begun; sleep 600", wait=0.5, timeout=5)
-        assert result.text == "begun\n[background] still running after 0.5 sand continues: run_id=run-1"
+        assert result.text == "begun\n[background] still running after 0.5 s and continues: run_id=run-1"
         assert on.the_call.background[0][1] == pytest.approx(4.5)
 
 
