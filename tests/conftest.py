@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import subprocess
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -20,6 +22,19 @@ FakeEditor.schema_file = Path(__file__).parents[1] / "schemas" / "acp-v1.schema.
 @pytest.fixture(scope="session")
 def anyio_backend() -> str:
     return "asyncio"
+
+
+@pytest.fixture(autouse=True)
+def ended_programs(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A program is ended where its `with` block fails: waiting for one that serves would never end."""
+    leave = subprocess.Popen.__exit__
+
+    def ended(self: subprocess.Popen[Any], kind: type[BaseException] | None, *rest: Any) -> None:
+        if kind is not None:
+            self.kill()
+        leave(self, kind, *rest)
+
+    monkeypatch.setattr(subprocess.Popen, "__exit__", ended)
 
 
 @pytest.fixture(autouse=True)

@@ -459,10 +459,13 @@ def test_with_a_certificate_it_is_tls(tmp_path: Path) -> None:
         url = run.stdout.readline().split()[-1]
         assert url.startswith("wss://")
         trusts = ssl.create_default_context(cafile=str(tmp_path / "cert.pem"))
-        with connect(url, additional_headers={"Authorization": f"Bearer {token}"}, ssl=trusts) as client:
-            client.send(json.dumps(INITIALIZE))
-            assert json.loads(client.recv())["result"]["protocolVersion"] == 1
-        run.terminate()
+        headers = {"Authorization": f"Bearer {token}"}
+        try:
+            with connect(url, additional_headers=headers, ssl=trusts, open_timeout=BOUND) as client:
+                client.send(json.dumps(INITIALIZE))
+                assert json.loads(client.recv(BOUND))["result"]["protocolVersion"] == 1
+        finally:
+            run.terminate()
     assert "cannot be used for TLS" in ran(tmp_path, *argv[2:-1], str(tmp_path / "cert.pem")).stderr
 
 
