@@ -19,6 +19,8 @@ from acp_agent.errors import ExecutorError
 from acp_agent.executors.sandbox import probe
 from acp_agent.executors.sandbox.base import SANDBOXES
 from acp_agent.executors.sandbox.proxy.ways import OwnNetwork
+from acp_agent.executors.tmux.shared_shell import SharedShell
+from acp_agent.loop.beside.panes import Panes
 from acp_agent.loop.shell.command_network import CommandNetwork
 from acp_agent.safety.access import NetworkAccess
 from acp_agent.schema import acp
@@ -432,8 +434,31 @@ async def test_a_network_that_was_killed_is_made_anew(tmp_path: Path, monkeypatc
 
 
 @pytest.mark.skipif(shutil.which("tmux") is None, reason="not installed: tmux")
-async def test_each_command_in_a_pane_is_asked_about_itself(tmp_path: Path) -> None:
-    """What was allowed once held for the command before, not for the shell that both share."""
+@pytest.mark.parametrize("drawing", [False, True])
+async def test_each_command_in_a_pane_is_asked_about_itself(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, drawing: bool
+) -> None:
+    """What was allowed once held for the command before, not for the shell that both share. `drawing`: its prompt is
+    there only while the next command waits for it."""
+    needed, waits = Panes.needed, SharedShell._comes
+    held: set[SharedShell] = set()
+
+    def drawn(self: Panes, key: tuple[str, str]) -> SharedShell:
+        shell = needed(self, key)
+        if shell._state == "B":
+            shell._state = "D"
+            held.add(shell)
+        return shell
+
+    async def comes(self: SharedShell, state: str, seconds: float) -> bool:
+        if self in held:
+            held.remove(self)
+            self._state = state
+        return await waits(self, state, seconds)
+
+    if drawing:
+        monkeypatch.setattr(Panes, "needed", drawn)
+        monkeypatch.setattr(SharedShell, "_comes", comes)
     got: list[bytes] = []
     async with web_server(got) as port:
         lines = [f"curl -sS http://registry.test:{port}/{number}" for number in range(2)]

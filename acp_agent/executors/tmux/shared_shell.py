@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import re
 import shlex
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 from contextlib import suppress
 from pathlib import Path
 
@@ -159,14 +159,15 @@ class SharedShell:
         prompts = found.prompts or not found.program
         return "" if self._state == "B" and prompts else f"{found.program or 'another program'} runs in it"
 
-    async def run(self, command: Command) -> SharedRun:
-        """Types it. Raises ExecutorError."""
+    async def run(self, command: Command, begins: Callable[[], None] = lambda: None) -> SharedRun:
+        """Types it; `begins` is called before, once it is certain that no other runs. Raises ExecutorError."""
         if KEYS.search(command.script):
             raise ExecutorError("the command line has characters that a shell takes for keys")
         if self._state in ("A", "D"):
             await self._comes("B", CLEARS)
         if busy := self.busy:
             raise ExecutorError(busy)
+        begins()
         self._number += 1
         run = self._run = SharedRun(self, command)
         try:

@@ -238,9 +238,7 @@ class Panes:
         if real_path(shell.folder) != real_path(command.cwd):
             raise ToolError(f"Nothing was typed: the pane {key[0]}:{key[1]} is in another folder now. Decide again.")
         try:
-            if not shell.busy:
-                begins(shell.command)
-            return await shell.run(command)
+            return await shell.run(command, lambda: begins(shell.command))
         except ExecutorError as error:
             raise ToolError(
                 f"Nothing was typed into the pane {key[0]}:{key[1]}: {error}.",
