@@ -34,13 +34,13 @@ test: $(STAMP) tools page
 	@bash scripts/test_all.sh $(BIN)/python $(NPM)
 
 # The agent in real editors, two of them at a time: they wait more than they work. The first time it takes some minutes and
-# 2 GB, in tests/.editors. An editor that stumbles under a test is opened once more for it; the summary counts these.
+# 2 GB, in tests/.editors. An editor that stumbles under a test is opened once or twice more for it; the summary counts these.
 test-editors: $(STAMP) tools
 	@bash scripts/install_editors.sh
 	@bash scripts/install_terminal_editors.sh
 	@bash scripts/install_python_clients.sh
 	@$(NPM) run package --silent >/dev/null
-	@bash scripts/with_node.sh $(BIN)/python -m pytest -n 2 --dist loadfile --reruns 1 tests/editors
+	@bash scripts/with_node.sh $(BIN)/python -m pytest -n 2 --dist loadfile --reruns 2 tests/editors
 
 # The conformance kit: an agent and a client with each of their faults, and this agent; the server, too. Six minutes; with
 # ACP_KIT_SWEEP=1 each fault meets all checks, not only those of its area: eight minutes more. A check has a time in which
