@@ -90,16 +90,18 @@ class Redactor:
         self._extra = extra
         self._values: set[str] = set()
         self._learning = Lock()
-        self._lines = LineRedactor((), extra)
-        self.learn(values)
+        self._lines = self._knowing(set(values))
 
     def learn(self, values: Iterable[str]) -> None:
         """From now on replaces these, too."""
         with self._learning:
             if more := set(values) - self._values:
-                self._values |= more
-                own = [text for text in _spellings(self._values) if text.encode("utf-8", "replace").decode() == text]
-                self._lines = LineRedactor(own, self._extra)
+                self._lines = self._knowing(more)
+
+    def _knowing(self, more: set[str]) -> LineRedactor:
+        self._values |= more
+        own = [text for text in _spellings(self._values) if text.encode("utf-8", "replace").decode() == text]
+        return LineRedactor(own, self._extra)
 
     def redact(self, text: str) -> str:
         """The text with each credential replaced by a mark; the same object if there is none."""

@@ -23,6 +23,7 @@ from acp_agent.client.terminals import Terminals
 from acp_agent.errors import AgentError, ConnectionClosed, PeerError, ResourceNotFound, UsageError
 from acp_agent.fronts.view import View, command_of
 from acp_agent.legible import legible
+from acp_agent.protocol.client import QUESTION
 from acp_agent.protocol.transports import Transport
 from acp_agent.schema import acp
 
@@ -178,7 +179,7 @@ def asks_for_trust(request: acp.RequestPermissionRequest) -> bool:
 
 def _is_permission(request: acp.RequestPermissionRequest) -> bool:
     """Whether it is no question of the model's, where none of the answers means "yes"."""
-    return (request.tool_call.meta or {}).get("question") is not True
+    return (request.tool_call.meta or {}).get(QUESTION) is not True
 
 
 async def _ask(view: View, asking: anyio.Lock, request: acp.RequestPermissionRequest) -> acp.RequestPermissionOutcome:

@@ -34,6 +34,7 @@ log = logging.getLogger(__name__)
 
 T = TypeVar("T")
 ResultT = TypeVar("ResultT", bound=types.Result)
+PageT = TypeVar("PageT", bound=types.PaginatedResult)
 
 PAGES = 50
 """Pages of a list that are requested."""
@@ -60,24 +61,16 @@ class Client:
         capabilities = self._session.server_capabilities
         if capabilities is None or capabilities.tools is None:
             return ()
-
-        async def page(cursor: str | None) -> tuple[list[types.Tool], str | None]:
-            found = await self._session.list_tools(params=types.PaginatedRequestParams(cursor=cursor))
-            return found.tools, found.next_cursor
-
-        found = {tool.name: self._tool(tool) for tool in await self._all(page)}
+        listed = await self._all(self._session.list_tools, lambda page: page.tools)
+        found = {tool.name: self._tool(tool) for tool in listed}
         return tuple(found.values())
 
     async def prompts(self) -> tuple[McpPrompt, ...]:
         capabilities = self._session.server_capabilities
         if capabilities is None or capabilities.prompts is None:
             return ()
-
-        async def page(cursor: str | None) -> tuple[list[types.Prompt], str | None]:
-            found = await self._session.list_prompts(params=types.PaginatedRequestParams(cursor=cursor))
-            return found.prompts, found.next_cursor
-
-        found = {prompt.name: self._prompt(prompt) for prompt in await self._all(page)}
+        listed = await self._all(self._session.list_prompts, lambda page: page.prompts)
+        found = {prompt.name: self._prompt(prompt) for prompt in listed}
         return tuple(found.values())
 
     async def resources(self) -> list[tuple[str, str]]:
@@ -85,17 +78,11 @@ class Client:
         capabilities = self._session.server_capabilities
         if capabilities is None or capabilities.resources is None:
             return []
-
-        async def page(cursor: str | None) -> tuple[list[types.Resource], str | None]:
-            found = await self._session.list_resources(params=types.PaginatedRequestParams(cursor=cursor))
-            return found.resources, found.next_cursor
-
-        async def templates(cursor: str | None) -> tuple[list[types.ResourceTemplate], str | None]:
-            found = await self._session.list_resource_templates(params=types.PaginatedRequestParams(cursor=cursor))
-            return found.resource_templates, found.next_cursor
-
-        listed = [(each.uri, each.title or each.name) for each in await self._all(page)]
-        return listed + [(each.uri_template, each.title or each.name) for each in await self._all(templates)]
+        session = self._session
+        listed = await self._all(session.list_resources, lambda page: page.resources)
+        templates = await self._all(session.list_resource_templates, lambda page: page.resource_templates)
+        found = [(each.uri, each.title or each.name) for each in listed]
+        return found + [(each.uri_template, each.title or each.name) for each in templates]
 
     async def call(self, name: str, arguments: Mapping[str, Any], say: Progress) -> McpResult:
         """Notifies the server when cancelled."""
@@ -163,13 +150,14 @@ class Client:
         text, images = read_content(contents, limit)
         return "\n".join([text, *("[an image is not shown]" for _ in images)]).strip()
 
-    async def _all(self, page: Callable[[str | None], Awaitable[tuple[list[T], str | None]]]) -> list[T]:
+    async def _all(self, ask: Callable[..., Awaitable[PageT]], entries: Callable[[PageT], list[T]]) -> list[T]:
         found: list[T] = []
         cursor: str | None = None
         for _ in range(PAGES):
             with self._words():
-                more, cursor = await page(cursor)
-            found += more
+                page = await ask(params=types.PaginatedRequestParams(cursor=cursor))
+            found += entries(page)
+            cursor = page.next_cursor
             if cursor is None or len(found) >= ENTRIES:
                 break
         if cursor is not None or len(found) > ENTRIES:

@@ -23,7 +23,7 @@ from acp_agent.safety.lines.shared_line import ends_shell, stays
 from acp_agent.tools.kit.base import Params, Tool
 from acp_agent.tools.kit.durations import wait_of
 from acp_agent.tools.kit.sandbox_limits import denied_paths, limit_reached, was_forbidden
-from acp_agent.tools.kit.tool_context import CommandOutput, Description, Preview, ToolContext, ToolResult
+from acp_agent.tools.kit.tool_context import CommandOutput, Description, Preview, ToolContext, ToolResult, left_running
 
 COMMAND_NAMES = ("command", "cmd", "script", "shell_command", "bash", "sh")
 """Names that models use for the command line."""
@@ -177,7 +177,7 @@ class Bash(Tool[BashParams]):
         if params.terminal:
             return await _in_terminal(process, command, params, ctx)
         if params.in_background:
-            return _started(ctx.call.to_background(process, command, timeout=params.timeout))
+            return left_running(ctx.call.to_background(process, command, timeout=params.timeout))
         limit = min(patience or params.timeout or config.timeout, config.max_timeout)
         status = ExitStatus()
         left, before = limit, ctx.call.waited
@@ -196,7 +196,7 @@ class Bash(Tool[BashParams]):
             await process.look()
             rest = None if params.timeout is None else params.timeout - limit
             printed = _printed(process, params.command, ExitStatus(), running=True)
-            return _started(ctx.call.to_background(process, command, timeout=rest), printed, limit)
+            return left_running(ctx.call.to_background(process, command, timeout=rest), printed, limit)
         await process.kill()
         return _result(process, command, status, limit, ctx)
 
@@ -239,14 +239,6 @@ async def _in_terminal(process: Process, command: Command, params: BashParams, c
     printed = _printed(process, params.command, ExitStatus(), running=True)
     run_id = ctx.call.to_background(process, command, timeout=params.timeout)
     told = f"[terminal] running, its screen is above: run_id={run_id}; `send_keys` types, `bash_kill` ends it"
-    return ToolResult(told, command=printed, raw_output={"run_id": run_id, "background": True})
-
-
-def _started(run_id: str, printed: CommandOutput | None = None, waited: float | None = None) -> ToolResult:
-    """Reports that the command continues; the user sees the rest in the same card."""
-    told = f"[background] started run_id={run_id}"
-    if waited is not None:
-        told = f"[background] still running after {waited:g} s and continues: run_id={run_id}"
     return ToolResult(told, command=printed, raw_output={"run_id": run_id, "background": True})
 
 

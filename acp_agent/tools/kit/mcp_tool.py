@@ -27,7 +27,7 @@ from acp_agent.safety.folders.paths import Roots
 from acp_agent.schema.acp import Content, ImageContent, ResourceLink, TextContent, ToolCallContent
 from acp_agent.tools.kit.base import Params, Tool
 from acp_agent.tools.kit.registry import ToolEntry
-from acp_agent.tools.kit.tool_context import CallHandle, Description, Preview, ToolContext, ToolResult
+from acp_agent.tools.kit.tool_context import CallHandle, Description, Preview, ToolContext, ToolResult, left_running
 
 if TYPE_CHECKING:
     from acp_agent.mcp.mcp_servers import ServerCall
@@ -146,8 +146,7 @@ class ServerTool(Tool[ServerParams]):
         except ToolError:
             return None
         progress.lines = deque(maxlen=KEPT_LINES)
-        told = f"[background] still running after {after:g} s and continues: run_id={run_id}"
-        return ToolResult(told, raw_output={"run_id": run_id, "background": True})
+        return left_running(run_id, waited=after)
 
     def _failed(self, error: McpError) -> str:
         return f"The tool `{self._tool_words}` of the MCP server {self._server_words} failed: {error}."

@@ -174,6 +174,14 @@ class RunState(Struct, frozen=True):
         return CommandOutput(self.command, streams, text, heading, running=self.running, lost=self.lost)
 
 
+def left_running(run_id: str, printed: CommandOutput | None = None, waited: float | None = None) -> ToolResult:
+    """Reports that it continues, after `waited` seconds; the user sees the rest in the same card."""
+    told = f"[background] started run_id={run_id}"
+    if waited is not None:
+        told = f"[background] still running after {waited:g} s and continues: run_id={run_id}"
+    return ToolResult(told, command=printed, raw_output={"run_id": run_id, "background": True})
+
+
 class Question(Struct, frozen=True):
     """A question from the model to the user."""
 
