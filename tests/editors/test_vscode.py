@@ -86,7 +86,7 @@ async def test_a_running_call_spins_at_its_line_and_becomes_a_tick_that_fades(co
         "Changed.",
         "Nothing to do.",
     ]
-    settings = {"acpCoder.inlineStatus.fadeAfter": 1, "acpCoder.permissions.openDiffs": False}
+    settings = {"acpCoder.inlineStatus.fadeAfter": 600, "acpCoder.permissions.openDiffs": False}
     environment = held(tmp_path / "package")
     async with working(code, tmp_path, script, files={"a.txt": LINES}, settings=settings, **environment) as (window, _):
         file, go = tmp_path / "project" / "a.txt", tmp_path / "project" / "go"
@@ -120,6 +120,9 @@ async def test_a_running_call_spins_at_its_line_and_becomes_a_tick_that_fades(co
         go.touch()
         await window.eventually(window.decorations, is_done(editing))
         await window.eventually(chat.answers, lambda texts: texts == ["Changed."])
+        # Only now, so that a slow window cannot miss a tick.
+        assert is_done(reading)(await window.decorations())
+        await window.change_settings({"acpCoder.inlineStatus.fadeAfter": 1})
         await window.eventually(window.decorations, lambda texts: texts == [])
         assert await window.gutter_marks() == 2
         await window.eventually(window.lenses, lambda texts: texts == [reading, editing, "Show diff"])
