@@ -26,7 +26,7 @@ python=$(bash scripts/find_python.sh "$suite" "$PWD/tests/.python")
 rm -rf "$here/toad" "$here/marimo"
 # Debian's venv looks for pip where Debian would have installed it.
 logged "$python" -m venv --without-pip "$here/toad"
-pip=$(find "$PWD/tests/.python/usr/share/python-wheels" -name 'pip-*.whl' 2>/dev/null | head -n 1)
+pip=$(find "$PWD/tests/.python/usr/share/python-wheels" -name 'pip-*.whl' 2>/dev/null | head -n 1) || true
 [ -n "$pip" ] || pip=$(find "$("$python" -c 'import ensurepip; print(ensurepip.__path__[0])')" -name 'pip-*.whl')
 PYTHONPATH=$pip logged "$here/toad/bin/python" -m pip install --quiet "$toad"
 logged .venv/bin/python -m venv "$here/marimo"

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from hypothesis import HealthCheck, settings
 
 from acp_agent.config import local_servers
 from acp_agent.testing.fake_editor import FakeEditor
@@ -15,6 +16,10 @@ from tests import containers
 from tests.postgres_server import MISSING, PostgresServer
 
 pytest_plugins = ["acp_agent.testing.plugin"]
+
+settings.register_profile("house", deadline=None, suppress_health_check=[HealthCheck.too_slow])
+settings.load_profile("house")
+"""A busy machine is slow; no test fails by the time that an example or its making takes."""
 
 FakeEditor.schema_file = Path(__file__).parents[1] / "schemas" / "acp-v1.schema.json"
 

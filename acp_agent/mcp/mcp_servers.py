@@ -110,8 +110,9 @@ class McpServers:
         """Ends a server and connects it anew, however often that failed before."""
         old = self._server(name)
         await self._end([old])
-        self._put(old.spec)
-        self._servers[name].chosen = old.chosen
+        if self._servers.get(name) is old:  # Neither removed nor restarted meanwhile.
+            self._put(old.spec)
+            self._servers[name].chosen = old.chosen
 
     async def settled(self) -> None:
         """Waits until each server is connected or has failed."""

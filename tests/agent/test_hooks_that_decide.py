@@ -661,6 +661,25 @@ async def test_a_sub_agent_is_told_and_goes_on(tmp_path):
         assert results(r, 4)[0] == "second"
 
 
+async def test_hooks_of_calls_are_told_which_sub_agent_makes_them(tmp_path):
+    seen = tmp_path / "seen"
+    config = "".join(hook(event, keeps(seen)) for event in ("PreToolUse", "PermissionRequest", "PostToolUse"))
+    call = Answer(tool_calls=(Call("delegate", {"prompt": "Find it.", "title": "find it"}),))
+    script = [bash("touch one"), bash("touch two")]
+    asked = [Answer(tool_calls=(each,)) for each in script]
+    async with rig(
+        tmp_path, [call, asked[0], "found", asked[1], "done"], config=config, permissions=[allow_once] * 2
+    ) as r:
+        await r.editor.prompt("go")
+        delegate = next(iter(r.editor.tool_calls()))
+        own = {"agent_id": delegate, "agent_type": "find it"}
+        of_call: dict[str, list[dict[str, Any]]] = {}
+        for line in told(seen):
+            about = {name: line[name] for name in ("agent_id", "agent_type") if name in line}
+            of_call.setdefault(line["tool_input"].get("command", "delegate"), []).append(about)
+        assert of_call == {"delegate": [{}] * 2, "touch one": [own] * 3, "touch two": [{}] * 3}
+
+
 @pytest.mark.parametrize("refuses", [True, False])
 async def test_a_compaction_of_a_sub_agent_is_asked_about_and_says_whose_it_is(tmp_path, refuses):
     seen = tmp_path / "seen"

@@ -164,3 +164,24 @@ async def test_in_a_session_the_user_logs_in_by_the_clients_question_or_a_url_in
         assert [*notified] == ["elicitation_dialog"][: int(urls)]
         await r.editor.prompt("go")
         assert "mcp_locked_open" in r.tool_names(1)
+
+
+async def test_the_question_about_a_login_ends_with_it_also_if_it_failed(locked: OAuthServer, tmp_path: Path):
+    locked.answer = {"code": "", "error": "access_denied"}
+    asked: list[str] = []
+
+    async def answer(request: CreateElicitationRequest) -> CreateElicitationResponse:
+        assert isinstance(request, ElicitationUrlMode)
+        asked.append(request.elicitation_id)
+        Thread(target=browse, args=(request.url,), daemon=True).start()
+        return CreateElicitationResponse(action="accept")
+
+    config = f'[mcp.servers.locked]\nurl = "{locked.url}"\n'
+    async with agent_rig(tmp_path, [], config=config, elicitation=answer) as r:
+        await r.editor.new_session(r.project)
+        for number in (1, 2):
+            await r.editor.prompt("/mcp login locked")
+            assert "access_denied" in r.editor.text()
+            told = [note["params"]["elicitationId"] for note in r.editor.lines("from_agent", "elicitation/complete")]
+            assert told == asked
+            assert len(asked) == number

@@ -254,6 +254,25 @@ async def test_a_server_is_started_again_only_so_often():
             await k.text("echo")
 
 
+@pytest.mark.parametrize("removed", [False, True])
+async def test_two_restarts_at_once_leave_one_server_and_none_if_it_is_removed_meanwhile(tmp_path, removed):
+    notes = tmp_path / "notes"
+    async with kept(raw("stubborn", notes)) as k:
+        (first, _) = await noted(notes, "pid")
+        async with anyio.create_task_group() as tasks:
+            for _ in range(2):
+                tasks.start_soon(k.servers.restart, "raw")
+            await anyio.wait_all_tasks_blocked()
+            if removed:
+                k.servers.remove(["raw"])
+        assert not alive(int(first))
+        if not removed:
+            await k.connected()
+        assert len(k.servers.states()) == (0 if removed else 1)
+        # A server and its child for each start.
+        assert len(await noted(notes, "pid")) == (2 if removed else 4)
+
+
 # --- the end ----------------------------------------------------------------------------------------------------------
 
 

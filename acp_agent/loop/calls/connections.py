@@ -166,7 +166,8 @@ class Connections:
         access = NetworkAccess(
             place, f"to connect to {_whole(host)}", sends=True, connects=True, registry=is_registry(host), at=host.at
         )
-        facts = CallFacts(CONNECT, {"host": host.name, "port": host.port}, [access], self._call.id)
+        agent = {} if self._call.facts is None else self._call.facts.agent
+        facts = CallFacts(CONNECT, {"host": host.name, "port": host.port}, [access], self._call.id, agent=agent)
         said = await network.gate.known(facts)
         if said is None:
             async with network.asking:

@@ -6,7 +6,7 @@
 from __future__ import annotations
 
 import copy
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from msgspec import UNSET, Struct, UnsetType
@@ -50,9 +50,11 @@ class Display(Struct, frozen=True):
 class Parent:
     """The call whose sub-agent makes these calls: its card shows the current activity."""
 
-    def __init__(self, call: Call, reports: Reports, title: str) -> None:
+    def __init__(self, call: Call, reports: Reports, title: str, kind: str) -> None:
         self.call_id = call.id
         self.title = title
+        self.about = {"agent_id": call.id, "agent_type": kind}
+        """What hooks are told of the sub-agent."""
         self.call = call
         self._reports = reports
         self._made = 0
@@ -88,6 +90,11 @@ class Reports:
         other = copy.copy(self)
         other._parent = parent
         return other
+
+    @property
+    def agent(self) -> Mapping[str, str]:
+        """What hooks are told of the sub-agent that makes the calls; empty if none does."""
+        return {} if self._parent is None else self._parent.about
 
     def feed(self, call: Call, process: Process) -> Feed:
         """Where the call's live output goes."""

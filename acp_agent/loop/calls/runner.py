@@ -385,8 +385,7 @@ class Calls:
 
     def _apart(self, entry: ToolEntry, params: Any) -> str | None:
         """The place that the call names, if files are others there."""
-        place = getattr(params, PLACE, None) if entry.name in PLACED else None
-        shown = any(getattr(params, name, None) for name in ("terminal", *IN_PANE))
+        place, shown = _named(entry, params)
         if place not in self.shell.apart or shown:
             return None
         _not_left(place, params)
@@ -406,12 +405,11 @@ class Calls:
 
     def _shell_for(self, entry: ToolEntry, params: Any) -> Shell:
         """That of the place that the call names, if it does. Raises ToolError."""
-        place = getattr(params, PLACE, None) if entry.name in PLACED else None
+        place, shown = _named(entry, params)
         sent = bool(place) and self._away
         if sent:
             _not_left(place, params)
         session = self.session.config.settings.agent.place
-        shown = any(getattr(params, name, None) for name in ("terminal", *IN_PANE))
         if shown and (sent or (place or self.shell.place) != session):
             words = f"A program in a terminal runs where the session is (`{self.home}`), where it is judged."
             raise ToolError(words, "invalid_parameters", suggestion="Run it without `terminal`, or without `place`.")
@@ -458,8 +456,9 @@ class Calls:
                 await shell.confinement.ready()
             said = None if ready.hooked is None else ready.hooked.said
             leaves = shell.place != self.home and (runs or (self._away and not ready.entry.reads_only))
+            written, agent = call.use.written, self.reports.agent
             call.facts = CallFacts(
-                call.name, ready.arguments, accesses, call.id, call.use.written, place, leaves, self._away, said
+                call.name, ready.arguments, accesses, call.id, written, place, leaves, self._away, said, agent
             )
             match await self.gate.permit(call.facts, self.reports.question(call, ready, preview)):
                 case Refused(reason, category, ends_turn):
@@ -524,7 +523,7 @@ class Calls:
                     raise  # As without hooks.
                 raise HookFailed(f"the changed input cannot be used: {error}") from error
 
-        done = await deciding.pre_tool_use(call.name, call.id, ready.arguments, spellings)
+        done = await deciding.pre_tool_use(call.name, call.id, ready.arguments, spellings, self.reports.agent)
         if done.stops is not None:
             call.outcome.ends_turn = True
             raise ToolError(done.stops if done.said is None else done.said.denial, "policy_blocked")
@@ -546,7 +545,9 @@ class Calls:
             raw = result.raw_output if isinstance(result.raw_output, dict) else {}
             response = {**raw, "content": result.text, "success": not result.failed}
             spellings = await judged(roots, partial(touched, call.facts, roots))
-            done = await deciding.post_tool_use(call.name, call.id, ready.arguments, response, spellings)
+            done = await deciding.post_tool_use(
+                call.name, call.id, ready.arguments, response, spellings, call.facts.agent
+            )
             context, ends = [*context, *done.context], done.stops is not None
             if done.stops is not None:
                 context = [*context, done.stops]
@@ -698,6 +699,12 @@ def _parsed(tool: Any, entry: ToolEntry, arguments: dict[str, Any]) -> tuple[dic
             return repaired, tool.parse(repaired)
         except ToolError:
             raise error from None
+
+
+def _named(entry: ToolEntry, params: Any) -> tuple[Any, bool]:
+    """The place that a call names, if it does, and whether it is to be shown in a terminal."""
+    place = getattr(params, PLACE, None) if entry.name in PLACED else None
+    return place, any(getattr(params, name, None) for name in ("terminal", *IN_PANE))
 
 
 def _not_left(place: str | None, params: Any) -> None:

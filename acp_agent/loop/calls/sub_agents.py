@@ -72,10 +72,10 @@ async def run_sub_agent(calls: Calls, call: Call, task: Task) -> ToolResult:
     if task.isolated:
         return await _run_isolated(calls, call, task)
     written = _written(calls, task.agent)
-    below = calls.below(Parent(call, calls.reports, task.title), _allowed(calls, task, written))
+    parent = Parent(call, calls.reports, task.title, task.agent or task.title)
+    below = calls.below(parent, _allowed(calls, task, written))
     model = await _model(calls, written)
-    hooks, rounds = calls.shell.hooks, 0
-    about = {"agent_id": call.id, "agent_type": task.agent or task.title}
+    hooks, rounds, about = calls.shell.hooks, 0, parent.about
     host = _SubHost(below, model, "" if written is None else written.instructions)
     host.refused = None if hooks.deciding is None else partial(hooks.before_compaction, **about)
     host.add(llm.UserMessage((llm.TextPart(task.prompt),)))

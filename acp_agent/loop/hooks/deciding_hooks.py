@@ -125,13 +125,16 @@ class DecidingHooks:
 
     # --- events of calls --------------------------------------------------------------------------------------
 
-    async def pre_tool_use(self, tool: str, call_id: str, arguments: Mapping[str, Any], touched: Touched) -> Decided:
-        """Before a call is judged."""
+    async def pre_tool_use(
+        self, tool: str, call_id: str, arguments: Mapping[str, Any], touched: Touched, agent: Mapping[str, str]
+    ) -> Decided:
+        """Before a call is judged. `agent`: facts about the sub-agent that makes it, if one does."""
         done, given = Decided(), dict(arguments)
-        before = await self._round(tool, call_id, given, touched, done, self._of("PreToolUse"), may_change=True)
+        every = self._of("PreToolUse")
+        before = await self._round(tool, call_id, given, touched, done, every, agent, may_change=True)
         if before and not done.denied:
             assert done.arguments is not None
-            await self._round(tool, call_id, done.arguments, touched, done, before, may_change=False)
+            await self._round(tool, call_id, done.arguments, touched, done, before, agent, may_change=False)
         return done
 
     async def _round(
@@ -142,6 +145,7 @@ class DecidingHooks:
         touched: Touched,
         done: Decided,
         hooks: Sequence[DecidingHook],
+        agent: Mapping[str, str],
         *,
         may_change: bool,
     ) -> Sequence[DecidingHook]:
@@ -151,7 +155,7 @@ class DecidingHooks:
         for number, hook in enumerate(hooks):
             if not self._meant(hook, (tool, *their_names(tool, arguments)), spellings):
                 continue
-            answer = await self._asked(hook, self._call(tool, call_id, arguments), tool=tool, call_id=call_id)
+            answer = await self._asked(hook, self._call(tool, call_id, arguments, agent), tool=tool, call_id=call_id)
             self._take(hook, answer, done)
             if done.denied:
                 return ()
@@ -177,11 +181,17 @@ class DecidingHooks:
         return unseen
 
     async def post_tool_use(
-        self, tool: str, call_id: str, arguments: Mapping[str, Any], response: Mapping[str, Any], spellings: Spellings
+        self,
+        tool: str,
+        call_id: str,
+        arguments: Mapping[str, Any],
+        response: Mapping[str, Any],
+        spellings: Spellings,
+        agent: Mapping[str, str],
     ) -> Decided:
         """After a call that ran."""
         done = Decided()
-        facts = {**self._call(tool, call_id, arguments), "tool_response": response}
+        facts = {**self._call(tool, call_id, arguments, agent), "tool_response": response}
         for hook in self._of("PostToolUse"):
             if self._meant(hook, (tool, *their_names(tool, arguments)), spellings):
                 answer = await self._asked(hook, facts, tool=tool, call_id=call_id)
@@ -191,10 +201,10 @@ class DecidingHooks:
         return done
 
     async def permission_request(
-        self, tool: str, call_id: str, arguments: Mapping[str, Any], spellings: Spellings
+        self, tool: str, call_id: str, arguments: Mapping[str, Any], spellings: Spellings, agent: Mapping[str, str]
     ) -> Decided:
         """Before the user is asked about a call."""
-        facts, names = self._call(tool, call_id, arguments), (tool, *their_names(tool, arguments))
+        facts, names = self._call(tool, call_id, arguments, agent), (tool, *their_names(tool, arguments))
         return await self._all("PermissionRequest", names, spellings, facts, tool=tool, call_id=call_id)
 
     # --- other events -----------------------------------------------------------------------------------------
@@ -240,11 +250,12 @@ class DecidingHooks:
     def _cwd(self) -> str:
         return str(self._runner.cwd)
 
-    def _call(self, tool: str, call_id: str, arguments: Mapping[str, Any]) -> dict[str, Any]:
+    def _call(self, tool: str, call_id: str, arguments: Mapping[str, Any], agent: Mapping[str, str]) -> dict[str, Any]:
         return {
             "tool_name": next(iter(their_names(tool, arguments)), tool),
             "tool_input": in_their_form(tool, arguments, self._cwd),
             "tool_use_id": call_id,
+            **agent,
         }
 
     async def _asked(self, hook: DecidingHook, facts: Mapping[str, Any], **about: str) -> HookAnswer:

@@ -147,8 +147,10 @@ class SessionServers:
     async def login(self, name: str) -> None:
         """Has the user log in at a server, and connects it anew. Raises McpError."""
         login, spec = await anyio.to_thread.run_sync(load, LOGIN), self._connected.spec(name)
-        await login(spec, self._requests.logins, partial(self._requests.show, name), LOGIN_TIMEOUT)
-        self._requests.url_done(name, "")
+        try:
+            await login(spec, self._requests.logins, partial(self._requests.show, name), LOGIN_TIMEOUT)
+        finally:
+            self._requests.url_done(name, "")
         await self._connected.restart(name)
 
     def states(self) -> tuple[ServerState, ...]:

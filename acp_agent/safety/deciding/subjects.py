@@ -82,6 +82,8 @@ class CallFacts(Struct, frozen=True):
     apart: bool = False
     """Whether files are others there: no answer is kept then."""
     hooked: SaidByHook | None = None
+    agent: Mapping[str, str] = {}
+    """What hooks are told of the sub-agent that makes it, if one does."""
 
     @property
     def tools(self) -> tuple[str, ...]:
