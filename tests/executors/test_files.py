@@ -166,20 +166,6 @@ async def test_lone_surrogates_do_not_break_writing(backend: str, tmp_path: Path
         assert now == "a?b"
 
 
-async def test_a_read_only_file_is_left_as_it_is(backend: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    if os.geteuid() == 0:  # Who may write everything is told here that this may not be written.
-        monkeypatch.setattr(os, "access", lambda *_, **__: False)
-    async with stage(backend, tmp_path) as on:
-        path = on.folder / "f"
-        path.write_text("old")
-        path.chmod(0o444)
-        if backend != "local":
-            return  # The editor decides.
-        with pytest.raises(ExecutorError, match="read-only"):
-            await on.executor.write_text(path, "new")
-        assert path.read_text() == "old"
-
-
 async def test_the_other_names_of_a_file_keep_what_was_there(backend: str, tmp_path: Path) -> None:
     """They may be in a package manager's store, or outside the session's folders."""
     async with stage(backend, tmp_path) as on:

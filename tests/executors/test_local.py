@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 
 import anyio
 import pytest
 
+from acp_agent.errors import ExecutorError
 from acp_agent.executors.base import Command, ExitStatus
 from acp_agent.executors.local import LocalExecutor, shell_environment
 from tests.executors.kit import run, stage
@@ -115,3 +117,16 @@ async def test_killing_one_command_leaves_the_background_child_of_an_earlier_one
         (on.folder / "go").touch()
         while not (on.folder / "alive").exists():
             await anyio.sleep(0.01)
+
+
+async def test_a_read_only_file_is_left_as_it_is(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """An editor decides by itself, a host by who the user is there."""
+    async with stage("local", tmp_path) as on:
+        path = on.folder / "f"
+        path.write_text("old")
+        path.chmod(0o444)
+        if os.geteuid() == 0:  # Who may write everything is told here that this may not be written.
+            monkeypatch.setattr(os, "access", lambda *_, **__: False)
+        with pytest.raises(ExecutorError, match="read-only"):
+            await on.executor.write_text(path, "new")
+        assert path.read_text() == "old"
