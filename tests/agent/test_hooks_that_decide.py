@@ -665,11 +665,8 @@ async def test_hooks_of_calls_are_told_which_sub_agent_makes_them(tmp_path):
     seen = tmp_path / "seen"
     config = "".join(hook(event, keeps(seen)) for event in ("PreToolUse", "PermissionRequest", "PostToolUse"))
     call = Answer(tool_calls=(Call("delegate", {"prompt": "Find it.", "title": "find it"}),))
-    script = [bash("touch one"), bash("touch two")]
-    asked = [Answer(tool_calls=(each,)) for each in script]
-    async with rig(
-        tmp_path, [call, asked[0], "found", asked[1], "done"], config=config, permissions=[allow_once] * 2
-    ) as r:
+    script = [call, *rounds(bash("touch one")), *rounds(bash("touch two"))]
+    async with rig(tmp_path, script, config=config, permissions=[allow_once] * 2) as r:
         await r.editor.prompt("go")
         delegate = next(iter(r.editor.tool_calls()))
         own = {"agent_id": delegate, "agent_type": "find it"}

@@ -134,21 +134,20 @@ async def test_what_a_session_refreshes_at_a_server_of_the_client_or_the_folder_
         assert not [word for word in (*fresh, *before, "one-key-of-mine") if word in str(r.messages(3))]
 
 
+async def in_a_browser(request: CreateElicitationRequest) -> CreateElicitationResponse:
+    """The user opens the URL that is asked about."""
+    assert isinstance(request, ElicitationUrlMode)
+    Thread(target=browse, args=(request.url,), daemon=True).start()
+    return CreateElicitationResponse(action="accept")
+
+
 @pytest.mark.parametrize("urls", [True, False])
 async def test_in_a_session_the_user_logs_in_by_the_clients_question_or_a_url_in_the_conversation(
     locked: OAuthServer, tmp_path: Path, urls: bool
 ):
-    opened: list[str] = []
-
-    async def answer(request: CreateElicitationRequest) -> CreateElicitationResponse:
-        assert isinstance(request, ElicitationUrlMode)
-        opened.append(request.url)
-        Thread(target=browse, args=(request.url,), daemon=True).start()
-        return CreateElicitationResponse(action="accept")
-
     seen = tmp_path / "seen"
     config = f'[mcp.servers.locked]\nurl = "{locked.url}"\n' + hook("Notification", keeps(seen))
-    async with agent_rig(tmp_path, ["ok"], config=config, elicitation=answer if urls else None) as r:
+    async with agent_rig(tmp_path, ["ok"], config=config, elicitation=in_a_browser if urls else None) as r:
         await r.editor.new_session(r.project)
         await r.editor.wait_for(lambda u: "wants a login" in str(getattr(u, "content", "")))
         async with anyio.create_task_group() as tasks:
@@ -158,7 +157,7 @@ async def test_in_a_session_the_user_logs_in_by_the_clients_question_or_a_url_in
                 url = r.editor.text().rpartition("Open ")[2].split()[0]
                 await anyio.to_thread.run_sync(browse, url)
         assert "`locked`: ready (1 tools" in r.editor.text()
-        assert len(opened) == int(urls)
+        assert len(r.editor.elicitations) == int(urls)
         notified = {line["notification_type"]: line["message"] for line in await kept(seen, 1 + int(urls))}
         assert notified.pop("auth_success") == "You are logged in at the MCP server locked"
         assert [*notified] == ["elicitation_dialog"][: int(urls)]
@@ -168,20 +167,12 @@ async def test_in_a_session_the_user_logs_in_by_the_clients_question_or_a_url_in
 
 async def test_the_question_about_a_login_ends_with_it_also_if_it_failed(locked: OAuthServer, tmp_path: Path):
     locked.answer = {"code": "", "error": "access_denied"}
-    asked: list[str] = []
-
-    async def answer(request: CreateElicitationRequest) -> CreateElicitationResponse:
-        assert isinstance(request, ElicitationUrlMode)
-        asked.append(request.elicitation_id)
-        Thread(target=browse, args=(request.url,), daemon=True).start()
-        return CreateElicitationResponse(action="accept")
-
     config = f'[mcp.servers.locked]\nurl = "{locked.url}"\n'
-    async with agent_rig(tmp_path, [], config=config, elicitation=answer) as r:
+    async with agent_rig(tmp_path, [], config=config, elicitation=in_a_browser) as r:
         await r.editor.new_session(r.project)
         for number in (1, 2):
             await r.editor.prompt("/mcp login locked")
             assert "access_denied" in r.editor.text()
             told = [note["params"]["elicitationId"] for note in r.editor.lines("from_agent", "elicitation/complete")]
-            assert told == asked
-            assert len(asked) == number
+            assert told == [getattr(asked, "elicitation_id", "") for asked in r.editor.elicitations]
+            assert len(told) == number

@@ -111,19 +111,20 @@ async def _test(options: Namespace, given: dict[str, Any], hooks: DecidingHooks,
             raise HookFailed(str(error)) from error
         return touched(CallFacts(tool, arguments, accesses), asker.roots)
 
+    call = CallFacts(tool, given, (), CALL_ID)
     try:
         before = await spellings(given)
     except HookFailed as error:
         raise UsageError(f"--input: {error}") from error
     if event == "PostToolUse":
-        done = await hooks.post_tool_use(tool, CALL_ID, given, {"content": "", "success": True}, before, {})
+        done = await hooks.post_tool_use(call, {"content": "", "success": True}, before)
         _line("\n".join(done.context) or "nothing is added for the model")
         return
     if event == "PermissionRequest":
-        done = await hooks.permission_request(tool, CALL_ID, given, before, {})
+        done = await hooks.permission_request(call, before)
         _line(_outcome(done) or "the user is asked")
         return
-    done = await hooks.pre_tool_use(tool, CALL_ID, given, spellings, {})
+    done = await hooks.pre_tool_use(call, spellings)
     _line(_outcome(done) or "the hooks decide nothing")
     arguments = done.arguments or given
     if done.arguments is not None:

@@ -160,7 +160,7 @@ class Gate:
         if deciding is None or any(isinstance(access, ModeAccess) for access in facts.accesses):
             return None
         spellings = await judged(roots, partial(touched, facts, roots))
-        done = await deciding.permission_request(facts.tool, facts.call_id, facts.arguments, spellings, facts.agent)
+        done = await deciding.permission_request(facts, spellings)
         said = done.said
         if said is not None and said.effect == "deny":
             refused = Refused(said.denial, ends_turn=done.stops is not None)

@@ -523,7 +523,8 @@ class Calls:
                     raise  # As without hooks.
                 raise HookFailed(f"the changed input cannot be used: {error}") from error
 
-        done = await deciding.pre_tool_use(call.name, call.id, ready.arguments, spellings, self.reports.agent)
+        facts = CallFacts(call.name, ready.arguments, (), call.id, agent=self.reports.agent)
+        done = await deciding.pre_tool_use(facts, spellings)
         if done.stops is not None:
             call.outcome.ends_turn = True
             raise ToolError(done.stops if done.said is None else done.said.denial, "policy_blocked")
@@ -545,9 +546,7 @@ class Calls:
             raw = result.raw_output if isinstance(result.raw_output, dict) else {}
             response = {**raw, "content": result.text, "success": not result.failed}
             spellings = await judged(roots, partial(touched, call.facts, roots))
-            done = await deciding.post_tool_use(
-                call.name, call.id, ready.arguments, response, spellings, call.facts.agent
-            )
+            done = await deciding.post_tool_use(call.facts, response, spellings)
             context, ends = [*context, *done.context], done.stops is not None
             if done.stops is not None:
                 context = [*context, done.stops]

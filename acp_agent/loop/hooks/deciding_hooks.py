@@ -14,6 +14,7 @@ from typing import Any
 
 import anyio
 from msgspec import Struct
+from msgspec.structs import replace
 
 from acp_agent.config.safety_settings import DecidingHook, HookEvent
 from acp_agent.errors import HookFailed
@@ -21,7 +22,7 @@ from acp_agent.linear import MAX_PATTERN_CHARS, Pattern, PatternError, compiled
 from acp_agent.loop.hooks.hook_names import in_our_names, in_their_form, their_names
 from acp_agent.loop.hooks.hook_protocol import HookAnswer
 from acp_agent.loop.hooks.hook_runner import HookRunner
-from acp_agent.safety.deciding.subjects import SaidByHook
+from acp_agent.safety.deciding.subjects import CallFacts, SaidByHook
 from acp_agent.safety.globs import matches
 
 log = logging.getLogger(__name__)
@@ -125,45 +126,34 @@ class DecidingHooks:
 
     # --- events of calls --------------------------------------------------------------------------------------
 
-    async def pre_tool_use(
-        self, tool: str, call_id: str, arguments: Mapping[str, Any], touched: Touched, agent: Mapping[str, str]
-    ) -> Decided:
-        """Before a call is judged. `agent`: facts about the sub-agent that makes it, if one does."""
-        done, given = Decided(), dict(arguments)
-        every = self._of("PreToolUse")
-        before = await self._round(tool, call_id, given, touched, done, every, agent, may_change=True)
+    async def pre_tool_use(self, call: CallFacts, touched: Touched) -> Decided:
+        """Before a call is judged; what it accesses need not be known."""
+        done = Decided()
+        before = await self._round(call, touched, done, self._of("PreToolUse"), may_change=True)
         if before and not done.denied:
             assert done.arguments is not None
-            await self._round(tool, call_id, done.arguments, touched, done, before, agent, may_change=False)
+            await self._round(replace(call, arguments=done.arguments), touched, done, before, may_change=False)
         return done
 
     async def _round(
-        self,
-        tool: str,
-        call_id: str,
-        arguments: dict[str, Any],
-        touched: Touched,
-        done: Decided,
-        hooks: Sequence[DecidingHook],
-        agent: Mapping[str, str],
-        *,
-        may_change: bool,
+        self, call: CallFacts, touched: Touched, done: Decided, hooks: Sequence[DecidingHook], *, may_change: bool
     ) -> Sequence[DecidingHook]:
         """Asks `hooks` about a call; returns those that have not seen the input that it has afterwards."""
         unseen: Sequence[DecidingHook] = ()
-        spellings = await touched(arguments)
+        tool, about = call.tool, {"tool": call.tool, "call_id": call.call_id}
+        spellings = await touched(dict(call.arguments))
         for number, hook in enumerate(hooks):
-            if not self._meant(hook, (tool, *their_names(tool, arguments)), spellings):
+            if not self._meant(hook, _names(call), spellings):
                 continue
-            answer = await self._asked(hook, self._call(tool, call_id, arguments, agent), tool=tool, call_id=call_id)
+            answer = await self._asked(hook, self._told(call), **about)
             self._take(hook, answer, done)
             if done.denied:
                 return ()
             if answer.changed is None:
                 continue
             changed = in_our_names(tool, answer.changed)
-            if changed == arguments or in_their_form(tool, changed, self._cwd) == in_their_form(
-                tool, arguments, self._cwd
+            if changed == call.arguments or in_their_form(tool, changed, self._cwd) == in_their_form(
+                tool, call.arguments, self._cwd
             ):
                 continue
             try:
@@ -171,41 +161,31 @@ class DecidingHooks:
                     raise HookFailed(CHANGED_BACK)
                 spellings = await touched(changed)
             except HookFailed as error:
-                self._take(hook, self._failure(hook, str(error), tool=tool, call_id=call_id), done)
+                self._take(hook, self._failure(hook, str(error), **about), done)
                 continue
-            arguments = done.arguments = changed
+            call, done.arguments = replace(call, arguments=changed), changed
             unseen = hooks[:number]
             if done.said is not None and done.said.effect == "allow":
                 done.said = None  # Of another input.
                 self._take(hook, HookAnswer(answer.effect, answer.reason), done)
         return unseen
 
-    async def post_tool_use(
-        self,
-        tool: str,
-        call_id: str,
-        arguments: Mapping[str, Any],
-        response: Mapping[str, Any],
-        spellings: Spellings,
-        agent: Mapping[str, str],
-    ) -> Decided:
+    async def post_tool_use(self, call: CallFacts, response: Mapping[str, Any], spellings: Spellings) -> Decided:
         """After a call that ran."""
         done = Decided()
-        facts = {**self._call(tool, call_id, arguments, agent), "tool_response": response}
+        facts = {**self._told(call), "tool_response": response}
         for hook in self._of("PostToolUse"):
-            if self._meant(hook, (tool, *their_names(tool, arguments)), spellings):
-                answer = await self._asked(hook, facts, tool=tool, call_id=call_id)
+            if self._meant(hook, _names(call), spellings):
+                answer = await self._asked(hook, facts, tool=call.tool, call_id=call.call_id)
                 if answer.effect == "deny" and answer.reason:
                     done.context.append(self._bounded(f"[The hook {hook.called} objects: {answer.reason}]"))
                 self._take(hook, HookAnswer("", "", None, answer.context, answer.message, answer.stops), done)
         return done
 
-    async def permission_request(
-        self, tool: str, call_id: str, arguments: Mapping[str, Any], spellings: Spellings, agent: Mapping[str, str]
-    ) -> Decided:
+    async def permission_request(self, call: CallFacts, spellings: Spellings) -> Decided:
         """Before the user is asked about a call."""
-        facts, names = self._call(tool, call_id, arguments, agent), (tool, *their_names(tool, arguments))
-        return await self._all("PermissionRequest", names, spellings, facts, tool=tool, call_id=call_id)
+        about = {"tool": call.tool, "call_id": call.call_id}
+        return await self._all("PermissionRequest", _names(call), spellings, self._told(call), **about)
 
     # --- other events -----------------------------------------------------------------------------------------
 
@@ -250,12 +230,13 @@ class DecidingHooks:
     def _cwd(self) -> str:
         return str(self._runner.cwd)
 
-    def _call(self, tool: str, call_id: str, arguments: Mapping[str, Any], agent: Mapping[str, str]) -> dict[str, Any]:
+    def _told(self, call: CallFacts) -> dict[str, Any]:
+        """What hooks are told of a call."""
         return {
-            "tool_name": next(iter(their_names(tool, arguments)), tool),
-            "tool_input": in_their_form(tool, arguments, self._cwd),
-            "tool_use_id": call_id,
-            **agent,
+            "tool_name": next(iter(their_names(call.tool, call.arguments)), call.tool),
+            "tool_input": in_their_form(call.tool, call.arguments, self._cwd),
+            "tool_use_id": call.call_id,
+            **call.agent,
         }
 
     async def _asked(self, hook: DecidingHook, facts: Mapping[str, Any], **about: str) -> HookAnswer:
@@ -309,3 +290,8 @@ class DecidingHooks:
         text = self._clean(text)
         more = len(text) - self._max_context
         return text if more <= 0 else f"{text[: self._max_context]}\n[{more} more characters are left out]"
+
+
+def _names(call: CallFacts) -> tuple[str, ...]:
+    """What matchers are compared with: the tool by its name and by Claude Code's."""
+    return (call.tool, *their_names(call.tool, call.arguments))
