@@ -12,7 +12,7 @@ from typing import Any, cast
 
 import anyio
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from acp_agent.errors import ExecutorError
@@ -20,7 +20,7 @@ from acp_agent.executors.base import Command, Terminal, TerminalSize
 from acp_agent.executors.local import LocalExecutor
 from acp_agent.executors.terminals.process import TerminalProcess
 from acp_agent.executors.terminals.screen import MOST_FED, Screen
-from tests.executors.kit import TERMINAL_BACKENDS, Stage, open_descriptors, run, stage, until_dead, until_exists
+from tests.executors.kit import TERMINAL_BACKENDS, Stage, open_descriptors, run, stage, until_exists
 
 pytestmark = pytest.mark.anyio
 
@@ -128,11 +128,11 @@ async def test_nothing_is_left_when_it_is_killed(tmp_path: Path, backend: str) -
     async with stage(backend, tmp_path) as at:
         async with on(at, script) as it:
             job = int(await until_exists(at.folder / "job"))
-        if backend != "container":  # Its number there is another one here.
-            await until_dead(job)
-        else:
+        if backend == "container":
             ended = await run(at.executor, f"kill -0 {job} 2>/dev/null || echo gone", at.folder)
             assert ended.stdout == "gone\n"
+        else:
+            await at.until_dead(job)
         assert it.process.stdout is not None
         assert it.process.remark == ""
     assert backend != "local" or open_descriptors() == before
@@ -198,7 +198,7 @@ def test_rows_are_those_of_a_terminal() -> None:
     assert screen.lost_lines == 3
 
 
-@settings(max_examples=150, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@settings(max_examples=150)
 @given(st.lists(st.sampled_from([b"\x1b[", b"\x1b]", b"?", b"1049", b";", b"h", b"l", b">4m", b"\n", b"\r", b"text",
     b"99999999999", b"H", b"J", b"@", b"L", b"P", b"\x1b", b"#8", b"(0", b"\xff", b"\xe4\xb8", b"\xcc\x81", b"r", b"X",
     b"t", b"c", b"6n", b"\x07", b"\x9b", b"\x00"]) | st.binary(max_size=8), max_size=200))  # fmt: skip
