@@ -242,7 +242,7 @@ NAMES = st.sampled_from([example(name) for row in TRUSTED if not row.home for na
 HOW = st.sampled_from(["file", "folder", "moved in", "link", "renamed"])
 
 
-@settings(max_examples=60, suppress_health_check=[HealthCheck.function_scoped_fixture], deadline=None)
+@settings(max_examples=60, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(st.lists(st.tuples(PLACES, NAMES, HOW), max_size=4))
 def test_nothing_of_these_names_comes_into_being_unnoticed(
     tmp_path_factory: pytest.TempPathFactory, made: list[tuple[str, str, str]]

@@ -102,7 +102,7 @@ def one_by_one(redactor: Redactor, text: str) -> str:
 
 
 @pytest.mark.parametrize("redactor", [PLAIN, BY_WORD, BY_LINE], ids=["plain", "by word", "by line"])
-@settings(max_examples=250, deadline=None)
+@settings(max_examples=250)
 @given(text=TEXTS, cuts=CUTS)
 def test_a_stream_gives_what_the_whole_text_gives(redactor: Redactor, text: str, cuts: list[int]):
     whole = redactor.redact(text)
@@ -110,14 +110,14 @@ def test_a_stream_gives_what_the_whole_text_gives(redactor: Redactor, text: str,
     assert one_by_one(redactor, text) == whole
 
 
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=300)
 @given(text=TEXTS)
 def test_redacting_twice_changes_nothing_more(text: str):
     once = PLAIN.redact(text)
     assert PLAIN.redact(once) == once
 
 
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=300)
 @given(text=TEXTS)
 def test_lines_are_redacted_as_if_they_stood_alone(text: str):
     """The first look over the whole text misses no line; private keys apart, which cross lines."""
@@ -186,7 +186,7 @@ def test_a_credential_at_the_border_of_what_is_held_does_not_come_through(at: in
         assert in_pieces(PLAIN, text, list(range(0, len(text), size))) == whole
 
 
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=40)
 @given(parts=st.lists(st.sampled_from(FRAGMENTS), min_size=1, max_size=6), times=st.integers(1000, 6000), cuts=CUTS)
 def test_long_lines_are_cut_at_the_same_places(parts: list[str], times: int, cuts: list[int]):
     text = ("".join(parts) * times)[: 3 * UNIT]

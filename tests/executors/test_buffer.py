@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from acp_agent.executors.buffer import LONGEST_CUT_LINE, BoundedText, Utf8Stream
@@ -12,7 +12,6 @@ from acp_agent.executors.buffer import LONGEST_CUT_LINE, BoundedText, Utf8Stream
 MARK = re.compile(r"\n\[\.\.\. (\d+) characters omitted \.\.\.\]\n")
 
 
-@settings(deadline=None)
 @given(pieces=st.lists(st.text("abcdefgh", max_size=30)), limit=st.integers(0, 80))
 def test_beginning_and_end_are_kept_and_the_rest_is_counted(pieces: list[str], limit: int) -> None:
     kept = BoundedText(limit)
@@ -29,7 +28,6 @@ def test_beginning_and_end_are_kept_and_the_rest_is_counted(pieces: list[str], l
     assert kept.text() == text, "telling it changes nothing"
 
 
-@settings(deadline=None)
 @given(text=st.text(), cuts=st.lists(st.integers(0, 200)))
 def test_bytes_in_any_cuts_give_the_same_text(text: str, cuts: list[int]) -> None:
     data = text.encode("utf-8", "replace")
@@ -46,7 +44,6 @@ def test_what_is_no_utf8_is_replaced() -> None:
     assert stream.decode(b"a\xff") + stream.decode(b"\xe2\x82") + stream.decode(b"", final=True) == "a\ufffd\ufffd"
 
 
-@settings(deadline=None)
 @given(lines=st.lists(st.text("abcd", max_size=12)), cuts=st.integers(1, 9), limit=st.integers(2, 80))
 def test_with_whole_lines_no_line_is_cut(lines: list[str], cuts: int, limit: int) -> None:
     kept, whole = BoundedText(limit, whole_lines=True), "".join(f"<{line}>\n" for line in lines)

@@ -255,7 +255,7 @@ MESSAGES = st.lists(
     level=st.sampled_from([None, "off", "low", "high"]),
     most=st.sampled_from([None, 100, 2000]),
 )
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=200)
 def test_no_history_makes_a_request_that_the_server_refuses(
     messages: list[llm.Message], model: str, level: Any, most: int | None
 ) -> None:

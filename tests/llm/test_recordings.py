@@ -228,7 +228,7 @@ def _is_json(event: dict[str, Any]) -> bool:
         return False
 
 
-@settings(deadline=None, max_examples=60)
+@settings(max_examples=60)
 @given(token=tokens, at=st.integers(0, 30))
 def test_a_credential_is_never_in_the_file_wherever_it_was(token: str, at: int) -> None:
     with tempfile.TemporaryDirectory() as folder:

@@ -58,7 +58,7 @@ def message(header: bytes, params: Any) -> bytes:
     return header % len(body) + body
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 @given(
     st.lists(st.tuples(st.sampled_from(HEADERS), st.text(max_size=20) | st.integers() | st.none()), max_size=5),
     st.data(),

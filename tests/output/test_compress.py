@@ -145,7 +145,7 @@ def test_when_an_output_is_compressed(tool, tokens, exit_code, more, wanted) -> 
     assert wants_compression(tool, tokens, CompressionConfig(**more), exit_code=exit_code) is wanted
 
 
-@settings(deadline=None, max_examples=150)
+@settings(max_examples=150)
 @given(
     lines=st.lists(
         st.sampled_from(["", "plain words", "the parser", "error: x", "FAILED y", "more plain words here " * 5]),

@@ -67,7 +67,7 @@ PIECES = [
 ]
 
 
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=300)
 @given(st.lists(st.sampled_from(PIECES) | st.text(max_size=3), max_size=40).map("".join))
 def test_a_second_time_changes_nothing_and_nothing_grows(text):
     once = sanitize_output(text)

@@ -6,7 +6,7 @@ import json
 from itertools import pairwise
 from typing import Any
 
-from hypothesis import HealthCheck, given, settings
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from acp_agent.protocol.peer import (
@@ -21,7 +21,7 @@ from acp_agent.protocol.peer import (
 
 MAX_LINE = 200
 
-settings.register_profile("fuzz", deadline=None, max_examples=150, suppress_health_check=[HealthCheck.too_slow])
+settings.register_profile("fuzz", max_examples=150)
 settings.load_profile("fuzz")
 
 json_values = st.recursive(

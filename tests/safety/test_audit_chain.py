@@ -82,7 +82,7 @@ def edited(lines: list[tuple[Path, bytes]], how: str, at: int, other: int) -> li
 EDITS = st.sampled_from(["change", "remove", "repeat", "swap", "cut", "bytes", "forge", "link"])
 
 
-@settings(max_examples=120, deadline=None)
+@settings(max_examples=120)
 @given(EDITS, st.integers(1, 150), st.integers(0, 1000), st.integers(0, 1000), st.integers(0, 2), st.booleans())
 def test_no_edit_is_ever_taken_for_the_log_also_after_an_agent_has_gone_on(how, count, at, other, after, same):
     with tempfile.TemporaryDirectory() as folder:

@@ -111,7 +111,7 @@ def test_deeply_nested_lines_end_without_a_name():
     assert last_command("( " * 500 + "make" + " )" * 500) == LastCommand("", False)
 
 
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=100)
 @given(st.text(alphabet="ab ;&|()<>'\"$\n\\{}=-`#!é\x00", max_size=60))
 def test_any_text_gives_an_answer(script):
     assert isinstance(last_command(script).text, str)

@@ -263,7 +263,7 @@ def test_real_path_adds_what_does_not_exist_yet(base: Path) -> None:
     assert real_path(base / "app" / "x" / ".." / "y") == base / "app" / "y"
 
 
-@settings(deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(text=st.text(max_size=60) | st.lists(st.sampled_from(["..", ".", "src", "link", "/", "a"])).map("/".join))
 def test_whatever_resolves_is_inside(text: str, roots: Roots, base: Path) -> None:
     link = base / "app" / "link"

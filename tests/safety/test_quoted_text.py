@@ -51,7 +51,7 @@ def test_a_line_that_does_more_with_it_asks(tmp_path: Path, line: str) -> None:
 TEXT = st.text(st.sampled_from("$()`'\"\\ E\n<#{}~*x;|&"), max_size=60)
 
 
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=40)
 @given(TEXT)
 def test_what_counts_as_quoted_text_is_taken_as_it_is_by_bash(body: str) -> None:
     line = f"cat <<'E'\n{body}\nE"

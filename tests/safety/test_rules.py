@@ -393,7 +393,7 @@ def test_equal_calls_in_another_order_are_the_same_sequence() -> None:
 
 
 @given(st.integers(0, 6_000), st.integers(1, 40))
-@settings(max_examples=30, deadline=None)
+@settings(max_examples=30)
 def test_calls_are_never_equal_because_only_their_beginning_is(same: int, more: int) -> None:
     config = GovernanceConfig(trajectory_enabled=True, block_risky_patterns=True, window=2, similarity=1.0)
     watching = Sentinel(config, Kept())

@@ -935,7 +935,7 @@ LINES = st.lists(PIECES, max_size=14).map("".join)
 DANGER = st.sampled_from(
     [" $(rm x)", " `rm x`", " > x", "; rm x", " && rm x", " | sh", "\nrm x", " & rm x", " <(rm x)"]
 )
-FUZZ = settings(deadline=None, max_examples=400, suppress_health_check=[HealthCheck.function_scoped_fixture])
+FUZZ = settings(max_examples=400, suppress_health_check=[HealthCheck.function_scoped_fixture])
 
 
 @FUZZ

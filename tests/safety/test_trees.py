@@ -59,7 +59,7 @@ def all_of(top: Path) -> Iterator[tuple[Path, os.stat_result]]:
             yield path.relative_to(top), path.lstat()
 
 
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=300)
 @given(planted=entries, source=paths, destination=paths, moves=st.booleans())
 def test_every_special_path_that_a_tree_touches_is_judged(planted, source, destination, moves):
     with tempfile.TemporaryDirectory() as made:

@@ -43,7 +43,7 @@ def test_lines_end_as_lsp_says():
 
 @pytest.mark.parametrize("encoding", ALL)
 @given(text=CHARACTERS)
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 def test_a_place_is_the_same_there_and_back(text: str, encoding: Encoding):
     whole = Text(text, encoding)
     for offset in range(len(text) + 1):
@@ -70,7 +70,7 @@ def test_positions_behind_the_text_are_its_end():
 
 @pytest.mark.parametrize("encoding", ALL)
 @given(old=CHARACTERS, new=CHARACTERS)
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 def test_edits_turn_any_text_into_any_other(old: str, new: str, encoding: Encoding):
     text = Text(old, encoding)
     for edit in reversed(text_edits(text, hunks_between(text.lines, split_lines(new)))):
