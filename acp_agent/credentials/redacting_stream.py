@@ -141,7 +141,7 @@ class RedactingStream:
             hold = min(hold, word_length(text))
         blank = max(text.rfind(" ", 0, hold), text.rfind("\t", 0, hold)) + 1
         if not text.isascii():
-            blank = max(blank, self._wide(text, hold))
+            blank = max(blank, self._wide(text, hold, len(text) + 1))
         given = max(hold, self._sent)
         out.append(text[self._sent : given])
         self._tail, self._sent = text[blank:], given - blank
@@ -170,24 +170,30 @@ class RedactingStream:
             hold = min(hold, word_length(text))
         return hold
 
-    def _wide(self, text: str, stop: int) -> int:
-        """Position after the last character before `stop` of a script written without blanks; 0 if there is none."""
+    def _wide(self, text: str, stop: int, known_: int) -> int:
+        """Position after the last character before `stop` of a script written without blanks; 0 if there is none.
+
+        `known_`: what was found for a later `stop`: looking there again would make long groups quadratic.
+        """
         if self._lines.by_word:
             return 0
         scheme = text.find("://", max(text.rfind(" ", 0, stop), text.rfind("\t", 0, stop)) + 1, stop)
         if scheme >= 0:  # Its password may hold anything.
             stop = scheme
+        if known_ <= stop:
+            return known_
         while stop and text[stop - 1] < "\u2e80":
             stop -= 1
         return stop
 
     def _natural(self, text: str, stop: int) -> int:
         """Last position up to `stop` where a group ends; 0 if there is none."""
-        wide = not text.isascii()
+        wide = 0 if text.isascii() else len(text) + 1
         while True:
             cut = max(text.rfind(" ", 0, stop), text.rfind("\t", 0, stop)) + 1
             if wide:
-                cut = max(cut, self._wide(text, stop))
+                wide = self._wide(text, stop, wide)
+                cut = max(cut, wide)
             if not cut:
                 return 0
             waiting = self._lines.hanging(text[:cut], text[cut : cut + 1])
