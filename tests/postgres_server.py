@@ -8,6 +8,7 @@ import shutil
 import subprocess
 import tempfile
 from pathlib import Path
+from threading import Thread
 
 BINARIES = sorted(Path("/usr/lib/postgresql").glob("*/bin/postgres"))
 MISSING = "" if BINARIES else "PostgreSQL is not installed (apt-get install postgresql)"
@@ -21,6 +22,7 @@ class PostgresServer:
     def __init__(self) -> None:
         self.folder = Path(tempfile.mkdtemp(prefix="acp-pg-", dir="/tmp"))
         self._process: subprocess.Popen[bytes] | None = None
+        self._reader: Thread | None = None
         self._as: list[str] = []
         if os.geteuid() == 0:
             names = {each.pw_name for each in pwd.getpwall()}
@@ -51,14 +53,16 @@ class PostgresServer:
                 break
         else:
             raise AssertionError(f"PostgreSQL did not start: {said.decode()}")
+        self._reader = Thread(target=self._process.stderr.read, daemon=True)
+        self._reader.start()  # Of what it logs: where nobody reads, it would stand still once the pipe is full.
 
     def stop(self) -> None:
         """At once: what is connected loses its connection."""
         if self._process is not None:
             self._process.send_signal(2)  # A fast shutdown.
-            assert self._process.stderr is not None
-            self._process.stderr.read()
             self._process.wait(30)
+            assert self._reader is not None and self._process.stderr is not None
+            self._reader.join(30)
             self._process.stderr.close()
             self._process = None
 

@@ -286,9 +286,14 @@ def test_a_first_session_that_fails_is_answered_and_the_next_one_works(tmp_path)
 def test_a_session_that_cannot_be_made_is_answered_at_once_and_later(tmp_path, setting):
     file = tmp_path / "config.toml"
     file.write_text(setting)
-    first, second = answers(
-        run(tmp_path, INITIALIZE + new_session(1, tmp_path) + new_session(2, tmp_path), ACP_CODER_CONFIG=str(file))
-    )[1:]
+    command = subprocess.Popen([COMMAND], stdin=-1, stdout=-1, env=environ(tmp_path, ACP_CODER_CONFIG=str(file)))
+    with command as process:
+        assert process.stdin is not None and process.stdout is not None
+        process.stdin.write(INITIALIZE + new_session(1, tmp_path) + new_session(2, tmp_path))
+        process.stdin.flush()
+        _, first, second = (json.loads(process.stdout.readline()) for _ in range(3))
+        process.stdin.close()  # What has no answer by then is cancelled.
+        assert process.wait(SECONDS) == 0
     assert (first["id"], first["error"]) == (1, second["error"])
     assert first["error"]["code"] == -32603
 

@@ -8,6 +8,8 @@ import shutil
 import subprocess
 import sys
 import tempfile
+from collections import Counter
+from collections.abc import Iterable
 from pathlib import Path
 
 import pytest
@@ -138,26 +140,66 @@ SNIPPETS = [
 
 def test_words_are_what_bash_hands_over(tmp_path: Path) -> None:
     dice = random.Random(20)
-    lines, expected = [], []
+    lines: dict[str, list[list[str]]] = {}
     for _ in range(1_500):
         sources = ["".join(dice.choices(SNIPPETS, k=dice.randint(1, 3))) for _ in range(dice.randint(1, 4))]
-        found = examine("x " + " ".join(sources), Roots(tmp_path), tmp_path)
-        if found.parts and found.parts[0].words is not None and len(found.parts) == 1 and found.understood:
-            lines.append("x " + " ".join(sources))
-            expected.append(list(found.parts[0].words[1:]))
+        line = "x " + " ".join(sources)
+        if (commands := understood(line, tmp_path)) and len(commands) == 1:
+            lines[line] = commands
     assert len(lines) > 200
+    for line, ran in zip(lines, ran_by_bash(lines, tmp_path), strict=True):
+        assert lines[line] == ran, line
+
+
+ENDS = [" ", " ", " ", "\t", "\n", " \n", "\n\n", "; ", " && ", " | "]
+OPERATORS = "x y == =~ != -eq -a [ ] [[ ]] ( ) { } in # ! 2".split()
+
+
+def test_commands_are_those_that_bash_runs(tmp_path: Path) -> None:
+    """A line end after `==` was a blank for the grammar: the command after it would have run as a word of `x`."""
+    dice = random.Random(21)
+    lines: dict[str, list[list[str]]] = {}
+    for _ in range(2_500):
+        words = [dice.choice(OPERATORS if dice.random() < 0.7 else SNIPPETS) for _ in range(dice.randint(1, 6))]
+        line = "x " + "".join(word + dice.choice(ENDS) for word in words) + "x"
+        commands = understood(line, tmp_path)
+        if commands and all(words[0] in ("x", "y", "=", "==", "=~", "2", "-eq", "]") for words in commands):
+            lines[line] = commands
+    assert sum("\n" in line for line in lines) > 100
+    for line, ran in zip(lines, ran_by_bash(lines, tmp_path), strict=True):
+        assert Counter(map(tuple, ran)) <= Counter(map(tuple, lines[line])), line  # None, if it is no shell after all.
+
+
+@pytest.mark.parametrize(
+    "line", ["ls ==\nrm -rf x", "ls a == \n\n rm x", "ls == # a\nrm x", "{ls;\n}", "x && ls ==\nrm x"]
+)
+def test_a_rule_for_one_command_does_not_allow_another_that_the_grammar_takes_for_its_words(line: str, tmp_path: Path):
+    assert not examine(line, Roots(tmp_path), tmp_path).permitted_by(lambda text: text)
+
+
+def understood(line: str, folder: Path) -> list[list[str]]:
+    """The commands of a line that none of the user's rules would have to ask about."""
+    found = examine(line, Roots(folder), folder)
+    known = [list(part.words) for part in found.parts if part.words is not None]
+    return known if found.understood and len(known) == len(found.parts) else []
+
+
+RAN = """\
+PATH=/nonexistent
+command_not_found_handle() { printf '%s\\0' "$@" $'\\2' >&9; }
+x() { command_not_found_handle x "$@"; }
+y() { command_not_found_handle y "$@"; }
+"""
+
+
+def ran_by_bash(lines: Iterable[str], folder: Path) -> list[list[list[str]]]:
+    """Of each line the commands, with their words."""
+    script = RAN + "".join(f"eval {shlex.quote(line)}; printf '\\1\\0' >&9\n" for line in lines)
     shell = shutil.which("bash") or "bash"
-    script = "x() { printf '%s\\0' \"$@\"; printf '\\1\\0'; }\n" + "\n".join(
-        f"eval {shlex.quote(line)}" for line in lines
-    )
-    given_over = subprocess.run(
-        [shell], input=script.encode(), cwd=tmp_path, stdout=subprocess.PIPE, check=True, timeout=60
-    ).stdout
-    real = [[word.decode() for word in one.split(b"\0")[:-1]] for one in given_over.split(b"\1\0")[:-1]]
-    assert len(real) == len(lines)
-    for line, ours, theirs in zip(lines, expected, real, strict=True):
-        # Without arguments, printf hands over one empty word.
-        assert ours == theirs or (not ours and theirs == [""]), line
+    wrapped = [shell, "-c", 'exec 9>&1; exec >/dev/null; exec "$0"', shell]
+    done = subprocess.run(wrapped, input=script.encode(), cwd=folder, capture_output=True, check=True, timeout=60)
+    ran = [one.split(b"\2\0")[:-1] for one in done.stdout.split(b"\1\0")[:-1]]
+    return [[[word.decode() for word in one.split(b"\0")[:-1]] for one in commands] for commands in ran]
 
 
 @FUZZ

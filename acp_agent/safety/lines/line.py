@@ -17,6 +17,7 @@ import re
 import unicodedata
 from collections.abc import Iterator, Sequence
 from functools import cached_property, lru_cache
+from itertools import pairwise
 
 import tree_sitter_bash
 from msgspec import Struct
@@ -58,6 +59,11 @@ EXPANSIONS = frozenset(
 WORDS = frozenset(("word", "number", "string", "raw_string", "concatenation"))
 GROUPS = frozenset(("program", "list", "subshell", "compound_statement", "negated_command"))
 """Nodes whose children run one after the other."""
+BROKEN = GROUPS | frozenset(
+    "pipeline array if_statement elif_clause else_clause while_statement for_statement c_style_for_statement do_group "
+    "case_statement case_item function_definition command_substitution process_substitution".split()
+)
+"""Nodes between whose children a line may end. In others, bash begins a new command there, whatever the tree says."""
 TAKERS = frozenset(("command", "declaration_command", "command_substitution", "process_substitution"))
 """Nodes that consume the output of substitutions in them."""
 TOO_DEEP = "too deep"
@@ -204,7 +210,7 @@ class Line:
     def gap(self) -> str:
         """Why the tree omits text or contains an error; empty if bash reads the same words.
 
-        Between the leaves there are only blanks; a comment counts as one for bash, too.
+        Between the leaves there are only blanks, and line ends where bash has them; a comment counts as a blank.
         """
         if self.root.has_error:
             return NOT_UNDERSTOOD
@@ -214,17 +220,26 @@ class Line:
             node = pending.pop()
             if node.child_count and node.type not in ("string", "raw_string"):
                 pending.extend(reversed(node.children))
+                if node.type not in BROKEN and self._is_broken(node):
+                    return NOT_UNDERSTOOD
                 continue
             if self._source[at : node.start_byte].strip(b" \t\n"):
                 return NOT_UNDERSTOOD
             if node.type == "&":
                 return BACKGROUND
+            if node.type == "{" and self._source[node.end_byte : node.end_byte + 1] not in (b" ", b"\t", b"\n"):
+                return NOT_UNDERSTOOD  # The beginning of a word, for bash.
             if node.type == "comment":
                 before = self._source[node.start_byte - 1 : node.start_byte]
                 if before not in (b"", b" ", b"\t", b"\n") or "\n" in self.text_of(node):
                     return NOT_UNDERSTOOD
             at = max(at, node.end_byte)
         return NOT_UNDERSTOOD if self._source[at:].strip(b" \t\n") else ""
+
+    def _is_broken(self, node: Node) -> bool:
+        """Whether a line ends between children of the node: after `==`, the grammar reads on."""
+        children = node.children
+        return any(b"\n" in self._source[a.end_byte : b.start_byte] for a, b in pairwise(children))
 
     def text_of(self, node: Node) -> str:
         return self._source[node.start_byte : node.end_byte].decode(errors="replace")
