@@ -67,6 +67,8 @@ CLOSE_SECONDS = 5.0
 """For what a connection has started to end."""
 GOODBYE_SECONDS = 3.0
 """For all clients to get the last answers, once the server is told to stop."""
+REQUEST_SECONDS = 1
+"""After that for requests that are not whole, and for answers that nobody reads."""
 SPARE = 50
 """Connections besides those that `server.max_connections` counts: of who only looks, or has not said what it wants."""
 RENEWALS = 3
@@ -164,6 +166,7 @@ class Server:
                 http=_bounded(self._config.initialize_timeout, self._config.max_connections + SPARE),
                 ws=_Frames,
                 ws_max_size=self._max_message,
+                timeout_graceful_shutdown=REQUEST_SECONDS,
                 ws_ping_interval=self._config.ping_interval,
                 ws_ping_timeout=self._config.ping_interval * (PINGS - 1),
                 ssl_certfile=cert or None,

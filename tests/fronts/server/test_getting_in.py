@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import socket
 import subprocess
 from pathlib import Path
 
@@ -79,6 +80,22 @@ def test_the_first_start_shows_a_link_that_logs_in_and_later_ones_where_the_page
         token = lines[0].split(": ")[1] if first else ""
         address = lines[-2].split()[-1].replace("ws://", "http://").removesuffix("acp")
         assert lines[-1] == f"Page for browsers: {address}{f'#token={token}' if first else ''}"
+
+
+def test_a_request_that_is_never_whole_does_not_keep_a_server_that_is_told_to_stop(tmp_path: Path) -> None:
+    """Uvicorn would wait for it as long as it takes."""
+    environ = {"HOME": str(tmp_path), "PATH": os.environ["PATH"], "OPENAI_BASE_URL": "http://127.0.0.1:9"}
+    with subprocess.Popen([COMMAND, "serve", "--port", "0"], env=environ, stdout=subprocess.PIPE, text=True) as run:
+        assert run.stdout is not None
+        token = run.stdout.readline().split(": ")[1].strip()
+        port = int(port_of(run.stdout.readline().strip()).partition("/")[0])
+        head = f"POST /acp HTTP/1.1\r\nHost: 127.0.0.1:{port}\r\nAuthorization: Bearer {token}\r\n"
+        head += "Content-Type: application/json\r\nContent-Length: 100\r\nExpect: 100-continue\r\n\r\n"
+        with socket.create_connection(("127.0.0.1", port)) as client:
+            client.sendall(head.encode())
+            assert client.recv(12) == b"HTTP/1.1 100"  # It waits for the rest.
+            run.terminate()
+            assert run.wait(20) == 0
 
 
 async def test_without_a_page_there_is_no_login_either(tmp_path: Path) -> None:
