@@ -151,30 +151,56 @@ def test_words_are_what_bash_hands_over(tmp_path: Path) -> None:
         assert lines[line] == ran, line
 
 
-ENDS = [" ", " ", " ", "\t", "\n", " \n", "\n\n", "; ", " && ", " | "]
-OPERATORS = "x y == =~ != -eq -a [ ] [[ ]] ( ) { } in # ! 2".split()
+ENDS = [*[" "] * 9, "", "\t", "\n", " \n", "\n\n", "; ", " && ", " | ", " || ", "\\\n", " # c\n", ";\n"]
+OPERATORS = (
+    "x y x z == =~ != -eq -a [ ] [[ ]] ( ) { } in # ! 2 2> 1>&2 > out < >& -o {a} {a}> += a[0]=1 $( ` (( <<< >| <> "
+    "2>&1 ~"
+)
 
 
-def test_commands_are_those_that_bash_runs(tmp_path: Path) -> None:
-    """A line end after `==` was a blank for the grammar: the command after it would have run as a word of `x`."""
+def test_what_every_rule_would_allow_is_what_bash_runs(tmp_path: Path) -> None:
+    """A line end after `==` was a blank for the grammar: the command after it would have run as a word of another."""
     dice = random.Random(21)
-    lines: dict[str, list[list[str]]] = {}
-    for _ in range(2_500):
-        words = [dice.choice(OPERATORS if dice.random() < 0.7 else SNIPPETS) for _ in range(dice.randint(1, 6))]
-        line = "x " + "".join(word + dice.choice(ENDS) for word in words) + "x"
-        commands = understood(line, tmp_path)
-        if commands and all(words[0] in ("x", "y", "=", "==", "=~", "2", "-eq", "]") for words in commands):
-            lines[line] = commands
-    assert sum("\n" in line for line in lines) > 100
+    operators, words = OPERATORS.split(" "), [each for each in SNIPPETS if "\n" not in each]
+    lines: dict[str, list[tuple[str, ...]]] = {}
+    for _ in range(1_500):
+        chosen = [dice.choice(operators if dice.random() < 0.7 else words) for _ in range(dice.randint(1, 7))]
+        line = "".join(word + dice.choice(ENDS) for word in chosen) + "x"
+        found = examine(line, Roots(tmp_path), tmp_path)
+        if found.permitted_by(lambda text: text):
+            lines[line] = [part.words for part in found.parts if part.words is not None]
+            if len(lines[line]) < len(found.parts):
+                del lines[line]  # With wildcards.
+    assert sum("\n" in line for line in lines) > 25
+    assert sum(">" in line for line in lines) > 10
     for line, ran in zip(lines, ran_by_bash(lines, tmp_path), strict=True):
-        assert Counter(map(tuple, ran)) <= Counter(map(tuple, lines[line])), line  # None, if it is no shell after all.
+        # None, if it is no shell after all; not what stands after `||`.
+        assert Counter(map(tuple, ran)) <= Counter(lines[line]), line
 
 
 @pytest.mark.parametrize(
-    "line", ["ls ==\nrm -rf x", "ls a == \n\n rm x", "ls == # a\nrm x", "{ls;\n}", "x && ls ==\nrm x"]
+    "line",
+    [
+        "ls ==\nrm -rf x",
+        "ls a == \n\n rm x",
+        "ls == # a\nrm x",
+        "{ls;\n}",
+        "x && ls ==\nrm x",
+        "!{a}",
+        "ls >& -x",
+        "ls {a}>x",
+    ],
 )
 def test_a_rule_for_one_command_does_not_allow_another_that_the_grammar_takes_for_its_words(line: str, tmp_path: Path):
     assert not examine(line, Roots(tmp_path), tmp_path).permitted_by(lambda text: text)
+
+
+def test_words_after_a_redirection_are_those_of_the_command_before_it(tmp_path: Path) -> None:
+    lines = ["a && b 2>x c d", "a 2>x b | c 2>y d", "! a 1>&2 b", "a || b 2>x c | d 2>y e", "a 2>x b 1>&2 c"]
+    for line, ran in zip(lines, ran_by_bash(lines, tmp_path), strict=True):
+        found = examine(line, Roots(tmp_path), tmp_path)
+        assert {part.words for part in found.parts} >= set(map(tuple, ran)), line
+        assert found.permitted_by(lambda text: text)
 
 
 def understood(line: str, folder: Path) -> list[list[str]]:

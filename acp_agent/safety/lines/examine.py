@@ -64,6 +64,7 @@ IFS = re.compile(r"\$\{?IFS\}?")
 NESTED = 12
 SEPARATORS = frozenset("; \n ( ) { }".split(" "))
 MOVES = frozenset(("cd", "pushd", "popd", ".", "source", "eval"))
+SIMPLE = frozenset(("command", "test_command", "declaration_command", "unset_command"))
 RESERVED = frozenset(
     "if then else elif fi for while until do done case esac in function select time coproc { } ! [[ ]]".split()
 )
@@ -252,7 +253,8 @@ class _Walk:
         self._found = found
         self._inside = inside
         self._depth = depth
-        self._behind: list[Node] = []
+        self._behind: dict[int, list[Node]] = {}
+        """Of simple commands, by node: their words that the grammar puts into a redirection."""
         self._within = depth
         """Not 0 within a part of a command whose words are judged as a whole."""
 
@@ -278,7 +280,7 @@ class _Walk:
         depth += 1
         stay = Places(folders, folders)
         match node.type:
-            case "command" | "test_command" | "declaration_command" | "unset_command":
+            case kind if kind in SIMPLE:
                 return self._part(node, folders, redirects, depth)
             case "program" | "compound_statement" | "subshell":
                 after = stay
@@ -390,11 +392,14 @@ class _Walk:
             self.ask(NOT_UNDERSTOOD)
         after = Places(folders, folders)
         start = len(self._found.parts)
+        # `git 2>log push`: the grammar treats the words after the target as more targets.
+        if words := [word for child in given if child.type == "file_redirect" for word in _targets(child)[1:]]:
+            last = _last(node)
+            if last.type not in SIMPLE:
+                self._found.troubled(NOT_UNDERSTOOD)
+            self._behind.setdefault(last.id, []).extend(words)
         for body in bodies:
-            # `git 2>log push`: the grammar treats the words after the target as more targets.
-            self._behind = [word for child in given if child.type == "file_redirect" for word in _targets(child)[1:]]
             after = self.walk(body, folders, (*redirects, *mine), depth)
-        self._behind = []
         self._found.candidate(self._text(node))
         shell = any(is_shell_from_input(part.rough) for part in self._found.parts[start:])
         for child in given:
@@ -425,7 +430,7 @@ class _Walk:
     # --- one simple command -----------------------------------------------------------------------------------------
 
     def _part(self, node: Node, folders: Folded, redirects: tuple[Redirect, ...], depth: int) -> Places:
-        behind, self._behind = self._behind, []
+        behind = self._behind.pop(node.id, [])
         simple = self._line.simple(node, behind)
         words, program = simple.words, simple.program
         literal = simple.literal and program is not None and program not in RESERVED and "=" not in program
@@ -586,6 +591,18 @@ def _disguises(simple: Simple, unsafe: Sequence[str]) -> Iterator[Risk]:
         yield Risk("high", True, reasons=("it sends the output of a command to the network",))
     if any(name == "PATH=" or name.startswith(("LD_", "DYLD_", "BASH_ENV")) for name in unsafe):
         yield Risk("high", True, reasons=("it changes which programs run",))
+
+
+def _last(node: Node) -> Node:
+    """Of what a redirection stands behind, the command that it belongs to."""
+    while node.type in ("redirected_statement", "list", "pipeline", "negated_command"):
+        named = [
+            child for child in node.children if child.is_named and not child.type.endswith(("_redirect", "comment"))
+        ]
+        if not named:
+            return node
+        node = named[-1]
+    return node
 
 
 def _targets(redirect: Node) -> list[Node]:

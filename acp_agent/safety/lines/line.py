@@ -227,7 +227,7 @@ class Line:
                 return NOT_UNDERSTOOD
             if node.type == "&":
                 return BACKGROUND
-            if node.type == "{" and self._source[node.end_byte : node.end_byte + 1] not in (b" ", b"\t", b"\n"):
+            if node.type in ("{", "!") and self._source[node.end_byte : node.end_byte + 1] not in (b" ", b"\t", b"\n"):
                 return NOT_UNDERSTOOD  # The beginning of a word, for bash.
             if node.type == "comment":
                 before = self._source[node.start_byte - 1 : node.start_byte]
@@ -297,17 +297,22 @@ class Line:
                 assigned.append((found[1], value.text) if found else (self.text_of(child), None))
             elif not child.type.endswith("_redirect") and child.type != "comment":
                 word = self.unquoted(child)
-                literal = literal and word.literal
+                literal = literal and word.literal and not self._is_descriptor(child)
                 if not words and word.literal and child.type == "command_name":
                     program = word.text
                 words.append((words.pop() if glued and words else "") + word.text)
                 written.append((written.pop() if glued and written else "") + self.text_of(child))
         for child in behind:
-            literal = literal and self.unquoted(child).literal
+            literal = literal and self.unquoted(child).literal and not self._is_descriptor(child)
             words.append(self.unquoted(child).text)
             written.append(self.text_of(child))
         redirects = tuple(self.redirects(node))
         return Simple(self.text_of(node), tuple(words), tuple(written), literal, program, tuple(assigned), redirects)
+
+    def _is_descriptor(self, node: Node) -> bool:
+        """For bash, `1` or `{fd}` right before a redirection is no word."""
+        following = self._source[node.end_byte : node.end_byte + 1]
+        return following in (b"<", b">") and re.fullmatch(r"\d+|.*\}", self.text_of(node), re.DOTALL) is not None
 
     def redirects(self, node: Node) -> list[Redirect]:
         """Redirections that are children of a node."""
@@ -324,6 +329,8 @@ class Line:
         target = self.unquoted(children[1])
         if operator in (">&", "<&") and re.fullmatch(r"[0-9]|-", target.text):
             return Redirect(operator, target.text, False, descriptor=descriptor)
+        if operator in (">&", "<&") and target.text.startswith("-"):  # `-` closes it; a word of the command follows.
+            return Redirect(operator, None, True, understood=False)
         writes = operator not in ("<", "<&")
         return Redirect(operator, target.text if target.literal else None, writes, target.text, descriptor)
 
