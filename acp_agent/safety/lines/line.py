@@ -61,7 +61,7 @@ GROUPS = frozenset(("program", "list", "subshell", "compound_statement", "negate
 """Nodes whose children run one after the other."""
 BROKEN = GROUPS | frozenset(
     "pipeline array if_statement elif_clause else_clause while_statement for_statement c_style_for_statement do_group "
-    "case_statement case_item function_definition command_substitution process_substitution".split()
+    "case_statement case_item function_definition command_substitution process_substitution heredoc_redirect".split()
 )
 """Nodes between whose children a line may end. In others, bash begins a new command there, whatever the tree says."""
 TAKERS = frozenset(("command", "declaration_command", "command_substitution", "process_substitution"))
