@@ -152,7 +152,7 @@ async def test_what_runs_there_ends_when_the_agent_is_not_heard_of(
     server: ssh_server.SshServer, tmp_path: Path, reached: Reached
 ) -> None:
     async with over(reached(server), linger=2.0, heartbeat=0.5) as executor:
-        process = await executor.run(Command("echo $$ > pid; setsid sleep 7040 & sleep 7041", tmp_path))
+        process = await executor.run(Command(f"echo $$ > pid; setsid sleep {OURS} & sleep 7041", tmp_path))
         pid = int(await until_exists(tmp_path / "pid"))
         config = server.config.read_text()
         try:
@@ -166,8 +166,12 @@ async def test_what_runs_there_ends_when_the_agent_is_not_heard_of(
                 await executor.read_text(tmp_path / "pid")
         finally:
             server.config.write_text(config)
-        assert not sleeping("7040")
+        assert not sleeping(OURS)
         await process.close()
+
+
+OURS = f"7040.{os.getpid()}"
+"""Seconds that nobody else sleeps, in no other process of the tests and in no container."""
 
 
 def sleeping(seconds: str) -> list[str]:
@@ -223,7 +227,7 @@ async def test_nothing_is_left_when_it_is_closed(
     server: ssh_server.SshServer, tmp_path: Path, reached: Reached
 ) -> None:
     async with over(reached(server)) as executor:
-        await executor.run(Command("setsid sleep 7060 & echo $$ >ready; sleep 7061", tmp_path))
+        await executor.run(Command(f"setsid sleep {OURS} & echo $$ >ready; sleep {OURS}", tmp_path))
         pid = int(await until_exists(tmp_path / "ready"))
         (tmp_path / "found").write_text("wanted")
         assert (await executor.grep(GrepQuery("wanted", tmp_path, True, 10, 10.0))).matches
@@ -231,7 +235,7 @@ async def test_nothing_is_left_when_it_is_closed(
         folder = folder if folder.is_dir() else folder.parent
         assert folder.exists()
     assert not alive(pid)
-    assert not sleeping("706[01]")
+    assert not sleeping(OURS)
     assert not folder.exists()
     assert not subprocess.run(["pgrep", "-f", folder.name], capture_output=True, check=False).stdout
 
