@@ -213,8 +213,6 @@ def understood(line: str, folder: Path) -> list[list[str]]:
 RAN = """\
 PATH=/nonexistent
 command_not_found_handle() { printf '%s\\0' "$@" $'\\2' >&9; }
-x() { command_not_found_handle x "$@"; }
-y() { command_not_found_handle y "$@"; }
 """
 
 
