@@ -12,7 +12,7 @@ from hypothesis import HealthCheck, settings
 
 from acp_agent.config import local_servers
 from acp_agent.testing.fake_editor import FakeEditor
-from tests import containers
+from tests import containers, tiers
 from tests.postgres_server import MISSING, PostgresServer
 
 pytest_plugins = ["acp_agent.testing.plugin"]
@@ -22,6 +22,18 @@ settings.load_profile("house")
 """A busy machine is slow; no test fails by the time that an example or its making takes."""
 
 FakeEditor.schema_file = Path(__file__).parents[1] / "schemas" / "acp-v1.schema.json"
+
+
+STARTS = tiers.Starts()
+
+
+@pytest.fixture(autouse=True)
+def in_its_tier(request: pytest.FixtureRequest) -> Iterator[None]:
+    """A test of the first tier that starts what belongs to another one fails."""
+    STARTS.watching, STARTS.wrong = tiers.is_first(request.path), []
+    yield
+    STARTS.watching = False
+    assert not STARTS.wrong, f"{'; '.join(STARTS.wrong)}: that belongs to tests/system (tests/tiers.py)"
 
 
 @pytest.fixture(scope="session")
