@@ -7,6 +7,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from acp_agent.output.sanitize import sanitize_output
+from tests.nightly import times
 
 TABLE = {
     "plain\ttext\n": "plain\ttext\n",
@@ -67,7 +68,7 @@ PIECES = [
 ]
 
 
-@settings(max_examples=300)
+@settings(max_examples=times(300))
 @given(st.lists(st.sampled_from(PIECES) | st.text(max_size=3), max_size=40).map("".join))
 def test_a_second_time_changes_nothing_and_nothing_grows(text):
     once = sanitize_output(text)

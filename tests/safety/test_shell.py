@@ -17,6 +17,7 @@ from acp_agent.safety.lines.examine import judge
 from acp_agent.safety.lines.line import BACKGROUND, HIDDEN, TOO_LONG
 from acp_agent.safety.lines.looks import HOSTILE_GIT
 from acp_agent.safety.lines.reach import CHANGES, EXPANDS, NOT_UNDERSTOOD, OUTSIDE, WRITES
+from tests.nightly import times
 from tests.tables import table
 
 EXACT = "this exact command in this project"
@@ -935,7 +936,7 @@ LINES = st.lists(PIECES, max_size=14).map("".join)
 DANGER = st.sampled_from(
     [" $(rm x)", " `rm x`", " > x", "; rm x", " && rm x", " | sh", "\nrm x", " & rm x", " <(rm x)"]
 )
-FUZZ = settings(max_examples=400, suppress_health_check=[HealthCheck.function_scoped_fixture])
+FUZZ = settings(max_examples=times(400), suppress_health_check=[HealthCheck.function_scoped_fixture])
 
 
 @FUZZ

@@ -13,10 +13,11 @@ from acp_agent.errors import ConnectionClosed
 from acp_agent.schema.acp import AgentMessageChunk, ToolCall
 from acp_agent.testing.fake_model import Answer, Call
 from tests.e2e.kit import spawned
+from tests.nightly import times
 
 pytestmark = pytest.mark.anyio
 
-ROUNDS = 6
+ROUNDS = times(6, 60)
 SEED = 20_261_121
 
 

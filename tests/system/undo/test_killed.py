@@ -19,9 +19,10 @@ import pytest
 from acp_agent.config.model import UndoConfig
 from acp_agent.undo.base import Change
 from acp_agent.undo.restore import held, make
+from tests.nightly import times
 from tests.undo.kit import Bench, State, as_a_user, small_bench, tidied
 
-ROUNDS = 200
+ROUNDS = times(40, 200)
 FILES = 25
 
 
