@@ -56,7 +56,14 @@ async def trial(tmp_path: Path, script: Script, **environ: str) -> dict[str, Any
     launcher.chmod(0o755)
     (tmp_path / "config.toml").write_text(PRICES)
     async with FakeModel(script, models=("first-model", "wanted-model")) as model:
-        command = [sys.executable, "-m", "tests.evals.harbor_steps", "/app/.launch.sh", task.instruction, "/app/.out"]
+        command = [
+            sys.executable,
+            "-m",
+            "tests.system.evals.harbor_steps",
+            "/app/.launch.sh",
+            task.instruction,
+            "/app/.out",
+        ]
         words = bare(
             place.project,
             command,

@@ -8,7 +8,7 @@ import sys
 from collections.abc import Sequence
 from pathlib import Path
 
-ROOT = Path(__file__).parents[2]
+ROOT = Path(__file__).parents[3]
 PROGRAMS = "bash sh cat ls env uname id sleep mkdir rm cp mv sed grep head tail stdbuf tee"
 
 
@@ -18,7 +18,13 @@ def bare(project: Path, command: Sequence[str], **environ: str) -> list[str]:
     words = ["/usr/bin/bwrap", "--unshare-user", "--unshare-pid", "--unshare-ipc", "--uid", "0", "--gid", "0"]
     words += ["--die-with-parent", "--clearenv", "--proc", "/proc", "--dev", "/dev", "--tmpfs", "/tmp"]
     # The interpreter, the environment it is in, and this repository, without what the tests have installed.
-    shown = {Path(sys.base_prefix), Path(sys.prefix), ROOT / "acp_agent", ROOT / "tests" / "evals", ROOT / "evals"}
+    shown = {
+        Path(sys.base_prefix),
+        Path(sys.prefix),
+        ROOT / "acp_agent",
+        ROOT / "tests" / "system" / "evals",
+        ROOT / "evals",
+    }
     shown |= {ROOT / "tests" / "mcp", *map(Path, ("/lib", "/lib64", "/usr/lib", "/usr/lib64"))}
     for path in sorted(shown):
         if path.is_symlink():

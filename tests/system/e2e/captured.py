@@ -13,13 +13,12 @@ from acp_agent.schema.acp import CreateElicitationRequest, CreateElicitationResp
 from acp_agent.schema.decode import decode_params
 from acp_agent.testing.fake_editor import FakeEditor
 from acp_agent.testing.fake_model import FakeModel, Script
+from tests.e2e.kit import spawned
 from tests.forked import forked_command
-
-from .kit import spawned
 
 __all__ = ["CLIENTS", "Client", "Talk", "client_named", "recorded", "talking"]
 
-CAPTURED = Path(__file__).parents[1] / "captured"
+CAPTURED = Path(__file__).parents[2] / "captured"
 
 
 @dataclass(frozen=True)

@@ -11,9 +11,8 @@ from acp_agent.client.permissions import reject_once
 from acp_agent.protocol.profiles import rendering_plan
 from acp_agent.schema.acp import AgentMessageChunk, Plan, ResourceLink, TextContent, UserMessageChunk
 from acp_agent.testing.fake_model import Answer, Call
-
-from .captured import Talk, recorded, talking
-from .kit import until_gone
+from tests.e2e.kit import until_gone
+from tests.system.e2e.captured import Talk, recorded, talking
 
 pytestmark = pytest.mark.anyio
 

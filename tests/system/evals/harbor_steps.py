@@ -1,6 +1,6 @@
 """A client that does what Harbor's ACP runner (0.25.0) does, with the SDK that it uses: one prompt, all allowed.
 
-`python -m tests.evals.harbor_steps LAUNCHER INSTRUCTION OUT` in the folder of the task; the summary is written to OUT
+`python -m tests.system.evals.harbor_steps LAUNCHER INSTRUCTION OUT` in the folder of the task; the summary goes to OUT
 as JSON. The folder and the environment are the agent's, too.
 """
 
