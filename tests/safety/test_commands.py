@@ -165,19 +165,10 @@ env >f 2>g sudo x
 """.strip("\n").splitlines()
 
 TEXTS_OF_SUDO = [
-    "bash <<EOF\nsudo x\nEOF",
-    "bash <<'EOF' | cat\nsudo x\nEOF",
-    "cat <<EOF\n$(sudo x)\nEOF",
-    "sudo \\\n x",
-    "su\\\ndo x",
-    "a\nsudo x",
-    "a # b\nsudo x",
-    "'unclosed\nsudo x",
-    'if a; then sudo x; "',
-    "a ; sudo x (",
-    "a" * 11_000 + "; sudo x",
-    "a; " * 300_000 + "sudo x",
-]
+    "bash <<EOF\nsudo x\nEOF", "bash <<'EOF' | cat\nsudo x\nEOF", "cat <<EOF\n$(sudo x)\nEOF", "sudo \\\n x",
+    "su\\\ndo x", "a\nsudo x", "a # b\nsudo x", "'unclosed\nsudo x", 'if a; then sudo x; "', "a ; sudo x (",
+    "a" * 11_000 + "; sudo x", "a; " * 300_000 + "sudo x",
+]  # fmt: skip
 
 
 @table("line", HIDES_SUDO + TEXTS_OF_SUDO)
@@ -186,17 +177,9 @@ def test_a_denied_program_is_among_the_candidates(line: str, project: Path) -> N
     assert any(matches("sudo x*", " ".join(text.split())) for text in found)
 
 
-@pytest.mark.parametrize(
-    "line",
-    [
-        "echo 'a; sudo x'",
-        "git commit -m 'sudo x'",
-        "cat <<EOF\nsudo x\nEOF",
-        "echo a # sudo x",
-        "echo sudo x",
-        "ls sudo",
-    ],
-)
+@pytest.mark.parametrize("line", [
+    "echo 'a; sudo x'", "git commit -m 'sudo x'", "cat <<EOF\nsudo x\nEOF", "echo a # sudo x", "echo sudo x", "ls sudo",
+])  # fmt: skip
 def test_text_that_only_names_a_program_is_no_command(line: str, project: Path) -> None:
     assert not any(matches("sudo*", text) for text in examined(line, project).candidates)
 
@@ -430,24 +413,11 @@ cargo build“; evil
 """.strip("\n").splitlines()
 
 NOT_COVERED_TEXTS = [
-    "cargo build\revil",
-    "cargo build\x0bevil",
-    "cargo\u00a0build",
-    "cargo build \u202etset",
-    "cargo b\u200build",
-    "cargo build\nevil",
-    "cargo build \\\nevil $X",
-    "cargo build <<EOF\nEOF",
-    "cargo build 'x",
-    "cargo build )",
-    "cargo build >\nx",
-    "cargo build > x\nevil",
-    "cargo build \ud800",
-    "cargo build \0",
-    "cargo build " + "x" * 11_000,
-    "",
-    "   ",
-]
+    "cargo build\revil", "cargo build\x0bevil", "cargo\u00a0build", "cargo build \u202etset", "cargo b\u200build",
+    "cargo build\nevil", "cargo build \\\nevil $X", "cargo build <<EOF\nEOF", "cargo build 'x", "cargo build )",
+    "cargo build >\nx", "cargo build > x\nevil", "cargo build \ud800", "cargo build \0", "cargo build " + "x" * 11_000,
+    "", "   ",
+]  # fmt: skip
 
 
 @table("line", COVERED)
@@ -463,43 +433,22 @@ def test_rules_do_not_cover_more_than_they_say(line: str, project: Path) -> None
     assert not found.permitted_by(lambda text: any(matches(pattern, text) for pattern in ALLOWED))
 
 
-@pytest.mark.parametrize(
-    ("line", "pattern"),
-    [
-        ("git -c x=y log", "git -c *"),
-        ("git -c x=y log", "git -c x=y log"),
-        ("find . -delete", "find * -delete"),
-        ("rm -rf src", "rm -rf *"),
-        ("sort -o x a.txt", "sort -o *"),
-        ("sort --output=x a.txt", "sort --output=*"),
-        ("python3 -m x", "python3 -m *"),
-        ("sudo apt install x", "sudo apt install *"),
-        ("find . -exec wc {} +", "find * -exec wc *"),
-        ("xargs wc -l", "xargs wc *"),
-        ("echo x > a.txt", "echo * > a.txt"),
-        ("PATH=. cargo build", "PATH=. cargo *"),
-        ("sed -i s/a/b/ a.txt", "sed -i s/a/b/ a.txt"),
-        ("bash -c 'make x'", "make *"),
-    ],
-)
+@pytest.mark.parametrize(("line", "pattern"), [
+    ("git -c x=y log", "git -c *"), ("git -c x=y log", "git -c x=y log"), ("find . -delete", "find * -delete"),
+    ("rm -rf src", "rm -rf *"), ("sort -o x a.txt", "sort -o *"), ("sort --output=x a.txt", "sort --output=*"),
+    ("python3 -m x", "python3 -m *"), ("sudo apt install x", "sudo apt install *"),
+    ("find . -exec wc {} +", "find * -exec wc *"), ("xargs wc -l", "xargs wc *"), ("echo x > a.txt", "echo * > a.txt"),
+    ("PATH=. cargo build", "PATH=. cargo *"), ("sed -i s/a/b/ a.txt", "sed -i s/a/b/ a.txt"),
+    ("bash -c 'make x'", "make *"),
+])  # fmt: skip
 def test_a_rule_that_spells_it_covers_what_is_dangerous(line: str, pattern: str, project: Path) -> None:
     assert examined(line, project).permitted_by(globs(pattern))
 
 
-@pytest.mark.parametrize(
-    ("line", "pattern"),
-    [
-        ("sudo rm x", "sudo rmdir *"),
-        ("sudo rm x", "sudo *"),
-        ("sudo rm x", "rm *"),
-        ("git -c x=y log", "git *-c *"),
-        ("rm -rf src", "rm -r *"),
-        ("xargs rm", "xargs *"),
-        ("xargs wc", "wc *"),
-        ("anything", "*"),
-        ("bash x.sh", "*"),
-    ],
-)
+@pytest.mark.parametrize(("line", "pattern"), [
+    ("sudo rm x", "sudo rmdir *"), ("sudo rm x", "sudo *"), ("sudo rm x", "rm *"), ("git -c x=y log", "git *-c *"),
+    ("rm -rf src", "rm -r *"), ("xargs rm", "xargs *"), ("xargs wc", "wc *"), ("anything", "*"), ("bash x.sh", "*"),
+])  # fmt: skip
 def test_a_rule_that_does_not_spell_it_does_not(line: str, pattern: str, project: Path) -> None:
     covered = examined(line, project).permitted_by(globs(pattern))
     assert covered == (line == "anything")
@@ -521,71 +470,34 @@ def test_the_explanation_is_a_tree(project: Path) -> None:
     assert "risk high" in told[-1]
 
 
-@pytest.mark.parametrize(
-    ("line", "names"),
-    [
-        ("git status && cargo test", ("git", "cargo")),
-        ("timeout 5 make", ("timeout", "make")),
-        ("./x.sh", ("./x.sh",)),
-        ("ls *.txt", ("ls",)),
-        ("$X", None),
-        ("ls; $(x)", None),
-        ("'unclosed", None),
-    ],
-)
+@pytest.mark.parametrize(("line", "names"), [
+    ("git status && cargo test", ("git", "cargo")), ("timeout 5 make", ("timeout", "make")), ("./x.sh", ("./x.sh",)),
+    ("ls *.txt", ("ls",)), ("$X", None), ("ls; $(x)", None), ("'unclosed", None),
+])  # fmt: skip
 def test_programs_are_named_or_not_known(line: str, names: tuple[str, ...] | None, project: Path) -> None:
     assert program_names(examined(line, project)) == names
 
 
-@table(
-    ("line", "forbidden"),
-    [
-        ("cat /etc/passwd", True),
-        ("cat /etc/../etc/passwd", True),
-        ("cat /etcetera", False),
-        ("cat ~/.ssh/id", True),
-        ("cat $HOME/.ssh/id", True),
-        ('cat "${HOME}/.ssh/id"', True),
-        ("cat ~/.sshx", False),
-        ("cat secret/x", True),
-        ("cat src/../secret/x", True),
-        ("cd src && cat ../secret/x", True),
-        ("cat secretive", False),
-        ("x --file=/etc/passwd", True),
-        ("x -f/etc/passwd", True),
-        ("x host:/etc/passwd", True),
-        ("x if=/etc/passwd", True),
-        ("x > /etc/passwd", True),
-        ("x < /etc/passwd", True),
-        ("x > ~/.ssh/id", True),
-        ("bash -c 'cat /etc/passwd'", True),
-        ("cat /e*c/passwd", True),
-        ("cat '/etc/passwd", True),
-        ("for i in /etc/passwd; do cat $i; done", True),
-        ("x $(cat /etc/passwd)", True),
-        ("git status", False),
-        ("ls src", False),
-    ],
-)
+@table(("line", "forbidden"), [
+    ("cat /etc/passwd", True), ("cat /etc/../etc/passwd", True), ("cat /etcetera", False), ("cat ~/.ssh/id", True),
+    ("cat $HOME/.ssh/id", True), ('cat "${HOME}/.ssh/id"', True), ("cat ~/.sshx", False), ("cat secret/x", True),
+    ("cat src/../secret/x", True), ("cd src && cat ../secret/x", True), ("cat secretive", False),
+    ("x --file=/etc/passwd", True), ("x -f/etc/passwd", True), ("x host:/etc/passwd", True), ("x if=/etc/passwd", True),
+    ("x > /etc/passwd", True), ("x < /etc/passwd", True), ("x > ~/.ssh/id", True), ("bash -c 'cat /etc/passwd'", True),
+    ("cat /e*c/passwd", True), ("cat '/etc/passwd", True), ("for i in /etc/passwd; do cat $i; done", True),
+    ("x $(cat /etc/passwd)", True), ("git status", False), ("ls src", False),
+])  # fmt: skip
 def test_forbidden_paths_are_found_in_arguments(line: str, forbidden: bool, project: Path) -> None:
     found = forbidden_argument(examined(line, project), ["/etc", "~/.ssh", "secret"], Path("/home/me"), HERE)
     assert (found is not None) == forbidden
 
 
-@pytest.mark.parametrize(
-    ("attack", "harmless"),
-    [
-        ("tar xIf sh a", "tar xzf a"),
-        ("tar xPf a", "tar xf a"),
-        ("git clone -u sh a", "git push -u a b"),
-        ("git clone -c a=b x", "git clone x"),
-        ("git reset --har", "git reset --soft"),
-        ("git remote-ext a sh", "git remote"),
-        ("git bundle create b x", "git show x"),
-        ("npm -w a exec x", "npm -w a test"),
-        ("pnpm --filter a exec x", "pnpm --filter a test"),
-    ],
-)
+@pytest.mark.parametrize(("attack", "harmless"), [
+    ("tar xIf sh a", "tar xzf a"), ("tar xPf a", "tar xf a"), ("git clone -u sh a", "git push -u a b"),
+    ("git clone -c a=b x", "git clone x"), ("git reset --har", "git reset --soft"),
+    ("git remote-ext a sh", "git remote"), ("git bundle create b x", "git show x"),
+    ("npm -w a exec x", "npm -w a test"), ("pnpm --filter a exec x", "pnpm --filter a test"),
+])  # fmt: skip
 def test_what_hides_behind_options_must_be_spelled_out(attack: str, harmless: str) -> None:
     assert dangers_of(attack.split())
     assert not dangers_of(harmless.split())
