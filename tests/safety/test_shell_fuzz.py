@@ -91,16 +91,9 @@ WRAPPERS = [
     "{} > /dev/null", "for i in a b; do {}; done", "case a in a) {};; esac",
 ]  # fmt: skip
 PLAIN = {
-    "env {}",
-    "env A=1 {}",
-    "timeout 5 {}",
-    "nice -n 3 {}",
-    "nohup {}",
-    "command {}",
-    "exec {}",
-    "setsid {}",
+    "env {}", "env A=1 {}", "timeout 5 {}", "nice -n 3 {}", "nohup {}", "command {}", "exec {}", "setsid {}",
     "stdbuf -oL {}",
-}
+}  # fmt: skip
 SHELLS = ["bash -c {}", "sh -c {}", "eval {}", "bash -ec {}"]
 
 
@@ -179,19 +172,10 @@ def test_what_every_rule_would_allow_is_what_bash_runs(tmp_path: Path) -> None:
         assert Counter(map(tuple, ran)) <= Counter(lines[line]), line
 
 
-@pytest.mark.parametrize(
-    "line",
-    [
-        "ls ==\nrm -rf x",
-        "ls a == \n\n rm x",
-        "ls == # a\nrm x",
-        "{ls;\n}",
-        "x && ls ==\nrm x",
-        "!{a}",
-        "ls >& -x",
-        "ls {a}>x",
-    ],
-)
+@pytest.mark.parametrize("line", [
+    "ls ==\nrm -rf x", "ls a == \n\n rm x", "ls == # a\nrm x", "{ls;\n}", "x && ls ==\nrm x", "!{a}", "ls >& -x",
+    "ls {a}>x",
+])  # fmt: skip
 def test_a_rule_for_one_command_does_not_allow_another_that_the_grammar_takes_for_its_words(line: str, tmp_path: Path):
     assert not examine(line, Roots(tmp_path), tmp_path).permitted_by(lambda text: text)
 

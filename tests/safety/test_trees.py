@@ -19,20 +19,9 @@ from acp_agent.safety.folders.trees import Judged, Mode, TooMany, special_in
 from tests.nightly import times
 
 NAMES = (
-    "a",
-    "b",
-    ".git",
-    ".GIT",
-    ".vscode",
-    ".config",
-    ".Config",
-    "fish",
-    "acp-coder",
-    "ACP-CODER",
-    "keys",
-    "x.pem",
+    "a", "b", ".git", ".GIT", ".vscode", ".config", ".Config", "fish", "acp-coder", "ACP-CODER", "keys", "x.pem",
     ".env",
-)
+)  # fmt: skip
 
 paths = st.lists(st.sampled_from(NAMES), min_size=1, max_size=4).map("/".join)
 entries = st.lists(st.tuples(paths, st.sampled_from(("file", "folder", "link", "dangling"))), max_size=12)

@@ -31,18 +31,12 @@ STRUCTS = {
 CAPTURED = sorted((ROOT / "tests" / "captured").glob("acp-*.json"))
 
 UNIONS = {
-    "ContentBlock": acp.ContentBlock,
-    "ToolCallContent": acp.ToolCallContent,
-    "SessionUpdate": acp.SessionUpdate,
-    "SessionConfigOption": acp.SessionConfigOption,
-    "RequestPermissionOutcome": acp.RequestPermissionOutcome,
-    "CreateElicitationRequest": acp.CreateElicitationRequest,
-    "McpServer": acp.McpServer,
-    "AuthMethod": acp.AuthMethod,
+    "ContentBlock": acp.ContentBlock, "ToolCallContent": acp.ToolCallContent, "SessionUpdate": acp.SessionUpdate,
+    "SessionConfigOption": acp.SessionConfigOption, "RequestPermissionOutcome": acp.RequestPermissionOutcome,
+    "CreateElicitationRequest": acp.CreateElicitationRequest, "McpServer": acp.McpServer, "AuthMethod": acp.AuthMethod,
     "EmbeddedResourceResource": acp.EmbeddedResourceResource,
-    "ElicitationPropertySchema": acp.ElicitationPropertySchema,
-    "MultiSelectItems": acp.MultiSelectItems,
-}
+    "ElicitationPropertySchema": acp.ElicitationPropertySchema, "MultiSelectItems": acp.MultiSelectItems,
+}  # fmt: skip
 
 
 def validator(definition: str) -> jsonschema_rs.Draft202012Validator:

@@ -332,14 +332,9 @@ def test_a_configuration_that_is_no_plain_file_of_the_project_is_not_read(tmp_pa
     outside.write_text("[tool.mypy]\n[tool.pyright]\n")
     names = ("pyproject.toml", "setup.cfg", "mypy.ini", "package.json")
     makers: list[Callable[[Path], None]] = [
-        os.mkfifo,
-        lambda path: path.symlink_to("/dev/zero"),
-        lambda path: path.symlink_to(outside),
-        lambda path: path.symlink_to(path.name),
-        lambda path: path.mkdir(),
-        no_text,
-        without_end,
-    ]
+        os.mkfifo, lambda path: path.symlink_to("/dev/zero"), lambda path: path.symlink_to(outside),
+        lambda path: path.symlink_to(path.name), lambda path: path.mkdir(), no_text, without_end,
+    ]  # fmt: skip
     for make in makers:
         for name in names:
             make(project / name)
