@@ -74,8 +74,7 @@ async def test_unknown_options_and_values_are_invalid_params(tmp_path, option, v
     async with rig(tmp_path) as r:
         with pytest.raises(PeerError) as error:
             await r.editor.request(
-                "session/set_config_option",
-                {"sessionId": r.editor.session_id, "configId": option, "value": value},
+                "session/set_config_option", {"sessionId": r.editor.session_id, "configId": option, "value": value}
             )
         assert error.value.code == -32602
 

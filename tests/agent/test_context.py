@@ -110,13 +110,7 @@ async def test_an_unknown_window_counts_as_128000_tokens(tmp_path):
 
 
 async def test_a_client_that_shows_compactions_gets_them_with_the_summary(tmp_path):
-    script = [
-        says(wordy(2000)),
-        says(wordy(2000)),
-        says(wordy(2000)),
-        says("THE SUMMARY"),
-        says("the end"),
-    ]
+    script = [says(wordy(2000)), says(wordy(2000)), says(wordy(2000)), says("THE SUMMARY"), says("the end")]
     async with rig(tmp_path, script, config=config(14_500), compaction=True) as r:
         for number in range(4):
             assert (await r.editor.prompt(f"prompt {number}")).stop_reason == "end_turn"
@@ -130,13 +124,7 @@ async def test_a_client_that_shows_compactions_gets_them_with_the_summary(tmp_pa
 
 
 async def test_a_client_that_shows_notices_gets_one(tmp_path):
-    script = [
-        says(wordy(2000)),
-        says(wordy(2000)),
-        says(wordy(2000)),
-        says("THE SUMMARY"),
-        says("the end"),
-    ]
+    script = [says(wordy(2000)), says(wordy(2000)), says(wordy(2000)), says("THE SUMMARY"), says("the end")]
     async with rig(tmp_path, script, config=config(14_500), notices=True) as r:
         for number in range(4):
             await r.editor.prompt(f"prompt {number}")

@@ -39,10 +39,7 @@ EVERYDAY = {
         "submodule.sub.active=true",
     ),
     "clone": ("git clone -q ../up.git copied; git -C copied config user.name c; git -C copied log | grep x", ""),
-    "init inside": (
-        "git init -q inner; git -C inner remote add o ../x; git -C inner config user.name a",
-        "",
-    ),
+    "init inside": ("git init -q inner; git -C inner remote add o ../x; git -C inner config user.name a", ""),
 }
 
 

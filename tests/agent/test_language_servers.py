@@ -298,10 +298,7 @@ async def test_the_errors_that_an_edit_brought_about_are_those_that_the_editor_d
 
     edit = Call("edit", {"path": "a.py", "old_string": "one = 1", "new_string": "one = two"})
     script = [Answer(tool_calls=(edit,)), Answer(text="done")]
-    async with (
-        rig(tmp_path, script, language_servers=answer, mode="auto") as it,
-        anyio.create_task_group() as tasks,
-    ):
+    async with rig(tmp_path, script, language_servers=answer, mode="auto") as it, anyio.create_task_group() as tasks:
         tasks.start_soon(after_the_write, it)
         await it.editor.prompt("go")
         (told,) = [item["content"] for item in it.messages(2) if item["role"] == "tool"]

@@ -277,12 +277,7 @@ async def test_edit_is_unique_over_all_cells_or_in_the_one_that_is_named(tmp_pat
     assert "`old_string` is not in n.ipynb" in absent and "not in n.ipynb" in json_text
     assert "was changed" in one and "was changed" in rest
     assert "reaches over the end of a cell" in over
-    assert sources(tmp_path) == [
-        "# Title\nWords.",
-        "import pandas as pd\nsum_ = 1.50\nsum_",
-        "y\nsum_",
-        "",
-    ]
+    assert sources(tmp_path) == ["# Title\nWords.", "import pandas as pd\nsum_ = 1.50\nsum_", "y\nsum_", ""]
 
 
 async def test_several_edits_are_made_in_one_call_all_or_none(tmp_path):
@@ -292,10 +287,7 @@ async def test_several_edits_are_made_in_one_call_all_or_none(tmp_path):
     bad, done, file = await run(
         tmp_path,
         ("edit", {"path": "n.ipynb", "edits": [good, {"old_string": "y\n  total", "new_string": "z"}]}),
-        (
-            "edit",
-            {"path": "n.ipynb", "edits": [good, {"old_string": "y\n", "new_string": "y = 1\n"}]},
-        ),
+        ("edit", {"path": "n.ipynb", "edits": [good, {"old_string": "y\n", "new_string": "y = 1\n"}]}),
         ("edit", {"path": "other.txt", "old_string": "a", "new_string": "b", "cell": 1}),
     )
     assert "Edit 2 of 2" in bad and "Its first line is at line 1 of cell 3" in bad

@@ -12,14 +12,7 @@ from pathlib import Path
 import jsonschema_rs
 import pytest
 
-from acp_agent.schema.acp import (
-    EmbeddedResource,
-    Notice,
-    Plan,
-    TextContent,
-    TextResourceContents,
-    ToolCallProgress,
-)
+from acp_agent.schema.acp import EmbeddedResource, Notice, Plan, TextContent, TextResourceContents, ToolCallProgress
 from acp_agent.testing.fake_model import Failure
 from tests.agent.kit import Answer, Call, rig
 

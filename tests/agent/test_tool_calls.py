@@ -12,15 +12,7 @@ from msgspec import UNSET
 
 from acp_agent.client.permissions import reject_once
 from acp_agent.own_programs import find_bash
-from acp_agent.schema.acp import (
-    Content,
-    Diff,
-    Plan,
-    Terminal,
-    TextContent,
-    ToolCall,
-    ToolCallProgress,
-)
+from acp_agent.schema.acp import Content, Diff, Plan, Terminal, TextContent, ToolCall, ToolCallProgress
 from acp_agent.testing.fake_editor import AnswersError, AnswersGarbage, NeverAnswers
 from acp_agent.testing.fake_model import Answer, Call
 

@@ -10,12 +10,7 @@ import anyio
 import pytest
 
 from acp_agent.client.permissions import reject_once
-from acp_agent.schema.acp import (
-    CreateElicitationResponse,
-    CurrentModeUpdate,
-    PlanUpdate,
-    SelectedPermissionOutcome,
-)
+from acp_agent.schema.acp import CreateElicitationResponse, CurrentModeUpdate, PlanUpdate, SelectedPermissionOutcome
 from acp_agent.schema.acp import Plan as OldPlan
 from acp_agent.testing.fake_model import Answer, Call, Failure
 from acp_agent.tools.kit.registry import builtin_registry
@@ -339,9 +334,7 @@ async def test_choices_may_be_called_options(tmp_path):
 
 
 @pytest.mark.parametrize(
-    "content",
-    [None, {}, {"answer": "green"}, {"answer": 5}, {"answer": ["red", "green"]}, {"other": " x "}],
-    ids=str,
+    "content", [None, {}, {"answer": "green"}, {"answer": 5}, {"answer": ["red", "green"]}, {"other": " x "}], ids=str
 )
 async def test_what_a_form_gives_is_checked_again(tmp_path, content):
     async def answer(request):

@@ -155,9 +155,7 @@ EXISTING = [".helix/config.toml", ".cargo/config.toml", ".npmrc", "my.code-works
 
 @pytest.mark.parametrize("controlled", [False, True])
 async def test_a_command_cannot_change_those_that_are_there(tmp_path: Path, controlled: bool) -> None:
-    script = rounds(
-        bash("; ".join(f"echo evil >> {name}" for name in EXISTING) + "; mv .helix other; rm .npmrc; true"),
-    )
+    script = rounds(bash("; ".join(f"echo evil >> {name}" for name in EXISTING) + "; mv .helix other; rm .npmrc; true"))
     config = NOTHING if controlled else ""
     async with rig(
         tmp_path, script, mode="auto", sandbox=True, terminal=False, config=config, otherwise=allow_once

@@ -281,11 +281,7 @@ async def test_a_single_call_runs_in_another_place_with_a_shell_of_its_own(tmp_p
     assert not [name for name in containers.names() if name.startswith(f"acp-coder-{session[:8]}")]
     log = tmp_path / "home/.local/state/acp-coder/audit.jsonl"
     entries = [json.loads(line) for line in log.read_text(encoding="utf-8").splitlines()]
-    assert [entry["sandbox"] for entry in entries if entry.get("sandbox")] == [
-        "container web",
-        "none",
-        "container web",
-    ]
+    assert [entry["sandbox"] for entry in entries if entry.get("sandbox")] == ["container web", "none", "container web"]
 
 
 async def test_a_container_is_not_left_without_a_question(tmp_path: Path, config: str) -> None:

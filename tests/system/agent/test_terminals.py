@@ -69,12 +69,7 @@ async def test_a_program_has_the_shells_variables_but_not_those_of_commands_with
 
 @pytest.mark.parametrize("editor", [{"terminal": True}, {"terminal": False}], ids=["terminals", "nothing"])
 async def test_a_program_that_asks_is_answered(tmp_path: Path, editor: dict[str, Any]) -> None:
-    script = [
-        in_terminal("read -p 'Which colour? ' colour; echo You like $colour; read"),
-        line("blue"),
-        look(),
-        "done",
-    ]
+    script = [in_terminal("read -p 'Which colour? ' colour; echo You like $colour; read"), line("blue"), look(), "done"]
     async with rig(tmp_path, model(*script), mode="auto", **editor) as r:
         await r.editor.prompt("go")
         assert "Which colour?" in result(r, 2)

@@ -28,10 +28,7 @@ from tests.agent.test_background import model
 from tests.forked import COMMAND
 from tests.system.agent.test_terminals import CLAIM
 
-pytestmark = [
-    pytest.mark.anyio,
-    pytest.mark.skipif(shutil.which("tmux") is None, reason="not installed: tmux"),
-]
+pytestmark = [pytest.mark.anyio, pytest.mark.skipif(shutil.which("tmux") is None, reason="not installed: tmux")]
 
 TMUX = '[tools.tmux]\nsession = "main"\nmax_panes = 3\nmax_sessions = 2\n'
 
