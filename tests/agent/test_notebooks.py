@@ -11,7 +11,7 @@ import pytest
 from acp_agent.schema.acp import Diff
 from acp_agent.testing.fake_model import Answer, Call
 
-from .kit import Rig, rig
+from .kit import Rig, rig, went
 
 pytestmark = pytest.mark.anyio
 
@@ -383,9 +383,7 @@ async def test_a_notebook_that_changed_since_it_was_read_is_not_changed(tmp_path
         Answer(tool_calls=(Call(*change),)),
         "done",
     ]
-    async with rig(tmp_path, script, mode="auto") as r:
-        (r.project / "n.ipynb").write_text(as_text())
-        await r.editor.prompt("go")
+    async with went(tmp_path, script, mode="auto", files={"n.ipynb": as_text()}) as r:
         *_, refused, _, done = results(r)
         assert "n.ipynb has changed since you read it" in refused
         assert "was changed." in done
@@ -446,8 +444,7 @@ async def test_writing_what_is_no_notebook_is_done_and_said(tmp_path):
 
 
 async def test_the_tool_is_sent_once_a_notebook_was_read(tmp_path):
-    async with rig(tmp_path, calls(("read", {"path": "f.txt"}), READ, READ)) as r:
-        (r.project / "f.txt").write_text("x\n")
+    async with rig(tmp_path, calls(("read", {"path": "f.txt"}), READ, READ), files={"f.txt": "x\n"}) as r:
         (r.project / "n.ipynb").write_text(as_text())
         await r.editor.prompt("go")
         assert ["edit_notebook" in r.tool_names(number) for number in (1, 2, 3, 4)] == [False, False, True, True]
