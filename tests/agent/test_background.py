@@ -11,9 +11,9 @@ import pytest
 
 from acp_agent.schema.acp import Terminal, ToolCallUpdate
 from acp_agent.testing.fake_model import Answer, Call
-from tests.executors.kit import bash, until_dead, until_exists
+from tests.executors.kit import until_dead, until_exists
 
-from .kit import Rig, on_stdio, rig, went
+from .kit import Rig, bash, on_stdio, rig, went
 
 pytestmark = pytest.mark.anyio
 

@@ -138,18 +138,19 @@ ENDING = (
 ).split("|")
 
 
-@pytest.mark.parametrize("line", ENDING)
-async def test_what_would_end_the_shared_shell_is_refused(tmp_path: Path, line: str) -> None:
-    async with went(tmp_path, [shared(line), shared("echo still"), Answer(text="ok")], config=TMUX, mode="auto") as r:
-        assert "would end the shell of the pane" in results(r)[0] and "( … )" in results(r)[0]
-        assert results(r)[1] == "still\n"
+def test_what_would_end_a_shell_is_known_and_what_ends_only_a_shell_of_its_own_is_not() -> None:
+    assert [line for line in ENDING if not ends_shell(line)] == []
+    apart = ("(set -e; exit 3)", "bash -c 'exit 3'", "exit 3 | cat", "echo $(exit 3)", "echo exit", "exit 3 & wait")
+    assert [line for line in apart if ends_shell(line)] == []
 
 
-@pytest.mark.parametrize(
-    "line", ["(set -e; exit 3)", "bash -c 'exit 3'", "exit 3 | cat", "echo $(exit 3)", "echo exit", "exit 3 & wait"]
-)
-def test_what_ends_only_a_shell_of_its_own_is_not(line: str) -> None:
-    assert ends_shell(line) == ""
+async def test_what_would_end_the_shared_shell_is_refused(tmp_path: Path) -> None:
+    lines = ("exit", "set -e; make", "if true; then exit; fi")
+    script = [*map(shared, lines), shared("echo still"), Answer(text="ok")]
+    async with went(tmp_path, script, config=TMUX, mode="auto") as r:
+        *refused, last = results(r)
+        assert all("would end the shell of the pane" in each and "( … )" in each for each in refused), refused
+        assert len(refused) == len(lines) and last == "still\n"
 
 
 async def test_a_command_that_goes_on_is_watched_and_stopped(tmp_path: Path) -> None:
