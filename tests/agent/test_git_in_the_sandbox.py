@@ -17,8 +17,8 @@ from acp_agent.loop.shell import confinement, git_copies
 from acp_agent.loop.shell.git_copies import GitCopies
 from tests.nightly import times
 
-from .kit import rig, went
-from .test_safety import audit, bash, git, repository, results, rounds
+from .kit import bash, results, rig, rounds, went
+from .test_safety import audit, git, repository
 
 QUIET = "export GIT_CONFIG_COUNT=1 GIT_CONFIG_KEY_0=protocol.file.allow GIT_CONFIG_VALUE_0=always; set -e\n"
 

@@ -18,9 +18,8 @@ from acp_agent.safety.lines.examine import examine
 from acp_agent.testing.fake_model import Call
 from tests.tables import table
 
-from .kit import rig
+from .kit import bash, results, rig, rounds
 from .test_links import link
-from .test_safety import bash, results, rounds
 
 SECRET = "tangerine"
 NONE = "[tools.files]\nkey_files = []\n"

@@ -14,8 +14,7 @@ from acp_agent.executors import tree
 from acp_agent.safety.folders.protect import also_mounted
 from acp_agent.testing.fake_model import Call
 
-from .kit import rig, went
-from .test_safety import results, rounds
+from .kit import results, rig, rounds, went
 
 # --- a policy and trees ------------------------------------------------------------------------------------------
 

@@ -14,8 +14,8 @@ from acp_agent.errors import PeerError
 from acp_agent.loop.shell.worktrees import all_of, make, sweep
 from acp_agent.testing.fake_model import Answer, Call
 
-from .kit import Rig, agent_rig, rig, went
-from .test_safety import bash, git, repository, results, rounds
+from .kit import Rig, agent_rig, bash, results, rig, rounds, went
+from .test_safety import git, repository
 from .test_undo import said, write
 
 pytestmark = pytest.mark.anyio

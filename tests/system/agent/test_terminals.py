@@ -11,8 +11,8 @@ import pytest
 from acp_agent.client.permissions import allow_always, allow_once, reject_once
 from acp_agent.testing.fake_model import Answer, Call
 from tests import containers, ssh_server
-from tests.agent.kit import Rig, rig, went
-from tests.agent.test_background import RUN_ID, asks, bash, ended, model, result, started
+from tests.agent.kit import Rig, bash, rig, went
+from tests.agent.test_background import RUN_ID, asks, ended, model, result, started
 
 pytestmark = pytest.mark.anyio
 

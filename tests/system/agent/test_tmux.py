@@ -290,7 +290,8 @@ async def test_what_runs_in_a_pane_cannot_command_tmux(tmp_path: Path) -> None:
         answer: Answer = step() if callable(step) else step
         return answer
 
-    async with went(tmp_path, reply, config=TMUX, mode="auto", sandbox=True, otherwise=allow_once) as r:
+    async with rig(tmp_path, reply, config=TMUX, mode="auto", sandbox=True, otherwise=allow_once) as r:
+        await r.editor.prompt("go")
         said = results(r)
         assert said[0] == "TMUX=.\n"
         assert "[exit code" in said[1]
