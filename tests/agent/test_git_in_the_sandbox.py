@@ -17,8 +17,8 @@ from acp_agent.loop.shell import confinement, git_copies
 from acp_agent.loop.shell.git_copies import GitCopies
 from tests.nightly import times
 
-from .kit import rig
-from .test_safety import audit, bash, git, repository, results, rounds
+from .kit import bash, results, rig, rounds, went
+from .test_safety import audit, git, repository
 
 QUIET = "export GIT_CONFIG_COUNT=1 GIT_CONFIG_KEY_0=protocol.file.allow GIT_CONFIG_VALUE_0=always; set -e\n"
 
@@ -39,10 +39,7 @@ EVERYDAY = {
         "submodule.sub.active=true",
     ),
     "clone": ("git clone -q ../up.git copied; git -C copied config user.name c; git -C copied log | grep x", ""),
-    "init inside": (
-        "git init -q inner; git -C inner remote add o ../x; git -C inner config user.name a",
-        "",
-    ),
+    "init inside": ("git init -q inner; git -C inner remote add o ../x; git -C inner config user.name a", ""),
 }
 
 
@@ -87,8 +84,7 @@ async def test_a_new_repository_is_there_after_the_command_and_names_no_program(
         "touch f && git add f && git commit -q --no-verify -m first; git log --oneline | cat"
     )
     script = rounds(bash(make), bash("git log --oneline; git switch -q -c b; git config branch.b.rebase true"))
-    async with rig(tmp_path, script, mode="auto", sandbox=True, terminal=terminal) as r:
-        await r.editor.prompt("go")
+    async with went(tmp_path, script, mode="auto", sandbox=True, terminal=terminal) as r:
         first, second = results(r, 3)
         assert "first" in first
         assert "`core.pager`" in first
@@ -104,8 +100,7 @@ async def test_a_new_repository_is_there_after_the_command_and_names_no_program(
 
 async def test_a_folder_that_does_not_look_empty_is_explained(tmp_path: Path) -> None:
     script = rounds(bash("git init -q --bare /tmp/b; git clone -q /tmp/b ."))
-    async with rig(tmp_path, script, mode="auto", sandbox=True, terminal=False) as r:
-        await r.editor.prompt("go")
+    async with went(tmp_path, script, mode="auto", sandbox=True, terminal=False) as r:
         (told,) = results(r, 2)
         assert "not an empty directory" in told
         assert "empty folders take the place of missing ones" in told
@@ -260,8 +255,7 @@ PUBLISHED = {
 @pytest.mark.parametrize("name", PUBLISHED)
 async def test_a_new_repository_leads_to_no_program(tmp_path: Path, name: str) -> None:
     script = rounds(bash(f"git init -q .; {PUBLISHED[name]}; ls -A .git"))
-    async with rig(tmp_path, script, mode="auto", sandbox=True, terminal=False) as r:
-        await r.editor.prompt("go")
+    async with went(tmp_path, script, mode="auto", sandbox=True, terminal=False) as r:
         found = r.project / ".git"
         assert (found / "HEAD").is_file()
         assert not (found / "hooks").is_symlink()
@@ -277,8 +271,7 @@ async def test_what_the_person_sets_in_a_new_repository_is_no_alarm(tmp_path: Pa
     monkeypatch.setattr(confinement, "LOOK_AFTER", -5.0)
     evil = "mkdir evil; git -C evil init -q; git -C evil config core.pager x"
     script = [*rounds(bash("git init -q .")), *rounds(bash(evil))]
-    async with rig(tmp_path, script, mode="auto", sandbox=True, terminal=False) as r:
-        await r.editor.prompt("go")
+    async with went(tmp_path, script, mode="auto", sandbox=True, terminal=False) as r:
         git(r.project, "config", "core.pager", "less")
         await r.editor.prompt("go on")
         with anyio.fail_after(20):

@@ -18,9 +18,8 @@ from acp_agent.safety.lines.examine import examine
 from acp_agent.testing.fake_model import Call
 from tests.tables import table
 
-from .kit import rig
+from .kit import bash, results, rig, rounds
 from .test_links import link
-from .test_safety import bash, results, rounds
 
 SECRET = "tangerine"
 NONE = "[tools.files]\nkey_files = []\n"
@@ -131,8 +130,7 @@ async def test_instructions_that_include_one_do_not_bring_it_to_the_model(tmp_pa
 
 
 async def test_a_build_that_reads_one_by_itself_works(tmp_path: Path) -> None:
-    script = rounds(bash("sh build.sh"))
-    async with rig(tmp_path, script, mode="auto", sandbox=True, terminal=False) as r:
+    async with rig(tmp_path, rounds(bash("sh build.sh")), mode="auto", sandbox=True, terminal=False) as r:
         fill(r.project)
         (r.project / "build.sh").write_text("wc -l < .env; echo built\n")
         await r.editor.prompt("go")

@@ -12,7 +12,7 @@ import pytest
 from acp_agent.client.permissions import allow_always, allow_once, reject_once
 from acp_agent.testing.fake_model import Answer, Call
 
-from .kit import Rig, rig
+from .kit import Rig, results, rig
 
 STATE = ".local/state/acp-coder"
 EVIL = '[[mcp.servers]]\nname = "evil"\ncommand = "touch"\n'
@@ -41,10 +41,6 @@ def patch(text: str) -> Call:
 
 def rounds(*calls: Call) -> list[Answer]:
     return [Answer(tool_calls=calls), Answer(text="done")]
-
-
-def results(r: Rig) -> list[str]:
-    return [m["content"] for m in r.messages(len(r.model.requests)) if m["role"] == "tool"]
 
 
 def write(path: Path, text: str = "x\n") -> Path:
@@ -143,8 +139,7 @@ async def test_the_agents_own_files_are_not_reached_through_a_folder_above(place
         (home / ".config").symlink_to("dots/conf")
     before = [*REMEMBERED] if mode == "code" else []
     config = ANY if mode == "rules" else ""
-    script = rounds(*before, *calls)
-    async with rig(tmp_path, script, terminal=False, config=config, otherwise=allow_always) as r:
+    async with rig(tmp_path, rounds(*before, *calls), terminal=False, config=config, otherwise=allow_always) as r:
         await in_home(r, "auto" if mode == "auto" else "code")
         state = sorted(path.name for path in (home / STATE).iterdir())
         tree = sorted(str(path) for path in home.rglob("*") if STATE not in str(path))

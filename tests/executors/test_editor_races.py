@@ -15,8 +15,7 @@ from acp_agent.errors import AgentError
 from acp_agent.executors import editor
 from acp_agent.executors.unmoved import Way, way_to
 from acp_agent.testing.fake_model import Call
-from tests.agent.kit import rig
-from tests.agent.test_safety import results, rounds
+from tests.agent.kit import results, rig, rounds
 from tests.executors.kit import stage
 from tests.executors.races import EXCHANGES, exchange, swapping
 from tests.nightly import times

@@ -25,7 +25,7 @@ from acp_agent.executors.far import far_executor, program, side
 from acp_agent.executors.far.far_peer import STATE
 from acp_agent.testing.fake_model import Answer, Call
 from tests import ssh_server
-from tests.agent.kit import Rig, rig
+from tests.agent.kit import results, rig, went
 from tests.agent.test_background import model, result
 from tests.executors.sandbox.kit import needs_sandbox
 from tests.forked import COMMAND
@@ -58,10 +58,6 @@ def bash(command: str, **more: Any) -> Answer:
     return Answer(tool_calls=(Call("bash", {"command": command, **more}),))
 
 
-def results(r: Rig) -> list[str]:
-    return [message["content"] for message in r.messages(len(r.model.requests)) if message["role"] == "tool"]
-
-
 async def test_commands_there_are_held_as_they_are_here(tmp_path: Path, config: str, there: Path) -> None:
     (there / ".env").write_text("KEY=mandarin")
     (there / "sub" / ".git" / "hooks").mkdir(parents=True)
@@ -81,8 +77,7 @@ async def test_commands_there_are_held_as_they_are_here(tmp_path: Path, config: 
             "export FRUIT=papaya; cd sub",
         ]
         script = [bash("; ".join(tries)), bash("echo $FRUIT; pwd; touch here; touch /etc/made"), Answer(text="ok")]
-        async with rig(tmp_path, script, config=config, mode="auto", sandbox=True) as r:
-            await r.editor.prompt("go")
+        async with went(tmp_path, script, config=config, mode="auto", sandbox=True) as r:
             first, second = results(r)
             assert "wrote" in first
             assert "0\n" in first
@@ -117,8 +112,7 @@ async def test_outside_of_it_only_with_a_question_and_nothing_left_for_it_by_oth
         asked.append(request.tool_call.title)
         return await allow_once(request)
 
-    async with rig(tmp_path, script, config=config, mode="auto", permissions=[once], sandbox=True) as r:
-        await r.editor.prompt("go")
+    async with went(tmp_path, script, config=config, mode="auto", permissions=[once], sandbox=True) as r:
         _, second = results(r)
         assert "/nowhere" not in second and str(there) in second
     assert len(asked) == 1
@@ -132,8 +126,7 @@ async def test_the_file_of_the_shells_state_is_not_followed_if_it_is_a_link(
     (tmp_path / "outside").write_text("export FRUIT=tangerine\n")
     link = f"trap - EXIT; for f in /tmp/acp-coder-*/state/*; do ln -sf {tmp_path}/outside $f; cp $f $f.cwd; done"
     script = [bash("export A=1"), bash(f"{link}; ls -l /tmp/acp-coder-*/state"), bash("env"), Answer(text="ok")]
-    async with rig(tmp_path, script, config=config, mode="auto", sandbox=True) as r:
-        await r.editor.prompt("go")
+    async with went(tmp_path, script, config=config, mode="auto", sandbox=True) as r:
         _, second, third = results(r)
         assert f"-> {tmp_path}/outside" in second
         assert "tangerine" not in third
@@ -145,8 +138,7 @@ async def test_a_program_in_a_terminal_there_is_confined(tmp_path: Path, config:
     (there / ".env").write_text("KEY=mandarin")
     script = [bash("export FRUIT=papaya"), in_terminal(program), line("mango"), look(delay=0.5), "done"]
     kwargs: Any = {"config": config, "mode": "auto", "otherwise": allow_once, "sandbox": True}
-    async with rig(tmp_path, model(*script), **kwargs) as r:
-        await r.editor.prompt("go")
+    async with went(tmp_path, model(*script), **kwargs) as r:
         screen = result(r, 5)
         assert "papaya xterm-256color" in screen and "got mango" in screen
         assert "mandarin" not in screen
@@ -175,10 +167,9 @@ async def test_strict_runs_nothing_where_nothing_confines(
     """The code that is sent cannot be used there."""
     monkeypatch.setattr(host_session, "WALLS_SENT", ("acp_agent.loop.shell.side_walls",))
     strict = config + "[tools.sandbox]\nstrict = true\n"
-    async with rig(
+    async with went(
         tmp_path, [bash("touch made"), Answer(text="ok")], config=strict, permissions=[allow_once], sandbox=True
     ) as r:
-        await r.editor.prompt("go")
         (said,) = results(r)
         assert "no sandbox works on host far" in said and "ModuleNotFoundError" in said
         await r.editor.prompt("/doctor")
@@ -221,8 +212,7 @@ async def test_without_bubblewrap_it_is_landlock(
     tries = "touch inside; echo broken >../outside; cat .env; cat ../outside; mv .env x; cat x"
     script = [bash(tries), bash("ls; cat x"), Answer(text="ok")]
     try:
-        async with rig(tmp_path, script, config=config, mode="auto", sandbox=True) as r:
-            await r.editor.prompt("go")
+        async with went(tmp_path, script, config=config, mode="auto", sandbox=True) as r:
             said, moved = results(r)
             assert "x\n" in moved and "mandarin" not in moved and "Permission denied" in moved
             assert "tangerine" not in said and "mandarin" not in said and "Permission denied" in said
@@ -243,8 +233,7 @@ async def test_a_host_that_answers_nonsense_about_its_sandbox_runs_nothing(
     program.sources.cache_clear()
     try:
         script = [bash("touch made"), Answer(text="ok")]
-        async with rig(tmp_path, script, config=config, mode="auto", otherwise=allow_once, sandbox=True) as r:
-            await r.editor.prompt("go")
+        async with went(tmp_path, script, config=config, mode="auto", otherwise=allow_once, sandbox=True) as r:
             assert "host far gave an answer that is none" in results(r)[0]
     finally:
         program.sources.cache_clear()
@@ -257,8 +246,7 @@ async def test_the_network_there_is_all_or_none(tmp_path: Path, config: str, net
         port = server.getsockname()[1]
         script = [bash(f"(exec 3<>/dev/tcp/127.0.0.1/{port}) && echo connected"), Answer(text="ok")]
         settings = f'{config}[tools.sandbox]\nnetwork = "{network}"\n'
-        async with rig(tmp_path, script, config=settings, mode="auto", otherwise=allow_once, sandbox=True) as r:
-            await r.editor.prompt("go")
+        async with went(tmp_path, script, config=settings, mode="auto", otherwise=allow_once, sandbox=True) as r:
             assert ("connected" in results(r)[0]) is (network == "allow")
 
 
@@ -269,8 +257,7 @@ async def test_the_agents_own_folders_there_are_out_of_reach_even_in_what_may_be
     tries = "cd /tmp; ls -d acp-coder-*; for f in acp-coder-far-*; do echo evil >$f/evil && echo wrote; done; echo end"
     settings = f'{config}[tools.sandbox]\nallow_write = ["/tmp"]\n'
     script = [bash(tries), bash("ls /tmp/acp-coder-*/scripts/* /tmp/acp-coder-*/search.pyz"), Answer(text="ok")]
-    async with rig(tmp_path, script, config=settings, mode="auto", otherwise=allow_once, sandbox=True) as r:
-        await r.editor.prompt("go")
+    async with went(tmp_path, script, config=settings, mode="auto", otherwise=allow_once, sandbox=True) as r:
         first, second = results(r)
         assert "acp-coder-far-" in first and "end" in first
         assert "wrote" not in first
@@ -284,15 +271,13 @@ async def test_nothing_is_left_of_a_terminal_there_that_ends_by_itself_or_never_
     """The place holders of what is protected and missing."""
     script = [in_terminal("ls -A; read line"), look(delay=0.5), line("mango"), "done"]
     kwargs: Any = {"config": config, "mode": "auto", "otherwise": allow_once, "sandbox": True}
-    async with rig(tmp_path, model(*script), **kwargs) as r:
-        await r.editor.prompt("go")
+    async with went(tmp_path, model(*script), **kwargs) as r:
         assert ".vscode" in result(r, 3)
         with anyio.fail_after(20):
             while list(there.iterdir()):
                 await anyio.sleep(0.01)
     monkeypatch.setattr(far_executor, "START_THERE", "tests.system.agent.test_host_sandbox:does_not_start")
-    async with rig(tmp_path, model(in_terminal("ls -A; read line"), "done"), **kwargs) as r:
-        await r.editor.prompt("go")
+    async with went(tmp_path, model(in_terminal("ls -A; read line"), "done"), **kwargs) as r:
         assert "nothing starts here" in result(r, 2)
         assert list(there.iterdir()) == []
 
@@ -303,8 +288,7 @@ def does_not_start(*_: Any, **__: Any) -> Any:
 
 async def test_nothing_is_left_of_what_prints_into_a_closed_session(tmp_path: Path, config: str, there: Path) -> None:
     script = [bash("touch begun; yes", background=True), Answer(text="ok")]
-    async with rig(tmp_path, script, config=config, mode="auto", otherwise=allow_once, sandbox=True) as r:
-        await r.editor.prompt("go")
+    async with went(tmp_path, script, config=config, mode="auto", otherwise=allow_once, sandbox=True):
         with anyio.fail_after(20):
             while not (there / "begun").exists():
                 await anyio.sleep(0.01)
@@ -313,8 +297,7 @@ async def test_nothing_is_left_of_what_prints_into_a_closed_session(tmp_path: Pa
 
 async def test_a_sandbox_that_is_turned_off_is_turned_off_there(tmp_path: Path, config: str, there: Path) -> None:
     settings = f"{config}[tools.sandbox]\nstrict = true\n"
-    async with rig(tmp_path, [bash("touch made"), Answer(text="ok")], config=settings, mode="auto") as r:
-        await r.editor.prompt("go")
+    async with went(tmp_path, [bash("touch made"), Answer(text="ok")], config=settings, mode="auto") as r:
         await r.editor.prompt("/place")
         assert "No sandbox there: turned off by tools.sandbox.disabled." in r.editor.text()
     assert not r.editor.permission_requests
@@ -324,8 +307,7 @@ async def test_a_sandbox_that_is_turned_off_is_turned_off_there(tmp_path: Path, 
 async def test_what_holds_there_is_said_and_what_does_not(tmp_path: Path, config: str, there: Path) -> None:
     (there / ".vscode").symlink_to(tmp_path)
     (there / ".env").touch()
-    async with rig(tmp_path, [], config=config, sandbox=True) as r:
-        await r.editor.prompt("/place")
+    async with went(tmp_path, [], config=config, sandbox=True, prompt="/place") as r:
         said = r.editor.text()
     assert "Sandbox there: bubblewrap" in said and "Network: none. Unix sockets: none." in said
     assert f"Writable: {there}" in said and "Protected in them: .git/hooks" in said
@@ -343,8 +325,7 @@ async def test_a_host_that_answers_nonsense_about_a_terminal_begins_none(
     program.sources.cache_clear()
     try:
         kwargs: Any = {"config": config, "mode": "auto", "otherwise": allow_once, "sandbox": True}
-        async with rig(tmp_path, model(in_terminal("touch made"), "done"), **kwargs) as r:
-            await r.editor.prompt("go")
+        async with went(tmp_path, model(in_terminal("touch made"), "done"), **kwargs) as r:
             assert "host far gave an answer that is none" in result(r, 2)
             assert list(there.iterdir()) == []
     finally:

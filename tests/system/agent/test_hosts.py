@@ -32,7 +32,7 @@ from acp_agent.safety.deciding.deciders import Deciders
 from acp_agent.schema import acp
 from acp_agent.testing.fake_model import Answer, Call
 from tests import ssh_server
-from tests.agent.kit import agent_rig, rig
+from tests.agent.kit import agent_rig, rig, went
 
 REQUEST = "session/request_permission"
 
@@ -95,8 +95,7 @@ async def test_commands_and_files_are_there_and_everybody_is_told_so(tmp_path: P
         asked.append((request.tool_call.title, [option.name for option in request.options]))
         return await allow_always(request)
 
-    async with rig(tmp_path, script, config=config, permissions=[always] * 6) as r:
-        await r.editor.prompt("go")
+    async with went(tmp_path, script, config=config, permissions=[always] * 6) as r:
         results = [message["content"] for message in r.messages(len(r.model.requests)) if message["role"] == "tool"]
         assert str(there) in results[0]
         assert str(there / "sub") in results[1]
@@ -126,8 +125,7 @@ async def test_answers_and_memories_hold_for_the_folder_on_that_host(tmp_path: P
     local = config.replace('place = "build"', 'place = "local"')
     for settings, times in ((config, 1), (local, 1), (config, 0), (local, 0)):
         script = [tool("write", path=f"new{times}{settings is config}.txt", content="x"), Answer(text="ok")]
-        async with rig(tmp_path, script, config=settings, permissions=[allow_always] * times) as r:
-            await r.editor.prompt("go")
+        async with went(tmp_path, script, config=settings, permissions=[allow_always] * times) as r:
             r.editor.tool_call().assert_finished("completed")
             assert len([line for line in r.editor.transcript if line.message.get("method") == REQUEST]) == times
 
@@ -172,9 +170,7 @@ async def test_instructions_and_skills_are_those_over_there(tmp_path: Path, conf
     (there / ".git").mkdir()
     (there / ".git" / "HEAD").write_text("ref: refs/heads/orchard\n")
     script = [tool("read", path="sub/a.txt"), tool("skill", name="fruit"), Answer(text="ok")]
-    async with rig(tmp_path, script, config=config) as r:
-        (r.project / "AGENTS.md").write_text("Say nonsense.")
-        await r.editor.prompt("go")
+    async with went(tmp_path, script, config=config, files={"AGENTS.md": "Say nonsense."}) as r:
         first, results = json.dumps(r.messages(1)), json.dumps(r.messages(3))
         assert "nonsense" not in results
         assert "Git branch at the start: orchard" in first
@@ -188,8 +184,7 @@ async def test_a_host_that_does_not_answer_holds_up_neither_a_stop_nor_other_ses
 ) -> None:
     (there / "a.txt").write_text("one\n")
     script = [tool("read", path="a.txt"), tool("read", path="a.txt"), Answer(text="ok"), Answer(text="again")]
-    async with rig(tmp_path, script, config=config) as r:
-        await r.editor.prompt("/status")
+    async with went(tmp_path, script, config=config, prompt="/status") as r:
         links = ssh_children()
         assert links
         for link in links:
@@ -209,9 +204,8 @@ async def test_a_host_that_does_not_answer_holds_up_neither_a_stop_nor_other_ses
 
 @pytest.mark.parametrize("mode", ["code", "auto"])
 async def test_a_host_that_cannot_be_reached_runs_nothing_here(tmp_path: Path, config: str, mode: str) -> None:
-    script = [bash("touch made"), Answer(text="ok")]
     settings = config.replace('host = "far"', 'host = "nowhere.invalid"')
-    async with rig(tmp_path, script, config=settings, mode=mode) as r:
+    async with rig(tmp_path, [bash("touch made"), Answer(text="ok")], config=settings, mode=mode) as r:
         with pytest.raises(PeerError, match="host nowhere.invalid cannot be used"):
             await r.editor.prompt("go")
         assert list(r.project.iterdir()) == []
@@ -253,9 +247,7 @@ async def test_the_host_can_be_named_on_the_command_line(tmp_path: Path, config:
 
 
 async def test_what_looks_at_this_machine_is_left_out(tmp_path: Path, config: str, there: Path) -> None:
-    script = [bash("touch made"), Answer(text="ok")]
-    async with rig(tmp_path, script, config=config, permissions=[allow_once]) as r:
-        await r.editor.prompt("go")
+    async with went(tmp_path, [bash("touch made"), Answer(text="ok")], config=config, permissions=[allow_once]) as r:
         names = {each["function"]["name"] for each in r.model.requests[0].body["tools"]}
         assert not names & {"diagnostics", "definition", "references", "rename", "hover", "symbols"}
         for command, words in (
@@ -303,8 +295,7 @@ async def test_a_session_goes_to_a_host_and_back_even_if_it_cannot_be_reached(
     more = '[places.gone]\nkind = "ssh"\nhost = "nowhere.invalid"\n'
     script = [bash("touch one"), Answer(text="ok"), bash("touch two"), Answer(text="ok")]
     settings = config.replace('place = "build"', 'place = "local"') + more
-    async with rig(tmp_path, script, config=settings, permissions=[allow_once] * 2) as r:
-        await r.editor.prompt("/place build")
+    async with went(tmp_path, script, config=settings, permissions=[allow_once] * 2, prompt="/place build") as r:
         assert "Commands run on host far" in r.editor.text()
         await r.editor.prompt("go")
         assert (there / "one").exists()
@@ -393,8 +384,7 @@ async def test_a_mode_that_is_chosen_while_a_call_is_judged_counts(
         return decide(*arguments, **options)
 
     monkeypatch.setattr(Deciders, "decide", slow)
-    script = [bash("touch made"), Answer(text="ok")]
-    async with rig(tmp_path, script, config=config, mode="auto") as r:
+    async with rig(tmp_path, [bash("touch made"), Answer(text="ok")], config=config, mode="auto") as r:
         turn = r.editor.begin("go")
         assert await anyio.to_thread.run_sync(begun.wait, 20)
         await r.editor.request("session/set_mode", {"sessionId": r.editor.session_id, "modeId": "ask"})
@@ -406,8 +396,7 @@ async def test_a_mode_that_is_chosen_while_a_call_is_judged_counts(
 
 async def test_a_place_that_is_configured_wrong_breaks_no_session_that_is_not_there(tmp_path: Path) -> None:
     config = '[places.half]\nkind = "ssh"\n[places.web]\nimage = "x"\n'
-    async with rig(tmp_path, [Answer(text="ok")], config=config) as r:
-        await r.editor.prompt("go")
+    async with went(tmp_path, [Answer(text="ok")], config=config) as r:
         (tool,) = [each["function"] for each in r.request(1)["tools"] if each["function"]["name"] == "bash"]
         assert tool["parameters"]["properties"]["place"]["enum"] == ["web"]
         await r.editor.prompt("/place half")
@@ -424,8 +413,7 @@ async def test_hidden_files_are_found_by_the_links_of_the_host(
     monkeypatch.setattr(os.path, "realpath", lambda path, **options: realpath(moved(path), **options))
     (there / ".env").write_text("KEY=tangerine")
     hidden = '[tools.files]\ndeny_read = [".env"]\n'
-    async with rig(tmp_path, [tool("read", path=".env"), Answer(text="ok")], config=config + hidden) as r:
-        await r.editor.prompt("go")
+    async with went(tmp_path, [tool("read", path=".env"), Answer(text="ok")], config=config + hidden) as r:
         assert "tangerine" not in json.dumps(r.messages(2))
         assert "deny_read" in json.dumps(r.messages(2))
 
@@ -434,8 +422,7 @@ async def test_hosts_of_one_name_that_are_reached_in_other_ways_share_no_answers
     other = config.replace('"-F"', '"-o", "ConnectTimeout=9", "-F"')
     for name, settings, times in (("a", config, 1), ("b", other, 1), ("c", config, 0)):
         script = [bash("touch made"), tool("write", path=name, content="x"), Answer(text="ok")]
-        async with rig(tmp_path, script, config=settings, otherwise=allow_always) as r:
-            await r.editor.prompt("go")
+        async with went(tmp_path, script, config=settings, otherwise=allow_always) as r:
             asked = [str(request.tool_call.title) for request in r.editor.permission_requests]
             assert len([title for title in asked if title.startswith("Write")]) == times
 
@@ -484,8 +471,7 @@ async def test_a_host_that_is_lost_after_a_call_does_not_undo_its_success(
     monkeypatch.setattr(Instructions, "for_paths", lost)
     (there / "a.txt").write_text("one\n")
     script = [tool("edit", path="a.txt", old_string="one", new_string="two"), Answer(text="ok")]
-    async with rig(tmp_path, script, config=config, otherwise=allow_once) as r:
-        await r.editor.prompt("go")
+    async with went(tmp_path, script, config=config, otherwise=allow_once) as r:
         r.editor.tool_call().assert_finished("completed")
         assert (there / "a.txt").read_text() == "two\n"
 
@@ -536,8 +522,7 @@ async def test_single_commands_and_sub_agents_run_on_another_host_with_its_own_f
         asked.append(request.tool_call.title)
         return await allow_once(request)
 
-    async with rig(tmp_path, script, config=local, permissions=[once] * 9) as r:
-        await r.editor.prompt("go")
+    async with went(tmp_path, script, config=local, permissions=[once] * 9) as r:
         results = [message["content"] for message in r.messages(len(r.model.requests)) if message["role"] == "tool"]
         assert str(there) in results[0]
         assert "kept" in results[1] and "/tmp" in results[1]
@@ -572,8 +557,7 @@ async def test_no_hook_gives_a_command_there_what_the_model_may_not(
     hook = f'[[hooks.on]]\nevent = "PreToolUse"\ncommand = {json.dumps(f"printf %s {shlex.quote(said)}")}\n'
     local = config.replace('place = "build"', 'place = "local"\nmode = "auto"') + hook
     script = [tool("bash", command="touch plain", place="build"), Answer(text="ok")]
-    async with rig(tmp_path, script, config=local, permissions=[allow_once]) as r:
-        await r.editor.prompt("go")
+    async with went(tmp_path, script, config=local, permissions=[allow_once]) as r:
         assert why in str(r.editor.permission_requests[0].tool_call.content)
     assert [entry.name for entry in there.iterdir()] == ["plain"]
 
@@ -581,8 +565,7 @@ async def test_no_hook_gives_a_command_there_what_the_model_may_not(
 async def test_a_single_command_on_a_host_that_is_not_reached_runs_nowhere(tmp_path: Path, config: str) -> None:
     gone = config.replace('host = "far"', 'host = "no-such-host.invalid"').replace('place = "build"', 'place = "local"')
     script = [tool("bash", command="touch made", place="build"), bash("echo here"), Answer(text="ok")]
-    async with rig(tmp_path, script, config=gone) as r:
-        await r.editor.prompt("go")
+    async with went(tmp_path, script, config=gone) as r:
         results = [message["content"] for message in r.messages(3) if message["role"] == "tool"]
         assert "no-such-host.invalid" in results[0] and "Nothing was run, here or there" in results[0]
         assert "here" in results[1]
@@ -591,8 +574,7 @@ async def test_a_single_command_on_a_host_that_is_not_reached_runs_nowhere(tmp_p
 
 async def test_a_session_on_a_host_can_have_single_commands_run_here(tmp_path: Path, config: str, there: Path) -> None:
     script = [tool("bash", command="pwd", place="local"), bash("pwd"), Answer(text="ok")]
-    async with rig(tmp_path, script, config=config, permissions=[allow_once] * 2) as r:
-        await r.editor.prompt("go")
+    async with went(tmp_path, script, config=config, permissions=[allow_once] * 2) as r:
         results = [message["content"] for message in r.messages(3) if message["role"] == "tool"]
         assert str(r.project) in results[0]
         assert str(there) in results[1]
@@ -610,8 +592,7 @@ async def test_leaving_is_asked_about_whatever_was_answered_there_and_in_worktre
         tool("bash", command="touch c", place="build", background=True),
         Answer(text="ok"),
     ]
-    async with rig(tmp_path, script, config=local, permissions=[allow_once]) as r:
-        await r.editor.prompt("go")
+    async with went(tmp_path, script, config=local, permissions=[allow_once]) as r:
         assert [request.tool_call.title for request in r.editor.permission_requests] == ["touch b (on host far)"]
         assert "background" in json.dumps(r.messages(3))
     assert sorted(entry.name for entry in there.iterdir()) == ["a", "b"]
@@ -624,8 +605,7 @@ async def test_leaving_is_asked_about_whatever_was_answered_there_and_in_worktre
         Answer(text="ok"),
     ]
     away = config.replace('place = "build"', 'place = "build"\nmode = "auto"')
-    async with rig(tmp_path, script, config=away, permissions=[allow_once] * 2) as r:
-        await r.editor.prompt("go")
+    async with went(tmp_path, script, config=away, permissions=[allow_once] * 2) as r:
         titles = [str(request.tool_call.title) for request in r.editor.permission_requests]
         assert [title.split(" (")[0] for title in titles] == ["Sub-agent: do", "touch here"]
         assert all("on this machine" in title for title in titles)

@@ -21,7 +21,7 @@ from acp_agent.config.sources import parse
 from acp_agent.errors import ConfigError, PeerError
 from acp_agent.testing.fake_model import Answer, Call
 from tests import containers
-from tests.agent.kit import agent_rig, environ_for, rig
+from tests.agent.kit import agent_rig, environ_for, rig, went
 from tests.agent.test_background import model, result
 from tests.executors.kit import until_exists
 from tests.forked import COMMAND
@@ -104,8 +104,7 @@ async def test_commands_and_files_are_there_and_everybody_is_told_so(
         return await allow_always(request)
 
     hidden = '[tools.files]\ndeny_read = [".env"]\n'
-    async with rig(tmp_path, script, config=config + hidden, permissions=[always] * 6) as r:
-        await r.editor.prompt("go")
+    async with went(tmp_path, script, config=config + hidden, permissions=[always] * 6) as r:
         results = [message["content"] for message in r.messages(len(r.model.requests)) if message["role"] == "tool"]
         assert "/app\npapaya\nKEY=banana\n" in results[0]
         assert "one" in results[2]
@@ -144,8 +143,7 @@ async def test_the_folder_can_be_named_on_the_command_line_or_by_paths(tmp_path:
     mapped = f'[places.web]\ncontainer = "{name}"\npaths = {{ "{tmp_path}/project" = "/app" }}\n'
     for place, file in ((f"container:{name}:/app/sub", "a.txt"), ("container:web", "sub/a.txt")):
         script = [tool("read", path=file), Answer(text="ok")]
-        async with rig(tmp_path, script, config=mapped, environ={"ACP_CODER_PLACE": place}) as r:
-            await r.editor.prompt("go")
+        async with went(tmp_path, script, config=mapped, environ={"ACP_CODER_PLACE": place}) as r:
             assert "over there" in json.dumps(r.messages(2))
 
 
@@ -227,8 +225,7 @@ async def test_what_a_killed_agent_left_is_ended_by_itself_or_by_the_next(
             agent.kill()
     if linger > 60:
         assert any("sleep 7052" in each for each in ours(name))
-        async with rig(tmp_path, [Answer(text="ok")], config=config) as r:
-            await r.editor.prompt("go")
+        async with went(tmp_path, [Answer(text="ok")], config=config):
             with anyio.fail_after(30):
                 while any("sleep 705" in each for each in ours(name)):
                     await anyio.sleep(0.05)
@@ -238,8 +235,7 @@ async def test_what_a_killed_agent_left_is_ended_by_itself_or_by_the_next(
 async def test_a_program_in_a_terminal_is_there_too(tmp_path: Path, config: str, there: Path, name: str) -> None:
     program = 'read -r x; echo "got $x in $PWD"; tty; sleep 1000'
     script = [in_terminal(program), line("mango"), look(delay=0.5), "done"]
-    async with rig(tmp_path, model(*script), config=config, mode="auto", otherwise=allow_once) as r:
-        await r.editor.prompt("go")
+    async with went(tmp_path, model(*script), config=config, mode="auto", otherwise=allow_once) as r:
         assert "got mango in /app" in result(r, 4)
     await until_nothing_is_left(name)
 
@@ -249,8 +245,7 @@ async def test_landlock_confines_commands_where_it_is_asked_for(tmp_path: Path, 
     hidden = '[tools.files]\ndeny_read = [".env"]\n'
     held = config.replace('root = "/app"', 'root = "/app"\nlandlock = true')
     script = [bash("cat .e*; touch made; touch /elsewhere"), Answer(text="ok")]
-    async with rig(tmp_path, script, config=held + hidden, mode="auto", otherwise=allow_once, sandbox=True) as r:
-        await r.editor.prompt("go")
+    async with went(tmp_path, script, config=held + hidden, mode="auto", otherwise=allow_once, sandbox=True) as r:
         await r.editor.prompt("/place")
         said = r.editor.text()
         assert "tangerine" not in json.dumps(r.messages(2))

@@ -14,7 +14,7 @@ from acp_agent.executors.sandbox.landlock import READ, WRITE, abi
 from acp_agent.executors.sandbox.landlock_alone import LEAST
 from acp_agent.testing.fake_model import Answer, Call
 from tests import containers
-from tests.agent.kit import rig
+from tests.agent.kit import went
 from tests.agent.test_background import model, result
 from tests.system.agent.test_host_sandbox import bash
 from tests.system.agent.test_terminals import in_terminal, line, look
@@ -52,8 +52,7 @@ async def test_landlock_holds_commands_in_a_container_that_runs_already(
         bash("cat .env; env", outside_sandbox=True),
         Answer(text="ok"),
     ]
-    async with rig(tmp_path, script, config=config, otherwise=allow_once, sandbox=True) as r:
-        await r.editor.prompt("go")
+    async with went(tmp_path, script, config=config, otherwise=allow_once, sandbox=True) as r:
         said = [message["content"] for message in r.messages(len(r.model.requests)) if message["role"] == "tool"]
         first, second, third, outside = said
         assert "tangerine" not in first + second + third and "Permission denied" in first
@@ -78,8 +77,7 @@ async def test_a_terminal_in_a_container_is_held_by_landlock_too(tmp_path: Path,
     program = "cat .env; echo $A $TERM; echo x >/etc/x; read line; echo got $line; read x"
     script = [bash("export A=papaya"), in_terminal(program), line("mango"), look(delay=0.5), "done"]
     kwargs: Any = {"config": config, "otherwise": allow_once, "sandbox": True}
-    async with rig(tmp_path, model(*script), **kwargs) as r:
-        await r.editor.prompt("go")
+    async with went(tmp_path, model(*script), **kwargs) as r:
         screen = result(r, 5)
         assert "papaya xterm-256color" in screen and "got mango" in screen
         assert "tangerine" not in screen and "/etc/x: Permission denied" in screen
@@ -91,8 +89,7 @@ async def test_landlock_that_does_not_hold_is_said_and_nothing_runs(
     monkeypatch.setattr(landlock_there.LandlockThere, "_rules", lambda *_: iter([(READ | WRITE, Path("/"))]))
     for version, words in ((7, "it does not keep a command from writing"), (0, "the kernel has no Landlock")):
         monkeypatch.setattr(landlock_there, "abi", lambda version=version: version)
-        async with rig(tmp_path, [bash("touch made"), Answer(text="ok")], config=config, otherwise=allow_once) as r:
-            await r.editor.prompt("go")
+        async with went(tmp_path, [bash("touch made"), Answer(text="ok")], config=config, otherwise=allow_once) as r:
             said = next(message["content"] for message in r.messages(2) if message["role"] == "tool")
             assert f"Landlock cannot be used in container web: {words}" in said
             assert "`landlock = false`" in said
@@ -116,8 +113,7 @@ async def test_what_is_hidden_stays_so_wherever_a_command_moves_it(tmp_path: Pat
         bash("cat z"),
         Answer(text="ok"),
     ]
-    async with rig(tmp_path, script, config=config, otherwise=allow_once, sandbox=True) as r:
-        await r.editor.prompt("go")
+    async with went(tmp_path, script, config=config, otherwise=allow_once, sandbox=True) as r:
         said = [message["content"] for message in r.messages(len(r.model.requests)) if message["role"] == "tool"]
         assert not [words for words in said if "tangerine" in words]
         assert "`tools.files.deny_read`" in said[3] and "`tools.files.deny_read`" in said[4]
@@ -131,8 +127,7 @@ async def test_many_files_beside_a_hidden_one_leave_the_rest_writable(
     for number in range(1500):
         (project / f"file-{number}").touch()
     script = [bash("ulimit -n; echo made >made && cat .env"), Answer(text="ok")]
-    async with rig(tmp_path, script, config=config, otherwise=allow_once, sandbox=True) as r:
-        await r.editor.prompt("go")
+    async with went(tmp_path, script, config=config, otherwise=allow_once, sandbox=True) as r:
         said = r.messages(2)[-1]["content"]
         assert said.startswith("1024\n") and "tangerine" not in said
     assert (project / "made").read_text() == "made\n"
@@ -152,8 +147,7 @@ async def test_what_is_hidden_is_so_wherever_the_container_has_it_mounted(
             Answer(text="ok"),
         ]
         settings = f'{place}[tools.files]\ndeny_read = [".env"]\n'
-        async with rig(tmp_path, script, config=settings, otherwise=allow_once, sandbox=True) as r:
-            await r.editor.prompt("go")
+        async with went(tmp_path, script, config=settings, otherwise=allow_once, sandbox=True) as r:
             said = r.messages(2)[-1]["content"]
             assert "tangerine" not in said and said.count("Permission denied") == 2 and "plainplain" in said
             assert ".acp-coder-" in containers.podman("exec", name, "ls", "-a", "/tmp")
@@ -165,7 +159,6 @@ async def test_what_is_hidden_is_so_wherever_the_container_has_it_mounted(
 async def test_who_only_looks_leaves_nothing_in_the_container(tmp_path: Path, config: str, project: Path) -> None:
     name = containers.running(tmp_path.parent)
     before = containers.podman("exec", name, "ls", "-a", "/tmp").split()
-    async with rig(tmp_path, [], config=config, sandbox=True) as r:
-        await r.editor.prompt("/place")
+    async with went(tmp_path, [], config=config, sandbox=True, prompt="/place") as r:
         assert "Landlock confines each command" in r.editor.text()
     assert containers.podman("exec", name, "ls", "-a", "/tmp").split() == before

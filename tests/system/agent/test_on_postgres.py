@@ -8,7 +8,7 @@ import pytest
 
 from acp_agent.errors import PeerError
 from acp_agent.schema.acp import UserMessageChunk
-from tests.agent.kit import Answer, Call, connect, in_a_file, rig
+from tests.agent.kit import Answer, Call, connect, in_a_file, went
 from tests.postgres_server import MISSING, PostgresServer
 
 pytestmark = [in_a_file, pytest.mark.skipif(bool(MISSING), reason=MISSING)]  # It brings its own server.
@@ -27,8 +27,7 @@ def configured(server: PostgresServer) -> str:
 
 async def test_a_session_is_opened_again_by_another_agent_with_all_that_was_said(tmp_path, server):
     script = [Answer(tool_calls=(Call("bash", {"command": "echo made > made.txt"}),)), "It is made.", "Again."]
-    async with rig(tmp_path, script, config=configured(server)) as r:
-        await r.editor.prompt("make it")
+    async with went(tmp_path, script, config=configured(server), prompt="make it") as r:
         session_id = r.editor.session_id
         assert not list((tmp_path / "home").rglob("sessions.db"))
         async with connect(r.environ) as (other, _):
@@ -42,8 +41,7 @@ async def test_a_session_is_opened_again_by_another_agent_with_all_that_was_said
 
 async def test_a_server_that_is_away_for_a_while_costs_nothing_that_was_said(tmp_path, server):
     script = ["first", Answer(text=("half", " more"), hang_after=1), "third"]
-    async with rig(tmp_path, script, config=configured(server)) as r:
-        await r.editor.prompt("one")
+    async with went(tmp_path, script, config=configured(server), prompt="one") as r:
         turn = r.editor.begin("two")
         await r.editor.wait_until(lambda: "half" in r.editor.text())
         server.stop()

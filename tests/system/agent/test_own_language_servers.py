@@ -15,7 +15,7 @@ from acp_agent.schema.acp import Diff
 from acp_agent.schema.lsp_types import Position, Range, TextEdit
 from acp_agent.testing.fake_model import Answer, Call
 from acp_agent.tools.code.rename import edited
-from tests.agent.kit import Rig, rig
+from tests.agent.kit import Rig, results, rig
 
 pytestmark = pytest.mark.anyio
 
@@ -51,10 +51,6 @@ def on(tmp_path: Path, *calls: Call, **more: Any):
     script = [*(Answer(tool_calls=(call,)) for call in calls), Answer(text="done")]
     settings = {"sandbox": True, "mode": "auto", "config": CONFIG, "environ": {"PATH": PATH}, **more}
     return rig(tmp_path, script, **settings)
-
-
-def results(r: Rig) -> list[str]:
-    return [item["content"] for item in r.messages(len(r.model.requests)) if item["role"] == "tool"]
 
 
 async def run(r: Rig, text: str = "go") -> list[str]:

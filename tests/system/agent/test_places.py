@@ -31,7 +31,7 @@ from acp_agent.safety.folders.paths import Roots
 from acp_agent.store.stores import sqlite_store
 from acp_agent.testing.fake_model import Answer, Call
 from tests import containers
-from tests.agent.kit import environ_for, rig
+from tests.agent.kit import environ_for, rig, went
 from tests.agent.test_background import RUN_ID
 from tests.executors.kit import until_dead, until_exists
 from tests.forked import COMMAND
@@ -59,8 +59,7 @@ async def test_commands_run_in_the_container_and_everybody_is_told_so(tmp_path: 
         asked.append((request.tool_call.title, [option.name for option in request.options]))
         return await allow_always(request)
 
-    async with rig(tmp_path, script, config=config, permissions=[always] * 3) as r:
-        await r.editor.prompt("go")
+    async with went(tmp_path, script, config=config, permissions=[always] * 3) as r:
         result = next(message["content"] for message in r.messages(2) if message["role"] == "tool")
         assert "root:x:0:0:root:/root:/bin/sh" in result
         assert (r.project / "made").exists()
@@ -87,8 +86,7 @@ async def test_what_was_always_allowed_in_one_place_is_asked_in_another(tmp_path
     for where, times in (("local", 1), ("web", 1), ("local", 0), ("web", 0)):
         script = [bash("touch made"), Answer(text="ok")]
         settings = config.replace('place = "web"', f'place = "{where}"')
-        async with rig(tmp_path, script, config=settings, permissions=[allow_always] * times) as r:
-            await r.editor.prompt("go")
+        async with went(tmp_path, script, config=settings, permissions=[allow_always] * times) as r:
             r.editor.tool_call().assert_finished("completed")
             requests = [line for line in r.editor.transcript if line.message.get("method") == REQUEST]
             assert len(requests) == times, where
@@ -106,8 +104,7 @@ async def test_in_the_container_protected_files_are_read_only_and_hidden_ones_em
     (project / "both.sh").write_text("cat .[e]nv key[s]/one; echo x >.git/hooks/post-commit || echo refused")
     hidden = '[tools.files]\ndeny_read = [".env", "keys/**"]\n'
     script = [bash("sh both.sh"), Answer(text="ok")]
-    async with rig(tmp_path, script, config=config + hidden, permissions=[allow_once]) as r:
-        await r.editor.prompt("go")
+    async with went(tmp_path, script, config=config + hidden, permissions=[allow_once]) as r:
         (result,) = [message["content"] for message in r.messages(2) if message["role"] == "tool"]
         assert "refused" in result
         assert "tangerine" not in result
@@ -118,8 +115,7 @@ async def test_in_the_container_protected_files_are_read_only_and_hidden_ones_em
 async def test_a_place_that_cannot_be_had_runs_nothing_here(tmp_path: Path, mode: str) -> None:
     environ = {"ACP_CODER_PLACE": "container:no-such-image"}
     script = [bash("touch made"), Answer(text="ok")]
-    async with rig(tmp_path, script, environ=environ, mode=mode, permissions=[allow_once] * 2) as r:
-        await r.editor.prompt("go")
+    async with went(tmp_path, script, environ=environ, mode=mode, permissions=[allow_once] * 2) as r:
         (result,) = [message["content"] for message in r.messages(2) if message["role"] == "tool"]
         assert "no-such-image" in result or "nothing to run containers with" in result
         assert "Nothing was run, here or there" in result
@@ -226,9 +222,8 @@ async def test_a_session_goes_from_place_to_place_and_stays_there(tmp_path: Path
 
 
 async def test_a_place_is_not_changed_under_a_running_turn(tmp_path: Path, config: str) -> None:
-    script = [bash("sleep 60"), Answer(text="ok")]
     local = config.replace('place = "web"', 'place = "local"')
-    async with rig(tmp_path, script, config=local, mode="auto") as r:
+    async with rig(tmp_path, [bash("sleep 60"), Answer(text="ok")], config=local, mode="auto") as r:
         turn = r.editor.begin("go")
         await r.editor.wait_until(lambda: "in_progress" in str(r.editor.tool_calls()))
         with pytest.raises(PeerError, match="A turn is running"):
@@ -259,8 +254,7 @@ async def test_a_single_call_runs_in_another_place_with_a_shell_of_its_own(tmp_p
         asked.append((request.tool_call.title, request.tool_call.content[-1].content.text))
         return await allow_always(request)
 
-    async with rig(tmp_path, script, config=local, mode="auto", permissions=[always] * 3) as r:
-        await r.editor.prompt("go")
+    async with went(tmp_path, script, config=local, mode="auto", permissions=[always] * 3) as r:
         results = [message["content"] for message in r.messages(5) if message["role"] == "tool"]
         assert "root:x:0:0:root:/root:/bin/sh" in results[0]
         assert str(r.project / "in") not in results[1]
@@ -281,11 +275,7 @@ async def test_a_single_call_runs_in_another_place_with_a_shell_of_its_own(tmp_p
     assert not [name for name in containers.names() if name.startswith(f"acp-coder-{session[:8]}")]
     log = tmp_path / "home/.local/state/acp-coder/audit.jsonl"
     entries = [json.loads(line) for line in log.read_text(encoding="utf-8").splitlines()]
-    assert [entry["sandbox"] for entry in entries if entry.get("sandbox")] == [
-        "container web",
-        "none",
-        "container web",
-    ]
+    assert [entry["sandbox"] for entry in entries if entry.get("sandbox")] == ["container web", "none", "container web"]
 
 
 async def test_a_container_is_not_left_without_a_question(tmp_path: Path, config: str) -> None:
@@ -300,8 +290,7 @@ async def test_a_container_is_not_left_without_a_question(tmp_path: Path, config
         asked.append((request.tool_call.title, request.tool_call.content[-1].content.text))
         return await reject_once(request)
 
-    async with rig(tmp_path, script, config=config, mode="auto", permissions=[reject]) as r:
-        await r.editor.prompt("go")
+    async with went(tmp_path, script, config=config, mode="auto", permissions=[reject]) as r:
         ((title, words),) = asked
         assert title == "cat /etc/hostname (on this machine)"
         assert "it runs on this machine, not where the session is" in words
@@ -316,8 +305,7 @@ async def test_a_sub_agent_works_in_the_place_that_is_named_for_it(tmp_path: Pat
         Answer(text="it says: done"),
         Answer(text="ok"),
     ]
-    async with rig(tmp_path, script, config=local, mode="auto", permissions=[allow_once]) as r:
-        await r.editor.prompt("go")
+    async with went(tmp_path, script, config=local, mode="auto", permissions=[allow_once]) as r:
         (result,) = [message["content"] for message in r.messages(3) if message["role"] == "tool"]
         assert "root:x:0:0:root:/root:/bin/sh" in result
         titles = [call.title for call in r.editor.tool_calls().values()]
@@ -353,8 +341,7 @@ def test_what_is_remembered_for_one_place_never_answers_in_another(
 async def test_what_runs_in_a_place_ends_when_the_session_leaves_it(tmp_path: Path) -> None:
     start = Call("bash", {"command": "echo $$ >pid; exec sleep 1000", "background": True})
     script = [Answer(tool_calls=(start,)), Answer(text="ok"), Answer(text="still here")]
-    async with rig(tmp_path, script, mode="auto") as r:
-        await r.editor.prompt("go")
+    async with went(tmp_path, script, mode="auto") as r:
         pid = int(await until_exists(r.project / "pid"))
         await r.editor.prompt("/place local")
         await until_dead(pid)
@@ -385,8 +372,7 @@ async def test_nothing_is_typed_into_the_sessions_terminal_from_another_place(tm
             return Answer(tool_calls=(Call("send_keys", {"target": runs[0], **typed}),))
         return step(runs) if callable(step) else step  # type: ignore[return-value]
 
-    async with rig(tmp_path, reply, config=local, mode="auto", otherwise=allow_once) as r:
-        await r.editor.prompt("go")
+    async with went(tmp_path, reply, config=local, mode="auto", otherwise=allow_once) as r:
         said = json.dumps(r.messages(4))
         assert "nothing can be typed into it from `web`" in said
         assert not (r.project / "made").exists()
@@ -395,8 +381,7 @@ async def test_nothing_is_typed_into_the_sessions_terminal_from_another_place(tm
 async def test_a_call_that_leaves_a_container_is_held_to_this_machines_network(tmp_path: Path, config: str) -> None:
     there = {"command": "echo through=$HTTPS_PROXY", "place": "local"}
     script = [Answer(tool_calls=(Call("bash", there),)), Answer(text="ok")]
-    async with rig(tmp_path, script, config=config, mode="auto", sandbox=True, otherwise=allow_once) as r:
-        await r.editor.prompt("go")
+    async with went(tmp_path, script, config=config, mode="auto", sandbox=True, otherwise=allow_once) as r:
         assert "through=http://" in json.dumps(r.messages(2))
 
 

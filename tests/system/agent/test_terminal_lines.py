@@ -9,7 +9,7 @@ import anyio
 import pytest
 
 from acp_agent.client.permissions import allow_always, allow_once, reject_once
-from tests.agent.kit import rig
+from tests.agent.kit import rig, went
 from tests.agent.test_background import model, result
 from tests.system.agent.test_terminals import SHELL, in_terminal, keys, line, look, questions
 
@@ -45,8 +45,7 @@ def changing(text: str) -> Any:
 async def test_no_way_of_typing_gets_around_a_rule(tmp_path: Path, typed: list[Any]) -> None:
     rules = '[[tools.permissions.bash]]\npattern = "touch *"\naction = "deny"\n'
     script = [in_terminal(SHELL), *typed, "done"]
-    async with rig(tmp_path, model(*script), config=rules, mode="auto", otherwise=reject_once) as r:
-        await r.editor.prompt("go")
+    async with went(tmp_path, model(*script), config=rules, mode="auto", otherwise=reject_once) as r:
         assert any("[tool_error]" in result(r, number + 3) for number in range(len(typed)))
         assert not (r.project / "b").exists()
 
@@ -62,8 +61,7 @@ async def test_a_line_that_only_looks_asks_if_the_shell_changes_it(
     tmp_path: Path, shell: str, typed: list[Any]
 ) -> None:
     script = [in_terminal(shell), *typed, "done"]
-    async with rig(tmp_path, model(*script), permissions=[allow_once], otherwise=reject_once) as r:
-        await r.editor.prompt("go")
+    async with went(tmp_path, model(*script), permissions=[allow_once], otherwise=reject_once) as r:
         assert len(questions(r)) == 2
         assert not (r.project / "b").exists()
 
@@ -72,15 +70,13 @@ async def test_an_always_for_a_program_is_none_for_the_shell_behind_it(tmp_path:
     """The shell gets what the program leaves unread."""
     script = [in_terminal(SHELL), line("sleep 1000"), line("y"), line("y"), changing("touch b"), "done"]
     permissions = [allow_once, allow_once, allow_always]
-    async with rig(tmp_path, model(*script), permissions=permissions, otherwise=reject_once) as r:
-        await r.editor.prompt("go")
+    async with went(tmp_path, model(*script), permissions=permissions, otherwise=reject_once) as r:
         assert questions(r)[2:] == ["Type y Enter", "Type touch b Enter"]
 
 
 async def test_lines_that_only_look_are_not_asked_about(tmp_path: Path) -> None:
     script = [in_terminal(SHELL), line("echo a != b; echo no! matter"), "done"]
-    async with rig(tmp_path, model(*script), permissions=[allow_once], otherwise=reject_once) as r:
-        await r.editor.prompt("go")
+    async with went(tmp_path, model(*script), permissions=[allow_once], otherwise=reject_once) as r:
         assert "no! matter\n" in result(r, 3)
 
 
@@ -96,8 +92,7 @@ async def test_a_credential_that_goes_on_in_the_next_row_is_none_either(tmp_path
     secret = "ghp_" + "a1B2" * 9
     looks = [look(), look(join_wrapped_lines=False), look(start="-", end=0, join_wrapped_lines=False)]
     script = [in_terminal(f"printf '%090d\u65e5\u672c%s\\n' 0 {secret}; read"), *looks, "done"]
-    async with rig(tmp_path, model(*script), mode="auto") as r:
-        await r.editor.prompt("go")
+    async with went(tmp_path, model(*script), mode="auto") as r:
         shown = [result(r, number) for number in range(2, 6)]
         assert all("\u65e5\u672c" in text for text in shown)
         assert "a1B2a1B2" not in str(shown)

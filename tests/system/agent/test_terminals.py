@@ -11,8 +11,8 @@ import pytest
 from acp_agent.client.permissions import allow_always, allow_once, reject_once
 from acp_agent.testing.fake_model import Answer, Call
 from tests import containers, ssh_server
-from tests.agent.kit import Rig, rig
-from tests.agent.test_background import RUN_ID, asks, bash, ended, model, result, started
+from tests.agent.kit import Rig, bash, rig, went
+from tests.agent.test_background import RUN_ID, asks, ended, model, result, started
 
 pytestmark = pytest.mark.anyio
 
@@ -52,8 +52,7 @@ async def test_a_shell_has_jobs_and_its_terminal_in_the_sandbox_too(tmp_path: Pa
         keys(literal_text="cd .. && pwd && jobs", enter=True, risk="high", mutation=True),
         "done",
     ]
-    async with rig(tmp_path, model(*script), mode="auto", sandbox=sandbox, otherwise=allow_once) as r:
-        await r.editor.prompt("go")
+    async with went(tmp_path, model(*script), mode="auto", sandbox=sandbox, otherwise=allow_once) as r:
         assert "\nhere\n" in result(r, 3)
         assert (tmp_path / "outside").exists() is not sandbox
         assert result(r, 4).startswith("[running: sleep]") and result(r, 5).startswith("[running: bash]")
@@ -62,21 +61,14 @@ async def test_a_shell_has_jobs_and_its_terminal_in_the_sandbox_too(tmp_path: Pa
 
 async def test_a_program_has_the_shells_variables_but_not_those_of_commands_without_a_terminal(tmp_path: Path) -> None:
     script: list[Any] = [asks(bash("export FRUIT=papaya")), in_terminal('echo "$FRUIT $TERM [$PAGER]"; read'), "done"]
-    async with rig(tmp_path, model(*script), mode="auto") as r:
-        await r.editor.prompt("go")
+    async with went(tmp_path, model(*script), mode="auto") as r:
         assert "papaya xterm-256color []" in result(r, 3)
 
 
 @pytest.mark.parametrize("editor", [{"terminal": True}, {"terminal": False}], ids=["terminals", "nothing"])
 async def test_a_program_that_asks_is_answered(tmp_path: Path, editor: dict[str, Any]) -> None:
-    script = [
-        in_terminal("read -p 'Which colour? ' colour; echo You like $colour; read"),
-        line("blue"),
-        look(),
-        "done",
-    ]
-    async with rig(tmp_path, model(*script), mode="auto", **editor) as r:
-        await r.editor.prompt("go")
+    script = [in_terminal("read -p 'Which colour? ' colour; echo You like $colour; read"), line("blue"), look(), "done"]
+    async with went(tmp_path, model(*script), mode="auto", **editor) as r:
         assert "Which colour?" in result(r, 2)
         assert "run_id=" in result(r, 2)
         assert "[running: bash]\nWhich colour? blue\nYou like blue" in result(r, 3)
@@ -105,8 +97,7 @@ async def test_a_line_for_a_shell_is_judged_as_a_command(tmp_path: Path) -> None
     outside = tmp_path / "outside"
     outside.mkdir()
     script = [in_terminal(SHELL), line("git status --short"), line(f"rm -rf {outside}"), line("echo still"), "done"]
-    async with rig(tmp_path, model(*script), permissions=[allow_once], otherwise=reject_once) as r:
-        await r.editor.prompt("go")
+    async with went(tmp_path, model(*script), permissions=[allow_once], otherwise=reject_once) as r:
         assert questions(r) == [SHELL, f"Type rm -rf {outside} Enter"]
         assert outside.is_dir()
         assert "rm -rf" not in result(r, 5)
@@ -126,8 +117,7 @@ async def test_a_rule_for_bash_holds_for_lines_and_for_halves_of_them(tmp_path: 
 async def test_what_stands_in_a_shells_line_is_not_guessed(tmp_path: Path, given: dict[str, Any]) -> None:
     """History and completion: nobody knows what Enter will run. No answer is remembered."""
     script = [in_terminal(SHELL), keys(**given), line("true"), keys(keys=["C-c"]), line("true"), "done"]
-    async with rig(tmp_path, model(*script), otherwise=allow_once) as r:
-        await r.editor.prompt("go")
+    async with went(tmp_path, model(*script), otherwise=allow_once) as r:
         _, first, second = r.editor.permission_requests
         assert [option.kind for option in first.options] == ["allow_once", "reject_once"]
         assert second.tool_call.title == "Type true Enter"
@@ -152,8 +142,7 @@ async def test_what_stands_in_a_shells_line_is_not_guessed(tmp_path: Path, given
 async def test_no_line_runs_what_a_rule_denies_by_way_of_another(tmp_path: Path, first: str, then: str) -> None:
     rules = '[[tools.permissions.bash]]\npattern = "*touch*"\naction = "deny"\n'
     script = [in_terminal(SHELL), line(first), line(then), line("echo the end"), "done"]
-    async with rig(tmp_path, model(*script), config=rules, mode="auto", otherwise=reject_once) as r:
-        await r.editor.prompt("go")
+    async with went(tmp_path, model(*script), config=rules, mode="auto", otherwise=reject_once) as r:
         assert not (r.project / "gone").exists()
 
 
@@ -166,16 +155,14 @@ async def test_a_whole_line_with_all_that_bash_has_does_not_ask(tmp_path: Path) 
         "cd / && pwd",
     ]
     typed = [keys(literal_text=text, enter=True, risk="high", mutation=True) for text in lines]
-    async with rig(tmp_path, model(in_terminal(SHELL), *typed, "done"), mode="auto") as r:
-        await r.editor.prompt("go")
+    async with went(tmp_path, model(in_terminal(SHELL), *typed, "done"), mode="auto") as r:
         assert questions(r) == []
         assert "\n1\n2\n" in result(r, 3) and "a; b c" in result(r, 5)
 
 
 async def test_an_interrupt_needs_no_question(tmp_path: Path) -> None:
     script = [in_terminal("sleep 1000; echo gone; read"), keys(keys=["C-c"]), "done"]
-    async with rig(tmp_path, model(*script), permissions=[allow_once], otherwise=reject_once) as r:
-        await r.editor.prompt("go")
+    async with went(tmp_path, model(*script), permissions=[allow_once], otherwise=reject_once) as r:
         assert len(questions(r)) == 1
         assert "^C" in result(r, 3)
 
@@ -198,8 +185,7 @@ async def test_another_program_in_front_gets_nothing(tmp_path: Path) -> None:
                 time.sleep(0.01)
         return allow_once(request)
 
-    async with rig(tmp_path, model(*script), otherwise=permit) as r:
-        await r.editor.prompt("go")
+    async with went(tmp_path, model(*script), otherwise=permit) as r:
         assert "Nothing was typed: another program" in result(r, 3)
 
 
@@ -224,8 +210,7 @@ async def test_wrong_targets_are_errors(tmp_path: Path) -> None:
         lambda runs: asks(Call("capture_pane", {"target": runs[-1]})),
         "done",
     ]
-    async with rig(tmp_path, model(*script), mode="auto") as r:
-        await r.editor.prompt("go")
+    async with went(tmp_path, model(*script), mode="auto") as r:
         assert "No program runs in a terminal" in result(r, 3)
         assert "There is no background command with the run_id 'nothing'" in result(r, 5)
         assert "was started without `terminal`" in result(r, 6)
@@ -242,22 +227,19 @@ async def test_wrong_targets_are_errors(tmp_path: Path) -> None:
     ],
 )
 async def test_wrong_keys_are_errors(tmp_path: Path, given: dict[str, Any], words: str) -> None:
-    async with rig(tmp_path, model(in_terminal("read"), keys(**given), "done"), mode="auto") as r:
-        await r.editor.prompt("go")
+    async with went(tmp_path, model(in_terminal("read"), keys(**given), "done"), mode="auto") as r:
         assert words in result(r, 3)
 
 
 async def test_what_has_ended_at_once_is_a_result(tmp_path: Path) -> None:
-    async with rig(tmp_path, model(in_terminal("echo seen; exit 3"), "done"), mode="auto") as r:
-        await r.editor.prompt("go")
+    async with went(tmp_path, model(in_terminal("echo seen; exit 3"), "done"), mode="auto") as r:
         assert "seen" in result(r, 2) and "[exit code 3]" in result(r, 2)
         assert RUN_ID.search(result(r, 2)) is None
 
 
 async def test_a_refused_program_runs_with_a_terminal(tmp_path: Path) -> None:
     script = [asks(bash("python3")), in_terminal("python3 -q"), line("6 * 7"), keys(literal_text="exit()\n"), "done"]
-    async with rig(tmp_path, model(*script), mode="auto") as r:
-        await r.editor.prompt("go")
+    async with went(tmp_path, model(*script), mode="auto") as r:
         assert "`terminal`: true" in result(r, 2)
         assert ">>>" in result(r, 3)
         assert "6 * 7\n42" in result(r, 4)
@@ -269,8 +251,7 @@ async def test_the_history_can_be_read_without_its_credentials(tmp_path: Path) -
     secret = "ghp_" + "a1B2" * 9
     program = f"echo token {secret}; seq 200; read"
     script = [in_terminal(program), look(), look(start="-", end=1), look(start=-3, end=-1), "done"]
-    async with rig(tmp_path, model(*script), mode="auto") as r:
-        await r.editor.prompt("go")
+    async with went(tmp_path, model(*script), mode="auto") as r:
         assert "\n200" in result(r, 3) and "\n100\n" not in result(r, 3)
         assert "token " in result(r, 4) and "\n100\n" in result(r, 4) and "\n200" not in result(r, 4)
         assert len(result(r, 5).splitlines()) == 4
@@ -281,16 +262,13 @@ async def test_the_history_can_be_read_without_its_credentials(tmp_path: Path) -
 async def test_a_credential_that_goes_on_in_the_next_row_is_found(tmp_path: Path, join: bool) -> None:
     secret = "ghp_" + "a1B2" * 9
     program = "printf '%99s ' x; printf %s ghp_; printf 'a1B2%.0s' 1 2 3 4 5 6 7 8 9; echo; read"
-    script = [in_terminal(program), look(join_wrapped_lines=join), "done"]
-    async with rig(tmp_path, model(*script), mode="auto") as r:
-        await r.editor.prompt("go")
+    async with went(tmp_path, model(*[in_terminal(program), look(join_wrapped_lines=join), "done"]), mode="auto") as r:
         assert secret[:20] not in result(r, 3) and secret[-16:] not in result(r, 3)
         assert "redacted" in result(r, 3)
 
 
 async def test_the_tools_are_offered_once_there_is_a_terminal(tmp_path: Path) -> None:
-    async with rig(tmp_path, model(in_terminal("read"), "done"), mode="auto") as r:
-        await r.editor.prompt("go")
+    async with went(tmp_path, model(in_terminal("read"), "done"), mode="auto") as r:
         assert not {"capture_pane", "send_keys"} & r.tool_names(1)
         assert {"capture_pane", "send_keys"} <= r.tool_names(2)
 
@@ -323,8 +301,7 @@ async def test_in_a_place_what_is_typed_is_asked_about_and_judged_as_a_command(t
         "done",
     ]
     config = elsewhere(where, tmp_path / "project") + rules
-    async with rig(tmp_path, model(*script), config=config, otherwise=allow_once) as r:
-        await r.editor.prompt("go")
+    async with went(tmp_path, model(*script), config=config, otherwise=allow_once) as r:
         assert "Name?" in result(r, 2)
         assert "hello Bob" in result(r, 3)
         assert "rule" in result(r, 4) and "bye" not in result(r, 4)

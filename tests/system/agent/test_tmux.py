@@ -23,15 +23,12 @@ from acp_agent.executors.tmux import tmux_server
 from acp_agent.safety.lines.shared_line import ends_shell
 from acp_agent.testing.fake_model import Answer, Call
 from tests import containers, ssh_server
-from tests.agent.kit import Rig, environ_for, rig
+from tests.agent.kit import Rig, environ_for, rig, went
 from tests.agent.test_background import model
 from tests.forked import COMMAND
 from tests.system.agent.test_terminals import CLAIM
 
-pytestmark = [
-    pytest.mark.anyio,
-    pytest.mark.skipif(shutil.which("tmux") is None, reason="not installed: tmux"),
-]
+pytestmark = [pytest.mark.anyio, pytest.mark.skipif(shutil.which("tmux") is None, reason="not installed: tmux")]
 
 TMUX = '[tools.tmux]\nsession = "main"\nmax_panes = 3\nmax_sessions = 2\n'
 
@@ -67,8 +64,7 @@ async def test_commands_share_the_shell_of_a_pane(tmp_path: Path, sandbox: bool)
         shared("(exit 7)"),
         Answer(text="ok"),
     ]
-    async with rig(tmp_path, script, config=TMUX, mode="auto", sandbox=sandbox, otherwise=allow_once) as r:
-        await r.editor.prompt("go")
+    async with went(tmp_path, script, config=TMUX, mode="auto", sandbox=sandbox, otherwise=allow_once) as r:
         said = results(r)
         sub = str(tmp_path / "project" / "sub")
         assert "no output" in said[0]
@@ -105,8 +101,7 @@ async def test_the_user_sees_what_runs_in_a_terminal_and_can_type(tmp_path: Path
         lambda runs: call("capture_pane", target=runs[0]),
         Answer(text="ok"),
     ]
-    async with rig(tmp_path, model(*script), config=TMUX, mode="auto") as r:
-        await r.editor.prompt("go")
+    async with went(tmp_path, model(*script), config=TMUX, mode="auto") as r:
         windows = dict(
             line.split() for line in tmux(r, "list-windows", "-a", "-F", "#{window_name} #{pane_id}").splitlines()
         )
@@ -119,8 +114,7 @@ async def test_the_user_sees_what_runs_in_a_terminal_and_can_type(tmp_path: Path
 
 
 async def test_place_says_how_to_attach_and_a_real_client_can(tmp_path: Path) -> None:
-    async with rig(tmp_path, [Answer(text="ok")], config=TMUX) as r:
-        await r.editor.prompt("/place")
+    async with went(tmp_path, [Answer(text="ok")], config=TMUX, prompt="/place") as r:
         argv = [*attached(r), "attach", "-t", "=acp-coder-main"]
         ours, theirs = pty.openpty()
         client = subprocess.Popen(argv, stdin=theirs, stdout=theirs, stderr=theirs, env={**os.environ, "TERM": "xterm"})
@@ -144,19 +138,19 @@ ENDING = (
 ).split("|")
 
 
-@pytest.mark.parametrize("line", ENDING)
-async def test_what_would_end_the_shared_shell_is_refused(tmp_path: Path, line: str) -> None:
-    async with rig(tmp_path, [shared(line), shared("echo still"), Answer(text="ok")], config=TMUX, mode="auto") as r:
-        await r.editor.prompt("go")
-        assert "would end the shell of the pane" in results(r)[0] and "( … )" in results(r)[0]
-        assert results(r)[1] == "still\n"
+def test_what_would_end_a_shell_is_known_and_what_ends_only_a_shell_of_its_own_is_not() -> None:
+    assert [line for line in ENDING if not ends_shell(line)] == []
+    apart = ("(set -e; exit 3)", "bash -c 'exit 3'", "exit 3 | cat", "echo $(exit 3)", "echo exit", "exit 3 & wait")
+    assert [line for line in apart if ends_shell(line)] == []
 
 
-@pytest.mark.parametrize(
-    "line", ["(set -e; exit 3)", "bash -c 'exit 3'", "exit 3 | cat", "echo $(exit 3)", "echo exit", "exit 3 & wait"]
-)
-def test_what_ends_only_a_shell_of_its_own_is_not(line: str) -> None:
-    assert ends_shell(line) == ""
+async def test_what_would_end_the_shared_shell_is_refused(tmp_path: Path) -> None:
+    lines = ("exit", "set -e; make", "if true; then exit; fi")
+    script = [*map(shared, lines), shared("echo still"), Answer(text="ok")]
+    async with went(tmp_path, script, config=TMUX, mode="auto") as r:
+        *refused, last = results(r)
+        assert all("would end the shell of the pane" in each and "( … )" in each for each in refused), refused
+        assert len(refused) == len(lines) and last == "still\n"
 
 
 async def test_a_command_that_goes_on_is_watched_and_stopped(tmp_path: Path) -> None:
@@ -171,8 +165,7 @@ async def test_a_command_that_goes_on_is_watched_and_stopped(tmp_path: Path) -> 
         shared("echo still"),
         Answer(text="ok"),
     ]
-    async with rig(tmp_path, script, config=TMUX, mode="auto", otherwise=allow_once) as r:
-        await r.editor.prompt("go")
+    async with went(tmp_path, script, config=TMUX, mode="auto", otherwise=allow_once) as r:
         said = results(r)
         assert "started run_id=" in said[0]
         assert "another command runs in it" in said[1]
@@ -191,8 +184,7 @@ async def test_what_the_user_types_at_the_same_moment_is_never_mixed_in(tmp_path
         shared("echo three"),
         Answer(text="ok"),
     ]
-    async with rig(tmp_path, script, config=TMUX, mode="auto") as r:
-        await r.editor.prompt("go")
+    async with went(tmp_path, script, config=TMUX, mode="auto") as r:
         tmux(r, "send-keys", "-t", "=acp-coder-main:shared", "-l", "touch wrong; ")
         await until(lambda: "touch wrong" in tmux(r, "capture-pane", "-p", "-t", "=acp-coder-main:shared"))
         await r.editor.prompt("again")
@@ -225,8 +217,7 @@ async def test_panes_and_sessions_are_made_and_removed_within_limits(tmp_path: P
         call("tmux_kill_pane", pane="one"),
         Answer(text="ok"),
     ]
-    async with rig(tmp_path, script, config=TMUX, mode="auto", otherwise=allow_once) as r:
-        await r.editor.prompt("/place")
+    async with went(tmp_path, script, config=TMUX, mode="auto", otherwise=allow_once, prompt="/place") as r:
         tmux(r, "new-window", "-d", "-t", "=acp-coder-main:", "-n", "of-the-user", "sleep 1000")
         await r.editor.prompt("go")
         said = results(r)
@@ -259,8 +250,7 @@ async def test_a_missing_pane_is_looked_at_in_the_shared_one_and_never_typed_int
         call("send_keys", pane="shared", literal_text="touch typed", enter=True, **{**CLAIM, "mutation": True}),
         Answer(text="ok"),
     ]
-    async with rig(tmp_path, script, config=TMUX, mode="auto", otherwise=allow_once) as r:
-        await r.editor.prompt("go")
+    async with went(tmp_path, script, config=TMUX, mode="auto", otherwise=allow_once) as r:
         said = results(r)
         assert "There is no pane main:gone of ours" in said[1] and "[instead: the shared pane]" in said[1]
         assert "here" in said[1]
@@ -276,8 +266,7 @@ async def test_rules_and_questions_hold_in_a_pane(tmp_path: Path) -> None:
     lines = ("touch made", "rm -rf ../outside", "alias ls='touch x'", "ls() { rmdir x; }")
     script = [*map(shared, lines), Answer(text="ok")]
     (tmp_path / "outside").mkdir()
-    async with rig(tmp_path, script, config=TMUX + rules, mode="auto", otherwise=reject_once) as r:
-        await r.editor.prompt("go")
+    async with went(tmp_path, script, config=TMUX + rules, mode="auto", otherwise=reject_once) as r:
         assert "policy_blocked" in str(r.editor.transcript)
         assert not (r.project / "made").exists()
         assert (tmp_path / "outside").is_dir()
@@ -312,8 +301,7 @@ async def test_what_runs_in_a_pane_cannot_command_tmux(tmp_path: Path) -> None:
 async def test_without_the_program_nothing_runs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(tmux_server, "PROGRAM", "no-such-tmux")
     script = [shared("touch made"), bash("touch made", terminal=True), bash("touch plain"), Answer(text="ok")]
-    async with rig(tmp_path, script, config=TMUX, mode="auto", otherwise=allow_once) as r:
-        await r.editor.prompt("go")
+    async with went(tmp_path, script, config=TMUX, mode="auto", otherwise=allow_once) as r:
         assert all("there is no `tmux` on this machine" in said for said in results(r)[:2])
         assert not (r.project / "made").exists()
         assert (r.project / "plain").exists()
@@ -321,8 +309,7 @@ async def test_without_the_program_nothing_runs(tmp_path: Path, monkeypatch: pyt
 
 async def test_without_tmux_there_are_no_panes(tmp_path: Path) -> None:
     script = [shared("touch made"), manage("tmux_create_pane", pane="one"), Answer(text="ok")]
-    async with rig(tmp_path, script, mode="auto") as r:
-        await r.editor.prompt("go")
+    async with went(tmp_path, script, mode="auto") as r:
         assert all("There is no tmux in this session" in said for said in results(r))
         tools = json.dumps(r.request(1)["tools"])
         assert "tmux_create" not in tools and '"pane"' not in tools
@@ -391,8 +378,7 @@ async def test_what_only_tmux_shows(tmp_path: Path) -> None:
         lambda runs: call("capture_pane", target=runs[0], start="-", end=0, escape_non_printable=True),
         Answer(text="ok"),
     ]
-    async with rig(tmp_path, model(*script), config=TMUX, mode="auto", otherwise=allow_once) as r:
-        await r.editor.prompt("go")
+    async with went(tmp_path, model(*script), config=TMUX, mode="auto", otherwise=allow_once) as r:
         said = results(r)
         assert "\\033[1mbold" in said[1]
         assert "there is no alternate screen" in said[2] and "bold plain" in said[2]
@@ -409,8 +395,7 @@ async def test_a_credential_is_not_hidden_by_colours(tmp_path: Path) -> None:
         lambda runs: call("capture_pane", target=runs[0], include_escape_sequences=True),
         Answer(text="ok"),
     ]
-    async with rig(tmp_path, model(*script), config=TMUX, mode="auto", otherwise=allow_once) as r:
-        await r.editor.prompt("go")
+    async with went(tmp_path, model(*script), config=TMUX, mode="auto", otherwise=allow_once) as r:
         assert "without escape sequences" in results(r)[1]
         assert key[20:] not in results(r)[1]
 
@@ -421,8 +406,7 @@ async def test_without_tmux_its_options_are_refused(tmp_path: Path) -> None:
         lambda runs: call("capture_pane", target=runs[0], include_escape_sequences=True),
         Answer(text="ok"),
     ]
-    async with rig(tmp_path, model(*script), mode="auto", otherwise=allow_once) as r:
-        await r.editor.prompt("go")
+    async with went(tmp_path, model(*script), mode="auto", otherwise=allow_once) as r:
         assert "Only tmux can show that" in results(r)[1]
 
 
