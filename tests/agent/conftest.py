@@ -1,5 +1,5 @@
 """With `ACP_TEST_WIRE=v2` the tests that are about messages run in v2 of ACP (`tests/v2_wire.py`), but for those of
-what v2 does not have. The rule: together they see each kind of message of the whole suite (`KINDS`), else the run fails.
+what v2 does not have. The rule: together they see each kind of message of the suite (`KINDS`), else the run fails.
 """
 
 from __future__ import annotations
