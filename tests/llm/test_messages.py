@@ -238,12 +238,7 @@ USES = st.lists(
 MESSAGES = st.lists(
     st.one_of(
         st.builds(UserMessage, st.lists(PARTS, max_size=3).map(tuple)),
-        st.builds(
-            AssistantMessage,
-            WORDS,
-            USES.map(tuple),
-            opaque=st.lists(THOUGHTS, max_size=2).map(tuple),
-        ),
+        st.builds(AssistantMessage, WORDS, USES.map(tuple), opaque=st.lists(THOUGHTS, max_size=2).map(tuple)),
         st.builds(ToolMessage, IDS, st.just("read"), st.lists(PARTS, max_size=2).map(tuple)),
     ),
     max_size=8,

@@ -54,11 +54,7 @@ async def test_the_whole_request() -> None:
         "model": "qwen3:8b",
         "messages": [
             {"role": "system", "content": "Be brief."},
-            {
-                "role": "user",
-                "content": "look\n[A PDF was left out: Ollama does not take it.]",
-                "images": ["iVBORw0="],
-            },
+            {"role": "user", "content": "look\n[A PDF was left out: Ollama does not take it.]", "images": ["iVBORw0="]},
             {
                 "role": "assistant",
                 "content": "Looking.",

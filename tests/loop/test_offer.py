@@ -408,8 +408,7 @@ def test_complexity_counts_required_depth_and_enumerations():
 
 
 @pytest.mark.parametrize(
-    ("given", "used"),
-    [(0.3, 0.3), (-1, 0.0), (7, 1.0), (math.nan, 0.6), (math.inf, 0.6), (-math.inf, 0.6)],
+    ("given", "used"), [(0.3, 0.3), (-1, 0.0), (7, 1.0), (math.nan, 0.6), (math.inf, 0.6), (-math.inf, 0.6)]
 )
 def test_a_threshold_is_clamped_and_what_is_no_number_is_reset(given, used):
     assert threshold_of(given) == used

@@ -168,10 +168,7 @@ def test_every_object_definition_has_a_struct() -> None:
 
 def test_a_tool_call_for_permission_carries_no_update_tag() -> None:
     assert written(acp.ToolCallUpdate(tool_call_id="t")) == {"toolCallId": "t"}
-    assert written(acp.ToolCallProgress(tool_call_id="t")) == {
-        "sessionUpdate": "tool_call_update",
-        "toolCallId": "t",
-    }
+    assert written(acp.ToolCallProgress(tool_call_id="t")) == {"sessionUpdate": "tool_call_update", "toolCallId": "t"}
 
 
 def test_absent_null_and_given_stay_apart_in_patches() -> None:
