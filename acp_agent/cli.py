@@ -11,6 +11,7 @@ import sys
 
 from acp_agent.config.xdg import ensure_home
 from acp_agent.lazy import load
+from acp_agent.signals import default_signals
 
 STDIO = "acp_agent.commands.stdio:run"
 PARSER = "acp_agent.commands.parser:run"
@@ -19,6 +20,7 @@ WELCOME = "acp_agent.commands.parser:welcome"
 
 def main(argv: list[str] | None = None) -> int:
     """The exit status."""
+    default_signals()
     ensure_home(os.environ)
     arguments = sys.argv[1:] if argv is None else argv
     row = PARSER if arguments else WELCOME if os.isatty(0) and os.isatty(1) else STDIO

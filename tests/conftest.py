@@ -11,9 +11,13 @@ import pytest
 from hypothesis import HealthCheck, settings
 
 from acp_agent.config import local_servers
+from acp_agent.signals import default_signals
 from acp_agent.testing.fake_editor import FakeEditor
 from tests import containers, tiers
 from tests.postgres_server import MISSING, PostgresServer
+
+default_signals()
+"""Nothing depends on who started the tests, as under `nohup`, cron or `cmd &` in a script."""
 
 pytest_plugins = ["acp_agent.testing.plugin"]
 

@@ -7,16 +7,23 @@ import signal
 import threading
 from collections.abc import Callable
 
+ENDING = frozenset((signal.SIGTERM, signal.SIGINT))
+
 
 def watch_signals(heard: Callable[[], None]) -> int:
-    """Calls `heard` in a thread at the first signal that has a handler. Closing the returned file descriptor, once
-    `signal.set_wakeup_fd` has another, ends the thread."""
+    """Calls `heard` in a thread at the first signal that ends the agent. Closing the returned file descriptor, once
+    `signal.set_wakeup_fd` has another, ends the thread.
+
+    Other signals are told of, too, where they have a handler so that no child inherits them ignored (`signals`).
+    """
     read, write = os.pipe()
     os.set_blocking(write, False)
 
     def watch() -> None:
-        if os.read(read, 1):
-            heard()
+        while numbers := os.read(read, 64):
+            if not ENDING.isdisjoint(numbers):
+                heard()
+                break
         os.close(read)
 
     threading.Thread(target=watch, daemon=True).start()

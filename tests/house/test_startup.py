@@ -22,6 +22,7 @@ STAGE_ZERO = {
     "acp_agent.lazy",
     "acp_agent.protocol",
     "acp_agent.protocol.peer",
+    "acp_agent.signals",
 }
 """Ours that are loaded when `initialize` is answered."""
 

@@ -35,6 +35,7 @@ from acp_agent.executors.far.far_values import packed, unpacked
 from acp_agent.executors.marked import kill_round
 from acp_agent.lazy import load
 from acp_agent.own_programs import find_program
+from acp_agent.signals import default_signals
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -449,6 +450,7 @@ def _taken(path: Path) -> bytes:
 
 def begin(mark: str, owner: str, linger: float, heartbeat: float, nonce: str) -> None:
     """Over there, in the process that was started: makes a keeper, passes on until the link ends."""
+    default_signals()
     folder = Path(tempfile.mkdtemp(prefix=PREFIX, dir=_short_folder()))
     (folder / OWNER).write_text(owner)
     listens = socket.socket(socket.AF_UNIX)
@@ -524,6 +526,7 @@ def _silent() -> None:
     os.close(nothing)
     for number in (signal.SIGHUP, signal.SIGTERM, signal.SIGINT):
         signal.signal(number, signal.SIG_IGN)
+    default_signals()  # What runs there can be interrupted and ended.
 
 
 def _keep(listens: socket.socket, token: str, side: Side, linger: float) -> None:

@@ -37,7 +37,7 @@ F=; dd if=/dev/null of=/dev/null bs=1 count=1 iflag=fullblock 2>/dev/null && F=i
 R=; dd if=/dev/null of=/dev/null bs=1 count=1 iflag=nofollow,nonblock 2>/dev/null && R=iflag=nofollow,nonblock
 T=; mv -T 2>&1 | grep -q 'nrecognized\|nvalid' || T=-T
 S=; command -v setsid >/dev/null && S=setsid
-B=; setsid -f true 2>/dev/null && B='setsid -f'
+B=${S:+setsid setsid}
 g() {
   if [ -n "$F" ]; then
     [ $(($1/65536)) = 0 ] || dd bs=65536 count=$(($1/65536)) $F
