@@ -57,19 +57,10 @@ async def test_a_mode_set_as_an_option_shows_in_the_modes(tmp_path):
         assert update.current_mode_id == "ask"
 
 
-@pytest.mark.parametrize(
-    ("option", "value"),
-    [
-        ("mode", "nonsense"),
-        ("model", "default/unknown"),
-        ("thought_level", "extreme"),
-        ("nonsense", "x"),
-        ("mode", True),
-        ("mode", 3),
-        ("mode", None),
-        ("mode", ["ask"]),
-    ],
-)
+@pytest.mark.parametrize(("option", "value"), [
+    ("mode", "nonsense"), ("model", "default/unknown"), ("thought_level", "extreme"), ("nonsense", "x"), ("mode", True),
+    ("mode", 3), ("mode", None), ("mode", ["ask"]),
+])  # fmt: skip
 async def test_unknown_options_and_values_are_invalid_params(tmp_path, option, value):
     async with rig(tmp_path) as r:
         with pytest.raises(PeerError) as error:
@@ -154,23 +145,12 @@ async def test_commands_are_announced_without_slash_and_described(tmp_path):
         assert all(command.description and not command.name.startswith("/") for command in update.available_commands)
 
 
-@pytest.mark.parametrize(
-    ("command", "words"),
-    [
-        ("/help", "/compact"),
-        ("/model", "default/fake-model"),
-        ("/model nonsense", "no model"),
-        ("/mode", "architect"),
-        ("/mode nonsense", "no mode"),
-        ("/context", "0 messages"),
-        ("/tools", "`bash`"),
-        ("/status", "default/fake-model"),
-        ("/permissions", "Nothing is remembered"),
-        ("/permissions revoke 7", "no permission"),
-        ("/compact", "nothing to compact"),
-        ("/clear", "forgotten"),
-    ],
-)
+@pytest.mark.parametrize(("command", "words"), [
+    ("/help", "/compact"), ("/model", "default/fake-model"), ("/model nonsense", "no model"), ("/mode", "architect"),
+    ("/mode nonsense", "no mode"), ("/context", "0 messages"), ("/tools", "`bash`"), ("/status", "default/fake-model"),
+    ("/permissions", "Nothing is remembered"), ("/permissions revoke 7", "no permission"),
+    ("/compact", "nothing to compact"), ("/clear", "forgotten"),
+])  # fmt: skip
 async def test_each_command_answers_without_the_model(tmp_path, command, words):
     async with rig(tmp_path, []) as r:
         assert (await r.editor.prompt(command)).stop_reason == "end_turn"

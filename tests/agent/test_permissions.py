@@ -130,19 +130,14 @@ async def test_never_is_remembered_too(tmp_path):
 @pytest.mark.parametrize(
     "bad",
     [
-        AnswersError(-32603, "oops"),
-        AnswersGarbage(),
+        AnswersError(-32603, "oops"), AnswersGarbage(),
         AnswersGarbage({"outcome": {"outcome": "selected", "optionId": "sudo"}}),
-        AnswersGarbage({"outcome": {"outcome": "selected"}}),
-        AnswersGarbage({"outcome": {"outcome": "allowed"}}),
-        AnswersGarbage({"outcome": "allow_once"}),
-        AnswersGarbage({"optionId": "allow_once"}),
-        AnswersGarbage(None),
-        AnswersGarbage([]),
-        AnswersGarbage("allow_once"),
+        AnswersGarbage({"outcome": {"outcome": "selected"}}), AnswersGarbage({"outcome": {"outcome": "allowed"}}),
+        AnswersGarbage({"outcome": "allow_once"}), AnswersGarbage({"optionId": "allow_once"}), AnswersGarbage(None),
+        AnswersGarbage([]), AnswersGarbage("allow_once"),
     ],
     ids=repr,
-)
+)  # fmt: skip
 async def test_an_error_or_garbage_is_never_approval(tmp_path, bad):
     async with rig(tmp_path, script(bash("touch x")), misbehave={"session/request_permission": bad}) as r:
         assert (await r.editor.prompt("go")).stop_reason == "end_turn"

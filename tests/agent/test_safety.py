@@ -671,16 +671,8 @@ async def test_a_folders_configuration_hooks_and_servers_take_effect_once_it_is_
 def git(folder: Path, *arguments: str) -> str:
     environ = {**os.environ, "GIT_CONFIG_GLOBAL": "/dev/null", "GIT_CONFIG_SYSTEM": "/dev/null"}
     named: list[str | Path] = [
-        "git",
-        "-C",
-        folder,
-        "-c",
-        "protocol.file.allow=always",
-        "-c",
-        "user.name=a",
-        "-c",
-        "user.email=a@b",
-    ]
+        "git", "-C", folder, "-c", "protocol.file.allow=always", "-c", "user.name=a", "-c", "user.email=a@b",
+    ]  # fmt: skip
     done = subprocess.run([*named, *arguments], capture_output=True, text=True, env=environ, timeout=30, check=False)
     return done.stdout
 

@@ -727,19 +727,10 @@ async def test_a_hunk_whose_lines_the_user_changed_is_left_alone_and_the_others_
         assert path.read_text() == "1\nTWO\n3\n4\n5\n6\n7\n"
 
 
-@pytest.mark.parametrize(
-    "params",
-    [
-        {"to": 7},
-        {"to": -1},
-        {"to": "x"},
-        {"path": "relative"},
-        {"hunks": [-1], "path": "/x"},
-        {"hunks": [0], "expect": ["x"]},
-        {"what": "all"},
-        {"call": "nobody"},
-    ],
-)
+@pytest.mark.parametrize("params", [
+    {"to": 7}, {"to": -1}, {"to": "x"}, {"path": "relative"}, {"hunks": [-1], "path": "/x"},
+    {"hunks": [0], "expect": ["x"]}, {"what": "all"}, {"call": "nobody"},
+])  # fmt: skip
 async def test_bad_parameters_are_refused_with_a_reason(tmp_path, params):
     async with went(tmp_path, [write("a.txt", "x\n"), "Done."], mode="auto", prompt="Change it.") as r:
         with pytest.raises(PeerError) as refused:

@@ -576,15 +576,9 @@ async def test_v2_sess_16_a_prompt_that_waits_for_anothers_turn_ends_with_a_clos
 
 
 TEXTS = [
-    "",
-    "one\n",
-    "one\ntwo\n",
-    "one\ntwo",
-    "two\r\n",
-    "a\fb\x0bc\u2028d\n",
-    "é\n\n\nü",
+    "", "one\n", "one\ntwo\n", "one\ntwo", "two\r\n", "a\fb\x0bc\u2028d\n", "é\n\n\nü",
     "".join(f"{n}\n" for n in range(50)),
-]
+]  # fmt: skip
 
 
 @pytest.mark.parametrize("name", ["a.txt", "with space.txt", 'q"uote\\.txt', "é.txt", "tab\t.txt"])

@@ -72,32 +72,17 @@ REMEMBERED = [Call("write", {"path": "new", "content": "x"}), delete("new")]
 """Answered with an "always", which is then remembered for edits and deletions."""
 
 ON_OWN = [
-    delete(".local"),
-    delete(".local/state"),
-    delete("alias/.local"),
-    move(".local", "elsewhere"),
-    move(".local/state", "plain/state"),
-    move("alias/.local/state", "elsewhere"),
-    copy(".local", "elsewhere"),
-    copy("deep/.local", ".local", overwrite=True),
-    move("deep/.local", ".local", overwrite=True),
-]
+    delete(".local"), delete(".local/state"), delete("alias/.local"), move(".local", "elsewhere"),
+    move(".local/state", "plain/state"), move("alias/.local/state", "elsewhere"), copy(".local", "elsewhere"),
+    copy("deep/.local", ".local", overwrite=True), move("deep/.local", ".local", overwrite=True),
+]  # fmt: skip
 
 ON_MISSING = [
-    copy("evil", ".config"),
-    copy("evil", "alias/.config"),
-    copy("evil", ".Config"),
-    copy("evil2/.CONFIG", ".config"),
-    copy("evil-link", ".config"),
-    copy("in-link", ".config"),
-    copy("file", ".config"),
-    move("evil", ".config"),
-    move("evil2/.CONFIG", ".CONFIG"),
-    move("evil-link", ".config"),
-    move("in-link", ".config"),
-    move("file", ".config"),
+    copy("evil", ".config"), copy("evil", "alias/.config"), copy("evil", ".Config"), copy("evil2/.CONFIG", ".config"),
+    copy("evil-link", ".config"), copy("in-link", ".config"), copy("file", ".config"), move("evil", ".config"),
+    move("evil2/.CONFIG", ".CONFIG"), move("evil-link", ".config"), move("in-link", ".config"), move("file", ".config"),
     patch("*** Update File: file\n*** Move to: .config\n@@\n-x\n+y"),
-]
+]  # fmt: skip
 """Where the configuration would be, but there is none yet."""
 
 ON_EXISTING = [
@@ -108,18 +93,11 @@ ON_EXISTING = [
 ]
 
 ON_LINKS = [
-    delete(".config"),
-    move(".config", "elsewhere"),
-    delete("dots"),
-    move("dots", "elsewhere"),
-    delete("dots/conf"),
-    delete("alias/dots/conf"),
-    move("evil", "dots/conf", overwrite=True),
-    copy("evil", "dots/conf", overwrite=True),
-    copy("evil-link", ".config", overwrite=True),
-    move("evil-link", ".config", overwrite=True),
+    delete(".config"), move(".config", "elsewhere"), delete("dots"), move("dots", "elsewhere"), delete("dots/conf"),
+    delete("alias/dots/conf"), move("evil", "dots/conf", overwrite=True), copy("evil", "dots/conf", overwrite=True),
+    copy("evil-link", ".config", overwrite=True), move("evil-link", ".config", overwrite=True),
     patch("*** Delete File: .config"),
-]
+]  # fmt: skip
 """The folder of the configuration is a link to another."""
 
 
@@ -153,23 +131,12 @@ async def test_the_agents_own_files_are_not_reached_through_a_folder_above(place
 
 
 ON_TRUSTED = [
-    delete("kit"),
-    delete("deep/kit"),
-    move("kit", "elsewhere"),
-    copy("kit", "elsewhere"),
-    copy("KIT", "elsewhere"),
-    move("shell", "sub/.config"),
-    copy("shell", "sub/.config"),
-    copy("shell", "sub/.CONFIG"),
-    copy("shell-link", "sub/.config"),
-    move("shell-link", "sub/.config"),
-    copy("in-link", "sub"),
-    copy("plain", "kit", overwrite=True),
-    move("plain", "kit", overwrite=True),
-    copy("alias/kit", "alias/elsewhere"),
-    copy("plain", "sub/.vscode"),
-    patch("*** Update File: plain/a\n*** Move to: .vscode/tasks.json\n@@\n-x\n+y"),
-]
+    delete("kit"), delete("deep/kit"), move("kit", "elsewhere"), copy("kit", "elsewhere"), copy("KIT", "elsewhere"),
+    move("shell", "sub/.config"), copy("shell", "sub/.config"), copy("shell", "sub/.CONFIG"),
+    copy("shell-link", "sub/.config"), move("shell-link", "sub/.config"), copy("in-link", "sub"),
+    copy("plain", "kit", overwrite=True), move("plain", "kit", overwrite=True), copy("alias/kit", "alias/elsewhere"),
+    copy("plain", "sub/.vscode"), patch("*** Update File: plain/a\n*** Move to: .vscode/tasks.json\n@@\n-x\n+y"),
+]  # fmt: skip
 
 
 @pytest.mark.parametrize("mode", ["auto", "code", "rules"])

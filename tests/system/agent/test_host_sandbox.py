@@ -65,17 +65,11 @@ async def test_commands_there_are_held_as_they_are_here(tmp_path: Path, config: 
     with socket.create_server(("127.0.0.1", 0)) as server:
         port = server.getsockname()[1]
         tries = [
-            "echo made >inside && echo wrote",
-            "cat .env",
-            "cat ../outside",
-            "echo broken >../outside",
-            "echo evil >sub/.git/hooks/post-commit",
-            "echo evil >.git/hooks/post-commit",
-            f"(exec 3<>/dev/tcp/127.0.0.1/{port}) && echo connected",
-            "ls ~ | wc -l",
-            "kill -9 $PPID",
+            "echo made >inside && echo wrote", "cat .env", "cat ../outside", "echo broken >../outside",
+            "echo evil >sub/.git/hooks/post-commit", "echo evil >.git/hooks/post-commit",
+            f"(exec 3<>/dev/tcp/127.0.0.1/{port}) && echo connected", "ls ~ | wc -l", "kill -9 $PPID",
             "export FRUIT=papaya; cd sub",
-        ]
+        ]  # fmt: skip
         script = [bash("; ".join(tries)), bash("echo $FRUIT; pwd; touch here; touch /etc/made"), Answer(text="ok")]
         async with went(tmp_path, script, config=config, mode="auto", sandbox=True) as r:
             first, second = results(r)

@@ -81,14 +81,10 @@ async def test_commands_and_files_are_there_and_everybody_is_told_so(tmp_path: P
     (there / "old.txt").write_text("one\ntwo\n")
     (there / "sub").mkdir()
     script = [
-        bash("pwd; cd sub; touch made"),
-        bash("pwd"),
-        tool("write", path="new.txt", content="fresh\n"),
-        tool("read", path="old.txt"),
-        tool("grep", pattern="tw", path="."),
-        tool("edit", path="old.txt", old_string="two", new_string="three"),
-        Answer(text="ok"),
-    ]
+        bash("pwd; cd sub; touch made"), bash("pwd"), tool("write", path="new.txt", content="fresh\n"),
+        tool("read", path="old.txt"), tool("grep", pattern="tw", path="."),
+        tool("edit", path="old.txt", old_string="two", new_string="three"), Answer(text="ok"),
+    ]  # fmt: skip
     asked: list[tuple[str, list[str]]] = []
 
     async def always(request: Any) -> Any:
@@ -138,13 +134,9 @@ async def test_paths_are_judged_by_the_disk_over_there(tmp_path: Path, config: s
     (there / "keys").mkdir()
     (there / "keys" / "alias").symlink_to("../.env")
     script = [
-        tool("read", path="way/secret"),
-        tool("read", path=".env"),
-        tool("read", path="keys/alias"),
-        tool("write", path="way/made", content="x"),
-        tool("delete_path", path="keys"),
-        Answer(text="ok"),
-    ]
+        tool("read", path="way/secret"), tool("read", path=".env"), tool("read", path="keys/alias"),
+        tool("write", path="way/made", content="x"), tool("delete_path", path="keys"), Answer(text="ok"),
+    ]  # fmt: skip
     hidden = '[tools.files]\ndeny_read = [".env"]\n'
     async with rig(tmp_path, script, config=config + hidden, mode="auto", permissions=[allow_once] * 3) as r:
         (r.project / "way").mkdir()
@@ -329,19 +321,14 @@ async def test_the_event_loop_waits_for_no_answer_of_the_host(
     (there / "sub" / "a.txt").write_text("one\n")
     patch = "*** Begin Patch\n*** Update File: sub/a.txt\n@@\n-two\n+three\n*** End Patch"
     script = [
-        tool("read", path="sub/a.txt"),
-        tool("edit", path="sub/a.txt", old_string="one", new_string="two"),
-        tool("apply_patch", input=patch),
-        bash("cd sub; git status; rm -r missing*; find . -name '*.txt'"),
-        tool("list_directory", path="."),
-        tool("grep", pattern="three", path="."),
-        tool("find_path", pattern="**/*.txt"),
-        tool("write", path="sub/new/b.txt", content="x"),
+        tool("read", path="sub/a.txt"), tool("edit", path="sub/a.txt", old_string="one", new_string="two"),
+        tool("apply_patch", input=patch), bash("cd sub; git status; rm -r missing*; find . -name '*.txt'"),
+        tool("list_directory", path="."), tool("grep", pattern="three", path="."),
+        tool("find_path", pattern="**/*.txt"), tool("write", path="sub/new/b.txt", content="x"),
         tool("move_path", source="sub/new", destination="moved"),
-        tool("copy_path", source="moved", destination="sub/copy"),
-        tool("delete_path", path="sub/copy"),
+        tool("copy_path", source="moved", destination="sub/copy"), tool("delete_path", path="sub/copy"),
         Answer(text="ok"),
-    ]
+    ]  # fmt: skip
     async with rig(tmp_path, script, config=config, otherwise=allow_once) as r:
         uri = (r.project / "sub" / "a.txt").as_uri()
         await r.editor.prompt([acp.TextContent(text="go"), acp.ResourceLink(uri=uri, name="a.txt")])
@@ -508,14 +495,10 @@ async def test_single_commands_and_sub_agents_run_on_another_host_with_its_own_f
     local = config.replace('place = "build"', 'place = "local"\nmode = "auto"')
     script = [
         tool("bash", command="pwd; touch made; export KEPT=kept; cd /tmp", place="build"),
-        tool("bash", command="echo $KEPT; pwd", place="build"),
-        bash("pwd; echo ${KEPT:-none}"),
-        tool("delegate", prompt="read words.txt", place="build"),
-        tool("read", path="words.txt"),
-        tool("write", path="new.txt", content="fresh\n"),
-        Answer(text="It says tangerine."),
-        Answer(text="ok"),
-    ]
+        tool("bash", command="echo $KEPT; pwd", place="build"), bash("pwd; echo ${KEPT:-none}"),
+        tool("delegate", prompt="read words.txt", place="build"), tool("read", path="words.txt"),
+        tool("write", path="new.txt", content="fresh\n"), Answer(text="It says tangerine."), Answer(text="ok"),
+    ]  # fmt: skip
     asked: list[str] = []
 
     async def once(request: Any) -> Any:

@@ -104,15 +104,11 @@ async def test_what_is_hidden_stays_so_wherever_a_command_moves_it(tmp_path: Pat
     config = config.replace('[".env"]', '[".env", "keys/**"]')
     script = [
         bash("mv .env x; ln x y; mv keys locks; cat x y locks/one"),
-        bash("cat x y locks/one; mv x z; ln z a; mv y sub/y"),
-        bash("cat a y z sub/y locks/one"),
+        bash("cat x y locks/one; mv x z; ln z a; mv y sub/y"), bash("cat a y z sub/y locks/one"),
         Answer(tool_calls=(Call("read", {"path": "z"}), Call("read", {"path": "locks/one"}))),
-        bash("mkdir n; ln a n/x; ln locks/one n/one; ls n"),
-        bash("cat n/x n/one"),
-        bash("rm -rf n a y z; echo mandarin >z; echo $?"),
-        bash("cat z"),
-        Answer(text="ok"),
-    ]
+        bash("mkdir n; ln a n/x; ln locks/one n/one; ls n"), bash("cat n/x n/one"),
+        bash("rm -rf n a y z; echo mandarin >z; echo $?"), bash("cat z"), Answer(text="ok"),
+    ]  # fmt: skip
     async with went(tmp_path, script, config=config, otherwise=allow_once, sandbox=True) as r:
         said = [message["content"] for message in r.messages(len(r.model.requests)) if message["role"] == "tool"]
         assert not [words for words in said if "tangerine" in words]

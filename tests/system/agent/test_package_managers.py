@@ -102,15 +102,10 @@ def registries(repositories: Path) -> Iterator[str]:
         def _git(self, path: str, query: str) -> None:
             length = int(self.headers.get("Content-Length") or 0)
             environ = {
-                "PATH": os.environ["PATH"],
-                "GIT_PROJECT_ROOT": str(repositories),
-                "GIT_HTTP_EXPORT_ALL": "1",
-                "REQUEST_METHOD": self.command,
-                "PATH_INFO": path,
-                "QUERY_STRING": query,
-                "CONTENT_TYPE": self.headers.get("Content-Type", ""),
-                "REMOTE_USER": "someone",
-            }
+                "PATH": os.environ["PATH"], "GIT_PROJECT_ROOT": str(repositories), "GIT_HTTP_EXPORT_ALL": "1",
+                "REQUEST_METHOD": self.command, "PATH_INFO": path, "QUERY_STRING": query,
+                "CONTENT_TYPE": self.headers.get("Content-Type", ""), "REMOTE_USER": "someone",
+            }  # fmt: skip
             if encoding := self.headers.get("Content-Encoding"):
                 environ["HTTP_CONTENT_ENCODING"] = encoding
             done = subprocess.run(

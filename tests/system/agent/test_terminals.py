@@ -123,22 +123,12 @@ async def test_what_stands_in_a_shells_line_is_not_guessed(tmp_path: Path, given
         assert second.tool_call.title == "Type true Enter"
 
 
-@pytest.mark.parametrize(
-    ("first", "then"),
-    [
-        ('echo "', '"; touch gone'),
-        ("cat <<'x'", "touch gone"),
-        ("true \\", "&& touch gone"),
-        ("for i in 1", "do touch gone; done"),
-        ("echo touch gone", "!!:s/echo //"),
-        ("echo touch gone", "^echo^^"),
-        ("alias ls='touch gone'", "ls"),
-        ("PS1='$(touch gone)'", "true"),
-        ("fc -s echo=", "true"),
-        ("bind -x '\"a\": touch gone'", "true"),
-        ("PROMPT_COMMAND='touch gone'", "true"),
-    ],
-)
+@pytest.mark.parametrize(("first", "then"), [
+    ('echo "', '"; touch gone'), ("cat <<'x'", "touch gone"), ("true \\", "&& touch gone"),
+    ("for i in 1", "do touch gone; done"), ("echo touch gone", "!!:s/echo //"), ("echo touch gone", "^echo^^"),
+    ("alias ls='touch gone'", "ls"), ("PS1='$(touch gone)'", "true"), ("fc -s echo=", "true"),
+    ("bind -x '\"a\": touch gone'", "true"), ("PROMPT_COMMAND='touch gone'", "true"),
+])  # fmt: skip
 async def test_no_line_runs_what_a_rule_denies_by_way_of_another(tmp_path: Path, first: str, then: str) -> None:
     rules = '[[tools.permissions.bash]]\npattern = "*touch*"\naction = "deny"\n'
     script = [in_terminal(SHELL), line(first), line(then), line("echo the end"), "done"]
@@ -148,12 +138,8 @@ async def test_no_line_runs_what_a_rule_denies_by_way_of_another(tmp_path: Path,
 
 async def test_a_whole_line_with_all_that_bash_has_does_not_ask(tmp_path: Path) -> None:
     lines = [
-        "for i in 1 2; do echo $i; done",
-        "cat <<x\na\nx",
-        "echo 'a; b' \"c\" # d",
-        "sleep 0 & wait",
-        "cd / && pwd",
-    ]
+        "for i in 1 2; do echo $i; done", "cat <<x\na\nx", "echo 'a; b' \"c\" # d", "sleep 0 & wait", "cd / && pwd",
+    ]  # fmt: skip
     typed = [keys(literal_text=text, enter=True, risk="high", mutation=True) for text in lines]
     async with went(tmp_path, model(in_terminal(SHELL), *typed, "done"), mode="auto") as r:
         assert questions(r) == []
@@ -201,15 +187,11 @@ def _names() -> list[str]:
 
 async def test_wrong_targets_are_errors(tmp_path: Path) -> None:
     script = [
-        asks(bash("sleep 1000", background=True)),
-        line("x"),
-        in_terminal("read; exit 3"),
-        lambda runs: asks(Call("send_keys", {"target": "nothing", **CLAIM, "literal_text": "x"})),
-        line("x"),
+        asks(bash("sleep 1000", background=True)), line("x"), in_terminal("read; exit 3"),
+        lambda runs: asks(Call("send_keys", {"target": "nothing", **CLAIM, "literal_text": "x"})), line("x"),
         lambda runs: asks(Call("bash_kill", {"run_id": runs[-1]})),
-        lambda runs: asks(Call("capture_pane", {"target": runs[-1]})),
-        "done",
-    ]
+        lambda runs: asks(Call("capture_pane", {"target": runs[-1]})), "done",
+    ]  # fmt: skip
     async with went(tmp_path, model(*script), mode="auto") as r:
         assert "No program runs in a terminal" in result(r, 3)
         assert "There is no background command with the run_id 'nothing'" in result(r, 5)
@@ -293,13 +275,9 @@ def elsewhere(where: str, folder: Path) -> str:
 async def test_in_a_place_what_is_typed_is_asked_about_and_judged_as_a_command(tmp_path: Path, where: str) -> None:
     rules = '[[tools.permissions.bash]]\npattern = "shutdown*"\naction = "deny"\n'
     script = [
-        in_terminal("read -p 'Name? ' x; echo hello $x; read y; echo bye $y"),
-        line("Bob"),
-        line("shutdown now"),
-        in_terminal("cat", place="local"),
-        keys(keys=["C-c"]),
-        "done",
-    ]
+        in_terminal("read -p 'Name? ' x; echo hello $x; read y; echo bye $y"), line("Bob"), line("shutdown now"),
+        in_terminal("cat", place="local"), keys(keys=["C-c"]), "done",
+    ]  # fmt: skip
     config = elsewhere(where, tmp_path / "project") + rules
     async with went(tmp_path, model(*script), config=config, otherwise=allow_once) as r:
         assert "Name?" in result(r, 2)

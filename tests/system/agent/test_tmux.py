@@ -155,16 +155,11 @@ async def test_what_would_end_the_shared_shell_is_refused(tmp_path: Path) -> Non
 
 async def test_a_command_that_goes_on_is_watched_and_stopped(tmp_path: Path) -> None:
     script = [
-        shared("echo begun; sleep 1000; echo never", wait=False),
-        shared("echo no"),
-        call("capture_pane", pane="shared", delay=0.3),
-        call("send_keys", pane="shared", keys=["C-c"], **CLAIM),
-        shared("echo again"),
-        shared("sleep 1000", timeout=0.5),
-        shared("bash -c 'trap \"\" INT; sleep 1000'", timeout=0.5),
-        shared("echo still"),
-        Answer(text="ok"),
-    ]
+        shared("echo begun; sleep 1000; echo never", wait=False), shared("echo no"),
+        call("capture_pane", pane="shared", delay=0.3), call("send_keys", pane="shared", keys=["C-c"], **CLAIM),
+        shared("echo again"), shared("sleep 1000", timeout=0.5),
+        shared("bash -c 'trap \"\" INT; sleep 1000'", timeout=0.5), shared("echo still"), Answer(text="ok"),
+    ]  # fmt: skip
     async with went(tmp_path, script, config=TMUX, mode="auto", otherwise=allow_once) as r:
         said = results(r)
         assert "started run_id=" in said[0]
@@ -177,13 +172,9 @@ async def test_a_command_that_goes_on_is_watched_and_stopped(tmp_path: Path) -> 
 
 async def test_what_the_user_types_at_the_same_moment_is_never_mixed_in(tmp_path: Path) -> None:
     script = [
-        shared("echo one"),
+        shared("echo one"), Answer(text="ok"), shared("echo two"), Answer(text="ok"), shared("echo three"),
         Answer(text="ok"),
-        shared("echo two"),
-        Answer(text="ok"),
-        shared("echo three"),
-        Answer(text="ok"),
-    ]
+    ]  # fmt: skip
     async with went(tmp_path, script, config=TMUX, mode="auto") as r:
         tmux(r, "send-keys", "-t", "=acp-coder-main:shared", "-l", "touch wrong; ")
         await until(lambda: "touch wrong" in tmux(r, "capture-pane", "-p", "-t", "=acp-coder-main:shared"))
@@ -199,24 +190,15 @@ async def test_what_the_user_types_at_the_same_moment_is_never_mixed_in(tmp_path
 
 async def test_panes_and_sessions_are_made_and_removed_within_limits(tmp_path: Path) -> None:
     script = [
-        manage("tmux_create_pane", pane="one"),
-        bash("cd /; x=1", pane="one"),
-        bash("echo $x; pwd", pane="acp-coder-one", session="main"),
-        shared("pwd"),
-        manage("tmux_create_session", session="ops"),
-        manage("tmux_create_pane", pane="more"),
-        manage("tmux_create_session", session="third"),
-        manage("tmux_kill_pane", pane="shared"),
-        manage("tmux_kill_session", session="main"),
-        manage("tmux_kill_pane", pane="of-the-user"),
-        manage("tmux_kill_pane", pane="one"),
-        bash("pwd", pane="one"),
-        manage("tmux_kill_session", session="ops"),
-        bash("pwd", session="ops"),
-        manage("tmux_create_pane", pane="#(touch made)"),
-        call("tmux_kill_pane", pane="one"),
-        Answer(text="ok"),
-    ]
+        manage("tmux_create_pane", pane="one"), bash("cd /; x=1", pane="one"),
+        bash("echo $x; pwd", pane="acp-coder-one", session="main"), shared("pwd"),
+        manage("tmux_create_session", session="ops"), manage("tmux_create_pane", pane="more"),
+        manage("tmux_create_session", session="third"), manage("tmux_kill_pane", pane="shared"),
+        manage("tmux_kill_session", session="main"), manage("tmux_kill_pane", pane="of-the-user"),
+        manage("tmux_kill_pane", pane="one"), bash("pwd", pane="one"), manage("tmux_kill_session", session="ops"),
+        bash("pwd", session="ops"), manage("tmux_create_pane", pane="#(touch made)"),
+        call("tmux_kill_pane", pane="one"), Answer(text="ok"),
+    ]  # fmt: skip
     async with went(tmp_path, script, config=TMUX, mode="auto", otherwise=allow_once, prompt="/place") as r:
         tmux(r, "new-window", "-d", "-t", "=acp-coder-main:", "-n", "of-the-user", "sleep 1000")
         await r.editor.prompt("go")
