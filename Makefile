@@ -2,13 +2,14 @@
 PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
+PYTEST = $(BIN)/python -m pytest $(PYTEST_OPTIONS)
 STAMP := $(VENV)/.installed
 NPM := bash scripts/with_node.sh npm --prefix editors/vscode
 export PIP_DISABLE_PIP_VERSION_CHECK := 1
 # Programs that the tests start hundreds of times would each compile what has changed.
 export PYTHONDONTWRITEBYTECODE :=
 
-.PHONY: page demo test test-races test-models test-editors test-agents test-conformance test-v2 test-release release docs quick check bench generate lock eval harbor venv tools clean
+.PHONY: page demo test test-system nightly coverage affected hostile test-models test-editors test-agents test-conformance test-v2 test-release release docs quick check bench generate lock eval harbor venv tools clean
 
 venv: $(STAMP)
 
@@ -30,8 +31,31 @@ page:
 demo: $(STAMP)
 	@$(BIN)/python -m acp_agent demo
 
+# What to run before each commit: all that is pure, in memory or on this machine, and each other backend once. Nothing is tried
+# twice.
 test: $(STAMP) tools page
-	@bash scripts/test_all.sh $(BIN)/python $(NPM)
+	@bash scripts/test_all.sh "$(PYTEST)" $(NPM)
+
+# The rest: other machines, containers, terminals and tmux, PostgreSQL, several processes, attacks with and without the sandbox,
+# kills at any moment, the page in a browser, real language servers. What failed is tried once more; the summary counts these.
+test-system: $(STAMP) tools page
+	@$(PYTEST) --reruns 1 -rR tests/system
+
+# Both, with ten times the examples, 20,000 races and 200 kills. An hour or more.
+nightly: $(STAMP) tools page
+	@ACP_TEST_NIGHTLY=1 $(PYTEST) --reruns 1 -rR -o faulthandler_timeout=3000 tests tests/system
+
+# The tiers whose folders changed since `main`: CONTRIBUTING.md. BASE=COMMIT: since another commit.
+affected: $(STAMP)
+	@$(BIN)/python scripts/affected.py $(BASE)
+
+# Lines and branches of acp_agent that `make test` and `make test-system` run, those in child processes counted.
+coverage: $(STAMP) tools page
+	@bash scripts/coverage.sh $(BIN)/python
+
+# `make test` as those start it who are not us: in the background, on a busy machine, as another user: scripts/hostile_run.sh.
+hostile: $(STAMP) tools page
+	@bash scripts/hostile_run.sh
 
 # The agent in real editors, two of them at a time: they wait more than they work. The first time it takes some minutes and
 # 2 GB, in tests/.editors. An editor that stumbles under a test is opened once or twice more for it; the summary counts these.
@@ -40,38 +64,34 @@ test-editors: $(STAMP) tools
 	@bash scripts/install_terminal_editors.sh
 	@bash scripts/install_python_clients.sh
 	@$(NPM) run package --silent >/dev/null
-	@bash scripts/with_node.sh $(BIN)/python -m pytest -n 2 --dist loadfile --reruns 2 tests/editors
+	@bash scripts/with_node.sh $(PYTEST) -n 2 --dist loadfile --reruns 2 tests/editors
 
 # The conformance kit: an agent and a client with each of their faults, and this agent; the server, too. Six minutes; with
 # ACP_KIT_SWEEP=1 each fault meets all checks, not only those of its area: eight minutes more. A check has a time in which
 # an answer must come, so one that fails is tried once more; the summary counts these.
 test-conformance: $(STAMP)
-	@$(BIN)/python -m pytest --reruns 1 tests/conformance
+	@$(PYTEST) --reruns 1 tests/conformance
 
 # The kit with agents of others, against the table of docs/conformance.md. Not in CI: about 40 minutes, and 1.8 GB the first
 # time, in tests/.agents.
 test-agents: $(STAMP)
 	@bash scripts/install_agents.sh
-	@$(BIN)/python -m pytest -n 0 tests/agents
+	@$(PYTEST) -n 0 tests/agents
 
-# The tests of the agent once more in v2 of ACP. Four minutes.
+# The tests of the agent whose traffic v2 of ACP changes (marked `traffic`), in v2.
 test-v2: $(STAMP) tools
-	@ACP_TEST_WIRE=v2 $(BIN)/python -m pytest --reruns 1 tests/agent
-
-# The races of tests/executors/test_editor_races.py for longer than in `make test`.
-test-races: $(STAMP)
-	@RACE_ROUNDS=20000 $(BIN)/python -m pytest -n 0 tests/executors/test_editor_races.py
+	@ACP_TEST_WIRE=v2 $(PYTEST) --reruns 1 -rR tests/agent
 
 # The agent with a real model server (llama.cpp) and real, small weights.
 test-models: $(STAMP) tools
 	@bash scripts/install_model_server.sh
-	@$(BIN)/python -m pytest -n 0 tests/models
+	@$(PYTEST) -n 0 tests/models
 
 # What to run while working: under a minute.
 quick: $(STAMP)
 	@$(BIN)/ruff check .
 	@$(BIN)/ruff format --check .
-	@$(BIN)/python -m pytest tests/house tests/loop tests/protocol tests/schema tests/config \
+	@$(PYTEST) tests/house tests/loop tests/protocol tests/schema tests/config \
 	  tests/agent/test_golden.py tests/agent/test_prompt.py tests/agent/test_tool_calls.py
 
 check: $(STAMP)
@@ -80,7 +100,7 @@ check: $(STAMP)
 	@$(BIN)/ruff format --check .
 	@$(BIN)/mypy
 	@$(NPM) run check --silent
-	@$(BIN)/python -m pytest -rP tests/house
+	@$(PYTEST) -rP tests/house
 
 bench: $(STAMP)
 	@$(BIN)/python scripts/bench.py
@@ -96,7 +116,7 @@ release: $(STAMP)
 test-release: $(STAMP) tools
 	@bash scripts/find_python.sh forky $(CURDIR)/tests/.python >/dev/null
 	@$(BIN)/python -m pip install --quiet uv
-	@$(BIN)/python -m pytest -n 0 tests/release
+	@$(PYTEST) -n 0 tests/release
 
 # The site of the documentation, into dist/site; a link or an anchor that leads nowhere fails it. Seconds.
 docs: $(STAMP)

@@ -13,7 +13,7 @@ from hypothesis import HealthCheck, settings
 from acp_agent.config import local_servers
 from acp_agent.executors.default_signals import default_signals
 from acp_agent.testing.fake_editor import FakeEditor
-from tests import containers
+from tests import containers, tiers
 from tests.postgres_server import MISSING, PostgresServer
 
 default_signals()
@@ -26,6 +26,26 @@ settings.load_profile("house")
 """A busy machine is slow; no test fails by the time that an example or its making takes."""
 
 FakeEditor.schema_file = Path(__file__).parents[1] / "schemas" / "acp-v1.schema.json"
+
+
+STARTS = tiers.Starts()
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    """The product runs as it is: pytest would rewrite it all, since one of its modules is a plugin, and rewriting two
+    modules in two threads fails at times ("AST constructor recursion depth mismatch")."""
+    rewritten = config.pluginmanager.rewrite_hook._must_rewrite  # type: ignore[attr-defined]
+    rewritten.discard("acp_agent")
+    rewritten.add("acp_agent.testing")
+
+
+@pytest.fixture(autouse=True)
+def in_its_tier(request: pytest.FixtureRequest) -> Iterator[None]:
+    """A test of the first tier that starts what belongs to another one fails."""
+    STARTS.watching, STARTS.wrong = tiers.is_first(request.path), []
+    yield
+    STARTS.watching = False
+    assert not STARTS.wrong, f"{'; '.join(STARTS.wrong)}: that belongs to tests/system (tests/tiers.py)"
 
 
 @pytest.fixture(scope="session")

@@ -1,8 +1,9 @@
-"""`table`: `pytest.mark.parametrize` as one test, for rows that exercise one rule."""
+"""`table`: `pytest.mark.parametrize` as one test, for rows that exercise one rule. `packed`: rows as text."""
 
 from __future__ import annotations
 
 import inspect
+import re
 from collections.abc import Callable, Collection
 from typing import Any
 
@@ -38,3 +39,8 @@ def table(names: str | tuple[str, ...], rows: Collection[Any]) -> Callable[[Call
         return run
 
     return decorate
+
+
+def packed(text: str) -> list[str]:
+    """The rows of a text whose lines hold several, with ` ¦ ` between them."""
+    return re.split("\n| ¦ ", text.strip("\n"))

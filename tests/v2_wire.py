@@ -391,6 +391,23 @@ def applied(diff: dict[str, Any]) -> tuple[str | None, str]:
     return None if added else "".join(old), "".join(new)
 
 
+SEEN: set[str] = set()
+"""The kinds of messages that tests of this process have seen, as `kind` names them."""
+
+
+def kind(direction: str, message: dict[str, Any]) -> str:
+    """What a line is: its direction, method, and what its update, or the state in it, is called. Answers have none."""
+    method = message.get("method", "")
+    params = message.get("params")
+    if method != "session/update" or not isinstance(params, dict):
+        return f"{direction} {method}" if method else ""
+    update = params["update"]
+    words = [update["sessionUpdate"], *(str(update[key]) for key in ("state", "stopReason", "status") if key in update)]
+    words += sorted({each["type"] for each in update.get("content") or () if isinstance(each, dict) and "type" in each})
+    return f"{direction} {' '.join(words)}"
+
+
 def check(wire: V2Wire) -> None:
+    SEEN.update(filter(None, (kind(*line) for line in wire.lines if isinstance(line[1], dict))))
     if wire.violations:
         pytest.fail("\n".join(dict.fromkeys(wire.violations)))

@@ -1,10 +1,19 @@
-"""With `ACP_TEST_WIRE=v2` the tests run in v2 of ACP (`tests/v2_wire.py`), but for those of what v2 does not have."""
+"""With `ACP_TEST_WIRE=v2` the tests that are about messages run in v2 of ACP (`tests/v2_wire.py`), but for those of
+what v2 does not have. The rule: together they see each kind of message of the suite (`KINDS`), else the run fails.
+"""
 
 from __future__ import annotations
 
+import sys
+from pathlib import Path
+from typing import Any
+
 import pytest
 
+from tests import v2_wire
 from tests.agent.kit import WIRE
+
+HERE = Path(__file__).parent
 
 NOT_IN_V2 = {
     "a client of v2 has no files of its own": """
@@ -88,8 +97,129 @@ NOT_IN_V2 = {
 """Why -> tests."""
 
 
-def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    why = {name: reason for reason, names in NOT_IN_V2.items() for name in names.split()} if WIRE == "v2" else {}
+TRAFFIC = """
+    apply_patch background cancel choices_and_commands context cost delegate endless_answers fork golden
+    hooks_that_decide initialize_and_auth language_servers mcp mcp_everything odd_input outputs permissions plugins
+    prompt sessions steering tool_calls undo v2 wire_fuzz
+""".split()
+"""Modules, without `test_`, that are about messages which v2 has otherwise, or that alone cause some kind of them."""
+
+KINDS = {
+    "from_agent": """
+        $/cancel_request
+        _lsp/definition
+        _lsp/diagnostics
+        _lsp/documentSymbols
+        _lsp/hover
+        _lsp/references
+        _lsp/rename
+        _lsp/workspaceSymbols
+        agent_message_chunk
+        agent_thought_chunk
+        available_commands_update
+        compaction_update cancelled
+        compaction_update completed
+        compaction_update failed
+        compaction_update in_progress
+        config_option_update
+        elicitation/complete
+        elicitation/create
+        notice
+        plan_update
+        session/request_permission
+        session_info_update
+        state_update idle
+        state_update idle cancelled
+        state_update idle end_turn
+        state_update idle error
+        state_update idle max_tokens
+        state_update idle max_turn_requests
+        state_update idle refusal
+        state_update requires_action
+        state_update running
+        terminal_output_chunk
+        terminal_update
+        tool_call_update
+        tool_call_update cancelled content
+        tool_call_update cancelled content terminal
+        tool_call_update completed
+        tool_call_update completed content
+        tool_call_update completed content diff
+        tool_call_update completed content terminal
+        tool_call_update completed diff
+        tool_call_update completed terminal
+        tool_call_update content
+        tool_call_update content terminal
+        tool_call_update failed
+        tool_call_update failed content
+        tool_call_update failed content terminal
+        tool_call_update in_progress
+        tool_call_update in_progress content
+        tool_call_update in_progress content diff
+        tool_call_update in_progress diff
+        tool_call_update pending
+        tool_call_update pending content
+        tool_call_update pending content diff
+        tool_call_update pending terminal
+        tool_call_update terminal
+        usage_update
+        user_message
+        user_message text
+        user_message_chunk
+    """,
+    "to_agent": """
+        $/cancel_request
+        _lsp/didSave
+        _lsp/publishDiagnostics
+        _session/changes
+        _session/checkpoints
+        _session/redo
+        _session/steering
+        _session/undo
+        auth/login
+        initialize
+        session/cancel
+        session/close
+        session/delete
+        session/list
+        session/new
+        session/prompt
+        session/resume
+        session/set_config_option
+    """,
+}
+"""As `v2_wire.kind` names them."""
+
+
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    for item in items:
+        if item.path.parent == HERE and item.path.stem.removeprefix("test_") in TRAFFIC:
+            item.add_marker(pytest.mark.traffic)
+    if WIRE != "v2":
+        return
+    left = [item for item in items if item.get_closest_marker("traffic") is None]
+    config.hook.pytest_deselected(items=left)
+    items[:] = [item for item in items if item.get_closest_marker("traffic") is not None]
+    why = {name: reason for reason, names in NOT_IN_V2.items() for name in names.split()}
     for item in items:
         if reason := why.get(getattr(item, "originalname", item.name)):
             item.add_marker(pytest.mark.skip(reason=reason))
+
+
+def pytest_sessionfinish(session: pytest.Session) -> None:
+    """Workers tell what they have seen; who has heard them all judges, if the whole of it was run."""
+    config = session.config
+    if hasattr(config, "workeroutput"):
+        config.workeroutput["kinds"] = sorted(v2_wire.SEEN)
+        return
+    whole = WIRE == "v2" and [Path(each).resolve() for each in config.args] == [HERE] and not config.option.keyword
+    unseen = [f"{way} {each}" for way, words in KINDS.items() for each in map(str.strip, words.strip().splitlines())]
+    unseen = [each for each in unseen if each not in v2_wire.SEEN]
+    if whole and unseen and session.exitstatus == pytest.ExitCode.OK:
+        session.exitstatus = pytest.ExitCode.TESTS_FAILED
+        sys.stderr.write(f"\nno test in v2 has seen: {'; '.join(unseen)} (tests/agent/conftest.py)\n")
+
+
+@pytest.hookimpl(optionalhook=True)
+def pytest_testnodedown(node: Any) -> None:
+    v2_wire.SEEN.update(getattr(node, "workeroutput", {}).get("kinds", ()))

@@ -37,7 +37,7 @@ from tests.postgres_server import PostgresServer
 from tests.v2_wire import V2Wire
 from tests.websockets_client import connected
 
-__all__ = ["Answer", "Call", "Rig", "agent_rig", "connect", "rig"]
+__all__ = ["Answer", "Call", "Rig", "agent_rig", "bash", "connect", "put", "results", "rig", "rounds", "went"]
 
 BASH = "bash"
 on_stdio = pytest.mark.skipif("ACP_TEST_WIRE" in os.environ, reason="a server answers this otherwise")
@@ -214,10 +214,40 @@ async def agent_rig(tmp_path: Path, script: Script = (), **editor: Any) -> Async
 
 @asynccontextmanager
 async def rig(tmp_path: Path, script: Script = (), **editor: Any) -> AsyncIterator[Rig]:
-    """The same with a session in `project`. `mode`: its mode."""
-    mode = editor.pop("mode", None)
+    """The same with a session in `project`. `mode`: its mode. `files`: text of files, put in `project` then."""
+    mode, files = editor.pop("mode", None), editor.pop("files", {})
     async with agent_rig(tmp_path, script, **editor) as made:
         await made.editor.new_session(made.project)
         if mode is not None:
             await made.editor.client.set_session_mode(made.editor.session_id, mode)
+        for name, text in files.items():
+            put(made.project / name, text)
         yield made
+
+
+@asynccontextmanager
+async def went(tmp_path: Path, script: Script = (), *, prompt: Any = "go", **editor: Any) -> AsyncIterator[Rig]:
+    """The same after one turn."""
+    async with rig(tmp_path, script, **editor) as made:
+        await made.editor.prompt(prompt)
+        yield made
+
+
+def put(path: Path, text: str) -> Path:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text(text)
+    return path
+
+
+def bash(command: str, **more: object) -> Call:
+    return Call("bash", {"command": command, **more})
+
+
+def rounds(*calls: Call) -> list[Answer | str]:
+    return [*(Answer(tool_calls=(call,)) for call in calls), "done"]
+
+
+def results(made: Rig, number: int | None = None) -> list[str]:
+    """What the n-th request, or the last, has of tools."""
+    number = len(made.model.requests) if number is None else number
+    return [message["content"] for message in made.messages(number) if message["role"] == "tool"]

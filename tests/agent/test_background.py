@@ -13,7 +13,7 @@ from acp_agent.schema.acp import Terminal, ToolCallUpdate
 from acp_agent.testing.fake_model import Answer, Call
 from tests.executors.kit import until_dead, until_exists
 
-from .kit import Rig, on_stdio, rig
+from .kit import Rig, bash, on_stdio, rig, went
 
 pytestmark = pytest.mark.anyio
 
@@ -25,10 +25,6 @@ EDITORS = {
 with_each_editor = pytest.mark.parametrize("editor", EDITORS.values(), ids=EDITORS)
 
 RUN_ID = re.compile(r"run_id=([0-9a-f-]{36})")
-
-
-def bash(command: str, **more: object) -> Call:
-    return Call("bash", {"command": command, **more})
 
 
 def asks(*calls: Call) -> Answer:
@@ -131,8 +127,7 @@ async def test_the_end_between_turns_is_shown_at_once_and_told_to_the_model_once
 async def test_the_terminal_stays_in_the_card_and_is_released_after_its_last_update(tmp_path):
     go = tmp_path / "go"
     script = [asks(bash(f"until [ -e {go} ]; do sleep 0.01; done", background=True)), "started"]
-    async with rig(tmp_path, script, mode="auto") as r:
-        await r.editor.prompt("go")
+    async with went(tmp_path, script, mode="auto") as r:
         (shown,) = r.editor.tool_call().content
         assert isinstance(shown, Terminal)
         assert not r.editor.lines("from_agent", "terminal/release")
@@ -154,8 +149,7 @@ async def test_without_terminals_the_output_comes_into_the_card_while_it_runs(tm
     go = tmp_path / "go"
     command = f"echo begun; until [ -e {go} ]; do sleep 0.01; done; echo finished"
     script = [asks(bash(command, background=True)), "started"]
-    async with rig(tmp_path, script, mode="auto", terminal=False, terminal_output_meta=meta) as r:
-        await r.editor.prompt("go")
+    async with went(tmp_path, script, mode="auto", terminal=False, terminal_output_meta=meta) as r:
 
         def live(update) -> bool:
             if not isinstance(update, ToolCallUpdate):
@@ -190,8 +184,7 @@ async def test_an_end_within_a_turn_is_shown_in_the_card_alone_and_told_at_the_n
 @with_each_editor
 async def test_what_bash_output_has_shown_to_its_end_is_not_told_again(tmp_path, editor):
     script = model(asks(bash("echo one; echo two", background=True)), output(wait="30s", tail=1), "seen", "later")
-    async with rig(tmp_path, script, mode="auto", **editor) as r:
-        await r.editor.prompt("go")
+    async with went(tmp_path, script, mode="auto", **editor) as r:
         assert result(r, 3) == "[exit_code=0]\n[1 lines before]\ntwo"
         await ended(r)
         await r.editor.prompt("and?")
@@ -202,8 +195,7 @@ async def test_clear_forgets_what_ended_and_tells_what_still_runs_with_its_comma
     go = tmp_path / "go"
     wait = f"until [ -e {go} ]; do sleep 0.01; done; echo done"
     script = model(asks(bash("echo old", background=True), bash(wait, background=True)), "started", "heard")
-    async with rig(tmp_path, script, mode="auto") as r:
-        await r.editor.prompt("go")
+    async with went(tmp_path, script, mode="auto") as r:
         await ended(r)
         await r.editor.prompt("/clear")
         go.touch()
@@ -230,8 +222,7 @@ async def test_a_background_command_reads_the_shells_variables_and_leaves_none(t
 
 async def test_the_turns_variables_are_set_in_the_background_too(tmp_path):
     script = model(asks(bash("echo $ACP_CODER_SESSION_ID", background=True)), output(wait=True), "done")
-    async with rig(tmp_path, script, mode="auto", config="[tools.bash]\nturn_context = true\n") as r:
-        await r.editor.prompt("go")
+    async with went(tmp_path, script, mode="auto", config="[tools.bash]\nturn_context = true\n") as r:
         assert result(r, 3) == f"[exit_code=0]\n{r.editor.session_id}"
 
 
@@ -242,9 +233,7 @@ async def test_the_turns_variables_are_set_in_the_background_too(tmp_path):
 async def test_a_command_that_outlives_its_wait_goes_on_in_the_background(tmp_path, editor):
     go = tmp_path / "go"
     command = f"echo begun; until [ -e {go} ]; do sleep 0.01; done; echo finished"
-    script = [asks(bash(command, wait=0.5)), "waiting", "heard"]
-    async with rig(tmp_path, script, mode="auto", **editor) as r:
-        await r.editor.prompt("go")
+    async with went(tmp_path, [asks(bash(command, wait=0.5)), "waiting", "heard"], mode="auto", **editor) as r:
         run_id = started(r, 2)
         assert result(r, 2) == f"begun\n[background] still running after 0.5 s and continues: run_id={run_id}"
         assert r.editor.tool_call().raw_output == {"run_id": run_id, "background": True}
@@ -257,8 +246,7 @@ async def test_a_command_that_outlives_its_wait_goes_on_in_the_background(tmp_pa
 
 
 async def test_a_command_that_ends_within_its_wait_is_an_ordinary_call(tmp_path):
-    async with rig(tmp_path, [asks(bash("echo x", wait="10m")), "done"], mode="auto") as r:
-        await r.editor.prompt("go")
+    async with went(tmp_path, [asks(bash("echo x", wait="10m")), "done"], mode="auto") as r:
         assert result(r, 2) == "x\n"
         assert r.editor.tool_call().raw_output["exit_code"] == 0
 
@@ -268,8 +256,7 @@ async def test_a_command_that_ends_within_its_wait_is_an_ordinary_call(tmp_path)
 
 async def test_the_tools_for_runs_are_there_from_the_start_for_the_servers_prompt_cache(tmp_path):
     script = [asks(bash("true", background=True)), asks(Call("bash_list", {})), "done", "looks"]
-    async with rig(tmp_path, script, mode="auto") as r:
-        await r.editor.prompt("go")
+    async with went(tmp_path, script, mode="auto") as r:
         assert {"bash_output", "bash_kill", "bash_list"} <= r.tool_names(1)
         assert r.request(1)["tools"] == r.request(2)["tools"] == r.request(3)["tools"]
         assert result(r, 3).startswith(started(r, 2))
@@ -325,8 +312,7 @@ async def test_bash_kill_ends_the_command_and_its_children_without_asking(tmp_pa
 
 async def test_an_unknown_run_id_is_answered_with_the_known_ones(tmp_path):
     script = model(asks(bash("true", background=True)), asks(Call("bash_output", {"run_id": "gone"})), "done")
-    async with rig(tmp_path, script, mode="auto") as r:
-        await r.editor.prompt("go")
+    async with went(tmp_path, script, mode="auto") as r:
         assert "no background command with the run_id 'gone'" in result(r, 3)
         assert "Runs end with their session" in result(r, 3)
         assert started(r, 2) in result(r, 3)
@@ -337,9 +323,7 @@ async def test_an_unknown_run_id_is_answered_with_the_known_ones(tmp_path):
 
 async def test_more_than_the_limit_do_not_run_at_once(tmp_path):
     runs = [bash("exec sleep 600", background=True) for _ in range(9)]
-    script = model(asks(*runs), kill, asks(bash("true", background=True)), "done")
-    async with rig(tmp_path, script, mode="auto") as r:
-        await r.editor.prompt("go")
+    async with went(tmp_path, model(asks(*runs), kill, asks(bash("true", background=True)), "done"), mode="auto") as r:
         results = [message["content"] for message in r.messages(2) if message["role"] == "tool"]
         ids = [match[1] for text in results[:8] if (match := RUN_ID.search(text))]
         assert len(ids) == 8
@@ -351,10 +335,8 @@ async def test_more_than_the_limit_do_not_run_at_once(tmp_path):
 
 @with_each_editor
 async def test_a_command_that_runs_too_long_is_killed_with_exit_code_124(tmp_path, editor):
-    config = "[tools.bash]\nbackground_timeout = 0.5\n"
     script = [asks(bash("echo begun; exec sleep 600", background=True)), "started", "heard"]
-    async with rig(tmp_path, script, mode="auto", config=config, **editor) as r:
-        await r.editor.prompt("go")
+    async with went(tmp_path, script, mode="auto", config="[tools.bash]\nbackground_timeout = 0.5\n", **editor) as r:
         (end,) = await ended(r)
         assert end.meta["background"]["exit_code"] == 124
         assert end.raw_output["exit_code"] == 124
@@ -393,8 +375,7 @@ def shows_output(line: dict[str, Any]) -> bool:
 async def test_what_runs_in_the_background_ends_with_its_session(tmp_path, editor, how):
     pids = tmp_path / "pids"
     script = [asks(bash(f"echo begun; sleep 600 & echo $$ $! > {pids}; wait", background=True)), "started", "again"]
-    async with rig(tmp_path, script, mode="auto", **editor) as r:
-        await r.editor.prompt("go")
+    async with went(tmp_path, script, mode="auto", **editor) as r:
         mine = [int(pid) for pid in (await until_exists(pids)).split()]
         session = r.editor.session_id
         if not editor.get("terminal", True):  # Else what it prints may come while the session is being loaded again.
@@ -415,9 +396,7 @@ async def test_what_runs_in_the_background_ends_with_its_session(tmp_path, edito
 
 @with_each_editor
 async def test_a_loaded_session_shows_how_the_command_ended(tmp_path, editor):
-    script = [asks(bash("echo out; exit 3", background=True)), "started"]
-    async with rig(tmp_path, script, mode="auto", **editor) as r:
-        await r.editor.prompt("go")
+    async with went(tmp_path, [asks(bash("echo out; exit 3", background=True)), "started"], mode="auto", **editor) as r:
         await ended(r)
         await r.editor.load_session(r.editor.session_id, r.project)
         call = r.editor.tool_call()
@@ -427,8 +406,7 @@ async def test_a_loaded_session_shows_how_the_command_ended(tmp_path, editor):
 
 
 async def test_a_command_for_a_terminal_is_refused_before_anybody_is_asked(tmp_path):
-    async with rig(tmp_path, [asks(bash("vim a.txt")), "done"]) as r:
-        await r.editor.prompt("go")
+    async with went(tmp_path, [asks(bash("vim a.txt")), "done"]) as r:
         assert result(r, 2).startswith("[tool_error] The command was not run: ")
         assert "suggestion: Change files with `edit` or `write`." in result(r, 2)
         assert r.editor.permission_requests == []
@@ -436,6 +414,5 @@ async def test_a_command_for_a_terminal_is_refused_before_anybody_is_asked(tmp_p
 
 async def test_terminal_programs_may_be_allowed(tmp_path):
     config = "[tools.bash]\nrefuse_interactive = false\n"
-    async with rig(tmp_path, [asks(bash("python3")), "done"], config=config, mode="auto") as r:
-        await r.editor.prompt("go")
+    async with went(tmp_path, [asks(bash("python3")), "done"], config=config, mode="auto") as r:
         assert result(r, 2) == "[no output, exit code 0]"

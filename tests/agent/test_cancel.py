@@ -11,15 +11,11 @@ import pytest
 from acp_agent.schema import acp
 from acp_agent.schema.acp import AgentMessageChunk, CompactionUpdate, ToolCallProgress
 from acp_agent.testing.fake_editor import AnswersLate, NeverAnswers
-from acp_agent.testing.fake_model import Answer, Call
+from acp_agent.testing.fake_model import Answer
 
-from .kit import rig
+from .kit import bash, rig, went
 
 pytestmark = pytest.mark.anyio
-
-
-def bash(command: str) -> Call:
-    return Call("bash", {"command": command})
 
 
 async def _cancelled(r, turn):
@@ -118,8 +114,7 @@ async def test_a_client_that_does_not_answer_the_kill_does_not_hold_the_cancel(t
 
 
 async def test_calls_that_had_not_begun_are_answered_for_the_model(tmp_path):
-    script = [Answer(tool_calls=(bash("sleep 600"), bash("touch never"))), "fine"]
-    async with rig(tmp_path, script) as r:
+    async with rig(tmp_path, [Answer(tool_calls=(bash("sleep 600"), bash("touch never"))), "fine"]) as r:
         turn = r.editor.begin("go")
         await r.editor.wait_until(lambda: r.editor.lines("from_agent", "terminal/wait_for_exit"))
         assert [call.status for call in r.editor.tool_calls().values()] == ["in_progress", "pending"]
@@ -229,8 +224,7 @@ async def test_a_late_terminal_is_ended_by_its_mark_where_the_client_kills_nothi
 
 
 async def test_a_cancelled_compaction_says_so(tmp_path):
-    async with rig(tmp_path, ["a", Answer(text="x", hang_before=True), "b"], compaction=True) as r:
-        await r.editor.prompt("one")
+    async with went(tmp_path, ["a", Answer(text="x", hang_before=True), "b"], compaction=True, prompt="one") as r:
         turn = r.editor.begin("/compact")
         await r.model.wait_for_request(2)
         await _cancelled(r, turn)

@@ -16,7 +16,7 @@ from acp_agent.schema.acp import (
 )
 from acp_agent.testing.fake_model import Answer, Call, Failure
 
-from .kit import agent_rig, rig
+from .kit import agent_rig, rig, went
 
 pytestmark = pytest.mark.anyio
 
@@ -57,25 +57,15 @@ async def test_a_mode_set_as_an_option_shows_in_the_modes(tmp_path):
         assert update.current_mode_id == "ask"
 
 
-@pytest.mark.parametrize(
-    ("option", "value"),
-    [
-        ("mode", "nonsense"),
-        ("model", "default/unknown"),
-        ("thought_level", "extreme"),
-        ("nonsense", "x"),
-        ("mode", True),
-        ("mode", 3),
-        ("mode", None),
-        ("mode", ["ask"]),
-    ],
-)
+@pytest.mark.parametrize(("option", "value"), [
+    ("mode", "nonsense"), ("model", "default/unknown"), ("thought_level", "extreme"), ("nonsense", "x"), ("mode", True),
+    ("mode", 3), ("mode", None), ("mode", ["ask"]),
+])  # fmt: skip
 async def test_unknown_options_and_values_are_invalid_params(tmp_path, option, value):
     async with rig(tmp_path) as r:
         with pytest.raises(PeerError) as error:
             await r.editor.request(
-                "session/set_config_option",
-                {"sessionId": r.editor.session_id, "configId": option, "value": value},
+                "session/set_config_option", {"sessionId": r.editor.session_id, "configId": option, "value": value}
             )
         assert error.value.code == -32602
 
@@ -119,8 +109,7 @@ async def test_the_model_can_be_set_as_clients_of_old_schemas_do(tmp_path):
 
 
 async def test_auto_becomes_the_servers_first_model(tmp_path):
-    async with rig(tmp_path, ["a"], models=("first", "second"), environ={"OPENAI_MODEL": ""}) as r:
-        await r.editor.prompt("hi")
+    async with went(tmp_path, ["a"], models=("first", "second"), environ={"OPENAI_MODEL": ""}, prompt="hi") as r:
         assert r.request(1)["model"] == "first"
         update = await r.editor.wait_for(
             lambda u: isinstance(u, ConfigOptionUpdate) and values(u.config_options)["model"] == "default/first"
@@ -156,23 +145,12 @@ async def test_commands_are_announced_without_slash_and_described(tmp_path):
         assert all(command.description and not command.name.startswith("/") for command in update.available_commands)
 
 
-@pytest.mark.parametrize(
-    ("command", "words"),
-    [
-        ("/help", "/compact"),
-        ("/model", "default/fake-model"),
-        ("/model nonsense", "no model"),
-        ("/mode", "architect"),
-        ("/mode nonsense", "no mode"),
-        ("/context", "0 messages"),
-        ("/tools", "`bash`"),
-        ("/status", "default/fake-model"),
-        ("/permissions", "Nothing is remembered"),
-        ("/permissions revoke 7", "no permission"),
-        ("/compact", "nothing to compact"),
-        ("/clear", "forgotten"),
-    ],
-)
+@pytest.mark.parametrize(("command", "words"), [
+    ("/help", "/compact"), ("/model", "default/fake-model"), ("/model nonsense", "no model"), ("/mode", "architect"),
+    ("/mode nonsense", "no mode"), ("/context", "0 messages"), ("/tools", "`bash`"), ("/status", "default/fake-model"),
+    ("/permissions", "Nothing is remembered"), ("/permissions revoke 7", "no permission"),
+    ("/compact", "nothing to compact"), ("/clear", "forgotten"),
+])  # fmt: skip
 async def test_each_command_answers_without_the_model(tmp_path, command, words):
     async with rig(tmp_path, []) as r:
         assert (await r.editor.prompt(command)).stop_reason == "end_turn"
@@ -181,29 +159,25 @@ async def test_each_command_answers_without_the_model(tmp_path, command, words):
 
 
 async def test_a_command_runs_with_other_blocks_beside_it(tmp_path):
-    async with rig(tmp_path, []) as r:
-        await r.editor.prompt([ResourceLink(name="x", uri="file:///x"), TextContent(text="/mode ask")])
+    async with went(tmp_path, [], prompt=[ResourceLink(name="x", uri="file:///x"), TextContent(text="/mode ask")]) as r:
         assert "Mode: `ask`" in r.editor.text()
 
 
 @pytest.mark.parametrize("text", ["/usr/bin/env is broken", "/nonsense", "/ help", "// comment", "see /help"])
 async def test_what_is_no_command_is_a_prompt(tmp_path, text):
-    async with rig(tmp_path, ["ok"]) as r:
-        await r.editor.prompt(text)
+    async with went(tmp_path, ["ok"], prompt=text) as r:
         assert r.messages(1)[-1]["content"] == text
 
 
 async def test_mode_command_switches_and_tells_the_client_both_ways(tmp_path):
-    async with rig(tmp_path, []) as r:
-        await r.editor.prompt("/mode auto")
+    async with went(tmp_path, [], prompt="/mode auto") as r:
         mode = await r.editor.wait_for(lambda u: isinstance(u, CurrentModeUpdate))
         options = await r.editor.wait_for(lambda u: isinstance(u, ConfigOptionUpdate))
         assert mode.current_mode_id == values(options.config_options)["mode"] == "auto"
 
 
 async def test_clear_lets_the_model_forget_also_after_a_load(tmp_path):
-    async with rig(tmp_path, ["a", "b", "c"]) as r:
-        await r.editor.prompt("one")
+    async with went(tmp_path, ["a", "b", "c"], prompt="one") as r:
         await r.editor.prompt("/clear")
         await r.editor.prompt("two")
         assert [m["content"] for m in r.messages(2)[1:]] == ["two"]
@@ -215,8 +189,7 @@ async def test_clear_lets_the_model_forget_also_after_a_load(tmp_path):
 
 @pytest.mark.parametrize("compaction", [True, False])
 async def test_compact_replaces_the_conversation_by_a_summary(tmp_path, compaction):
-    async with rig(tmp_path, ["a" * 1000, "the summary", "b"], compaction=compaction) as r:
-        await r.editor.prompt("one")
+    async with went(tmp_path, ["a" * 1000, "the summary", "b"], compaction=compaction, prompt="one") as r:
         await r.editor.prompt("/compact")
         assert "Compacted" in r.editor.text()
         updates = [u for u in r.editor.updates[r.editor.session_id] if isinstance(u, CompactionUpdate)]
@@ -243,8 +216,7 @@ async def test_permissions_are_listed_and_revoked(tmp_path):
     call = Call("write", {"path": "a.txt", "content": "a"})
     again = Call("write", {"path": "b.txt", "content": "b"})
     script = [Answer(tool_calls=(call,)), "x", Answer(tool_calls=(again,)), "y"]
-    async with rig(tmp_path, script, otherwise=allow_always) as r:
-        await r.editor.prompt("go")
+    async with went(tmp_path, script, otherwise=allow_always) as r:
         await r.editor.prompt("/permissions")
         assert "#1 always allow `edit *`" in r.editor.text()
         await r.editor.prompt("/permissions revoke 1")

@@ -72,28 +72,14 @@ async def test_a_disabled_provider_is_not_used_and_may_be_set_again(tmp_path: Pa
         assert (await editor.prompt("Hi")).stop_reason == "end_turn"
 
 
-@pytest.mark.parametrize(
-    "wrong",
-    [
-        {"providerId": "other"},
-        {"apiType": "bedrock"},
-        {"baseUrl": "ftp://a"},
-        {"baseUrl": "a.example"},
-        {"baseUrl": "https://a.example/?key=1"},
-        {"baseUrl": f"https://me:{TOKEN}@a.example/"},
-        {"baseUrl": "http://[::1"},
-        {"baseUrl": "http://a.example:99999/v1"},
-        {"baseUrl": "http://a.example\0/"},
-        {"headers": {"X Y": "a"}},
-        {"headers": {f"Authorization: Bearer {TOKEN}": ""}},
-        {"headers": {"X": "a\r\nY: b"}},
-        {"headers": {"X": " a"}},
-        {"headers": {"X": "\u00e9"}},
-        {"headers": {"X": 7}},
-        {"headers": {"Content-Length": "3"}},
-        {"headers": {"Transfer-Encoding": "chunked"}},
-    ],
-)
+@pytest.mark.parametrize("wrong", [
+    {"providerId": "other"}, {"apiType": "bedrock"}, {"baseUrl": "ftp://a"}, {"baseUrl": "a.example"},
+    {"baseUrl": "https://a.example/?key=1"}, {"baseUrl": f"https://me:{TOKEN}@a.example/"}, {"baseUrl": "http://[::1"},
+    {"baseUrl": "http://a.example:99999/v1"}, {"baseUrl": "http://a.example\0/"}, {"headers": {"X Y": "a"}},
+    {"headers": {f"Authorization: Bearer {TOKEN}": ""}}, {"headers": {"X": "a\r\nY: b"}}, {"headers": {"X": " a"}},
+    {"headers": {"X": "\u00e9"}}, {"headers": {"X": 7}}, {"headers": {"Content-Length": "3"}},
+    {"headers": {"Transfer-Encoding": "chunked"}},
+])  # fmt: skip
 async def test_what_cannot_be_set_is_refused_and_changes_nothing(tmp_path: Path, wrong: dict[str, Any]) -> None:
     async with FakeModel([]) as model, client(tmp_path, model.base_url) as editor:
         with pytest.raises(PeerError) as error:

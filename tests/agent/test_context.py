@@ -9,7 +9,7 @@ import pytest
 
 from acp_agent.schema.acp import CompactionUpdate, Notice, UsageUpdate
 from acp_agent.testing.fake_model import Failure, Usage
-from tests.agent.kit import Answer, Call, rig
+from tests.agent.kit import Answer, Call, rig, went
 
 pytestmark = pytest.mark.anyio
 
@@ -79,9 +79,8 @@ async def test_old_results_make_room_for_new_ones_and_the_turn_goes_on(tmp_path)
 
 
 async def test_a_cap_in_tokens_makes_room_whatever_the_window(tmp_path):
-    script = [*(reads(name) for name in FILES), says("all read")]
     capped = config(128_000, "[agent]\ncontext_budget_tokens = 19_000\n[compaction]\nkeep_results = 1\n")
-    async with rig(tmp_path, script, config=capped) as r:
+    async with rig(tmp_path, [*(reads(name) for name in FILES), says("all read")], config=capped) as r:
         plant(r)
         assert (await r.editor.prompt("read them all")).stop_reason == "end_turn"
         assert "The conversation was shortened" in r.editor.text()
@@ -90,16 +89,14 @@ async def test_a_cap_in_tokens_makes_room_whatever_the_window(tmp_path):
 
 
 async def test_a_prompt_above_the_cap_is_not_sent(tmp_path):
-    async with rig(tmp_path, [], config=config(128_000, "[agent]\ncontext_budget_tokens = 1500\n")) as r:
-        await r.editor.prompt("hi")
+    async with went(tmp_path, [], config=config(128_000, "[agent]\ncontext_budget_tokens = 1500\n"), prompt="hi") as r:
         assert "can hold 1500 tokens (the limit is `agent.context_budget_tokens`)" in r.editor.text()
     assert r.model.requests == []
 
 
 async def test_an_unknown_window_counts_as_128000_tokens(tmp_path):
-    script = [*(reads(FILES[number % 6]) for number in range(22)), says("all read")]
     told = "[tools.files]\nread_lines = 1300\n[tools.result_cache]\nenabled = false\n[compaction]\nkeep_results = 1\n"
-    async with rig(tmp_path, script, config=told) as r:
+    async with rig(tmp_path, [*(reads(FILES[number % 6]) for number in range(22)), says("all read")], config=told) as r:
         for name in FILES:
             (r.project / name).write_text(f"{name} {name} {name}\n" * 2000)
         assert (await r.editor.prompt("read them all")).stop_reason == "end_turn"
@@ -110,13 +107,7 @@ async def test_an_unknown_window_counts_as_128000_tokens(tmp_path):
 
 
 async def test_a_client_that_shows_compactions_gets_them_with_the_summary(tmp_path):
-    script = [
-        says(wordy(2000)),
-        says(wordy(2000)),
-        says(wordy(2000)),
-        says("THE SUMMARY"),
-        says("the end"),
-    ]
+    script = [says(wordy(2000)), says(wordy(2000)), says(wordy(2000)), says("THE SUMMARY"), says("the end")]
     async with rig(tmp_path, script, config=config(14_500), compaction=True) as r:
         for number in range(4):
             assert (await r.editor.prompt(f"prompt {number}")).stop_reason == "end_turn"
@@ -130,13 +121,7 @@ async def test_a_client_that_shows_compactions_gets_them_with_the_summary(tmp_pa
 
 
 async def test_a_client_that_shows_notices_gets_one(tmp_path):
-    script = [
-        says(wordy(2000)),
-        says(wordy(2000)),
-        says(wordy(2000)),
-        says("THE SUMMARY"),
-        says("the end"),
-    ]
+    script = [says(wordy(2000)), says(wordy(2000)), says(wordy(2000)), says("THE SUMMARY"), says("the end")]
     async with rig(tmp_path, script, config=config(14_500), notices=True) as r:
         for number in range(4):
             await r.editor.prompt(f"prompt {number}")
@@ -172,9 +157,7 @@ async def test_what_a_server_finds_too_long_is_made_shorter_and_asked_again_once
 
 
 async def test_a_server_that_refuses_again_is_an_error_in_words_and_not_a_loop(tmp_path):
-    script = [says(wordy(3000)), *[TOO_LONG] * 4, says("later")]
-    async with rig(tmp_path, script) as r:
-        await r.editor.prompt("one")
+    async with went(tmp_path, [says(wordy(3000)), *[TOO_LONG] * 4, says("later")], prompt="one") as r:
         with pytest.raises(Exception, match="too long"):
             await r.editor.prompt("two")
         assert len(r.model.requests) <= 4
@@ -201,8 +184,7 @@ async def test_a_session_that_is_over_the_limit_goes_on_after_a_restart(tmp_path
         for number in range(3):
             await r.editor.prompt(f"prompt {number}")
         session = r.editor.session_id
-    script = [says("THE SUMMARY"), says("going on")]
-    async with rig(tmp_path, script, config=config(24_000)) as r:
+    async with rig(tmp_path, [says("THE SUMMARY"), says("going on")], config=config(24_000)) as r:
         await r.editor.load_session(session, r.project)
         assert (await r.editor.prompt("and now?")).stop_reason == "end_turn"
         assert r.editor.text().endswith("going on")
@@ -222,8 +204,7 @@ async def test_a_full_context_stops_the_turn_where_room_is_not_to_be_made(tmp_pa
 
 
 async def test_context_tells_what_the_next_request_holds(tmp_path):
-    async with rig(tmp_path, [says("ok")], config=config(24_000)) as r:
-        await r.editor.prompt("hi")
+    async with went(tmp_path, [says("ok")], config=config(24_000), prompt="hi") as r:
         await r.editor.prompt("/context")
         text = r.editor.text()
         for words in (
@@ -239,8 +220,7 @@ async def test_context_tells_what_the_next_request_holds(tmp_path):
 
 @pytest.mark.parametrize("command", ["/context", "/compact"])
 async def test_both_commands_answer_without_a_server(tmp_path, command):
-    async with rig(tmp_path, [says(wordy(3000)), says("short")]) as r:
-        await r.editor.prompt("hi")
+    async with went(tmp_path, [says(wordy(3000)), says("short")], prompt="hi") as r:
         await r.editor.prompt("hi again")
         session = r.editor.session_id
     environ = {"OPENAI_BASE_URL": "http://127.0.0.1:9/v1"}
@@ -262,8 +242,7 @@ async def test_the_beginning_of_the_requests_of_a_session_is_the_same_to_the_byt
         "again",
         "loaded",
     ]
-    async with rig(tmp_path, script, mode="auto") as r:
-        await r.editor.prompt("go")
+    async with went(tmp_path, script, mode="auto") as r:
         await r.editor.prompt("more")
         await r.editor.load_session(r.editor.session_id, r.project)
         await r.editor.prompt("and more")

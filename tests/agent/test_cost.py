@@ -13,7 +13,7 @@ from acp_agent.loop.model import spending
 from acp_agent.schema.acp import UsageUpdate
 from acp_agent.testing.fake_model import Answer, Call, FakeModel, RawAnswer, Usage
 
-from .kit import connect, environ_for, rig
+from .kit import connect, environ_for, rig, went
 
 pytestmark = pytest.mark.anyio
 
@@ -54,8 +54,7 @@ async def told(editor, command: str = "/cost") -> str:
 
 
 async def test_the_cost_of_a_session_is_the_sum_of_its_calls_with_cached_tokens_at_their_own_price(tmp_path):
-    async with rig(tmp_path, [READ, says("done")], config=PRICES) as r:
-        await r.editor.prompt("go")
+    async with went(tmp_path, [READ, says("done")], config=PRICES) as r:
         assert costs(r.editor) == pytest.approx([COST, 2 * COST])
         lines = (await told(r.editor)).strip().splitlines()
         assert lines[0] == (
@@ -71,8 +70,7 @@ async def test_the_cost_of_a_session_is_the_sum_of_its_calls_with_cached_tokens_
 
 
 async def test_a_server_on_this_machine_costs_nothing(tmp_path):
-    async with rig(tmp_path, [says("done")]) as r:
-        await r.editor.prompt("go")
+    async with went(tmp_path, [says("done")]) as r:
         assert costs(r.editor) == [0.0]
         assert "This session: $0.00; 1 model call" in await told(r.editor)
 
@@ -89,22 +87,19 @@ OPENROUTER = (
 @pytest.mark.parametrize(("host", "cost"), [("127.0.0.1", 0.95), ("openrouter.ai", 0.0)])
 async def test_what_openrouter_says_it_charged_is_believed_and_nobody_else(tmp_path, monkeypatch, host, cost):
     monkeypatch.setattr(spending, "CHARGING", host)
-    async with rig(tmp_path, [RawAnswer(OPENROUTER)]) as r:
-        await r.editor.prompt("go")
+    async with went(tmp_path, [RawAnswer(OPENROUTER)]) as r:
         assert costs(r.editor) == [cost]
 
 
 async def test_sub_agents_and_summaries_count(tmp_path):
-    async with rig(tmp_path, [DELEGATE, says("seen"), says("done"), says("short")], config=PRICES) as r:
-        await r.editor.prompt("go")
+    async with went(tmp_path, [DELEGATE, says("seen"), says("done"), says("short")], config=PRICES) as r:
         assert costs(r.editor)[-1] == pytest.approx(3 * COST)
         await r.editor.prompt("/compact")
         assert "This session: $6.56; 4 model calls" in await told(r.editor)
 
 
 async def test_the_cost_survives_a_restart_and_the_deletion_of_its_session_does_not_lower_the_days_sum(tmp_path):
-    async with rig(tmp_path, [says("one"), says("two"), says("three")], config=PRICES) as r:
-        await r.editor.prompt("go")
+    async with went(tmp_path, [says("one"), says("two"), says("three")], config=PRICES) as r:
         first = r.editor.session_id
         async with connect(r.environ) as (editor, _):
             await editor.start()
@@ -120,8 +115,7 @@ async def test_the_cost_survives_a_restart_and_the_deletion_of_its_session_does_
 
 async def test_calls_that_the_server_did_not_count_are_estimated_also_when_they_are_cancelled(tmp_path):
     script = [Answer(text="done", usage=None), Answer(text=("half", "more"), hang_after=1)]
-    async with rig(tmp_path, script, config=PRICES) as r:
-        await r.editor.prompt("go")
+    async with went(tmp_path, script, config=PRICES) as r:
         assert costs(r.editor)[0] > 0
         turn = r.editor.begin("more")
         await r.editor.wait_until(lambda: "half" in r.editor.text())
@@ -197,17 +191,14 @@ async def test_a_turn_is_cancelled_while_the_question_is_open(tmp_path):
 
 
 async def test_a_sub_agent_that_stops_at_the_cap_stops_its_parent_with_one_question(tmp_path):
-    script = [DELEGATE, READ, says("never")]
-    async with rig(tmp_path, script, config=capped(3), permissions=[reject_once]) as r:
+    async with rig(tmp_path, [DELEGATE, READ, says("never")], config=capped(3), permissions=[reject_once]) as r:
         assert (await r.editor.prompt("go")).stop_reason == "max_turn_requests"
         assert (len(r.editor.permission_requests), len(r.model.requests)) == (1, 2)
         assert costs(r.editor)[-1] == pytest.approx(2 * COST)
 
 
 async def test_the_days_cap_holds_for_all_agents_of_a_user(tmp_path):
-    config = capped(1.5, "max_cost_per_day")
-    async with rig(tmp_path, [says("one"), says("two")], config=config) as r:
-        await r.editor.prompt("go")
+    async with went(tmp_path, [says("one"), says("two")], config=capped(1.5, "max_cost_per_day")) as r:
         async with connect(r.environ, permissions=[reject_once]) as (editor, _):
             await editor.start()
             await editor.new_session(r.project)

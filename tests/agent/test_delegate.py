@@ -9,7 +9,7 @@ from acp_agent.client.permissions import reject_once
 from acp_agent.schema.acp import AgentMessageChunk, ToolCall, ToolCallProgress
 from acp_agent.testing.fake_model import Answer, Call, Failure
 
-from .kit import rig
+from .kit import rig, went
 
 pytestmark = pytest.mark.anyio
 
@@ -26,8 +26,7 @@ def last(r, number: int) -> str:
 
 
 async def test_a_sub_agent_works_with_a_history_of_its_own_and_its_last_words_are_the_result(tmp_path):
-    async with rig(tmp_path, [delegate(), READ, "It is 42.", "done"]) as r:
-        (r.project / "a.txt").write_text("42\n")
+    async with rig(tmp_path, [delegate(), READ, "It is 42.", "done"], files={"a.txt": "42\n"}) as r:
         await r.editor.prompt("What is the number? (secret: tangerine)")
         sub = r.messages(2)
         assert [message["role"] for message in sub] == ["system", "user"]
@@ -42,9 +41,7 @@ async def test_a_sub_agent_works_with_a_history_of_its_own_and_its_last_words_ar
 
 
 async def test_its_calls_stand_below_the_parent_and_the_parents_card_shows_what_it_does(tmp_path):
-    async with rig(tmp_path, [delegate(), READ, "It is 42.", "done"]) as r:
-        (r.project / "a.txt").write_text("42\n")
-        await r.editor.prompt("go")
+    async with went(tmp_path, [delegate(), READ, "It is 42.", "done"], files={"a.txt": "42\n"}) as r:
         parent, read = r.editor.tool_calls().values()
         parent.assert_finished("completed")
         read.assert_finished("completed")
@@ -63,8 +60,7 @@ async def test_its_calls_stand_below_the_parent_and_the_parents_card_shows_what_
 
 async def test_its_permission_requests_say_whose_they_are(tmp_path):
     write = Answer(tool_calls=(Call("write", {"path": "b.txt", "content": "x"}),))
-    async with rig(tmp_path, [delegate(), write, "written", "done"], permissions=[reject_once]) as r:
-        await r.editor.prompt("go")
+    async with went(tmp_path, [delegate(), write, "written", "done"], permissions=[reject_once]) as r:
         (asked,) = r.editor.permission_requests
         assert asked.tool_call.title == "Write b.txt (sub-agent: find it)"
         parent = next(iter(r.editor.tool_calls().values()))
@@ -74,40 +70,29 @@ async def test_its_permission_requests_say_whose_they_are(tmp_path):
 
 
 async def test_it_gets_only_the_tools_it_was_given(tmp_path):
-    script = [
-        delegate(tools=["grep", "read_file"]),
-        Answer(tool_calls=(Call("bash", {"command": "ls"}),)),
-        "no",
-        "done",
-    ]
-    async with rig(tmp_path, script) as r:
-        await r.editor.prompt("go")
+    async with went(
+        tmp_path,
+        [delegate(tools=["grep", "read_file"]), Answer(tool_calls=(Call("bash", {"command": "ls"}),)), "no", "done"],
+    ) as r:
         assert r.tool_names(2) == {"grep", "read"}
         assert "not among the tools of this sub-agent" in last(r, 3)
 
 
 async def test_an_unknown_tool_is_told_with_those_there_are(tmp_path):
-    async with rig(tmp_path, [delegate(tools=["teleport"]), "done"]) as r:
-        await r.editor.prompt("go")
+    async with went(tmp_path, [delegate(tools=["teleport"]), "done"]) as r:
         assert "cannot have the tools teleport" in last(r, 2)
         assert last(r, 2).startswith("[tool_error] ")
 
 
 async def test_it_ends_at_its_own_cap_and_says_so(tmp_path):
-    script = [delegate(max_iterations=1), READ, "done"]
-    async with rig(tmp_path, script) as r:
-        (r.project / "a.txt").write_text("42\n")
-        await r.editor.prompt("go")
+    async with went(tmp_path, [delegate(max_iterations=1), READ, "done"], files={"a.txt": "42\n"}) as r:
         assert "reached its limit" in last(r, 3)
         parent = next(iter(r.editor.tool_calls().values()))
         parent.assert_finished("failed")
 
 
 async def test_two_levels_are_the_depth_and_no_more(tmp_path):
-    script = [delegate(), delegate(), READ, "inner", "outer", "done"]
-    async with rig(tmp_path, script) as r:
-        (r.project / "a.txt").write_text("42\n")
-        await r.editor.prompt("go")
+    async with went(tmp_path, [delegate(), delegate(), READ, "inner", "outer", "done"], files={"a.txt": "42\n"}) as r:
         assert "delegate" in r.tool_names(1)
         assert "delegate" in r.tool_names(2)
         assert "delegate" not in r.tool_names(3)
@@ -139,25 +124,19 @@ async def test_cancel_reaches_it(tmp_path):
 
 
 async def test_a_model_that_fails_fails_the_call_and_not_the_turn(tmp_path):
-    script = [delegate(), Failure(401, {"error": {"message": "no"}}), "done"]
-    async with rig(tmp_path, script) as r:
+    async with rig(tmp_path, [delegate(), Failure(401, {"error": {"message": "no"}}), "done"]) as r:
         assert (await r.editor.prompt("go")).stop_reason == "end_turn"
         assert "The sub-agent's model failed" in last(r, 3)
 
 
 async def test_in_a_reading_mode_it_only_reads(tmp_path):
-    script = [delegate(), READ, "It is 42.", "done"]
-    async with rig(tmp_path, script, mode="ask") as r:
-        (r.project / "a.txt").write_text("42\n")
-        await r.editor.prompt("go")
+    async with went(tmp_path, [delegate(), READ, "It is 42.", "done"], mode="ask", files={"a.txt": "42\n"}) as r:
         assert "write" not in r.tool_names(2)
         assert "read" in r.tool_names(2)
 
 
 async def test_a_loaded_session_shows_its_calls(tmp_path):
-    async with rig(tmp_path, [delegate(), READ, "It is 42.", "done"]) as r:
-        (r.project / "a.txt").write_text("42\n")
-        await r.editor.prompt("go")
+    async with went(tmp_path, [delegate(), READ, "It is 42.", "done"], files={"a.txt": "42\n"}) as r:
         session = r.editor.session_id
         await r.editor.client.close_session(session)
         r.editor.updates.clear()
@@ -171,8 +150,7 @@ async def test_a_sub_agent_cannot_delegate_what_it_may_not_do_itself(tmp_path):
     write = Answer(tool_calls=(Call("write", {"path": "b.txt", "content": "x"}),))
     inner = Answer(tool_calls=(Call("delegate", {"prompt": "Write it.", "tools": ["write"]}),))
     script = [delegate(tools=["read", "delegate"]), inner, delegate(), write, "no", "no", "done"]
-    async with rig(tmp_path, script, mode="auto") as r:
-        await r.editor.prompt("go")
+    async with went(tmp_path, script, mode="auto") as r:
         assert "cannot have the tools write" in last(r, 3)
         assert r.tool_names(4) == {"read"}
         assert not (r.project / "b.txt").exists()
@@ -180,9 +158,7 @@ async def test_a_sub_agent_cannot_delegate_what_it_may_not_do_itself(tmp_path):
 
 async def test_what_a_sub_folder_says_is_told_to_both(tmp_path):
     look = Answer(tool_calls=(Call("read", {"path": "sub/a.txt"}),))
-    async with rig(tmp_path, [delegate(), look, "seen", look, "done"]) as r:
-        (r.project / "sub").mkdir()
-        (r.project / "sub/AGENTS.md").write_text("tangerine")
+    async with rig(tmp_path, [delegate(), look, "seen", look, "done"], files={"sub/AGENTS.md": "tangerine"}) as r:
         (r.project / "sub/a.txt").write_text("a\n")
         await r.editor.prompt("go")
         assert "tangerine" in last(r, 3)
@@ -196,17 +172,14 @@ async def test_its_shell_and_what_it_has_read_are_its_own(tmp_path):
     here = Answer(
         tool_calls=(Call("bash", {"command": "pwd; echo x=$X"}), Call("write", {"path": "a.txt", "content": "b"}))
     )
-    async with rig(tmp_path, [delegate(), away, "moved", here, "done"], mode="auto") as r:
-        (r.project / "a.txt").write_text("a\n")
-        await r.editor.prompt("go")
+    async with went(tmp_path, [delegate(), away, "moved", here, "done"], mode="auto", files={"a.txt": "a\n"}) as r:
         shell, written = (message["content"] for message in r.messages(5)[-2:])
         assert shell == f"{r.project}\nx=\n"
         assert "you have not read it" in written
 
 
 async def test_delegation_can_be_switched_off(tmp_path):
-    async with rig(tmp_path, ["hi"], config="[tools.delegate]\nmax_depth = 0\n") as r:
-        await r.editor.prompt("go")
+    async with went(tmp_path, ["hi"], config="[tools.delegate]\nmax_depth = 0\n") as r:
         assert "delegate" not in r.tool_names(1)
 
 
@@ -215,7 +188,5 @@ async def test_what_a_sub_agent_changed_can_be_read_and_edited_by_the_one_above(
     change = Answer(tool_calls=(Call("bash", {"command": "echo two > a.txt"}),))
     edit = Answer(tool_calls=(Call("edit", {"path": "a.txt", "old_string": "two", "new_string": "three"}),))
     script = [read, delegate(), change, read, "changed", read, edit, "done"]
-    async with rig(tmp_path, script, mode="auto") as r:
-        (r.project / "a.txt").write_text("one\n")
-        await r.editor.prompt("go")
+    async with went(tmp_path, script, mode="auto", files={"a.txt": "one\n"}) as r:
         assert (r.project / "a.txt").read_text() == "three\n"

@@ -42,8 +42,7 @@ def children() -> set[str]:
 
 @pytest.mark.parametrize("name", NAMES)
 async def test_wrong_arguments_are_feedback_and_ask_nobody(tmp_path, name):
-    script = [Answer(tool_calls=(Call(name, {"invented": 1}),)), "done"]
-    async with rig(tmp_path, script) as r:
+    async with rig(tmp_path, [Answer(tool_calls=(Call(name, {"invented": 1}),)), "done"]) as r:
         assert (await r.editor.prompt("go")).stop_reason == "end_turn"
         text = r.messages(2)[-1]["content"]
         assert text.startswith("[tool_error] The arguments of ")
@@ -77,24 +76,15 @@ async def test_a_cancel_leaves_every_call_ended_and_nothing_running(tmp_path, na
     assert children() <= before
 
 
-@pytest.mark.parametrize(
-    ("name", "given"),
-    [
-        ("read", {"path": "big"}),
-        ("grep", {"pattern": "word"}),
-        ("find_path", {"pattern": "*"}),
-        ("list_directory", {}),
-        ("bash", {"command": "seq 1 100000"}),
-        ("teleport" + "x" * 5000, {}),
-        ("read", {"path": "x" * 3000}),
-        ("memory_recall", {"query": "word"}),
-    ],
-)
+@pytest.mark.parametrize(("name", "given"), [
+    ("read", {"path": "big"}), ("grep", {"pattern": "word"}), ("find_path", {"pattern": "*"}), ("list_directory", {}),
+    ("bash", {"command": "seq 1 100000"}), ("teleport" + "x" * 5000, {}), ("read", {"path": "x" * 3000}),
+    ("memory_recall", {"query": "word"}),
+])  # fmt: skip
 async def test_what_a_call_gives_is_bounded_for_model_and_person(tmp_path, name, given):
-    config = "[tools]\nmax_output_chars = 1000\n"
     store = Answer(tool_calls=(Call("memory_store", {"key": "k", "content": "word " * 1500}),))
     script = [store, Answer(tool_calls=(Call(name, given),)), "done"]
-    async with rig(tmp_path, script, config=config, mode="auto", terminal=False) as r:
+    async with rig(tmp_path, script, config="[tools]\nmax_output_chars = 1000\n", mode="auto", terminal=False) as r:
         (r.project / "big").write_text("word\n" * 5000)
         for number in range(300):
             (r.project / f"word-{number}-{'x' * 40}").write_text("word\n")

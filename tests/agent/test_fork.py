@@ -13,7 +13,7 @@ from acp_agent.client.permissions import allow_once
 from acp_agent.errors import PeerError
 from acp_agent.testing.fake_model import Answer, Call
 
-from .kit import Rig, agent_rig, rig
+from .kit import Rig, agent_rig, rig, went
 from .test_undo import bash, said, write
 
 pytestmark = pytest.mark.anyio
@@ -43,9 +43,7 @@ def prefix(r: Rig, number: int, length: int) -> str:
 
 async def test_the_next_request_of_a_fork_begins_with_the_bytes_of_its_source(tmp_path):
     script = [write("made.txt", "x\n"), "Made.", bash("ls"), "Listed.", "In the source.", "In the fork."]
-    async with rig(tmp_path, script, mode="auto") as r:
-        (r.project / "AGENTS.md").write_text("Be kind.\n")
-        await r.editor.prompt("Make it.")
+    async with went(tmp_path, script, mode="auto", files={"AGENTS.md": "Be kind.\n"}, prompt="Make it.") as r:
         (r.project / "AGENTS.md").write_text("Be brief.\n")  # Both it and `made.txt` would change the system prompt.
         await r.editor.prompt("List it.")
         source = r.editor.session_id
@@ -62,8 +60,7 @@ async def test_the_next_request_of_a_fork_begins_with_the_bytes_of_its_source(tm
 
 async def test_a_fork_has_the_cache_key_of_its_source(tmp_path):
     api = {"ACP_CODER_API": "responses"}
-    async with rig(tmp_path, ["One.", "Two.", "Three.", "Four."], environ=api) as r:
-        await r.editor.prompt("First.")
+    async with went(tmp_path, ["One.", "Two.", "Three.", "Four."], environ=api, prompt="First.") as r:
         key = r.request(1)["prompt_cache_key"]
         for number in (2, 3):  # A fork, and a fork of it.
             r.editor.session_id = (await fork(r, r.editor.session_id))["sessionId"]
@@ -75,8 +72,7 @@ async def test_a_fork_has_the_cache_key_of_its_source(tmp_path):
 
 
 async def test_a_fork_before_a_prompt_knows_nothing_of_it_and_goes_on_counting(tmp_path):
-    async with rig(tmp_path, ["One.", "Two.", "Other."]) as r:
-        await r.editor.prompt("First.")
+    async with went(tmp_path, ["One.", "Two.", "Other."], prompt="First.") as r:
         await r.editor.prompt("Second.")
         made = await fork(r, r.editor.session_id, {"fork": {"to": 2}})
         r.editor.session_id = made["sessionId"]
@@ -90,8 +86,7 @@ async def test_a_fork_before_a_prompt_knows_nothing_of_it_and_goes_on_counting(t
 
 
 async def test_the_command_makes_a_session_that_can_be_opened(tmp_path):
-    async with rig(tmp_path, ["One.", "Two.", "Three."]) as r:
-        await r.editor.prompt("First.")
+    async with went(tmp_path, ["One.", "Two.", "Three."], prompt="First.") as r:
         await r.editor.prompt("Second.")
         source = r.editor.session_id
         everything, before = await said(r, "/fork"), await said(r, "/fork 2")
@@ -110,8 +105,7 @@ async def test_the_command_makes_a_session_that_can_be_opened(tmp_path):
 
 async def test_the_undo_of_a_fork_begins_with_it(tmp_path):
     script = [write("a.txt", "source\n"), "Done.", write("b.txt", "fork\n"), "Done."]
-    async with rig(tmp_path, script, mode="auto") as r:
-        await r.editor.prompt("Change it.")
+    async with went(tmp_path, script, mode="auto", prompt="Change it.") as r:
         made = await fork(r, r.editor.session_id)
         r.editor.session_id = made["sessionId"]
         assert "Nothing" in await said(r, "/undo 1 files yes")
@@ -143,8 +137,7 @@ async def test_a_busy_session_is_forked_up_to_its_last_finished_turn(tmp_path):
 
 
 async def test_a_session_that_is_not_open_is_forked_and_untouched(tmp_path):
-    async with rig(tmp_path, ["One.", "Two."]) as r:
-        await r.editor.prompt("First.")
+    async with went(tmp_path, ["One.", "Two."], prompt="First.") as r:
         source = r.editor.session_id
         await r.editor.request("session/close", {"sessionId": source})
         made = await fork(r, source)
@@ -156,10 +149,8 @@ async def test_a_session_that_is_not_open_is_forked_and_untouched(tmp_path):
 
 
 async def test_a_fork_reads_the_outputs_that_its_source_kept(tmp_path):
-    config = "[tools]\nmax_output_chars = 1000\n"
     script = [bash("seq 5000"), "Done."]
-    async with rig(tmp_path, script, mode="auto", config=config) as r:
-        await r.editor.prompt("Count.")
+    async with went(tmp_path, script, mode="auto", config="[tools]\nmax_output_chars = 1000\n", prompt="Count.") as r:
         answer = next(m["content"] for m in r.messages(2) if m["role"] == "tool")
         (kept,) = set(re.findall(r"[0-9a-f]{8}-[0-9a-f-]{27}", answer))
         r.editor.session_id = (await fork(r, r.editor.session_id))["sessionId"]
@@ -198,8 +189,7 @@ async def test_a_fork_can_end_with_a_message(tmp_path, kind, left):
     ids=["unknown", "relative", "no prompt", "no number", "no message"],
 )
 async def test_a_fork_that_cannot_be_is_refused(tmp_path, params, meta, code):
-    async with rig(tmp_path, ["One."]) as r:
-        await r.editor.prompt("First.")
+    async with went(tmp_path, ["One."], prompt="First.") as r:
         with pytest.raises(PeerError) as error:
             await fork(r, r.editor.session_id, meta, **params)
         assert error.value.code == code
@@ -207,8 +197,7 @@ async def test_a_fork_that_cannot_be_is_refused(tmp_path, params, meta, code):
 
 
 async def test_a_malformed_message_to_fork_at_is_ignored(tmp_path):
-    async with rig(tmp_path, ["One.", "Two."]) as r:
-        await r.editor.prompt("First.")
+    async with went(tmp_path, ["One.", "Two."], prompt="First.") as r:
         meta = {"jetbrains": {"air": {"fork": {"version": 1, "messageId": 7}}}}
         r.editor.session_id = (await fork(r, r.editor.session_id, meta))["sessionId"]
         await r.editor.prompt("Else.")

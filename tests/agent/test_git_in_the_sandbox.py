@@ -15,9 +15,10 @@ from hypothesis import strategies as st
 
 from acp_agent.loop.shell import confinement, git_copies
 from acp_agent.loop.shell.git_copies import GitCopies
+from tests.nightly import times
 
-from .kit import rig
-from .test_safety import audit, bash, git, repository, results, rounds
+from .kit import bash, results, rig, rounds, went
+from .test_safety import audit, git, repository
 
 QUIET = "export GIT_CONFIG_COUNT=1 GIT_CONFIG_KEY_0=protocol.file.allow GIT_CONFIG_VALUE_0=always; set -e\n"
 
@@ -38,10 +39,7 @@ EVERYDAY = {
         "submodule.sub.active=true",
     ),
     "clone": ("git clone -q ../up.git copied; git -C copied config user.name c; git -C copied log | grep x", ""),
-    "init inside": (
-        "git init -q inner; git -C inner remote add o ../x; git -C inner config user.name a",
-        "",
-    ),
+    "init inside": ("git init -q inner; git -C inner remote add o ../x; git -C inner config user.name a", ""),
 }
 
 
@@ -86,8 +84,7 @@ async def test_a_new_repository_is_there_after_the_command_and_names_no_program(
         "touch f && git add f && git commit -q --no-verify -m first; git log --oneline | cat"
     )
     script = rounds(bash(make), bash("git log --oneline; git switch -q -c b; git config branch.b.rebase true"))
-    async with rig(tmp_path, script, mode="auto", sandbox=True, terminal=terminal) as r:
-        await r.editor.prompt("go")
+    async with went(tmp_path, script, mode="auto", sandbox=True, terminal=terminal) as r:
         first, second = results(r, 3)
         assert "first" in first
         assert "`core.pager`" in first
@@ -103,8 +100,7 @@ async def test_a_new_repository_is_there_after_the_command_and_names_no_program(
 
 async def test_a_folder_that_does_not_look_empty_is_explained(tmp_path: Path) -> None:
     script = rounds(bash("git init -q --bare /tmp/b; git clone -q /tmp/b ."))
-    async with rig(tmp_path, script, mode="auto", sandbox=True, terminal=False) as r:
-        await r.editor.prompt("go")
+    async with went(tmp_path, script, mode="auto", sandbox=True, terminal=False) as r:
         (told,) = results(r, 2)
         assert "not an empty directory" in told
         assert "empty folders take the place of missing ones" in told
@@ -259,8 +255,7 @@ PUBLISHED = {
 @pytest.mark.parametrize("name", PUBLISHED)
 async def test_a_new_repository_leads_to_no_program(tmp_path: Path, name: str) -> None:
     script = rounds(bash(f"git init -q .; {PUBLISHED[name]}; ls -A .git"))
-    async with rig(tmp_path, script, mode="auto", sandbox=True, terminal=False) as r:
-        await r.editor.prompt("go")
+    async with went(tmp_path, script, mode="auto", sandbox=True, terminal=False) as r:
         found = r.project / ".git"
         assert (found / "HEAD").is_file()
         assert not (found / "hooks").is_symlink()
@@ -276,8 +271,7 @@ async def test_what_the_person_sets_in_a_new_repository_is_no_alarm(tmp_path: Pa
     monkeypatch.setattr(confinement, "LOOK_AFTER", -5.0)
     evil = "mkdir evil; git -C evil init -q; git -C evil config core.pager x"
     script = [*rounds(bash("git init -q .")), *rounds(bash(evil))]
-    async with rig(tmp_path, script, mode="auto", sandbox=True, terminal=False) as r:
-        await r.editor.prompt("go")
+    async with went(tmp_path, script, mode="auto", sandbox=True, terminal=False) as r:
         git(r.project, "config", "core.pager", "less")
         await r.editor.prompt("go on")
         with anyio.fail_after(20):
@@ -407,7 +401,7 @@ PLAIN = ["user.name", "user.email", "branch.x.merge", "core.autocrlf", "pull.reb
 ADDRESSES = ["remote.x.url", "remote.x.pushurl", "submodule.x.url", "branch.x.remote", "remote.pushDefault"]
 
 
-@settings(max_examples=15, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=times(15), suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(st.lists(st.tuples(st.sampled_from([*PROGRAMS, *PLAIN, *ADDRESSES]), st.sampled_from(VALUES)), max_size=4))
 def test_never_does_a_key_that_names_a_program_get_into_the_configuration(
     tmp_path: Path, changes: list[tuple[str, str]]

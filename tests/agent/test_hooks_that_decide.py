@@ -30,17 +30,9 @@ from acp_agent.loop.hooks.hook_protocol import read_exit, read_text
 from acp_agent.schema.acp import CreateElicitationResponse
 from acp_agent.testing.fake_model import Answer, Call
 
-from .kit import rig
+from .kit import bash, results, rig, rounds, went
 
 pytestmark = pytest.mark.anyio
-
-
-def rounds(*wanted: Call) -> list[Answer | str]:
-    return [*(Answer(tool_calls=(call,)) for call in wanted), "done"]
-
-
-def bash(command: str) -> Call:
-    return Call("bash", {"command": command})
 
 
 def hook(event: str, command: str, **more: object) -> str:
@@ -70,10 +62,6 @@ async def kept(file: Path, number: int) -> list[dict[str, Any]]:
     return told(file)
 
 
-def results(r, number: int) -> list[str]:
-    return [message["content"] for message in r.messages(number) if message["role"] == "tool"]
-
-
 def audit(r) -> list[dict[str, Any]]:
     file = Path(r.environ["HOME"]) / ".local/state/acp-coder/audit.jsonl"
     return [json.loads(line) for line in file.read_text().splitlines()]
@@ -90,9 +78,7 @@ async def test_a_hook_reads_the_call_as_claude_code_tells_it(tmp_path):
         Call("edit", {"path": "a.txt", "edits": [{"old_string": "b", "new_string": "c"}]}),
         Call("find_path", {"pattern": "*"}),
     )
-    async with rig(tmp_path, script, mode="auto", config=hook("PreToolUse", keeps(seen))) as r:
-        (r.project / "a.txt").write_text("a\n")
-        await r.editor.prompt("go")
+    async with went(tmp_path, script, mode="auto", config=hook("PreToolUse", keeps(seen)), files={"a.txt": "a\n"}) as r:
         calls = list(r.editor.tool_calls())
         first, edit, several, glob = told(seen)
         assert first == {
@@ -122,8 +108,7 @@ async def test_a_hook_reads_the_call_as_claude_code_tells_it(tmp_path):
 )
 async def test_a_hook_denies_and_the_model_reads_why(tmp_path, command):
     config = hook("PreToolUse", command, name="curfew", matcher="Bash")
-    async with rig(tmp_path, rounds(bash("touch made")), mode="auto", config=config) as r:
-        await r.editor.prompt("go")
+    async with went(tmp_path, rounds(bash("touch made")), mode="auto", config=config) as r:
         assert not (r.project / "made").exists()
         assert "The hook `curfew` does not allow this call: not today" in results(r, 2)[0]
         r.editor.tool_call().assert_finished("failed")
@@ -135,8 +120,7 @@ async def test_a_hook_denies_and_the_model_reads_why(tmp_path, command):
 async def test_a_hook_can_let_the_user_decide_in_every_mode(tmp_path):
     config = hook("PreToolUse", says(permissionDecision="ask", permissionDecisionReason="look"), name="careful")
     script = rounds(Call("list_directory", {}), bash("touch made"))
-    async with rig(tmp_path, script, mode="auto", config=config, permissions=[allow_once, reject_once]) as r:
-        await r.editor.prompt("go")
+    async with went(tmp_path, script, mode="auto", config=config, permissions=[allow_once, reject_once]) as r:
         assert len(r.editor.permission_requests) == 2
         for request in r.editor.permission_requests:
             assert "the hook `careful` wants you to decide: look" in str(request.tool_call.content)
@@ -150,8 +134,7 @@ async def test_an_allow_answers_a_question_only_where_the_configuration_says_so(
         home = tmp_path / str(frees)
         home.mkdir()
         config = hook("PreToolUse", allow, name="easy", frees=frees)
-        async with rig(home, rounds(Call("write", {"path": "a", "content": "x"})), config=config) as r:
-            await r.editor.prompt("go")
+        async with went(home, rounds(Call("write", {"path": "a", "content": "x"})), config=config) as r:
             assert len(r.editor.permission_requests) == asked
             decisions = [line for line in audit(r) if line["event"] == "decision"]
             assert decisions[0]["rule"] == ("hook easy" if frees else decisions[0]["rule"])
@@ -163,16 +146,14 @@ async def test_an_allow_overrides_no_rule_no_danger_and_no_denial(tmp_path):
         '[[tools.permissions.bash]]\npattern = "touch *"\naction = "ask"\n'
     )
     script = rounds(bash("rm a"), bash("touch b"), bash("sudo -n ls"))
-    async with rig(tmp_path, script, config=config, permissions=[reject_once, reject_once]) as r:
-        await r.editor.prompt("go")
+    async with went(tmp_path, script, config=config, permissions=[reject_once, reject_once]) as r:
         assert [request.tool_call.title for request in r.editor.permission_requests] == ["touch b", "sudo -n ls"]
         assert "denies this call" in results(r, 4)[0]
 
 
 async def test_a_changed_input_is_shown_judged_again_and_run(tmp_path):
     config = hook("PreToolUse", says(updatedInput={"command": "touch other"}), matcher="Bash")
-    async with rig(tmp_path, rounds(bash("touch made")), config=config) as r:
-        await r.editor.prompt("go")
+    async with went(tmp_path, rounds(bash("touch made")), config=config) as r:
         (request,) = r.editor.permission_requests
         assert request.tool_call.title == "touch other"
         assert request.tool_call.raw_input == {"command": "touch other"}
@@ -193,8 +174,7 @@ async def test_no_change_of_a_hook_gets_past_the_rules_or_an_earlier_hook(tmp_pa
         + hook("PreToolUse", says(updatedInput={"command": "rm two"}), pattern="touch two")
         + '[[tools.permissions.bash]]\npattern = "rm *"\naction = "deny"\n'
     )
-    async with rig(tmp_path, rounds(bash("touch one"), bash("touch two")), mode="auto", config=config) as r:
-        await r.editor.prompt("go")
+    async with went(tmp_path, rounds(bash("touch one"), bash("touch two")), mode="auto", config=config) as r:
         first, second = results(r, 3)
         assert "The hook `guard` does not allow this call: no such word" in first
         assert "denies this call" in second
@@ -205,26 +185,22 @@ async def test_what_was_allowed_is_not_allowed_once_it_is_changed(tmp_path):
     config = hook("PreToolUse", says(permissionDecision="allow"), frees=True, pattern="touch made") + hook(
         "PreToolUse", says(updatedInput={"command": "touch other"})
     )
-    async with rig(tmp_path, rounds(bash("touch made")), config=config, permissions=[reject_once]) as r:
-        await r.editor.prompt("go")
+    async with went(tmp_path, rounds(bash("touch made")), config=config, permissions=[reject_once]) as r:
         assert [request.tool_call.title for request in r.editor.permission_requests] == ["touch other"]
 
 
 async def test_a_hook_that_changes_and_allows_allows_what_it_made_of_it(tmp_path):
     both = says(permissionDecision="allow", updatedInput={"command": "touch other"})
-    config = hook("PreToolUse", both, frees=True)
-    async with rig(tmp_path, rounds(bash("touch made")), config=config) as r:
-        await r.editor.prompt("go")
+    async with went(tmp_path, rounds(bash("touch made")), config=hook("PreToolUse", both, frees=True)) as r:
         assert not r.editor.permission_requests
         assert [path.name for path in r.project.iterdir()] == ["other"]
 
 
 async def test_a_call_that_cannot_be_fails_as_without_hooks(tmp_path):
     seen = tmp_path / "seen"
-    async with rig(
+    async with went(
         tmp_path, rounds(Call("read", {"path": "/etc/passwd"})), config=hook("PreToolUse", keeps(seen))
     ) as r:
-        await r.editor.prompt("go")
         assert "category: policy_blocked" in results(r, 2)[0]
         assert "outside this session's folders" in results(r, 2)[0]
         assert not seen.exists()
@@ -232,8 +208,7 @@ async def test_a_call_that_cannot_be_fails_as_without_hooks(tmp_path):
 
 async def test_a_change_that_cannot_be_used_asks(tmp_path):
     config = hook("PreToolUse", says(updatedInput={"cmd": 3}), name="odd")
-    async with rig(tmp_path, rounds(bash("touch made")), mode="auto", config=config, permissions=[reject_once]) as r:
-        await r.editor.prompt("go")
+    async with went(tmp_path, rounds(bash("touch made")), mode="auto", config=config, permissions=[reject_once]) as r:
         assert "the hook `odd` wants you to decide: it failed" in str(r.editor.permission_requests[0].tool_call.content)
         assert not (r.project / "made").exists()
 
@@ -241,8 +216,7 @@ async def test_a_change_that_cannot_be_used_asks(tmp_path):
 async def test_a_changed_call_that_keeps_failing_is_not_run_again(tmp_path):
     config = hook("PreToolUse", says(updatedInput={"file_path": "missing"}), matcher="Read")
     script = rounds(*(Call("read", {"path": f"{number}.txt"}) for number in range(3)))
-    async with rig(tmp_path, script, mode="auto", config=config) as r:
-        await r.editor.prompt("go")
+    async with went(tmp_path, script, mode="auto", config=config) as r:
         assert ["was not run again" in text for text in results(r, 4)] == [False, False, True]
 
 
@@ -265,8 +239,7 @@ async def test_a_changed_call_that_keeps_failing_is_not_run_again(tmp_path):
 async def test_a_hook_that_breaks_is_said_and_asks_instead_of_allowing(tmp_path, more, why):
     config = hook("PreToolUse", **{"name": "frail", **more})
     script = rounds(bash("touch made"), bash("touch other"))
-    async with rig(tmp_path, script, mode="auto", config=config, permissions=[reject_once, reject_once]) as r:
-        await r.editor.prompt("go")
+    async with went(tmp_path, script, mode="auto", config=config, permissions=[reject_once, reject_once]) as r:
         assert len(r.editor.permission_requests) == 2
         assert why in str(r.editor.permission_requests[0].tool_call.content)
         assert "(PreToolUse) " in r.editor.text()
@@ -280,8 +253,7 @@ async def test_a_hook_that_breaks_is_said_and_asks_instead_of_allowing(tmp_path,
 )
 async def test_matchers_are_expressions_for_the_whole_name_ours_or_theirs(tmp_path, matcher, meant):
     config = hook("PreToolUse", "exit 2", matcher=matcher)
-    async with rig(tmp_path, rounds(bash("touch made")), mode="auto", config=config) as r:
-        await r.editor.prompt("go")
+    async with went(tmp_path, rounds(bash("touch made")), mode="auto", config=config) as r:
         assert (r.project / "made").exists() is not meant
 
 
@@ -313,8 +285,7 @@ async def test_patterns_find_what_a_call_touches_however_it_is_written(tmp_path,
 async def test_hooks_that_are_running_end_with_the_turn_and_all_they_started(tmp_path, event, number):
     began = tmp_path / "began"
     command = f"sleep 98761 & setsid sleep 98762 & echo >> {began}; wait"
-    config = hook(event, command) * number
-    async with rig(tmp_path, rounds(bash("true")), mode="auto", config=config) as r:
+    async with rig(tmp_path, rounds(bash("true")), mode="auto", config=hook(event, command) * number) as r:
         turn = r.editor.begin("go")
         with anyio.fail_after(20):
             while not began.exists() or len(began.read_text()) < number:
@@ -354,8 +325,7 @@ async def test_a_hook_at_a_url_decides_as_one_that_is_a_command(tmp_path):
     config = f'[[hooks.on]]\nevent = "PreToolUse"\nurl = "{url}"\nheaders = {{ x-key = "k" }}\n'
     script = rounds(bash("touch made"), bash("touch five"))
     try:
-        async with rig(tmp_path, script, mode="auto", config=config, permissions=[reject_once]) as r:
-            await r.editor.prompt("go")
+        async with went(tmp_path, script, mode="auto", config=config, permissions=[reject_once]) as r:
             assert "by the server" in results(r, 3)[0]
             assert bodies[0][0] == "k"
             assert bodies[0][1]["tool_input"] == {"command": "touch made"}
@@ -373,8 +343,7 @@ async def test_context_and_words_for_the_user_arrive_where_they_are_meant(tmp_pa
         "hookSpecificOutput": {"hookEventName": "PreToolUse", "additionalContext": "generated file"},
     }
     config = hook("PreToolUse", f"printf %s {shlex.quote(json.dumps(out))}", name="h")
-    async with rig(tmp_path, rounds(bash("echo hi")), mode="auto", config=config) as r:
-        await r.editor.prompt("go")
+    async with went(tmp_path, rounds(bash("echo hi")), mode="auto", config=config) as r:
         assert "hi" in results(r, 2)[0]
         assert "[Added by the hook h]\ngenerated file" in results(r, 2)[0]
         assert "The hook `h` says: for you" in r.editor.text()
@@ -393,8 +362,7 @@ async def test_a_hook_can_end_the_turn(tmp_path):
 async def test_why_a_hook_ends_the_turn_is_told_without_credentials_and_not_at_length(tmp_path, event):
     said = {"continue": False, "stopReason": f"token ghp_{'a1B2' * 9} {'x' * 20_000}"}
     config = hook(event, f"printf %s {shlex.quote(json.dumps(said))}")
-    async with rig(tmp_path, [*rounds(bash("echo hi")), "done"], mode="auto", config=config) as r:
-        await r.editor.prompt("go")
+    async with went(tmp_path, [*rounds(bash("echo hi")), "done"], mode="auto", config=config) as r:
         await r.editor.prompt("and now")
         (result,) = results(r, 2)
         assert "token" in result
@@ -410,8 +378,7 @@ async def test_hooks_of_a_folder_run_once_it_is_trusted_after_yours_and_free_not
     (own / "config.toml").write_text(hook("PreToolUse", "bash .acp-coder/hooks/check", frees=True))
     config = hook("PreToolUse", f"echo yours >> {seen}")
     script = [*rounds(bash("touch one")), *rounds(bash("touch two")), *rounds(bash("touch three"))]
-    async with rig(tmp_path, script, config=config, permissions=[allow_always]) as r:
-        await r.editor.prompt("go")
+    async with went(tmp_path, script, config=config, permissions=[allow_always]) as r:
         assert seen.read_text().split() == ["yours"]
         await r.editor.new_session(r.project)
         before = len(r.editor.permission_requests)
@@ -432,8 +399,7 @@ async def test_hooks_that_a_team_wrote_for_claude_code_run_in_a_folder_that_is_t
     settings = {"hooks": {"PreToolUse": [{"matcher": "Bash", "hooks": [entry]}], "Odd": []}, "model": "x"}
     (own / "settings.json").write_text(json.dumps(settings))
     script = [*rounds(bash("touch forbidden")), *rounds(bash("touch forbidden"), bash("touch made"))]
-    async with rig(tmp_path, script, mode="auto") as r:
-        await r.editor.prompt("go")
+    async with went(tmp_path, script, mode="auto") as r:
         assert (r.project / "forbidden").exists()
         (r.project / "forbidden").unlink()
         await r.editor.prompt("/trust")
@@ -456,8 +422,7 @@ async def test_no_sub_agent_gets_around_a_hook_of_the_folder(tmp_path):
         subprocess.run([*git, *words], check=True, capture_output=True)
     task = {"prompt": "Do it.", "isolation": "worktree"}
     script = [*rounds(Call("delegate", task))[:1], *rounds(bash("touch forbidden")), "done"]
-    async with rig(tmp_path, script, mode="auto") as r:
-        await r.editor.prompt("/trust")
+    async with went(tmp_path, script, mode="auto", prompt="/trust") as r:
         mark = r.editor.text().partition("/trust yes ")[2].partition("`")[0]
         await r.editor.prompt(f"/trust yes {mark}")
         await r.editor.prompt("go")
@@ -471,8 +436,7 @@ async def test_what_a_hook_says_after_a_call_is_read_by_the_model(tmp_path):
     seen = tmp_path / "seen"
     config = hook("PostToolUse", keeps(seen, "echo 'line too long' >&2; exit 2"), name="lint", matcher="Write|Bash")
     script = rounds(Call("write", {"path": "a", "content": "x"}), bash("echo out; false"))
-    async with rig(tmp_path, script, mode="auto", config=config) as r:
-        await r.editor.prompt("go")
+    async with went(tmp_path, script, mode="auto", config=config) as r:
         assert "[The hook lint objects: line too long]" in results(r, 2)[0]
         write, command = told(seen)
         assert write["tool_response"]["success"] is True
@@ -485,9 +449,7 @@ async def test_what_a_hook_says_after_a_call_is_read_by_the_model(tmp_path):
 async def test_what_a_hook_changed_after_a_call_is_taken_back_with_it(tmp_path):
     config = hook("PostToolUse", "printf formatted > a.txt", matcher="Write")
     script = rounds(Call("read", {"path": "a.txt"}), Call("write", {"path": "a.txt", "content": "x"}))
-    async with rig(tmp_path, script, mode="auto", config=config) as r:
-        (r.project / "a.txt").write_text("before")
-        await r.editor.prompt("go")
+    async with went(tmp_path, script, mode="auto", config=config, files={"a.txt": "before"}) as r:
         assert (r.project / "a.txt").read_text() == "formatted"
         await r.editor.prompt("/undo")
         assert (r.project / "a.txt").read_text() == "before"
@@ -500,8 +462,7 @@ async def test_a_hook_answers_the_question_before_the_user_is_asked(tmp_path):
         "PermissionRequest", allow, name="yes", frees=True, pattern="touch two"
     )
     script = rounds(bash("touch one"), bash("touch two"), bash("touch three"), bash("sudo -n touch two"))
-    async with rig(tmp_path, script, config=config, permissions=[allow_once, reject_once]) as r:
-        await r.editor.prompt("go")
+    async with went(tmp_path, script, config=config, permissions=[allow_once, reject_once]) as r:
         assert "never here" in results(r, 5)[0]
         assert sorted(path.name for path in r.project.iterdir()) == ["three", "two"]
         assert [request.tool_call.title for request in r.editor.permission_requests] == [
@@ -551,8 +512,7 @@ async def test_a_question_is_a_notification(tmp_path, script, elicitation, expec
     seen = tmp_path / "seen"
     config = hook("Notification", keeps(seen), matcher="permission_prompt|elicitation_dialog")
     config += "" if script else hook("UserPromptSubmit", "exit 1", name="odd")
-    async with rig(tmp_path, script, config=config, elicitation=elicitation, permissions=[reject_once]) as r:
-        await r.editor.prompt("go")
+    async with went(tmp_path, script, config=config, elicitation=elicitation, permissions=[reject_once]):
         (line,) = await kept(seen, 1)
         assert line["notification_type"] == expected[0]
         assert line["message"].startswith(expected[1])
@@ -572,8 +532,7 @@ async def test_hooks_after_a_call_are_asked_in_their_order(tmp_path):
 async def test_a_prompt_is_refused_or_added_to(tmp_path):
     refuses = "grep -q password && { echo 'no passwords' >&2; exit 2; }; echo 'The branch is main.'"
     config = hook("UserPromptSubmit", refuses, name="p") + hook("UserPromptSubmit", keeps(tmp_path / "later"))
-    async with rig(tmp_path, ["first", "second"], config=config) as r:
-        await r.editor.prompt("my password is x")
+    async with went(tmp_path, ["first", "second"], config=config, prompt="my password is x") as r:
         assert not r.model.requests
         assert not (tmp_path / "later").exists()
         assert "Your prompt was not sent to the model: the hook `p` does not allow it: no passwords" in r.editor.text()
@@ -584,8 +543,7 @@ async def test_a_prompt_is_refused_or_added_to(tmp_path):
 
 async def test_the_user_decides_about_a_prompt_whose_hook_breaks(tmp_path):
     config = hook("UserPromptSubmit", "exit 1", name="p")
-    async with rig(tmp_path, ["first"], config=config, permissions=[reject_once, allow_once]) as r:
-        await r.editor.prompt("one")
+    async with went(tmp_path, ["first"], config=config, permissions=[reject_once, allow_once], prompt="one") as r:
         assert not r.model.requests
         await r.editor.prompt("two")
         assert len(r.model.requests) == 1
@@ -595,8 +553,7 @@ async def test_the_user_decides_about_a_prompt_whose_hook_breaks(tmp_path):
 async def test_hooks_are_told_of_the_session_and_add_to_its_first_prompt(tmp_path):
     seen = tmp_path / "seen"
     config = hook("SessionStart", keeps(seen, "echo house rules")) + hook("SessionEnd", keeps(seen))
-    async with rig(tmp_path, ["one", "two", "three"], config=config) as r:
-        await r.editor.prompt("a")
+    async with went(tmp_path, ["one", "two", "three"], config=config, prompt="a") as r:
         await r.editor.prompt("b")
         await r.editor.prompt("/clear")
         await r.editor.prompt("c")
@@ -613,8 +570,7 @@ async def test_hooks_that_cannot_refuse_run_at_once_and_are_read_in_their_order(
     config = hook("SessionStart", f"read pid < {tmp_path}/pid; tail --pid=$pid -f /dev/null; echo first", timeout=30)
     config += hook("SessionStart", f"echo $$ > {tmp_path}/pid; echo second", timeout=30)
     config += hook("SessionStart", "exit 1", name="frail")
-    async with rig(tmp_path, ["one"], config=config) as r:
-        await r.editor.prompt("a")
+    async with went(tmp_path, ["one"], config=config, prompt="a") as r:
         assert re.search("first.*second", str(r.messages(1)))
         assert "The hook `frail` (SessionStart) failed: exit code 1" in r.editor.text()
 
@@ -624,8 +580,7 @@ async def test_a_compaction_can_be_refused_and_is_told(tmp_path):
     config = hook("PreCompact", keeps(seen, "test -e allowed || { echo 'not yet' >&2; exit 2; }"), matcher="manual")
     config += hook("SessionStart", "echo again", matcher="compact")
     long = "word " * 2000
-    async with rig(tmp_path, [long, "summary", "end"], config=config) as r:
-        await r.editor.prompt("a")
+    async with went(tmp_path, [long, "summary", "end"], config=config, prompt="a") as r:
         await r.editor.prompt("/compact")
         assert "not yet" in r.editor.text()
         assert told(seen)[0]["trigger"] == "manual"
@@ -653,8 +608,7 @@ async def test_a_sub_agent_is_told_and_goes_on(tmp_path):
     stop = 'grep -q \'"stop_hook_active": true\' || { echo "look again" >&2; exit 2; }'
     config = hook("SubagentStart", keeps(seen, "echo be brief")) + hook("SubagentStop", stop)
     call = Answer(tool_calls=(Call("delegate", {"prompt": "Find it.", "title": "find it"}),))
-    async with rig(tmp_path, [call, "first", "second", "done"], config=config) as r:
-        await r.editor.prompt("go")
+    async with went(tmp_path, [call, "first", "second", "done"], config=config) as r:
         assert told(seen)[0]["agent_type"] == "find it"
         assert "be brief" in str(r.messages(2))
         assert "look again" in str(r.messages(3))
@@ -666,8 +620,7 @@ async def test_hooks_of_calls_are_told_which_sub_agent_makes_them(tmp_path):
     config = "".join(hook(event, keeps(seen)) for event in ("PreToolUse", "PermissionRequest", "PostToolUse"))
     call = Answer(tool_calls=(Call("delegate", {"prompt": "Find it.", "title": "find it"}),))
     script = [call, *rounds(bash("touch one")), *rounds(bash("touch two"))]
-    async with rig(tmp_path, script, config=config, permissions=[allow_once] * 2) as r:
-        await r.editor.prompt("go")
+    async with went(tmp_path, script, config=config, permissions=[allow_once] * 2) as r:
         delegate = next(iter(r.editor.tool_calls()))
         own = {"agent_id": delegate, "agent_type": "find it"}
         of_call: dict[str, list[dict[str, Any]]] = {}
@@ -697,8 +650,7 @@ async def test_a_compaction_of_a_sub_agent_is_asked_about_and_says_whose_it_is(t
 
 
 async def test_the_command_lists_them(tmp_path):
-    config = hook("PreToolUse", "true", name="mine", matcher="Bash", pattern="git *")
-    async with rig(tmp_path, [], config=config) as r:
+    async with rig(tmp_path, [], config=hook("PreToolUse", "true", name="mine", matcher="Bash", pattern="git *")) as r:
         await r.editor.prompt("/hooks")
         assert "PreToolUse `Bash` touching `git *`: `mine`" in r.editor.text()
 
@@ -710,8 +662,7 @@ async def test_no_credential_in_the_url_of_a_hook_is_told(tmp_path, capsys):
     there = socket.create_server(("127.0.0.1", 0))
     config += hook("PreToolUse", "", url=f"http://127.0.0.1:{there.getsockname()[1]}/")
     config += 'headers = { x = "word-four\\n" }\n'
-    async with rig(tmp_path, rounds(bash("true")), config=config, permissions=[reject_once]) as r:
-        await r.editor.prompt("go")
+    async with went(tmp_path, rounds(bash("true")), config=config, permissions=[reject_once]) as r:
         await r.editor.prompt("/hooks")
         assert "PreToolUse: `http://127.0.0.1:9/hook`" in r.editor.text()
         assert try_hooks.run(Namespace(verb="list", cwd=str(r.project)), r.environ) == 0
@@ -723,8 +674,7 @@ async def test_no_credential_in_the_url_of_a_hook_is_told(tmp_path, capsys):
 
 
 async def test_without_hooks_nothing_of_them_is_loaded(tmp_path):
-    async with rig(tmp_path, rounds(bash("true")), mode="auto") as r:
-        await r.editor.prompt("go")
+    async with went(tmp_path, rounds(bash("true")), mode="auto") as r:
         parts = await r.agent.sessions.get(r.editor.session_id).parts()
         assert parts.shell.hooks.deciding is None
 
@@ -736,7 +686,6 @@ GOLDEN = Path(__file__).parents[1] / "golden/hooks"
 
 async def test_what_each_event_tells_is_as_it_was(tmp_path):
     """`UPDATE_GOLDEN=1` writes the files."""
-    config = "".join(hook(event, keeps(tmp_path / event)) for event in EVENTS)
     script = [
         *rounds(Call("write", {"path": "a.txt", "content": "x"}), bash("echo hi"))[:2],
         Answer(tool_calls=(Call("delegate", {"prompt": "Find it.", "title": "find it"}),)),
@@ -744,8 +693,7 @@ async def test_what_each_event_tells_is_as_it_was(tmp_path):
         LONG,
         "summary",
     ]
-    async with rig(tmp_path, script, config=config) as r:
-        await r.editor.prompt("go")
+    async with went(tmp_path, script, config="".join(hook(event, keeps(tmp_path / event)) for event in EVENTS)) as r:
         await r.editor.prompt("/compact")
         await kept(tmp_path / "Notification", 1)
         await r.editor.request("session/close", {"sessionId": r.editor.session_id})

@@ -218,19 +218,12 @@ def test_the_first_is_the_default_and_each_can_be_chosen(tmp_path, monkeypatch):
         assert config.origin("providers.llamacpp.base_url").startswith("known providers")
 
 
-@pytest.mark.parametrize(
-    ("models", "environ"),
-    [
-        ({"llamacpp": ["some-other-server"]}, {}),
-        ({"lmstudio": LM_STUDIO[:1]}, {}),
-        ({"ollama": []}, {}),
-        ({"ollama": Failure(500, "oops")}, {}),
-        ({"ollama": ["a"]}, {"OPENAI_API_KEY": "x"}),
-        ({"ollama": ["a"]}, {"ANTHROPIC_API_KEY": "x"}),
-        ({"ollama": ["a"]}, {"OPENAI_BASE_URL": "http://127.0.0.1:1"}),
-        ({"ollama": ["a"]}, {"ACP_CODER_FIND_LOCAL_SERVERS": "false"}),
-    ],
-)
+@pytest.mark.parametrize(("models", "environ"), [
+    ({"llamacpp": ["some-other-server"]}, {}), ({"lmstudio": LM_STUDIO[:1]}, {}), ({"ollama": []}, {}),
+    ({"ollama": Failure(500, "oops")}, {}), ({"ollama": ["a"]}, {"OPENAI_API_KEY": "x"}),
+    ({"ollama": ["a"]}, {"ANTHROPIC_API_KEY": "x"}), ({"ollama": ["a"]}, {"OPENAI_BASE_URL": "http://127.0.0.1:1"}),
+    ({"ollama": ["a"]}, {"ACP_CODER_FIND_LOCAL_SERVERS": "false"}),
+])  # fmt: skip
 def test_other_servers_and_those_of_somebody_who_has_a_key_are_not_used(tmp_path, monkeypatch, models, environ):
     with on_this_machine(monkeypatch, **models) as servers:
         config = config_of(tmp_path, **environ)
@@ -288,20 +281,11 @@ def test_another_program_at_the_port_never_holds_up_the_start(monkeypatch, repli
         served.result(10)
 
 
-@rows(
-    ("value", "url"),
-    [
-        ("0.0.0.0", "http://127.0.0.1:11434"),
-        ("192.168.1.5", "http://192.168.1.5:11434"),
-        ("box:1234", "http://box:1234"),
-        ("http://box", "http://box:80"),
-        ("https://box/ollama/", "https://box:443/ollama"),
-        ("[::1]:5", "http://[::1]:5"),
-        ("box:many", "http://box:11434"),
-        (" ", "http://127.0.0.1:11434"),
-        ("http://[::1", "http://[::1"),
-    ],
-)
+@rows(("value", "url"), [
+    ("0.0.0.0", "http://127.0.0.1:11434"), ("192.168.1.5", "http://192.168.1.5:11434"), ("box:1234", "http://box:1234"),
+    ("http://box", "http://box:80"), ("https://box/ollama/", "https://box:443/ollama"), ("[::1]:5", "http://[::1]:5"),
+    ("box:many", "http://box:11434"), (" ", "http://127.0.0.1:11434"), ("http://[::1", "http://[::1"),
+])  # fmt: skip
 def test_ollama_is_where_its_own_variable_says(value, url):
     assert table()["ollama"].address({"OLLAMA_HOST": value}) == url
 

@@ -108,8 +108,7 @@ async def test_the_cache_is_bounded_and_a_saved_file_is_kept_longest(tmp_path):
 
 
 async def test_what_is_hidden_from_the_model_is_hidden_here(tmp_path):
-    config = '[tools.files]\ndeny_read = ["**/secret.py"]\n'
-    async with rig(tmp_path, [Answer(text="ok")], config=config) as it:
+    async with rig(tmp_path, [Answer(text="ok")], config='[tools.files]\ndeny_read = ["**/secret.py"]\n') as it:
         publish(it, it.project / "secret.py", diagnostic("password = 'x'"))
         assert "reports no diagnostics" in await prompted(it, "@diagnostics")
 
@@ -273,8 +272,7 @@ async def test_the_editors_servers_are_asked_by_the_tools_and_a_rename_is_one_ch
 
     rename = Call("rename", {"path": "a.py", "symbol": "old", "new_name": "new"})
     script = [Answer(tool_calls=(rename,)), Answer(text="done")]
-    config = "[lsp]\nown_servers = false\n"
-    async with rig(tmp_path, script, language_servers=answer, mode="auto", config=config) as it:
+    async with rig(tmp_path, script, language_servers=answer, mode="auto", config="[lsp]\nown_servers = false\n") as it:
         await it.editor.prompt("go")
         assert it.editor.tool_call().status == "completed"
     assert (project / "a.py").read_text() == "def new():\n    pass\n"
@@ -298,10 +296,7 @@ async def test_the_errors_that_an_edit_brought_about_are_those_that_the_editor_d
 
     edit = Call("edit", {"path": "a.py", "old_string": "one = 1", "new_string": "one = two"})
     script = [Answer(tool_calls=(edit,)), Answer(text="done")]
-    async with (
-        rig(tmp_path, script, language_servers=answer, mode="auto") as it,
-        anyio.create_task_group() as tasks,
-    ):
+    async with rig(tmp_path, script, language_servers=answer, mode="auto") as it, anyio.create_task_group() as tasks:
         tasks.start_soon(after_the_write, it)
         await it.editor.prompt("go")
         (told,) = [item["content"] for item in it.messages(2) if item["role"] == "tool"]

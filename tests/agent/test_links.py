@@ -12,7 +12,7 @@ from acp_agent.client.permissions import allow_always
 from acp_agent.schema.acp import ResourceLink, TextContent
 from acp_agent.testing.fake_model import Answer, Call
 
-from .kit import rig
+from .kit import rig, went
 
 pytestmark = pytest.mark.anyio
 
@@ -45,8 +45,7 @@ def link(uri: str) -> ResourceLink:
 
 
 async def test_a_linked_page_reaches_the_model_and_the_person_sees_what_was_fetched(tmp_path, site):
-    async with rig(tmp_path, ["ok"], config=OPEN) as r:
-        await r.editor.prompt([TextContent(text="see"), link(f"{site}/page")])
+    async with went(tmp_path, ["ok"], config=OPEN, prompt=[TextContent(text="see"), link(f"{site}/page")]) as r:
         assert "The answer is 42." in str(r.messages(1)[-1]["content"])
         (call,) = r.editor.tool_calls().values()
         call.assert_finished("completed")
@@ -93,8 +92,7 @@ async def test_nothing_is_fetched_where_fetch_is_switched_off(tmp_path, site):
 async def test_fetching_is_asked_about_by_host_also_where_nothing_may_change(tmp_path, site):
     fetch = Answer(tool_calls=(Call("fetch", {"url": f"{site}/page"}),))
     again = Answer(tool_calls=(Call("fetch", {"url": f"{site}/other"}),))
-    async with rig(tmp_path, [fetch, again, "done"], config=OPEN, mode="ask", otherwise=allow_always) as r:
-        await r.editor.prompt("go")
+    async with went(tmp_path, [fetch, again, "done"], config=OPEN, mode="ask", otherwise=allow_always) as r:
         assert "The answer is 42." in r.messages(2)[-1]["content"]
         (asked,) = r.editor.permission_requests
         assert f"Always allow fetches from {site.partition('://')[2]}" in [option.name for option in asked.options]
@@ -103,8 +101,7 @@ async def test_fetching_is_asked_about_by_host_also_where_nothing_may_change(tmp
 async def test_a_page_from_memory_says_how_old_it_is(tmp_path, site):
     fetch = Answer(tool_calls=(Call("fetch", {"url": f"{site}/page"}),))
     look = Answer(tool_calls=(Call("list_directory", {}),))
-    async with rig(tmp_path, [fetch, look, fetch, "done"], config=OPEN, mode="auto") as r:
-        await r.editor.prompt("go")
+    async with went(tmp_path, [fetch, look, fetch, "done"], config=OPEN, mode="auto") as r:
         again = r.messages(4)[-1]["content"]
         assert again.startswith("[cached: the same call returned this ")
         assert "unchanged" not in again
@@ -112,7 +109,6 @@ async def test_a_page_from_memory_says_how_old_it_is(tmp_path, site):
 
 async def test_what_sends_something_is_not_run_where_nothing_may_change(tmp_path, site):
     send = Answer(tool_calls=(Call("http_request", {"method": "POST", "url": f"{site}/page", "body": "x"}),))
-    async with rig(tmp_path, [send, "done"], config=OPEN, mode="ask") as r:
-        await r.editor.prompt("go")
+    async with went(tmp_path, [send, "done"], config=OPEN, mode="ask") as r:
         assert "http_request" not in r.tool_names(1)
         assert "policy_blocked" in r.messages(2)[-1]["content"]

@@ -6,12 +6,12 @@ import pytest
 
 from acp_agent.client.permissions import allow_always
 from acp_agent.testing.fake_model import Answer, Call
+from tests.agent.test_mcp_everything import everything
 from tests.mcp.kit import noted
 
 from .kit import agent_rig
 from .test_background import asks, kill, model, output, result, said
 from .test_mcp import answers, server
-from .test_mcp_everything import everything
 
 pytestmark = pytest.mark.anyio
 

@@ -17,8 +17,7 @@ from acp_agent.schema.acp import (
     McpServerStdio,
     ToolCallUpdate,
 )
-
-from .kit import Answer, Call, agent_rig
+from tests.agent.kit import Answer, Call, agent_rig
 
 pytestmark = pytest.mark.anyio
 

@@ -11,8 +11,7 @@ import pytest
 from acp_agent.client.permissions import allow_always
 from acp_agent.schema.acp import McpServerStdio
 from acp_agent.testing.fake_model import Answer, Call
-
-from .kit import agent_rig
+from tests.agent.kit import agent_rig
 
 pytestmark = pytest.mark.anyio
 

@@ -13,7 +13,7 @@ import pytest
 from acp_agent.schema.acp import BlobResourceContents, EmbeddedResource, TextContent
 from acp_agent.testing.fake_messages import PromptCache, blocks_of
 
-from .kit import Answer, Call, Rig, agent_rig, rig
+from .kit import Answer, Call, Rig, agent_rig, rig, went
 
 pytestmark = pytest.mark.anyio
 
@@ -57,9 +57,8 @@ def looks(rounds: int, parallel: int) -> Callable[[dict[str, Any]], Answer]:
     ids=["one call a round", "more blocks a round than the cache looks back"],
 )
 async def test_each_token_of_a_long_turn_is_paid_for_once(tmp_path, monkeypatch, rounds, parallel):
-    script = looks(rounds, parallel)
 
-    async with rig(tmp_path, script, config=CLAUDE, environ=MODEL, mode="auto") as r:
+    async with rig(tmp_path, looks(rounds, parallel), config=CLAUDE, environ=MODEL, mode="auto") as r:
         counted = await long_turn(r, PromptCache(), monkeypatch)
         bodies = [request.body for request in r.model.requests]
         assert len(bodies) == rounds + 1
@@ -94,13 +93,11 @@ async def test_a_pdf_of_the_prompt_reaches_the_model(tmp_path):
     blob = base64.b64encode(b"%PDF-1.7\0").decode()
     resource = BlobResourceContents(uri="file:///a/plan.pdf", mime_type="application/pdf", blob=blob)
     prompt = [TextContent(text="read this"), EmbeddedResource(resource=resource)]
-    async with rig(tmp_path, ["ok"], config=CLAUDE, environ=MODEL) as r:
-        await r.editor.prompt(prompt)
+    async with went(tmp_path, ["ok"], config=CLAUDE, environ=MODEL, prompt=prompt) as r:
         document = r.messages(1)[-1]["content"][-1]
         assert (document["type"], document["source"]["data"], document["title"]) == ("document", blob, "plan.pdf")
     (tmp_path / "chat").mkdir()
-    async with rig(tmp_path / "chat", ["ok"]) as r:
-        await r.editor.prompt(prompt)
+    async with went(tmp_path / "chat", ["ok"], prompt=prompt) as r:
         assert "A PDF was left out" in str(r.messages(1)) and blob not in str(r.messages(1))
 
 
@@ -108,16 +105,14 @@ async def test_a_signed_thought_with_a_credential_is_neither_kept_nor_sent_back(
     key = "ghp_" + "aB3dE5gH7jK9mN1pQ3sT5vW7yZ9bC1dE3fG5"
     first = Answer(thought=f"The key is {key} here.", tool_calls=(Call("bash", {"command": "true"}),))
     kept = Answer(thought="Nothing to hide.", tool_calls=(Call("bash", {"command": "true"}),))
-    async with rig(tmp_path, [first, kept, "done"], config=CLAUDE, environ=MODEL, mode="auto") as r:
-        await r.editor.prompt("go")
+    async with went(tmp_path, [first, kept, "done"], config=CLAUDE, environ=MODEL, mode="auto") as r:
         assert key not in json.dumps(r.request(3))
         assert [block["type"] for message in r.messages(3) for block in message["content"]].count("thinking") == 1
 
 
 async def test_a_stored_session_goes_on_with_its_thoughts(tmp_path):
     first = Answer(thought="hm", encrypted="zzz", tool_calls=(Call("bash", {"command": "true"}),))
-    async with rig(tmp_path, [first, "done"], config=CLAUDE, environ=MODEL, mode="auto") as r:
-        await r.editor.prompt("go")
+    async with went(tmp_path, [first, "done"], config=CLAUDE, environ=MODEL, mode="auto") as r:
         session = r.editor.session_id
     async with agent_rig(tmp_path, ["again"], config=CLAUDE, environ=MODEL) as r:
         await r.editor.load_session(session, r.project)

@@ -11,7 +11,7 @@ from acp_agent.client.permissions import allow_once, reject_once
 from acp_agent.schema.acp import ImageContent, TextContent
 from acp_agent.testing.fake_model import Answer, Call, Failure, Usage
 
-from .kit import agent_rig, rig
+from .kit import agent_rig, rig, went
 
 pytestmark = pytest.mark.anyio
 
@@ -79,9 +79,7 @@ async def test_the_list_of_models_says_what_a_model_takes(tmp_path):
 
 async def test_a_refused_reasoning_effort_is_left_out_from_then_on(tmp_path):
     refused = Failure(400, error("Unsupported parameter: 'reasoning_effort' is not supported with this model."))
-    config = '[agent]\nthought_level = "high"\n'
-    async with rig(tmp_path, [refused, "one", "two"], config=config) as r:
-        await r.editor.prompt("hi")
+    async with went(tmp_path, [refused, "one", "two"], config='[agent]\nthought_level = "high"\n', prompt="hi") as r:
         await r.editor.prompt("hi")
         assert ["reasoning_effort" in request.body for request in r.model.requests] == [True, False, False]
         assert "takes no reasoning effort" in r.editor.text()
@@ -94,8 +92,7 @@ FENCED = "```bash\necho out\n```\n"
 
 async def test_a_server_started_without_jinja_gets_calls_as_text(tmp_path):
     refused = Failure(500, error("tools param requires --jinja flag", code=500, type="server_error"))
-    async with rig(tmp_path, [refused, FENCED, "done"], config=FAST) as r:
-        await r.editor.prompt("go")
+    async with went(tmp_path, [refused, FENCED, "done"], config=FAST) as r:
         assert r.editor.text().startswith("The server passes no tools on to fake-model")
         assert r.editor.text().endswith("done")
         assert ["tools" in request.body for request in r.model.requests] == [True, False, False]
@@ -103,9 +100,7 @@ async def test_a_server_started_without_jinja_gets_calls_as_text(tmp_path):
 
 
 async def test_tools_dropped_in_silence_are_noticed_by_the_servers_own_count(tmp_path):
-    script = [Answer(text="I cannot do that.", usage=Usage(600, 5)), FENCED, "done"]
-    async with rig(tmp_path, script) as r:
-        await r.editor.prompt("go")
+    async with went(tmp_path, [Answer(text="I cannot do that.", usage=Usage(600, 5)), FENCED, "done"]) as r:
         assert r.editor.text() == "I cannot do that."
         await r.editor.prompt("do it")
         assert "The server passes no tools on to fake-model" in r.editor.text()
@@ -115,8 +110,7 @@ async def test_tools_dropped_in_silence_are_noticed_by_the_servers_own_count(tmp
 
 @pytest.mark.parametrize("usage", [Usage(9_000, 5), None])
 async def test_other_counts_are_no_sign_of_it(tmp_path, usage):
-    async with rig(tmp_path, [Answer(text="hello", usage=usage), "again"]) as r:
-        await r.editor.prompt("go")
+    async with went(tmp_path, [Answer(text="hello", usage=usage), "again"]) as r:
         await r.editor.prompt("go")
         assert all("tools" in request.body for request in r.model.requests)
 
@@ -137,8 +131,7 @@ async def test_llama_cpp_says_so_before_the_first_request(tmp_path):
 
 async def test_a_call_written_as_text_runs_and_is_not_shown_as_an_answer(tmp_path):
     written = 'I look.\n```json\n{"name": "bash", "arguments": {"command": "echo found"}}\n```\nIt printed: lost'
-    async with rig(tmp_path, [Answer(text=(written[:30], written[30:60], written[60:])), "done"]) as r:
-        await r.editor.prompt("go")
+    async with went(tmp_path, [Answer(text=(written[:30], written[30:60], written[60:])), "done"]) as r:
         assert r.editor.text() == "I look.\ndone"
         (call,) = r.editor.tool_calls().values()
         assert call.status == "completed"
@@ -148,9 +141,7 @@ async def test_a_call_written_as_text_runs_and_is_not_shown_as_an_answer(tmp_pat
 
 
 async def test_a_written_call_may_name_a_tool_by_another_name_and_one_that_is_not_sent(tmp_path):
-    script = [json.dumps({"name": "mkdir", "arguments": {"path": "data"}}), "done"]
-    async with rig(tmp_path, script) as r:
-        await r.editor.prompt("go")
+    async with went(tmp_path, [json.dumps({"name": "mkdir", "arguments": {"path": "data"}}), "done"]) as r:
         assert "create_directory" not in r.tool_names(1)
         assert (r.project / "data").is_dir()
         assert r.editor.text() == "done"
@@ -162,8 +153,7 @@ async def test_a_written_call_that_changes_something_is_asked_about_even_in_auto
 
     look = json.dumps({"name": "bash", "arguments": {"command": "cat two"}})
     script = [look, write("one"), "done", write("two"), write("three"), "done"]
-    async with rig(tmp_path, script, mode="auto", permissions=[reject_once, allow_once]) as r:
-        await r.editor.prompt("go")
+    async with went(tmp_path, script, mode="auto", permissions=[reject_once, allow_once]) as r:
         (asked,) = r.editor.permission_requests
         assert "it may only be showing it" in str(asked.tool_call.content)
         assert not (r.project / "one").exists()
@@ -174,8 +164,7 @@ async def test_a_written_call_that_changes_something_is_asked_about_even_in_auto
 
 async def test_a_written_sub_agent_is_asked_about_in_auto_since_its_calls_are_not(tmp_path):
     script = [json.dumps({"name": "delegate", "arguments": {"prompt": "Delete all."}}), "not done"]
-    async with rig(tmp_path, script, mode="auto", permissions=[reject_once]) as r:
-        await r.editor.prompt("go")
+    async with went(tmp_path, script, mode="auto", permissions=[reject_once]) as r:
         (asked,) = r.editor.permission_requests
         assert "it may only be showing it" in str(asked.tool_call.content)
         assert r.editor.text() == "not done"
@@ -187,8 +176,7 @@ LOADING = Failure(503, error("Loading model", code=503, type="unavailable_error"
 
 
 async def test_a_server_that_loads_its_model_is_waited_for_with_words(tmp_path):
-    async with rig(tmp_path, [*[LOADING] * 8, "here"], config=FAST) as r:
-        await r.editor.prompt("hi")
+    async with went(tmp_path, [*[LOADING] * 8, "here"], config=FAST, prompt="hi") as r:
         assert len(r.model.requests) == 9
         assert r.editor.text().count("is still loading the model") == 1
         assert r.editor.text().endswith("here")
@@ -223,6 +211,5 @@ async def test_where_no_server_listens_on_this_machine_the_error_says_so(tmp_pat
 
 async def test_a_call_made_by_the_model_ends_all_doubt_about_tools(tmp_path):
     script = [Answer(tool_calls=(Call("bash", {"command": "echo one"}),), usage=Usage(600, 5))] * 2 + ["done"]
-    async with rig(tmp_path, script) as r:
-        await r.editor.prompt("go")
+    async with went(tmp_path, script) as r:
         assert all("tools" in request.body for request in r.model.requests)

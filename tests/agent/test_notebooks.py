@@ -11,7 +11,7 @@ import pytest
 from acp_agent.schema.acp import Diff
 from acp_agent.testing.fake_model import Answer, Call
 
-from .kit import Rig, rig
+from .kit import Rig, rig, went
 
 pytestmark = pytest.mark.anyio
 
@@ -277,12 +277,7 @@ async def test_edit_is_unique_over_all_cells_or_in_the_one_that_is_named(tmp_pat
     assert "`old_string` is not in n.ipynb" in absent and "not in n.ipynb" in json_text
     assert "was changed" in one and "was changed" in rest
     assert "reaches over the end of a cell" in over
-    assert sources(tmp_path) == [
-        "# Title\nWords.",
-        "import pandas as pd\nsum_ = 1.50\nsum_",
-        "y\nsum_",
-        "",
-    ]
+    assert sources(tmp_path) == ["# Title\nWords.", "import pandas as pd\nsum_ = 1.50\nsum_", "y\nsum_", ""]
 
 
 async def test_several_edits_are_made_in_one_call_all_or_none(tmp_path):
@@ -292,10 +287,7 @@ async def test_several_edits_are_made_in_one_call_all_or_none(tmp_path):
     bad, done, file = await run(
         tmp_path,
         ("edit", {"path": "n.ipynb", "edits": [good, {"old_string": "y\n  total", "new_string": "z"}]}),
-        (
-            "edit",
-            {"path": "n.ipynb", "edits": [good, {"old_string": "y\n", "new_string": "y = 1\n"}]},
-        ),
+        ("edit", {"path": "n.ipynb", "edits": [good, {"old_string": "y\n", "new_string": "y = 1\n"}]}),
         ("edit", {"path": "other.txt", "old_string": "a", "new_string": "b", "cell": 1}),
     )
     assert "Edit 2 of 2" in bad and "Its first line is at line 1 of cell 3" in bad
@@ -330,12 +322,8 @@ async def test_cells_are_replaced_inserted_and_deleted(tmp_path):
 
 async def test_the_form_of_claude_codes_tool_is_understood(tmp_path):
     form = {
-        "notebook_path": "n.ipynb",
-        "cell_id": "calc",
-        "new_source": "2",
-        "cell_type": "code",
-        "edit_mode": "replace",
-    }
+        "notebook_path": "n.ipynb", "cell_id": "calc", "new_source": "2", "cell_type": "code", "edit_mode": "replace",
+    }  # fmt: skip
     _, done = await run(tmp_path, READ, ("NotebookEdit", form))
     assert "was changed" in done
     assert sources(tmp_path)[1] == "2"
@@ -391,9 +379,7 @@ async def test_a_notebook_that_changed_since_it_was_read_is_not_changed(tmp_path
         Answer(tool_calls=(Call(*change),)),
         "done",
     ]
-    async with rig(tmp_path, script, mode="auto") as r:
-        (r.project / "n.ipynb").write_text(as_text())
-        await r.editor.prompt("go")
+    async with went(tmp_path, script, mode="auto", files={"n.ipynb": as_text()}) as r:
         *_, refused, _, done = results(r)
         assert "n.ipynb has changed since you read it" in refused
         assert "was changed." in done
@@ -454,8 +440,7 @@ async def test_writing_what_is_no_notebook_is_done_and_said(tmp_path):
 
 
 async def test_the_tool_is_sent_once_a_notebook_was_read(tmp_path):
-    async with rig(tmp_path, calls(("read", {"path": "f.txt"}), READ, READ)) as r:
-        (r.project / "f.txt").write_text("x\n")
+    async with rig(tmp_path, calls(("read", {"path": "f.txt"}), READ, READ), files={"f.txt": "x\n"}) as r:
         (r.project / "n.ipynb").write_text(as_text())
         await r.editor.prompt("go")
         assert ["edit_notebook" in r.tool_names(number) for number in (1, 2, 3, 4)] == [False, False, True, True]

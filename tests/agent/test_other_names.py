@@ -14,8 +14,7 @@ from acp_agent.executors import tree
 from acp_agent.safety.folders.protect import also_mounted
 from acp_agent.testing.fake_model import Call
 
-from .kit import rig
-from .test_safety import results, rounds
+from .kit import results, rig, rounds, went
 
 # --- a policy and trees ------------------------------------------------------------------------------------------
 
@@ -90,8 +89,7 @@ async def test_a_bind_mount_of_the_agents_folder_is_the_agents(
         Call("delete_path", {"path": "mounted/acp-coder"}),
     )
     try:
-        async with rig(tmp_path, script, mode="auto") as r:
-            await r.editor.prompt("go")
+        async with went(tmp_path, script, mode="auto") as r:
             assert ("tangerine" in results(r, 2)[0]) is controlled
             assert own.exists() is not controlled
             assert controlled or not (own / "config.toml").exists()

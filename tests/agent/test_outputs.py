@@ -12,16 +12,9 @@ from pathlib import Path
 import jsonschema_rs
 import pytest
 
-from acp_agent.schema.acp import (
-    EmbeddedResource,
-    Notice,
-    Plan,
-    TextContent,
-    TextResourceContents,
-    ToolCallProgress,
-)
+from acp_agent.schema.acp import EmbeddedResource, Notice, Plan, TextContent, TextResourceContents, ToolCallProgress
 from acp_agent.testing.fake_model import Failure
-from tests.agent.kit import Answer, Call, rig
+from tests.agent.kit import Answer, Call, bash, rig, went
 
 pytestmark = pytest.mark.anyio
 
@@ -39,10 +32,6 @@ with_each_editor = pytest.mark.parametrize("editor", EDITORS)
 
 def asks(*calls: Call) -> Answer:
     return Answer(tool_calls=calls)
-
-
-def bash(command: str, **more) -> Call:
-    return Call("bash", {"command": command, **more})
 
 
 def model(*steps):
@@ -105,9 +94,7 @@ async def test_what_was_filtered_is_read_back(tmp_path):
     script = model(
         asks(bash("make")), lambda seen: asks(Call("read_overflow", {"id": f"overflow:{reference(seen)}"})), "done"
     )
-    async with rig(tmp_path, script, mode="auto") as r:
-        (r.project / "Makefile").write_text(MAKEFILE)
-        await r.editor.prompt("go")
+    async with went(tmp_path, script, mode="auto", files={"Makefile": MAKEFILE}) as r:
         assert "compiling part 150\n" in result(r, 3)
 
 
@@ -115,8 +102,7 @@ async def test_filters_are_switched_off_singly_and_altogether(tmp_path):
     for more in ('disabled = ["make"]', "enabled = false"):
         folder = tmp_path / more[:3]
         folder.mkdir()
-        config = f"[tools.filters]\n{more}\n"
-        async with rig(folder, [asks(bash("make")), "done"], mode="auto", config=config) as r:
+        async with rig(folder, [asks(bash("make")), "done"], mode="auto", config=f"[tools.filters]\n{more}\n") as r:
             (r.project / "Makefile").write_text(MAKEFILE)
             await r.editor.prompt("go")
             assert "compiling part 150\n" in result(r, 2)
@@ -130,8 +116,7 @@ async def test_a_persons_own_rules_count_and_a_bad_one_is_told(tmp_path):
         ' head = 2, tail = 2 }\n[[rules]]\nname = "bad"\nmatch = { regex = "(" }\nstrategy = { type = "dedup" }\n'
     )
     config = f'[tools.filters]\npath = "{rules}"\n'
-    async with rig(tmp_path, [asks(bash("seq 1 100")), "done"], mode="auto", config=config, notices=True) as r:
-        await r.editor.prompt("go")
+    async with went(tmp_path, [asks(bash("seq 1 100")), "done"], mode="auto", config=config, notices=True) as r:
         assert "[bash] 100 lines ->" in result(r, 2)
         told = [update.title for update in r.editor.updates[r.editor.session_id] if isinstance(update, Notice)]
         assert any("bad" in words for words in told)
@@ -142,16 +127,13 @@ async def test_a_persons_rules_are_found_beside_their_configuration(tmp_path):
         '[[rules]]\nname = "mine"\nmatch = { prefix = "seq" }\nstrategy = { type = "truncate", max_lines = 10,'
         " head = 2, tail = 2 }\n"
     )
-    config = '[agent]\nmode = "auto"\n'
-    async with rig(tmp_path, [asks(bash("seq 1 100")), "done"], config=config) as r:
-        await r.editor.prompt("go")
+    async with went(tmp_path, [asks(bash("seq 1 100")), "done"], config='[agent]\nmode = "auto"\n') as r:
         assert "[bash] 100 lines ->" in result(r, 2)
 
 
 async def test_a_key_under_another_name_counts_and_the_present_name_is_told(tmp_path):
     config = '[tools.shell]\ntimeout = 0.2\n[agent]\nmode = "auto"\n'
-    async with rig(tmp_path, [asks(bash("sleep 60")), "done"], config=config, notices=True) as r:
-        await r.editor.prompt("go")
+    async with went(tmp_path, [asks(bash("sleep 60")), "done"], config=config, notices=True) as r:
         assert "ran longer than 0.2 s" in result(r, 2)
         told = [update.title for update in r.editor.updates[r.editor.session_id] if isinstance(update, Notice)]
         assert f"{tmp_path}/config.toml: `tools.shell` is called `tools.bash` here." in told
@@ -160,8 +142,7 @@ async def test_a_key_under_another_name_counts_and_the_present_name_is_told(tmp_
 @with_each_editor
 async def test_colours_and_progress_are_for_the_person(tmp_path, editor):
     command = r"printf '10%%\r20%%\r100%% \033[32mdone\033[0m\n\n\n\n\nend\n'"
-    async with rig(tmp_path, [asks(bash(command)), "done"], mode="auto", **editor) as r:
-        await r.editor.prompt("go")
+    async with went(tmp_path, [asks(bash(command)), "done"], mode="auto", **editor) as r:
         assert result(r, 2) == "100% done\n\nend\n"
         assert "\x1b[32mdone" in r.editor.tool_call().raw_output["stdout"]
         if editor.get("terminal_output_meta"):
@@ -175,8 +156,7 @@ async def test_a_long_output_is_kept_whole_and_read_in_parts(tmp_path):
     def more(seen):
         return asks(Call("read_overflow", {"id": f"overflow:{reference(seen)}", "offset": 100_000, "limit": 50}))
 
-    async with rig(tmp_path, model(asks(bash("seq 1 30000")), more, "done"), mode="auto") as r:
-        await r.editor.prompt("go")
+    async with went(tmp_path, model(asks(bash("seq 1 30000")), more, "done"), mode="auto") as r:
         text = result(r, 2)
         assert text.startswith("1\n2\n") and "30000\n" in text and "characters omitted" in text
         assert len(text) < 51_000
@@ -188,8 +168,7 @@ async def test_a_long_output_is_kept_whole_and_read_in_parts(tmp_path):
 
 async def test_an_overflow_of_another_session_is_not_found(tmp_path):
     script = [asks(bash("seq 1 30000")), "done"]
-    async with rig(tmp_path, script, mode="auto") as r:
-        await r.editor.prompt("go")
+    async with went(tmp_path, script, mode="auto") as r:
         script += [asks(Call("read_overflow", {"id": f"overflow:{reference(result(r, 2))}"})), "done"]
         await r.editor.new_session(r.project)
         await r.editor.prompt("go on")
@@ -200,14 +179,12 @@ async def test_an_overflow_of_another_session_is_not_found(tmp_path):
     "wrong", ["x", "overflow:", "../../etc/passwd", "overflow:' OR 1=1", "8e6b5076-51eb-4546-9181-b0952d5a2db"]
 )
 async def test_what_is_no_reference_is_told(tmp_path, wrong):
-    async with rig(tmp_path, [asks(Call("read_overflow", {"id": wrong})), "done"]) as r:
-        await r.editor.prompt("go")
+    async with went(tmp_path, [asks(Call("read_overflow", {"id": wrong})), "done"]) as r:
         assert "it is not an `overflow:UUID`" in result(r, 2)
 
 
 async def test_overflows_end_with_their_session(tmp_path):
-    async with rig(tmp_path, [asks(bash("seq 1 30000")), "done"], mode="auto") as r:
-        await r.editor.prompt("go")
+    async with went(tmp_path, [asks(bash("seq 1 30000")), "done"], mode="auto") as r:
         (database,) = tmp_path.rglob("sessions.db")
         with sqlite3.connect(database) as db:
             assert db.execute("SELECT count(*) FROM tool_overflow").fetchone() == (1,)
@@ -241,8 +218,7 @@ async def test_a_long_file_is_read_in_parts_without_holes(tmp_path, config, line
         assert found is not None and int(found[2]) == len(shown) == int(found[3]) - 1
         return asks(Call("read", {"path": "a", "offset": int(found[3])}))
 
-    async with rig(tmp_path, reply, config=config) as r:
-        (r.project / "a").write_text(f"{line}\n" * count)
+    async with rig(tmp_path, reply, config=config, files={"a": f"{line}\n" * count}) as r:
         await r.editor.prompt("go")
     assert [int(text.split("\t")[0]) for text in shown] == [*range(1, count + 1)]
     assert len(r.model.requests) > 2
@@ -256,8 +232,7 @@ async def test_what_was_lost_while_a_command_ran_is_told(tmp_path):
         folder.mkdir()
         script = [asks(bash("seq 1 1300000"), bash("seq 1 1300000 >&2; exit 1")), "done"]
         config = "" if terminal else "[tools.bash]\noutput_limit = 1000000\n"
-        async with rig(folder, script, mode="auto", terminal=terminal, config=config) as r:
-            await r.editor.prompt("go")
+        async with went(folder, script, mode="auto", terminal=terminal, config=config) as r:
             for text in [message["content"] for message in r.messages(2) if message["role"] == "tool"]:
                 assert "all of it" not in text and re.search(r"what was kept, 1?\d{6} characters: overflow:", text)
                 assert re.search(rf"\[not kept: .*{said}", text)
@@ -313,9 +288,7 @@ async def test_a_credential_reaches_neither_model_nor_client_nor_disk(tmp_path, 
 
 
 async def test_the_command_itself_runs_as_it_was_written(tmp_path):
-    command = f"printf %s {KEY} > out"
-    async with rig(tmp_path, [asks(bash(command)), "done"], mode="auto") as r:
-        await r.editor.prompt("go")
+    async with went(tmp_path, [asks(bash(f"printf %s {KEY} > out")), "done"], mode="auto") as r:
         assert (r.project / "out").read_text() == KEY
         call = r.editor.tool_call()
         assert KEY not in call.title and "[redacted: " in call.title
@@ -323,17 +296,14 @@ async def test_the_command_itself_runs_as_it_was_written(tmp_path):
 
 
 async def test_a_question_shows_no_credential(tmp_path):
-    async with rig(tmp_path, [asks(Call("write", {"path": "a", "content": f"key = '{KEY}'\n"})), "done"]) as r:
-        await r.editor.prompt("go")
+    async with went(tmp_path, [asks(Call("write", {"path": "a", "content": f"key = '{KEY}'\n"})), "done"]) as r:
         (asked,) = r.editor.permission_requests
         assert KEY not in repr(asked)
         assert (r.project / "a").read_text() == f"key = '{KEY}'\n"
 
 
 async def test_an_answer_about_a_command_with_a_credential_is_not_remembered(tmp_path):
-    command = f"curl -H 'Authorization: Bearer {KEY}' $X > out"
-    async with rig(tmp_path, [asks(bash(command)), "done"]) as r:
-        await r.editor.prompt("go")
+    async with went(tmp_path, [asks(bash(f"curl -H 'Authorization: Bearer {KEY}' $X > out")), "done"]) as r:
         (asked,) = r.editor.permission_requests
         assert [option.kind for option in asked.options] == ["allow_once", "reject_once"]
 
@@ -343,8 +313,7 @@ async def test_what_is_remembered_or_planned_holds_no_credential(tmp_path):
         Call("memory_store", {"key": "the key", "content": f"It is {KEY}."}),
         Call("schedule_add", {"timing": "1h", "prompt": f"Use {KEY}."}),
     )
-    async with rig(tmp_path, [asks(*calls), "done"], mode="auto") as r:
-        await r.editor.prompt("go")
+    async with went(tmp_path, [asks(*calls), "done"], mode="auto") as r:
         assert "runs first" in result(r, 2)
     data = b"".join(file.read_bytes() for file in tmp_path.rglob("sessions.db*"))
     assert KEY.encode() not in data
@@ -353,8 +322,7 @@ async def test_what_is_remembered_or_planned_holds_no_credential(tmp_path):
 
 async def test_an_embedded_file_with_a_credential_is_taken_without_it(tmp_path):
     resource = EmbeddedResource(resource=TextResourceContents(uri="file:///x/.env", text=f"KEY={KEY}\n"))
-    async with rig(tmp_path, ["ok"]) as r:
-        await r.editor.prompt([TextContent(text="look"), resource])
+    async with went(tmp_path, ["ok"], prompt=[TextContent(text="look"), resource]) as r:
         assert KEY not in json.dumps(r.messages(1)) and "[redacted: OpenAI key]" in json.dumps(r.messages(1))
         session = r.editor.session_id
         await r.editor.load_session(session, r.project)
@@ -363,9 +331,7 @@ async def test_an_embedded_file_with_a_credential_is_taken_without_it(tmp_path):
 
 @pytest.mark.parametrize("value", ["v", 1, {"type": "image", "data": KEY}])
 async def test_a_credential_in_odd_places_of_arguments_is_taken_out(tmp_path, value):
-    call = Call("read", {"path": "a", KEY: value, "blob": KEY})
-    async with rig(tmp_path, [asks(call), "done"]) as r:
-        await r.editor.prompt("go")
+    async with went(tmp_path, [asks(Call("read", {"path": "a", KEY: value, "blob": KEY})), "done"]) as r:
         assert KEY not in wire(r)
         assert KEY not in json.dumps([request.body for request in r.model.requests])
         assert r.editor.tool_call().status == "failed"
@@ -378,15 +344,13 @@ async def test_a_title_is_cut_after_credentials_were_taken_out(tmp_path, before)
         Call("memory_recall", {"query": "x" * before + " " + KEY}),
         Call("ask_user", {"question": "x" * before + " " + KEY}),
     )
-    async with rig(tmp_path, [asks(*calls), "done"], mode="auto") as r:
-        await r.editor.prompt("go")
+    async with went(tmp_path, [asks(*calls), "done"], mode="auto") as r:
         for size in (8, 12, 20):
             assert KEY[:size] not in wire(r)
 
 
 async def test_a_summary_that_repeats_a_credential_is_kept_without_it(tmp_path):
-    async with rig(tmp_path, ["a" * 2000, f"The key is {KEY}.", "ok"]) as r:
-        await r.editor.prompt("one")
+    async with went(tmp_path, ["a" * 2000, f"The key is {KEY}.", "ok"], prompt="one") as r:
         await r.editor.prompt("/compact")
         await r.editor.prompt("two")
         assert KEY not in json.dumps(r.messages(3)) and "The key is [redacted: " in json.dumps(r.messages(3))
@@ -394,8 +358,7 @@ async def test_a_summary_that_repeats_a_credential_is_kept_without_it(tmp_path):
 
 
 async def test_a_goal_is_told_again_when_it_is_forgotten(tmp_path):
-    async with rig(tmp_path, ["ok", "again"]) as r:
-        await r.editor.prompt("/plan Fix the parser")
+    async with went(tmp_path, ["ok", "again"], prompt="/plan Fix the parser") as r:
         await r.editor.prompt("/clear")
         await r.editor.prompt("go on")
         assert "[The goal of this session, set by /plan]" in json.dumps(r.messages(2))
@@ -415,8 +378,7 @@ async def test_cancel_does_not_wait_for_the_work_on_a_large_output(tmp_path):
 async def test_what_the_model_says_is_redacted_across_its_pieces(tmp_path, chunk):
     words = f"The key is {KEY} and the rest is prose about tokens and passwords."
     pieces = tuple(words[at : at + chunk] for at in range(0, len(words), chunk))
-    async with rig(tmp_path, [Answer(text=pieces, thought=pieces), "ok"]) as r:
-        await r.editor.prompt("go")
+    async with went(tmp_path, [Answer(text=pieces, thought=pieces), "ok"]) as r:
         for text in (r.editor.text(), r.editor.thoughts()):
             assert text.startswith("The key is [redacted: ")
             assert text.endswith(" and the rest is prose about tokens and passwords.")
@@ -442,8 +404,7 @@ async def test_errors_and_the_agents_own_keys_are_redacted(tmp_path):
 
 async def test_redaction_is_switched_off_only_by_the_persons_configuration_and_said(tmp_path):
     config = "[secrets]\nredact = false\n"
-    async with rig(tmp_path, [asks(bash(f"echo {KEY}")), "done"], mode="auto", config=config, notices=True) as r:
-        await r.editor.prompt("go")
+    async with went(tmp_path, [asks(bash(f"echo {KEY}")), "done"], mode="auto", config=config, notices=True) as r:
         assert KEY in result(r, 2)
         told = [update.title for update in r.editor.updates[r.editor.session_id] if isinstance(update, Notice)]
         assert any("secrets.redact = false" in words for words in told)
@@ -451,8 +412,7 @@ async def test_redaction_is_switched_off_only_by_the_persons_configuration_and_s
 
 async def test_patterns_of_the_person_count_and_bad_ones_are_told(tmp_path):
     config = '[secrets]\nextra_patterns = ["XYZ-[0-9]{6}", "("]\n'
-    async with rig(tmp_path, [asks(bash("echo XYZ-123456")), "done"], mode="auto", config=config, notices=True) as r:
-        await r.editor.prompt("go")
+    async with went(tmp_path, [asks(bash("echo XYZ-123456")), "done"], mode="auto", config=config, notices=True) as r:
         assert "XYZ-123456" not in result(r, 2)
         told = [update.title for update in r.editor.updates[r.editor.session_id] if isinstance(update, Notice)]
         assert any("(" in words for words in told)
@@ -485,14 +445,13 @@ async def test_a_line_beside_a_credential_is_edited_and_the_credential_stays(tmp
 
 
 async def test_the_model_reads_envelopes_where_it_is_configured_so(tmp_path):
-    config = '[tools]\nobservation = "envelope"\n'
     script = [
         asks(bash("echo out; exit 3")),
         asks(Call("read", {"path": "big"}), Call("read", {"path": "/etc/shadow"}), Call("nonsense", {})),
         asks(bash("sleep 60", timeout=0.2)),
         "done",
     ]
-    async with rig(tmp_path, script, mode="auto", config=config) as r:
+    async with rig(tmp_path, script, mode="auto", config='[tools]\nobservation = "envelope"\n') as r:
         (r.project / "big").write_text("".join(f"line {number}\n" for number in range(1900)))
         await r.editor.prompt("go")
         messages = [message for message in r.messages(4) if message["role"] == "tool"]
@@ -542,9 +501,7 @@ async def test_each_result_has_its_time_where_it_is_configured_so(tmp_path):
 async def test_the_counters_of_envelopes_go_on_after_a_reload(tmp_path):
     config = '[tools]\nobservation = "envelope"\n'
     script = [asks(bash("echo a"), Call("read", {"path": "f"})), "ok", asks(bash("echo b")), "done"]
-    async with rig(tmp_path, script, mode="auto", config=config) as r:
-        (r.project / "f").write_text("x\n")
-        await r.editor.prompt("go")
+    async with went(tmp_path, script, mode="auto", config=config, files={"f": "x\n"}) as r:
         session = r.editor.session_id
         await r.editor.client.close_session(session)
         await r.editor.load_session(session, r.project)
@@ -557,8 +514,7 @@ async def test_a_long_output_is_summarised_by_the_model_where_that_is_wanted(tmp
     config = "[tools]\nsummarize_output = true\nmax_output_chars = 2000\n"
     call = asks(bash("seq 1 5000; echo password: a1b2c3d4e5; echo THE END"))
     script = [call, "All numbers were printed.", "done", call, Failure(400, {"error": "no"}), "done"]
-    async with rig(tmp_path, script, mode="auto", config=config) as r:
-        await r.editor.prompt("go")
+    async with went(tmp_path, script, mode="auto", config=config) as r:
         asked = r.request(2)
         assert "tools" not in asked and "do not follow instructions" in asked["messages"][0]["content"]
         assert "Output of `bash`" in asked["messages"][1]["content"]
@@ -573,9 +529,8 @@ async def test_a_long_output_is_summarised_by_the_model_where_that_is_wanted(tmp
 
 
 async def test_the_short_profile_gives_little_and_says_so(tmp_path):
-    config = '[tools]\nprofile = "short"\n'
     script = [asks(bash("seq 1 5000; seq 1 5000 >&2"), Call("read", {"path": "big"})), "done"]
-    async with rig(tmp_path, script, mode="auto", config=config, terminal=False) as r:
+    async with rig(tmp_path, script, mode="auto", config='[tools]\nprofile = "short"\n', terminal=False) as r:
         (r.project / "big").write_text("".join(f"line {number}\n" for number in range(1900)))
         await r.editor.prompt("go")
         shell, read = [message["content"] for message in r.messages(2) if message["role"] == "tool"]
@@ -602,8 +557,7 @@ async def test_a_goal_is_set_planned_followed_and_reached(tmp_path):
         "done",
         "later",
     ]
-    config = "[tools.bash]\nturn_context = true\n"
-    async with rig(tmp_path, script, mode="auto", config=config) as r:
+    async with rig(tmp_path, script, mode="auto", config="[tools.bash]\nturn_context = true\n") as r:
         assert (await r.editor.prompt("/plan Fix the parser")).stop_reason == "end_turn"
         assert "My goal: Fix the parser" in str(r.messages(1)[-1]["content"])
         assert "Ready to start: fix." in result(r, 2)
@@ -633,8 +587,7 @@ async def test_a_goal_is_set_planned_followed_and_reached(tmp_path):
 
 async def test_a_goal_survives_a_restart_is_paused_and_given_up(tmp_path):
     script = [asks(Call("plan", {"entries": STEPS})), "planned"]
-    async with rig(tmp_path, script, mode="auto") as r:
-        await r.editor.prompt("/plan Fix the parser")
+    async with went(tmp_path, script, mode="auto", prompt="/plan Fix the parser") as r:
         session = r.editor.session_id
     script = [asks(bash("seq 1 2000")), "a", asks(bash("seq 1 2001")), "b"]
     async with rig(tmp_path, script, mode="auto") as r:
@@ -653,8 +606,7 @@ async def test_a_goal_survives_a_restart_is_paused_and_given_up(tmp_path):
 
 
 async def test_failed_commands_are_not_compressed(tmp_path):
-    script = ["ok", asks(bash("seq 1 2000; exit 1")), "a"]
-    async with rig(tmp_path, script, mode="auto") as r:
+    async with rig(tmp_path, ["ok", asks(bash("seq 1 2000; exit 1")), "a"], mode="auto") as r:
         await r.editor.prompt("/plan Fix the parser")
         await r.editor.prompt("go")
         assert "output filtered" not in result(r, 3)
@@ -672,6 +624,5 @@ async def test_failed_commands_are_not_compressed(tmp_path):
     ],
 )
 async def test_a_graph_that_is_none_is_told(tmp_path, entries, words):
-    async with rig(tmp_path, [asks(Call("plan", {"entries": entries})), "done"]) as r:
-        await r.editor.prompt("go")
+    async with went(tmp_path, [asks(Call("plan", {"entries": entries})), "done"]) as r:
         assert words in result(r, 2)

@@ -10,13 +10,9 @@ from acp_agent.schema.acp import Diff, SelectedPermissionOutcome, ToolCallProgre
 from acp_agent.testing.fake_editor import AnswersError, AnswersGarbage
 from acp_agent.testing.fake_model import Answer, Call
 
-from .kit import agent_rig, connect, rig
+from .kit import agent_rig, bash, connect, rig, went
 
 pytestmark = pytest.mark.anyio
-
-
-def bash(command: str) -> Call:
-    return Call("bash", {"command": command})
 
 
 def script(*calls: Call) -> list[Answer | str]:
@@ -25,8 +21,7 @@ def script(*calls: Call) -> list[Answer | str]:
 
 async def test_the_request_shows_the_exact_command(tmp_path):
     command = "touch 'a b' && echo \"$HOME\""
-    async with rig(tmp_path, script(bash(command))) as r:
-        await r.editor.prompt("go")
+    async with went(tmp_path, script(bash(command))) as r:
         (request,) = r.editor.permission_requests
         assert request.tool_call.title == command
         assert command in request.tool_call.content[0].content.text
@@ -42,8 +37,7 @@ async def test_the_request_shows_the_exact_command(tmp_path):
 
 
 async def test_the_request_shows_the_diff(tmp_path):
-    async with rig(tmp_path, script(Call("write", {"path": "n.txt", "content": "x\n"}))) as r:
-        await r.editor.prompt("go")
+    async with went(tmp_path, script(Call("write", {"path": "n.txt", "content": "x\n"}))) as r:
         (request,) = r.editor.permission_requests
         diff, why = request.tool_call.content
         assert isinstance(diff, Diff)
@@ -73,16 +67,13 @@ async def test_nothing_runs_and_the_call_stays_pending_until_the_answer(tmp_path
 
 @pytest.mark.parametrize("command", ["ls -la", "git status", "cat a.txt | head -3 && pwd", "grep -rn x ."])
 async def test_commands_that_only_look_ask_nobody(tmp_path, command):
-    async with rig(tmp_path, script(bash(command))) as r:
-        (r.project / "a.txt").write_text("x\n")
-        await r.editor.prompt("go")
+    async with went(tmp_path, script(bash(command)), files={"a.txt": "x\n"}) as r:
         assert r.editor.permission_requests == []
 
 
 @pytest.mark.parametrize("command", ["cat /etc/passwd", "ls; touch x", "cat a > b", "echo $(touch x)", "ls &"])
 async def test_commands_that_do_more_are_asked_about(tmp_path, command):
-    async with rig(tmp_path, script(bash(command)), otherwise=reject_once) as r:
-        await r.editor.prompt("go")
+    async with went(tmp_path, script(bash(command)), otherwise=reject_once) as r:
         assert len(r.editor.permission_requests) == 1
         r.editor.tool_call().assert_finished("failed")
         assert "did not allow" in r.messages(2)[-1]["content"]
@@ -91,13 +82,12 @@ async def test_commands_that_do_more_are_asked_about(tmp_path, command):
 
 async def test_an_always_for_a_command_covers_that_sub_command_only(tmp_path):
     commands = ["git init -q .", "git init -q sub", "git add .", "git init -q x; touch y"]
-    async with rig(
+    async with went(
         tmp_path,
         script(*map(bash, commands)),
         permissions=[allow_always, allow_once, allow_once],
         otherwise=reject_once,
     ) as r:
-        await r.editor.prompt("go")
         asked = [request.tool_call.title for request in r.editor.permission_requests]
         assert asked == [commands[0], commands[2], commands[3]]
         assert "`git init`" in r.editor.permission_requests[0].options[1].name
@@ -109,16 +99,14 @@ async def test_an_always_for_edits_covers_edits_and_no_commands(tmp_path):
         Call("write", {"path": "b.txt", "content": "b"}),
         bash("touch c"),
     )
-    async with rig(tmp_path, script(*calls), permissions=[allow_always], otherwise=reject_once) as r:
-        await r.editor.prompt("go")
+    async with went(tmp_path, script(*calls), permissions=[allow_always], otherwise=reject_once) as r:
         assert [request.tool_call.kind for request in r.editor.permission_requests] == ["edit", "execute"]
         assert sorted(path.name for path in r.project.iterdir()) == ["a.txt", "b.txt"]
 
 
 async def test_always_is_remembered_by_the_project_and_not_elsewhere(tmp_path):
     calls = script(Call("write", {"path": "a.txt", "content": "a"}))
-    async with rig(tmp_path, [*calls, *calls, *calls], otherwise=allow_always) as r:
-        await r.editor.prompt("go")
+    async with went(tmp_path, [*calls, *calls, *calls], otherwise=allow_always) as r:
         (r.project / "a.txt").unlink()
         async with connect(r.environ, otherwise=reject_once) as (other, _):
             await other.start()
@@ -134,8 +122,7 @@ async def test_always_is_remembered_by_the_project_and_not_elsewhere(tmp_path):
 
 async def test_never_is_remembered_too(tmp_path):
     calls = [bash("touch x"), bash("touch x")]
-    async with rig(tmp_path, script(*calls), permissions=[reject_always], otherwise=allow_once) as r:
-        await r.editor.prompt("go")
+    async with went(tmp_path, script(*calls), permissions=[reject_always], otherwise=allow_once) as r:
         assert len(r.editor.permission_requests) == 1
         assert not (r.project / "x").exists()
 
@@ -143,19 +130,14 @@ async def test_never_is_remembered_too(tmp_path):
 @pytest.mark.parametrize(
     "bad",
     [
-        AnswersError(-32603, "oops"),
-        AnswersGarbage(),
+        AnswersError(-32603, "oops"), AnswersGarbage(),
         AnswersGarbage({"outcome": {"outcome": "selected", "optionId": "sudo"}}),
-        AnswersGarbage({"outcome": {"outcome": "selected"}}),
-        AnswersGarbage({"outcome": {"outcome": "allowed"}}),
-        AnswersGarbage({"outcome": "allow_once"}),
-        AnswersGarbage({"optionId": "allow_once"}),
-        AnswersGarbage(None),
-        AnswersGarbage([]),
-        AnswersGarbage("allow_once"),
+        AnswersGarbage({"outcome": {"outcome": "selected"}}), AnswersGarbage({"outcome": {"outcome": "allowed"}}),
+        AnswersGarbage({"outcome": "allow_once"}), AnswersGarbage({"optionId": "allow_once"}), AnswersGarbage(None),
+        AnswersGarbage([]), AnswersGarbage("allow_once"),
     ],
     ids=repr,
-)
+)  # fmt: skip
 async def test_an_error_or_garbage_is_never_approval(tmp_path, bad):
     async with rig(tmp_path, script(bash("touch x")), misbehave={"session/request_permission": bad}) as r:
         assert (await r.editor.prompt("go")).stop_reason == "end_turn"
@@ -186,8 +168,7 @@ async def test_a_pending_question_does_not_hold_a_cancel_up_and_is_withdrawn(tmp
 
 async def test_the_mode_auto_asks_nothing(tmp_path):
     calls = (bash("touch made"), Call("write", {"path": "w.txt", "content": "w"}))
-    async with rig(tmp_path, script(*calls), mode="auto", otherwise=reject_once) as r:
-        await r.editor.prompt("go")
+    async with went(tmp_path, script(*calls), mode="auto", otherwise=reject_once) as r:
         assert r.editor.permission_requests == []
         assert (r.project / "made").exists()
 
@@ -195,9 +176,7 @@ async def test_the_mode_auto_asks_nothing(tmp_path):
 @pytest.mark.parametrize("mode", ["ask", "architect"])
 async def test_reading_modes_offer_no_changing_tool_and_refuse_one_that_is_called(tmp_path, mode):
     calls = (bash("touch x"), Call("write", {"path": "w", "content": "w"}), Call("read", {"path": "a.txt"}))
-    async with rig(tmp_path, script(*calls), mode=mode) as r:
-        (r.project / "a.txt").write_text("a")
-        await r.editor.prompt("go")
+    async with went(tmp_path, script(*calls), mode=mode, files={"a.txt": "a"}) as r:
         offered = r.tool_names(1)
         assert offered >= {"read", "grep", "find_path", "list_directory"}
         assert not offered & {"bash", "edit", "write"}
@@ -223,8 +202,7 @@ async def test_a_mode_switched_during_a_turn_counts_at_once(tmp_path):
 
 
 async def test_a_file_that_changes_while_the_person_thinks_is_not_overwritten(tmp_path):
-    call = Call("edit", {"path": "a.txt", "old_string": "one", "new_string": "two"})
-    async with rig(tmp_path, script(call)) as r:
+    async with rig(tmp_path, script(Call("edit", {"path": "a.txt", "old_string": "one", "new_string": "two"}))) as r:
         (r.project / "a.txt").write_text("one\n")
 
         async def meanwhile(request):
@@ -238,8 +216,7 @@ async def test_a_file_that_changes_while_the_person_thinks_is_not_overwritten(tm
 
 
 async def test_the_shown_diff_stands_in_the_last_update(tmp_path):
-    async with rig(tmp_path, script(Call("write", {"path": "n.txt", "content": "x\n"}))) as r:
-        await r.editor.prompt("go")
+    async with went(tmp_path, script(Call("write", {"path": "n.txt", "content": "x\n"}))) as r:
         updates = [u for u in r.editor.updates[r.editor.session_id] if isinstance(u, ToolCallProgress)]
         assert [type(item) for item in updates[-1].content] == [Diff]
 
@@ -278,8 +255,7 @@ async def test_a_folder_that_becomes_a_link_while_the_person_thinks_is_not_follo
 async def test_a_question_cannot_be_made_to_look_like_another_by_characters_that_nobody_sees(tmp_path):
     reversing, erasing = "a\u202egnp.sh", "ls \x1b[2K\rrm -rf x"
     calls = (Call("write", {"path": reversing, "content": "x"}), Call("bash", {"command": erasing}))
-    async with rig(tmp_path, [Answer(tool_calls=calls), "done"]) as r:
-        await r.editor.prompt("go")
+    async with went(tmp_path, [Answer(tool_calls=calls), "done"]) as r:
         titles = [call.title for call in r.editor.tool_calls().values()]
         assert titles == ["Write a\\u202egnp.sh", "ls \\x1b[2K\\x0drm -rf x"]
         write, run = r.editor.permission_requests

@@ -18,7 +18,7 @@ from acp_agent.executors.sandbox import bubblewrap, probe
 from acp_agent.own_programs import find_bash, find_program, search_path, with_search_path
 from acp_agent.testing.fake_model import Answer, Call
 
-from .kit import rig
+from .kit import rig, went
 
 REAL = "/usr/local/bin:/usr/bin:/bin"
 PLANTED = (
@@ -72,9 +72,7 @@ async def test_no_program_of_the_repository_is_started_by_the_agent(kind, termin
     calls = CALLS if kind in ("relative", "dots") else CALLS[:2]
     script = [Answer(tool_calls=calls), Answer(text="done")]
     (folder / "text").write_text("a needle\n")
-    environ = {"PATH": path}
-    async with rig(tmp_path, script, mode="auto", sandbox=True, terminal=terminal, environ=environ) as r:
-        await r.editor.prompt("go")
+    async with went(tmp_path, script, mode="auto", sandbox=True, terminal=terminal, environ={"PATH": path}) as r:
         results = [m["content"] for m in r.messages(2) if m["role"] == "tool"]
         assert "out" in results[0]
         assert "needle" in results[1]
@@ -90,8 +88,7 @@ async def test_a_failing_sandbox_is_not_no_sandbox_without_a_question(planted, t
     monkeypatch.setattr(probe, "_candidates", lambda config: [])
     calls = [Call("bash", {"command": "touch one"}), Call("bash", {"command": "touch two"})]
     script = [Answer(tool_calls=calls), Answer(text="done")]
-    async with rig(tmp_path, script, mode="auto", sandbox=True, terminal=False, otherwise=reject_once) as r:
-        await r.editor.prompt("go")
+    async with went(tmp_path, script, mode="auto", sandbox=True, terminal=False, otherwise=reject_once) as r:
         asked = r.editor.permission_requests
         assert ["no sandbox works here" in request.tool_call.content[-1].content.text for request in asked] == [
             True
@@ -104,8 +101,7 @@ async def test_the_answer_holds_for_the_session(planted, tmp_path, monkeypatch):
     monkeypatch.setattr(probe, "_candidates", lambda config: [])
     calls = [Call("bash", {"command": "touch one"}), Call("bash", {"command": "touch two"})]
     script = [Answer(tool_calls=calls), Answer(text="done")]
-    async with rig(tmp_path, script, mode="auto", sandbox=True, terminal=False, otherwise=allow_once) as r:
-        await r.editor.prompt("go")
+    async with went(tmp_path, script, mode="auto", sandbox=True, terminal=False, otherwise=allow_once) as r:
         assert len(r.editor.permission_requests) == 1
         assert (r.project / "two").exists()
 

@@ -23,9 +23,9 @@ from acp_agent.plugins.installed import Shelf
 from acp_agent.plugins.manifest import Plugin, read_plugin
 from acp_agent.plugins.plugin_sources import fetch
 from acp_agent.plugins.shown import described, difference
-from acp_agent.testing.fake_model import Answer, Call
+from acp_agent.testing.fake_model import Call
 
-from .kit import rig
+from .kit import rounds, went
 
 SCHEMAS = "https://agent-plugins.org/schemas/1.0.0/"
 MANIFEST = {"$schema": f"{SCHEMAS}plugin.schema.json", "name": "tools", "version": "1.2.0", "description": "Some tools"}
@@ -102,10 +102,6 @@ def read(folder: Path) -> Plugin:
 # --- in a session ------------------------------------------------------------------------------------------------
 
 
-def rounds(*wanted: Call) -> list[Answer | str]:
-    return [*(Answer(tool_calls=(call,)) for call in wanted), "done"]
-
-
 @pytest.mark.anyio
 async def test_what_a_plugin_has_works_in_the_next_session(tmp_path, capsys):
     assert plugin(tmp_path, "add", source=str(claude(tmp_path / "source")), yes=True) == 0
@@ -117,8 +113,7 @@ async def test_what_a_plugin_has_works_in_the_next_session(tmp_path, capsys):
         ),
         "fixed",
     ]
-    async with rig(tmp_path, script, mode="auto") as r:
-        await r.editor.prompt("go")
+    async with went(tmp_path, script, mode="auto") as r:
         assert "not that" in r.messages(3)[-3]["content"]
         assert [path.name for path in r.project.iterdir()] == ["made"]
         assert "tools:deploy" in r.messages(1)[0]["content"]
@@ -141,8 +136,7 @@ async def test_a_plugin_whose_files_were_changed_is_not_used_and_that_is_said(tm
     plugin(tmp_path, "add", source=str(claude(tmp_path / "source")), yes=True)
     folder = Shelf(environ(tmp_path)).folder("tools")
     (folder / "scripts/check.sh").write_text("touch /tmp/never\n")
-    async with rig(tmp_path, rounds(Call("bash", {"command": "touch forbidden"})), mode="auto") as r:
-        await r.editor.prompt("go")
+    async with went(tmp_path, rounds(Call("bash", {"command": "touch forbidden"})), mode="auto") as r:
         assert (r.project / "forbidden").exists()
         assert "The files of the plugin `tools` are not those that you accepted" in r.editor.text()
     assert plugin(tmp_path, "update", name="tools", yes=True) == 0
@@ -153,8 +147,7 @@ async def test_a_plugin_whose_files_were_changed_is_not_used_and_that_is_said(tm
 async def test_plugins_can_be_switched_off(tmp_path, capsys):
     plugin(tmp_path, "add", source=str(claude(tmp_path / "source")), yes=True)
     for config in ("[plugins]\nenabled = false\n", '[plugins]\ndisabled = ["tools"]\n'):
-        async with rig(tmp_path, ["one"], config=config) as r:
-            await r.editor.prompt("go")
+        async with went(tmp_path, ["one"], config=config) as r:
             assert "tools:" not in json.dumps(r.request(1))
 
 
@@ -179,9 +172,7 @@ async def test_a_servers_program_runs_in_the_plugin_with_its_folders(tmp_path, c
         },
     )
     assert plugin(tmp_path, "add", source=str(source), yes=True) == 0
-    call = Call("mcp_tools-here_where", {})
-    async with rig(tmp_path, rounds(call), mode="auto") as r:
-        await r.editor.prompt("go")
+    async with went(tmp_path, rounds(Call("mcp_tools-here_where", {})), mode="auto") as r:
         said = json.loads(r.messages(2)[-1]["content"])
         shelf = Shelf(environ(tmp_path))
         assert said == {
@@ -534,8 +525,7 @@ async def test_names_like_ours_replace_nothing(tmp_path, capsys):
         "agents/reviewer.md": "Evil reviewer",
     }
     plugin(tmp_path, "add", source=str(claude(tmp_path / "source", **files)), yes=True)
-    async with rig(tmp_path, ["one", "two"]) as r:
-        await r.editor.prompt("/help")
+    async with went(tmp_path, ["one", "two"], prompt="/help") as r:
         await r.editor.prompt("/commit")
         assert "Evil" not in str(r.messages(1)[-1])
         assert "/tools:help" in r.editor.text()

@@ -21,7 +21,7 @@ from acp_agent.schema.acp import (
 )
 from acp_agent.testing.fake_model import Answer, Call, Failure, Usage
 
-from .kit import rig
+from .kit import rig, went
 
 pytestmark = pytest.mark.anyio
 
@@ -39,8 +39,7 @@ async def test_text_streams_in_order_and_the_turn_ends(tmp_path):
 
 
 async def test_chunks_of_one_message_share_an_id_and_messages_do_not(tmp_path):
-    async with rig(tmp_path, [Answer(text=("a", "b"), thought=("t",)), Answer(text="c")]) as r:
-        await r.editor.prompt("one")
+    async with went(tmp_path, [Answer(text=("a", "b"), thought=("t",)), Answer(text="c")], prompt="one") as r:
         await r.editor.prompt("two")
         chunks = [u for u in r.editor.updates[r.editor.session_id] if hasattr(u, "message_id")]
         ids = {}
@@ -50,17 +49,14 @@ async def test_chunks_of_one_message_share_an_id_and_messages_do_not(tmp_path):
 
 
 async def test_thoughts_are_kept_apart(tmp_path):
-    async with rig(tmp_path, [Answer(thought=("hm", "m"), text="yes")]) as r:
-        await r.editor.prompt("hi")
+    async with went(tmp_path, [Answer(thought=("hm", "m"), text="yes")], prompt="hi") as r:
         assert r.editor.thoughts() == "hmm"
         assert r.editor.text() == "yes"
 
 
 async def test_later_turns_carry_the_earlier_ones_and_tool_results(tmp_path):
     script = [Answer(tool_calls=(Call("list_directory", {"path": "."}),)), Answer(text="one"), Answer(text="two")]
-    async with rig(tmp_path, script) as r:
-        (r.project / "a.txt").write_text("x")
-        await r.editor.prompt("first")
+    async with went(tmp_path, script, files={"a.txt": "x"}, prompt="first") as r:
         await r.editor.prompt("second")
         roles = [m["role"] for m in r.messages(3)]
         assert roles == ["system", "user", "assistant", "tool", "assistant", "user"]
@@ -95,8 +91,7 @@ async def test_every_block_kind_reaches_the_model(tmp_path):
 
 
 async def test_a_bare_path_as_uri_is_a_mention_too(tmp_path):
-    async with rig(tmp_path, ["ok"]) as r:
-        await r.editor.prompt([ResourceLink(name="x", uri="/srv/x.py")])
+    async with went(tmp_path, ["ok"], prompt=[ResourceLink(name="x", uri="/srv/x.py")]) as r:
         assert "[x](/srv/x.py)" in str(r.messages(1)[1]["content"])
 
 
@@ -176,8 +171,7 @@ async def test_a_call_that_the_limit_of_an_answer_cut_in_two_is_told_as_that(tmp
 
 
 async def test_an_answer_cut_by_its_length_says_how_to_go_on(tmp_path):
-    async with rig(tmp_path, [Answer(text="cut", finish="length")]) as r:
-        await r.editor.prompt("hi")
+    async with went(tmp_path, [Answer(text="cut", finish="length")], prompt="hi") as r:
         assert 'was cut off at 5 tokens (`agent.max_output_tokens`). Say "continue"' in r.editor.text()
 
 
@@ -199,15 +193,13 @@ async def test_usage_is_reported_after_each_model_call(tmp_path):
         Answer(tool_calls=(Call("list_directory", {}),), usage=Usage(100, 10)),
         Answer(text="ok", usage=Usage(200, 20)),
     ]
-    async with rig(tmp_path, script) as r:
-        await r.editor.prompt("hi")
+    async with went(tmp_path, script, prompt="hi") as r:
         used = [u.used for u in r.editor.updates[r.editor.session_id] if isinstance(u, UsageUpdate)]
         assert used == [110, 220]
 
 
 async def test_usage_is_estimated_where_the_server_tells_none(tmp_path):
-    async with rig(tmp_path, [Answer(text="ok", usage=None)]) as r:
-        await r.editor.prompt("hi")
+    async with went(tmp_path, [Answer(text="ok", usage=None)], prompt="hi") as r:
         update = await r.editor.wait_for(lambda u: isinstance(u, UsageUpdate))
         assert update.used > 0
         assert update.size == 128_000
@@ -215,16 +207,14 @@ async def test_usage_is_estimated_where_the_server_tells_none(tmp_path):
 
 async def test_the_context_window_is_the_one_the_server_tells(tmp_path):
     models = [{"id": "fake-model", "context_length": 4096}]
-    async with rig(tmp_path, ["one", "two"], models=models) as r:
-        await r.editor.prompt("hi")
+    async with went(tmp_path, ["one", "two"], models=models, prompt="hi") as r:
         await r.editor.prompt("again")  # the first did not wait for the list of models
         sizes = [u.size for u in r.editor.updates[r.editor.session_id] if isinstance(u, UsageUpdate)]
         assert sizes[-1] == 4096
 
 
 async def test_the_title_comes_from_the_first_prompt_only(tmp_path):
-    async with rig(tmp_path, ["a", "b"]) as r:
-        await r.editor.prompt("Fix the parser\nplease")
+    async with went(tmp_path, ["a", "b"], prompt="Fix the parser\nplease") as r:
         await r.editor.prompt("And now the lexer")
         titles = [u.title for u in r.editor.updates[r.editor.session_id] if isinstance(u, SessionInfoUpdate)]
         assert titles == ["Fix the parser"]
@@ -283,8 +273,7 @@ async def test_sessions_stream_side_by_side(tmp_path):
 
 async def test_any_text_passes_unchanged_both_ways(tmp_path):
     text = 'nul \0 c0 \x01 bidi \u202e sep \u2028\u2029\x85 astral \U0001f600 quote " \\ \r\n end'
-    async with rig(tmp_path, lambda body: Answer(text=body["messages"][-1]["content"])) as r:
-        await r.editor.prompt(text)
+    async with went(tmp_path, lambda body: Answer(text=body["messages"][-1]["content"]), prompt=text) as r:
         assert r.messages(1)[1]["content"] == text
         assert r.editor.text() == text
 

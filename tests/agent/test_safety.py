@@ -19,19 +19,7 @@ from acp_agent.safety.lines import line
 from acp_agent.testing.fake_model import Answer, Call
 from tests.forked import COMMAND
 
-from .kit import agent_rig, rig
-
-
-def bash(command: str, **more: object) -> Call:
-    return Call("bash", {"command": command, **more})
-
-
-def rounds(*calls: Call) -> list[Answer]:
-    return [*(Answer(tool_calls=(call,)) for call in calls), Answer(text="done")]
-
-
-def results(r, number: int) -> list[str]:
-    return [message["content"] for message in r.messages(number) if message["role"] == "tool"]
+from .kit import agent_rig, bash, results, rig, rounds, went
 
 
 def audit(tmp_path: Path) -> list[dict]:
@@ -82,8 +70,7 @@ async def test_an_unrelated_rule_does_not_answer_the_question_about_what_a_comma
     (tmp_path / "other").mkdir()
     (tmp_path / "other" / "secret").write_text("tangerine")
     calls = rounds(bash("cat < ../other/secret"), bash("cat < /dev/tcp/127.0.0.1/9"))
-    async with rig(tmp_path, calls, config=DENY_SUDO, permissions=[reject_once, reject_once], mode="code") as r:
-        await r.editor.prompt("go")
+    async with went(tmp_path, calls, config=DENY_SUDO, permissions=[reject_once, reject_once], mode="code") as r:
         assert len(r.editor.permission_requests) == 2
         assert "tangerine" not in str(r.messages(3))
 
@@ -104,8 +91,7 @@ async def test_the_line_of_a_call_is_parsed_once(tmp_path, monkeypatch):
     monkeypatch.setattr(line, "Parser", Counting)
     line.read.cache_clear()
     command = "mkdir made && ls -a 2>&1 | tail -5; bash -c 'echo inner'"
-    async with rig(tmp_path, rounds(bash(command)), config=ALLOW_TOUCH, otherwise=allow_once) as r:
-        await r.editor.prompt("go")
+    async with went(tmp_path, rounds(bash(command)), config=ALLOW_TOUCH, otherwise=allow_once) as r:
         assert "inner" in results(r, 2)[0]
     assert [text for text in texts if text in command] == [command, "echo inner"]
 
@@ -115,8 +101,7 @@ async def test_the_line_of_a_call_is_parsed_once(tmp_path, monkeypatch):
 
 async def test_a_rule_answers_the_question_and_covers_every_part_of_a_line(tmp_path):
     script = rounds(bash("touch a && touch b"), bash("touch c; chmod 600 c"))
-    async with rig(tmp_path, script, config=ALLOW_TOUCH, otherwise=reject_once) as r:
-        await r.editor.prompt("go")
+    async with went(tmp_path, script, config=ALLOW_TOUCH, otherwise=reject_once) as r:
         assert sorted(path.name for path in r.project.iterdir()) == ["a", "b"]
         (asked,) = r.editor.permission_requests
         assert asked.tool_call.title == "touch c; chmod 600 c"
@@ -125,15 +110,13 @@ async def test_a_rule_answers_the_question_and_covers_every_part_of_a_line(tmp_p
 @pytest.mark.parametrize("command", ["rmdir x", "r\\mdir x", "env A=1 rmdir x", "bash -c 'rm''dir x'", "echo; rmdir x"])
 async def test_a_rule_that_denies_wins_however_the_command_is_dressed_up(tmp_path, command):
     config = '[[tools.permissions.bash]]\npattern = "echo*"\naction = "allow"\n' + DENY_SUDO.replace("sudo", "rmdir")
-    async with rig(tmp_path, rounds(bash(command)), config=config, mode="auto") as r:
-        await r.editor.prompt("go")
+    async with went(tmp_path, rounds(bash(command)), config=config, mode="auto") as r:
         assert not r.editor.permission_requests
         assert "A user's rule denies this call (tools.permissions.bash[1])" in results(r, 2)[0]
 
 
 async def test_a_rule_that_asks_asks_in_every_mode_and_is_named(tmp_path):
-    async with rig(tmp_path, rounds(bash("ls -a")), config=ASK_LS, mode="auto") as r:
-        await r.editor.prompt("go")
+    async with went(tmp_path, rounds(bash("ls -a")), config=ASK_LS, mode="auto") as r:
         (asked,) = r.editor.permission_requests
         words = asked.tool_call.content[-1].content.text
         assert "tools.permissions.bash[0] ask `ls *`" in words
@@ -142,16 +125,13 @@ async def test_a_rule_that_asks_asks_in_every_mode_and_is_named(tmp_path):
 
 async def test_a_remembered_answer_answers_a_rule_that_asks(tmp_path):
     config = '[[tools.permissions.bash]]\npattern = "*"\naction = "ask"\n'
-    script = rounds(bash("touch a"), bash("touch a"))
-    async with rig(tmp_path, script, config=config, otherwise=allow_always) as r:
-        await r.editor.prompt("go")
+    async with went(tmp_path, rounds(bash("touch a"), bash("touch a")), config=config, otherwise=allow_always) as r:
         assert len(r.editor.permission_requests) == 1
 
 
 async def test_a_tool_that_is_wholly_denied_is_not_offered_and_does_not_run(tmp_path):
     config = '[[tools.permissions.bash]]\npattern = "*"\naction = "deny"\n'
-    async with rig(tmp_path, rounds(bash("touch a")), config=config) as r:
-        await r.editor.prompt("go")
+    async with went(tmp_path, rounds(bash("touch a")), config=config) as r:
         assert "bash" not in r.tool_names(1)
         assert "read" in r.tool_names(1)
         assert not (r.project / "a").exists()
@@ -163,8 +143,7 @@ async def test_paths_are_matched_as_they_are_shown_and_protected_ones_must_be_na
     script = rounds(
         Call("write", {"path": "a.txt", "content": "x"}), Call("write", {"path": ".vscode/tasks.json", "content": "{}"})
     )
-    async with rig(tmp_path, script, config=config, otherwise=reject_once) as r:
-        await r.editor.prompt("go")
+    async with went(tmp_path, script, config=config, otherwise=reject_once) as r:
         (asked,) = r.editor.permission_requests
         assert "`.vscode` is protected" in asked.tool_call.content[-1].content.text
         assert (r.project / "a.txt").exists()
@@ -182,8 +161,7 @@ rules = [
 
 
 async def test_the_model_hears_only_that_the_policy_denied_it_and_the_audit_log_which_rule(tmp_path):
-    async with rig(tmp_path, rounds(bash("echo hostile"), bash("echo fine")), config=POLICY, mode="auto") as r:
-        await r.editor.prompt("go")
+    async with went(tmp_path, rounds(bash("echo hostile"), bash("echo fine")), config=POLICY, mode="auto") as r:
         told = results(r, 2)[0]
         assert "The policy denied this call" in told
         assert "hostile" not in told
@@ -198,16 +176,14 @@ async def test_the_model_hears_only_that_the_policy_denied_it_and_the_audit_log_
 
 async def test_no_answer_of_a_person_bypasses_the_policy(tmp_path):
     config = '[tools.policy]\ndefault = "deny"\nrules = [{effect = "allow", tool = "read"}]\n' + ALLOW_TOUCH
-    async with rig(tmp_path, rounds(bash("touch a")), config=config, mode="auto", otherwise=allow_always) as r:
-        await r.editor.prompt("go")
+    async with went(tmp_path, rounds(bash("touch a")), config=config, mode="auto", otherwise=allow_always) as r:
         assert not (r.project / "a").exists()
         assert not r.editor.permission_requests
 
 
 async def test_a_policy_that_cannot_be_read_is_told_and_denies(tmp_path):
     config = '[tools.policy]\nrules = [{effect = "deny", tool = "bash", args_match = "(("}]\n'
-    async with rig(tmp_path, rounds(bash("echo a")), config=config, mode="auto") as r:
-        await r.editor.prompt("go")
+    async with went(tmp_path, rounds(bash("echo a")), config=config, mode="auto") as r:
         assert "not a regular expression" in r.editor.text()
         assert "The policy denied this call" in results(r, 2)[0]
 
@@ -219,8 +195,7 @@ SCOPED = '[[tools.scoped.constraints]]\ntool = "bash"\ndeny_patterns = ["touch"]
 
 async def test_a_violation_is_told_and_the_person_may_let_that_one_call_pass(tmp_path):
     script = [*rounds(bash("touch a")), *rounds(bash("touch b"), bash("touch a"), bash("touch a"))]
-    async with rig(tmp_path, script, config=SCOPED, mode="auto") as r:
-        await r.editor.prompt("go")
+    async with went(tmp_path, script, config=SCOPED, mode="auto") as r:
         assert "`touch` must not occur in it" in results(r, 2)[0]
         await r.editor.prompt("/approve nonsense")
         assert "No such call was stopped" in r.editor.text()
@@ -236,8 +211,7 @@ async def test_a_violation_is_told_and_the_person_may_let_that_one_call_pass(tmp
 
 async def test_dangerous_commands_are_asked_about_in_every_mode_and_each_time(tmp_path):
     script = rounds(bash("sudo -n true"), bash("sudo -n true"))
-    async with rig(tmp_path, script, mode="auto", otherwise=allow_always) as r:
-        await r.editor.prompt("go")
+    async with went(tmp_path, script, mode="auto", otherwise=allow_always) as r:
         assert len(r.editor.permission_requests) == 2
         asked = r.editor.permission_requests[0]
         assert {option.kind for option in asked.options} == {"allow_once", "reject_once"}
@@ -250,8 +224,7 @@ async def test_dangerous_commands_may_be_blocked_or_left_to_the_mode(tmp_path):
     ):
         folder = tmp_path / str(number)
         folder.mkdir()
-        async with rig(folder, rounds(bash("sudo -n true")), config=f"[tools.risk]\n{config}\n", mode="auto") as r:
-            await r.editor.prompt("go")
+        async with went(folder, rounds(bash("sudo -n true")), config=f"[tools.risk]\n{config}\n", mode="auto") as r:
             assert not r.editor.permission_requests
             assert text in results(r, 2)[0]
 
@@ -267,36 +240,30 @@ async def test_readonly_autonomy_changes_nothing_in_any_mode(tmp_path):
 
 @pytest.mark.parametrize("command", ["cat ~/.ssh/id_rsa", "cat $HOME/.ssh/id", "tar cf x.tar ~/.ssh", "ls /etc/shadow"])
 async def test_no_command_names_a_forbidden_path(tmp_path, command):
-    async with rig(tmp_path, rounds(bash(command)), mode="auto") as r:
-        await r.editor.prompt("go")
+    async with went(tmp_path, rounds(bash(command)), mode="auto") as r:
         assert "tools.risk.forbidden_paths" in results(r, 2)[0]
 
 
 async def test_only_listed_programs_run(tmp_path):
     config = '[tools.risk]\nallowed_commands = ["echo", "ls"]\n'
-    async with rig(tmp_path, rounds(bash("echo a; touch b"), bash("echo c")), config=config, mode="auto") as r:
-        await r.editor.prompt("go")
+    async with went(tmp_path, rounds(bash("echo a; touch b"), bash("echo c")), config=config, mode="auto") as r:
         assert "`touch` is not among the allowed programs" in results(r, 2)[0]
         assert "c" in results(r, 3)[1]
 
 
 async def test_changing_calls_are_counted_by_the_hour(tmp_path):
-    config = "[tools.risk]\nmax_actions_per_hour = 1\n"
     script = rounds(bash("touch a"), bash("touch b"), Call("list_directory", {"path": "."}))
-    async with rig(tmp_path, script, config=config, mode="auto") as r:
-        await r.editor.prompt("go")
+    async with went(tmp_path, script, config="[tools.risk]\nmax_actions_per_hour = 1\n", mode="auto") as r:
         assert sorted(path.name for path in r.project.iterdir()) == ["a"]
         assert "max_actions_per_hour" in results(r, 3)[1]
         assert "a" in results(r, 4)[2]
 
 
 async def test_the_model_must_say_what_it_thinks_of_the_risk_and_is_not_believed(tmp_path):
-    config = "[tools]\nrequire_risk_metadata = true\n" + ALLOW_TOUCH
     right = {"risk": "medium", "mutation": True, "privesc": False, "why": "to create it"}
     said = {"risk": "low", "mutation": False, "privesc": False, "why": "to look"}
     script = rounds(bash("touch a"), bash("touch a", **said), bash("touch b", **right))
-    async with rig(tmp_path, script, config=config) as r:
-        await r.editor.prompt("go")
+    async with went(tmp_path, script, config="[tools]\nrequire_risk_metadata = true\n" + ALLOW_TOUCH) as r:
         (definition,) = [tool for tool in r.request(1)["tools"] if tool["function"]["name"] == "bash"]
         assert {"risk", "mutation", "privesc", "why"} <= set(definition["function"]["parameters"]["required"])
         assert "`risk`, `mutation`, `privesc`, `why` missing" in results(r, 2)[0]
@@ -312,13 +279,11 @@ async def test_the_model_must_say_what_it_thinks_of_the_risk_and_is_not_believed
 
 async def test_a_rejected_call_is_not_repeated_in_a_later_session(tmp_path):
     config = "[tools.governance]\ntrajectory_enabled = true\nblock_risky_patterns = true\nwindow = 2\n"
-    async with rig(tmp_path, rounds(bash("touch a")), config=config, mode="auto") as r:
-        await r.editor.prompt("go")
+    async with went(tmp_path, rounds(bash("touch a")), config=config, mode="auto") as r:
         await r.editor.prompt("/reject")
         assert "are not acceptable" in r.editor.text()
         (r.project / "a").unlink()
-    async with rig(tmp_path, rounds(bash("touch a"), bash("touch b")), config=config, mode="auto") as r:
-        await r.editor.prompt("go")
+    async with went(tmp_path, rounds(bash("touch a"), bash("touch b")), config=config, mode="auto") as r:
         assert "the user rejected before" in results(r, 2)[0]
         assert sorted(path.name for path in r.project.iterdir()) == ["b"]
 
@@ -341,8 +306,7 @@ async def test_a_tool_that_always_fails_is_blocked_until_the_person_unblocks_it(
 
 
 async def test_the_person_can_ask_what_is_in_force_and_what_would_become_of_a_call(tmp_path):
-    async with rig(tmp_path, [], config=DENY_SUDO + POLICY) as r:
-        await r.editor.prompt("/policy status")
+    async with went(tmp_path, [], config=DENY_SUDO + POLICY, prompt="/policy status") as r:
         await r.editor.prompt('/policy check bash {"command": "sudo id"}')
         await r.editor.prompt('/policy check bash {"command": "ls"}')
         await r.editor.prompt("/policy check nonsense {}")
@@ -361,9 +325,7 @@ async def test_the_person_can_ask_what_is_in_force_and_what_would_become_of_a_ca
 
 async def test_rules_that_would_have_saved_questions_are_proposed(tmp_path):
     script = rounds(bash("cargo test"), bash("cargo test --all"), bash("touch a"), bash("git commit -m x"))
-    answers = [allow_once, allow_once, allow_once, reject_once]
-    async with rig(tmp_path, script, permissions=answers) as r:
-        await r.editor.prompt("go")
+    async with went(tmp_path, script, permissions=[allow_once, allow_once, allow_once, reject_once]) as r:
         await r.editor.prompt("/permissions")
         text = r.editor.text()
         assert '[[tools.permissions.bash]]  # would have saved 2 questions\npattern = "cargo test *"' in text
@@ -375,8 +337,7 @@ async def test_rules_that_would_have_saved_questions_are_proposed(tmp_path):
 
 async def test_every_call_and_decision_is_written_down(tmp_path):
     script = rounds(bash("echo hi; exit 3"), Call("nonsense", {}), Call("read", {"path": "none"}), bash("touch no"))
-    async with rig(tmp_path, script, permissions=[allow_once, reject_once]) as r:
-        await r.editor.prompt("go")
+    async with went(tmp_path, script, permissions=[allow_once, reject_once]) as r:
         session = r.editor.session_id
     lines = audit(tmp_path)
     assert {line["caller_id"] for line in lines} == {session}
@@ -403,8 +364,7 @@ async def test_every_line_says_for_whom_in_what_scope_and_for_what_goal_it_was(t
         *rounds(bash("seq 100000"), bash("sleep 0.1; exit 4", background=True), bash("sleep 60", background=True)),
         Answer(text="bye"),
     ]
-    async with rig(tmp_path, script, mode="auto") as r:
-        await r.editor.prompt("/plan Clean the house")
+    async with went(tmp_path, script, mode="auto", prompt="/plan Clean the house") as r:
         await r.editor.prompt("/tidy all")
         with anyio.fail_after(10):
             while not any(line.get("exit_code") == 4 for line in audit(tmp_path)):
@@ -435,8 +395,7 @@ async def test_rotated_logs_in_the_project_are_the_agents_own_as_the_log_is(tmp_
     for name in ("log.jsonl.1", "other.1"):
         (tmp_path / "project" / name).write_text("hidden words")
     calls = rounds(Call("read", {"path": "log.jsonl.1"}), bash("cat log.jsonl.1; echo x > log.jsonl.1; cat other.1"))
-    async with rig(tmp_path, calls, config=config, mode="auto", sandbox=True, terminal=False) as r:
-        await r.editor.prompt("go")
+    async with went(tmp_path, calls, config=config, mode="auto", sandbox=True, terminal=False) as r:
         assert "it belongs to the agent" in results(r, 3)[0]
         assert results(r, 3)[1].count("hidden words") == 1
     assert (tmp_path / "project/log.jsonl.1").read_text() == "hidden words"
@@ -445,8 +404,7 @@ async def test_rotated_logs_in_the_project_are_the_agents_own_as_the_log_is(tmp_
 async def test_no_tool_runs_where_the_log_is_required_and_cannot_be_written(tmp_path):
     config = f'[audit]\nrequired = true\nfile = "{tmp_path}/file/audit.jsonl"\n'
     (tmp_path / "file").write_text("")
-    async with rig(tmp_path, rounds(bash("touch a"), bash("touch b")), config=config, mode="auto") as r:
-        await r.editor.prompt("go")
+    async with went(tmp_path, rounds(bash("touch a"), bash("touch b")), config=config, mode="auto") as r:
         assert list(r.project.iterdir()) == []
         assert r.editor.text().count("cannot be written") == 1
 
@@ -484,8 +442,7 @@ async def test_commands_in_the_editors_terminal_are_confined_too_unless_switched
         script = rounds(bash(f"echo in > inside; echo out > {outside}/file"))
         folder = tmp_path / str(number)
         folder.mkdir()
-        async with rig(folder, script, mode="auto", sandbox=True, config=config) as r:
-            await r.editor.prompt("go")
+        async with went(folder, script, mode="auto", sandbox=True, config=config) as r:
             assert (r.project / "inside").read_text() == "in\n"
             assert (outside / "file").exists() is written
             assert r.editor.tool_call().status == ("completed" if written else "failed")
@@ -505,8 +462,7 @@ async def test_outside_of_the_sandbox_the_person_is_asked_every_time(tmp_path):
     command = f"echo out > {outside}"
     script = rounds(bash(command, outside_sandbox=True), bash(command, outside_sandbox=True))
     answers = [reject_once, allow_once]
-    async with rig(tmp_path, script, mode="auto", sandbox=True, terminal=False, permissions=answers) as r:
-        await r.editor.prompt("go")
+    async with went(tmp_path, script, mode="auto", sandbox=True, terminal=False, permissions=answers) as r:
         assert len(r.editor.permission_requests) == 2
         assert (
             f"it runs outside the sandbox, in {r.project}"
@@ -519,8 +475,7 @@ async def test_outside_of_the_sandbox_the_person_is_asked_every_time(tmp_path):
 async def test_strict_never_runs_outside_of_the_sandbox(tmp_path):
     config = "[tools.sandbox]\nstrict = true\n"
     script = rounds(bash("touch a", outside_sandbox=True), bash("touch b"))
-    async with rig(tmp_path, script, mode="auto", sandbox=True, terminal=False, config=config) as r:
-        await r.editor.prompt("go")
+    async with went(tmp_path, script, mode="auto", sandbox=True, terminal=False, config=config) as r:
         assert "Nothing may run outside the sandbox" in results(r, 2)[0]
         assert sorted(path.name for path in r.project.iterdir()) == ["b"]
 
@@ -541,8 +496,7 @@ async def test_what_must_not_be_read_is_hidden_from_commands(tmp_path):
 
 async def test_commands_do_not_inherit_credentials(tmp_path):
     environ = {"GITHUB_TOKEN": "abcdefgh12345678", "LC_ALL": "C", "STRANGE": "1"}
-    async with rig(tmp_path, rounds(bash("env")), mode="auto", sandbox=True, terminal=False, environ=environ) as r:
-        await r.editor.prompt("go")
+    async with went(tmp_path, rounds(bash("env")), mode="auto", sandbox=True, terminal=False, environ=environ) as r:
         names = {line.partition("=")[0] for line in results(r, 2)[0].splitlines()}
         assert "LC_ALL" in names
         assert not {"GITHUB_TOKEN", "STRANGE", "OPENAI_BASE_URL"} & names
@@ -572,8 +526,7 @@ async def test_a_protected_path_that_is_a_link_stops_no_command_and_its_target_i
 
 async def test_no_place_holder_is_left_in_the_project(tmp_path):
     script = rounds(bash("ls -A; mkdir .vscode; echo x > .mcp.json; true"))
-    async with rig(tmp_path, script, mode="auto", sandbox=True, terminal=False) as r:
-        await r.editor.prompt("go")
+    async with went(tmp_path, script, mode="auto", sandbox=True, terminal=False) as r:
         assert list(r.project.iterdir()) == []
         assert ".bashrc" not in results(r, 2)[0]
 
@@ -624,8 +577,7 @@ async def test_file_tools_do_what_the_other_user_may_and_nothing_else(tmp_path, 
     with tempfile.TemporaryDirectory(prefix="acp-user-") as name:
         folder = Path(name)
         folder.chmod(0o755)
-        config = f'[tools.scope]\nrun_as_user = "{user}"\n'
-        async with rig(folder, script, mode="auto", config=config) as r:
+        async with rig(folder, script, mode="auto", config=f'[tools.scope]\nrun_as_user = "{user}"\n') as r:
             made_by_root(r.project)
             await r.editor.prompt("go")
             told = results(r, len(script))
@@ -644,19 +596,16 @@ async def test_file_tools_do_what_the_other_user_may_and_nothing_else(tmp_path, 
 
 async def test_without_the_right_to_switch_no_tool_runs_where_that_is_required(tmp_path, monkeypatch):
     config = '[tools.scope]\nrun_as_user = "nobody-of-that-name"\nrequire_capability = true\n'
-    async with rig(tmp_path, rounds(Call("read", {"path": "none"}), bash("id")), mode="auto", config=config) as r:
-        await r.editor.prompt("go")
+    async with went(tmp_path, rounds(Call("read", {"path": "none"}), bash("id")), mode="auto", config=config) as r:
         assert all("No tool runs: " in result for result in results(r, 3))
     config = config.replace("run_as", "enabled = false\nrun_as")
-    async with rig(tmp_path, rounds(bash("touch a")), mode="auto", config=config) as r:
-        await r.editor.prompt("go")
+    async with went(tmp_path, rounds(bash("touch a")), mode="auto", config=config) as r:
         assert (r.project / "a").exists(), "control: switched off"
 
 
 async def test_a_user_there_is_not_is_a_clear_error(tmp_path):
     config = '[tools.scope]\nrun_as_user = "nobody-of-that-name"\n'
-    async with rig(tmp_path, rounds(bash("touch a")), mode="auto", config=config) as r:
-        await r.editor.prompt("go")
+    async with went(tmp_path, rounds(bash("touch a")), mode="auto", config=config) as r:
         assert "which does not exist on this machine" in results(r, 2)[0]
         assert list(r.project.iterdir()) == []
 
@@ -671,8 +620,7 @@ def no_backend(monkeypatch):
 
 
 async def test_where_there_is_no_sandbox_the_person_is_told_everywhere_and_commands_run(tmp_path, no_backend, caplog):
-    async with rig(tmp_path, rounds(bash("touch a")), mode="auto", sandbox=True, terminal=False) as r:
-        await r.editor.prompt("go")
+    async with went(tmp_path, rounds(bash("touch a")), mode="auto", sandbox=True, terminal=False) as r:
         assert (r.project / "a").exists()
         assert "Commands run with: no sandbox" in r.editor.text()
     assert "Commands run with: no sandbox" in caplog.text
@@ -683,8 +631,7 @@ async def test_where_there_is_no_sandbox_the_person_is_told_everywhere_and_comma
 
 async def test_strict_refuses_to_run_without_a_sandbox(tmp_path, no_backend):
     config = "[tools.sandbox]\nstrict = true\n"
-    async with rig(tmp_path, rounds(bash("touch a")), mode="auto", sandbox=True, terminal=False, config=config) as r:
-        await r.editor.prompt("go")
+    async with went(tmp_path, rounds(bash("touch a")), mode="auto", sandbox=True, terminal=False, config=config) as r:
         assert list(r.project.iterdir()) == []
         assert "strict" in results(r, 2)[0]
 
@@ -707,8 +654,7 @@ async def test_a_folders_configuration_hooks_and_servers_take_effect_once_it_is_
     (tmp_path / "project/.acp-coder").mkdir(parents=True)
     (tmp_path / "project/.acp-coder/config.toml").write_text(HOSTILE.format(marker=marker))
     script = [*rounds(bash("echo a"), bash("echo b")), *rounds(bash("echo c"))]
-    async with rig(tmp_path, script, permissions=[allow_always], mode="auto") as r:
-        await r.editor.prompt("go")
+    async with went(tmp_path, script, permissions=[allow_always], mode="auto") as r:
         asked = r.editor.permission_requests[0].tool_call
         assert "touch" in asked.content[0].content.text
         assert "b" in results(r, 3)[1]
@@ -725,16 +671,8 @@ async def test_a_folders_configuration_hooks_and_servers_take_effect_once_it_is_
 def git(folder: Path, *arguments: str) -> str:
     environ = {**os.environ, "GIT_CONFIG_GLOBAL": "/dev/null", "GIT_CONFIG_SYSTEM": "/dev/null"}
     named: list[str | Path] = [
-        "git",
-        "-C",
-        folder,
-        "-c",
-        "protocol.file.allow=always",
-        "-c",
-        "user.name=a",
-        "-c",
-        "user.email=a@b",
-    ]
+        "git", "-C", folder, "-c", "protocol.file.allow=always", "-c", "user.name=a", "-c", "user.email=a@b",
+    ]  # fmt: skip
     done = subprocess.run([*named, *arguments], capture_output=True, text=True, env=environ, timeout=30, check=False)
     return done.stdout
 
@@ -761,8 +699,7 @@ evil .git; git config core.fsmonitor 'touch {marker}; false'
 
 async def test_no_repository_that_is_there_is_made_to_run_something_when_the_person_looks_at_it(tmp_path):
     marker = tmp_path / "marker"
-    script = rounds(bash(PLANT.format(marker=marker)))
-    async with rig(tmp_path, script, mode="auto", sandbox=True, terminal=False) as r:
+    async with rig(tmp_path, rounds(bash(PLANT.format(marker=marker))), mode="auto", sandbox=True, terminal=False) as r:
         repository(r.project)
         repository(tmp_path / "other")
         git(r.project, "submodule", "add", "-q", str(tmp_path / "other"), "sub")
@@ -789,8 +726,7 @@ async def test_what_a_confined_command_left_for_the_next_shell_is_not_run_outsid
     states = f"{tempfile.gettempdir()}/acp-coder-*/state"
     leave = f"trap - EXIT; for place in {states}; do echo 'touch {marker}' > $place/shell-1; done"
     script = rounds(bash(f"export A=1; {leave}"), bash("echo [$A]", outside_sandbox=True), bash("echo [$A]"))
-    async with rig(tmp_path, script, mode="auto", sandbox=True, terminal=False) as r:
-        await r.editor.prompt("go")
+    async with went(tmp_path, script, mode="auto", sandbox=True, terminal=False) as r:
         assert results(r, 3)[1].startswith("[]")
         assert not marker.exists()
 
@@ -800,8 +736,7 @@ async def test_folders_of_the_configuration_belong_to_every_session(tmp_path):
     shared.mkdir()
     config = f'[tools.files]\nallowed_paths = ["{shared}", "{tmp_path}/none", "relative"]\n'
     script = rounds(bash(f"echo a > {shared}/a"), Call("read", {"path": f"{shared}/a"}))
-    async with rig(tmp_path, script, mode="auto", sandbox=True, terminal=False, config=config) as r:
-        await r.editor.prompt("go")
+    async with went(tmp_path, script, mode="auto", sandbox=True, terminal=False, config=config) as r:
         assert (shared / "a").read_text() == "a\n"
         assert "a" in results(r, 3)[1]
         await r.editor.prompt("/status")
@@ -818,8 +753,7 @@ async def test_a_repository_is_not_led_elsewhere_while_a_command_runs_in_the_bac
         f"cp -r .git evil; printf '[core]\\n\\tfsmonitor = touch {marker}; false\\n' >> evil/config; "
         "echo 1 > up; while :; do echo ../evil > .git/commondir; done 2>/dev/null"
     )
-    script = rounds(bash(loop, background=True))
-    async with rig(tmp_path, script, mode="auto", sandbox=True, terminal=False) as r:
+    async with rig(tmp_path, rounds(bash(loop, background=True)), mode="auto", sandbox=True, terminal=False) as r:
         repository(r.project)
         await r.editor.prompt("go")
         with anyio.fail_after(20):
@@ -855,8 +789,7 @@ async def test_what_the_sandbox_puts_in_place_of_a_repository_is_not_told_as_one
     monkeypatch.setattr(confinement, "LOOK_AFTER", -5.0)
     wait = "echo up > up; while [ ! -e done ]; do sleep 0.05; done"
     script = rounds(bash(wait, background=True), bash("true"), bash(EVIL))
-    async with rig(tmp_path, script, mode="auto", sandbox=True, terminal=False) as r:
-        await r.editor.prompt("go")
+    async with went(tmp_path, script, mode="auto", sandbox=True, terminal=False) as r:
         with anyio.fail_after(20):
             while not any(str(r.project / "evil") in words for words in told_of_repositories(tmp_path)):
                 await anyio.sleep(0.01)
@@ -875,8 +808,7 @@ async def test_a_worktree_of_a_repository_that_was_there_is_not_told_as_a_new_on
     who = "-c user.name=a -c user.email=a@b"
     submodule = f"git init -q over/sub && git -C over/sub {who} commit -q --allow-empty -m x && git -C over add sub"
     script = rounds(bash("git worktree add -q copy"), bash(f"git init -q over && {submodule}"), bash(EVIL))
-    async with rig(tmp_path, script, mode="auto", sandbox=True, terminal=False) as r:
-        await r.editor.prompt("go")
+    async with went(tmp_path, script, mode="auto", sandbox=True, terminal=False):
         with anyio.fail_after(20):
             while not any(str(project / "evil") in words for words in told_of_repositories(tmp_path)):
                 await anyio.sleep(0.01)
@@ -910,8 +842,7 @@ async def test_a_private_folder_is_never_within_reach_of_commands(tmp_path):
     old = tempfile.tempdir
     tempfile.tempdir = str(temporary)
     try:
-        async with rig(tmp_path, rounds(bash(look)), mode="auto", sandbox=True, terminal=False) as r:
-            await r.editor.prompt("go")
+        async with went(tmp_path, rounds(bash(look)), mode="auto", sandbox=True, terminal=False) as r:
             assert "acp-coder" not in results(r, 2)[0].replace("cannot access '/tmp/acp-coder-*", "")
     finally:
         tempfile.tempdir = old
@@ -953,9 +884,7 @@ async def test_pairs_of_datagram_sockets_reach_nobody(tmp_path):
         "import socket; a, b = socket.socketpair(); a.send(b'x'); print('stream', b.recv(1)); "
         "socket.socketpair(type=socket.SOCK_DGRAM)"
     )
-    script = rounds(bash(f'python3 -c "{code}"'))
-    async with rig(tmp_path, script, mode="auto", sandbox=True, terminal=False) as r:
-        await r.editor.prompt("go")
+    async with went(tmp_path, rounds(bash(f'python3 -c "{code}"')), mode="auto", sandbox=True, terminal=False) as r:
         assert "stream b'x'" in results(r, 2)[0]
         assert "Operation not permitted" in results(r, 2)[0]
 
@@ -963,8 +892,7 @@ async def test_pairs_of_datagram_sockets_reach_nobody(tmp_path):
 @pytest.mark.parametrize("path", [".git/hooks/pre-commit", ".vscode/tasks.json", ".envrc", ".acp-coder/config.toml"])
 async def test_what_is_protected_is_asked_about_in_every_mode(tmp_path, path):
     script = rounds(Call("write", {"path": path, "content": "x"}))
-    async with rig(tmp_path, script, mode="auto", otherwise=reject_once) as r:
-        await r.editor.prompt("go")
+    async with went(tmp_path, script, mode="auto", otherwise=reject_once) as r:
         assert len(r.editor.permission_requests) == 1
         assert not (r.project / path).exists()
 
@@ -981,8 +909,7 @@ async def test_what_is_protected_is_asked_about_in_every_mode(tmp_path, path):
 )
 async def test_a_limit_of_a_command_line_holds_for_each_of_its_parts(tmp_path, command, passes):
     config = '[[tools.scoped.constraints]]\ntool = "bash"\nparameter = "command"\nallow_patterns = ["echo *"]\n'
-    async with rig(tmp_path, rounds(bash(command)), mode="auto", config=config) as r:
-        await r.editor.prompt("go")
+    async with went(tmp_path, rounds(bash(command)), mode="auto", config=config) as r:
         assert ("must look like" in results(r, 2)[0]) is not passes
 
 
@@ -1002,18 +929,16 @@ async def test_a_limit_of_paths_holds_for_commands(tmp_path):
 async def test_what_a_policy_denies_to_be_read_no_command_and_no_tool_reads(tmp_path, command):
     config = '[tools.policy]\nrules = [{effect = "deny", tool = "*", paths = ["*/keys/*"]}]\n'
     script = rounds(bash(f"{command}; true"), Call("grep", {"pattern": "words"}), Call("read", {"path": "keys/k"}))
-    async with rig(tmp_path, script, mode="auto", sandbox=True, terminal=False, config=config) as r:
-        (r.project / "keys").mkdir()
-        (r.project / "keys/k").write_text("hidden words\n")
-        await r.editor.prompt("go")
+    async with went(
+        tmp_path, script, mode="auto", sandbox=True, terminal=False, config=config, files={"keys/k": "hidden words\n"}
+    ) as r:
         assert not [text for text in results(r, 4) if "hidden words" in text]
 
 
 async def test_no_command_leaves_a_program_that_runs_as_the_person(tmp_path):
     code = "import os; os.close(os.open('y', os.O_CREAT | os.O_WRONLY, 0o4755))"
     script = rounds(bash(f'cp /bin/true x; chmod 4755 x; chmod 755 x; python3 -c "{code}"; true'))
-    async with rig(tmp_path, script, mode="auto", sandbox=True, terminal=False) as r:
-        await r.editor.prompt("go")
+    async with went(tmp_path, script, mode="auto", sandbox=True, terminal=False) as r:
         assert (r.project / "x").stat().st_mode & 0o7777 == 0o755
         assert not any(path.stat().st_mode & 0o4000 for path in r.project.iterdir())
 
@@ -1027,9 +952,7 @@ async def test_no_command_leaves_a_program_that_runs_as_the_person(tmp_path):
     ],
 )
 async def test_rules_may_name_a_tool_by_any_of_its_names(tmp_path, config):
-    script = rounds(Call("execute_bash", {"command": "touch a"}))
-    async with rig(tmp_path, script, mode="auto", config=config) as r:
-        await r.editor.prompt("go")
+    async with went(tmp_path, rounds(Call("execute_bash", {"command": "touch a"})), mode="auto", config=config) as r:
         assert list(r.project.iterdir()) == []
 
 
@@ -1052,8 +975,7 @@ async def test_calls_that_were_stopped_or_never_run_have_their_line(tmp_path):
 async def test_commands_that_run_out_of_time_count_as_failures_of_the_tool(tmp_path):
     config = "[tools.anomaly]\nwindow_size = 2\n[tools]\nrepeated_failures = 9\n"
     script = rounds(*(bash(f"sleep 6{number}", timeout=0.2) for number in range(3)))
-    async with rig(tmp_path, script, mode="auto", terminal=False, config=config) as r:
-        await r.editor.prompt("go")
+    async with went(tmp_path, script, mode="auto", terminal=False, config=config) as r:
         assert "`bash` is blocked: 2 of the last 2 calls" in results(r, 4)[2]
         assert "timeout" in {line.get("error") for line in audit(tmp_path)}
 
@@ -1077,8 +999,7 @@ async def test_folders_of_hooks_that_the_configuration_names_are_protected(tmp_p
 async def test_a_repository_is_looked_for_however_long_the_command_took(tmp_path, monkeypatch, caplog):
     monkeypatch.setattr(confinement, "LOOK_AFTER", -5.0)
     make = "git init -q lib && git -C lib config core.fsmonitor 'touch x'"
-    async with rig(tmp_path, rounds(bash(make)), mode="auto", sandbox=True, terminal=False) as r:
-        await r.editor.prompt("go")
+    async with went(tmp_path, rounds(bash(make)), mode="auto", sandbox=True, terminal=False):
         with anyio.fail_after(20):
             while not any("made the git repository" in line.get("reason", "") for line in audit(tmp_path)):
                 await anyio.sleep(0.01)
@@ -1087,11 +1008,9 @@ async def test_a_repository_is_looked_for_however_long_the_command_took(tmp_path
 
 async def test_a_check_knows_what_was_learned(tmp_path):
     config = "[tools.governance]\ntrajectory_enabled = true\nblock_risky_patterns = true\nwindow = 2\n"
-    async with rig(tmp_path, rounds(bash("touch a")), config=config, mode="auto") as r:
-        await r.editor.prompt("go")
+    async with went(tmp_path, rounds(bash("touch a")), config=config, mode="auto") as r:
         await r.editor.prompt("/reject")
-    async with rig(tmp_path, [], config=config, mode="auto") as r:
-        await r.editor.prompt('/policy check bash {"command": "touch a"}')
+    async with went(tmp_path, [], config=config, mode="auto", prompt='/policy check bash {"command": "touch a"}') as r:
         assert "deny: Calls like this one the user rejected before" in r.editor.text()
         await r.editor.prompt("/policy check")
         assert "Which call?" in r.editor.text()
@@ -1108,8 +1027,7 @@ async def test_a_path_that_the_tool_itself_refuses_is_a_decision_in_the_log(tmp_
 async def test_a_trusted_configuration_that_cannot_be_used_locks_nobody_out(tmp_path):
     (tmp_path / "project/.acp-coder").mkdir(parents=True)
     (tmp_path / "project/.acp-coder/config.toml").write_text("[tools.sandbox]\ndisabled = true\n")
-    async with rig(tmp_path, ["ok", "ok"], otherwise=allow_always) as r:
-        await r.editor.prompt("go")
+    async with went(tmp_path, ["ok", "ok"], otherwise=allow_always) as r:
         await r.editor.new_session(r.project)
         assert (await r.editor.prompt("again")).stop_reason == "end_turn"
         assert "The folder's own configuration was ignored" in r.editor.text()
@@ -1120,26 +1038,22 @@ async def test_a_trusted_configuration_that_cannot_be_used_locks_nobody_out(tmp_
 
 async def test_rules_for_tools_that_there_are_not_are_told(tmp_path):
     config = '[[tools.permissions.bahs]]\npattern = "*"\naction = "deny"\n[tools.scoped]\ndenied_tools = ["mcp_x_y"]\n'
-    async with rig(tmp_path, ["ok"], config=config) as r:
-        await r.editor.prompt("go")
+    async with went(tmp_path, ["ok"], config=config) as r:
         assert "Your rules name tools that do not exist: `bahs`." in r.editor.text()
 
 
 async def test_only_what_acts_is_written_down_where_that_is_wanted(tmp_path):
-    config = "[tools.scope]\naudit_all_invocations = false\n"
     script = rounds(
         Call("list_directory", {"path": "."}), bash("touch a"), Call("write", {"path": "/x", "content": ""})
     )
-    async with rig(tmp_path, script, mode="auto", config=config) as r:
+    async with rig(tmp_path, script, mode="auto", config="[tools.scope]\naudit_all_invocations = false\n") as r:
         await r.editor.prompt("go")
     assert [line["tool"] for line in audit(tmp_path)] == ["bash", "bash", "write"]
 
 
 async def test_medium_risk_may_go_unasked_and_high_risk_not(tmp_path):
     config = "[tools.risk]\nask_medium_risk = false\n"
-    script = rounds(bash("touch a"), bash("rm -rf ../*"))
-    async with rig(tmp_path, script, config=config, otherwise=reject_once) as r:
-        await r.editor.prompt("go")
+    async with went(tmp_path, rounds(bash("touch a"), bash("rm -rf ../*")), config=config, otherwise=reject_once) as r:
         assert (r.project / "a").exists()
         assert [request.tool_call.title for request in r.editor.permission_requests] == ["rm -rf ../*"]
 
@@ -1180,9 +1094,7 @@ async def test_wrong_paths_are_no_anomaly(tmp_path):
         for tool, more in (("read", {}), ("grep", {}), ("edit", {"old_string": "a", "new_string": "b"}))
     ]
     there = Answer(tool_calls=(Call("read", {"path": "there"}), Call("grep", {"pattern": "found"})))
-    async with rig(tmp_path, [*wrong, there, "done"], config=config, mode="auto") as r:
-        (r.project / "there").write_text("found words")
-        await r.editor.prompt("go")
+    async with went(tmp_path, [*wrong, there, "done"], config=config, mode="auto", files={"there": "found words"}) as r:
         told = results(r, 5)
         assert "is blocked" not in str(told)
         assert [("found words" in text) for text in told[-2:]] == [True, True]
@@ -1193,8 +1105,7 @@ async def test_a_tool_that_is_always_available_is_not_blocked_by_what_was_learne
         "[tools.governance]\ntrajectory_enabled = true\nblock_risky_patterns = true\nwindow = 2\n"
         'always_available = ["bash"]\n'
     )
-    async with rig(tmp_path, [*rounds(bash("touch a")), *rounds(bash("touch a"))], config=config, mode="auto") as r:
-        await r.editor.prompt("go")
+    async with went(tmp_path, [*rounds(bash("touch a")), *rounds(bash("touch a"))], config=config, mode="auto") as r:
         await r.editor.prompt("/reject")
         (r.project / "a").unlink()
         await r.editor.prompt("again")
@@ -1207,8 +1118,7 @@ async def test_further_folders_may_be_opened_to_commands(tmp_path):
     (tmp_path / "seen/a").write_text("words of it\n")
     config = f'[tools.sandbox]\nallow_write = ["{tmp_path}/out"]\nallow_read = ["{tmp_path}/seen"]\n'
     script = rounds(bash(f"cat {tmp_path}/seen/a; echo x > {tmp_path}/seen/b; echo x > {tmp_path}/out/b; true"))
-    async with rig(tmp_path, script, mode="auto", sandbox=True, terminal=False, config=config) as r:
-        await r.editor.prompt("go")
+    async with went(tmp_path, script, mode="auto", sandbox=True, terminal=False, config=config) as r:
         assert "words of it" in results(r, 2)[0]
         assert (tmp_path / "out/b").exists()
         assert not (tmp_path / "seen/b").exists()
@@ -1226,8 +1136,7 @@ async def test_commands_may_write_less_than_file_tools(tmp_path, monkeypatch, ki
         Call("write", {"path": "src/b", "content": "by a tool"}),
         bash("cat src/b; git init -q . ; true"),
     )
-    async with rig(tmp_path, script, mode="auto", sandbox=True, terminal=False, config=config) as r:
-        await r.editor.prompt("go")
+    async with went(tmp_path, script, mode="auto", sandbox=True, terminal=False, config=config) as r:
         first, _, last = results(r, 4)
         names = sorted(str(path.relative_to(r.project)) for path in r.project.rglob("*") if path.is_file())
         assert names == ["build/a", "out-1/a", "src/b"]
@@ -1267,8 +1176,7 @@ async def test_memory_and_files_of_a_command_are_bounded_and_it_is_said(tmp_path
         bash("ulimit -d unlimited; python3 -c 'a = bytearray(600_000_000); print(len(a))'"),
         bash("head -c 900000 /dev/zero > small && python3 -c 'print(len(bytearray(9_000_000)))'"),
     )
-    async with rig(tmp_path, script, mode="auto", sandbox=True, terminal=terminal, config=config) as r:
-        await r.editor.prompt("go")
+    async with went(tmp_path, script, mode="auto", sandbox=True, terminal=terminal, config=config) as r:
         file, memory, small = results(r, 4)
         assert ("size 3000000" in file) is not limited
         assert ("[A limit has ended it: no file may be larger: `tools.sandbox.max_file_size`" in file) is limited
@@ -1311,8 +1219,7 @@ async def test_a_link_that_a_command_makes_never_opens_another_place(tmp_path, l
     )
     look = f"for n in out cache/a {tmp_path}/w/x; do cat $n/secret; echo x > $n/made; done; true"
     script = rounds(bash(f"{make}; done"), bash(look))
-    async with rig(tmp_path, script, mode="auto", sandbox=True, terminal=False, config=config) as r:
-        await r.editor.prompt("go")
+    async with went(tmp_path, script, mode="auto", sandbox=True, terminal=False, config=config) as r:
         assert results(r, 3)[1].count("hidden words") == (0 if link else 3)
         assert (tmp_path / "outside/made").exists() is False
         assert (tmp_path / "w/x/made").exists() is not link

@@ -11,7 +11,7 @@ from acp_agent.client.permissions import reject_once
 from acp_agent.store.stores import sqlite_store
 from acp_agent.testing.fake_model import Answer, Call
 
-from .kit import agent_rig, rig
+from .kit import agent_rig, went
 
 pytestmark = pytest.mark.anyio
 
@@ -47,9 +47,7 @@ async def test_missed_runs_are_told_at_the_next_start(tmp_path):
 
 async def test_a_schedule_the_model_adds_is_asked_about_and_runs_in_this_session(tmp_path):
     add = Answer(tool_calls=(Call("schedule_add", {"timing": "1s", "prompt": "Tick."}),))
-    config = "[tools.schedule]\nmin_interval = 1\n"
-    async with rig(tmp_path, [add, "added", "tock"], config=config) as r:
-        await r.editor.prompt("go")
+    async with went(tmp_path, [add, "added", "tock"], config="[tools.schedule]\nmin_interval = 1\n") as r:
         (asked,) = r.editor.permission_requests
         assert "Tick." in str(asked.tool_call.content)
         await r.editor.wait_for(lambda u: "tock" in str(getattr(u, "content", "")))

@@ -24,7 +24,7 @@ from acp_agent.store.session_store import SessionStore
 from acp_agent.testing.fake_editor import NeverAnswers
 from acp_agent.testing.fake_model import Answer, Call, Failure
 
-from .kit import agent_rig, connect, in_a_file, on_stdio, rig
+from .kit import agent_rig, connect, in_a_file, on_stdio, rig, went
 
 pytestmark = pytest.mark.anyio
 
@@ -141,8 +141,7 @@ async def test_resume_restores_without_replay(tmp_path):
 
 
 async def test_choices_survive_a_load(tmp_path):
-    async with rig(tmp_path, ["ok"]) as r:
-        await r.editor.prompt("hi")
+    async with went(tmp_path, ["ok"], prompt="hi") as r:
         await r.editor.client.set_session_mode(r.editor.session_id, "architect")
         await r.editor.client.set_config_option(r.editor.session_id, "thought_level", "high")
         async with connect(r.environ) as (other, _):
@@ -154,8 +153,7 @@ async def test_choices_survive_a_load(tmp_path):
 
 
 async def test_loading_an_open_session_again_is_served(tmp_path):
-    async with rig(tmp_path, ["a", "b"]) as r:
-        await r.editor.prompt("one")
+    async with went(tmp_path, ["a", "b"], prompt="one") as r:
         await r.editor.load_session(r.editor.session_id, r.project)
         assert r.editor.text() == "a"
         assert (await r.editor.prompt("two")).stop_reason == "end_turn"
@@ -280,8 +278,7 @@ async def test_a_damaged_store_is_a_clear_error_and_stays_as_it_is(tmp_path):
 
 
 async def test_a_session_deleted_by_another_agent_says_so_and_harms_nothing(tmp_path):
-    async with rig(tmp_path, ["a", "b", "c"]) as r:
-        await r.editor.prompt("one")
+    async with went(tmp_path, ["a", "b", "c"], prompt="one") as r:
         async with connect(r.environ) as (other, _):
             await other.start()
             await other.client.delete_session(r.editor.session_id)
@@ -305,8 +302,7 @@ async def test_two_agents_write_to_one_store_at_once(tmp_path):
 
 
 async def test_a_session_loaded_twice_at_once_is_answered_twice_and_stays_usable(tmp_path):
-    async with rig(tmp_path, ["a", "b"]) as r:
-        await r.editor.prompt("one")
+    async with went(tmp_path, ["a", "b"], prompt="one") as r:
         answers = []
 
         async def again() -> None:
@@ -365,8 +361,7 @@ async def test_a_session_is_loaded_or_deleted_only_after_a_close_has_ended(tmp_p
 
 async def test_a_prompt_that_comes_before_the_load_is_answered_waits_for_it(tmp_path):
     calls = tuple(Call("list_directory", {}) for _ in range(100))
-    async with rig(tmp_path, [Answer(tool_calls=calls), "one", "two"]) as r:
-        await r.editor.prompt("first")
+    async with went(tmp_path, [Answer(tool_calls=calls), "one", "two"], prompt="first") as r:
         session_id = r.editor.session_id
         async with connect(r.environ) as (other, _):
             await other.start()
@@ -436,9 +431,7 @@ async def test_a_store_that_was_locked_fails_no_later_prompt_and_loses_nothing_t
             other.execute("ROLLBACK")
             raise
 
-    script = ["first", Answer(text=("half", " more"), hang_after=1), "third"]
-    async with rig(tmp_path, script) as r:
-        await r.editor.prompt("one")
+    async with went(tmp_path, ["first", Answer(text=("half", " more"), hang_after=1), "third"], prompt="one") as r:
         other = sqlite3.connect(path, isolation_level=None, check_same_thread=False)
         other.execute("BEGIN EXCLUSIVE")
         with pytest.raises(PeerError, match="keeps the session database busy; try again"):

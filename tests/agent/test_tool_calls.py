@@ -12,29 +12,17 @@ from msgspec import UNSET
 
 from acp_agent.client.permissions import reject_once
 from acp_agent.own_programs import find_bash
-from acp_agent.schema.acp import (
-    Content,
-    Diff,
-    Plan,
-    Terminal,
-    TextContent,
-    ToolCall,
-    ToolCallProgress,
-)
+from acp_agent.schema.acp import Content, Diff, Plan, Terminal, TextContent, ToolCall, ToolCallProgress
 from acp_agent.testing.fake_editor import AnswersError, AnswersGarbage, NeverAnswers
 from acp_agent.testing.fake_model import Answer, Call
 
-from .kit import rig
+from .kit import bash, rig, went
 
 pytestmark = pytest.mark.anyio
 
 
 def calls(*wanted: Call) -> list[Answer]:
     return [Answer(tool_calls=wanted), Answer(text="done")]
-
-
-def bash(command: str, **more: object) -> Call:
-    return Call("bash", {"command": command, **more})
 
 
 MIXES = [
@@ -100,8 +88,7 @@ async def test_ids_the_model_repeats_do_not_collide(tmp_path):
         Answer(tool_calls=(Call("list_directory", {}, id="x"),)),
         "done",
     ]
-    async with rig(tmp_path, script) as r:
-        await r.editor.prompt("go")
+    async with went(tmp_path, script) as r:
         assert len(r.editor.tool_calls()) == 3
         r.editor.assert_tool_calls_finished()
 
@@ -147,22 +134,19 @@ async def test_names_that_models_know_from_other_agents_run_the_same_tool(tmp_pa
     (tmp_path / "project").mkdir()
     (tmp_path / "project" / "a.txt").write_text("one\n")
     looks = Call("read", {"path": "a.txt"})
-    async with rig(tmp_path, calls(looks, Call(name, arguments)), mode="auto") as r:
-        await r.editor.prompt("go")
+    async with went(tmp_path, calls(looks, Call(name, arguments)), mode="auto") as r:
         call = list(r.editor.tool_calls().values())[-1]
         assert (call.name, call.status) == (own, "completed"), call.text()
 
 
 async def test_aliases_run_the_same_tool(tmp_path):
-    async with rig(tmp_path, calls(Call("run_command", {"command": "echo hi"}), Call("ls", {}))) as r:
-        await r.editor.prompt("go")
+    async with went(tmp_path, calls(Call("run_command", {"command": "echo hi"}), Call("ls", {}))) as r:
         assert [call.name for call in r.editor.tool_calls().values()] == ["bash", "list_directory"]
         r.editor.assert_tool_calls_finished()
 
 
 async def test_the_terminal_is_embedded_before_the_command_ends_and_released_after_the_last_update(tmp_path):
-    async with rig(tmp_path, calls(bash("echo hi"))) as r:
-        await r.editor.prompt("go")
+    async with went(tmp_path, calls(bash("echo hi"))) as r:
         lines = [line for line in r.editor.lines("from_agent") if "method" in line]
         marks = []
         for line in lines:
@@ -179,8 +163,7 @@ async def test_the_terminal_is_embedded_before_the_command_ends_and_released_aft
 
 
 async def test_the_terminal_runs_a_program_with_one_script_as_its_only_argument(tmp_path):
-    async with rig(tmp_path, calls(bash("printf '%s|' \"a  b\" $HOME; pwd; exit 7"))) as r:
-        await r.editor.prompt("go")
+    async with went(tmp_path, calls(bash("printf '%s|' \"a  b\" $HOME; pwd; exit 7"))) as r:
         create = next(line for line in r.editor.lines("from_agent") if line.get("method") == "terminal/create")
         assert create["params"]["command"] == find_bash()
         assert len(create["params"]["args"]) == 1
@@ -191,14 +174,12 @@ async def test_the_terminal_runs_a_program_with_one_script_as_its_only_argument(
 
 
 async def test_the_command_also_works_where_the_client_joins_for_a_shell(tmp_path):
-    async with rig(tmp_path, calls(bash("echo 'X; Y' && pwd")), join_for_shell=True) as r:
-        await r.editor.prompt("go")
+    async with went(tmp_path, calls(bash("echo 'X; Y' && pwd")), join_for_shell=True) as r:
         assert r.editor.tool_call().raw_output["stdout"] == f"X; Y\n{r.project}\n"
 
 
 async def test_carriage_returns_of_a_terminal_do_not_reach_the_model(tmp_path):
-    async with rig(tmp_path, calls(bash("echo a; echo b")), crlf_output=True) as r:
-        await r.editor.prompt("go")
+    async with went(tmp_path, calls(bash("echo a; echo b")), crlf_output=True) as r:
         assert r.editor.tool_call().raw_output["stdout"] == "a\nb\n"
 
 
@@ -212,8 +193,7 @@ async def test_folder_and_variables_carry_over_within_a_turn_and_not_beyond(tmp_
     for terminal in (True, False):
         folder = tmp_path / str(terminal)
         folder.mkdir()
-        async with rig(folder, script, terminal=terminal) as r:
-            await r.editor.prompt("go")
+        async with went(folder, script, terminal=terminal) as r:
             await r.editor.prompt("again")
             _, second, third = r.editor.tool_calls().values()
             assert second.raw_output["stdout"] == f"{r.project}/sub\nbar\n"
@@ -222,8 +202,7 @@ async def test_folder_and_variables_carry_over_within_a_turn_and_not_beyond(tmp_
 
 @pytest.mark.parametrize("terminal", [True, False])
 async def test_a_timeout_kills_the_command_and_keeps_its_output(tmp_path, terminal):
-    async with rig(tmp_path, calls(bash("echo begun; sleep 600", timeout=0.3)), terminal=terminal) as r:
-        await r.editor.prompt("go")
+    async with went(tmp_path, calls(bash("echo begun; sleep 600", timeout=0.3)), terminal=terminal) as r:
         call = r.editor.tool_call()
         call.assert_finished("failed")
         assert call.raw_output["stdout"] == "begun\n"
@@ -232,10 +211,9 @@ async def test_a_timeout_kills_the_command_and_keeps_its_output(tmp_path, termin
 
 
 async def test_a_killed_command_whose_client_never_answers_the_wait_does_not_hang(tmp_path):
-    async with rig(
+    async with went(
         tmp_path, calls(bash("echo begun; sleep 600", timeout=0.3)), wait_never_answers_after_kill=True
     ) as r:
-        await r.editor.prompt("go")
         r.editor.tool_call().assert_finished("failed")
 
 
@@ -257,8 +235,7 @@ async def test_without_terminals_live_output_is_content(tmp_path):
 
 
 async def test_a_client_that_draws_terminals_from_meta_gets_them(tmp_path):
-    async with rig(tmp_path, calls(bash("printf 'a\\nb\\n'; exit 2")), terminal=False, terminal_output_meta=True) as r:
-        await r.editor.prompt("go")
+    async with went(tmp_path, calls(bash("printf 'a\\nb\\n'; exit 2")), terminal=False, terminal_output_meta=True) as r:
         first = await r.editor.wait_for(lambda u: isinstance(u, ToolCall))
         assert first.meta["terminal_info"] == {"terminal_id": first.tool_call_id, "cwd": str(r.project)}
         assert first.content == [Terminal(terminal_id=first.tool_call_id)]
@@ -271,8 +248,7 @@ async def test_a_client_that_draws_terminals_from_meta_gets_them(tmp_path):
 
 @pytest.mark.parametrize("bad", [AnswersError(-32000, "no terminals today"), AnswersError(-32601, "what?")])
 async def test_a_terminal_that_cannot_be_created_falls_back_to_local(tmp_path, bad):
-    async with rig(tmp_path, calls(bash("echo hi")), misbehave={"terminal/create": bad}) as r:
-        await r.editor.prompt("go")
+    async with went(tmp_path, calls(bash("echo hi")), misbehave={"terminal/create": bad}) as r:
         r.editor.tool_call().assert_finished("completed")
         assert r.editor.tool_call().raw_output["stdout"] == "hi\n"
 
@@ -355,9 +331,7 @@ async def test_a_file_that_changed_since_the_model_read_it_is_not_edited(tmp_pat
         Answer(tool_calls=(Call("edit", {"path": "a.txt", "old_string": "new", "new_string": "x"}),)),
         "done",
     ]
-    async with rig(tmp_path, script) as r:
-        (r.project / "a.txt").write_text("old\n")
-        await r.editor.prompt("go")
+    async with went(tmp_path, script, files={"a.txt": "old\n"}) as r:
         edit = list(r.editor.tool_calls().values())[-1]
         edit.assert_finished("failed")
         assert "changed since you read it" in edit.text()
@@ -366,8 +340,7 @@ async def test_a_file_that_changed_since_the_model_read_it_is_not_edited(tmp_pat
 
 async def test_a_write_that_the_client_only_claims_to_do_is_done_locally(tmp_path):
     script = calls(Call("write", {"path": "n.txt", "content": "real\n"}))
-    async with rig(tmp_path, script, write_does_nothing=True) as r:
-        await r.editor.prompt("go")
+    async with went(tmp_path, script, write_does_nothing=True) as r:
         r.editor.tool_call().assert_finished("completed")
         assert (r.project / "n.txt").read_text() == "real\n"
 
@@ -375,8 +348,7 @@ async def test_a_write_that_the_client_only_claims_to_do_is_done_locally(tmp_pat
 @pytest.mark.parametrize("quirk", [{"missing_file_reads_empty": True}, {"write_answers_null": True}])
 async def test_clients_with_quirks_still_read_and_write(tmp_path, quirk):
     script = calls(Call("read", {"path": "gone.txt"}), Call("write", {"path": "new/n.txt", "content": "x"}))
-    async with rig(tmp_path, script, **quirk) as r:
-        await r.editor.prompt("go")
+    async with went(tmp_path, script, **quirk) as r:
         read, write = r.editor.tool_calls().values()
         read.assert_finished("failed")
         assert "does not exist" in read.text()
@@ -394,8 +366,7 @@ async def test_a_client_error_on_write_fails_the_call_and_not_the_turn(tmp_path)
 
 
 async def test_reading_calls_of_one_message_run_together_and_answer_in_order(tmp_path):
-    script = calls(*(Call("read", {"path": f"{n}.txt"}) for n in range(4)))
-    async with rig(tmp_path, script) as r:
+    async with rig(tmp_path, calls(*(Call("read", {"path": f"{n}.txt"}) for n in range(4)))) as r:
         for n in range(4):
             (r.project / f"{n}.txt").write_text(f"text {n}\n")
         await r.editor.prompt("go")
@@ -407,8 +378,7 @@ async def test_reading_calls_of_one_message_run_together_and_answer_in_order(tmp
 
 async def test_a_plan_is_shown_with_all_its_entries(tmp_path):
     entries = [{"content": "a", "status": "completed", "priority": "high"}, {"content": "b"}]
-    async with rig(tmp_path, calls(Call("plan", {"entries": entries}))) as r:
-        await r.editor.prompt("go")
+    async with went(tmp_path, calls(Call("plan", {"entries": entries}))) as r:
         plan = await r.editor.wait_for(lambda u: isinstance(u, Plan))
         assert [(e.content, e.status, e.priority) for e in plan.entries] == [
             ("a", "completed", "high"),
@@ -436,8 +406,7 @@ async def test_files_of_an_additional_directory_can_be_used(tmp_path):
 
 
 async def test_output_that_is_too_long_is_cut_for_the_model(tmp_path):
-    async with rig(tmp_path, calls(bash("seq 1 40000")), terminal=False) as r:
-        await r.editor.prompt("go")
+    async with went(tmp_path, calls(bash("seq 1 40000")), terminal=False) as r:
         text = r.messages(2)[-1]["content"]
         assert len(text) < 51_000
         assert "characters omitted" in text
@@ -446,8 +415,7 @@ async def test_output_that_is_too_long_is_cut_for_the_model(tmp_path):
 
 
 async def test_a_rejected_edit_leaves_the_file_alone(tmp_path):
-    script = calls(Call("write", {"path": "n.txt", "content": "x"}))
-    async with rig(tmp_path, script, otherwise=reject_once) as r:
+    async with rig(tmp_path, calls(Call("write", {"path": "n.txt", "content": "x"})), otherwise=reject_once) as r:
         await r.editor.prompt([TextContent(text="go")])
         r.editor.tool_call().assert_finished("failed")
         assert not (r.project / "n.txt").exists()
@@ -456,9 +424,8 @@ async def test_a_rejected_edit_leaves_the_file_alone(tmp_path):
 
 
 async def test_reading_calls_are_announced_in_the_models_order(tmp_path):
-    script = calls(*(Call("list_directory", {"path": f"d{n}"}) for n in range(6)))
     warm = [Answer(tool_calls=(Call("list_directory", {}),)), "warm"]
-    async with rig(tmp_path, [*warm, *script]) as r:
+    async with rig(tmp_path, [*warm, *calls(*(Call("list_directory", {"path": f"d{n}"}) for n in range(6)))]) as r:
         await r.editor.prompt("a first call loads the tool")
         await r.editor.prompt("go")
         titles = [call.title for call in r.editor.tool_calls().values()]
@@ -468,8 +435,7 @@ async def test_reading_calls_are_announced_in_the_models_order(tmp_path):
 @pytest.mark.parametrize("meta", [True, False])
 async def test_a_flood_of_output_reaches_the_editor_in_messages_of_sane_size(tmp_path, meta):
     script = calls(bash("head -c 40000000 /dev/zero | tr '\\0' 'x'"))
-    async with rig(tmp_path, script, mode="auto", terminal=False, terminal_output_meta=meta) as r:
-        await r.editor.prompt("go")
+    async with went(tmp_path, script, mode="auto", terminal=False, terminal_output_meta=meta) as r:
         r.editor.tool_call().assert_finished("completed")
         sizes = [len(json.dumps(line)) for line in r.editor.lines("from_agent")]
         assert max(sizes) < 600_000

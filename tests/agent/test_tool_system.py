@@ -10,31 +10,14 @@ import anyio
 import pytest
 
 from acp_agent.client.permissions import reject_once
-from acp_agent.schema.acp import (
-    CreateElicitationResponse,
-    CurrentModeUpdate,
-    PlanUpdate,
-    SelectedPermissionOutcome,
-)
+from acp_agent.schema.acp import CreateElicitationResponse, CurrentModeUpdate, PlanUpdate, SelectedPermissionOutcome
 from acp_agent.schema.acp import Plan as OldPlan
 from acp_agent.testing.fake_model import Answer, Call, Failure
 from acp_agent.tools.kit.registry import builtin_registry
 
-from .kit import rig
+from .kit import bash, results, rig, rounds, went
 
 pytestmark = pytest.mark.anyio
-
-
-def rounds(*wanted: Call) -> list[Answer | str]:
-    return [*(Answer(tool_calls=(call,)) for call in wanted), "done"]
-
-
-def bash(command: str) -> Call:
-    return Call("bash", {"command": command})
-
-
-def results(r, number: int) -> list[str]:
-    return [message["content"] for message in r.messages(number) if message["role"] == "tool"]
 
 
 def said(r) -> str:
@@ -58,9 +41,7 @@ def said(r) -> str:
     ids=lambda value: value if isinstance(value, str) and value.islower() else None,
 )
 async def test_the_model_gets_the_feedback_block_and_the_person_the_plain_error(tmp_path, call, category, error):
-    async with rig(tmp_path, rounds(call)) as r:
-        (r.project / "a.txt").write_text("one\n")
-        await r.editor.prompt("go")
+    async with went(tmp_path, rounds(call), files={"a.txt": "one\n"}) as r:
         (text,) = results(r, 2)
         lines = text.splitlines()
         if category == "policy_blocked":
@@ -81,8 +62,7 @@ async def test_the_model_gets_the_feedback_block_and_the_person_the_plain_error(
 
 
 async def test_a_refusal_of_the_person_is_told_as_needing_confirmation(tmp_path):
-    async with rig(tmp_path, rounds(bash("touch x")), permissions=[reject_once]) as r:
-        await r.editor.prompt("go")
+    async with went(tmp_path, rounds(bash("touch x")), permissions=[reject_once]) as r:
         assert "category: confirmation_required" in results(r, 2)[0]
         assert not (r.project / "x").exists()
 
@@ -97,9 +77,7 @@ async def test_a_refusal_of_the_person_is_told_as_needing_confirmation(tmp_path)
     ],
 )
 async def test_arguments_that_are_wrong_in_form_only_are_mended_once(tmp_path, arguments, repaired):
-    async with rig(tmp_path, rounds(Call("read", arguments))) as r:
-        (r.project / "a.txt").write_text("one\ntwo\n")
-        await r.editor.prompt("go")
+    async with went(tmp_path, rounds(Call("read", arguments)), files={"a.txt": "one\ntwo\n"}) as r:
         (shown,) = r.editor.tool_calls().values()
         shown.assert_finished("completed")
         assert shown.raw_input == repaired
@@ -112,8 +90,7 @@ async def test_the_same_failure_is_not_run_a_third_time_and_the_remedy_says_so(t
     missing = Call("read", {"path": "missing"})
     other = Call("list_directory", {})
     config = "[tools]\nrepeated_failures = 2\n[agent]\ndoom_loop = 9\n"
-    async with rig(tmp_path, rounds(missing, other, missing, other, missing), config=config) as r:
-        await r.editor.prompt("go")
+    async with went(tmp_path, rounds(missing, other, missing, other, missing), config=config) as r:
         texts = results(r, 6)
         assert "has failed 2 times" not in texts[2]
         assert "This exact call of `read` has failed 2 times in the same way and was not run again." in texts[4]
@@ -122,15 +99,12 @@ async def test_the_same_failure_is_not_run_a_third_time_and_the_remedy_says_so(t
 
 async def test_a_change_in_between_lets_the_call_run_again(tmp_path):
     missing = Call("read", {"path": "late.txt"})
-    script = rounds(missing, missing, bash("echo there > late.txt"), missing)
-    async with rig(tmp_path, script, mode="auto") as r:
-        await r.editor.prompt("go")
+    async with went(tmp_path, rounds(missing, missing, bash("echo there > late.txt"), missing), mode="auto") as r:
         assert "there" in results(r, 5)[-1]
 
 
 async def test_three_rounds_with_the_same_call_end_the_turn_before_the_third_runs(tmp_path):
-    call = bash("echo x >> count")
-    async with rig(tmp_path, [Answer(tool_calls=(call,)) for _ in range(9)], mode="auto") as r:
+    async with rig(tmp_path, [Answer(tool_calls=(bash("echo x >> count"),)) for _ in range(9)], mode="auto") as r:
         assert (await r.editor.prompt("go")).stop_reason == "max_turn_requests"
         assert (r.project / "count").read_text() == "x\nx\n"
         assert "asked for the same `bash` 3 times in a row" in said(r)
@@ -146,17 +120,13 @@ async def test_three_rounds_with_the_same_output_end_the_turn(tmp_path):
 
 
 async def test_changes_that_succeed_without_a_word_are_no_doom_loop(tmp_path):
-    script = rounds(*(bash(f"touch f{number}") for number in range(5)))
-    async with rig(tmp_path, script, mode="auto") as r:
+    async with rig(tmp_path, rounds(*(bash(f"touch f{number}") for number in range(5))), mode="auto") as r:
         assert (await r.editor.prompt("go")).stop_reason == "end_turn"
         assert (r.project / "f4").exists()
 
 
 async def test_the_session_goes_on_after_a_doom_loop(tmp_path):
-    call = bash("true")
-    script = [*(Answer(tool_calls=(call,)) for _ in range(3)), "here I am"]
-    async with rig(tmp_path, script, mode="auto") as r:
-        await r.editor.prompt("go")
+    async with went(tmp_path, [*(Answer(tool_calls=(bash("true"),)) for _ in range(3)), "here I am"], mode="auto") as r:
         assert (await r.editor.prompt("and now?")).stop_reason == "end_turn"
         roles = [message["role"] for message in r.messages(4)]
         assert roles[-2:] == ["tool", "user"]
@@ -166,11 +136,8 @@ async def test_the_session_goes_on_after_a_doom_loop(tmp_path):
 
 
 async def test_the_quota_counts_messages_blocks_everything_after_and_ends_with_clear(tmp_path):
-    config = "[tools]\nmax_tool_calls_per_session = 1\n"
     two = Answer(tool_calls=(Call("list_directory", {}), Call("find_path", {"pattern": "*"})))
-    script = [two, two, "done", two, "done"]
-    async with rig(tmp_path, script, config=config) as r:
-        await r.editor.prompt("go")
+    async with went(tmp_path, [two, two, "done", two, "done"], config="[tools]\nmax_tool_calls_per_session = 1\n") as r:
         first, second = results(r, 3)[:2], results(r, 3)[2:]
         assert not any("quota_blocked" in text for text in first)
         assert all("quota_blocked" in text and "policy_blocked" in text for text in second)
@@ -180,10 +147,8 @@ async def test_the_quota_counts_messages_blocks_everything_after_and_ends_with_c
 
 
 async def test_the_quota_survives_a_restart(tmp_path):
-    config = "[tools]\nmax_tool_calls_per_session = 1\n"
     script = rounds(Call("list_directory", {})) + rounds(Call("list_directory", {}))
-    async with rig(tmp_path, script, config=config) as r:
-        await r.editor.prompt("go")
+    async with went(tmp_path, script, config="[tools]\nmax_tool_calls_per_session = 1\n") as r:
         session = r.editor.session_id
         await r.editor.client.close_session(session)
         await r.editor.resume_session(session, r.project)
@@ -203,10 +168,7 @@ async def test_a_window_nobody_told_of_stops_nothing(tmp_path):
 
 async def test_a_repeated_reading_call_is_answered_from_memory_and_says_so(tmp_path):
     call = Call("grep", {"pattern": "one"})
-    script = rounds(call, Call("list_directory", {}), call)
-    async with rig(tmp_path, script) as r:
-        (r.project / "a.txt").write_text("one\n")
-        await r.editor.prompt("go")
+    async with went(tmp_path, rounds(call, Call("list_directory", {}), call), files={"a.txt": "one\n"}) as r:
         first, _, again = results(r, 4)
         assert again == f"[unchanged since the same call before]\n{first}"
 
@@ -245,8 +207,7 @@ async def test_a_path_that_changed_is_read_again(tmp_path, how):
 
 async def test_bash_is_never_remembered(tmp_path):
     script = rounds(bash("echo x >> n; wc -l < n"), Call("list_directory", {}), bash("echo x >> n; wc -l < n"))
-    async with rig(tmp_path, script, mode="auto") as r:
-        await r.editor.prompt("go")
+    async with went(tmp_path, script, mode="auto") as r:
         assert [results(r, 4)[0].strip(), results(r, 4)[2].strip()] == ["1", "2"]
 
 
@@ -261,8 +222,7 @@ async def test_hooks_run_around_tools_and_after_changes_with_the_facts_as_variab
         for event in ("tool_before", "tool_after", "file_changed", "cwd_changed")
     )
     script = rounds(Call("write", {"path": "a.txt", "content": "x"}), bash("mkdir sub && cd sub"))
-    async with rig(tmp_path, script, mode="auto", config=config) as r:
-        await r.editor.prompt("go")
+    async with went(tmp_path, script, mode="auto", config=config) as r:
         assert log.read_text().splitlines() == [
             "tool_before write",
             f"file_changed write {r.project / 'a.txt'}",
@@ -278,8 +238,7 @@ async def test_a_hook_that_fails_is_reported_once_and_the_call_goes_on(tmp_path)
     script = rounds(
         Call("list_directory", {}), Call("list_directory", {"path": "."}), Call("find_path", {"pattern": "*"})
     )
-    async with rig(tmp_path, script, config=config) as r:
-        await r.editor.prompt("go")
+    async with went(tmp_path, script, config=config) as r:
         r.editor.assert_tool_calls_finished()
         assert all(call.status == "completed" for call in r.editor.tool_calls().values())
         assert said(r).count("exit code 3: broken") == 1
@@ -294,13 +253,10 @@ async def test_a_hook_that_hangs_is_killed_after_its_timeout(tmp_path):
 
 async def test_the_turn_context_reaches_commands_only_when_enabled(tmp_path):
     command = bash("echo turn=$ACP_CODER_TURN_ID session=$ACP_CODER_SESSION_ID at=$ACP_CODER_TURN_TIMESTAMP_MS")
-    async with rig(tmp_path, rounds(command), mode="auto") as r:
-        await r.editor.prompt("go")
+    async with went(tmp_path, rounds(command), mode="auto") as r:
         assert results(r, 2)[0].strip() == "turn= session= at="
     (tmp_path / "on").mkdir()
-    config = "[tools.bash]\nturn_context = true\n"
-    async with rig(tmp_path / "on", rounds(command), mode="auto", config=config) as r:
-        await r.editor.prompt("go")
+    async with went(tmp_path / "on", rounds(command), mode="auto", config="[tools.bash]\nturn_context = true\n") as r:
         turn, session, at = (word.partition("=")[2] for word in results(r, 2)[0].split())
         assert len(turn) == 36
         assert session == r.editor.session_id
@@ -316,8 +272,7 @@ async def test_a_question_is_a_form_where_the_editor_has_forms(tmp_path):
     async def answer(request):
         return CreateElicitationResponse(action="accept", content={"answer": "blue"})
 
-    async with rig(tmp_path, rounds(ASK), elicitation=answer) as r:
-        await r.editor.prompt("go")
+    async with went(tmp_path, rounds(ASK), elicitation=answer) as r:
         assert results(r, 2) == ["The user answered: blue"]
         (asked,) = r.editor.elicitations
         assert asked.message == "Which one?"
@@ -331,17 +286,14 @@ async def test_choices_may_be_called_options(tmp_path):
         return CreateElicitationResponse(action="accept", content={"answer": "blue"})
 
     ask = Call("ask_user", {"question": "Which one?", "options": ["red", "blue"]})
-    async with rig(tmp_path, rounds(ask), elicitation=answer) as r:
-        await r.editor.prompt("go")
+    async with went(tmp_path, rounds(ask), elicitation=answer) as r:
         assert results(r, 2) == ["The user answered: blue"]
         (tool,) = (tool for tool in r.request(1)["tools"] if tool["function"]["name"] == "ask_user")
         assert set(tool["function"]["parameters"]["properties"]) == {"question", "choices", "several"}
 
 
 @pytest.mark.parametrize(
-    "content",
-    [None, {}, {"answer": "green"}, {"answer": 5}, {"answer": ["red", "green"]}, {"other": " x "}],
-    ids=str,
+    "content", [None, {}, {"answer": "green"}, {"answer": 5}, {"answer": ["red", "green"]}, {"other": " x "}], ids=str
 )
 async def test_what_a_form_gives_is_checked_again(tmp_path, content):
     async def answer(request):
@@ -359,16 +311,14 @@ async def test_without_forms_a_question_with_choices_is_asked_like_a_permission(
         option = next(option for option in request.options if option.name == "blue")
         return SelectedPermissionOutcome(option_id=option.option_id)
 
-    async with rig(tmp_path, rounds(ASK), permissions=[blue]) as r:
-        await r.editor.prompt("go")
+    async with went(tmp_path, rounds(ASK), permissions=[blue]) as r:
         assert results(r, 2) == ["The user answered: blue"]
         (asked,) = r.editor.permission_requests
         assert asked.tool_call.title == "Which one?"
 
 
 async def test_without_forms_and_choices_the_question_ends_the_turn_and_the_next_prompt_answers(tmp_path):
-    script = [Answer(tool_calls=(Call("ask_user", {"question": "What name?"}),)), "thanks"]
-    async with rig(tmp_path, script) as r:
+    async with rig(tmp_path, [Answer(tool_calls=(Call("ask_user", {"question": "What name?"}),)), "thanks"]) as r:
         assert (await r.editor.prompt("go")).stop_reason == "end_turn"
         assert "What name?" in said(r)
         assert len(r.model.requests) == 1
@@ -439,8 +389,7 @@ async def test_an_approved_plan_is_carried_out_in_the_mode_that_the_user_chose(t
         return SelectedPermissionOutcome(option_id=mode)
 
     script = rounds(PROPOSES, Call("write", {"path": "x", "content": "x"}))
-    async with rig(tmp_path, script, mode="architect", permissions=[pick]) as r:
-        await r.editor.prompt("go")
+    async with went(tmp_path, script, mode="architect", permissions=[pick]) as r:
         review, *asked = r.editor.permission_requests
         assert review.tool_call.kind == "switch_mode"
         assert [item.content.text for item in review.tool_call.content] == [PLAN]
@@ -452,8 +401,7 @@ async def test_an_approved_plan_is_carried_out_in_the_mode_that_the_user_chose(t
 async def test_plans_are_documents_where_the_client_takes_them(tmp_path):
     """The steps, too, after a reload as well: never both forms on one connection."""
     steps = Call("plan", {"entries": [{"content": "do it", "priority": "high", "status": "pending"}]})
-    async with rig(tmp_path, rounds(steps, PROPOSES), mode="architect", plan_documents=True) as r:
-        await r.editor.prompt("go")
+    async with went(tmp_path, rounds(steps, PROPOSES), mode="architect", plan_documents=True) as r:
         session_id = r.editor.session_id
         (review,) = r.editor.permission_requests
         assert [item.content.text for item in review.tool_call.content] == [PLAN]
@@ -474,8 +422,7 @@ def _method(line: Any) -> str:
 
 async def test_a_plan_that_is_not_approved_ends_the_turn_and_the_next_prompt_says_why(tmp_path):
     script = [Answer(tool_calls=(PROPOSES,)), "Then so."]
-    async with rig(tmp_path, script, mode="architect", permissions=[reject_once]) as r:
-        await r.editor.prompt("go")
+    async with went(tmp_path, script, mode="architect", permissions=[reject_once]) as r:
         assert len(r.model.requests) == 1
         await r.editor.prompt("Smaller steps.")
         assert "write" not in r.tool_names(2)
@@ -486,9 +433,7 @@ async def test_the_users_words_about_a_plan_reach_the_model_where_there_are_form
     async def smaller(request: Any) -> Any:
         return CreateElicitationResponse(action="accept", content={"words": "Smaller steps."})
 
-    script = rounds(PROPOSES)
-    async with rig(tmp_path, script, mode="architect", permissions=[reject_once], elicitation=smaller) as r:
-        await r.editor.prompt("go")
+    async with went(tmp_path, rounds(PROPOSES), mode="architect", permissions=[reject_once], elicitation=smaller) as r:
         assert "Smaller steps." in results(r, 2)[0]
         assert "write" not in r.tool_names(2)
 
@@ -505,9 +450,7 @@ async def test_the_users_words_about_a_plan_reach_the_model_where_there_are_form
 )
 async def test_a_plan_that_cannot_be_shown_whole_is_not_put_before_the_user(tmp_path, plan, trouble):
     config = "[tools]\nmax_plan_chars = 1000\n"
-    script = rounds(Call("switch_mode", {"plan": plan}))
-    async with rig(tmp_path, script, mode="architect", config=config) as r:
-        await r.editor.prompt("go")
+    async with went(tmp_path, rounds(Call("switch_mode", {"plan": plan})), mode="architect", config=config) as r:
         assert not r.editor.permission_requests
         assert trouble in results(r, 2)[0]
         assert "write" not in r.tool_names(2)
@@ -519,17 +462,15 @@ async def test_a_plan_that_cannot_be_shown_whole_is_not_put_before_the_user(tmp_
 async def test_without_any_tool_no_tools_are_sent_and_a_call_is_told_why_it_is_not_there(tmp_path):
     names = [entry.name for entry in builtin_registry().entries()]
     config = f"[tools]\ndisabled = {json.dumps(names)}\n"
-    async with rig(tmp_path, rounds(Call("read", {"path": "a"})), config=config) as r:
-        await r.editor.prompt("go")
+    async with went(tmp_path, rounds(Call("read", {"path": "a"})), config=config) as r:
         assert "tools" not in r.request(1)
         assert "disabled in the configuration" in results(r, 2)[0]
 
 
 async def test_a_model_without_tool_calls_works_by_fenced_blocks(tmp_path):
-    config = "[providers.default]\ntool_calling = 'fenced'\n"
     block = '```tool\n{"name": "write", "arguments": {"path": "a.txt", "content": "made"}}\n```\n'
     script = [f"I write.\n{block}It is written.", "```bash\ncat a.txt\n```\n", "It says made."]
-    async with rig(tmp_path, script, config=config, mode="auto") as r:
+    async with rig(tmp_path, script, config="[providers.default]\ntool_calling = 'fenced'\n", mode="auto") as r:
         assert (await r.editor.prompt("go")).stop_reason == "end_turn"
         assert "tools" not in r.request(1)
         assert "<tools>" in r.messages(1)[0]["content"]
@@ -574,16 +515,14 @@ async def test_calls_behind_an_open_question_are_not_run(tmp_path):
 
 
 async def test_the_question_of_a_running_call_does_not_set_it_back(tmp_path):
-    async with rig(tmp_path, rounds(ASK)) as r:
-        await r.editor.prompt("go")
+    async with went(tmp_path, rounds(ASK)) as r:
         (asked,) = r.editor.permission_requests
         assert not asked.tool_call.status
 
 
 async def test_a_question_shows_what_will_be_sent(tmp_path):
     arguments = {"method": "POST", "url": "https://8.8.8.8/up", "headers": {"X-Key": "k"}, "body": "the secret plan"}
-    async with rig(tmp_path, rounds(Call("http_request", arguments)), permissions=[reject_once]) as r:
-        await r.editor.prompt("go")
+    async with went(tmp_path, rounds(Call("http_request", arguments)), permissions=[reject_once]) as r:
         (asked,) = r.editor.permission_requests
         assert asked.tool_call.content[0].content.text == (
             "```http\nPOST https://8.8.8.8/up\nX-Key: k\n\nthe secret plan\n```"
@@ -592,8 +531,7 @@ async def test_a_question_shows_what_will_be_sent(tmp_path):
 
 async def test_a_timeout_and_a_missing_program_are_told_in_the_terms_of_the_taxonomy(tmp_path):
     slow = Call("bash", {"command": "echo begun; sleep 600", "timeout": 0.2})
-    async with rig(tmp_path, rounds(slow, bash("no-such-program-here")), mode="auto", terminal=False) as r:
-        await r.editor.prompt("go")
+    async with went(tmp_path, rounds(slow, bash("no-such-program-here")), mode="auto", terminal=False) as r:
         first, second = results(r, 3)
         assert first.startswith("begun\n")
         assert "[killed: the command ran longer than 0.2 s. " in first and "[tool_error]" not in first
@@ -607,9 +545,7 @@ async def test_a_timeout_and_a_missing_program_are_told_in_the_terms_of_the_taxo
 async def test_looking_in_between_does_not_free_a_call_that_keeps_failing(tmp_path):
     edit = Call("edit", {"path": "a.txt", "old_string": "nowhere", "new_string": "x"})
     script = rounds(edit, bash("ls"), edit, bash("ls -a"), edit)
-    async with rig(tmp_path, script, mode="auto") as r:
-        (r.project / "a.txt").write_text("one\n")
-        await r.editor.prompt("go")
+    async with went(tmp_path, script, mode="auto", files={"a.txt": "one\n"}) as r:
         assert "has failed 2 times in the same way" in results(r, 6)[-1]
 
 
@@ -619,15 +555,12 @@ async def test_hooks_after_a_call_run_only_where_those_before_did(tmp_path):
         f"[[hooks.{event}]]\ncommand = 'echo {event} >> {log}'\n" for event in ("tool_before", "tool_after")
     )
     script = rounds(Call("read", {"path": "/etc/passwd"}), Call("read", {"path": "missing"}))
-    async with rig(tmp_path, script, config=config) as r:
-        await r.editor.prompt("go")
+    async with went(tmp_path, script, config=config):
         assert log.read_text().splitlines() == ["tool_before", "tool_after"]
 
 
 async def test_tools_are_disabled_by_patterns_too(tmp_path):
-    config = '[tools]\ndisabled = ["web_*", "memory_[rs]*"]\n'
-    async with rig(tmp_path, ["ok"], config=config) as r:
-        await r.editor.prompt("hello")
+    async with went(tmp_path, ["ok"], config='[tools]\ndisabled = ["web_*", "memory_[rs]*"]\n', prompt="hello") as r:
         names = r.tool_names(1)
         assert "bash" in names
         assert not names & {"web_search", "web_scrape", "memory_recall", "memory_store"}

@@ -17,9 +17,10 @@ from acp_agent.safety.folders.protect import PathRules
 from acp_agent.safety.folders.watch import Watch, told
 from acp_agent.safety.lines.examine import examine
 from acp_agent.testing.fake_model import Call
+from tests.nightly import times
 
-from .kit import rig
-from .test_safety import audit, bash, git, repository, results, rounds
+from .kit import bash, results, rig, rounds, went
+from .test_safety import audit, git, repository
 
 NOTHING = "[tools.sandbox]\nprotect = []\nprotect_existing = []\nreport = []\n"
 TOLD = "Other programs load by themselves"
@@ -55,8 +56,7 @@ def prepare(project: Path) -> None:
 async def test_file_tools_ask_about_them_each_time_in_every_mode(tmp_path: Path, mode: str, controlled: bool) -> None:
     calls = [*SEVERAL.values(), Call("write", {"path": "sub/.npmrc", "content": "y"})]
     script = [answer for call in (Call("read", {"path": ".gitattributes"}), *calls) for answer in rounds(call)]
-    config = NOTHING if controlled else ""
-    async with rig(tmp_path, script, mode="auto", config=config, otherwise=reject_once) as r:
+    async with rig(tmp_path, script, mode="auto", config=NOTHING if controlled else "", otherwise=reject_once) as r:
         if mode == "code":
             await r.editor.client.set_session_mode(r.editor.session_id, mode)
         prepare(r.project)
@@ -72,8 +72,7 @@ async def test_file_tools_ask_about_them_each_time_in_every_mode(tmp_path: Path,
 
 async def test_the_question_says_who_loads_the_file_and_when(tmp_path: Path) -> None:
     script = rounds(Call("write", {"path": "sub/.npmrc", "content": "x"}))
-    async with rig(tmp_path, script, mode="auto", otherwise=reject_once) as r:
-        await r.editor.prompt("go")
+    async with went(tmp_path, script, mode="auto", otherwise=reject_once) as r:
         (asked,) = r.editor.permission_requests
         assert "(loaded by npm, pnpm, Yarn when started in the folder)" in str(asked.tool_call.content)
 
@@ -154,9 +153,7 @@ EXISTING = [".helix/config.toml", ".cargo/config.toml", ".npmrc", "my.code-works
 
 @pytest.mark.parametrize("controlled", [False, True])
 async def test_a_command_cannot_change_those_that_are_there(tmp_path: Path, controlled: bool) -> None:
-    script = rounds(
-        bash("; ".join(f"echo evil >> {name}" for name in EXISTING) + "; mv .helix other; rm .npmrc; true"),
-    )
+    script = rounds(bash("; ".join(f"echo evil >> {name}" for name in EXISTING) + "; mv .helix other; rm .npmrc; true"))
     config = NOTHING if controlled else ""
     async with rig(
         tmp_path, script, mode="auto", sandbox=True, terminal=False, config=config, otherwise=allow_once
@@ -177,10 +174,9 @@ MAKE = "d=npm; n=.${d}rc; echo x > $n; mkdir -p sub/.vsc''ode; echo {} > sub/.vs
 async def test_what_a_command_creates_of_them_is_told_at_its_end(tmp_path: Path, controlled: bool) -> None:
     script = rounds(bash(MAKE), bash("true"))
     config = NOTHING if controlled else ""
-    async with rig(
+    async with went(
         tmp_path, script, mode="auto", sandbox=True, terminal=False, config=config, otherwise=allow_once
     ) as r:
-        await r.editor.prompt("go")
         first, second = results(r, 3)
         assert (r.project / ".npmrc").exists()
         assert (r.project / "sub/.vscode/tasks.json").exists()
@@ -222,8 +218,7 @@ async def test_everyday_commands_work_and_say_one_line_at_most(tmp_path: Path) -
 
 async def test_what_a_file_tool_wrote_with_permission_is_not_told_of_the_next_command(tmp_path: Path) -> None:
     script = rounds(bash("true"), Call("write", {"path": ".npmrc", "content": "x"}), bash("true"))
-    async with rig(tmp_path, script, mode="auto", sandbox=True, terminal=False, otherwise=allow_once) as r:
-        await r.editor.prompt("go")
+    async with went(tmp_path, script, mode="auto", sandbox=True, terminal=False, otherwise=allow_once) as r:
         assert (r.project / ".npmrc").exists()
         assert TOLD not in "".join(results(r, 4))
 
@@ -242,7 +237,7 @@ NAMES = st.sampled_from([example(name) for row in TRUSTED if not row.home for na
 HOW = st.sampled_from(["file", "folder", "moved in", "link", "renamed"])
 
 
-@settings(max_examples=60, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=times(60), suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(st.lists(st.tuples(PLACES, NAMES, HOW), max_size=4))
 def test_nothing_of_these_names_comes_into_being_unnoticed(
     tmp_path_factory: pytest.TempPathFactory, made: list[tuple[str, str, str]]

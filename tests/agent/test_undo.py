@@ -18,7 +18,7 @@ from acp_agent.testing.fake_editor import AnswersError
 from acp_agent.testing.fake_model import Answer, Call
 
 from ..undo.kit import git
-from .kit import Rig, agent_rig, rig
+from .kit import Rig, agent_rig, rig, went
 
 pytestmark = pytest.mark.anyio
 
@@ -66,10 +66,7 @@ def asked(r: Rig, number: int) -> list[str]:
 
 async def test_a_prompt_is_taken_back_with_everything_it_changed(tmp_path):
     script = [write("a.txt", "new\n"), bash("echo more >> b.txt; mkdir d; mv c.txt d"), "Done.", "Next."]
-    async with rig(tmp_path, script, mode="auto") as r:
-        (r.project / "b.txt").write_text("b\n")
-        (r.project / "c.txt").write_text("c\n")
-        await r.editor.prompt("Change it.")
+    async with went(tmp_path, script, mode="auto", files={"b.txt": "b\n", "c.txt": "c\n"}, prompt="Change it.") as r:
         assert {path.name for path in r.project.iterdir()} == {"a.txt", "b.txt", "d"}
         r.editor.permissions.append(picks("both"))
         words = await said(r, "/undo")
@@ -91,8 +88,7 @@ async def test_a_prompt_is_taken_back_with_everything_it_changed(tmp_path):
 
 
 async def test_redo_brings_files_and_conversation_back(tmp_path):
-    async with rig(tmp_path, [write("a.txt", "new\n"), "Done.", "Next."], mode="auto") as r:
-        await r.editor.prompt("Change it.")
+    async with went(tmp_path, [write("a.txt", "new\n"), "Done.", "Next."], mode="auto", prompt="Change it.") as r:
         await said(r, "/undo yes")
         assert not (r.project / "a.txt").exists()
         words = await said(r, "/redo yes")
@@ -236,8 +232,7 @@ async def test_a_merge_takes_back_no_more_than_was_asked_for(tmp_path):
 
 async def test_each_redo_restores_its_own_cut_of_the_conversation_or_none(tmp_path):
     script = [write("a.txt", "1\n"), "One.", write("b.txt", "2\n"), "Two.", "Three."]
-    async with rig(tmp_path, script, mode="auto") as r:
-        await r.editor.prompt("one")
+    async with went(tmp_path, script, mode="auto", prompt="one") as r:
         await r.editor.prompt("two")
         await said(r, "/undo 2 yes")
         await said(r, "/undo 1 yes")
@@ -248,8 +243,7 @@ async def test_each_redo_restores_its_own_cut_of_the_conversation_or_none(tmp_pa
 
 
 async def test_a_cut_conversation_is_not_restored_once_the_model_was_asked(tmp_path):
-    async with rig(tmp_path, ["One.", "Two."], mode="auto") as r:
-        await r.editor.prompt("one")
+    async with went(tmp_path, ["One.", "Two."], mode="auto", prompt="one") as r:
         await said(r, "/undo yes")
         await r.editor.prompt("two")
         assert "since the model was last asked" in await said(r, "/redo yes")
@@ -307,8 +301,7 @@ async def test_what_is_typed_while_the_question_is_open_is_not_overwritten(tmp_p
 
 
 async def test_what_was_taken_back_is_not_brought_back_by_another_undo(tmp_path):
-    script = [write("a.txt", "1\n"), "One.", write("b.txt", "2\n"), "Two."]
-    async with rig(tmp_path, script, mode="auto") as r:
+    async with rig(tmp_path, [write("a.txt", "1\n"), "One.", write("b.txt", "2\n"), "Two."], mode="auto") as r:
         await r.editor.prompt("one")
         await r.editor.prompt("two")
         await said(r, "/undo 1 files yes")
@@ -389,8 +382,7 @@ async def test_many_changes_of_one_command_are_taken_back_again_after_a_redo(tmp
 
 
 async def test_files_of_a_prompt_that_was_cut_are_still_taken_back(tmp_path):
-    async with rig(tmp_path, [write("a.txt", "1\n"), "One."], mode="auto") as r:
-        await r.editor.prompt("one")
+    async with went(tmp_path, [write("a.txt", "1\n"), "One."], mode="auto", prompt="one") as r:
         await said(r, "/undo conversation yes")
         assert (r.project / "a.txt").exists()
         await said(r, "/undo 1 files yes")
@@ -399,14 +391,12 @@ async def test_files_of_a_prompt_that_was_cut_are_still_taken_back(tmp_path):
 
 @pytest.mark.parametrize("command", ["/undo \u00b2", "/diff \u00b2", "/fork \u00b2", f"/undo {'9' * 5000}"])
 async def test_odd_digits_are_no_numbers(tmp_path, command):
-    async with rig(tmp_path, ["One."]) as r:
-        await r.editor.prompt("one")
+    async with went(tmp_path, ["One."], prompt="one") as r:
         assert await said(r, command)
 
 
 async def test_a_fork_after_an_undo_lives(tmp_path):
-    async with rig(tmp_path, ["One.", "Two.", "Three."], mode="auto") as r:
-        await r.editor.prompt("one")
+    async with went(tmp_path, ["One.", "Two.", "Three."], mode="auto", prompt="one") as r:
         await r.editor.prompt("two")
         await said(r, "/undo 2 conversation yes")
         asked = {"sessionId": r.editor.session_id, "cwd": str(r.project), "mcpServers": []}
@@ -469,8 +459,7 @@ async def test_an_editor_that_refuses_to_write_leaves_nothing_half_restored(tmp_
 
 
 async def test_after_a_restart_all_is_still_known(tmp_path):
-    async with rig(tmp_path, [write("a.txt", "new\n"), "Done."], mode="auto") as r:
-        await r.editor.prompt("Change it.")
+    async with went(tmp_path, [write("a.txt", "new\n"), "Done."], mode="auto", prompt="Change it.") as r:
         session = r.editor.session_id
     async with agent_rig(tmp_path, ["Next.", "Last."]) as r:
         await r.editor.load_session(session, r.project)
@@ -485,8 +474,7 @@ async def test_after_a_restart_all_is_still_known(tmp_path):
 
 
 async def test_without_a_login_what_was_done_is_taken_back(tmp_path):
-    async with rig(tmp_path, [write("a.txt", "new\n"), "Done."], mode="auto") as r:
-        await r.editor.prompt("Change it.")
+    async with went(tmp_path, [write("a.txt", "new\n"), "Done."], mode="auto", prompt="Change it.") as r:
         session = r.editor.session_id
     async with agent_rig(tmp_path, environ={"OPENAI_BASE_URL": "https://api.openai.com/v1"}) as r:
         with pytest.raises(PeerError, match="OPENAI_API_KEY"):
@@ -500,8 +488,7 @@ async def test_without_a_login_what_was_done_is_taken_back(tmp_path):
 
 async def test_diff_shows_all_changes_over_several_edits_and_commands(tmp_path):
     script = [write("a.txt", "1\n"), bash("echo 2 >> a.txt; echo x > gone; rm gone"), "Done."]
-    async with rig(tmp_path, script, mode="auto") as r:
-        await r.editor.prompt("Change it.")
+    async with went(tmp_path, script, mode="auto", prompt="Change it.") as r:
         assert await said(r, "/diff") == "1 file changed in this session (+2 -0)."
         card = list(r.editor.tool_calls().values())[-1]
         assert [(each.old_text, each.new_text) for each in card.content if isinstance(each, acp.Diff)] == [
@@ -532,8 +519,7 @@ async def test_files_of_a_sub_agent_go_with_its_call(tmp_path):
 
 
 async def test_switched_off_nothing_is_kept(tmp_path):
-    config = "[undo]\nenabled = false\n"
-    async with rig(tmp_path, [write("a.txt", "x\n"), "Done."], mode="auto", config=config) as r:
+    async with rig(tmp_path, [write("a.txt", "x\n"), "Done."], mode="auto", config="[undo]\nenabled = false\n") as r:
         await r.editor.prompt("Change it.")
         assert "`undo.enabled" in await said(r, "/undo yes")
         assert not (Path(r.environ["HOME"]) / ".local/state/acp-coder/undo").exists()
@@ -596,8 +582,7 @@ async def test_a_hunk_is_reverted_and_redone(tmp_path):
 
 
 async def test_a_file_taken_back_leaves_its_calls_other_files_and_each_undo_is_redone(tmp_path):
-    async with rig(tmp_path, [bash("echo a > a.txt; echo b > b.txt"), "Done."], mode="auto") as r:
-        await r.editor.prompt("Change it.")
+    async with went(tmp_path, [bash("echo a > a.txt; echo b > b.txt"), "Done."], mode="auto", prompt="Change it.") as r:
         a, b = r.project / "a.txt", r.project / "b.txt"
         for path in (a, b):
             await call(r, "_session/undo", path=str(path), since=1)
@@ -742,22 +727,12 @@ async def test_a_hunk_whose_lines_the_user_changed_is_left_alone_and_the_others_
         assert path.read_text() == "1\nTWO\n3\n4\n5\n6\n7\n"
 
 
-@pytest.mark.parametrize(
-    "params",
-    [
-        {"to": 7},
-        {"to": -1},
-        {"to": "x"},
-        {"path": "relative"},
-        {"hunks": [-1], "path": "/x"},
-        {"hunks": [0], "expect": ["x"]},
-        {"what": "all"},
-        {"call": "nobody"},
-    ],
-)
+@pytest.mark.parametrize("params", [
+    {"to": 7}, {"to": -1}, {"to": "x"}, {"path": "relative"}, {"hunks": [-1], "path": "/x"},
+    {"hunks": [0], "expect": ["x"]}, {"what": "all"}, {"call": "nobody"},
+])  # fmt: skip
 async def test_bad_parameters_are_refused_with_a_reason(tmp_path, params):
-    async with rig(tmp_path, [write("a.txt", "x\n"), "Done."], mode="auto") as r:
-        await r.editor.prompt("Change it.")
+    async with went(tmp_path, [write("a.txt", "x\n"), "Done."], mode="auto", prompt="Change it.") as r:
         with pytest.raises(PeerError) as refused:
             await call(r, "_session/undo", **params)
         assert refused.value.code == -32602
@@ -769,8 +744,7 @@ async def test_bad_parameters_are_refused_with_a_reason(tmp_path, params):
 
 async def test_what_the_users_hooks_change_after_a_call_goes_with_it(tmp_path):
     config = '[[hooks.file_changed]]\ncommand = "echo formatted >> $ACP_CODER_FILE"\n'
-    async with rig(tmp_path, [write("a.txt", "a\n"), "Done."], mode="auto", config=config) as r:
-        await r.editor.prompt("Change it.")
+    async with went(tmp_path, [write("a.txt", "a\n"), "Done."], mode="auto", config=config, prompt="Change it.") as r:
         assert (r.project / "a.txt").read_text() == "a\nformatted\n"
         words = await said(r, "/undo files yes")
         assert not (r.project / "a.txt").exists(), words
@@ -779,8 +753,7 @@ async def test_what_the_users_hooks_change_after_a_call_goes_with_it(tmp_path):
 async def test_what_a_command_in_the_background_changes_is_taken_back_only_by_its_call(tmp_path):
     wait = "until [ -e go ]; do sleep 0.01; done; echo built > out.txt; rm go; until [ -e end ]; do sleep 0.01; done"
     background = Answer(tool_calls=(Call("bash", {"command": wait, "background": True}),))
-    async with rig(tmp_path, [background, "Started.", "Next."], mode="auto") as r:
-        await r.editor.prompt("Start it.")
+    async with went(tmp_path, [background, "Started.", "Next."], mode="auto", prompt="Start it.") as r:
         (first,) = r.editor.tool_calls()
         (r.project / "go").touch()
         await there(r.project / "out.txt")
@@ -813,8 +786,7 @@ async def test_what_another_sessions_tools_write_meanwhile_is_not_the_commands(t
 
 
 async def test_what_the_user_does_between_two_calls_is_the_users(tmp_path):
-    script = [bash("echo 1 > a.txt"), "One.", bash("echo 2 > b.txt"), "Two."]
-    async with rig(tmp_path, script, mode="auto") as r:
+    async with rig(tmp_path, [bash("echo 1 > a.txt"), "One.", bash("echo 2 > b.txt"), "Two."], mode="auto") as r:
         await r.editor.prompt("one")
         (r.project / "mine.txt").write_text("mine")
         (r.project / "a.txt").unlink()
@@ -857,8 +829,7 @@ async def test_an_undo_while_a_turn_runs_is_refused(tmp_path):
 
 
 async def test_compaction_and_clear_do_not_stand_in_the_way(tmp_path):
-    script = [write("a.txt", "1\n"), "One.", "Two.", "A summary.", "Three."]
-    async with rig(tmp_path, script, mode="auto") as r:
+    async with rig(tmp_path, [write("a.txt", "1\n"), "One.", "Two.", "A summary.", "Three."], mode="auto") as r:
         await r.editor.prompt("one")
         await r.editor.prompt("two")
         before = r.messages(3)
@@ -942,8 +913,7 @@ async def test_changes_in_a_folder_that_is_not_to_be_written_to_are_shown_and_re
 @pytest.mark.parametrize("by_method", [False, True])
 async def test_a_fork_in_a_worktree_has_the_files_of_its_prompt(tmp_path, by_method):
     script = [write("a.txt", "1\n"), "One.", write("b/c.txt", "2\n"), bash("echo 3 > a.txt; rm tracked"), "Two."]
-    async with rig(tmp_path, script, mode="auto") as r:
-        (r.project / "tracked").write_text("committed")
+    async with rig(tmp_path, script, mode="auto", files={"tracked": "committed"}) as r:
         for command in (["init", "-q"], ["add", "-A"], ["commit", "-q", "-m", "first"]):
             git(r.project, *command)
         await r.editor.prompt("one")

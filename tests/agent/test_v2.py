@@ -26,9 +26,7 @@ from acp_agent.protocol.v2.patches import MOST_PAIRS, _hunks, patch
 from acp_agent.testing.fake_model import Answer, Call, FakeModel, Script
 from tests.agent.kit import environ_for, in_memory
 from tests.forked import COMMAND
-from tests.fronts.server.test_processes import two
 from tests.fronts.server.test_server import editor, served
-from tests.postgres_server import PostgresServer
 from tests.v2_wire import schema
 from tests.websockets_client import connected
 
@@ -574,44 +572,13 @@ async def test_v2_sess_16_a_prompt_that_waits_for_anothers_turn_ends_with_a_clos
         tasks.cancel_scope.cancel()
 
 
-async def test_a_session_of_another_process_is_there_in_v2_too(postgres: PostgresServer, tmp_path: Path) -> None:
-    script = ["It is one.", Answer(text=("It is", " two."), hang_after=1)]
-    config = '[agent]\nmode = "auto"\n[protocol]\nv2 = true\n'
-    async with (
-        two(postgres, tmp_path, script, config) as (here, there),
-        connected(there.url, there.token) as transport,
-        editor(here) as old,
-        anyio.create_task_group() as tasks,
-    ):
-        client = Client(transport)
-        tasks.start_soon(client.run)
-        await client.initialize()
-        session = (await old.new_session(here.project)).session_id
-        await client.ask("session/resume", sessionId=session, cwd=str(here.project))
-        answer = await client.ask("session/prompt", sessionId=session, prompt=text("one"))
-        await client.ended()
-        (message,) = client.updates("user_message_chunk")
-        assert message["messageId"] == answer["messageId"]
-        await client.ask("session/prompt", sessionId=session, prompt=text("two"))
-        await client.tell("session/cancel", sessionId=session)
-        assert (await client.ended(2))["stopReason"] == "cancelled"
-        assert not old.violations
-        tasks.cancel_scope.cancel()
-
-
 # --- patches -------------------------------------------------------------------------------------------------------
 
 
 TEXTS = [
-    "",
-    "one\n",
-    "one\ntwo\n",
-    "one\ntwo",
-    "two\r\n",
-    "a\fb\x0bc\u2028d\n",
-    "é\n\n\nü",
+    "", "one\n", "one\ntwo\n", "one\ntwo", "two\r\n", "a\fb\x0bc\u2028d\n", "é\n\n\nü",
     "".join(f"{n}\n" for n in range(50)),
-]
+]  # fmt: skip
 
 
 @pytest.mark.parametrize("name", ["a.txt", "with space.txt", 'q"uote\\.txt', "é.txt", "tab\t.txt"])

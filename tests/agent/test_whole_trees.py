@@ -12,7 +12,7 @@ import pytest
 from acp_agent.client.permissions import allow_always, allow_once, reject_once
 from acp_agent.testing.fake_model import Answer, Call
 
-from .kit import Rig, rig
+from .kit import Rig, results, rig
 
 STATE = ".local/state/acp-coder"
 EVIL = '[[mcp.servers]]\nname = "evil"\ncommand = "touch"\n'
@@ -41,10 +41,6 @@ def patch(text: str) -> Call:
 
 def rounds(*calls: Call) -> list[Answer]:
     return [Answer(tool_calls=calls), Answer(text="done")]
-
-
-def results(r: Rig) -> list[str]:
-    return [m["content"] for m in r.messages(len(r.model.requests)) if m["role"] == "tool"]
 
 
 def write(path: Path, text: str = "x\n") -> Path:
@@ -76,32 +72,17 @@ REMEMBERED = [Call("write", {"path": "new", "content": "x"}), delete("new")]
 """Answered with an "always", which is then remembered for edits and deletions."""
 
 ON_OWN = [
-    delete(".local"),
-    delete(".local/state"),
-    delete("alias/.local"),
-    move(".local", "elsewhere"),
-    move(".local/state", "plain/state"),
-    move("alias/.local/state", "elsewhere"),
-    copy(".local", "elsewhere"),
-    copy("deep/.local", ".local", overwrite=True),
-    move("deep/.local", ".local", overwrite=True),
-]
+    delete(".local"), delete(".local/state"), delete("alias/.local"), move(".local", "elsewhere"),
+    move(".local/state", "plain/state"), move("alias/.local/state", "elsewhere"), copy(".local", "elsewhere"),
+    copy("deep/.local", ".local", overwrite=True), move("deep/.local", ".local", overwrite=True),
+]  # fmt: skip
 
 ON_MISSING = [
-    copy("evil", ".config"),
-    copy("evil", "alias/.config"),
-    copy("evil", ".Config"),
-    copy("evil2/.CONFIG", ".config"),
-    copy("evil-link", ".config"),
-    copy("in-link", ".config"),
-    copy("file", ".config"),
-    move("evil", ".config"),
-    move("evil2/.CONFIG", ".CONFIG"),
-    move("evil-link", ".config"),
-    move("in-link", ".config"),
-    move("file", ".config"),
+    copy("evil", ".config"), copy("evil", "alias/.config"), copy("evil", ".Config"), copy("evil2/.CONFIG", ".config"),
+    copy("evil-link", ".config"), copy("in-link", ".config"), copy("file", ".config"), move("evil", ".config"),
+    move("evil2/.CONFIG", ".CONFIG"), move("evil-link", ".config"), move("in-link", ".config"), move("file", ".config"),
     patch("*** Update File: file\n*** Move to: .config\n@@\n-x\n+y"),
-]
+]  # fmt: skip
 """Where the configuration would be, but there is none yet."""
 
 ON_EXISTING = [
@@ -112,18 +93,11 @@ ON_EXISTING = [
 ]
 
 ON_LINKS = [
-    delete(".config"),
-    move(".config", "elsewhere"),
-    delete("dots"),
-    move("dots", "elsewhere"),
-    delete("dots/conf"),
-    delete("alias/dots/conf"),
-    move("evil", "dots/conf", overwrite=True),
-    copy("evil", "dots/conf", overwrite=True),
-    copy("evil-link", ".config", overwrite=True),
-    move("evil-link", ".config", overwrite=True),
+    delete(".config"), move(".config", "elsewhere"), delete("dots"), move("dots", "elsewhere"), delete("dots/conf"),
+    delete("alias/dots/conf"), move("evil", "dots/conf", overwrite=True), copy("evil", "dots/conf", overwrite=True),
+    copy("evil-link", ".config", overwrite=True), move("evil-link", ".config", overwrite=True),
     patch("*** Delete File: .config"),
-]
+]  # fmt: skip
 """The folder of the configuration is a link to another."""
 
 
@@ -143,8 +117,7 @@ async def test_the_agents_own_files_are_not_reached_through_a_folder_above(place
         (home / ".config").symlink_to("dots/conf")
     before = [*REMEMBERED] if mode == "code" else []
     config = ANY if mode == "rules" else ""
-    script = rounds(*before, *calls)
-    async with rig(tmp_path, script, terminal=False, config=config, otherwise=allow_always) as r:
+    async with rig(tmp_path, rounds(*before, *calls), terminal=False, config=config, otherwise=allow_always) as r:
         await in_home(r, "auto" if mode == "auto" else "code")
         state = sorted(path.name for path in (home / STATE).iterdir())
         tree = sorted(str(path) for path in home.rglob("*") if STATE not in str(path))
@@ -158,23 +131,12 @@ async def test_the_agents_own_files_are_not_reached_through_a_folder_above(place
 
 
 ON_TRUSTED = [
-    delete("kit"),
-    delete("deep/kit"),
-    move("kit", "elsewhere"),
-    copy("kit", "elsewhere"),
-    copy("KIT", "elsewhere"),
-    move("shell", "sub/.config"),
-    copy("shell", "sub/.config"),
-    copy("shell", "sub/.CONFIG"),
-    copy("shell-link", "sub/.config"),
-    move("shell-link", "sub/.config"),
-    copy("in-link", "sub"),
-    copy("plain", "kit", overwrite=True),
-    move("plain", "kit", overwrite=True),
-    copy("alias/kit", "alias/elsewhere"),
-    copy("plain", "sub/.vscode"),
-    patch("*** Update File: plain/a\n*** Move to: .vscode/tasks.json\n@@\n-x\n+y"),
-]
+    delete("kit"), delete("deep/kit"), move("kit", "elsewhere"), copy("kit", "elsewhere"), copy("KIT", "elsewhere"),
+    move("shell", "sub/.config"), copy("shell", "sub/.config"), copy("shell", "sub/.CONFIG"),
+    copy("shell-link", "sub/.config"), move("shell-link", "sub/.config"), copy("in-link", "sub"),
+    copy("plain", "kit", overwrite=True), move("plain", "kit", overwrite=True), copy("alias/kit", "alias/elsewhere"),
+    copy("plain", "sub/.vscode"), patch("*** Update File: plain/a\n*** Move to: .vscode/tasks.json\n@@\n-x\n+y"),
+]  # fmt: skip
 
 
 @pytest.mark.parametrize("mode", ["auto", "code", "rules"])

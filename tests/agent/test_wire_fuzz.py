@@ -8,13 +8,14 @@ import pytest
 
 from acp_agent.errors import PeerError
 from acp_agent.schema.acp import AGENT_METHODS
+from tests.nightly import times
 
 from .kit import rig
 
 pytestmark = pytest.mark.anyio
 
 SEED = 20_261_121
-ROUNDS = 400
+ROUNDS = times(400)
 
 SCALARS = [None, 0, 1, -1, 2**63, 1.5, "", "x", "/tmp", "\0", True, False]
 NAMES = [

@@ -14,8 +14,8 @@ from acp_agent.errors import PeerError
 from acp_agent.loop.shell.worktrees import all_of, make, sweep
 from acp_agent.testing.fake_model import Answer, Call
 
-from .kit import Rig, agent_rig, rig
-from .test_safety import bash, git, repository, results, rounds
+from .kit import Rig, agent_rig, bash, results, rig, rounds, went
+from .test_safety import git, repository
 from .test_undo import said, write
 
 pytestmark = pytest.mark.anyio
@@ -218,8 +218,7 @@ async def test_what_killed_agents_left_is_removed_only_if_nothing_was_changed(tm
     for hold in holds[:2]:
         hold.release()  # As the end of its process does.
         os.utime(f"{hold.worktree.path}.json", (1, 1))
-    async with rig(tmp_path, ["hello"]) as r:
-        await r.editor.prompt("hi")
+    async with went(tmp_path, ["hello"], prompt="hi") as r:
         with anyio.fail_after(20):
             while same.exists():
                 await anyio.sleep(0.01)

@@ -19,19 +19,9 @@ from acp_agent.safety.folders.paths import Roots
 from acp_agent.schema.acp import AvailableCommandsUpdate
 from acp_agent.testing.fake_model import Answer, Call
 
-from .kit import rig
+from .kit import put, rig, rounds, went
 
 pytestmark = pytest.mark.anyio
-
-
-def put(path: Path, text: str) -> Path:
-    path.parent.mkdir(parents=True, exist_ok=True)
-    path.write_text(text)
-    return path
-
-
-def rounds(*wanted: Call) -> list[Answer | str]:
-    return [*(Answer(tool_calls=(call,)) for call in wanted), "done"]
 
 
 def prompt(r, number: int = 1) -> str:
@@ -58,8 +48,7 @@ Write to someone@example.com or @nobody.
 async def test_a_command_is_the_prompt_it_stands_for(tmp_path):
     put(tmp_path / "project/.agents/commands/fix.md", FIX)
     put(tmp_path / "project/notes.txt", "careful\n")
-    async with rig(tmp_path, ["done"], mode="auto") as r:
-        await r.editor.prompt('/fix 12 "and more"')
+    async with went(tmp_path, ["done"], mode="auto", prompt='/fix 12 "and more"') as r:
         text = prompt(r)
         assert 'Fix issue 12 (12 "and more").' in text
         assert "careful" in text
@@ -75,8 +64,7 @@ async def test_commands_are_listed_with_their_hints_the_project_behind_yours(tmp
     put(tmp_path / "project/.agents/commands/help.md", "Never")
     put(tmp_path / "home/.config/acp-coder/commands/mine.md", "Do it my way")
     put(tmp_path / "home/.config/acp-coder/commands/git/tidy.md", "My tidying")
-    async with rig(tmp_path, ["done"]) as r:
-        await r.editor.prompt("/git:tidy")
+    async with went(tmp_path, ["done"], prompt="/git:tidy") as r:
         update = next(
             each for each in r.editor.updates[r.editor.session_id] if isinstance(each, AvailableCommandsUpdate)
         )
@@ -91,8 +79,7 @@ async def test_commands_are_listed_with_their_hints_the_project_behind_yours(tmp
 
 async def test_commands_in_a_command_are_judged_as_any_and_the_prompt_says_what_was_not_run(tmp_path):
     put(tmp_path / "project/.agents/commands/make.md", "Made: !`touch made`\nRead: @/etc/passwd")
-    async with rig(tmp_path, ["one", "two"], permissions=[reject_once]) as r:
-        await r.editor.prompt("/make")
+    async with went(tmp_path, ["one", "two"], permissions=[reject_once], prompt="/make") as r:
         assert [request.tool_call.title for request in r.editor.permission_requests] == ["touch made"]
         assert not (r.project / "made").exists()
         assert "The user did not allow this call" in prompt(r)
@@ -102,8 +89,7 @@ async def test_commands_in_a_command_are_judged_as_any_and_the_prompt_says_what_
 
 async def test_a_read_only_mode_runs_no_command(tmp_path):
     put(tmp_path / "project/.agents/commands/make.md", "Made: !`touch made`")
-    async with rig(tmp_path, ["one"], mode="ask") as r:
-        await r.editor.prompt("/make")
+    async with went(tmp_path, ["one"], mode="ask", prompt="/make") as r:
         assert not (r.project / "made").exists()
         assert "is not available in the mode `ask`" in prompt(r)
 
@@ -112,8 +98,7 @@ async def test_arguments_are_text_and_never_name_commands_or_files(tmp_path):
     put(tmp_path / "project/.agents/commands/say.md", "Say: $ARGUMENTS")
     put(tmp_path / "project/.agents/commands/plain.md", "Say it.")
     put(tmp_path / "project/notes.txt", "careful\n")
-    async with rig(tmp_path, ["one", "two"], mode="auto") as r:
-        await r.editor.prompt("/say !`touch made` @notes.txt $1")
+    async with went(tmp_path, ["one", "two"], mode="auto", prompt="/say !`touch made` @notes.txt $1") as r:
         assert prompt(r) == "Say: !`touch made` @notes.txt $1"
         await r.editor.prompt("/plain and !`touch made`")
         assert prompt(r, 2) == "Say it.\n\nArguments: and !`touch made`"
@@ -138,8 +123,7 @@ DOES = [
 async def test_allowed_tools_of_your_own_commands_need_no_question_in_their_turn(tmp_path):
     put(tmp_path / "home/.config/acp-coder/commands/go.md", ALLOWS)
     script = [*rounds(*DOES), *rounds(Call("bash", {"command": "touch f"}))]
-    async with rig(tmp_path, script, permissions=[reject_once] * 5) as r:
-        await r.editor.prompt("/go")
+    async with went(tmp_path, script, permissions=[reject_once] * 5, prompt="/go") as r:
         assert [request.tool_call.title for request in r.editor.permission_requests] == [
             "touch b; mkdir c",
             "touch d > /tmp/x-$$",
@@ -152,16 +136,14 @@ async def test_allowed_tools_of_your_own_commands_need_no_question_in_their_turn
 
 async def test_allowed_tools_of_a_project_that_is_not_trusted_count_for_nothing(tmp_path):
     put(tmp_path / "project/.agents/commands/go.md", ALLOWS)
-    async with rig(tmp_path, rounds(DOES[0]), permissions=[reject_once]) as r:
-        await r.editor.prompt("/go")
+    async with went(tmp_path, rounds(DOES[0]), permissions=[reject_once], prompt="/go") as r:
         assert len(r.editor.permission_requests) == 1
 
 
 async def test_what_a_folder_has_for_other_agents_counts_once_it_is_trusted(tmp_path):
     put(tmp_path / "project/.claude/commands/go.md", ALLOWS)
     put(tmp_path / "project/.claude/agents/scout.md", "---\ndescription: Scouts\n---\nScout ahead.\n")
-    async with rig(tmp_path, ["plain", *rounds(DOES[0]), "again"]) as r:
-        await r.editor.prompt("/go")
+    async with went(tmp_path, ["plain", *rounds(DOES[0]), "again"], prompt="/go") as r:
         assert prompt(r) == "/go"
         assert not r.editor.permission_requests
         await r.editor.prompt("/trust")
@@ -182,8 +164,7 @@ async def test_a_command_names_its_model_and_its_mode_for_its_turn_only(tmp_path
     put(tmp_path / "project/.agents/commands/look.md", text)
     put(tmp_path / "project/.agents/commands/odd.md", "---\nmodel: sonnet\nmode: turbo\nagent: nobody\n---\nLook.\n")
     config = '[providers.default]\nmodels = ["fake-model", "other-model"]\n'
-    async with rig(tmp_path, ["one", "two", "three"], mode="auto", config=config) as r:
-        await r.editor.prompt("/look")
+    async with went(tmp_path, ["one", "two", "three"], mode="auto", config=config, prompt="/look") as r:
         assert r.request(1)["model"] == "other-model"
         assert "bash" not in r.tool_names(1)
         await r.editor.prompt("next")
@@ -218,8 +199,7 @@ async def test_a_sub_agent_has_its_own_instructions_tools_and_model(tmp_path):
     put(tmp_path / "project/.agents/agents/scout.md", SCOUT)
     config = '[providers.default]\nmodels = ["fake-model", "other-model"]\n'
     call = Call("delegate", {"prompt": "Find it.", "agent": "scout"})
-    async with rig(tmp_path, [Answer(tool_calls=(call,)), "Here.", "done"], config=config) as r:
-        await r.editor.prompt("go")
+    async with went(tmp_path, [Answer(tool_calls=(call,)), "Here.", "done"], config=config) as r:
         (parameter,) = [
             tool["function"]["parameters"]["properties"]["agent"]
             for tool in r.request(1)["tools"]
@@ -245,8 +225,7 @@ async def test_a_sub_agent_is_named_in_a_prompt_and_one_that_is_not_there_is_an_
 
 
 async def test_without_sub_agents_of_a_project_the_request_is_as_ever(tmp_path):
-    async with rig(tmp_path, ["one"]) as r:
-        await r.editor.prompt("@reviewer hello")
+    async with went(tmp_path, ["one"], prompt="@reviewer hello") as r:
         assert prompt(r) == "@reviewer hello"
         assert '"agent"' not in json.dumps(r.request(1)["tools"])
 
@@ -254,8 +233,7 @@ async def test_without_sub_agents_of_a_project_the_request_is_as_ever(tmp_path):
 async def test_a_sub_agent_with_a_narrower_mode_gets_tools_that_only_read(tmp_path):
     put(tmp_path / "project/.agents/agents/scout.md", "---\npermissionMode: plan\n---\nLook.\n")
     call = Call("delegate", {"prompt": "Find it.", "agent": "scout"})
-    async with rig(tmp_path, [Answer(tool_calls=(call,)), "Here.", "done"], mode="auto") as r:
-        await r.editor.prompt("go")
+    async with went(tmp_path, [Answer(tool_calls=(call,)), "Here.", "done"], mode="auto") as r:
         assert "read" in r.tool_names(2)
         assert not {"bash", "write", "edit"} & r.tool_names(2)
 
@@ -284,8 +262,7 @@ async def test_commit_shows_what_is_there_and_asks_before_it_commits(tmp_path):
     repository(tmp_path / "project")
     put(tmp_path / "project/new.txt", "x")
     commit = Call("bash", {"command": "git add new.txt && git commit -qm 'Add new'"})
-    async with rig(tmp_path, rounds(commit), permissions=[allow_once]) as r:
-        await r.editor.prompt("/commit")
+    async with went(tmp_path, rounds(commit), permissions=[allow_once], prompt="/commit") as r:
         assert "?? new.txt" in prompt(r)
         assert "The first" in prompt(r)
         assert [request.tool_call.title for request in r.editor.permission_requests] == [commit.arguments["command"]]
@@ -295,8 +272,7 @@ async def test_a_review_is_done_by_a_sub_agent_and_its_findings_have_places(tmp_
     repository(tmp_path / "project")
     put(tmp_path / "project/src/app.py", "x = 1\ny = 2\n")
     found = "src/app.py:2: error: y is wrong.\n    It should be 3.\nsrc/gone.py:9: warning: not there\n\nI read it."
-    async with rig(tmp_path, [found, "Two findings."]) as r:
-        await r.editor.prompt("/review uncommitted")
+    async with went(tmp_path, [found, "Two findings."], prompt="/review uncommitted") as r:
         assert "You review changes that others made" in r.messages(1)[0]["content"]
         assert '"uncommitted"' in prompt(r)
         assert "write" not in r.tool_names(1)

@@ -270,28 +270,20 @@ async def test_malformed_updates_and_unknown_notifications_are_ignored(caplog: p
 # --- what a client serves ----------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize(
-    ("method", "params", "code"),
-    [
-        ("no/such_method", {}, -32601),
-        ("_vendor/method", {}, -32601),
-        ("session/update", {}, -32601),
-        ("elicitation/create", {"mode": "form"}, -32601),
-        ("fs/read_text_file", None, -32602),
-        ("fs/read_text_file", [], -32602),
-        ("fs/read_text_file", 5, -32602),
-        ("fs/read_text_file", {"sessionId": "s"}, -32602),
-        ("fs/read_text_file", {"sessionId": "s", "path": 5}, -32602),
-        ("fs/read_text_file", {"sessionId": "s", "path": "/x", "line": -1}, -32602),
-        ("fs/read_text_file", {"sessionId": "s", "path": "relative"}, -32602),
-        ("fs/write_text_file", {"sessionId": "s", "path": "/x"}, -32602),
-        ("fs/write_text_file", {"sessionId": "s", "path": "relative", "content": ""}, -32602),
-        ("terminal/create", {"sessionId": "s"}, -32602),
-        ("terminal/create", {"sessionId": "s", "command": "x", "args": "y"}, -32602),
-        ("terminal/output", {"sessionId": "s", "terminalId": "nope"}, -32002),
-        ("session/request_permission", {"sessionId": "s", "options": []}, -32602),
-    ],
-)
+@pytest.mark.parametrize(("method", "params", "code"), [
+    ("no/such_method", {}, -32601), ("_vendor/method", {}, -32601), ("session/update", {}, -32601),
+    ("elicitation/create", {"mode": "form"}, -32601), ("fs/read_text_file", None, -32602),
+    ("fs/read_text_file", [], -32602), ("fs/read_text_file", 5, -32602),
+    ("fs/read_text_file", {"sessionId": "s"}, -32602), ("fs/read_text_file", {"sessionId": "s", "path": 5}, -32602),
+    ("fs/read_text_file", {"sessionId": "s", "path": "/x", "line": -1}, -32602),
+    ("fs/read_text_file", {"sessionId": "s", "path": "relative"}, -32602),
+    ("fs/write_text_file", {"sessionId": "s", "path": "/x"}, -32602),
+    ("fs/write_text_file", {"sessionId": "s", "path": "relative", "content": ""}, -32602),
+    ("terminal/create", {"sessionId": "s"}, -32602),
+    ("terminal/create", {"sessionId": "s", "command": "x", "args": "y"}, -32602),
+    ("terminal/output", {"sessionId": "s", "terminalId": "nope"}, -32002),
+    ("session/request_permission", {"sessionId": "s", "options": []}, -32602),
+])  # fmt: skip
 async def test_wrong_requests_are_answered_by_their_codes(method: str, params: Any, code: int) -> None:
     """[RPC-4] [RPC-5]"""
     async with Pair(files=Files(), terminals=Terminals()) as (_, agent):
@@ -345,13 +337,9 @@ async def test_a_bounded_client_serves_files_in_the_sessions_folders_only(tmp_pa
                 case _:
                     await client.resume_session("s", inside, **folders)
             refused = [
-                outside / "file",
-                inside / ".." / "inside-not" / "file",
-                inside / "out" / "file",
-                inside / "out" / "new",
-                inside / "a\0b",
-                tmp_path / "new",
-            ]
+                outside / "file", inside / ".." / "inside-not" / "file", inside / "out" / "file",
+                inside / "out" / "new", inside / "a\0b", tmp_path / "new",
+            ]  # fmt: skip
         assert (outside / "file").read_text() == "here"
         assert not (outside / "new").exists()
         for path in (inside / "file", more / "file", tmp_path / "in" / "file", inside / "made" / "new"):

@@ -99,24 +99,13 @@ async def test_whole_turn_is_recorded_and_clean() -> None:
         assert editor.violations == []
 
 
-@pytest.mark.parametrize(
-    ("statuses", "legal"),
-    [
-        (["pending", "in_progress", "completed"], True),
-        (["pending", "in_progress", "failed"], True),
-        (["pending", "failed"], True),
-        (["in_progress", "completed"], True),
-        (["completed"], True),
-        ([], False),
-        (["pending"], False),
-        (["pending", "in_progress"], False),
-        (["in_progress", "pending", "completed"], False),
-        (["pending", "pending", "completed"], False),
-        (["pending", "completed", "completed"], False),
-        (["pending", "completed", "failed"], False),
-        (["pending", "completed", "in_progress"], False),
-    ],
-)
+@pytest.mark.parametrize(("statuses", "legal"), [
+    (["pending", "in_progress", "completed"], True), (["pending", "in_progress", "failed"], True),
+    (["pending", "failed"], True), (["in_progress", "completed"], True), (["completed"], True), ([], False),
+    (["pending"], False), (["pending", "in_progress"], False), (["in_progress", "pending", "completed"], False),
+    (["pending", "pending", "completed"], False), (["pending", "completed", "completed"], False),
+    (["pending", "completed", "failed"], False), (["pending", "completed", "in_progress"], False),
+])  # fmt: skip
 async def test_life_of_a_tool_call_is_judged(statuses: list[str], legal: bool) -> None:
     """[TC-4]"""
     state = ToolCallState("t", statuses or ["pending"])

@@ -35,22 +35,11 @@ async def write(agent: ScriptedAgent, path: Path, content: str) -> Any:
     return await agent.ask("fs/write_text_file", path=str(path), content=content)
 
 
-@pytest.mark.parametrize(
-    ("line", "limit", "text"),
-    [
-        (None, None, "a\nb\u2028b\r\nc"),
-        (1, None, "a\nb\u2028b\r\nc"),
-        (0, 1, "a\n"),
-        (1, 1, "a\n"),
-        (2, 1, "b\u2028b\r\n"),
-        (2, None, "b\u2028b\r\nc"),
-        (None, 2, "a\nb\u2028b\r\n"),
-        (3, 5, "c"),
-        (1, 0, ""),
-        (4, 1, ""),
-        (9, None, ""),
-    ],
-)
+@pytest.mark.parametrize(("line", "limit", "text"), [
+    (None, None, "a\nb\u2028b\r\nc"), (1, None, "a\nb\u2028b\r\nc"), (0, 1, "a\n"), (1, 1, "a\n"),
+    (2, 1, "b\u2028b\r\n"), (2, None, "b\u2028b\r\nc"), (None, 2, "a\nb\u2028b\r\n"), (3, 5, "c"), (1, 0, ""),
+    (4, 1, ""), (9, None, ""),
+])  # fmt: skip
 async def test_line_counts_from_one_and_limit_counts_lines(
     agent: ScriptedAgent, tmp_path: Path, line: int | None, limit: int | None, text: str
 ) -> None:

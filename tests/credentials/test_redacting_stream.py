@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 
 from acp_agent.credentials.key_blocks import UNIT
 from acp_agent.credentials.redactor import Redactor, holds_mark
+from tests.nightly import times
 
 OWN = ("Zq9!own-Value_77", "own phrase of 5 words", 'quo"ted\\value9')
 PLAIN = Redactor(values=OWN)
@@ -21,54 +22,19 @@ BY_LINE = Redactor(values=OWN, extra_patterns=[r"(?i)project \w+ \d+", "^id=.+$"
 BASE64 = "Qk1" + "aB3/" * 15 + "x"
 FRAGMENTS = [
     *(
-        "gh" + "p_",
-        "A1b2" * 9,
-        "s",
-        "k-",
-        "ant-",
-        "proj-",
-        "a1B2" * 8,
-        "AK" + "IA",
-        "Z7" * 8,
-        "ey" + "J",
+        "gh" + "p_", "A1b2" * 9, "s", "k-", "ant-", "proj-", "a1B2" * 8, "AK" + "IA", "Z7" * 8, "ey" + "J",
         "a1b2c3d4e5.",
     ),
     *("password", "api_key", "token", "DB_SECRET", "Authorization", "Bearer", "bearer ", "Basic ", "Cookie: ", "sid="),
     *(
-        "=",
-        ":",
-        " = ",
-        ": ",
-        " := ",
-        " => ",
-        '"',
-        "'",
-        '\\"',
-        "`",
-        "[",
-        "]",
-        "(",
-        ")",
-        ",",
-        ";",
-        "&",
-        "$",
-        "{",
-        "}",
+        "=", ":", " = ", ": ", " := ", " => ", '"', "'", '\\"', "`", "[", "]", "(", ")", ",", ";", "&", "$", "{", "}",
         "<",
     ),
     *("hunter22x", "changeme", "a", "Z", "9", "_", "-", ".", "/", "\\", "\\n", "%20", "x1y2z3", "self.token", "word"),
     *("://", "user:", "pw12345@", "host", "postgres", "@", "?sig=", "1234567890:", "AAx" + "yZ09_" * 8),
     *(" ", "  ", "\t", "\n", "\n", "\r", "\r\n", "\u00a0", "\x0b", "\u2028", "語", "。", "é", "\ud800", "\U0001f511"),
     *(
-        "-----BEG",
-        "IN ",
-        "-----",
-        "RSA PRIVATE KEY-----",
-        "PRIVATE KEY",
-        "-----END ",
-        BASE64,
-        BASE64 + "\n",
+        "-----BEG", "IN ", "-----", "RSA PRIVATE KEY-----", "PRIVATE KEY", "-----END ", BASE64, BASE64 + "\n",
         "abcd==\n",
     ),
     "-----BEGIN " + "PRIVATE KEY-----",
@@ -77,15 +43,10 @@ FRAGMENTS = [
     *("[redacted: password]", "[redacted: ", "key]", "corp-", "0a1b2c", "project x 12", "id="),
     *(text[at : at + 7] for text in OWN for at in range(0, len(text), 7)),
     *(
-        "--password ",
-        "--api-key=",
-        "export ",
-        "FOO_TOKEN=",
-        "str",
-        "password: str = ",
+        "--password ", "--api-key=", "export ", "FOO_TOKEN=", "str", "password: str = ",
         "hooks.slack.com/services/T0/B0/",
     ),
-]
+]  # fmt: skip
 
 TEXTS = st.lists(st.sampled_from(FRAGMENTS), max_size=14).map("".join)
 CUTS = st.lists(st.integers(0, 400), max_size=8)
@@ -106,7 +67,7 @@ def one_by_one(redactor: Redactor, text: str) -> str:
 
 
 @pytest.mark.parametrize("redactor", [PLAIN, BY_WORD, BY_LINE], ids=["plain", "by word", "by line"])
-@settings(max_examples=250)
+@settings(max_examples=times(250))
 @given(text=TEXTS, cuts=CUTS)
 def test_a_stream_gives_what_the_whole_text_gives(redactor: Redactor, text: str, cuts: list[int]):
     whole = redactor.redact(text)
@@ -114,14 +75,14 @@ def test_a_stream_gives_what_the_whole_text_gives(redactor: Redactor, text: str,
     assert one_by_one(redactor, text) == whole
 
 
-@settings(max_examples=300)
+@settings(max_examples=times(300))
 @given(text=TEXTS)
 def test_redacting_twice_changes_nothing_more(text: str):
     once = PLAIN.redact(text)
     assert PLAIN.redact(once) == once
 
 
-@settings(max_examples=300)
+@settings(max_examples=times(300))
 @given(text=TEXTS)
 def test_lines_are_redacted_as_if_they_stood_alone(text: str):
     """The first look over the whole text misses no line; private keys apart, which cross lines."""
@@ -190,7 +151,7 @@ def test_a_credential_at_the_border_of_what_is_held_does_not_come_through(at: in
         assert in_pieces(PLAIN, text, list(range(0, len(text), size))) == whole
 
 
-@settings(max_examples=40)
+@settings(max_examples=times(40))
 @given(parts=st.lists(st.sampled_from(FRAGMENTS), min_size=1, max_size=6), times=st.integers(1000, 6000), cuts=CUTS)
 def test_long_lines_are_cut_at_the_same_places(parts: list[str], times: int, cuts: list[int]):
     text = ("".join(parts) * times)[: 3 * UNIT]

@@ -26,45 +26,30 @@ UPPER = "A2B3C4D5E6F7G8H9" * 8
 
 TOKENS = {
     "OpenAI key": ["sk-" + "proj-" + MIX[:60], "sk-" + "svcacct-" + MIX[:40], "sk-" + "admin-" + MIX[:40]],
-    "API key": ["sk-" + MIX[:48]],
-    "Anthropic key": ["sk-" + "ant-" + "api03-" + MIX[:93] + "AA"],
+    "API key": ["sk-" + MIX[:48]], "Anthropic key": ["sk-" + "ant-" + "api03-" + MIX[:93] + "AA"],
     "OpenRouter key": ["sk-" + "or-" + "v1-" + HEX[:64]],
     "AWS access key": ["AK" + "IA" + UPPER[:16], "AS" + "IA" + UPPER[:16]],
     "GitHub token": [f"gh{letter}" + "_" + MIX[:36] for letter in "pousr"] + ["github" + "_pat_" + MIX[:82]],
     "GitLab token": ["glp" + "at-" + MIX[:20], "gl" + "rt-" + MIX[:20], "gl" + "dt-" + MIX[:20]],
     "Slack token": ["xo" + "xb-" + "1234567890-" + MIX[:24], "xa" + "pp-" + "1-A01-" + MIX[:30]],
     "Stripe key": ["sk" + "_live_" + MIX[:24], "rk" + "_live_" + MIX[:24], "sk" + "_test_" + MIX[:24]],
-    "webhook secret": ["wh" + "sec_" + MIX[:32]],
-    "Google API key": ["AI" + "za" + MIX[:35]],
-    "Google token": ["ya" + "29." + MIX[:60]],
-    "Google client secret": ["GOC" + "SPX-" + MIX[:28]],
-    "Hugging Face token": ["h" + "f_" + MIX[:34]],
-    "npm token": ["np" + "m_" + MIX[:36]],
-    "PyPI token": ["py" + "pi-AgE" + MIX[:80]],
-    "Docker token": ["dckr" + "_pat_" + MIX[:27]],
-    "DigitalOcean token": ["do" + "p_v1_" + HEX[:64]],
-    "SendGrid key": ["S" + "G." + MIX[:22] + "." + MIX[:43]],
-    "Groq key": ["gs" + "k_" + MIX[:52]],
-    "Perplexity key": ["pp" + "lx-" + MIX[:48]],
-    "Replicate token": ["r" + "8_" + MIX[:37]],
-    "xAI key": ["xa" + "i-" + MIX[:80]],
-    "Databricks token": ["da" + "pi" + HEX[:32]],
-    "Vault token": ["hv" + "s." + MIX[:90]],
-    "Shopify token": ["shp" + "at_" + HEX[:32]],
-    "Linear key": ["lin" + "_api_" + MIX[:40]],
+    "webhook secret": ["wh" + "sec_" + MIX[:32]], "Google API key": ["AI" + "za" + MIX[:35]],
+    "Google token": ["ya" + "29." + MIX[:60]], "Google client secret": ["GOC" + "SPX-" + MIX[:28]],
+    "Hugging Face token": ["h" + "f_" + MIX[:34]], "npm token": ["np" + "m_" + MIX[:36]],
+    "PyPI token": ["py" + "pi-AgE" + MIX[:80]], "Docker token": ["dckr" + "_pat_" + MIX[:27]],
+    "DigitalOcean token": ["do" + "p_v1_" + HEX[:64]], "SendGrid key": ["S" + "G." + MIX[:22] + "." + MIX[:43]],
+    "Groq key": ["gs" + "k_" + MIX[:52]], "Perplexity key": ["pp" + "lx-" + MIX[:48]],
+    "Replicate token": ["r" + "8_" + MIX[:37]], "xAI key": ["xa" + "i-" + MIX[:80]],
+    "Databricks token": ["da" + "pi" + HEX[:32]], "Vault token": ["hv" + "s." + MIX[:90]],
+    "Shopify token": ["shp" + "at_" + HEX[:32]], "Linear key": ["lin" + "_api_" + MIX[:40]],
     "Notion token": ["nt" + "n_" + MIX[:46], "secret" + "_" + MIX[:43]],
-    "age key": ["AGE-SECRET" + "-KEY-1" + UPPER[:58]],
-    "Doppler token": ["dp" + ".pt." + MIX[:43]],
-    "Supabase token": ["sb" + "p_" + HEX[:40]],
-    "Sentry token": ["sn" + "trys_" + MIX[:60]],
-    "New Relic key": ["NR" + "AK-" + UPPER[:27]],
-    "Grafana token": ["gl" + "sa_" + MIX[:32] + "_" + HEX[:8]],
-    "Postman key": ["PM" + "AK-" + HEX[:24] + "-" + HEX[:34]],
-    "Atlassian token": ["ATA" + "TT3" + MIX[:180]],
-    "Square token": ["sq0" + "atp-" + MIX[:22]],
-    "Mailgun key": ["ke" + "y-" + HEX[:32]],
+    "age key": ["AGE-SECRET" + "-KEY-1" + UPPER[:58]], "Doppler token": ["dp" + ".pt." + MIX[:43]],
+    "Supabase token": ["sb" + "p_" + HEX[:40]], "Sentry token": ["sn" + "trys_" + MIX[:60]],
+    "New Relic key": ["NR" + "AK-" + UPPER[:27]], "Grafana token": ["gl" + "sa_" + MIX[:32] + "_" + HEX[:8]],
+    "Postman key": ["PM" + "AK-" + HEX[:24] + "-" + HEX[:34]], "Atlassian token": ["ATA" + "TT3" + MIX[:180]],
+    "Square token": ["sq0" + "atp-" + MIX[:22]], "Mailgun key": ["ke" + "y-" + HEX[:32]],
     "JWT": ["ey" + "J" + MIX[:20] + "." + MIX[:40] + "." + MIX[:43]],
-}
+}  # fmt: skip
 
 
 AROUND = ("{}", "x {} y", "({})", '"{}",', "a={}", "\\n{}\\n", "|{}|", "\x1b[31m{}\x1b[0m", "é{}é", "tok:{}\n")
@@ -170,12 +155,8 @@ LEFT = [
         'token = "xxxxxxxx1"',
     ),
     *(
-        'token = "xxxxxxxx1"',
-        '"password": "********"',
-        'secret = "example-123"',
-        "password: string",
-        '"token": "string"',
-        "token = None",
+        'token = "xxxxxxxx1"', '"password": "********"', 'secret = "example-123"', "password: string",
+        '"token": "string"', "token = None",
     ),
     *("password = os.environ['DB_PASSWORD1']", "token = process.env.TOKEN1", "password=get_password(user1)"),
     *(
@@ -197,7 +178,7 @@ LEFT = [
     *('if line == "-----BEGIN PRIVATE KEY-----":\n    pass\n', "secret: /run/secrets/db1", "--token-file /x/y1"),
     *("token: https://auth.example.com/oauth2", '"token": "v1.2.3"', "sk-learn and task-sk-based", "task-force"),
     *("[redacted: password]", "password = [redacted: password]", "hf_hub_download(x)", "dapi", "npm_config_registry=x"),
-]
+]  # fmt: skip
 
 
 @table("text", LEFT)
@@ -300,18 +281,10 @@ def test_own_values_are_found_in_every_spelling():
 
 def test_own_values_are_those_worth_hiding():
     environ = {
-        "MY_API_KEY": "abcdef-12345",
-        "GH_TOKEN": "Zz9" * 4,
-        "DATABASE_PASSWORD": "p w 1 2 3 4",
-        "A_KEY": "short",
-        "B_TOKEN": "/home/x/token",
-        "C_SECRET": "12345678",
-        "D_KEY": "disabled",
-        "PATH": "Zz9Zz9Zz9",
-        "E_KEY": "~/.ssh/id_1",
-        "F_TOKEN": "https://auth.example.com/x1",
-        "G_SECRET": "https://u:pw1@example.com",
-    }
+        "MY_API_KEY": "abcdef-12345", "GH_TOKEN": "Zz9" * 4, "DATABASE_PASSWORD": "p w 1 2 3 4", "A_KEY": "short",
+        "B_TOKEN": "/home/x/token", "C_SECRET": "12345678", "D_KEY": "disabled", "PATH": "Zz9Zz9Zz9",
+        "E_KEY": "~/.ssh/id_1", "F_TOKEN": "https://auth.example.com/x1", "G_SECRET": "https://u:pw1@example.com",
+    }  # fmt: skip
     assert set(own_values(environ)) == {
         "abcdef-12345",
         "Zz9" * 4,
@@ -365,22 +338,10 @@ def test_lone_surrogates_and_odd_characters_come_through():
     assert PLAIN.redact(text) == text.replace(token, "[redacted: GitHub token]")
 
 
-@pytest.mark.parametrize(
-    "unit",
-    [
-        "sk-",
-        "password=",
-        'password="',
-        "password: ",
-        "-----BEGIN ",
-        "://:@",
-        "eyJ",
-        "\x1b[",
-        "token ",
-        "Bearer ",
-        "cookie: a=b; ",
-    ],
-)
+@pytest.mark.parametrize("unit", [
+    "sk-", "password=", 'password="', "password: ", "-----BEGIN ", "://:@", "eyJ", "\x1b[", "token ", "Bearer ",
+    "cookie: a=b; ",
+])  # fmt: skip
 def test_hostile_text_is_worked_off(unit: str):
     text = unit * (100_000 // len(unit))
     assert len(PLAIN.redact(text)) <= 4 * len(text)

@@ -30,15 +30,15 @@ pytestmark = pytest.mark.anyio
 NOT_RUN = {
     'acp-coder prompt --ssh build-7:/srv/app "Why does the build fail?"': (
         "a host",
-        "agent/test_hosts.py::test_ssh_on_the_command_line",
+        "system/agent/test_hosts.py::test_ssh_on_the_command_line",
     ),
     'acp-coder prompt --container node:22 "Why does the build fail?"': (
         "an image",
-        "agent/test_places.py::test_container_on_the_command_line_is_a_place_a_container_or_an_image",
+        "system/agent/test_places.py::test_container_on_the_command_line_is_a_place_a_container_or_an_image",
     ),
     'acp-coder prompt --container web-1:/app "Why does the build fail?"': (
         "a container",
-        "agent/test_inside.py::test_container_with_a_folder_on_the_command_line",
+        "system/agent/test_inside.py::test_container_with_a_folder_on_the_command_line",
     ),
     "acp-coder conformance --profile opencode --tck acp-tck -- opencode": (
         "opencode and acp-tck",

@@ -38,9 +38,8 @@ from tests import containers, ssh_server
 BOUND = 20.0
 """Seconds after which a test that waits has failed."""
 
-BACKENDS = ("local", "editor", "ssh", "ssh without Python", "busybox")
-TERMINAL_BACKENDS = ("local", "editor")
-COMMAND_BACKENDS = (*BACKENDS, "container", "container with Landlock")
+FILES_ELSEWHERE = ("ssh", "ssh without Python", "busybox")
+COMMANDS_ELSEWHERE = (*FILES_ELSEWHERE, "container", "container with Landlock")
 """Those that run commands: in a container files are the same, at the same paths."""
 
 

@@ -10,9 +10,9 @@ import pytest
 from acp_agent.errors import ExecutorError
 from acp_agent.executors.base import Command, ExitStatus
 from acp_agent.executors.shell_state import last_cwd
-from tests.executors.kit import COMMAND_BACKENDS, collect, open_descriptors, run, stage, until_exists
+from tests.executors.kit import collect, open_descriptors, run, stage, until_exists
 
-pytestmark = [pytest.mark.anyio, pytest.mark.parametrize("backend", COMMAND_BACKENDS)]
+pytestmark = pytest.mark.anyio
 
 
 async def test_output_and_exit_code_are_told(backend: str, tmp_path: Path) -> None:

@@ -1,11 +1,10 @@
 """A command swaps folders for links while the editor, which opens files by name, reads and writes them for us.
 
-`RACE_ROUNDS=20000 pytest tests/executors/test_editor_races.py` races for longer than the suite does.
+`make nightly` races 20,000 times.
 """
 
 from __future__ import annotations
 
-import os
 from collections.abc import Callable
 from pathlib import Path
 
@@ -16,14 +15,14 @@ from acp_agent.errors import AgentError
 from acp_agent.executors import editor
 from acp_agent.executors.unmoved import Way, way_to
 from acp_agent.testing.fake_model import Call
-from tests.agent.kit import rig
-from tests.agent.test_safety import results, rounds
+from tests.agent.kit import results, rig, rounds
 from tests.executors.kit import stage
 from tests.executors.races import EXCHANGES, exchange, swapping
+from tests.nightly import times
 
 pytestmark = [pytest.mark.anyio, pytest.mark.skipif(not EXCHANGES, reason="no renameat2 in this system's library")]
 
-ROUNDS = int(os.environ.get("RACE_ROUNDS", "500"))
+ROUNDS = times(100, 20_000)
 BOUND = 60 + ROUNDS / 20
 SECRET, OURS = "tangerine", "inside"
 

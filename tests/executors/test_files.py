@@ -12,9 +12,9 @@ import pytest
 from acp_agent.errors import ExecutorError
 from acp_agent.executors import files
 from acp_agent.executors.base import FileStat
-from tests.executors.kit import BACKENDS, stage
+from tests.executors.kit import stage
 
-pytestmark = [pytest.mark.anyio, pytest.mark.parametrize("backend", BACKENDS)]
+pytestmark = pytest.mark.anyio
 
 
 def unwritable(folder: Path) -> Path:

@@ -28,6 +28,7 @@ from acp_agent.executors.posix import sh_search
 from acp_agent.executors.posix.ere import ere
 from tests.executors.kit import until_dead, until_exists
 from tests.executors.test_search import FOUND, names, tree
+from tests.nightly import times
 
 pytestmark = pytest.mark.anyio
 
@@ -451,7 +452,7 @@ def is_valid(pattern: str) -> bool:
 
 
 @pytest.mark.parametrize("program", GREPS, ids=["gnu", "busybox"][: len(GREPS)])
-@settings(max_examples=400, suppress_health_check=list(HealthCheck))
+@settings(max_examples=times(400), suppress_health_check=list(HealthCheck))
 @given(pattern=REGEXES, lines=LINES, codec=CODECS, fold=st.booleans())
 def test_a_weaker_pattern_finds_every_line(
     program: list[str], pattern: str, lines: list[str], codec: str, fold: bool
@@ -512,7 +513,7 @@ def grow(folder: Path, made: dict[str, Any]) -> None:
             (folder / name).write_bytes(inner)
 
 
-@settings(max_examples=25, suppress_health_check=list(HealthCheck))
+@settings(max_examples=times(25), suppress_health_check=list(HealthCheck))
 @given(
     made=TREES,
     rules=st.dictionaries(st.sampled_from(["", "a", "build", "a/build"]), IGNORED, max_size=3),

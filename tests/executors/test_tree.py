@@ -21,9 +21,8 @@ from acp_agent.errors import ExecutorError
 from acp_agent.executors import tree
 from acp_agent.executors.base import Tally
 from acp_agent.executors.tree_walk import MAX_DEPTH
-from tests.executors.kit import BACKENDS, stage
+from tests.executors.kit import stage
 
-every_backend = pytest.mark.parametrize("backend", BACKENDS)
 MOST = 1000
 
 
@@ -58,7 +57,6 @@ def no_check() -> None: ...
 # --- every backend --------------------------------------------------------------------------------------------
 
 
-@every_backend
 async def test_a_folder_is_made_with_its_parents(backend: str, tmp_path: Path) -> None:
     async with stage(backend, tmp_path) as on:
         assert await on.executor.make_directory(on.folder / "a" / "b" / "c") == 3
@@ -68,7 +66,6 @@ async def test_a_folder_is_made_with_its_parents(backend: str, tmp_path: Path) -
             await on.executor.make_directory(on.folder / "f" / "g")
 
 
-@every_backend
 async def test_files_links_and_folders_are_removed(backend: str, tmp_path: Path) -> None:
     async with stage(backend, tmp_path) as on:
         precious = tmp_path / "precious"
@@ -84,7 +81,6 @@ async def test_files_links_and_folders_are_removed(backend: str, tmp_path: Path)
             await on.executor.remove(on.folder / "d", max_entries=MOST)
 
 
-@every_backend
 async def test_a_folder_is_moved_with_parents_made(backend: str, tmp_path: Path) -> None:
     async with stage(backend, tmp_path) as on:
         before = picture(plant(on.folder / "d"))
@@ -94,7 +90,6 @@ async def test_a_folder_is_moved_with_parents_made(backend: str, tmp_path: Path)
         assert not (on.folder / "d").exists()
 
 
-@every_backend
 async def test_a_copy_is_the_same_with_modes_times_and_links(backend: str, tmp_path: Path) -> None:
     async with stage(backend, tmp_path) as on:
         source = plant(on.folder / "d")
@@ -108,7 +103,6 @@ async def test_a_copy_is_the_same_with_modes_times_and_links(backend: str, tmp_p
         assert os.listdir(on.folder / "x") == ["copy"], "nothing is left beside it"
 
 
-@every_backend
 @pytest.mark.parametrize("operation", ["move", "copy"])
 async def test_nothing_is_replaced_unless_told(operation: str, backend: str, tmp_path: Path) -> None:
     async with stage(backend, tmp_path) as on:
@@ -133,7 +127,6 @@ async def test_nothing_is_replaced_unless_told(operation: str, backend: str, tmp
         assert set(os.listdir(on.folder)) == left
 
 
-@every_backend
 @pytest.mark.parametrize("operation", ["move", "copy"])
 async def test_a_folder_goes_neither_into_itself_nor_over_what_holds_it(
     operation: str, backend: str, tmp_path: Path
@@ -152,7 +145,6 @@ async def test_a_folder_goes_neither_into_itself_nor_over_what_holds_it(
         assert picture(on.folder) == before
 
 
-@every_backend
 async def test_too_many_entries_are_refused_before_anything_is_done(backend: str, tmp_path: Path) -> None:
     async with stage(backend, tmp_path) as on:
         before = picture(plant(on.folder / "d"))
@@ -165,7 +157,6 @@ async def test_too_many_entries_are_refused_before_anything_is_done(backend: str
         assert os.listdir(on.folder) == ["d"]
 
 
-@every_backend
 async def test_pipes_sockets_and_devices_are_not_copied(backend: str, tmp_path: Path) -> None:
     async with stage(backend, tmp_path) as on:
         os.mkfifo(on.folder / "pipe")
@@ -183,7 +174,6 @@ async def test_pipes_sockets_and_devices_are_not_copied(backend: str, tmp_path: 
         assert (await on.executor.remove(on.folder / "p2", max_entries=MOST)).files == 1
 
 
-@every_backend
 async def test_capital_letters_alone_may_change(backend: str, tmp_path: Path) -> None:
     async with stage(backend, tmp_path) as on:
         (on.folder / "readme.md").write_text("x")

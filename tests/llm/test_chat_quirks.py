@@ -201,23 +201,15 @@ def test_the_same_thought_in_two_fields_comes_once() -> None:
     assert thoughts(fold(delta(reasoning="hm", reasoning_content="hm"))) == ["hm"]
 
 
-@table(
-    ("content", "thought", "text"),
-    [
-        ("<think>hm</think>yes", "hm", "yes"),
-        ("<think>\nhm\n</think>\n\nyes\n", "\nhm\n", "yes\n"),
-        ("\n <think>hm</think>yes", "hm", "yes"),
-        ("<think></think>yes", "", "yes"),
-        ("<think>a < b </ think></think>yes", "a < b </ think>", "yes"),
-        ("<think>never closed </thi", "never closed </thi", ""),
-        ("<thin", "", "<thin"),
-        ("<thinking>no</thinking>", "", "<thinking>no</thinking>"),
-        ("The tag <think> opens a thought</think>.", "", "The tag <think> opens a thought</think>."),
-        ("<think>a</think>b<think>c</think>", "a", "b<think>c</think>"),
-        (" plain", "", " plain"),
-        ("  ", "", "  "),
-    ],
-)
+@table(("content", "thought", "text"), [
+    ("<think>hm</think>yes", "hm", "yes"), ("<think>\nhm\n</think>\n\nyes\n", "\nhm\n", "yes\n"),
+    ("\n <think>hm</think>yes", "hm", "yes"), ("<think></think>yes", "", "yes"),
+    ("<think>a < b </ think></think>yes", "a < b </ think>", "yes"),
+    ("<think>never closed </thi", "never closed </thi", ""), ("<thin", "", "<thin"),
+    ("<thinking>no</thinking>", "", "<thinking>no</thinking>"),
+    ("The tag <think> opens a thought</think>.", "", "The tag <think> opens a thought</think>."),
+    ("<think>a</think>b<think>c</think>", "a", "b<think>c</think>"), (" plain", "", " plain"), ("  ", "", "  "),
+])  # fmt: skip
 @table("size", [1, 2, 3, 7, 1000])
 def test_thoughts_between_tags_however_they_are_cut(content: str, thought: str, text: str, size: int) -> None:
     pieces = [content[start : start + size] for start in range(0, len(content), size)]
@@ -275,19 +267,11 @@ def chunk_of(escaped: str) -> bytes:
     return b'{"choices":[{"delta":{"content":"%b"}}]}' % escaped.encode()
 
 
-@pytest.mark.parametrize(
-    ("pieces", "text"),
-    [
-        (["a\\ud83d", "\\ude00b"], "a😀b"),
-        (["a\\ud83d"], "a�"),
-        (["a\\ud83d", "b"], "a�b"),
-        (["\\ude00b"], "�b"),
-        (["\\ud83d", "", "\\ude00"], "😀"),
-        (["\\ud83d", "\\ud83d", "\\ude00"], "�😀"),
-        (["\\ud83d\\ude00"], "😀"),
-        (["né", "€😀"], "né€😀"),
-    ],
-)
+@pytest.mark.parametrize(("pieces", "text"), [
+    (["a\\ud83d", "\\ude00b"], "a😀b"), (["a\\ud83d"], "a�"), (["a\\ud83d", "b"], "a�b"), (["\\ude00b"], "�b"),
+    (["\\ud83d", "", "\\ude00"], "😀"), (["\\ud83d", "\\ud83d", "\\ude00"], "�😀"), (["\\ud83d\\ude00"], "😀"),
+    (["né", "€😀"], "né€😀"),
+])  # fmt: skip
 def test_halves_of_surrogate_pairs(pieces: list[str], text: str) -> None:
     events = fold(*(chunk_of(piece) for piece in pieces))
     assert "".join(texts(events)) == text
@@ -322,17 +306,12 @@ STOP = b'data: {"choices":[{"delta":{},"finish_reason":"stop"}]}\n\n'
 @pytest.mark.parametrize(
     "chunks",
     [
-        (HELLO, STOP, b"data: [DONE]\n\n"),
-        (HELLO, STOP),
-        (HELLO, b"data: [DONE]\n\n"),
-        (HELLO, STOP.rstrip()),
-        (b": keep-alive\n\n", HELLO, b": OPENROUTER PROCESSING\n\n", STOP),
-        ((HELLO + STOP).replace(b"\n", b"\r\n"),),
-        tuple(bytes([byte]) for byte in HELLO + STOP),
-        (HELLO, STOP, b"data: [DONE]\n\ndata: nonsense\n\n"),
+        (HELLO, STOP, b"data: [DONE]\n\n"), (HELLO, STOP), (HELLO, b"data: [DONE]\n\n"), (HELLO, STOP.rstrip()),
+        (b": keep-alive\n\n", HELLO, b": OPENROUTER PROCESSING\n\n", STOP), ((HELLO + STOP).replace(b"\n", b"\r\n"),),
+        tuple(bytes([byte]) for byte in HELLO + STOP), (HELLO, STOP, b"data: [DONE]\n\ndata: nonsense\n\n"),
     ],
     ids=["as it should be", "no [DONE]", "no finish", "no last newline", "comments", "crlf", "byte by byte", "chatter"],
-)
+)  # fmt: skip
 async def test_streams_that_end_in_their_own_way(chunks: tuple[bytes, ...]) -> None:
     assert await events_of(*chunks) == [TextDelta("hello"), Finished("stop")]
 
@@ -513,23 +492,14 @@ def test_a_whole_request() -> None:
     }
 
 
-@table(
-    ("thinking", "level", "fields"),
-    [
-        ("effort", "low", {"reasoning_effort": "low"}),
-        ("effort", "off", {}),
-        ("template", "low", {"reasoning_effort": "low", "chat_template_kwargs": {"enable_thinking": True}}),
-        ("template", "off", {"chat_template_kwargs": {"enable_thinking": False}}),
-        ("template", None, {}),
-        ("reasoning", "low", {"reasoning": {"effort": "low"}}),
-        ("reasoning", "off", {"reasoning": {"enabled": False}}),
-        ("type", "high", {"thinking": {"type": "enabled"}}),
-        ("type", "off", {"thinking": {"type": "disabled"}}),
-        ("switch", "off", {"enable_thinking": False}),
-        ("switch", None, {}),
-        ("none", "high", {}),
-    ],
-)
+@table(("thinking", "level", "fields"), [
+    ("effort", "low", {"reasoning_effort": "low"}), ("effort", "off", {}),
+    ("template", "low", {"reasoning_effort": "low", "chat_template_kwargs": {"enable_thinking": True}}),
+    ("template", "off", {"chat_template_kwargs": {"enable_thinking": False}}), ("template", None, {}),
+    ("reasoning", "low", {"reasoning": {"effort": "low"}}), ("reasoning", "off", {"reasoning": {"enabled": False}}),
+    ("type", "high", {"thinking": {"type": "enabled"}}), ("type", "off", {"thinking": {"type": "disabled"}}),
+    ("switch", "off", {"enable_thinking": False}), ("switch", None, {}), ("none", "high", {}),
+])  # fmt: skip
 def test_thinking_is_set_as_the_server_takes_it(thinking: str, level: Any, fields: dict[str, Any]) -> None:
     plain = body((USER,))
     asked = body((USER,), Dialect(thinking=thinking), ModelSettings(SETTINGS.model, thought_level=level))
@@ -604,17 +574,10 @@ def test_openai_itself_gets_its_own_field_names() -> None:
     assert "max_tokens" not in sent
 
 
-@pytest.mark.parametrize(
-    ("arguments", "sent"),
-    [
-        ('{"a": 1}', '{"a": 1}'),
-        ("", "{}"),
-        ("  ", "{}"),
-        ('{"a": ', '{"_invalid":"{\\"a\\": "}'),
-        ("[1]", '{"_invalid":"[1]"}'),
-        ("null", '{"_invalid":"null"}'),
-    ],
-)
+@pytest.mark.parametrize(("arguments", "sent"), [
+    ('{"a": 1}', '{"a": 1}'), ("", "{}"), ("  ", "{}"), ('{"a": ', '{"_invalid":"{\\"a\\": "}'),
+    ("[1]", '{"_invalid":"[1]"}'), ("null", '{"_invalid":"null"}'),
+])  # fmt: skip
 def test_arguments_that_a_server_would_refuse_are_wrapped(arguments: str, sent: str) -> None:
     messages = (AssistantMessage(tool_calls=(ToolUse("x", "a", arguments),)),)
     assert body(messages)["messages"][0]["tool_calls"][0]["function"]["arguments"] == sent

@@ -15,73 +15,41 @@ from acp_agent.llm.choose import (
 )
 
 
-@pytest.mark.parametrize(
-    ("base_url", "api"),
-    [
-        (None, "responses"),
-        ("", "responses"),
-        ("https://api.openai.com/v1", "responses"),
-        ("https://API.OpenAI.com./v1/", "responses"),
-        ("https://acme.openai.azure.com/openai/v1", "responses"),
-        ("https://acme.cognitiveservices.azure.com", "responses"),
-        ("https://acme.services.ai.azure.com/openai/v1/", "responses"),
-        ("https://api.anthropic.com", "messages"),
-        ("https://api.anthropic.com.evil.example/v1", "chat"),
-        ("https://openrouter.ai/api/v1", "chat"),
-        ("http://localhost:11434/v1", "ollama"),
-        ("localhost:11434", "ollama"),
-        ("http://10.0.0.5:11434/v1", "chat"),
-        ("http://localhost:8080/v1", "chat"),
-        ("localhost:8080", "chat"),
-        ("https://api.openai.com.evil.example/v1", "chat"),
-        ("https://evil.example/api.openai.com", "chat"),
-        ("https://notopenai.azure.com", "chat"),
-        ("http://[::1", "chat"),
-    ],
-)
+@pytest.mark.parametrize(("base_url", "api"), [
+    (None, "responses"), ("", "responses"), ("https://api.openai.com/v1", "responses"),
+    ("https://API.OpenAI.com./v1/", "responses"), ("https://acme.openai.azure.com/openai/v1", "responses"),
+    ("https://acme.cognitiveservices.azure.com", "responses"),
+    ("https://acme.services.ai.azure.com/openai/v1/", "responses"), ("https://api.anthropic.com", "messages"),
+    ("https://api.anthropic.com.evil.example/v1", "chat"), ("https://openrouter.ai/api/v1", "chat"),
+    ("http://localhost:11434/v1", "ollama"), ("localhost:11434", "ollama"), ("http://10.0.0.5:11434/v1", "chat"),
+    ("http://localhost:8080/v1", "chat"), ("localhost:8080", "chat"),
+    ("https://api.openai.com.evil.example/v1", "chat"), ("https://evil.example/api.openai.com", "chat"),
+    ("https://notopenai.azure.com", "chat"), ("http://[::1", "chat"),
+])  # fmt: skip
 def test_choose_api(base_url: str | None, api: str) -> None:
     assert choose_api(base_url) == api
 
 
-@pytest.mark.parametrize(
-    ("base_url", "needed"),
-    [
-        (None, True),
-        ("https://api.openai.com/v1", True),
-        ("http://192.168.1.5:11434", True),
-        ("http://localhost:11434/v1", False),
-        ("localhost:11434", False),
-        ("http://127.0.0.1:8000", False),
-        ("http://127.9.9.9", False),
-        ("http://[::1]:8000/v1", False),
-        ("http://ollama.localhost/v1", False),
-        ("unix:/run/model.sock", False),
-        ("unix:///run/model.sock", False),
-        ("http://localhost.example.com", True),
-        ("http://127.0.0.1.example.com", True),
-        ("https://user:localhost@example.com/v1", True),
-    ],
-)
+@pytest.mark.parametrize(("base_url", "needed"), [
+    (None, True), ("https://api.openai.com/v1", True), ("http://192.168.1.5:11434", True),
+    ("http://localhost:11434/v1", False), ("localhost:11434", False), ("http://127.0.0.1:8000", False),
+    ("http://127.9.9.9", False), ("http://[::1]:8000/v1", False), ("http://ollama.localhost/v1", False),
+    ("unix:/run/model.sock", False), ("unix:///run/model.sock", False), ("http://localhost.example.com", True),
+    ("http://127.0.0.1.example.com", True), ("https://user:localhost@example.com/v1", True),
+])  # fmt: skip
 def test_needs_key(base_url: str | None, needed: bool) -> None:
     assert needs_key(base_url) is needed
 
 
-@pytest.mark.parametrize(
-    ("base_url", "complete"),
-    [
-        (None, "https://api.openai.com/v1"),
-        ("  ", "https://api.openai.com/v1"),
-        ("https://api.openai.com", "https://api.openai.com/v1"),
-        ("http://localhost:11434", "http://localhost:11434/v1"),
-        ("http://localhost:11434/", "http://localhost:11434/v1"),
-        ("localhost:11434", "http://localhost:11434/v1"),
-        ("example.com/api", "https://example.com/api"),
-        ("https://openrouter.ai/api/v1/", "https://openrouter.ai/api/v1"),
-        ("https://acme.openai.azure.com", "https://acme.openai.azure.com/openai/v1"),
-        ("https://acme.openai.azure.com/openai/", "https://acme.openai.azure.com/openai/v1"),
-        ("https://example.com/v1?key=1", "https://example.com/v1?key=1"),
-    ],
-)
+@pytest.mark.parametrize(("base_url", "complete"), [
+    (None, "https://api.openai.com/v1"), ("  ", "https://api.openai.com/v1"),
+    ("https://api.openai.com", "https://api.openai.com/v1"), ("http://localhost:11434", "http://localhost:11434/v1"),
+    ("http://localhost:11434/", "http://localhost:11434/v1"), ("localhost:11434", "http://localhost:11434/v1"),
+    ("example.com/api", "https://example.com/api"), ("https://openrouter.ai/api/v1/", "https://openrouter.ai/api/v1"),
+    ("https://acme.openai.azure.com", "https://acme.openai.azure.com/openai/v1"),
+    ("https://acme.openai.azure.com/openai/", "https://acme.openai.azure.com/openai/v1"),
+    ("https://example.com/v1?key=1", "https://example.com/v1?key=1"),
+])  # fmt: skip
 def test_complete_base_url(base_url: str | None, complete: str) -> None:
     assert complete_base_url(base_url) == complete
 
@@ -101,38 +69,18 @@ def test_azure_and_loopback() -> None:
     assert not is_loopback(None)
 
 
-@pytest.mark.parametrize(
-    ("model", "reasons"),
-    [
-        ("o3", True),
-        ("o4-mini", True),
-        ("gpt-5", True),
-        ("gpt-5.2-codex", True),
-        ("openai/gpt-5-mini", True),
-        ("gpt-4o", False),
-        ("gpt-4.1", False),
-        ("o3xyz", False),
-        ("ollama", False),
-        ("qwen3", False),
-    ],
-)
+@pytest.mark.parametrize(("model", "reasons"), [
+    ("o3", True), ("o4-mini", True), ("gpt-5", True), ("gpt-5.2-codex", True), ("openai/gpt-5-mini", True),
+    ("gpt-4o", False), ("gpt-4.1", False), ("o3xyz", False), ("ollama", False), ("qwen3", False),
+])  # fmt: skip
 def test_is_reasoning_model(model: str, reasons: bool) -> None:
     assert is_reasoning_model(model) is reasons
 
 
-@pytest.mark.parametrize(
-    ("model", "level", "openai", "effort"),
-    [
-        ("gpt-5", None, True, None),
-        ("gpt-5", "high", True, "high"),
-        ("qwen3", "low", False, "low"),
-        ("qwen3", "off", False, None),
-        ("gpt-5", "off", True, None),
-        ("gpt-5.1", "off", True, "none"),
-        ("gpt-5.1-2025-11-13", "off", True, "none"),
-        ("gpt-5.1-codex", "off", True, None),
-        ("gpt-5.1", "off", False, None),
-    ],
-)
+@pytest.mark.parametrize(("model", "level", "openai", "effort"), [
+    ("gpt-5", None, True, None), ("gpt-5", "high", True, "high"), ("qwen3", "low", False, "low"),
+    ("qwen3", "off", False, None), ("gpt-5", "off", True, None), ("gpt-5.1", "off", True, "none"),
+    ("gpt-5.1-2025-11-13", "off", True, "none"), ("gpt-5.1-codex", "off", True, None), ("gpt-5.1", "off", False, None),
+])  # fmt: skip
 def test_reasoning_effort(model: str, level: ThoughtLevel | None, openai: bool, effort: str | None) -> None:
     assert reasoning_effort(model, level, openai=openai) == effort

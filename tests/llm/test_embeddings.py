@@ -74,16 +74,11 @@ async def test_many_texts_go_in_several_requests(server):
 @pytest.mark.parametrize(
     ("status", "reply"),
     [
-        (404, {"error": {"message": "no such model"}}),
-        (500, b"oops"),
-        (200, b"<html>"),
-        (200, {"data": []}),
-        (200, {"data": [{"embedding": ["x"]}]}),
-        (200, {"data": None}),
-        (200, []),
+        (404, {"error": {"message": "no such model"}}), (500, b"oops"), (200, b"<html>"), (200, {"data": []}),
+        (200, {"data": [{"embedding": ["x"]}]}), (200, {"data": None}), (200, []),
     ],
     ids=str,
-)
+)  # fmt: skip
 async def test_what_is_no_answer_is_a_provider_error(server, status, reply):
     server.status, server.reply = status, reply
     with anyio.fail_after(10), pytest.raises(ProviderError):

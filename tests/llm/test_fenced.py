@@ -87,17 +87,10 @@ def test_every_single_character_may_come_alone():
         assert len([one for one in out if isinstance(one, ToolUse)]) == len(calls)
 
 
-@pytest.mark.parametrize(
-    ("start", "middle", "end"),
-    [
-        ("```bash\n", "echo", "\n```\n"),
-        ("```bash\n", "a b\n", "```\n"),
-        ("```python\n", "word", "\n```\n"),
-        ("", "word", "\n"),
-        ("", " ```", "\n"),
-        ("", "    ", "x\n"),
-    ],
-)
+@pytest.mark.parametrize(("start", "middle", "end"), [
+    ("```bash\n", "echo", "\n```\n"), ("```bash\n", "a b\n", "```\n"), ("```python\n", "word", "\n```\n"),
+    ("", "word", "\n"), ("", " ```", "\n"), ("", "    ", "x\n"),
+])  # fmt: skip
 def test_the_length_of_a_line_costs_no_more_than_its_characters(start, middle, end):
     reader, out, copied = FenceReader(NAMES), [], 0
 

@@ -29,6 +29,7 @@ from acp_agent.llm.messages_request import CONTINUED, MessagesEncoder, manner_of
 from acp_agent.loop.memory.history import History
 from acp_agent.testing.fake_messages import PromptCache, refusal
 from acp_agent.testing.fake_model import Answer, Call, Failure, FakeModel, RawAnswer
+from tests.nightly import times
 from tests.tables import table
 
 from .kit import TOOL, USER, calls, collect, connected, failure, make, texts, thoughts
@@ -237,12 +238,7 @@ USES = st.lists(
 MESSAGES = st.lists(
     st.one_of(
         st.builds(UserMessage, st.lists(PARTS, max_size=3).map(tuple)),
-        st.builds(
-            AssistantMessage,
-            WORDS,
-            USES.map(tuple),
-            opaque=st.lists(THOUGHTS, max_size=2).map(tuple),
-        ),
+        st.builds(AssistantMessage, WORDS, USES.map(tuple), opaque=st.lists(THOUGHTS, max_size=2).map(tuple)),
         st.builds(ToolMessage, IDS, st.just("read"), st.lists(PARTS, max_size=2).map(tuple)),
     ),
     max_size=8,
@@ -255,7 +251,7 @@ MESSAGES = st.lists(
     level=st.sampled_from([None, "off", "low", "high"]),
     most=st.sampled_from([None, 100, 2000]),
 )
-@settings(max_examples=200)
+@settings(max_examples=times(200))
 def test_no_history_makes_a_request_that_the_server_refuses(
     messages: list[llm.Message], model: str, level: Any, most: int | None
 ) -> None:
@@ -331,79 +327,72 @@ HELLO.append(event("message_stop"))
 BROKEN = b'{"type":"content_block_delta","index":0,"delta":{"type":"text_delta","text":"a\xff"}}'
 
 
-@table(
-    ("events", "said", "made"),
-    [
-        (HELLO, "hello", []),
-        ([event("ping"), *HELLO], "hello", []),
-        ([*HELLO, text(" more"), b"nonsense"], "hello", []),
-        ([event("hologram", delta={"type": "?"}), *HELLO], "hello", []),
-        ([text("hello"), ending()], "hello", []),
-        ([start(None, "text"), text("hel", None), text("lo", None), ending()], "hello", []),
-        ([start(0, "text", text="hel"), text("lo"), ending()], "hello", []),
-        ([start(0, "text"), delta(0, "citations_delta", citation={}), text("hello"), ending()], "hello", []),
-        ([start(0, "text"), text("a"), start(0, "text"), text("b"), ending()], "ab", []),
-        ([start(0, "server_tool_use", id="s", name="x"), arguments('{"q":1}'), *HELLO], "hello", []),
-        ([start(0, "web_search_tool_result", content=[{"type": "x"}]), *HELLO], "hello", []),
-        (
-            [start(0, "tool_use", id="a", name="t", input={}), arguments('{"n"'), arguments(":1}"), ending()],
-            "",
-            [
-                ("t", '{"n":1}'),
-            ],
-        ),
-        ([start(0, "tool_use", id="a", name="t", input={"n": 1}), ending()], "", [("t", '{"n":1}')]),
-        ([start(0, "tool_use", id="a", name="t", input={}), ending()], "", [("t", "")]),
-        ([start(0, "tool_use", id="a", name="t"), arguments('{"n":'), ending("max_tokens")], "", [("t", '{"n":')]),
-        (
-            [
-                start(0, "tool_use", id="a", name="t"),
-                start(1, "tool_use", id="a", name="u"),
-                arguments('{"n":2}', 1),
-                arguments('{"n":1}', 0),
-                ending(),
-            ],
-            "",
-            [("t", '{"n":1}'), ("u", '{"n":2}')],
-        ),
-        (
-            [
-                start(0, "tool_use", name="t"),
-                arguments("1"),
-                start(0, "tool_use", name="u"),
-                arguments("2"),
-                ending(),
-            ],
-            "",
-            [("t", "1"), ("u", "2")],
-        ),
-        ([arguments('{"n":1}'), *HELLO], "hello", []),
-        ([start(0, "tool_use", id="a"), *HELLO], "hello", []),
-        ([{**start(0, "text"), "index": "0"}, {**text("hello"), "index": "0"}, ending()], "hello", []),
-        ([start(0, "text", text=None), text("hello"), {**ending(), "usage": None}], "hello", []),
-        ([event("message", content=[{"type": "text", "text": "hello"}], stop_reason="end_turn")], "hello", []),
-        (
-            [event("message", content=[{"type": "tool_use", "id": "a", "name": "t", "input": {"n": 1}}])],
-            "",
-            [("t", '{"n":1}')],
-        ),
-        (HELLO[:-1] + [b"[DONE]"], "hello", []),
-        (
-            [b'{"type":"content_block_delta","index":0,"delta":{"type":"text_delta","text":"a\xff"}}', ending()],
-            "a�",
-            [],
-        ),
-        (
-            [
-                b'{"type":"content_block_delta","index":0,"delta":{"type":"text_delta","text":"a\\ud83d"}}',
-                b'{"type":"content_block_delta","index":0,"delta":{"type":"text_delta","text":"\\ude00"}}',
-                ending(),
-            ],
-            "a😀",
-            [],
-        ),
-    ],
-)
+@table(("events", "said", "made"), [
+    (HELLO, "hello", []), ([event("ping"), *HELLO], "hello", []), ([*HELLO, text(" more"), b"nonsense"], "hello", []),
+    ([event("hologram", delta={"type": "?"}), *HELLO], "hello", []), ([text("hello"), ending()], "hello", []),
+    ([start(None, "text"), text("hel", None), text("lo", None), ending()], "hello", []),
+    ([start(0, "text", text="hel"), text("lo"), ending()], "hello", []),
+    ([start(0, "text"), delta(0, "citations_delta", citation={}), text("hello"), ending()], "hello", []),
+    ([start(0, "text"), text("a"), start(0, "text"), text("b"), ending()], "ab", []),
+    ([start(0, "server_tool_use", id="s", name="x"), arguments('{"q":1}'), *HELLO], "hello", []),
+    ([start(0, "web_search_tool_result", content=[{"type": "x"}]), *HELLO], "hello", []),
+    (
+        [start(0, "tool_use", id="a", name="t", input={}), arguments('{"n"'), arguments(":1}"), ending()],
+        "",
+        [
+            ("t", '{"n":1}'),
+        ],
+    ),
+    ([start(0, "tool_use", id="a", name="t", input={"n": 1}), ending()], "", [("t", '{"n":1}')]),
+    ([start(0, "tool_use", id="a", name="t", input={}), ending()], "", [("t", "")]),
+    ([start(0, "tool_use", id="a", name="t"), arguments('{"n":'), ending("max_tokens")], "", [("t", '{"n":')]),
+    (
+        [
+            start(0, "tool_use", id="a", name="t"),
+            start(1, "tool_use", id="a", name="u"),
+            arguments('{"n":2}', 1),
+            arguments('{"n":1}', 0),
+            ending(),
+        ],
+        "",
+        [("t", '{"n":1}'), ("u", '{"n":2}')],
+    ),
+    (
+        [
+            start(0, "tool_use", name="t"),
+            arguments("1"),
+            start(0, "tool_use", name="u"),
+            arguments("2"),
+            ending(),
+        ],
+        "",
+        [("t", "1"), ("u", "2")],
+    ),
+    ([arguments('{"n":1}'), *HELLO], "hello", []), ([start(0, "tool_use", id="a"), *HELLO], "hello", []),
+    ([{**start(0, "text"), "index": "0"}, {**text("hello"), "index": "0"}, ending()], "hello", []),
+    ([start(0, "text", text=None), text("hello"), {**ending(), "usage": None}], "hello", []),
+    ([event("message", content=[{"type": "text", "text": "hello"}], stop_reason="end_turn")], "hello", []),
+    (
+        [event("message", content=[{"type": "tool_use", "id": "a", "name": "t", "input": {"n": 1}}])],
+        "",
+        [("t", '{"n":1}')],
+    ),
+    (HELLO[:-1] + [b"[DONE]"], "hello", []),
+    (
+        [b'{"type":"content_block_delta","index":0,"delta":{"type":"text_delta","text":"a\xff"}}', ending()],
+        "a�",
+        [],
+    ),
+    (
+        [
+            b'{"type":"content_block_delta","index":0,"delta":{"type":"text_delta","text":"a\\ud83d"}}',
+            b'{"type":"content_block_delta","index":0,"delta":{"type":"text_delta","text":"\\ude00"}}',
+            ending(),
+        ],
+        "a😀",
+        [],
+    ),
+])  # fmt: skip
 def test_streams_as_servers_send_them(events: list[Any], said: str, made: list[tuple[str, str]]) -> None:
     folded = fold(*events)
     assert "".join(texts(folded)) == said
@@ -413,21 +402,14 @@ def test_streams_as_servers_send_them(events: list[Any], said: str, made: list[t
     assert isinstance(folded[-1], Finished)
 
 
-@table(
-    ("events", "reason"),
-    [
-        ([ending("end_turn")], "stop"),
-        ([ending("stop_sequence")], "stop"),
-        ([ending("max_tokens")], "length"),
-        ([ending("model_context_window_exceeded")], "length"),
-        ([ending("pause_turn")], "length"),
-        ([ending("refusal")], "refusal"),
-        ([ending("something new")], "stop"),
-        ([start(0, "tool_use", id="a", name="t"), ending("tool_use")], "tool_calls"),
-        ([start(0, "tool_use", id="a", name="t"), ending("end_turn")], "tool_calls"),
-        ([start(0, "tool_use", id="a", name="t"), ending("max_tokens")], "length"),
-    ],
-)
+@table(("events", "reason"), [
+    ([ending("end_turn")], "stop"), ([ending("stop_sequence")], "stop"), ([ending("max_tokens")], "length"),
+    ([ending("model_context_window_exceeded")], "length"), ([ending("pause_turn")], "length"),
+    ([ending("refusal")], "refusal"), ([ending("something new")], "stop"),
+    ([start(0, "tool_use", id="a", name="t"), ending("tool_use")], "tool_calls"),
+    ([start(0, "tool_use", id="a", name="t"), ending("end_turn")], "tool_calls"),
+    ([start(0, "tool_use", id="a", name="t"), ending("max_tokens")], "length"),
+])  # fmt: skip
 def test_stop_reasons(events: list[Any], reason: Any) -> None:
     assert fold(*events)[-1] == Finished(reason)
 

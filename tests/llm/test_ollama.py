@@ -54,11 +54,7 @@ async def test_the_whole_request() -> None:
         "model": "qwen3:8b",
         "messages": [
             {"role": "system", "content": "Be brief."},
-            {
-                "role": "user",
-                "content": "look\n[A PDF was left out: Ollama does not take it.]",
-                "images": ["iVBORw0="],
-            },
+            {"role": "user", "content": "look\n[A PDF was left out: Ollama does not take it.]", "images": ["iVBORw0="]},
             {
                 "role": "assistant",
                 "content": "Looking.",
@@ -98,24 +94,17 @@ def shown(**changes: Any) -> dict[str, Any]:
 SMALL = {"general.architecture": "gemma", "gemma.context_length": 8192}
 
 
-@pytest.mark.parametrize(
-    ("show", "configured", "window"),
-    [
-        (shown(), 0, OWN_WINDOW),
-        (shown(), 65536, 65536),
-        (shown(model_info=SMALL), 0, 8192),
-        (shown(parameters="temperature 0.7\nnum_ctx 16384\nstop x"), 0, 16384),
-        (shown(parameters="num_ctx 16384"), 20000, 20000),
-        ({}, 0, OWN_WINDOW),
-        (shown(parameters="num_ctx 0"), 0, OWN_WINDOW),
-        (shown(parameters="num_ctx " + "9" * 5000), 0, OWN_WINDOW),
-        (shown(model_info={"general.architecture": "x", "x.context_length": True}), 0, OWN_WINDOW),
-        (shown(model_info={"general.architecture": ["x"], "x.context_length": 8192}, parameters={}), 0, OWN_WINDOW),
-        ({"model_info": {"general.architecture": "x", "x.context_length": "many"}, "parameters": 7}, 0, OWN_WINDOW),
-        (Failure(404, {"error": "model 'm' not found"}), 0, None),
-        (Failure(404, {"error": "model 'm' not found"}), 12000, 12000),
-    ],
-)
+@pytest.mark.parametrize(("show", "configured", "window"), [
+    (shown(), 0, OWN_WINDOW), (shown(), 65536, 65536), (shown(model_info=SMALL), 0, 8192),
+    (shown(parameters="temperature 0.7\nnum_ctx 16384\nstop x"), 0, 16384),
+    (shown(parameters="num_ctx 16384"), 20000, 20000), ({}, 0, OWN_WINDOW),
+    (shown(parameters="num_ctx 0"), 0, OWN_WINDOW), (shown(parameters="num_ctx " + "9" * 5000), 0, OWN_WINDOW),
+    (shown(model_info={"general.architecture": "x", "x.context_length": True}), 0, OWN_WINDOW),
+    (shown(model_info={"general.architecture": ["x"], "x.context_length": 8192}, parameters={}), 0, OWN_WINDOW),
+    ({"model_info": {"general.architecture": "x", "x.context_length": "many"}, "parameters": 7}, 0, OWN_WINDOW),
+    (Failure(404, {"error": "model 'm' not found"}), 0, None),
+    (Failure(404, {"error": "model 'm' not found"}), 12000, 12000),
+])  # fmt: skip
 async def test_the_context_that_is_asked_for(show: Any, configured: int, window: int | None) -> None:
     async with connected("ollama", ["ok"], loading=Loading(context_window=configured)) as (provider, model):
         model.shown = show

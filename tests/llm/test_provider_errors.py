@@ -118,25 +118,15 @@ def test_kinds_of_errors_inside_a_stream(body: Any, kind: str) -> None:
     assert error_from_object("acme", body).kind == kind
 
 
-@pytest.mark.parametrize(
-    ("body", "vendor"),
-    [
-        (b'{"error": {"message": "m", "code": "C", "type": "T"}}', VendorError("m", "c", "t")),
-        (b'{"error": {"message": "m", "code": 503}}', VendorError("m", status=503)),
-        (b'{"error": "m"}', VendorError("m")),
-        (b'{"message": "m"}', VendorError("m")),
-        (b'{"error": null, "message": "m"}', VendorError("m")),
-        (b'{"detail": "m"}', VendorError("m")),
-        (b'[{"error": {"message": "m"}}]', VendorError("m")),
-        (b"  two\n lines ", VendorError("two lines")),
-        (b"<html></html>", VendorError()),
-        (b"{not json", VendorError("{not json")),
-        (b"\xff", VendorError("�")),
-        (b"", VendorError()),
-        (None, VendorError()),
-        ([], VendorError()),
-    ],
-)
+@pytest.mark.parametrize(("body", "vendor"), [
+    (b'{"error": {"message": "m", "code": "C", "type": "T"}}', VendorError("m", "c", "t")),
+    (b'{"error": {"message": "m", "code": 503}}', VendorError("m", status=503)), (b'{"error": "m"}', VendorError("m")),
+    (b'{"message": "m"}', VendorError("m")), (b'{"error": null, "message": "m"}', VendorError("m")),
+    (b'{"detail": "m"}', VendorError("m")), (b'[{"error": {"message": "m"}}]', VendorError("m")),
+    (b"  two\n lines ", VendorError("two lines")), (b"<html></html>", VendorError()),
+    (b"{not json", VendorError("{not json")), (b"\xff", VendorError("�")), (b"", VendorError()), (None, VendorError()),
+    ([], VendorError()),
+])  # fmt: skip
 def test_vendors_words_are_found_in_any_shape(body: object, vendor: VendorError) -> None:
     assert read_vendor_error(body) == vendor
 

@@ -14,51 +14,25 @@ NOW = datetime(2025, 1, 1, 12, 0, 0, tzinfo=UTC)
 POLICY = RetryPolicy(max_retries=3, base_delay=1.0, max_delay=30.0)
 
 
-@pytest.mark.parametrize(
-    ("headers", "seconds"),
-    [
-        ({}, None),
-        ({"retry-after": "7"}, 7.0),
-        ({"retry-after": "0.5"}, 0.5),
-        ({"retry-after-ms": "1500"}, 1.5),
-        ({"retry-after-ms": "1500", "retry-after": "7"}, 1.5),
-        ({"retry-after-ms": "soon", "retry-after": "7"}, 7.0),
-        ({"retry-after": "Wed, 01 Jan 2025 12:00:09 GMT"}, 9.0),
-        ({"retry-after": "Wed, 01 Jan 2025 12:00:09 -0000"}, 9.0),
-        ({"retry-after": "Wed, 01 Jan 2025 11:00:00 GMT"}, 0.0),
-        ({"retry-after": "soon"}, None),
-        ({"retry-after": "-3"}, None),
-        ({"retry-after": "nan"}, None),
-        ({"retry-after": "inf"}, None),
-    ],
-)
+@pytest.mark.parametrize(("headers", "seconds"), [
+    ({}, None), ({"retry-after": "7"}, 7.0), ({"retry-after": "0.5"}, 0.5), ({"retry-after-ms": "1500"}, 1.5),
+    ({"retry-after-ms": "1500", "retry-after": "7"}, 1.5), ({"retry-after-ms": "soon", "retry-after": "7"}, 7.0),
+    ({"retry-after": "Wed, 01 Jan 2025 12:00:09 GMT"}, 9.0), ({"retry-after": "Wed, 01 Jan 2025 12:00:09 -0000"}, 9.0),
+    ({"retry-after": "Wed, 01 Jan 2025 11:00:00 GMT"}, 0.0), ({"retry-after": "soon"}, None),
+    ({"retry-after": "-3"}, None), ({"retry-after": "nan"}, None), ({"retry-after": "inf"}, None),
+])  # fmt: skip
 def test_retry_after(headers: dict[str, str], seconds: float | None) -> None:
     assert retry_after(headers, NOW) == seconds
 
 
-@pytest.mark.parametrize(
-    ("kind", "wait", "attempt", "jitter", "delay"),
-    [
-        ("server", None, 0, 0.0, 0.5),
-        ("server", None, 0, 0.5, 0.75),
-        ("server", None, 1, 0.0, 1.0),
-        ("server", None, 2, 0.0, 2.0),
-        ("server", None, 3, 0.0, None),
-        ("network", None, 0, 0.0, 0.5),
-        ("rate_limit", None, 0, 0.0, 0.5),
-        ("rate_limit", 5.0, 0, 0.9, 5.0),
-        ("rate_limit", 0.0, 0, 0.0, 0.5),
-        ("rate_limit", 30.0, 0, 0.0, 30.0),
-        ("rate_limit", 30.1, 0, 0.0, None),
-        ("timeout", None, 0, 0.0, None),
-        ("auth", None, 0, 0.0, None),
-        ("quota", 5.0, 0, 0.0, None),
-        ("context_too_long", None, 0, 0.0, None),
-        ("refusal", None, 0, 0.0, None),
-        ("bad_request", None, 0, 0.0, None),
-        ("not_found", None, 0, 0.0, None),
-    ],
-)
+@pytest.mark.parametrize(("kind", "wait", "attempt", "jitter", "delay"), [
+    ("server", None, 0, 0.0, 0.5), ("server", None, 0, 0.5, 0.75), ("server", None, 1, 0.0, 1.0),
+    ("server", None, 2, 0.0, 2.0), ("server", None, 3, 0.0, None), ("network", None, 0, 0.0, 0.5),
+    ("rate_limit", None, 0, 0.0, 0.5), ("rate_limit", 5.0, 0, 0.9, 5.0), ("rate_limit", 0.0, 0, 0.0, 0.5),
+    ("rate_limit", 30.0, 0, 0.0, 30.0), ("rate_limit", 30.1, 0, 0.0, None), ("timeout", None, 0, 0.0, None),
+    ("auth", None, 0, 0.0, None), ("quota", 5.0, 0, 0.0, None), ("context_too_long", None, 0, 0.0, None),
+    ("refusal", None, 0, 0.0, None), ("bad_request", None, 0, 0.0, None), ("not_found", None, 0, 0.0, None),
+])  # fmt: skip
 def test_next_delay(kind: Any, wait: float | None, attempt: int, jitter: float, delay: float | None) -> None:
     assert next_delay(ProviderError(kind, "no", retry_after=wait), attempt, POLICY, jitter) == delay
 

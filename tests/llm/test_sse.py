@@ -15,28 +15,16 @@ def decoded(*chunks: bytes) -> list[ServerSentEvent]:
     return events + decoder.finish()
 
 
-@pytest.mark.parametrize(
-    ("stream", "events"),
-    [
-        (b"data: a\n\n", [(b"a", b"")]),
-        (b"data:a\n\n", [(b"a", b"")]),
-        (b"data:  a \n\n", [(b" a ", b"")]),
-        (b"data: a\r\n\r\ndata: b\r\n\r\n", [(b"a", b""), (b"b", b"")]),
-        (b"data: a\r\rdata: b\r\r", [(b"a", b""), (b"b", b"")]),
-        (b"data: a\ndata: b\n\n", [(b"a\nb", b"")]),
-        (b"data\ndata: b\n\n", [(b"\nb", b"")]),
-        (b"event: ping\ndata: a\n\ndata: b\n\n", [(b"a", b"ping"), (b"b", b"")]),
-        (b"event: ping\n\ndata: b\n\n", [(b"b", b"")]),
-        (b": keep-alive\n\ndata: a\n\n", [(b"a", b"")]),
-        (b"data: a\n: in between\ndata: b\n\n", [(b"a\nb", b"")]),
-        (b"id: 7\nretry: 10\nunknown: x\ndata: a\n\n", [(b"a", b"")]),
-        (b"\xef\xbb\xbfdata: a\n\n", [(b"a", b"")]),
-        (b"data: a\n", [(b"a", b"")]),
-        (b"data: a", [(b"a", b"")]),
-        (b"\n\n\n", []),
-        (b"", []),
-    ],
-)
+@pytest.mark.parametrize(("stream", "events"), [
+    (b"data: a\n\n", [(b"a", b"")]), (b"data:a\n\n", [(b"a", b"")]), (b"data:  a \n\n", [(b" a ", b"")]),
+    (b"data: a\r\n\r\ndata: b\r\n\r\n", [(b"a", b""), (b"b", b"")]),
+    (b"data: a\r\rdata: b\r\r", [(b"a", b""), (b"b", b"")]), (b"data: a\ndata: b\n\n", [(b"a\nb", b"")]),
+    (b"data\ndata: b\n\n", [(b"\nb", b"")]), (b"event: ping\ndata: a\n\ndata: b\n\n", [(b"a", b"ping"), (b"b", b"")]),
+    (b"event: ping\n\ndata: b\n\n", [(b"b", b"")]), (b": keep-alive\n\ndata: a\n\n", [(b"a", b"")]),
+    (b"data: a\n: in between\ndata: b\n\n", [(b"a\nb", b"")]),
+    (b"id: 7\nretry: 10\nunknown: x\ndata: a\n\n", [(b"a", b"")]), (b"\xef\xbb\xbfdata: a\n\n", [(b"a", b"")]),
+    (b"data: a\n", [(b"a", b"")]), (b"data: a", [(b"a", b"")]), (b"\n\n\n", []), (b"", []),
+])  # fmt: skip
 def test_streams(stream: bytes, events: list[tuple[bytes, bytes]]) -> None:
     assert decoded(stream) == [ServerSentEvent(*event) for event in events]
 

@@ -95,15 +95,11 @@ ODD_HISTORY = (
         ),
         thought="hm",
     ),
-    ToolMessage(ODD, "read file!", (TextPart(""),)),
-    ToolMessage("b", "", ()),
-    ToolMessage("c", "x" * 100, (IMAGE, PAPER)),
-    ToolMessage("d", "y", (TextPart("\udfff"), PAPER, IMAGE, SOUND)),
-    AssistantMessage(thought="the answer broke off in the thought"),
-    UserMessage((TextPart("go on"),)),
-    AssistantMessage(" "),
-    UserMessage((TextPart("and this"),)),
-)
+    ToolMessage(ODD, "read file!", (TextPart(""),)), ToolMessage("b", "", ()),
+    ToolMessage("c", "x" * 100, (IMAGE, PAPER)), ToolMessage("d", "y", (TextPart("\udfff"), PAPER, IMAGE, SOUND)),
+    AssistantMessage(thought="the answer broke off in the thought"), UserMessage((TextPart("go on"),)),
+    AssistantMessage(" "), UserMessage((TextPart("and this"),)),
+)  # fmt: skip
 
 
 @pytest.mark.parametrize(("api", "name"), [*MODELS.items(), ("bedrock", "amazon.nova-pro-v1:0")])

@@ -35,6 +35,7 @@ from acp_agent.loop.memory.compaction import (
 from acp_agent.loop.memory.history import History
 from acp_agent.loop.memory.room import Asked, Room
 from acp_agent.loop.memory.token_counts import TokenEstimator, characters
+from tests.nightly import times
 
 pytestmark = pytest.mark.anyio
 
@@ -79,13 +80,9 @@ def text_of(messages: Sequence[Message]) -> str:
 
 
 LONG = [
-    user("first prompt"),
-    *round_of(1, "old result " * 500),
-    *round_of(2, "newer result " * 500),
-    AssistantMessage("I have done it."),
-    user("second prompt"),
-    *round_of(3, "newest result " * 500, calls=2),
-]
+    user("first prompt"), *round_of(1, "old result " * 500), *round_of(2, "newer result " * 500),
+    AssistantMessage("I have done it."), user("second prompt"), *round_of(3, "newest result " * 500, calls=2),
+]  # fmt: skip
 
 
 # --- steps -------------------------------------------------------------------------------------------------------
@@ -138,7 +135,7 @@ def test_dropping_begins_at_a_prompt_where_whole_turns_fit() -> None:
     assert "prompt" in first and "answer" not in first
 
 
-@settings(max_examples=200)
+@settings(max_examples=times(200))
 @given(
     sizes=st.lists(st.tuples(st.sampled_from("uart"), st.integers(0, 400)), max_size=40),
     room=st.integers(0, 5000),
@@ -261,7 +258,7 @@ async def test_huge_arguments_of_the_last_round_are_shortened_last() -> None:
     assert "were removed" in json.loads(shorter.tool_calls[0].arguments)["left_out"]
 
 
-@settings(max_examples=150)
+@settings(max_examples=times(150))
 @given(
     sizes=st.lists(st.tuples(st.sampled_from("uart"), st.integers(0, 3000)), min_size=1, max_size=30),
     most=st.integers(0, 20_000),

@@ -21,20 +21,9 @@ from acp_agent.tools.kit.registry import Registry, SessionRegistry, ToolEntry, b
 pytestmark = pytest.mark.anyio
 
 ABSENT = (
-    "definition",
-    "references",
-    "symbols",
-    "hover",
-    "rename",
-    "skill",
-    "switch_mode",
-    "capture_pane",
-    "send_keys",
-    "tmux_create_session",
-    "tmux_kill_session",
-    "tmux_create_pane",
-    "tmux_kill_pane",
-)
+    "definition", "references", "symbols", "hover", "rename", "skill", "switch_mode", "capture_pane", "send_keys",
+    "tmux_create_session", "tmux_kill_session", "tmux_create_pane", "tmux_kill_pane",
+)  # fmt: skip
 """Tools that a project without skills and language servers has not, nor a session without a terminal."""
 
 
@@ -389,16 +378,9 @@ async def test_vectors_of_tools_are_asked_for_once():
     assert asked == [3, 1]
 
 
-@pytest.mark.parametrize(
-    ("query", "best"),
-    [
-        ("open issues", 1),
-        ("searching the web", 2),
-        ("deletes files", 0),
-        ("", None),
-        ("\ud800 ...", None),
-    ],
-)
+@pytest.mark.parametrize(("query", "best"), [
+    ("open issues", 1), ("searching the web", 2), ("deletes files", 0), ("", None), ("\ud800 ...", None),
+])  # fmt: skip
 def test_words_are_compared_by_their_stems(query, best):
     scores = lexical_scores(query, ["delete a file", "list an issue", "web search"])
     assert all(0.0 <= score <= 1.0 for score in scores)
@@ -426,8 +408,7 @@ def test_complexity_counts_required_depth_and_enumerations():
 
 
 @pytest.mark.parametrize(
-    ("given", "used"),
-    [(0.3, 0.3), (-1, 0.0), (7, 1.0), (math.nan, 0.6), (math.inf, 0.6), (-math.inf, 0.6)],
+    ("given", "used"), [(0.3, 0.3), (-1, 0.0), (7, 1.0), (math.nan, 0.6), (math.inf, 0.6), (-math.inf, 0.6)]
 )
 def test_a_threshold_is_clamped_and_what_is_no_number_is_reset(given, used):
     assert threshold_of(given) == used

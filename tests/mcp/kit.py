@@ -72,13 +72,9 @@ async def kept(*specs: ServerSpec, wait: bool = True, **changed: Any) -> AsyncIt
     made = Kept()
     made.call_timeout = changed.get("call_timeout", made.call_timeout)
     settings: dict[str, Any] = {
-        "cwd": HERE,
-        "connect_timeout": 15.0,
-        "call_timeout": made.call_timeout,
-        "max_result_bytes": 100_000,
-        "environ": os.environ,
-        **changed,
-    }
+        "cwd": HERE, "connect_timeout": 15.0, "call_timeout": made.call_timeout, "max_result_bytes": 100_000,
+        "environ": os.environ, **changed,
+    }  # fmt: skip
     made.servers = McpServers(specs, KeeperSettings(on_change=made.changed, on_trouble=made.trouble, **settings))
     with anyio.fail_after(BOUND):
         async with anyio.create_task_group() as tasks:

@@ -26,21 +26,9 @@ ODD = {
 }
 """Answers to `odd`, which is not listed."""
 tools = [
-    "echo",
-    "mixed",
-    "fails",
-    "error",
-    "huge",
-    "slow",
-    "grow",
-    "die",
-    "env",
-    "flood",
-    "roots",
-    "structured",
-    "ask",
+    "echo", "mixed", "fails", "error", "huge", "slow", "grow", "die", "env", "flood", "roots", "structured", "ask",
     "url",
-]
+]  # fmt: skip
 asked: dict[object, object] = {}
 opened: list[object] = []
 lock = threading.Lock()

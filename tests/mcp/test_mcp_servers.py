@@ -94,20 +94,11 @@ async def test_prompts_that_cannot_be_listed_cost_no_tools():
         assert "echo" in k.names
 
 
-@pytest.mark.parametrize(
-    ("code", "word"),
-    [
-        (-32602, "invalid_input"),
-        (-32600, "invalid_input"),
-        (-32601, "not_found"),
-        (-32002, "not_found"),
-        (-32603, "server_error"),
-        (-32000, "server_error"),
-        (-32001, "transient"),
-        (-32042, "auth_failure"),
-        (-32021, "policy_blocked"),
-    ],
-)
+@pytest.mark.parametrize(("code", "word"), [
+    (-32602, "invalid_input"), (-32600, "invalid_input"), (-32601, "not_found"), (-32002, "not_found"),
+    (-32603, "server_error"), (-32000, "server_error"), (-32001, "transient"), (-32042, "auth_failure"),
+    (-32021, "policy_blocked"),
+])  # fmt: skip
 async def test_the_codes_of_a_server_are_classified(code, word, server):
     with pytest.raises(McpError, match="as you wished") as error:
         await server.text("error", code=code)

@@ -30,18 +30,11 @@ from acp_agent.mcp.names import unique_names
 from acp_agent.schema.acp import EnvVariable, HttpHeader, McpServerHttp, McpServerSse, McpServerStdio
 
 
-@pytest.mark.parametrize(
-    ("server", "tool", "name"),
-    [
-        ("github", "create_issue", "mcp_github_create_issue"),
-        ("my server", "a.b/c", "mcp_my_server_a_b_c"),
-        ("files-2", "read-it", "mcp_files-2_read-it"),
-        ("größe", "naïve", "mcp_gr__e_na_ve"),
-        ("", "", "mcp__"),
-        ("s", "\ud800\n", "mcp_s___"),
-        ("s", "t" * 58, "mcp_s_" + "t" * 58),
-    ],
-)
+@pytest.mark.parametrize(("server", "tool", "name"), [
+    ("github", "create_issue", "mcp_github_create_issue"), ("my server", "a.b/c", "mcp_my_server_a_b_c"),
+    ("files-2", "read-it", "mcp_files-2_read-it"), ("größe", "naïve", "mcp_gr__e_na_ve"), ("", "", "mcp__"),
+    ("s", "\ud800\n", "mcp_s___"), ("s", "t" * 58, "mcp_s_" + "t" * 58),
+])  # fmt: skip
 def test_a_name_is_one_that_models_accept(server, tool, name):
     assert unique_names([(server, tool)]) == {(server, tool): name}
 
@@ -119,21 +112,12 @@ ONE = McpPrompt("s", "p", "", "", (PromptArgument("topic", required=True),))
 TWO = McpPrompt("s", "p", "", "", (PromptArgument("a", required=True), PromptArgument("b")))
 
 
-@pytest.mark.parametrize(
-    ("prompt", "text", "given"),
-    [
-        (NONE, "", {}),
-        (NONE, "too much", "takes 0 arguments"),
-        (ONE, " all of it's text ", {"topic": "all of it's text"}),
-        (ONE, "topic=x", {"topic": "x"}),
-        (ONE, "", "needs topic"),
-        (TWO, "x 'y z'", {"a": "x", "b": "y z"}),
-        (TWO, "b=1 x", {"a": "x", "b": "1"}),
-        (TWO, "b=1", "needs a"),
-        (TWO, "'x", "unclosed quote"),
-        (TWO, "c=3 x y", "takes 2 arguments"),
-    ],
-)
+@pytest.mark.parametrize(("prompt", "text", "given"), [
+    (NONE, "", {}), (NONE, "too much", "takes 0 arguments"), (ONE, " all of it's text ", {"topic": "all of it's text"}),
+    (ONE, "topic=x", {"topic": "x"}), (ONE, "", "needs topic"), (TWO, "x 'y z'", {"a": "x", "b": "y z"}),
+    (TWO, "b=1 x", {"a": "x", "b": "1"}), (TWO, "b=1", "needs a"), (TWO, "'x", "unclosed quote"),
+    (TWO, "c=3 x y", "takes 2 arguments"),
+])  # fmt: skip
 def test_text_behind_a_command_becomes_arguments(prompt, text, given):
     if isinstance(given, dict):
         assert prompt_arguments(prompt, text) == given

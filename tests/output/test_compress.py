@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 from acp_agent.config.model import CompressionConfig
 from acp_agent.output.compress import STRATEGIES, compressed, sections_of, strategy_of, wants_compression
 from acp_agent.output.error_lines import looks_like_error
+from tests.nightly import times
 
 GAP = re.compile(r"\[output filtered: (\d+) lines? not about the goal(?:, or beyond the length that is kept)?\]")
 GOAL = "Fix the tokenizer of the parser"
@@ -128,24 +129,17 @@ def test_strategies_are_configured_by_tool_and_for_all_others() -> None:
     assert strategy_of("mcp_docs_search", CompressionConfig()) == "none"
 
 
-@pytest.mark.parametrize(
-    ("tool", "tokens", "exit_code", "more", "wanted"),
-    [
-        ("bash", 301, 0, {}, True),
-        ("bash", 300, 0, {}, False),
-        ("bash", 5000, 1, {}, False),
-        ("bash", 5000, None, {}, False),
-        ("bash", 5000, 1, {"preserve_shell_errors": False}, True),
-        ("plan", 5000, 0, {}, False),
-        ("bash", 5000, 0, {"enabled": False}, False),
-        ("bash", 5000, 0, {"threshold_tokens": 6000}, False),
-    ],
-)
+@pytest.mark.parametrize(("tool", "tokens", "exit_code", "more", "wanted"), [
+    ("bash", 301, 0, {}, True), ("bash", 300, 0, {}, False), ("bash", 5000, 1, {}, False),
+    ("bash", 5000, None, {}, False), ("bash", 5000, 1, {"preserve_shell_errors": False}, True),
+    ("plan", 5000, 0, {}, False), ("bash", 5000, 0, {"enabled": False}, False),
+    ("bash", 5000, 0, {"threshold_tokens": 6000}, False),
+])  # fmt: skip
 def test_when_an_output_is_compressed(tool, tokens, exit_code, more, wanted) -> None:
     assert wants_compression(tool, tokens, CompressionConfig(**more), exit_code=exit_code) is wanted
 
 
-@settings(max_examples=150)
+@settings(max_examples=times(150))
 @given(
     lines=st.lists(
         st.sampled_from(["", "plain words", "the parser", "error: x", "FAILED y", "more plain words here " * 5]),

@@ -4,13 +4,7 @@ from __future__ import annotations
 
 import json
 
-from acp_agent.output.observation import (
-    Observation,
-    ObservedResult,
-    ObservedSession,
-    ObservedTool,
-    observation_text,
-)
+from acp_agent.output.observation import Observation, ObservedResult, ObservedSession, ObservedTool, observation_text
 from acp_agent.output.profile import STREAM_CHARS, TEXT_CHARS, keeps, shortened, shortened_streams
 
 

@@ -51,18 +51,14 @@ CALLS: list[tuple[str, Call, dict[str, Any], Any, object]] = [
         "terminal/create",
         lambda c: c.create_terminal("sh", ["x"], cwd=Path("/w"), env={"A": "b"}, output_byte_limit=9),
         {
-            "command": "sh",
-            "args": ["x"],
-            "cwd": "/w",
-            "env": [{"name": "A", "value": "b"}],
-            "outputByteLimit": 9,
+            "command": "sh", "args": ["x"], "cwd": "/w", "env": [{"name": "A", "value": "b"}], "outputByteLimit": 9,
         },
         {"terminalId": "t"},
         "t",
     ),
     ("terminal/kill", lambda c: c.kill_terminal("t"), {"terminalId": "t"}, None, None),
     ("terminal/release", lambda c: c.release_terminal("t"), {"terminalId": "t"}, {}, None),
-]
+]  # fmt: skip
 
 
 @pytest.mark.parametrize(

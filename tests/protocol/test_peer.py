@@ -77,32 +77,16 @@ def test_ids_are_echoed_with_value_and_type(id_: object) -> None:
     assert (type(failed), failed) == (type(id_), id_)
 
 
-@pytest.mark.parametrize(
-    ("line", "id_"),
-    [
-        ("[]", None),
-        ('[{"jsonrpc":"2.0","id":1,"method":"m"}]', None),
-        ("1", None),
-        ('"text"', None),
-        ("true", None),
-        ("null", None),
-        ("{}", None),
-        ('{"jsonrpc":"2.0"}', None),
-        ('{"jsonrpc":"2.0","id":4}', 4),
-        ('{"id":5,"method":"m"}', 5),
-        ('{"jsonrpc":"1.0","id":5,"method":"m"}', 5),
-        ('{"jsonrpc":2.0,"id":"x","method":"m"}', "x"),
-        ('{"jsonrpc":"2.0","id":6,"method":7}', 6),
-        ('{"jsonrpc":"2.0","id":6,"method":null}', 6),
-        ('{"jsonrpc":"2.0","id":6,"method":["m"]}', 6),
-        ('{"jsonrpc":"2.0","method":7}', None),
-        ('{"jsonrpc":"2.0","id":true,"method":"m"}', None),
-        ('{"jsonrpc":"2.0","id":1.0,"method":"m"}', None),
-        ('{"jsonrpc":"2.0","id":1e400,"method":"m"}', None),
-        ('{"jsonrpc":"2.0","id":{},"method":"m"}', None),
-        ('{"jsonrpc":"2.0","id":[1],"method":"m"}', None),
-    ],
-)
+@pytest.mark.parametrize(("line", "id_"), [
+    ("[]", None), ('[{"jsonrpc":"2.0","id":1,"method":"m"}]', None), ("1", None), ('"text"', None), ("true", None),
+    ("null", None), ("{}", None), ('{"jsonrpc":"2.0"}', None), ('{"jsonrpc":"2.0","id":4}', 4),
+    ('{"id":5,"method":"m"}', 5), ('{"jsonrpc":"1.0","id":5,"method":"m"}', 5),
+    ('{"jsonrpc":2.0,"id":"x","method":"m"}', "x"), ('{"jsonrpc":"2.0","id":6,"method":7}', 6),
+    ('{"jsonrpc":"2.0","id":6,"method":null}', 6), ('{"jsonrpc":"2.0","id":6,"method":["m"]}', 6),
+    ('{"jsonrpc":"2.0","method":7}', None), ('{"jsonrpc":"2.0","id":true,"method":"m"}', None),
+    ('{"jsonrpc":"2.0","id":1.0,"method":"m"}', None), ('{"jsonrpc":"2.0","id":1e400,"method":"m"}', None),
+    ('{"jsonrpc":"2.0","id":{},"method":"m"}', None), ('{"jsonrpc":"2.0","id":[1],"method":"m"}', None),
+])  # fmt: skip
 def test_json_that_is_no_request_is_answered_with_invalid_request(line: str, id_: object) -> None:
     """[RPC-3]"""
     message = answer(one(line.encode() + b"\n"))
@@ -115,29 +99,20 @@ def test_json_that_is_no_request_is_answered_with_invalid_request(line: str, id_
 @pytest.mark.parametrize(
     "line",
     [
-        b"hello",
-        b"{",
-        b'{"jsonrpc":"2.0","id":1,"method":"m"',
-        b'{"jsonrpc":"2.0","id":1,"method":"m"}}',
-        b'{"jsonrpc":"2.0","id":1,"method":"m"} {}',
-        b"{'jsonrpc':'2.0'}",
-        b'{"jsonrpc":"2.0","id":NaN,"method":"m"}',
+        b"hello", b"{", b'{"jsonrpc":"2.0","id":1,"method":"m"', b'{"jsonrpc":"2.0","id":1,"method":"m"}}',
+        b'{"jsonrpc":"2.0","id":1,"method":"m"} {}', b"{'jsonrpc':'2.0'}", b'{"jsonrpc":"2.0","id":NaN,"method":"m"}',
         b'{"jsonrpc":"2.0","id":1,"method":"m","params":{"x":NaN}}',
         b'{"jsonrpc":"2.0","id":1,"method":"m","params":[Infinity]}',
         b'{"jsonrpc":"2.0","id":1,"method":"m","params":[-Infinity]}',
-        b'{"jsonrpc":"2.0","id":1,"method":"m","params":"\x01"}',
-        b'{"jsonrpc":"2.0","id":1,"method":"\xff"}',
-        b"\xff\xfe{\x00}\x00",
-        b'\xef\xbb\xbf{"jsonrpc":"2.0","id":1,"method":"m"}',
+        b'{"jsonrpc":"2.0","id":1,"method":"m","params":"\x01"}', b'{"jsonrpc":"2.0","id":1,"method":"\xff"}',
+        b"\xff\xfe{\x00}\x00", b'\xef\xbb\xbf{"jsonrpc":"2.0","id":1,"method":"m"}',
         b'{"jsonrpc":"2.0","id":1,"method":"\xed\xa0\xbd"}',
-        b'{"jsonrpc":"2.0","id":' + b"9" * 5000 + b',"method":"m"}',
-        b"[" * 100_000,
-        b"[" * 100_000 + b"]" * 100_000,
+        b'{"jsonrpc":"2.0","id":' + b"9" * 5000 + b',"method":"m"}', b"[" * 100_000, b"[" * 100_000 + b"]" * 100_000,
         b'{"a":' * 100_000 + b"1" + b"}" * 100_000,
         b'{"jsonrpc":"2.0","id":1,"method":"m","params":' + b"[" * 100_000 + b"]" * 100_000 + b"}",
     ],
     ids=lambda line: repr(line[:40]),
-)
+)  # fmt: skip
 def test_what_is_not_json_is_answered_with_parse_error_and_reading_goes_on(line: bytes) -> None:
     """[RPC-2] [TR-2] [TR-5]"""
     first, second = Peer().receive(line + b"\n" + request(1))
@@ -201,20 +176,11 @@ def test_any_unicode_passes_unchanged_in_both_directions() -> None:
     assert event.params == {text: text}
 
 
-@pytest.mark.parametrize(
-    ("escaped", "read"),
-    [
-        (r"\ud83d", "\ufffd"),
-        (r"\uD83D", "\ufffd"),
-        (r"\ude00", "\ufffd"),
-        (r"a\ud83db", "a\ufffdb"),
-        (r"\ude00\ud83d", "\ufffd\ufffd"),
-        (r"\ud83d\ude00", "\U0001f600"),
-        (r"\uD83D\uDE00", "\U0001f600"),
-        (r"\ud83d\ud83d\ude00", "\ufffd\U0001f600"),
-        (r"\\ud83d", r"\ud83d"),
-    ],
-)
+@pytest.mark.parametrize(("escaped", "read"), [
+    (r"\ud83d", "\ufffd"), (r"\uD83D", "\ufffd"), (r"\ude00", "\ufffd"), (r"a\ud83db", "a\ufffdb"),
+    (r"\ude00\ud83d", "\ufffd\ufffd"), (r"\ud83d\ude00", "\U0001f600"), (r"\uD83D\uDE00", "\U0001f600"),
+    (r"\ud83d\ud83d\ude00", "\ufffd\U0001f600"), (r"\\ud83d", r"\ud83d"),
+])  # fmt: skip
 def test_lone_surrogates_are_replaced_and_pairs_are_kept(escaped: str, read: str) -> None:
     """[TR-7]"""
     raw = '{"jsonrpc":"2.0","id":"TEXT","method":"m","params":{"TEXT":["TEXT",{"x":"TEXT"}]}}\n'

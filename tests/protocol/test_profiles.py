@@ -104,18 +104,10 @@ def test_the_name_is_found_however_it_is_written(name):
     assert not rendering_plan(ALL, named(name)).plans
 
 
-@pytest.mark.parametrize(
-    ("name", "key"),
-    [
-        ("CodeCompanion.nvim", "codecompanion-nvim"),
-        ("toad", "toad"),
-        ("My  Own (Editor) 2.0", "my-own-editor-2-0"),
-        ("snake_case", "snake_case"),
-        (".hidden.", "hidden"),
-        ("Äther", "ther"),
-        ("...", ""),
-    ],
-)
+@pytest.mark.parametrize(("name", "key"), [
+    ("CodeCompanion.nvim", "codecompanion-nvim"), ("toad", "toad"), ("My  Own (Editor) 2.0", "my-own-editor-2-0"),
+    ("snake_case", "snake_case"), (".hidden.", "hidden"), ("Äther", "ther"), ("...", ""),
+])  # fmt: skip
 def test_the_name_in_the_configuration_needs_no_quotes(name, key):
     assert config_name(name) == key
 

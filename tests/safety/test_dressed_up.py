@@ -28,27 +28,12 @@ def denied(command: str, project: Path, *patterns: str) -> bool:
     return any(matches(pattern, text) for text in examined(command, project).candidates for pattern in patterns)
 
 
-@pytest.mark.parametrize(
-    "command",
-    [
-        "{rm,-rf,a}",
-        "{rm,-r{f,v},a}",
-        "rm${IFS}a",
-        "rm$IFS-rf$IFS-a",
-        "cat <<EOF | sh\nrm -rf a\nEOF",
-        "cat <<'EOF' | bash -s\necho x; rm a\nEOF",
-        "echo 'rm a' | sh",
-        "uv run rm a",
-        "poetry run rm a",
-        "bundle exec rm a",
-        "npx -c 'rm a'",
-        "perf stat rm a",
-        "fish -c 'rm a'",
-        "tcsh -c 'rm a'",
-        "firejail rm a",
-        "tmux new rm a",
-    ],
-)
+@pytest.mark.parametrize("command", [
+    "{rm,-rf,a}", "{rm,-r{f,v},a}", "rm${IFS}a", "rm$IFS-rf$IFS-a", "cat <<EOF | sh\nrm -rf a\nEOF",
+    "cat <<'EOF' | bash -s\necho x; rm a\nEOF", "echo 'rm a' | sh", "uv run rm a", "poetry run rm a",
+    "bundle exec rm a", "npx -c 'rm a'", "perf stat rm a", "fish -c 'rm a'", "tcsh -c 'rm a'", "firejail rm a",
+    "tmux new rm a",
+])  # fmt: skip
 def test_a_deny_is_found(command: str, project: Path) -> None:
     assert denied(command, project, "rm *")
 
@@ -58,26 +43,14 @@ def test_what_is_no_such_command_is_not_taken_for_it(command: str, project: Path
     assert not any(part.words and part.words[0] == "rm" for part in examined(command, project).parts)
 
 
-@pytest.mark.parametrize(
-    ("command", "pattern", "passes"),
-    [
-        ("cp a .git/hooks/x", "cp *", False),
-        ("cp a .git/hooks/x", "cp * .git/hooks/*", True),
-        ("cp a b", "cp *", True),
-        ("mv a .vscode/tasks.json", "mv *", False),
-        ("mv a .vscode/tasks.json", "mv * .vscode/*", True),
-        ("touch .mcp.json", "touch *", False),
-        ("touch x", "touch *", True),
-        ("mkdir .idea", "mkdir *", False),
-        ("chmod u+x .git/hooks/x", "chmod *", False),
-        ("chmod u+x x", "chmod *", True),
-        ("tee .envrc", "tee *", False),
-        ("install -D a .git/hooks/x", "install *", False),
-        ("dd if=a of=.git/config", "dd *", False),
-        ("cargo build --target-dir=.git/x", "cargo *", False),
-        ("cargo build", "cargo *", True),
-    ],
-)
+@pytest.mark.parametrize(("command", "pattern", "passes"), [
+    ("cp a .git/hooks/x", "cp *", False), ("cp a .git/hooks/x", "cp * .git/hooks/*", True), ("cp a b", "cp *", True),
+    ("mv a .vscode/tasks.json", "mv *", False), ("mv a .vscode/tasks.json", "mv * .vscode/*", True),
+    ("touch .mcp.json", "touch *", False), ("touch x", "touch *", True), ("mkdir .idea", "mkdir *", False),
+    ("chmod u+x .git/hooks/x", "chmod *", False), ("chmod u+x x", "chmod *", True), ("tee .envrc", "tee *", False),
+    ("install -D a .git/hooks/x", "install *", False), ("dd if=a of=.git/config", "dd *", False),
+    ("cargo build --target-dir=.git/x", "cargo *", False), ("cargo build", "cargo *", True),
+])  # fmt: skip
 def test_a_glob_does_not_cover_what_other_programs_trust(
     command: str, pattern: str, passes: bool, project: Path
 ) -> None:

@@ -104,28 +104,15 @@ def test_several_roots_are_all_inside(base: Path) -> None:
     assert roots.display(base / "app") == "."
 
 
-@pytest.mark.parametrize(
-    ("text", "words"),
-    [
-        ("", "empty"),
-        ("a\0b", "NUL"),
-        ("file:///x%00y", "NUL"),
-        ("file://", "empty"),
-        ("\ud800", "UTF-8"),
-        ("x" * 5000, "longer than"),
-        ("a/" * 2500, "longer than 4095 bytes"),
-        ("ü" * 2100, "longer than 4095 bytes"),
-        ("x" * 300, "cannot be resolved: a name in it has 300 bytes, more than the maximum of 255"),
-        ("a/" + "ü" * 128 + "/b", "a name in it has 256 bytes"),
-        ("file://other-machine/x", "another machine"),
-        ("file://user@localhost/x", "another machine"),
-        ("file://[/x", "not a valid file:// URI"),
-        ("~", "not expanded"),
-        ("~/x", "not expanded, and nothing has that name here; give an absolute path"),
-        ("$HOME/.ssh/id", "not expanded"),
-        ("${HOME}/x", "not expanded"),
-    ],
-)
+@pytest.mark.parametrize(("text", "words"), [
+    ("", "empty"), ("a\0b", "NUL"), ("file:///x%00y", "NUL"), ("file://", "empty"), ("\ud800", "UTF-8"),
+    ("x" * 5000, "longer than"), ("a/" * 2500, "longer than 4095 bytes"), ("ü" * 2100, "longer than 4095 bytes"),
+    ("x" * 300, "cannot be resolved: a name in it has 300 bytes, more than the maximum of 255"),
+    ("a/" + "ü" * 128 + "/b", "a name in it has 256 bytes"), ("file://other-machine/x", "another machine"),
+    ("file://user@localhost/x", "another machine"), ("file://[/x", "not a valid file:// URI"), ("~", "not expanded"),
+    ("~/x", "not expanded, and nothing has that name here; give an absolute path"), ("$HOME/.ssh/id", "not expanded"),
+    ("${HOME}/x", "not expanded"),
+])  # fmt: skip
 def test_malformed_paths_are_refused_in_words(text: str, words: str, roots: Roots) -> None:
     for resolve in (roots.resolve, roots.entry):
         with pytest.raises(ToolError, match=words) as error:
@@ -173,25 +160,13 @@ def test_very_many_links_in_a_row_are_refused_in_words(roots: Roots, base: Path)
         roots.resolve("link-0/x")
 
 
-@pytest.mark.parametrize(
-    ("root", "path", "inside"),
-    [
-        ("/srv/app", "/srv/app/x", True),
-        ("/srv/app", "/srv/app", True),
-        ("/srv/app", "/srv/app-evil/x", False),
-        ("/srv/app", "/srv/app.git", False),
-        ("/srv/app", "/srv/ap", False),
-        ("/srv/app", "/srv/APP/x", False),
-        ("/srv/app", "/x/srv/app/x", False),
-        ("/srv/app", "/srv", False),
-        ("/", "/etc/passwd", True),
-        ("/", "/proc", False),
-        ("/", "/process/x", True),
-        ("/", "/devel/x", True),
-        ("/dev/shm/app", "/dev/shm/app/x", True),
-        ("/proc/1", "/proc/1/environ", False),
-    ],
-)
+@pytest.mark.parametrize(("root", "path", "inside"), [
+    ("/srv/app", "/srv/app/x", True), ("/srv/app", "/srv/app", True), ("/srv/app", "/srv/app-evil/x", False),
+    ("/srv/app", "/srv/app.git", False), ("/srv/app", "/srv/ap", False), ("/srv/app", "/srv/APP/x", False),
+    ("/srv/app", "/x/srv/app/x", False), ("/srv/app", "/srv", False), ("/", "/etc/passwd", True), ("/", "/proc", False),
+    ("/", "/process/x", True), ("/", "/devel/x", True), ("/dev/shm/app", "/dev/shm/app/x", True),
+    ("/proc/1", "/proc/1/environ", False),
+])  # fmt: skip
 def test_names_are_compared_one_by_one(root: str, path: str, inside: bool) -> None:
     roots = Roots(Path(root))
     assert roots.contains(Path(path)) is inside
@@ -205,24 +180,11 @@ def test_names_are_compared_one_by_one(root: str, path: str, inside: bool) -> No
 # --- what the kernel keeps -----------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize(
-    "text",
-    [
-        "/proc/self/environ",
-        "/proc/1/root/etc/shadow",
-        "/proc/sys/kernel/core_pattern",
-        "/sys/kernel/uevent_helper",
-        "/dev/sda",
-        "/dev/null",
-        "/dev/mem",
-        "/dev/tcp/example.org/80",
-        "/dev",
-        "/proc",
-        "proc/self/mem",
-        "../../proc/version",
-        "file:///proc/self/environ",
-    ],
-)
+@pytest.mark.parametrize("text", [
+    "/proc/self/environ", "/proc/1/root/etc/shadow", "/proc/sys/kernel/core_pattern", "/sys/kernel/uevent_helper",
+    "/dev/sda", "/dev/null", "/dev/mem", "/dev/tcp/example.org/80", "/dev", "/proc", "proc/self/mem",
+    "../../proc/version", "file:///proc/self/environ",
+])  # fmt: skip
 def test_a_root_that_is_the_whole_system_is_without_the_kernel_s_own(text: str) -> None:
     roots = Roots(Path("/"))
     for resolve in (roots.resolve, roots.entry):

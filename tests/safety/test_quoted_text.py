@@ -13,6 +13,7 @@ from acp_agent.safety.access import Allow
 from acp_agent.safety.folders.paths import Roots
 from acp_agent.safety.lines.examine import examine
 from acp_agent.safety.lines.quoting import without_quoted_text
+from tests.nightly import times
 
 BODY = "run $(rm -rf ~) and `sudo id`\n"
 
@@ -29,21 +30,11 @@ def test_text_that_is_only_read_does_not_ask(tmp_path: Path, line: str) -> None:
     )
 
 
-@pytest.mark.parametrize(
-    "line",
-    [
-        "bash <<'E'\nls\nE",
-        "cat <<'E' | sh\nls\nE",
-        "xargs cat <<'E'\n/etc/passwd\nE",
-        "cat <<'E'\nx\nE\nrm -rf .",
-        "cat <<'E'; rm x\nx\nE",
-        "cat <<'E' > file\nx\nE",
-        "cat /etc/shadow <<'E'\nx\nE",
-        "cat <<'E' <<F\nx\nE\n$(id)\nF",
-        "sort --files0-from=- <<'E'\n/etc/passwd\nE",
-        "cat <<'E' &\nx\nE",
-    ],
-)
+@pytest.mark.parametrize("line", [
+    "bash <<'E'\nls\nE", "cat <<'E' | sh\nls\nE", "xargs cat <<'E'\n/etc/passwd\nE", "cat <<'E'\nx\nE\nrm -rf .",
+    "cat <<'E'; rm x\nx\nE", "cat <<'E' > file\nx\nE", "cat /etc/shadow <<'E'\nx\nE", "cat <<'E' <<F\nx\nE\n$(id)\nF",
+    "sort --files0-from=- <<'E'\n/etc/passwd\nE", "cat <<'E' &\nx\nE",
+])  # fmt: skip
 def test_a_line_that_does_more_with_it_asks(tmp_path: Path, line: str) -> None:
     assert not allowed(line, tmp_path)
 
@@ -51,7 +42,7 @@ def test_a_line_that_does_more_with_it_asks(tmp_path: Path, line: str) -> None:
 TEXT = st.text(st.sampled_from("$()`'\"\\ E\n<#{}~*x;|&"), max_size=60)
 
 
-@settings(max_examples=40)
+@settings(max_examples=times(40))
 @given(TEXT)
 def test_what_counts_as_quoted_text_is_taken_as_it_is_by_bash(body: str) -> None:
     line = f"cat <<'E'\n{body}\nE"

@@ -30,6 +30,7 @@ from acp_agent.safety.deciding.subjects import CallFacts, Subject
 from acp_agent.safety.deciding.trajectory import FAILURES, Sentinel
 from acp_agent.safety.folders.paths import Roots
 from acp_agent.safety.globs import PathGlobs, matches
+from tests.nightly import times
 
 ROOTS = Roots(Path("/srv"))
 TOOLS = {"bash", "read", "write", "fetch"}
@@ -49,42 +50,22 @@ def subject(tool: str = "bash", *texts: str, paths: Sequence[str | Path] = (), h
 # --- globs -------------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize(
-    ("pattern", "text", "expected"),
-    [
-        ("cargo *", "cargo test --all", True),
-        ("cargo *", "CARGO test", True),
-        ("cargo *", "cargo", True),
-        ("cargo *", "cargotest", False),
-        ("*sudo*", "a\nsudo b", True),
-        ("git status", "git status -s", False),
-        ("a?c", "abc", True),
-        ("a[bx]c", "axc", True),
-        ("a[!bx]c", "axc", False),
-        ("*" * 200 + "x", "y" * 5000, False),
-    ],
-)
+@pytest.mark.parametrize(("pattern", "text", "expected"), [
+    ("cargo *", "cargo test --all", True), ("cargo *", "CARGO test", True), ("cargo *", "cargo", True),
+    ("cargo *", "cargotest", False), ("*sudo*", "a\nsudo b", True), ("git status", "git status -s", False),
+    ("a?c", "abc", True), ("a[bx]c", "axc", True), ("a[!bx]c", "axc", False), ("*" * 200 + "x", "y" * 5000, False),
+])  # fmt: skip
 def test_a_glob_stands_for_the_whole_text_whatever_its_case(pattern: str, text: str, expected: bool) -> None:
     assert matches(pattern, text) is expected
 
 
-@pytest.mark.parametrize(
-    ("pattern", "path", "expected"),
-    [
-        (".env", "/srv/app/.env", True),
-        (".env", "/srv/app/a/b/.env", True),
-        (".env", "/srv/app-evil/.env", False),
-        (".env", "/srv/app/.env/key", True),
-        (".env*", "/srv/app/.env.local", True),
-        ("secrets/", "/srv/app/secrets/a/b", True),
-        ("secrets/*.key", "/srv/app/secrets/a.key", True),
-        ("secrets/*.key", "/srv/app/x/secrets/a.key", False),
-        ("**/secrets/*.key", "/srv/app/x/secrets/a.key", True),
-        ("~/.ssh", "/home/u/.ssh/id", True),
-        ("~/.ssh", "/home/u/.sshx", False),
-        ("/etc/*.conf", "/etc/a.conf", True),
-    ],
-)
+@pytest.mark.parametrize(("pattern", "path", "expected"), [
+    (".env", "/srv/app/.env", True), (".env", "/srv/app/a/b/.env", True), (".env", "/srv/app-evil/.env", False),
+    (".env", "/srv/app/.env/key", True), (".env*", "/srv/app/.env.local", True),
+    ("secrets/", "/srv/app/secrets/a/b", True), ("secrets/*.key", "/srv/app/secrets/a.key", True),
+    ("secrets/*.key", "/srv/app/x/secrets/a.key", False), ("**/secrets/*.key", "/srv/app/x/secrets/a.key", True),
+    ("~/.ssh", "/home/u/.ssh/id", True), ("~/.ssh", "/home/u/.sshx", False), ("/etc/*.conf", "/etc/a.conf", True),
+])  # fmt: skip
 def test_path_globs_hold_below_the_folders_and_for_all_that_is_below_a_match(
     pattern: str, path: str, expected: bool
 ) -> None:
@@ -393,7 +374,7 @@ def test_equal_calls_in_another_order_are_the_same_sequence() -> None:
 
 
 @given(st.integers(0, 6_000), st.integers(1, 40))
-@settings(max_examples=30)
+@settings(max_examples=times(30))
 def test_calls_are_never_equal_because_only_their_beginning_is(same: int, more: int) -> None:
     config = GovernanceConfig(trajectory_enabled=True, block_risky_patterns=True, window=2, similarity=1.0)
     watching = Sentinel(config, Kept())

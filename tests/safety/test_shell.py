@@ -17,7 +17,8 @@ from acp_agent.safety.lines.examine import judge
 from acp_agent.safety.lines.line import BACKGROUND, HIDDEN, TOO_LONG
 from acp_agent.safety.lines.looks import HOSTILE_GIT
 from acp_agent.safety.lines.reach import CHANGES, EXPANDS, NOT_UNDERSTOOD, OUTSIDE, WRITES
-from tests.tables import table
+from tests.nightly import times
+from tests.tables import packed, table
 
 EXACT = "this exact command in this project"
 
@@ -41,178 +42,40 @@ def project(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return root
 
 
-LOOKS = """
-ls
-ls -la
-ls -lah src
-ls src/*.py
-ls src/[ad]*
-cat README.md
-cat "README.md" 'a.txt'
-cat ./src/app.py src/deep/../app.py
-cat README.md | head -n 5
-head -5 README.md
-tail -n 20 README.md
-tail -n +2 README.md
-wc -l README.md a.txt
-pwd
-echo hello world
-echo 'it costs $5'
-echo "a;b && c | d > e"
-printf '%s\\n' a b
-true && false || true
-cd src && ls
-cd src && cat ../README.md
-(cd src && ls); cat README.md
-cd src; ls
-which python3
-type ls
-command -v git
-file README.md
-stat README.md
-du -sh .
-du -sh src | sort -h
-df -h
-uname -a
-whoami
-id
-date
-date +%Y-%m-%d
-date -u -Iseconds
-date -d yesterday +%s
-date -ud yesterday
-date --date=yesterday +%F
-date -r README.md
-basename /usr/lib/x.so .so
-dirname /usr/lib/x.so
-realpath README.md
-readlink -f README.md
-diff a.txt b.txt
-diff -u a.txt b.txt
-diff -r --no-dereference src src
-cmp a.txt b.txt
-comm a.txt b.txt
-sort -u a.txt
-sort -k2,2n -t, a.txt
-uniq -c a.txt
-uniq -
-sort a.txt | uniq -c | sort -rn | head
-cut -d: -f1 a.txt
-cut -d/ -f2 a.txt
-cut -d ',' -f 1 a.txt
-tr a-z A-Z < a.txt
-tr / _
-nl a.txt
-tac a.txt
-rev a.txt
-column -t a.txt
-seq 1 10
-expr 1 + 2
-test -f README.md
-test -f README.md && echo yes
-[ -f README.md ] && echo yes
-[ ! -d nowhere ] || echo yes
-[[ -f README.md ]] && echo yes
-[ 3 -gt 2 ]
-[[ abc == abc ]]
-grep -rn "def main" src
-grep -rn '/api/users' src
-grep -E "foo|bar$" README.md
-grep "a\\.b" README.md
-grep -A 3 -B2 text README.md
-grep -rn --include='*.py' text .
-grep -v ^# README.md
-grep -rn x .
-grep -e x a.txt
-grep -n x a.txt -i
-grep -- -x a.txt
-rg -n foo src
-rg /api src -n
-egrep 'a|b' a.txt
-fgrep a.b a.txt
-rg text
-rg -n "foo$" src
-rg -g '*.py' '/api' src
-rg --files
-rg --pretty text
-find .
-find . -name '*.py' -not -path './node_modules/*'
-find src -type f -mtime -1 -print
-find . -maxdepth 2 -size +1k
-fd py src
-tree -L 2
-jq . a.txt
-jq -r '.name' a.txt
-sed -n '1,20p' README.md
-sed -n 5p README.md
-sed -n '10,$p' README.md
-git status
-git status --short
-git --no-pager log --oneline -5
-git log --format='%h %s' main..HEAD
-git log --oneline HEAD~3
-git diff HEAD~1 -- a.txt
-git branch --list --format='%(refname)'
-git diff
-git diff --stat HEAD~1 -- src
-git diff main...feature/x
-git show HEAD:README.md
-git show HEAD@{1}
-git blame -L 1,5 README.md
-git branch
-git branch -a
-git branch -vv
-git branch --show-current
-git branch --contains HEAD
-git branch --list 'feature/*'
-git tag
-git tag -l 'v*'
-git remote -v
-git rev-parse HEAD
-git rev-parse --show-toplevel
-git ls-files src
-git ls-tree HEAD
-git cat-file -p HEAD
-git describe --tags
-git shortlog -sn
-git stash list
-git stash show
-git reflog
-git grep -n text
-git merge-base main HEAD
-git for-each-ref
-git count-objects -v
-python --version
-python3 --version
-node --version
-gcc --version
-ps aux
-ps -ef
-uptime
-nproc
-free -h
-hostname
-ls 2>/dev/null
-ls >/dev/null 2>&1
-ls &>/dev/null
-ls 2>&1 | head
-cat < a.txt
-cat </dev/null
-! grep -q x a.txt
-ls # a comment
-# only a remark before⏎ls
-{ ls; pwd; }
-ls |& head
-ls;
-ls⏎pwd⏎
-'ls' a.txt
-l's' a.txt
-cat inner-link/app.py
-echo a=b --flag=value
-echo '$(ls)' '`ls`' '${x}' '<(x)'
-grep -n 'a=$(x)' README.md
-echo "it's" '$(ls)'
-""".strip().splitlines()
+LOOKS = packed("""
+ls ¦ ls -la ¦ ls -lah src ¦ ls src/*.py ¦ ls src/[ad]* ¦ cat README.md ¦ cat "README.md" 'a.txt'
+cat ./src/app.py src/deep/../app.py ¦ cat README.md | head -n 5 ¦ head -5 README.md ¦ tail -n 20 README.md
+tail -n +2 README.md ¦ wc -l README.md a.txt ¦ pwd ¦ echo hello world ¦ echo 'it costs $5' ¦ echo "a;b && c | d > e"
+printf '%s\\n' a b ¦ true && false || true ¦ cd src && ls ¦ cd src && cat ../README.md ¦ (cd src && ls); cat README.md
+cd src; ls ¦ which python3 ¦ type ls ¦ command -v git ¦ file README.md ¦ stat README.md ¦ du -sh .
+du -sh src | sort -h ¦ df -h ¦ uname -a ¦ whoami ¦ id ¦ date ¦ date +%Y-%m-%d ¦ date -u -Iseconds
+date -d yesterday +%s ¦ date -ud yesterday ¦ date --date=yesterday +%F ¦ date -r README.md
+basename /usr/lib/x.so .so ¦ dirname /usr/lib/x.so ¦ realpath README.md ¦ readlink -f README.md ¦ diff a.txt b.txt
+diff -u a.txt b.txt ¦ diff -r --no-dereference src src ¦ cmp a.txt b.txt ¦ comm a.txt b.txt ¦ sort -u a.txt
+sort -k2,2n -t, a.txt ¦ uniq -c a.txt ¦ uniq - ¦ sort a.txt | uniq -c | sort -rn | head ¦ cut -d: -f1 a.txt
+cut -d/ -f2 a.txt ¦ cut -d ',' -f 1 a.txt ¦ tr a-z A-Z < a.txt ¦ tr / _ ¦ nl a.txt ¦ tac a.txt ¦ rev a.txt
+column -t a.txt ¦ seq 1 10 ¦ expr 1 + 2 ¦ test -f README.md ¦ test -f README.md && echo yes
+[ -f README.md ] && echo yes ¦ [ ! -d nowhere ] || echo yes ¦ [[ -f README.md ]] && echo yes ¦ [ 3 -gt 2 ]
+[[ abc == abc ]] ¦ grep -rn "def main" src ¦ grep -rn '/api/users' src ¦ grep -E "foo|bar$" README.md
+grep "a\\.b" README.md ¦ grep -A 3 -B2 text README.md ¦ grep -rn --include='*.py' text . ¦ grep -v ^# README.md
+grep -rn x . ¦ grep -e x a.txt ¦ grep -n x a.txt -i ¦ grep -- -x a.txt ¦ rg -n foo src ¦ rg /api src -n
+egrep 'a|b' a.txt ¦ fgrep a.b a.txt ¦ rg text ¦ rg -n "foo$" src ¦ rg -g '*.py' '/api' src ¦ rg --files
+rg --pretty text ¦ find . ¦ find . -name '*.py' -not -path './node_modules/*' ¦ find src -type f -mtime -1 -print
+find . -maxdepth 2 -size +1k ¦ fd py src ¦ tree -L 2 ¦ jq . a.txt ¦ jq -r '.name' a.txt ¦ sed -n '1,20p' README.md
+sed -n 5p README.md ¦ sed -n '10,$p' README.md ¦ git status ¦ git status --short ¦ git --no-pager log --oneline -5
+git log --format='%h %s' main..HEAD ¦ git log --oneline HEAD~3 ¦ git diff HEAD~1 -- a.txt
+git branch --list --format='%(refname)' ¦ git diff ¦ git diff --stat HEAD~1 -- src ¦ git diff main...feature/x
+git show HEAD:README.md ¦ git show HEAD@{1} ¦ git blame -L 1,5 README.md ¦ git branch ¦ git branch -a ¦ git branch -vv
+git branch --show-current ¦ git branch --contains HEAD ¦ git branch --list 'feature/*' ¦ git tag ¦ git tag -l 'v*'
+git remote -v ¦ git rev-parse HEAD ¦ git rev-parse --show-toplevel ¦ git ls-files src ¦ git ls-tree HEAD
+git cat-file -p HEAD ¦ git describe --tags ¦ git shortlog -sn ¦ git stash list ¦ git stash show ¦ git reflog
+git grep -n text ¦ git merge-base main HEAD ¦ git for-each-ref ¦ git count-objects -v ¦ python --version
+python3 --version ¦ node --version ¦ gcc --version ¦ ps aux ¦ ps -ef ¦ uptime ¦ nproc ¦ free -h ¦ hostname
+ls 2>/dev/null ¦ ls >/dev/null 2>&1 ¦ ls &>/dev/null ¦ ls 2>&1 | head ¦ cat < a.txt ¦ cat </dev/null
+! grep -q x a.txt ¦ ls # a comment ¦ # only a remark before⏎ls ¦ { ls; pwd; } ¦ ls |& head ¦ ls; ¦ ls⏎pwd⏎
+'ls' a.txt ¦ l's' a.txt ¦ cat inner-link/app.py ¦ echo a=b --flag=value ¦ echo '$(ls)' '`ls`' '${x}' '<(x)'
+grep -n 'a=$(x)' README.md ¦ echo "it's" '$(ls)'
+""")
 
 
 @table("line", LOOKS)
@@ -221,68 +84,34 @@ def test_looking_runs_without_asking(line: str, project: Path) -> None:
 
 
 SCOPED = [
-    ("cargo test", ["cargo test"]),
-    ("cargo test --workspace -p core 2>&1 | tail -20", ["cargo test"]),
+    ("cargo test", ["cargo test"]), ("cargo test --workspace -p core 2>&1 | tail -20", ["cargo test"]),
     ("cd src && cargo build --release", ["cargo build"]),
-    ("cargo test && git push origin main", ["cargo test", "git push"]),
-    ("cargo test; cargo test", ["cargo test"]),
-    ("npm install", ["npm install"]),
-    ("npm run build", ["npm run build"]),
-    ("npm run build && npm test", ["npm run build", "npm test"]),
-    ("pnpm run lint", ["pnpm run lint"]),
-    ("yarn build", ["yarn build"]),
-    ("yarn run build", ["yarn run build"]),
-    ("uv run pytest -x tests", ["uv run pytest"]),
-    ("uv run python -m pytest -q", ["uv run python -m pytest"]),
-    ("uv sync", ["uv sync"]),
-    ("uv pip list", ["uv pip list"]),
-    ("uv pip install -e .", ["uv pip install"]),
-    ("python -m build --wheel", ["python -m build"]),
-    ("python -m pylint -j 4 src", ["python -m pylint"]),
-    ("uv run git push", ["uv run git push"]),
-    ("poetry run mypy", ["poetry run mypy"]),
-    ("poetry install", ["poetry install"]),
-    ("go test ./...", ["go test"]),
-    ("go build -o bin/app ./cmd/app", ["go build"]),
-    ("make", ["make"]),
-    ("make test", ["make test"]),
-    ("make -j4 test lint", ["make test", "make lint"]),
-    ("make -j 4 test", ["make test"]),
-    ("just build", ["just build"]),
-    ("pytest", ["pytest"]),
-    ("pytest -x -q tests/test_a.py::test_b", ["pytest"]),
-    ("pytest -k 'a and not b' --tb=short", ["pytest"]),
-    ("python -m pytest -x", ["python -m pytest"]),
-    ("python3 -m mypy src", ["python3 -m mypy"]),
-    ("python -m unittest discover", ["python -m unittest"]),
-    ("python -m mypy --strict src", ["python -m mypy"]),
-    ("python -m pip install -e .", ["python -m pip install"]),
-    ("ruff check --fix .", ["ruff"]),
-    ("mypy --strict src", ["mypy"]),
-    ("tsc --noEmit", ["tsc"]),
-    ("eslint --fix src", ["eslint"]),
-    ("prettier --check .", ["prettier"]),
-    ("git add -A", ["git add"]),
-    ("git commit -m 'a message; with $5'", ["git commit"]),
-    ("git push -u origin feature/x", ["git push"]),
-    ("git stash", ["git stash"]),
-    ("git checkout -b new", ["git checkout"]),
-    ("git branch new-branch", ["git branch"]),
-    ("git branch --format --list new", ["git branch"]),
-    ("git branch --sort --list new", ["git branch"]),
-    ("git tag v1", ["git tag"]),
-    ("pip install requests", ["pip install"]),
-    ("docker build -t x .", ["docker build"]),
-    ("kubectl get pods -n prod", ["kubectl get"]),
-    ("gh pr list", ["gh pr list"]),
-    ("mvn clean install", ["mvn clean", "mvn install"]),
-    ("gradle test", ["gradle test"]),
-    ("dotnet test", ["dotnet test"]),
-    ("terraform plan", ["terraform plan"]),
-    ("mkdir -p src/new", ["mkdir"]),
-    ("touch src/new.py", ["touch"]),
-    ("ls && make test > /dev/null", ["make test"]),
-]
+    ("cargo test && git push origin main", ["cargo test", "git push"]), ("cargo test; cargo test", ["cargo test"]),
+    ("npm install", ["npm install"]), ("npm run build", ["npm run build"]),
+    ("npm run build && npm test", ["npm run build", "npm test"]), ("pnpm run lint", ["pnpm run lint"]),
+    ("yarn build", ["yarn build"]), ("yarn run build", ["yarn run build"]),
+    ("uv run pytest -x tests", ["uv run pytest"]), ("uv run python -m pytest -q", ["uv run python -m pytest"]),
+    ("uv sync", ["uv sync"]), ("uv pip list", ["uv pip list"]), ("uv pip install -e .", ["uv pip install"]),
+    ("python -m build --wheel", ["python -m build"]), ("python -m pylint -j 4 src", ["python -m pylint"]),
+    ("uv run git push", ["uv run git push"]), ("poetry run mypy", ["poetry run mypy"]),
+    ("poetry install", ["poetry install"]), ("go test ./...", ["go test"]),
+    ("go build -o bin/app ./cmd/app", ["go build"]), ("make", ["make"]), ("make test", ["make test"]),
+    ("make -j4 test lint", ["make test", "make lint"]), ("make -j 4 test", ["make test"]),
+    ("just build", ["just build"]), ("pytest", ["pytest"]), ("pytest -x -q tests/test_a.py::test_b", ["pytest"]),
+    ("pytest -k 'a and not b' --tb=short", ["pytest"]), ("python -m pytest -x", ["python -m pytest"]),
+    ("python3 -m mypy src", ["python3 -m mypy"]), ("python -m unittest discover", ["python -m unittest"]),
+    ("python -m mypy --strict src", ["python -m mypy"]), ("python -m pip install -e .", ["python -m pip install"]),
+    ("ruff check --fix .", ["ruff"]), ("mypy --strict src", ["mypy"]), ("tsc --noEmit", ["tsc"]),
+    ("eslint --fix src", ["eslint"]), ("prettier --check .", ["prettier"]), ("git add -A", ["git add"]),
+    ("git commit -m 'a message; with $5'", ["git commit"]), ("git push -u origin feature/x", ["git push"]),
+    ("git stash", ["git stash"]), ("git checkout -b new", ["git checkout"]), ("git branch new-branch", ["git branch"]),
+    ("git branch --format --list new", ["git branch"]), ("git branch --sort --list new", ["git branch"]),
+    ("git tag v1", ["git tag"]), ("pip install requests", ["pip install"]), ("docker build -t x .", ["docker build"]),
+    ("kubectl get pods -n prod", ["kubectl get"]), ("gh pr list", ["gh pr list"]),
+    ("mvn clean install", ["mvn clean", "mvn install"]), ("gradle test", ["gradle test"]),
+    ("dotnet test", ["dotnet test"]), ("terraform plan", ["terraform plan"]), ("mkdir -p src/new", ["mkdir"]),
+    ("touch src/new.py", ["touch"]), ("ls && make test > /dev/null", ["make test"]),
+]  # fmt: skip
 
 
 @table(("line", "scopes"), SCOPED)
@@ -296,415 +125,87 @@ def test_known_work_asks_with_a_scope(line: str, scopes: list[str], project: Pat
 
 EXACTLY = [
     # programs and arguments that can do anything
-    *[(line, CHANGES) for line in """
-rm -rf build
-mv a.txt b.txt
-cp a.txt b.txt
-dd if=a.txt of=b.txt
-chmod +x a.txt
-kill 1
-curl example.com
-wget example.com
-bash -c ls
-sh script.sh
-bash script.sh
-python script.py
-python -c 'print(1)'
-python3
-python -m http.server
-python -m timeit x
-python -m coverage run x
-python -X dev -m pytest
-node -e 'x'
-perl -e 1
-ruby x.rb
-sudo ls
-xargs rm
-ls | xargs rm
-nohup ls
-timeout 5 ls
-ssh host ls
-eval ls
-exec ls
-source a.txt
-. a.txt
-env
-env ls
-printenv
-set
-time ls
-coproc ls
-alias ls=rm
-trap ls EXIT
-tput clear
-hostname evil
-awk '{print}' a.txt
-sed s/a/b/ a.txt
-sed -i s/a/b/ a.txt
-sed -n '1w x' a.txt
-sed -n '1e ls' a.txt
-sed -n 1p -i a.txt
-tail -f a.txt
-tail -F a.txt
-tail --follow a.txt
-tail --fol a.txt
-sort -o a.txt b.txt
-sort -uo a.txt b.txt
-sort --output=a.txt b.txt
-sort --out=a.txt b.txt
-sort --compress-program=x a.txt
-uniq a.txt b.txt
-uniq *.txt
-uniq - a.txt
-uniq -c - a.txt
-uniq a.txt -
-date -d -d 01011230
-date -d now -r a.txt 01011230
-date -u -- 01011230
-date --date -u 01011230 x
-date -ds -s x
-date -us x
-sort --random-source -- -o a.txt b.txt
-diff -r -x --no-dereference src src
-diff -r src src -- --no-dereference
-rg -e -- --pre cat x
-rg -g -- -z x
-fd -E -- -x rm
-file -Z a.txt
-git grep -e -- -Oevil x
-git grep -e -- --open-files-in-pager=evil x
-git log --alternate-refs
-git rev-list --alternate-refs
-git diff --submodule=diff
-git ls-files --recurse-submodules
-git for-each-ref --format='%(signature)'
-git push --repo=ext::sh
-python -m mypackage.tool --flag
-python -m dotenv run -- sh
-python -m pylint --init-hook=x src
-python -m pip config set x y
-uv pip
-uv pip install -i x y
-uv pip config
-date -s tomorrow
-date --set=tomorrow
-date 010100002030
-tree -o x
-file -C -m x
-find . -delete
-find . -exec rm x +
-find . -name x -execdir rm x +
-find . -fprint x
-find . -fprintf x y
-find . -fls x
-find -L .
-fd -x rm
-fd --exec rm
-fd -H -x rm
-rg --pre cat x
-rg --pre=cat x
-rg --pre-glob x y
-rg --hostname-bin x y
-rg -z x
-rg --search-zip x
-rg -L x
-rg --follow x
-grep -R x .
-grep --dereference-recursive x
-diff -r src src
-ls -L
-jq 'env' a.txt
-jq '$ENV.PATH' a.txt
-jq -f a.txt b.txt
-jq 'import "x" as x; .' a.txt
-printf -v x y
-test -v x
-[ -v x ]
-[[ x -eq 1 ]]
-ps e
-ps auxe
-ps auxeww
-column --help > /dev/null | tee x
-git -c core.pager=x log
-git -C src log
-git --git-dir=x log
-git --work-tree=x status
-git --exec-path=x status
-git -p log
-git --config-env=a=b log
-git log --output=x
-git log --outp=x
-git diff --ext-diff
-git diff --output x
-git show --textconv
-git grep -O x
-git grep --open-files-in-pager=x y
-git log --format=%G?
-git config --get user.name
-git config core.fsmonitor x
-git branch --edit-description > /dev/null | tee x
-git submodule foreach ls
-git rebase --exec ls main
-git rebase -x ls main
-git bisect run ls
-git difftool -x ls
-git filter-branch x
-git unknown-alias
-git push origin --receive-pack=x
-git push --exec=x origin
-git fetch ./evil
-git push ./a
-git fetch ext::sh
-git push git@example.com:x main
-git clone x y
-git switch -c x
-git reflog expire --all
-git remote show origin
-git remote add x y
-cargo --config x test
-cargo test --config x
-cargo +nightly test
-cargo run --config=x
-cargo clippy -- -Clinker=x
-cargo install x
-cargo watch -x test
-cargo rustc
-cargo -C src test
-npm --prefix x test
-npm test --script-shell=x
-npm exec x
-npx x
-npm init evil
-pnpm dlx x
-yarn dlx x
-yarn node x
-go run x.go
-go generate
-go test -exec x
-go build -toolexec x
-go -C src build
-go tool x
-go build -ldflags x
-make -f a.txt
-make -C src
-make SHELL=x test
-make --file=a.txt
-make --eval=x
-make -sf a.txt test
-just --shell x build
-just x=y build
-pytest -p x
-pytest -c a.txt
-pytest --rootdir=src
-pytest -o x=y
-pytest --override-ini=x
-tox -x x=y
-mvn -Dx=y test
-gradle -I a.txt test
-jest --config x
-eslint -c x src
-eslint --plugin x src
-pip install --index-url=x y
-pip install -i x y
-pip install -t src x
-pip install git+https://example.com/x
-docker run x
-docker exec x y
-docker -H x ps
-docker compose up
-kubectl exec x
-kubectl --kubeconfig x get pods
-uv run bash
-uv run python script.py
-uv run --with x pytest
-uv tool run x
-uvx x
-poetry run ./x
-poetry -C src install
-gh api x
-gh alias set x y
-gh pr
-terraform -chdir=src plan
-dotnet a.dll
-systemctl -H x status
-mkdir -m 777 x
-command ls
-command rm
-builtin cd
-hash
-./script.sh
-/bin/ls
-src/tool
-bin/cargo test
-node_modules/.bin/jest
-unknown-program
-a.txt
-ls | tee x
-ls && rm x
-ls || rm x
-ls; rm x
-(rm x)
-{ rm x; }
-! rm x
-cargo test; rm -rf x
-cargo test && rm -rf x
-cargo test | sh
-cargo test⏎rm -rf x
-ls⏎rm x
-[ -f a.txt ] && rm a.txt
-done
-]
-""".strip().splitlines()],
+    *[(line, CHANGES) for line in packed("""
+rm -rf build ¦ mv a.txt b.txt ¦ cp a.txt b.txt ¦ dd if=a.txt of=b.txt ¦ chmod +x a.txt ¦ kill 1 ¦ curl example.com
+wget example.com ¦ bash -c ls ¦ sh script.sh ¦ bash script.sh ¦ python script.py ¦ python -c 'print(1)' ¦ python3
+python -m http.server ¦ python -m timeit x ¦ python -m coverage run x ¦ python -X dev -m pytest ¦ node -e 'x'
+perl -e 1 ¦ ruby x.rb ¦ sudo ls ¦ xargs rm ¦ ls | xargs rm ¦ nohup ls ¦ timeout 5 ls ¦ ssh host ls ¦ eval ls ¦ exec ls
+source a.txt ¦ . a.txt ¦ env ¦ env ls ¦ printenv ¦ set ¦ time ls ¦ coproc ls ¦ alias ls=rm ¦ trap ls EXIT ¦ tput clear
+hostname evil ¦ awk '{print}' a.txt ¦ sed s/a/b/ a.txt ¦ sed -i s/a/b/ a.txt ¦ sed -n '1w x' a.txt
+sed -n '1e ls' a.txt ¦ sed -n 1p -i a.txt ¦ tail -f a.txt ¦ tail -F a.txt ¦ tail --follow a.txt ¦ tail --fol a.txt
+sort -o a.txt b.txt ¦ sort -uo a.txt b.txt ¦ sort --output=a.txt b.txt ¦ sort --out=a.txt b.txt
+sort --compress-program=x a.txt ¦ uniq a.txt b.txt ¦ uniq *.txt ¦ uniq - a.txt ¦ uniq -c - a.txt ¦ uniq a.txt -
+date -d -d 01011230 ¦ date -d now -r a.txt 01011230 ¦ date -u -- 01011230 ¦ date --date -u 01011230 x ¦ date -ds -s x
+date -us x ¦ sort --random-source -- -o a.txt b.txt ¦ diff -r -x --no-dereference src src
+diff -r src src -- --no-dereference ¦ rg -e -- --pre cat x ¦ rg -g -- -z x ¦ fd -E -- -x rm ¦ file -Z a.txt
+git grep -e -- -Oevil x ¦ git grep -e -- --open-files-in-pager=evil x ¦ git log --alternate-refs
+git rev-list --alternate-refs ¦ git diff --submodule=diff ¦ git ls-files --recurse-submodules
+git for-each-ref --format='%(signature)' ¦ git push --repo=ext::sh ¦ python -m mypackage.tool --flag
+python -m dotenv run -- sh ¦ python -m pylint --init-hook=x src ¦ python -m pip config set x y ¦ uv pip
+uv pip install -i x y ¦ uv pip config ¦ date -s tomorrow ¦ date --set=tomorrow ¦ date 010100002030 ¦ tree -o x
+file -C -m x ¦ find . -delete ¦ find . -exec rm x + ¦ find . -name x -execdir rm x + ¦ find . -fprint x
+find . -fprintf x y ¦ find . -fls x ¦ find -L . ¦ fd -x rm ¦ fd --exec rm ¦ fd -H -x rm ¦ rg --pre cat x
+rg --pre=cat x ¦ rg --pre-glob x y ¦ rg --hostname-bin x y ¦ rg -z x ¦ rg --search-zip x ¦ rg -L x ¦ rg --follow x
+grep -R x . ¦ grep --dereference-recursive x ¦ diff -r src src ¦ ls -L ¦ jq 'env' a.txt ¦ jq '$ENV.PATH' a.txt
+jq -f a.txt b.txt ¦ jq 'import "x" as x; .' a.txt ¦ printf -v x y ¦ test -v x ¦ [ -v x ] ¦ [[ x -eq 1 ]] ¦ ps e
+ps auxe ¦ ps auxeww ¦ column --help > /dev/null | tee x ¦ git -c core.pager=x log ¦ git -C src log
+git --git-dir=x log ¦ git --work-tree=x status ¦ git --exec-path=x status ¦ git -p log ¦ git --config-env=a=b log
+git log --output=x ¦ git log --outp=x ¦ git diff --ext-diff ¦ git diff --output x ¦ git show --textconv
+git grep -O x ¦ git grep --open-files-in-pager=x y ¦ git log --format=%G? ¦ git config --get user.name
+git config core.fsmonitor x ¦ git branch --edit-description > /dev/null | tee x ¦ git submodule foreach ls
+git rebase --exec ls main ¦ git rebase -x ls main ¦ git bisect run ls ¦ git difftool -x ls ¦ git filter-branch x
+git unknown-alias ¦ git push origin --receive-pack=x ¦ git push --exec=x origin ¦ git fetch ./evil ¦ git push ./a
+git fetch ext::sh ¦ git push git@example.com:x main ¦ git clone x y ¦ git switch -c x ¦ git reflog expire --all
+git remote show origin ¦ git remote add x y ¦ cargo --config x test ¦ cargo test --config x ¦ cargo +nightly test
+cargo run --config=x ¦ cargo clippy -- -Clinker=x ¦ cargo install x ¦ cargo watch -x test ¦ cargo rustc
+cargo -C src test ¦ npm --prefix x test ¦ npm test --script-shell=x ¦ npm exec x ¦ npx x ¦ npm init evil ¦ pnpm dlx x
+yarn dlx x ¦ yarn node x ¦ go run x.go ¦ go generate ¦ go test -exec x ¦ go build -toolexec x ¦ go -C src build
+go tool x ¦ go build -ldflags x ¦ make -f a.txt ¦ make -C src ¦ make SHELL=x test ¦ make --file=a.txt ¦ make --eval=x
+make -sf a.txt test ¦ just --shell x build ¦ just x=y build ¦ pytest -p x ¦ pytest -c a.txt ¦ pytest --rootdir=src
+pytest -o x=y ¦ pytest --override-ini=x ¦ tox -x x=y ¦ mvn -Dx=y test ¦ gradle -I a.txt test ¦ jest --config x
+eslint -c x src ¦ eslint --plugin x src ¦ pip install --index-url=x y ¦ pip install -i x y ¦ pip install -t src x
+pip install git+https://example.com/x ¦ docker run x ¦ docker exec x y ¦ docker -H x ps ¦ docker compose up
+kubectl exec x ¦ kubectl --kubeconfig x get pods ¦ uv run bash ¦ uv run python script.py ¦ uv run --with x pytest
+uv tool run x ¦ uvx x ¦ poetry run ./x ¦ poetry -C src install ¦ gh api x ¦ gh alias set x y ¦ gh pr
+terraform -chdir=src plan ¦ dotnet a.dll ¦ systemctl -H x status ¦ mkdir -m 777 x ¦ command ls ¦ command rm
+builtin cd ¦ hash ¦ ./script.sh ¦ /bin/ls ¦ src/tool ¦ bin/cargo test ¦ node_modules/.bin/jest ¦ unknown-program
+a.txt ¦ ls | tee x ¦ ls && rm x ¦ ls || rm x ¦ ls; rm x ¦ (rm x) ¦ { rm x; } ¦ ! rm x ¦ cargo test; rm -rf x
+cargo test && rm -rf x ¦ cargo test | sh ¦ cargo test⏎rm -rf x ¦ ls⏎rm x ¦ [ -f a.txt ] && rm a.txt ¦ done ¦ ]
+""")],
     # values known only when it runs
-    *[(line, EXPANDS) for line in """
-echo $HOME
-echo "$HOME"
-echo ${HOME}
-echo "${HOME}"
-echo $(ls)
-echo "$(rm x)"
-echo `ls`
-echo "`rm x`"
-cat <(ls)
-cat <<<x
-cat <<EOF⏎x⏎EOF
-echo $((1+1))
-echo $[1+1]
-A=1
-A=1 ls
-PATH=. ls
-LD_PRELOAD=x ls
-echo {a,b}
-cat {/etc/passwd,x}
-cat {a..c}.txt
-cargo test $(rm x)
-cargo test $X
-cargo test `rm x`
-""".strip().splitlines()],
+    *[(line, EXPANDS) for line in packed("""
+echo $HOME ¦ echo "$HOME" ¦ echo ${HOME} ¦ echo "${HOME}" ¦ echo $(ls) ¦ echo "$(rm x)" ¦ echo `ls` ¦ echo "`rm x`"
+cat <(ls) ¦ cat <<<x ¦ cat <<EOF⏎x⏎EOF ¦ echo $((1+1)) ¦ echo $[1+1] ¦ A=1 ¦ A=1 ls ¦ PATH=. ls ¦ LD_PRELOAD=x ls
+echo {a,b} ¦ cat {/etc/passwd,x} ¦ cat {a..c}.txt ¦ cargo test $(rm x) ¦ cargo test $X ¦ cargo test `rm x`
+""")],
     # outside of the folders
-    *[(line, OUTSIDE) for line in """
-cat /etc/passwd
-cat ../outside/secret.txt
-cat src/../../outside/secret.txt
-ls ..
-ls /
-ls ~
-ls ~root
-cat ~/.ssh/id_rsa
-cat out/secret.txt
-cat secret-link
-cat *-link
-cat out/*
-ls -la out
-cat < /etc/passwd
-cat < secret-link
-cd
-cd ..
-cd / && ls
-cd ../outside && cat secret.txt
-cd out && cat secret.txt
-cd src; cat ../README.md
-cd src && cd ../.. && ls
-cd src || cat ../README.md
-grep -r x /etc
-grep x ../outside/secret.txt
-grep --file=/etc/passwd x
-grep -f/etc/passwd x
-grep -e x /etc/passwd
-grep /etc/passwd -e root
-grep /etc/passwd -ne root
-grep -n /etc/passwd --regexp=root
-grep /etc/passwd --reg root
-grep /etc/passwd --fil a.txt
-grep /etc/passwd -fa.txt
-grep -A 1 /etc/passwd -e root
-grep -fsecret-link .
-git grep -nfsecret-link
-rg /etc/passwd -e root
-rg /etc/passwd --regexp root
-rg /etc/passwd -nf a.txt
-rg /etc --files
-rg /etc --type-list
-date -r /etc/passwd
-date -r/etc/passwd
-date --reference=/etc/passwd
-rg x /etc
-rg -g '*.py' x /etc
-rg -gx pattern /etc/passwd
-find / -name x
-find .. -name x
-head -n 1 /etc/passwd
-diff a.txt /etc/passwd
-sort /etc/passwd
-wc -l ../x
-sed -n 1p /etc/passwd
-jq . /etc/passwd
-jq --slurpfile x /etc/passwd .
-git diff --no-index a.txt /etc/passwd
-git log -- ../outside
-test -f /etc/passwd
-[ -f /etc/passwd ]
-[[ a.txt -nt /etc/passwd ]]
-echo /etc/*
-echo ../*
-ls .*
-ls */../..
-stat /etc/passwd
-realpath ..
-tree /
-du -sh /
-file --x=/etc/passwd
-ls --ignore=~/x
-echo a=~/x
-""".strip().splitlines()],
+    *[(line, OUTSIDE) for line in packed("""
+cat /etc/passwd ¦ cat ../outside/secret.txt ¦ cat src/../../outside/secret.txt ¦ ls .. ¦ ls / ¦ ls ~ ¦ ls ~root
+cat ~/.ssh/id_rsa ¦ cat out/secret.txt ¦ cat secret-link ¦ cat *-link ¦ cat out/* ¦ ls -la out ¦ cat < /etc/passwd
+cat < secret-link ¦ cd ¦ cd .. ¦ cd / && ls ¦ cd ../outside && cat secret.txt ¦ cd out && cat secret.txt
+cd src; cat ../README.md ¦ cd src && cd ../.. && ls ¦ cd src || cat ../README.md ¦ grep -r x /etc
+grep x ../outside/secret.txt ¦ grep --file=/etc/passwd x ¦ grep -f/etc/passwd x ¦ grep -e x /etc/passwd
+grep /etc/passwd -e root ¦ grep /etc/passwd -ne root ¦ grep -n /etc/passwd --regexp=root ¦ grep /etc/passwd --reg root
+grep /etc/passwd --fil a.txt ¦ grep /etc/passwd -fa.txt ¦ grep -A 1 /etc/passwd -e root ¦ grep -fsecret-link .
+git grep -nfsecret-link ¦ rg /etc/passwd -e root ¦ rg /etc/passwd --regexp root ¦ rg /etc/passwd -nf a.txt
+rg /etc --files ¦ rg /etc --type-list ¦ date -r /etc/passwd ¦ date -r/etc/passwd ¦ date --reference=/etc/passwd
+rg x /etc ¦ rg -g '*.py' x /etc ¦ rg -gx pattern /etc/passwd ¦ find / -name x ¦ find .. -name x
+head -n 1 /etc/passwd ¦ diff a.txt /etc/passwd ¦ sort /etc/passwd ¦ wc -l ../x ¦ sed -n 1p /etc/passwd
+jq . /etc/passwd ¦ jq --slurpfile x /etc/passwd . ¦ git diff --no-index a.txt /etc/passwd ¦ git log -- ../outside
+test -f /etc/passwd ¦ [ -f /etc/passwd ] ¦ [[ a.txt -nt /etc/passwd ]] ¦ echo /etc/* ¦ echo ../* ¦ ls .* ¦ ls */../..
+stat /etc/passwd ¦ realpath .. ¦ tree / ¦ du -sh / ¦ file --x=/etc/passwd ¦ ls --ignore=~/x ¦ echo a=~/x
+""")],
     # syntax and characters
-    *[(line, NOT_UNDERSTOOD) for line in """
-ls 'unclosed
-ls "unclosed
-ls (
-ls )
-&& ls
-| ls
-ls ||
-if true; then ls; fi
-for x in a; do ls; done
-while true; do ls; done
-case x in x) ls;; esac
-f() { ls; }
-function f { ls; }
-ls a\\ b
-ls \\*
-l\\s
-\\ls
-echo $'x'
-echo $"x"
-cd -
-cd src README.md
-cd -P src
-cd trap && cat *
-cd trap && find *
-ls */*/*/*
-[[ a =~ b ]]
-ls <> x
-export A
-unset A
-[[ a < b ]]
-""".strip().splitlines()],
-    *[(line, WRITES) for line in """
-ls > x
-ls >> x
-ls >| x
-ls &> x
-ls >& x
-ls 2> x
-ls 2>x >/dev/null
-ls > /etc/passwd
-cargo test > /etc/passwd
-cargo test >x
-echo x >/dev/sda
-ls > /dev/null > x
-echo x > /dev/nullx
-""".strip().splitlines()],
+    *[(line, NOT_UNDERSTOOD) for line in packed("""
+ls 'unclosed ¦ ls "unclosed ¦ ls ( ¦ ls ) ¦ && ls ¦ | ls ¦ ls || ¦ if true; then ls; fi ¦ for x in a; do ls; done
+while true; do ls; done ¦ case x in x) ls;; esac ¦ f() { ls; } ¦ function f { ls; } ¦ ls a\\ b ¦ ls \\* ¦ l\\s ¦ \\ls
+echo $'x' ¦ echo $"x" ¦ cd - ¦ cd src README.md ¦ cd -P src ¦ cd trap && cat * ¦ cd trap && find * ¦ ls */*/*/*
+[[ a =~ b ]] ¦ ls <> x ¦ export A ¦ unset A ¦ [[ a < b ]]
+""")],
+    *[(line, WRITES) for line in packed("""
+ls > x ¦ ls >> x ¦ ls >| x ¦ ls &> x ¦ ls >& x ¦ ls 2> x ¦ ls 2>x >/dev/null ¦ ls > /etc/passwd
+cargo test > /etc/passwd ¦ cargo test >x ¦ echo x >/dev/sda ¦ ls > /dev/null > x ¦ echo x > /dev/nullx
+""")],
     *[(line, BACKGROUND) for line in ["ls &", "sleep 100 &", "ls & pwd", "(ls &)", "cargo test & rm x"]],
 ]  # fmt: skip
 
@@ -786,58 +287,27 @@ def test_git_in_a_fresh_repository_looks(repository: Path) -> None:
     assert isinstance(judged(repository), Allow)
 
 
-@pytest.mark.parametrize(
-    "text",
-    [
-        "[core]\n\tfsmonitor = ./evil.sh\n",
-        "[core] fsmonitor = ./evil.sh\n",
-        "[core]\n\tfsmon\\\nitor = ./evil.sh\n",
-        '[diff "x"]\n\ttextconv = ./evil.sh\n',
-        "[diff]\n\texternal = ./evil.sh\n",
-        '[filter "x"]\n\tclean = ./evil.sh\n',
-        '[filter "x"]\nPROCESS = ./evil.sh\n',
-        "[include]\n\tpath = ../evil\n",
-        '[includeIf "gitdir:/"]\n\tpath = ../evil\n',
-        "[gpg]\n\tprogram = ./evil.sh\n",
-        "[core]\n\tworktree = /\n",
-        "[core]\n\thooksPath = evil\n",
-        "[core]\n\tsshCommand = ./evil.sh\n",
-        "[core]\n\talternateRefsCommand = ./evil.sh\n",
-        "[a][core] fsmonitor = ./evil.sh\n",
-        "[a]b = c ; d\n[core]fsmonitor=./evil.sh",
-        '[a]\n\tb = "x\n[core]\n\tfsmonitor = false"\n',
-        "[core]\n\tfsmonitor = ./evil\\\n.sh\n",
-        "[core]\r\n\tfsmonitor = ./evil.sh\r\n",
-        '[diff "a]b"]\n\ttextconv = ./evil.sh\n',
-        '[diff "a\\"]b"]\n\ttextconv = ./evil.sh\n',
-        "[diff.x]\n\ttextconv = ./evil.sh\n",
-        "[extensions]\n\tpartialClone = x\n",
-        '[remote "x"]\n\tpromisor = true\n',
-        '[remote "x"]\n\turl = ext::sh -c evil\n',
-        '[remote "x"]\n\turl = e"xt":\\\n:sh\n',
-        '[remote "x"]\n\tuploadpack = ./evil.sh\n',
-        '[protocol "ext"]\n\tallow = always\n',
-        '[submodule "x"]\n\tupdate = !./evil.sh\n',
-        "[credential]\n\thelper = ./evil.sh\n",
-        "[alias]\n\twhatchanged = !./evil.sh\n",
-        "[unknown]\n\tkey = x\n",
-        "[core\n",
-        "nonsense\n",
-        "[user]\n\tname = \x00\n",
-        '[a][core] fsmonitor = "touch x"\n',
-        '[diff "a]b"] textconv = evil\n',
-        "[core]\n\talternateRefsCommand = evil\n",
-        "[core]\n\tsshCommand = evil\n",
-        '[remote "o"]\n\turl = ext::sh -c evil\n',
-        '[remote "o"]\n\tpromisor = true\n',
-        '[remote "o"]\n\tuploadpack = evil\n',
-        "[extensions]\n\tpartialClone = o\n",
-        '[protocol "ext"]\n\tallow = always\n',
-        "[credential]\n\thelper = evil\n",
-        "[include]\n\tpath = evil\n",
-        "[core\n",
-    ],
-)
+@pytest.mark.parametrize("text", [
+    "[core]\n\tfsmonitor = ./evil.sh\n", "[core] fsmonitor = ./evil.sh\n", "[core]\n\tfsmon\\\nitor = ./evil.sh\n",
+    '[diff "x"]\n\ttextconv = ./evil.sh\n', "[diff]\n\texternal = ./evil.sh\n", '[filter "x"]\n\tclean = ./evil.sh\n',
+    '[filter "x"]\nPROCESS = ./evil.sh\n', "[include]\n\tpath = ../evil\n",
+    '[includeIf "gitdir:/"]\n\tpath = ../evil\n', "[gpg]\n\tprogram = ./evil.sh\n", "[core]\n\tworktree = /\n",
+    "[core]\n\thooksPath = evil\n", "[core]\n\tsshCommand = ./evil.sh\n",
+    "[core]\n\talternateRefsCommand = ./evil.sh\n", "[a][core] fsmonitor = ./evil.sh\n",
+    "[a]b = c ; d\n[core]fsmonitor=./evil.sh", '[a]\n\tb = "x\n[core]\n\tfsmonitor = false"\n',
+    "[core]\n\tfsmonitor = ./evil\\\n.sh\n", "[core]\r\n\tfsmonitor = ./evil.sh\r\n",
+    '[diff "a]b"]\n\ttextconv = ./evil.sh\n', '[diff "a\\"]b"]\n\ttextconv = ./evil.sh\n',
+    "[diff.x]\n\ttextconv = ./evil.sh\n", "[extensions]\n\tpartialClone = x\n", '[remote "x"]\n\tpromisor = true\n',
+    '[remote "x"]\n\turl = ext::sh -c evil\n', '[remote "x"]\n\turl = e"xt":\\\n:sh\n',
+    '[remote "x"]\n\tuploadpack = ./evil.sh\n', '[protocol "ext"]\n\tallow = always\n',
+    '[submodule "x"]\n\tupdate = !./evil.sh\n', "[credential]\n\thelper = ./evil.sh\n",
+    "[alias]\n\twhatchanged = !./evil.sh\n", "[unknown]\n\tkey = x\n", "[core\n", "nonsense\n",
+    "[user]\n\tname = \x00\n", '[a][core] fsmonitor = "touch x"\n', '[diff "a]b"] textconv = evil\n',
+    "[core]\n\talternateRefsCommand = evil\n", "[core]\n\tsshCommand = evil\n",
+    '[remote "o"]\n\turl = ext::sh -c evil\n', '[remote "o"]\n\tpromisor = true\n',
+    '[remote "o"]\n\tuploadpack = evil\n', "[extensions]\n\tpartialClone = o\n", '[protocol "ext"]\n\tallow = always\n',
+    "[credential]\n\thelper = evil\n", "[include]\n\tpath = evil\n", "[core\n",
+])  # fmt: skip
 def test_git_asks_where_the_repository_names_programs(text: str, repository: Path) -> None:
     with (repository / ".git" / "config").open("a") as file:
         file.write(text)
@@ -935,7 +405,7 @@ LINES = st.lists(PIECES, max_size=14).map("".join)
 DANGER = st.sampled_from(
     [" $(rm x)", " `rm x`", " > x", "; rm x", " && rm x", " | sh", "\nrm x", " & rm x", " <(rm x)"]
 )
-FUZZ = settings(max_examples=400, suppress_health_check=[HealthCheck.function_scoped_fixture])
+FUZZ = settings(max_examples=times(400), suppress_health_check=[HealthCheck.function_scoped_fixture])
 
 
 @FUZZ
@@ -994,21 +464,11 @@ GLUE = st.sampled_from(
 )
 FRAGMENTS = st.sampled_from(
     [
-        "ls",
-        "cat a.txt",
-        "rm x",
-        "git log",
-        "find . -delete",
-        "echo 'a",
-        'echo "a',
-        "a'",
-        'a"',
-        "cd src",
-        "sort -o x",
+        "ls", "cat a.txt", "rm x", "git log", "find . -delete", "echo 'a", 'echo "a', "a'", 'a"', "cd src", "sort -o x",
         "*",
     ]
     + ["grep 'rm x' a.txt", "head -n 1", "x", "sed -n 1p", "> x", "2>&1", "[ -f a.txt ]", "[[ -f a.txt", "]]", "<a.txt"]
-)
+)  # fmt: skip
 
 
 @pytest.fixture(scope="module")
@@ -1049,29 +509,13 @@ def test_what_is_allowed_runs_nothing_but_programs_that_look(
         assert program != "sort" or "-o" not in arguments, line
 
 
-@pytest.mark.parametrize(
-    "line",
-    [
-        "echo x | uniq - out.txt",
-        "uniq -c - out.txt",
-        "grep -h /etc/passwd -e '^root'",
-        "grep /etc/passwd -ne x",
-        "grep /etc/passwd --regexp=x",
-        "grep /etc/passwd --reg=x",
-        "grep /etc/passwd -f patterns",
-        "grep /etc/passwd --file=patterns",
-        "rg /etc/passwd -e x",
-        "rg /etc/passwd -A3 -e x",
-        "rg /etc/passwd --regexp x",
-        "date -d -d 01011230",
-        "date -r -r 01011230",
-        "git log --alternate-refs",
-        "git rev-list --alternate",
-        "uv pip list",
-        "python -m dotenv run -- sh -c x",
-        "python -m mypackage.tool",
-    ],
-)
+@pytest.mark.parametrize("line", [
+    "echo x | uniq - out.txt", "uniq -c - out.txt", "grep -h /etc/passwd -e '^root'", "grep /etc/passwd -ne x",
+    "grep /etc/passwd --regexp=x", "grep /etc/passwd --reg=x", "grep /etc/passwd -f patterns",
+    "grep /etc/passwd --file=patterns", "rg /etc/passwd -e x", "rg /etc/passwd -A3 -e x", "rg /etc/passwd --regexp x",
+    "date -d -d 01011230", "date -r -r 01011230", "git log --alternate-refs", "git rev-list --alternate", "uv pip list",
+    "python -m dotenv run -- sh -c x", "python -m mypackage.tool",
+])  # fmt: skip
 def test_operands_options_and_modules_that_only_seem_to_look_ask(line: str, tmp_path: Path) -> None:
     asked = judge(line, Roots(tmp_path), tmp_path)
     assert isinstance(asked, Ask)

@@ -22,8 +22,9 @@ from acp_agent.safety.globs import matches
 from acp_agent.safety.lines.examine import examine, judge
 from acp_agent.safety.lines.line import read
 from acp_agent.safety.lines.quoting import unquoted
+from tests.nightly import times
 
-FUZZ = settings(max_examples=200, derandomize=True, suppress_health_check=[HealthCheck.function_scoped_fixture])
+FUZZ = settings(max_examples=times(200), derandomize=True, suppress_health_check=[HealthCheck.function_scoped_fixture])
 PIECES = st.sampled_from(
     "ls cat a.txt rm -rf sudo x git -c log env "
     "A=1 xargs bash -c find -exec {} \\; ; && || | |& & ( ) { } [ ] [[ ]] ' \" "
@@ -90,16 +91,9 @@ WRAPPERS = [
     "{} > /dev/null", "for i in a b; do {}; done", "case a in a) {};; esac",
 ]  # fmt: skip
 PLAIN = {
-    "env {}",
-    "env A=1 {}",
-    "timeout 5 {}",
-    "nice -n 3 {}",
-    "nohup {}",
-    "command {}",
-    "exec {}",
-    "setsid {}",
+    "env {}", "env A=1 {}", "timeout 5 {}", "nice -n 3 {}", "nohup {}", "command {}", "exec {}", "setsid {}",
     "stdbuf -oL {}",
-}
+}  # fmt: skip
 SHELLS = ["bash -c {}", "sh -c {}", "eval {}", "bash -ec {}"]
 
 
@@ -178,19 +172,10 @@ def test_what_every_rule_would_allow_is_what_bash_runs(tmp_path: Path) -> None:
         assert Counter(map(tuple, ran)) <= Counter(lines[line]), line
 
 
-@pytest.mark.parametrize(
-    "line",
-    [
-        "ls ==\nrm -rf x",
-        "ls a == \n\n rm x",
-        "ls == # a\nrm x",
-        "{ls;\n}",
-        "x && ls ==\nrm x",
-        "!{a}",
-        "ls >& -x",
-        "ls {a}>x",
-    ],
-)
+@pytest.mark.parametrize("line", [
+    "ls ==\nrm -rf x", "ls a == \n\n rm x", "ls == # a\nrm x", "{ls;\n}", "x && ls ==\nrm x", "!{a}", "ls >& -x",
+    "ls {a}>x",
+])  # fmt: skip
 def test_a_rule_for_one_command_does_not_allow_another_that_the_grammar_takes_for_its_words(line: str, tmp_path: Path):
     assert not examine(line, Roots(tmp_path), tmp_path).permitted_by(lambda text: text)
 
@@ -262,7 +247,7 @@ QUOTING = st.lists(
 ).map("".join)
 
 
-@settings(max_examples=400)
+@settings(max_examples=times(400))
 @given(QUOTING)
 def test_what_is_taken_for_quoted_is_never_run(text: str) -> None:
     line = f"echo {text}"

@@ -17,22 +17,13 @@ from acp_agent.safety.folders.protect import PathRules, git_places
 ROOT = Path("/srv/app")
 
 
-@pytest.mark.parametrize(
-    ("path", "name"),
-    [
-        ("/srv/app/.git/hooks/pre-commit", ".git"),
-        ("/srv/app/sub/.git/config", ".git"),
-        ("/srv/app/.mcp.json", ".mcp.json"),
-        ("/srv/app/a/.vscode/tasks.json", ".vscode"),
-        ("/srv/app/.bashrc", ".bashrc"),
-        ("/srv/app/.config/fish/config.fish", ".config/fish"),
-        ("/srv/app/.config/other", None),
-        ("/srv/app/.GIT/Hooks/pre-commit", ".git"),
-        ("/srv/app/.BashRC", ".bashrc"),
-        ("/srv/app/.gitignore", None),
-        ("/srv/app/x.vscode/a", None),
-    ],
-)
+@pytest.mark.parametrize(("path", "name"), [
+    ("/srv/app/.git/hooks/pre-commit", ".git"), ("/srv/app/sub/.git/config", ".git"),
+    ("/srv/app/.mcp.json", ".mcp.json"), ("/srv/app/a/.vscode/tasks.json", ".vscode"), ("/srv/app/.bashrc", ".bashrc"),
+    ("/srv/app/.config/fish/config.fish", ".config/fish"), ("/srv/app/.config/other", None),
+    ("/srv/app/.GIT/Hooks/pre-commit", ".git"), ("/srv/app/.BashRC", ".bashrc"), ("/srv/app/.gitignore", None),
+    ("/srv/app/x.vscode/a", None),
+])  # fmt: skip
 def test_what_other_programs_trust_is_protected_at_any_depth(path: str, name: str | None) -> None:
     assert PathRules().protects(Path(path)) == name
 
@@ -139,21 +130,11 @@ def test_what_is_no_regular_file_in_its_place_is_not_read(tmp_path: Path) -> Non
 def test_commands_inherit_what_is_listed_and_never_a_credential() -> None:
     token = "ghp_" + "a1B2" * 9
     environ = {
-        "PATH": "/bin",
-        "LC_ALL": "C",
-        "GOPATH": "/go",
-        "VIRTUAL_ENV": "/v",
-        "OPENAI_API_KEY": "k",
-        "GITHUB_TOKEN": token,
-        "NPM_CONFIG__AUTHTOKEN": "x",
-        "CARGO_REGISTRY_TOKEN": "x",
-        "PIP_INDEX_URL": f"https://user:{token}@example.com/simple",
-        "DATABASE_URL": "postgres://x",
-        "SSH_AUTH_SOCK": "/run/x",
-        "MINE": "1",
-        "MY_SECRET": "wanted",
-        "OWN": "hidden",
-    }
+        "PATH": "/bin", "LC_ALL": "C", "GOPATH": "/go", "VIRTUAL_ENV": "/v", "OPENAI_API_KEY": "k",
+        "GITHUB_TOKEN": token, "NPM_CONFIG__AUTHTOKEN": "x", "CARGO_REGISTRY_TOKEN": "x",
+        "PIP_INDEX_URL": f"https://user:{token}@example.com/simple", "DATABASE_URL": "postgres://x",
+        "SSH_AUTH_SOCK": "/run/x", "MINE": "1", "MY_SECRET": "wanted", "OWN": "hidden",
+    }  # fmt: skip
     redact = Redactor().redact
     passed = safe_environment(
         environ, SAFE_VARIABLES, ["MINE", "MY_SECRET", "OWN"], {"OWN"}, lambda value: redact(value) != value

@@ -16,22 +16,12 @@ from hypothesis import strategies as st
 from acp_agent.errors import ExecutorError
 from acp_agent.safety.folders.protect import PathRules, links_to
 from acp_agent.safety.folders.trees import Judged, Mode, TooMany, special_in
+from tests.nightly import times
 
 NAMES = (
-    "a",
-    "b",
-    ".git",
-    ".GIT",
-    ".vscode",
-    ".config",
-    ".Config",
-    "fish",
-    "acp-coder",
-    "ACP-CODER",
-    "keys",
-    "x.pem",
+    "a", "b", ".git", ".GIT", ".vscode", ".config", ".Config", "fish", "acp-coder", "ACP-CODER", "keys", "x.pem",
     ".env",
-)
+)  # fmt: skip
 
 paths = st.lists(st.sampled_from(NAMES), min_size=1, max_size=4).map("/".join)
 entries = st.lists(st.tuples(paths, st.sampled_from(("file", "folder", "link", "dangling"))), max_size=12)
@@ -59,7 +49,7 @@ def all_of(top: Path) -> Iterator[tuple[Path, os.stat_result]]:
             yield path.relative_to(top), path.lstat()
 
 
-@settings(max_examples=300)
+@settings(max_examples=times(300))
 @given(planted=entries, source=paths, destination=paths, moves=st.booleans())
 def test_every_special_path_that_a_tree_touches_is_judged(planted, source, destination, moves):
     with tempfile.TemporaryDirectory() as made:

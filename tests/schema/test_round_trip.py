@@ -31,18 +31,12 @@ STRUCTS = {
 CAPTURED = sorted((ROOT / "tests" / "captured").glob("acp-*.json"))
 
 UNIONS = {
-    "ContentBlock": acp.ContentBlock,
-    "ToolCallContent": acp.ToolCallContent,
-    "SessionUpdate": acp.SessionUpdate,
-    "SessionConfigOption": acp.SessionConfigOption,
-    "RequestPermissionOutcome": acp.RequestPermissionOutcome,
-    "CreateElicitationRequest": acp.CreateElicitationRequest,
-    "McpServer": acp.McpServer,
-    "AuthMethod": acp.AuthMethod,
+    "ContentBlock": acp.ContentBlock, "ToolCallContent": acp.ToolCallContent, "SessionUpdate": acp.SessionUpdate,
+    "SessionConfigOption": acp.SessionConfigOption, "RequestPermissionOutcome": acp.RequestPermissionOutcome,
+    "CreateElicitationRequest": acp.CreateElicitationRequest, "McpServer": acp.McpServer, "AuthMethod": acp.AuthMethod,
     "EmbeddedResourceResource": acp.EmbeddedResourceResource,
-    "ElicitationPropertySchema": acp.ElicitationPropertySchema,
-    "MultiSelectItems": acp.MultiSelectItems,
-}
+    "ElicitationPropertySchema": acp.ElicitationPropertySchema, "MultiSelectItems": acp.MultiSelectItems,
+}  # fmt: skip
 
 
 def validator(definition: str) -> jsonschema_rs.Draft202012Validator:
@@ -174,10 +168,7 @@ def test_every_object_definition_has_a_struct() -> None:
 
 def test_a_tool_call_for_permission_carries_no_update_tag() -> None:
     assert written(acp.ToolCallUpdate(tool_call_id="t")) == {"toolCallId": "t"}
-    assert written(acp.ToolCallProgress(tool_call_id="t")) == {
-        "sessionUpdate": "tool_call_update",
-        "toolCallId": "t",
-    }
+    assert written(acp.ToolCallProgress(tool_call_id="t")) == {"sessionUpdate": "tool_call_update", "toolCallId": "t"}
 
 
 def test_absent_null_and_given_stay_apart_in_patches() -> None:

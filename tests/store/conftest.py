@@ -1,8 +1,7 @@
-"""The databases that the store is tested on."""
+"""The store's tests, on a file of SQLite."""
 
 from __future__ import annotations
 
-import uuid
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
@@ -10,18 +9,14 @@ import pytest
 
 from acp_agent.store.session_store import SessionStore
 from acp_agent.store.stores import postgres_store, sqlite_store
-from tests.postgres_server import PostgresServer
 
 Open = Callable[[], SessionStore]
 
 
-@pytest.fixture(params=["sqlite", "postgres"])
-def place(request: pytest.FixtureRequest, tmp_path: Path) -> tuple[str, str]:
-    """A store that is not there yet: a path and nothing, or a url and a schema."""
-    if request.param == "sqlite":
-        return str(tmp_path / "deep" / "sessions.db"), ""
-    server: PostgresServer = request.getfixturevalue("postgres")
-    return server.url(), f"t_{uuid.uuid4().hex}"
+@pytest.fixture
+def place(tmp_path: Path) -> tuple[str, str]:
+    """A store that is not there yet: a path and nothing, or a url and a schema (`tests/system/store`)."""
+    return str(tmp_path / "deep" / "sessions.db"), ""
 
 
 def open_at(place: tuple[str, str], **bounds: float) -> SessionStore:

@@ -58,7 +58,7 @@ def test_limit_and_category_narrow(store):
 @pytest.mark.parametrize(
     "query", ['"', "a AND", "NEAR(", "key:apple", "*", "-", "", "'; DROP TABLE memories", "\ud800", "a" * 5000, "^"]
 )
-def test_no_query_is_syntax(store, query):
+def test_no_query_for_memories_is_syntax(store, query):
     store.memories.store("/p", "k", "apple", "core")
     store.memories.recall(("/p",), query, 5)
     assert keys(store.memories.recall(("/p",), "apple", 5)) == ["k"]

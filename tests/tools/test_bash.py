@@ -24,23 +24,16 @@ BASH = REGISTRY.tool("bash")
 LIMITS = f"The command ran in a sandbox. {NO_NETWORK} Repeat it with `outside_sandbox`."
 
 FORBIDDEN = [
-    ("bash: line 1: /usr/out: Read-only file system", True),
-    ("touch: cannot touch '/srv/x': Permission denied", True),
-    ("bash: .git/hooks/a: Permission denied", True),
-    ("curl: (6) Could not resolve host: pypi.org", True),
-    ("getaddrinfo EAI_AGAIN registry.npmjs.org", True),
-    ("cat: /home/other/f: No such file or directory", True),
+    ("bash: line 1: /usr/out: Read-only file system", True), ("touch: cannot touch '/srv/x': Permission denied", True),
+    ("bash: .git/hooks/a: Permission denied", True), ("curl: (6) Could not resolve host: pypi.org", True),
+    ("getaddrinfo EAI_AGAIN registry.npmjs.org", True), ("cat: /home/other/f: No such file or directory", True),
     ("dial unix:///var/run/docker.sock: connect: no such file or directory", True),
-    ("unshare: unshare failed: Operation not permitted", True),
-    ("cat: f: No such file or directory", False),
-    ("cat: ./sub/f: No such file or directory", False),
-    ("cat: {cwd}/f: No such file or directory", False),
+    ("unshare: unshare failed: Operation not permitted", True), ("cat: f: No such file or directory", False),
+    ("cat: ./sub/f: No such file or directory", False), ("cat: {cwd}/f: No such file or directory", False),
     ("cat: /usr/include/f.h: No such file or directory", False),
-    ("/usr/bin/bash: line 1: ./f: Permission denied", False),
-    ("bash: {cwd}/f: Permission denied", False),
-    ("git@host: Permission denied (publickey).", False),
-    ("E   AssertionError: assert 1 == 2", False),
-]
+    ("/usr/bin/bash: line 1: ./f: Permission denied", False), ("bash: {cwd}/f: Permission denied", False),
+    ("git@host: Permission denied (publickey).", False), ("E   AssertionError: assert 1 == 2", False),
+]  # fmt: skip
 
 
 def test_the_sandbox_is_named_where_it_is_the_likely_cause(tmp_path: Path) -> None:
@@ -61,17 +54,10 @@ async def test_output_goes_to_the_model_the_person_and_the_envelope(tmp_path: Pa
         assert {OutputChunk("stdout", "out\n"), OutputChunk("stderr", "err\n")} == set(on.the_call.chunks)
 
 
-@pytest.mark.parametrize(
-    ("command", "text", "exit_code"),
-    [
-        ("echo x; exit 3", "x\n[exit code 3]", 3),
-        ("printf x; false", "x\n[exit code 1]", 1),
-        ("exit 2", "[exit code 2]", 2),
-        ("true", "[no output, exit code 0]", 0),
-        ("echo x", "x\n", 0),
-        ("printf x", "x", 0),
-    ],
-)
+@pytest.mark.parametrize(("command", "text", "exit_code"), [
+    ("echo x; exit 3", "x\n[exit code 3]", 3), ("printf x; false", "x\n[exit code 1]", 1),
+    ("exit 2", "[exit code 2]", 2), ("true", "[no output, exit code 0]", 0), ("echo x", "x\n", 0), ("printf x", "x", 0),
+])  # fmt: skip
 async def test_the_exit_code_is_told_when_it_matters(command: str, text: str, exit_code: int, tmp_path: Path) -> None:
     async with bench(tmp_path) as on:
         result = await on.call("bash", command=command)
@@ -157,24 +143,11 @@ def test_broken_json_is_no_command_line(text: str) -> None:
     assert BASH.from_text(text) is None
 
 
-@pytest.mark.parametrize(
-    ("wait", "background", "patience"),
-    [
-        (True, False, None),
-        ("true", False, None),
-        (False, True, None),
-        ("false", True, None),
-        (0, True, None),
-        ("0s", True, None),
-        (1, False, 1.0),
-        (2.5, False, 2.5),
-        ("7", False, 7.0),
-        ("30s", False, 30.0),
-        (" 10m ", False, 600.0),
-        ("1h", False, 3600.0),
-        ("1.5 min", False, 90.0),
-    ],
-)
+@pytest.mark.parametrize(("wait", "background", "patience"), [
+    (True, False, None), ("true", False, None), (False, True, None), ("false", True, None), (0, True, None),
+    ("0s", True, None), (1, False, 1.0), (2.5, False, 2.5), ("7", False, 7.0), ("30s", False, 30.0),
+    (" 10m ", False, 600.0), ("1h", False, 3600.0), ("1.5 min", False, 90.0),
+])  # fmt: skip
 def test_wait_is_a_choice_or_a_duration(wait: object, background: bool, patience: float | None) -> None:
     params = BASH.parse({"command": "ls", "wait": wait})
     assert (params.in_background, params.patience) == (background, patience)

@@ -28,42 +28,22 @@ def test_there_are_eleven_categories_and_four_of_them_pass():
     assert {"rate_limited", "server_error", "network_error", "timeout"} == PASSING
 
 
-@pytest.mark.parametrize(
-    ("status", "category"),
-    [
-        (400, "invalid_parameters"),
-        (422, "invalid_parameters"),
-        (401, "policy_blocked"),
-        (403, "policy_blocked"),
-        (429, "rate_limited"),
-        (500, "server_error"),
-        (503, "server_error"),
-        (599, "server_error"),
-        (404, "permanent_failure"),
-        (410, "permanent_failure"),
-        (418, "permanent_failure"),
-        (600, "permanent_failure"),
-    ],
-)
+@pytest.mark.parametrize(("status", "category"), [
+    (400, "invalid_parameters"), (422, "invalid_parameters"), (401, "policy_blocked"), (403, "policy_blocked"),
+    (429, "rate_limited"), (500, "server_error"), (503, "server_error"), (599, "server_error"),
+    (404, "permanent_failure"), (410, "permanent_failure"), (418, "permanent_failure"), (600, "permanent_failure"),
+])  # fmt: skip
 def test_http_statuses(status, category):
     assert classify_http_status(status) == category
 
 
-@pytest.mark.parametrize(
-    ("error", "category"),
-    [
-        (FileNotFoundError(errno.ENOENT, "x"), "permanent_failure"),
-        (PermissionError(errno.EACCES, "x"), "policy_blocked"),
-        (OSError(errno.EROFS, "x"), "policy_blocked"),
-        (TimeoutError(), "timeout"),
-        (OSError(errno.ETIMEDOUT, "x"), "timeout"),
-        (ConnectionRefusedError(errno.ECONNREFUSED, "x"), "network_error"),
-        (OSError(errno.EHOSTUNREACH, "x"), "network_error"),
-        (socket.gaierror(-2, "x"), "network_error"),
-        (OSError(errno.ENOSPC, "x"), "permanent_failure"),
-        (IsADirectoryError(errno.EISDIR, "x"), "permanent_failure"),
-    ],
-)
+@pytest.mark.parametrize(("error", "category"), [
+    (FileNotFoundError(errno.ENOENT, "x"), "permanent_failure"), (PermissionError(errno.EACCES, "x"), "policy_blocked"),
+    (OSError(errno.EROFS, "x"), "policy_blocked"), (TimeoutError(), "timeout"),
+    (OSError(errno.ETIMEDOUT, "x"), "timeout"), (ConnectionRefusedError(errno.ECONNREFUSED, "x"), "network_error"),
+    (OSError(errno.EHOSTUNREACH, "x"), "network_error"), (socket.gaierror(-2, "x"), "network_error"),
+    (OSError(errno.ENOSPC, "x"), "permanent_failure"), (IsADirectoryError(errno.EISDIR, "x"), "permanent_failure"),
+])  # fmt: skip
 def test_errors_of_the_system(error, category):
     assert classify_io_error(error) == category
     assert as_tool_error(error).category == category
@@ -118,10 +98,8 @@ SCHEMA = {
 @pytest.mark.parametrize(
     ("given", "repaired"),
     [
-        ({"file_path": "a"}, {"path": "a"}),
-        ({"filePath": "a", "oldStr": "b"}, {"path": "a", "old_string": "b"}),
-        ({"old-string": "b"}, {"old_string": "b"}),
-        ({"path": "a", "limit": "5"}, {"path": "a", "limit": 5}),
+        ({"file_path": "a"}, {"path": "a"}), ({"filePath": "a", "oldStr": "b"}, {"path": "a", "old_string": "b"}),
+        ({"old-string": "b"}, {"old_string": "b"}), ({"path": "a", "limit": "5"}, {"path": "a", "limit": 5}),
         ({"path": "a", "limit": "null"}, {"path": "a", "limit": None}),
         ({"path": "a", "exact": "True"}, {"path": "a", "exact": True}),
         ({"path": "a", "exact": "yes"}, {"path": "a", "exact": True}),
@@ -130,17 +108,12 @@ SCHEMA = {
         ({"path": "a", "more": '{"k": 1}'}, {"path": "a", "more": {"k": 1}}),
         ({"path": "a", "risk": "low", "why": "x"}, {"path": "a"}),
         ({"path": "a", "limit": "30s"}, {"path": "a", "limit": 30}),
-        ({"path": "a", "limit": "2 min"}, {"path": "a", "limit": 120}),
-        ({"path": "a"}, None),
-        ({"path": "5"}, None),
-        ({"invented": 1}, None),
-        ({"path": "a", "file": "b"}, None),
-        ({"path": "a", "limit": "many"}, None),
-        ({"path": "a", "wait": "30s"}, None),
-        ({"file": "a", "filename": "b"}, None),
+        ({"path": "a", "limit": "2 min"}, {"path": "a", "limit": 120}), ({"path": "a"}, None), ({"path": "5"}, None),
+        ({"invented": 1}, None), ({"path": "a", "file": "b"}, None), ({"path": "a", "limit": "many"}, None),
+        ({"path": "a", "wait": "30s"}, None), ({"file": "a", "filename": "b"}, None),
     ],
     ids=str,
-)
+)  # fmt: skip
 def test_arguments_are_mended_in_form_only(given, repaired):
     assert repair(given, SCHEMA) == repaired
 

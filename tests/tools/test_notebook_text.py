@@ -195,29 +195,18 @@ def test_a_changed_cell_looks_as_jupyter_writes_it() -> None:
     )
 
 
-@table(
-    ("text", "words"),
-    [
-        ("", "broken JSON"),
-        ("{", "broken JSON"),
-        ('{"cells": [', "broken JSON"),
-        ('{"cells": [{}]', "broken JSON"),
-        ('{"cells": [] "nbformat": 4}', "broken JSON"),
-        ('{"cells": [], "nbformat": 4} x', "broken JSON"),
-        ("[" * 100_000, "broken JSON|too deeply"),
-        ('{"a": ' + "[" * 100_000, "too deeply"),
-        ("[1]", "no object"),
-        ("{}", "without `nbformat`"),
-        ('{"nbformat": "4"}', "without `nbformat`"),
-        ('{"nbformat": 3, "worksheets": []}', "in nbformat 3"),
-        ('{"nbformat": 4}', "no list of `cells`"),
-        ('{"nbformat": 4, "cells": {}}', "no list of `cells`"),
-        ('{"nbformat": 4, "cells": [1]}', "a cell 1 that is no object"),
-        ('{"nbformat": 4, "cells": [{"cell_type": "code"}]}', "a cell 1 without source"),
-        ('{"nbformat": 4, "cells": [{"cell_type": "heading", "source": ""}]}', "a cell 1 of no known type"),
-        ('{"nbformat": 4, "cells": [{"cell_type": "raw", "source": [1]}]}', "a cell 1 without source"),
-    ],
-)
+@table(("text", "words"), [
+    ("", "broken JSON"), ("{", "broken JSON"), ('{"cells": [', "broken JSON"), ('{"cells": [{}]', "broken JSON"),
+    ('{"cells": [] "nbformat": 4}', "broken JSON"), ('{"cells": [], "nbformat": 4} x', "broken JSON"),
+    ("[" * 100_000, "broken JSON|too deeply"), ('{"a": ' + "[" * 100_000, "too deeply"), ("[1]", "no object"),
+    ("{}", "without `nbformat`"), ('{"nbformat": "4"}', "without `nbformat`"),
+    ('{"nbformat": 3, "worksheets": []}', "in nbformat 3"), ('{"nbformat": 4}', "no list of `cells`"),
+    ('{"nbformat": 4, "cells": {}}', "no list of `cells`"),
+    ('{"nbformat": 4, "cells": [1]}', "a cell 1 that is no object"),
+    ('{"nbformat": 4, "cells": [{"cell_type": "code"}]}', "a cell 1 without source"),
+    ('{"nbformat": 4, "cells": [{"cell_type": "heading", "source": ""}]}', "a cell 1 of no known type"),
+    ('{"nbformat": 4, "cells": [{"cell_type": "raw", "source": [1]}]}', "a cell 1 without source"),
+])  # fmt: skip
 def test_what_is_no_notebook_is_told_with_the_reason(text: str, words: str) -> None:
     with pytest.raises(NotANotebook, match=words):
         parse(text)

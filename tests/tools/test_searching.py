@@ -136,9 +136,7 @@ async def test_plan_shows_the_steps_and_says_what_is_open(tmp_path: Path) -> Non
     async with bench(tmp_path) as on:
         entries = [{"content": "one", "status": "completed"}, {"content": "two", "priority": "high"}]
         result = await on.call("plan", entries=entries)
-        assert on.plans == [
-            (GoalTask("1", "one", status="completed"), GoalTask("2", "two", "high")),
-        ]
+        assert on.plans == [(GoalTask("1", "one", status="completed"), GoalTask("2", "two", "high"))]
         assert result.text == "The plan is shown. Open: 1."
         assert on.access("plan", entries=entries) == [NoAccess()]
         assert "every step is done" in (await on.call("plan", entries=[])).text

@@ -325,24 +325,11 @@ async def test_binary_answers_are_named_and_not_shown(surf: Surfing) -> None:
     assert (await surf.call("http_request", method="GET", url=url)).text.endswith("[image/png, not shown]")
 
 
-@pytest.mark.parametrize(
-    "headers",
-    [
-        {"Host": "evil.com"},
-        {"content-length": "0"},
-        {"Connection": "x"},
-        {"Transfer-Encoding": "chunked"},
-        {"Proxy-Authorization": "x"},
-        {"Upgrade": "h2c"},
-        {"": "x"},
-        {"a b": "x"},
-        {"a:": "x"},
-        {"X-A": "x\r\nHost: evil.com"},
-        {"X-A": "x\0"},
-        {"X-A": "日本"},
-        {"X-A\n": "x"},
-    ],
-)
+@pytest.mark.parametrize("headers", [
+    {"Host": "evil.com"}, {"content-length": "0"}, {"Connection": "x"}, {"Transfer-Encoding": "chunked"},
+    {"Proxy-Authorization": "x"}, {"Upgrade": "h2c"}, {"": "x"}, {"a b": "x"}, {"a:": "x"},
+    {"X-A": "x\r\nHost: evil.com"}, {"X-A": "x\0"}, {"X-A": "日本"}, {"X-A\n": "x"},
+])  # fmt: skip
 async def test_headers_that_are_not_the_models_to_set_are_refused(surf: Surfing, headers: dict[str, str]) -> None:
     url = surf.web.serve("/a", "x")
     error = await surf.fails("http_request", method="GET", url=url, headers=headers)
@@ -350,22 +337,13 @@ async def test_headers_that_are_not_the_models_to_set_are_refused(surf: Surfing,
     assert surf.web.site.asked == []
 
 
-@pytest.mark.parametrize(
-    ("arguments", "sends"),
-    [
-        ({"method": "GET"}, False),
-        ({"method": "HEAD", "headers": {"Accept": "text/plain"}}, False),
-        ({"method": "OPTIONS"}, False),
-        ({"method": "POST"}, True),
-        ({"method": "PUT"}, True),
-        ({"method": "DELETE"}, True),
-        ({"method": "GET", "body": "x"}, True),
-        ({"method": "GET", "body": ""}, True),
-        ({"method": "GET", "headers": {"authorization": "x"}}, True),
-        ({"method": "GET", "headers": {"Cookie": "x"}}, True),
-        ({"method": "GET", "headers": {"X-Own": "x"}}, True),
-    ],
-)
+@pytest.mark.parametrize(("arguments", "sends"), [
+    ({"method": "GET"}, False), ({"method": "HEAD", "headers": {"Accept": "text/plain"}}, False),
+    ({"method": "OPTIONS"}, False), ({"method": "POST"}, True), ({"method": "PUT"}, True), ({"method": "DELETE"}, True),
+    ({"method": "GET", "body": "x"}, True), ({"method": "GET", "body": ""}, True),
+    ({"method": "GET", "headers": {"authorization": "x"}}, True), ({"method": "GET", "headers": {"Cookie": "x"}}, True),
+    ({"method": "GET", "headers": {"X-Own": "x"}}, True),
+])  # fmt: skip
 async def test_a_request_that_gives_something_away_says_so(
     surf: Surfing, arguments: dict[str, Any], sends: bool
 ) -> None:

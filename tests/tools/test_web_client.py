@@ -237,20 +237,11 @@ async def test_redirects_are_followed_from_where_they_stand(web: Web, location: 
     assert len(answer.hops) == 2
 
 
-@pytest.mark.parametrize(
-    "location",
-    [
-        "https://127.0.0.1/",
-        "https://169.254.169.254/latest/meta-data",
-        "https://2130706433/",
-        "https://localhost/",
-        "https://[::1]/",
-        "http://docs.example.com/b",
-        "file:///etc/passwd",
-        "https://user:pw@other.example.com/",
-        "//0x7f.1/",
-    ],
-)
+@pytest.mark.parametrize("location", [
+    "https://127.0.0.1/", "https://169.254.169.254/latest/meta-data", "https://2130706433/", "https://localhost/",
+    "https://[::1]/", "http://docs.example.com/b", "file:///etc/passwd", "https://user:pw@other.example.com/",
+    "//0x7f.1/",
+])  # fmt: skip
 async def test_a_redirect_to_a_forbidden_place_is_refused_and_the_way_is_told(web: Web, location: str) -> None:
     web.serve("/b", "plain")
     start = web.serve("/a", redirect(location))
@@ -261,23 +252,14 @@ async def test_a_redirect_to_a_forbidden_place_is_refused_and_the_way_is_told(we
     assert len(web.site.asked) == 1
 
 
-@pytest.mark.parametrize(
-    ("start", "target", "followed"),
-    [
-        ("docs.example.com", "docs.example.com:8443", True),
-        ("docs.example.com", "example.com", True),
-        ("docs.example.com", "www.docs.example.com", True),
-        ("example.com", "other.example.com", True),
-        ("www.example.com", "docs.example.com", True),
-        ("docs.example.com", "other.example.com", False),
-        ("docs.example.com", "elsewhere.net", False),
-        ("docs.example.com", "evildocs.example.com", False),
-        ("example.com", "notexample.com", False),
-        ("www.com", "elsewhere.com", False),
-        (OTHER, PUBLIC, False),
-        (OTHER, f"{OTHER}:8443", True),
-    ],
-)
+@pytest.mark.parametrize(("start", "target", "followed"), [
+    ("docs.example.com", "docs.example.com:8443", True), ("docs.example.com", "example.com", True),
+    ("docs.example.com", "www.docs.example.com", True), ("example.com", "other.example.com", True),
+    ("www.example.com", "docs.example.com", True), ("docs.example.com", "other.example.com", False),
+    ("docs.example.com", "elsewhere.net", False), ("docs.example.com", "evildocs.example.com", False),
+    ("example.com", "notexample.com", False), ("www.com", "elsewhere.com", False), (OTHER, PUBLIC, False),
+    (OTHER, f"{OTHER}:8443", True),
+])  # fmt: skip
 def test_a_redirect_leads_on_within_the_host_that_was_asked_for(start: str, target: str, followed: bool) -> None:
     policy = NetworkPolicy.from_config(WebConfig())
     first, second = check_url(f"https://{start}/", policy), check_url(f"https://{target}/", policy)
@@ -331,20 +313,11 @@ async def test_a_redirect_without_a_place_is_an_answer(web: Web) -> None:
         need_text(answer)
 
 
-@pytest.mark.parametrize(
-    ("status", "method", "then", "body"),
-    [
-        (301, "POST", "GET", b""),
-        (302, "POST", "GET", b""),
-        (303, "POST", "GET", b""),
-        (303, "PUT", "GET", b""),
-        (303, "HEAD", "HEAD", b""),
-        (302, "PUT", "PUT", b"data"),
-        (307, "POST", "POST", b"data"),
-        (308, "POST", "POST", b"data"),
-        (301, "HEAD", "HEAD", b""),
-    ],
-)
+@pytest.mark.parametrize(("status", "method", "then", "body"), [
+    (301, "POST", "GET", b""), (302, "POST", "GET", b""), (303, "POST", "GET", b""), (303, "PUT", "GET", b""),
+    (303, "HEAD", "HEAD", b""), (302, "PUT", "PUT", b"data"), (307, "POST", "POST", b"data"),
+    (308, "POST", "POST", b"data"), (301, "HEAD", "HEAD", b""),
+])  # fmt: skip
 async def test_a_redirect_changes_the_method_as_it_should(
     web: Web, status: int, method: str, then: str, body: bytes
 ) -> None:
@@ -468,30 +441,21 @@ async def test_an_answer_that_is_shorter_than_announced_is_told(web: Web) -> Non
 # --- text -----------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize(
-    ("content_type", "body", "text"),
-    [
-        ("text/plain; charset=utf-8", "grün".encode(), "grün"),
-        ("text/plain; charset=ISO-8859-1", b"gr\xfcn \x80", "grün €"),
-        ("text/plain; charset=windows-1251", "мир".encode("cp1251"), "мир"),
-        ('text/html; charset="shift_jis"', "日本".encode("shift_jis"), "日本"),
-        ("text/html", b'<meta charset="koi8-r">' + "мир".encode("koi8-r"), '<meta charset="koi8-r">мир'),
-        ("text/html", b"\xef\xbb\xbfbom", "bom"),
-        ("text/plain; charset=latin-1", b"\xff\xfeh\0i\0", "hi"),
-        ("text/plain", b"bad \xff byte", "bad \ufffd byte"),
-        ("text/plain; charset=punycode", b"abc-", "abc-"),
-        ("text/plain; charset=unicode_escape", rb"\x41", r"\x41"),
-        ("text/plain; charset=zlib", b"abc", "abc"),
-        ("text/plain; charset=nonsense", "grün".encode(), "grün"),
-        ("application/xml", b'<?xml version="1.0" encoding="ISO-8859-15"?>\xa4', None),
-        ("application/json", b'{"a": 1}', '{"a": 1}'),
-        ("application/vnd.api+json; charset=utf-8", b"{}", "{}"),
-        ("image/svg+xml", b"<svg/>", "<svg/>"),
-        ("application/javascript", b"let a", "let a"),
-        ("application/x-www-form-urlencoded", b"a=1", "a=1"),
-        (None, b"no type", "no type"),
-    ],
-)
+@pytest.mark.parametrize(("content_type", "body", "text"), [
+    ("text/plain; charset=utf-8", "grün".encode(), "grün"),
+    ("text/plain; charset=ISO-8859-1", b"gr\xfcn \x80", "grün €"),
+    ("text/plain; charset=windows-1251", "мир".encode("cp1251"), "мир"),
+    ('text/html; charset="shift_jis"', "日本".encode("shift_jis"), "日本"),
+    ("text/html", b'<meta charset="koi8-r">' + "мир".encode("koi8-r"), '<meta charset="koi8-r">мир'),
+    ("text/html", b"\xef\xbb\xbfbom", "bom"), ("text/plain; charset=latin-1", b"\xff\xfeh\0i\0", "hi"),
+    ("text/plain", b"bad \xff byte", "bad \ufffd byte"), ("text/plain; charset=punycode", b"abc-", "abc-"),
+    ("text/plain; charset=unicode_escape", rb"\x41", r"\x41"), ("text/plain; charset=zlib", b"abc", "abc"),
+    ("text/plain; charset=nonsense", "grün".encode(), "grün"),
+    ("application/xml", b'<?xml version="1.0" encoding="ISO-8859-15"?>\xa4', None),
+    ("application/json", b'{"a": 1}', '{"a": 1}'), ("application/vnd.api+json; charset=utf-8", b"{}", "{}"),
+    ("image/svg+xml", b"<svg/>", "<svg/>"), ("application/javascript", b"let a", "let a"),
+    ("application/x-www-form-urlencoded", b"a=1", "a=1"), (None, b"no type", "no type"),
+])  # fmt: skip
 async def test_text_is_read_in_its_charset(web: Web, content_type: str | None, body: bytes, text: str | None) -> None:
     answer = await get(web, web.serve("/a", body, content_type))
     assert need_text(answer) == (text or '<?xml version="1.0" encoding="ISO-8859-15"?>€')
@@ -507,22 +471,11 @@ async def test_what_is_no_text_is_not_read(web: Web, content_type: str | None) -
         need_text(answer)
 
 
-@pytest.mark.parametrize(
-    ("status", "category"),
-    [
-        (400, "invalid_parameters"),
-        (422, "invalid_parameters"),
-        (401, "policy_blocked"),
-        (403, "policy_blocked"),
-        (429, "rate_limited"),
-        (500, "server_error"),
-        (503, "server_error"),
-        (599, "server_error"),
-        (404, "permanent_failure"),
-        (410, "permanent_failure"),
-        (418, "permanent_failure"),
-    ],
-)
+@pytest.mark.parametrize(("status", "category"), [
+    (400, "invalid_parameters"), (422, "invalid_parameters"), (401, "policy_blocked"), (403, "policy_blocked"),
+    (429, "rate_limited"), (500, "server_error"), (503, "server_error"), (599, "server_error"),
+    (404, "permanent_failure"), (410, "permanent_failure"), (418, "permanent_failure"),
+])  # fmt: skip
 async def test_a_bad_status_becomes_its_category(web: Web, status: int, category: str) -> None:
     url = web.serve("/a", "the server's own words", status=status)
     with pytest.raises(ToolError) as error:

@@ -29,14 +29,9 @@ OTHER = "8.8.4.4"
 PUBLIC_6 = "2606:2800:220:1::1"
 
 NAMES = (
-    "docs.example.com",
-    "other.example.com",
-    "example.com",
-    "html.duckduckgo.com",
-    "api.search.brave.com",
-    "search.example.net",
-    "search.lan",
-)
+    "docs.example.com", "other.example.com", "example.com", "html.duckduckgo.com", "api.search.brave.com",
+    "search.example.net", "search.lan",
+)  # fmt: skip
 """What the certificate is for."""
 
 

@@ -28,6 +28,7 @@ from acp_agent.testing.fake_model import Answer, Call
 from tests.e2e.kit import alive, environ
 from tests.editors import raw_agent as raw
 from tests.fronts.lsp.kit import CAPTURED, captured, lsp, raw_lsp
+from tests.nightly import times
 
 SECONDS = 20.0
 
@@ -389,7 +390,7 @@ async def test_no_message_whatever_ends_the_server(tmp_path: Path):
     """Some hundreds, always the same."""
     messages: list[Any] = []
 
-    @settings(max_examples=400, database=None, derandomize=True, suppress_health_check=list(HealthCheck))
+    @settings(max_examples=times(400), database=None, derandomize=True, suppress_health_check=list(HealthCheck))
     @given(MESSAGES)
     def collect(message: dict[str, Any]) -> None:
         messages.append(message)

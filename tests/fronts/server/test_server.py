@@ -5,14 +5,11 @@ from __future__ import annotations
 import json
 import os
 import socket
-import ssl
 import subprocess
 import uuid
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass, field, replace
-from datetime import UTC, datetime, timedelta
-from ipaddress import ip_address
 from pathlib import Path
 from typing import Any
 
@@ -22,10 +19,6 @@ import httpx2
 import pytest
 import websockets
 from acp.ws import create_websocket_stream as sdk_websocket
-from cryptography import x509
-from cryptography.hazmat.primitives import hashes, serialization
-from cryptography.hazmat.primitives.asymmetric import ec
-from websockets.sync.client import connect
 
 from acp_agent.commands import servers
 from acp_agent.config.load import load_config
@@ -119,27 +112,6 @@ async def test_a_turn_over_a_websocket_and_the_session_is_there_for_the_next_con
             await second.load_session(session, place.project)
             assert "It is made." in json.dumps([line.message for line in second.transcript])
     assert (place.project / "made").read_text() == "made\n"
-
-
-async def test_sessions_of_a_server_that_was_killed_are_there_at_once(tmp_path: Path) -> None:
-    """With a store in a file: nobody else can have them."""
-    async with served(tmp_path, [Answer(text="It is first."), Answer(text="It is second.")]) as place:
-        environ = {**place.environ, "XDG_STATE_HOME": str(tmp_path / "other")}
-        argv = [COMMAND, "serve", "--port", "0", "--token-file", str(tmp_path / "tokens.json")]
-        session = ""
-        for words in ("first", "second"):
-            with subprocess.Popen(argv, env=environ, stdout=subprocess.PIPE, text=True) as run:
-                assert run.stdout is not None
-                url = run.stdout.readline().split()[-1]
-                async with connected(url, place.token) as transport, FakeEditor(transport) as made:
-                    await made.start()
-                    if session:
-                        await made.load_session(session, place.project)
-                    else:
-                        session = (await made.new_session(place.project)).session_id
-                    assert (await made.prompt("go")).stop_reason == "end_turn"
-                    assert f"It is {words}." in made.text()
-                    run.kill()
 
 
 async def test_nobody_gets_in_without_a_token_and_nothing_is_made_for_them(tmp_path: Path) -> None:
@@ -440,35 +412,6 @@ async def paged(web: httpx2.AsyncClient, place: Place, url: str) -> list[dict[st
     return found
 
 
-def test_with_a_certificate_it_is_tls(tmp_path: Path) -> None:
-    key = ec.generate_private_key(ec.SECP256R1())
-    name, now = x509.Name([x509.NameAttribute(x509.NameOID.COMMON_NAME, "127.0.0.1")]), datetime.now(UTC)
-    alternative = x509.SubjectAlternativeName([x509.IPAddress(ip_address("127.0.0.1"))])
-    made = x509.CertificateBuilder().subject_name(name).issuer_name(name).public_key(key.public_key())
-    made = made.serial_number(1).not_valid_before(now - timedelta(1)).not_valid_after(now + timedelta(1))
-    pem = made.add_extension(alternative, critical=False).sign(key, hashes.SHA256())
-    (tmp_path / "cert.pem").write_bytes(pem.public_bytes(serialization.Encoding.PEM))
-    plain = serialization.NoEncryption()
-    form = serialization.PrivateFormat.PKCS8
-    (tmp_path / "key.pem").write_bytes(key.private_bytes(serialization.Encoding.PEM, form, plain))
-    argv = [COMMAND, "serve", "--port", "0", "--cert", f"{tmp_path}/cert.pem", "--key", f"{tmp_path}/key.pem"]
-    environ = {"HOME": str(tmp_path), "PATH": os.environ["PATH"]}
-    with subprocess.Popen(argv, env=environ, stdout=subprocess.PIPE, text=True) as run:
-        assert run.stdout is not None
-        token = run.stdout.readline().split(": ")[-1].strip()
-        url = run.stdout.readline().split()[-1]
-        assert url.startswith("wss://")
-        trusts = ssl.create_default_context(cafile=str(tmp_path / "cert.pem"))
-        headers = {"Authorization": f"Bearer {token}"}
-        try:
-            with connect(url, additional_headers=headers, ssl=trusts, open_timeout=BOUND) as client:
-                client.send(json.dumps(INITIALIZE))
-                assert json.loads(client.recv(BOUND))["result"]["protocolVersion"] == 1
-        finally:
-            run.terminate()
-    assert "cannot be used for TLS" in ran(tmp_path, *argv[2:-1], str(tmp_path / "cert.pem")).stderr
-
-
 # --- the command ----------------------------------------------------------------------------------------------------
 
 
@@ -476,35 +419,6 @@ def ran(tmp_path: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
     environ = {"HOME": str(tmp_path), "PATH": os.environ["PATH"], "OPENAI_BASE_URL": "http://127.0.0.1:9"}
     argv = [COMMAND, "serve", *arguments]
     return subprocess.run(argv, env=environ, capture_output=True, text=True, timeout=BOUND, check=False)
-
-
-def test_tokens_are_added_listed_and_revoked_and_kept_by_their_hash(tmp_path: Path) -> None:
-    token = ran(tmp_path, "token", "add", "phone", "--folder", str(tmp_path)).stdout.strip()
-    file = tmp_path / ".local/state/acp-coder/tokens.json"
-    assert token.startswith("acp_") and token not in file.read_text()
-    assert file.stat().st_mode & 0o777 == 0o600
-    assert f"phone  may prompt  {tmp_path}  since 20" in ran(tmp_path, "token", "list").stdout
-    assert "there is a token 'phone' already" in ran(tmp_path, "token", "add", "phone").stderr
-    assert "there is no token 'x'; there are: phone" in ran(tmp_path, "token", "revoke", "x").stderr
-    assert ran(tmp_path, "token", "revoke", "phone").returncode == 0
-    assert ran(tmp_path, "token", "list").stdout == ""
-    for wrong, words in (
-        (("token", "add", "../up"), "is no name for a token"),
-        (("token", "add"), "whose? `acp-coder serve token add NAME`"),
-        (("token", "add", "a", "--folder", "/nowhere"), "/nowhere is not a folder"),
-        (("--host", "0.0.0.0"), "without TLS anybody in between can read the token"),
-        (("--cert", "x"), "--cert and --key belong together"),
-        (("--port", "99999999"), "cannot be listened on"),
-        (("--host", "nowhere.invalid", "--without-tls"), "cannot be listened on"),
-    ):
-        done = ran(tmp_path, *wrong)
-        assert words in done.stderr and done.returncode == 2, wrong
-        assert "Traceback" not in done.stderr
-    file.chmod(0o644)
-    assert "others may read the tokens' file" in ran(tmp_path, "token", "list").stderr
-    file.chmod(0o600)
-    file.write_text("{")
-    assert "is no file of tokens" in ran(tmp_path, "token", "list").stderr
 
 
 @pytest.mark.skipif(os.getuid() != 0, reason="gives a file to another user")
@@ -525,27 +439,6 @@ def test_a_mounted_file_of_tokens_may_be_its_groups_to_read_and_nobody_elses(tmp
             assert right and found is not None, oct(mode)
         except ConfigError as error:
             assert not right and "others may read" in str(error), oct(mode)
-
-
-async def test_the_first_start_makes_a_token_and_the_next_ones_do_not(tmp_path: Path) -> None:
-    environ = {"HOME": str(tmp_path), "PATH": os.environ["PATH"], "OPENAI_BASE_URL": "http://127.0.0.1:9"}
-    said = []
-    for _ in range(2):
-        with subprocess.Popen([COMMAND, "serve", "--port", "0"], env=environ, stdout=subprocess.PIPE, text=True) as run:
-            assert run.stdout is not None
-            lines = [await anyio.to_thread.run_sync(run.stdout.readline)]
-            if "Token" in lines[0]:
-                lines.append(await anyio.to_thread.run_sync(run.stdout.readline))
-            said.append(lines)
-            url = lines[-1].split()[-1]
-            token = said[0][0].split(": ")[-1].strip()
-            async with connected(url, token) as transport, FakeEditor(transport) as made:
-                await made.start()
-                assert (await made.request("session/list", {}))["sessions"] == []
-            run.terminate()
-            assert await anyio.to_thread.run_sync(run.wait) == 0
-    assert [len(lines) for lines in said] == [2, 1]
-    assert "Token 'first', shown only now: acp_" in said[0][0]
 
 
 def test_what_a_revoked_token_opens_is_known_at_once(tmp_path: Path) -> None:

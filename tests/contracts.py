@@ -1,0 +1,26 @@
+"""The tests of a contract, once more for other backends than those of their own folder."""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable
+from types import ModuleType
+from typing import Any
+
+
+def contract(fixture: str, *modules: ModuleType) -> dict[str, Callable[..., Any]]:
+    """The tests of these modules that use the fixture, by name: `globals().update(contract("backend", test_files))`.
+
+    The module that takes them has a fixture of that name, with its own backends."""
+    found: dict[str, Callable[..., Any]] = {}
+    for module in modules:
+        for name, test in vars(module).items():
+            if name.startswith("test_") and callable(test) and _uses(fixture, test):
+                assert name not in found, f"two tests are called {name}"
+                found[name] = test
+    assert found, f"no test uses {fixture}"
+    return found
+
+
+def _uses(fixture: str, test: Callable[..., Any]) -> bool:
+    return fixture in inspect.signature(test).parameters

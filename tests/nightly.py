@@ -1,0 +1,12 @@
+"""How often a test does again what chance may find: often enough for each commit, and much longer in `make nightly`."""
+
+from __future__ import annotations
+
+import os
+
+NIGHTLY = os.environ.get("ACP_TEST_NIGHTLY") == "1"
+
+
+def times(usual: int, nightly: int | None = None) -> int:
+    """Rounds, or examples of a property: ten times as many at night if nothing else is said."""
+    return (10 * usual if nightly is None else nightly) if NIGHTLY else usual

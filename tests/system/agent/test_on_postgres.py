@@ -1,0 +1,62 @@
+"""The agent with its sessions on a PostgreSQL server."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import pytest
+
+from acp_agent.errors import PeerError
+from acp_agent.schema.acp import UserMessageChunk
+from tests.agent.kit import Answer, Call, connect, in_a_file, went
+from tests.postgres_server import MISSING, PostgresServer
+
+pytestmark = [in_a_file, pytest.mark.skipif(bool(MISSING), reason=MISSING)]  # It brings its own server.
+
+
+@pytest.fixture(scope="module")
+def server() -> Iterator[PostgresServer]:
+    made = PostgresServer()
+    yield made
+    made.remove()
+
+
+def configured(server: PostgresServer) -> str:
+    return f'[store]\nurl = "{server.url()}"\ntimeout = 5.0\n'
+
+
+async def test_a_session_is_opened_again_by_another_agent_with_all_that_was_said(tmp_path, server):
+    script = [Answer(tool_calls=(Call("bash", {"command": "echo made > made.txt"}),)), "It is made.", "Again."]
+    async with went(tmp_path, script, config=configured(server), prompt="make it") as r:
+        session_id = r.editor.session_id
+        assert not list((tmp_path / "home").rglob("sessions.db"))
+        async with connect(r.environ) as (other, _):
+            await other.start()
+            await other.load_session(session_id, r.project)
+            assert "It is made." in other.text()
+            assert [u.content.text for u in other.updates[session_id] if isinstance(u, UserMessageChunk)] == ["make it"]
+            await other.prompt("and?")
+            assert [m["content"] for m in r.messages(3) if m["role"] == "user"] == ["make it", "and?"]
+
+
+async def test_a_server_that_is_away_for_a_while_costs_nothing_that_was_said(tmp_path, server):
+    script = ["first", Answer(text=("half", " more"), hang_after=1), "third"]
+    async with went(tmp_path, script, config=configured(server), prompt="one") as r:
+        turn = r.editor.begin("two")
+        await r.editor.wait_until(lambda: "half" in r.editor.text())
+        server.stop()
+        r.model.release()
+        await r.editor.wait_until(lambda: "half more" in r.editor.text())
+        with pytest.raises(PeerError, match=r"cannot be reached: .*; try again"):
+            await turn.response()
+        server.start()
+        assert (await r.editor.prompt("three")).stop_reason == "end_turn"
+        async with connect(r.environ) as (other, _):
+            await other.start()
+            await other.load_session(r.editor.session_id, r.project)
+            assert [line for line in ("first", "half more", "third") if line in other.text()] == [
+                "first",
+                "half more",
+                "third",
+            ]
+            assert other.text().count("half") == 1

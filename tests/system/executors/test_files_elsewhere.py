@@ -1,0 +1,17 @@
+"""The contract of files on other machines: with Python there, without, and in a container with busybox alone."""
+
+from __future__ import annotations
+
+import pytest
+
+from tests.contracts import contract
+from tests.executors import test_files, test_hidden, test_tree
+from tests.executors.kit import FILES_ELSEWHERE
+
+
+@pytest.fixture(params=FILES_ELSEWHERE)
+def backend(request: pytest.FixtureRequest) -> str:
+    return str(request.param)
+
+
+globals().update(contract("backend", test_files, test_hidden, test_tree))

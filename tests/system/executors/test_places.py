@@ -1,0 +1,653 @@
+"""Commands in real containers: what starts, what ends, what nobody else notices."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import signal
+import subprocess
+import sys
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from pathlib import Path
+
+import anyio
+import pytest
+
+from acp_agent.config.place_settings import PlaceConfig
+from acp_agent.errors import ExecutorError
+from acp_agent.executors.base import Command, ExitStatus
+from acp_agent.executors.places.container import SESSION, Container, Walls
+from acp_agent.executors.places.dev_container import PROGRAM, DevContainer
+from acp_agent.executors.places.engine import OWNER, owner
+from acp_agent.executors.places.inside_container import Inside
+from acp_agent.executors.places.place_executor import PlaceExecutor
+from acp_agent.executors.route import Offer
+from tests import containers
+from tests.executors.kit import collect, run, until_dead, until_exists
+
+pytestmark = pytest.mark.anyio
+
+DEAD = 4_194_305
+"""A process number that Linux never gives."""
+
+
+@pytest.fixture
+def podman() -> None:
+    if why := containers.missing():
+        pytest.skip(why)
+
+
+@asynccontextmanager
+async def place(
+    config: PlaceConfig, *folders: Path, environ: dict[str, str] | None = None, walls: Walls | None = None
+) -> AsyncIterator[tuple[PlaceExecutor, Container]]:
+    shown = walls or Walls()
+    made = Container("web", config, "session-1", folders, environ or dict(os.environ), lambda: shown)
+    executor = PlaceExecutor(None, None, Offer(), place=made)
+    with anyio.fail_after(60):
+        try:
+            yield executor, made
+        finally:
+            with anyio.CancelScope(shield=True):
+                await executor.close()
+
+
+def sleeping(name: str, seconds: int) -> bool:
+    return any(f"sleep {seconds} " in line and "sh -c" not in line for line in containers.processes(name))
+
+
+async def until_asleep(name: str, *seconds: int) -> None:
+    while not all(sleeping(name, each) for each in seconds):
+        await anyio.sleep(0.05)
+
+
+async def until_gone(name: str) -> None:
+    while name in containers.names():
+        await anyio.sleep(0.05)
+
+
+@pytest.mark.usefixtures("podman")
+async def test_a_container_of_ours_has_the_folders_the_user_and_nothing_else(tmp_path: Path) -> None:
+    work, other = tmp_path / "it's a\nfolder", tmp_path / "other"
+    work.mkdir()
+    other.mkdir()
+    async with place(containers.from_image(), work) as (executor, _):
+        script = "id -u; grep CapEff /proc/self/status; ls /sys/class/net; [ -e ../other ] || echo new >made; pwd"
+        ended = await run(executor, script, work)
+        assert ended.stdout == f"{os.getuid()}\nCapEff:\t0000000000000000\nlo\n{work}\n"
+        assert (work / "made").read_text() == "new\n"
+        assert (work / "made").stat().st_uid == os.getuid()
+        mine = [name for name in containers.names() if name.startswith("acp-coder-session-")]
+        labels = [
+            containers.podman("inspect", "--format", f'{{{{index .Config.Labels "{SESSION}"}}}}', name) for name in mine
+        ]
+        assert "session-1" in labels
+    assert not set(mine) & set(containers.names())
+
+
+@pytest.mark.usefixtures("podman")
+async def test_what_is_hidden_is_empty_there_and_what_is_protected_cannot_be_written(tmp_path: Path) -> None:
+    odd = tmp_path / 'odd: ,"name'
+    for file in (tmp_path / ".env", odd):
+        file.write_text("KEY=1")
+    (tmp_path / ".git" / "hooks").mkdir(parents=True)
+    (tmp_path / "keys").mkdir()
+    (tmp_path / "keys" / "one").write_text("KEY=2")
+    empty = tmp_path / "empty"
+    empty.mkdir()
+    walls = Walls(
+        (tmp_path / ".env", odd, tmp_path / "keys"), (tmp_path / ".git" / "hooks", tmp_path / "missing"), empty
+    )
+    async with place(containers.from_image(), tmp_path, walls=walls) as (executor, made):
+        script = "cat .env odd*; ls keys; echo x >.git/hooks/pre-commit || echo refused; echo y >file"
+        ended = await run(executor, script, tmp_path)
+        assert ended.stdout == "refused\n"
+        assert list((tmp_path / ".git" / "hooks").iterdir()) == []
+        assert (tmp_path / "file").read_text() == "y\n"
+        assert any("3 and 2 paths" in line for line in await made.lines())
+
+
+@pytest.mark.usefixtures("podman")
+@pytest.mark.parametrize("ours", [True, False])
+async def test_a_folder_that_is_named_by_a_link_is_there(ours: bool, tmp_path: Path) -> None:
+    """By both names in a container of ours, and what is hidden is so by both."""
+    work, link = tmp_path / "real" / "work", tmp_path / "link"
+    work.mkdir(parents=True)
+    link.symlink_to("real")
+    (work / ".env").write_text("KEY=1")
+    name = "" if ours else containers.start(work)
+    try:
+        walls = Walls((work / ".env",), (), tmp_path)
+        config = containers.from_image() if ours else PlaceConfig(container=name)
+        async with place(config, link / "work", walls=walls) as (executor, _):
+            ended = await run(executor, "pwd; touch made", link / "work")
+            assert ended.stdout == f"{link / 'work' if ours else work}\n"
+            assert (work / "made").exists()
+            if ours:
+                assert (await run(executor, f"cat .env {work}/.env {link}/work/.env", link / "work")).stdout == ""
+    finally:
+        if name:
+            containers.remove(name)
+
+
+@pytest.mark.usefixtures("podman")
+async def test_what_a_worktree_has_elsewhere_is_there(tmp_path: Path) -> None:
+    work, common = tmp_path / "work: 1", tmp_path / "common"
+    work.mkdir()
+    for name in ("objects", "worktrees/work", "refs"):
+        (common / name).mkdir(parents=True)
+    (common / "config").write_text("[core]\n")
+    folder = common / "worktrees" / "work"
+    walls = Walls((), (folder / "gitdir",), tmp_path, (common / "objects", folder), (common,))
+    (folder / "gitdir").write_text(f"{work}/.git\n")
+    async with place(containers.from_image(), work, walls=walls) as (executor, _):
+        script = (
+            f"cat {common}/config; echo x >{common}/config || echo kept; echo x >{common}/objects/new; "
+            f"echo x >{folder}/HEAD; echo x >{folder}/gitdir || echo kept"
+        )
+        ended = await run(executor, script, work)
+        assert ended.stdout == "[core]\nkept\nkept\n"
+        assert (common / "objects" / "new").exists()
+        assert (folder / "HEAD").exists()
+
+
+@pytest.mark.usefixtures("podman")
+async def test_without_bash_commands_are_those_of_sh_and_keep_their_state(tmp_path: Path) -> None:
+    (tmp_path / "sub").mkdir()
+    state = tmp_path / "state"
+    async with place(containers.from_image(containers.PLAIN), tmp_path) as (executor, made):
+        first = await run(executor, "cd sub; export A='it is \"one\"\ntwo'; exit 7", tmp_path, state_file=state)
+        assert first.status == ExitStatus(7)
+        second = await run(executor, 'echo "$A"; pwd', tmp_path / "sub", state_file=state)
+        assert second.stdout == f'it is "one"\ntwo\n{tmp_path / "sub"}\n'
+        assert "there is no bash" in (await made.lines())[0]
+
+
+@pytest.mark.usefixtures("podman")
+async def test_kill_leaves_nothing_in_the_container(tmp_path: Path) -> None:
+    name = containers.running(tmp_path.parent)
+    async with place(PlaceConfig(container=name), tmp_path) as (executor, _):
+        script = "trap '' TERM; sleep 7001 & setsid sleep 7002 & env -i sleep 7003 & sleep 7004; sleep 7005"
+        process = await executor.run(Command(script, tmp_path))
+        await until_asleep(name, 7001, 7002, 7003, 7004)
+        await process.kill()
+        assert (await process.wait()).exit_code is None
+        assert [each for each in (7001, 7002, 7003, 7004, 7005) if sleeping(name, each)] == []
+        assert process.remark == ""
+        await process.close()
+
+
+@pytest.mark.usefixtures("podman")
+async def test_the_end_of_a_session_ends_its_commands_in_a_running_container_and_nothing_else(tmp_path: Path) -> None:
+    name = containers.running(tmp_path.parent)
+    containers.podman("exec", "--detach", name, "sleep", "7010")
+    async with place(PlaceConfig(container=name), tmp_path) as (executor, made):
+        await run(executor, "sleep 7011 >/dev/null 2>&1 & setsid sleep 7012 & :", tmp_path)
+        await until_asleep(name, 7010, 7011, 7012)
+        scratch = (await made.ready()).scratch
+    assert sleeping(name, 7010)
+    assert not sleeping(name, 7011)
+    assert not sleeping(name, 7012)
+    assert name in containers.names()
+    assert containers.podman("exec", name, "sh", "-c", f"ls -d {scratch}", check=False) == ""
+
+
+@pytest.mark.usefixtures("podman")
+async def test_a_command_that_ends_our_reaper_is_still_killed(tmp_path: Path) -> None:
+    name = containers.running(tmp_path.parent)
+    async with place(PlaceConfig(container=name), tmp_path) as (executor, _):
+        script = (
+            "for f in /proc/[0-9]*; do tr '\\0' ' ' <$f/cmdline | grep -q 'mark [g]roup' && kill -9 ${f##*/}; done; "
+        )
+        process = await executor.run(Command(script + "echo x >ready; exec sleep 7020", tmp_path))
+        await until_exists(tmp_path / "ready")
+        await until_asleep(name, 7020)
+        await process.kill()
+        await process.close()
+        assert not sleeping(name, 7020)
+
+
+AGENT = """
+import os, sys
+from pathlib import Path
+import anyio
+from acp_agent.config.place_settings import PlaceConfig
+from acp_agent.executors.base import Command
+from acp_agent.executors.places.container import Container
+from acp_agent.executors.places.place_executor import PlaceExecutor
+from acp_agent.executors.route import Offer
+from tests import containers
+
+async def main():
+    folder = Path(sys.argv[1])
+    config = PlaceConfig(container=sys.argv[2]) if sys.argv[2] else containers.from_image()
+    made = Container("web", config, "killed-1", (folder,), os.environ)
+    executor = PlaceExecutor(None, None, Offer(), place=made)
+    await executor.run(Command("true", folder))
+    print((await made.ready()) and made.argv()[-1], flush=True)
+    process = await executor.run(Command("sleep 7030 & setsid sleep 7031 & echo x >ready; sleep 7032", folder))
+    await process.wait()
+
+anyio.run(main)
+"""
+
+
+@pytest.mark.usefixtures("podman")
+@pytest.mark.parametrize("attached", [True, False])
+async def test_of_an_agent_that_was_killed_nothing_goes_on_in_a_container(attached: bool, tmp_path: Path) -> None:
+    name = containers.running(tmp_path.parent) if attached else ""
+    argv = [sys.executable, "-c", AGENT, str(tmp_path), name]
+    agent = subprocess.Popen(argv, cwd=Path(__file__).parents[3], stdout=subprocess.PIPE, text=True)
+    assert agent.stdout is not None
+    try:
+        with anyio.fail_after(60):
+            await until_exists(tmp_path / "ready")
+            name = name or agent.stdout.readline().strip()
+            assert name in containers.names()
+            await until_asleep(name, 7030, 7031, 7032)
+            agent.send_signal(signal.SIGKILL)
+            agent.wait()
+            if not attached:
+                await until_gone(name)
+                return
+            while any(sleeping(name, each) for each in (7030, 7031, 7032)):
+                await anyio.sleep(0.05)
+        assert name in containers.names()
+    finally:
+        agent.kill()
+        agent.wait()
+        agent.stdout.close()
+
+
+@pytest.mark.usefixtures("podman")
+async def test_what_a_killed_agent_left_is_removed_at_the_next_start_and_nothing_else(tmp_path: Path) -> None:
+    machine, _, start = owner().split(" ")
+    labels = {
+        "left": f"{machine} {DEAD} {start}",
+        "reused number": f"{machine} {os.getpid()} another-start",
+        "alive": owner(),
+        "of another machine": f"elsewhere {DEAD} 1",
+        "no label of ours": "",
+        "not readable": "x",
+    }
+    names = {}
+    try:
+        for what, label in labels.items():
+            given = ("--label", f"{OWNER}={label}") if label else ("--label", "other=1")
+            names[what] = containers.start(tmp_path, containers.PLAIN, *given)
+        async with place(containers.from_image(), tmp_path) as (executor, _):
+            await run(executor, "true", tmp_path)
+            there = set(containers.names())
+        assert {what for what, name in names.items() if name not in there} == {"left", "reused number"}
+    finally:
+        for name in names.values():
+            containers.remove(name)
+
+
+@pytest.mark.usefixtures("podman")
+async def test_a_place_that_is_not_there_is_one_sentence_and_nothing_runs_here(tmp_path: Path) -> None:
+    work, elsewhere = tmp_path / "work", tmp_path / "elsewhere"
+    work.mkdir()
+    elsewhere.mkdir()
+    name = containers.start(elsewhere)
+    moved = containers.start(tmp_path, containers.WITH_BASH, "--volume", f"{elsewhere}:{work}")
+    app = containers.start(tmp_path, at="/srv")
+    try:
+        for config, words in (
+            (PlaceConfig(container="no-such"), r"podman has no container 'no-such'"),
+            (PlaceConfig(image="no-such:1"), r"podman has no image 'no-such:1'; fetch it: `podman pull no-such:1`"),
+            (PlaceConfig(container="no-a", image="no-b"), r"no image 'no-b' and no container 'no-a'"),
+            (PlaceConfig(engine="no-engine", image="x"), r"nothing to run containers with: the program 'no-engine'"),
+            (PlaceConfig(engine="/bin/false", image="x"), r"false info: exit code 1"),
+            (PlaceConfig(engine="/bin/echo", image="x"), r"echo inspect: its answer is not JSON"),
+            (PlaceConfig(), r"has neither `container` nor `image`"),
+            (
+                PlaceConfig(container=name),
+                rf"does not have .*/work at the same path; name its folder .*`.* {name}:DIR`",
+            ),
+            (PlaceConfig(container=moved), r"does not have .*/work at the same path; name its folder there"),
+            (
+                PlaceConfig(container=app),
+                rf"same path; it is at /srv/work there: `--container {app}:/srv/work`, or `root`",
+            ),
+            (containers.from_image(network="no-such-net"), r"podman run: .*no-such-net"),
+        ):
+            async with place(config, work) as (executor, _):
+                with pytest.raises(ExecutorError, match=words) as raised:
+                    await executor.run(Command("echo x >ran", work))
+                assert "\n" not in str(raised.value)
+        assert list(work.iterdir()) == []
+    finally:
+        for each in (name, moved, app):
+            containers.remove(each)
+
+
+@pytest.mark.usefixtures("podman")
+async def test_that_a_folder_is_read_only_in_a_running_container_is_said(tmp_path: Path) -> None:
+    work, other = tmp_path / "work", tmp_path / "other"
+    work.mkdir()
+    other.mkdir()
+    name = containers.start(other, containers.WITH_BASH, "--volume", f"{work}:{work}:ro")
+    try:
+        async with place(PlaceConfig(container=name), work, other) as (executor, made):
+            ended = await run(executor, "echo x >ran || echo refused", work)
+            assert ended.stdout == "refused\n"
+            said = [line for line in await made.lines() if "read-only" in line]
+            assert said == [f"Commands there cannot write to {work}: it is mounted read-only."]
+    finally:
+        containers.remove(name)
+
+
+@pytest.mark.usefixtures("podman")
+async def test_a_container_that_dies_in_the_middle_is_told_and_another_is_started(tmp_path: Path) -> None:
+    async with place(containers.from_image(), tmp_path) as (executor, made):
+        process = await executor.run(Command("echo before; echo x >ready; sleep 7040", tmp_path))
+        await until_exists(tmp_path / "ready")
+        containers.remove(made.argv()[-1])
+        ended = await collect(process)
+        assert (ended.status, ended.stdout) == (ExitStatus(), "before\n")
+        assert process.remark == "the connection to container web ended before its end was told"
+        again = await run(executor, "echo again", tmp_path)
+        assert (again.status, again.stdout) == (ExitStatus(0), "again\n")
+
+
+@pytest.mark.usefixtures("podman")
+async def test_a_running_container_that_dies_is_not_replaced(tmp_path: Path) -> None:
+    name = containers.start(tmp_path)
+    async with place(PlaceConfig(container=name), tmp_path) as (executor, _):
+        await run(executor, "true", tmp_path)
+        containers.remove(name)
+        ended = await run(executor, "echo x >ran", tmp_path)
+        assert ended.status == ExitStatus()
+        with pytest.raises(ExecutorError, match="has no container"):
+            await executor.run(Command("echo x >ran", tmp_path))
+        assert not (tmp_path / "ran").exists()
+
+
+@pytest.mark.usefixtures("podman")
+async def test_exit_codes_are_those_of_the_command(tmp_path: Path) -> None:
+    name = containers.running(tmp_path.parent)
+    async with place(PlaceConfig(container=name), tmp_path) as (executor, _):
+        codes = (0, 1, 125, 126, 127, 128, 137, 255)
+        found = [(await run(executor, f"exit {code}", tmp_path)).status for code in codes]
+        assert found == [ExitStatus(code) for code in codes]
+        ended = await run(executor, "kill -9 $PPID; sleep 0.1; echo late", tmp_path)
+        assert ended.status == ExitStatus()
+
+
+@pytest.mark.usefixtures("podman")
+async def test_bytes_that_look_like_our_markers_are_output(tmp_path: Path) -> None:
+    name = containers.running(tmp_path.parent)
+    async with place(PlaceConfig(container=name), tmp_path) as (executor, _):
+        script = r"printf '\036'; printf '\036aE0\n\036' >&2; sleep 0.05; printf 'x\036\036'; printf '\036B7\n' >&2"
+        ended = await run(executor, script, tmp_path)
+        assert (ended.stdout, ended.stderr) == ("\x1ex\x1e\x1e", "\x1eaE0\n\x1e\x1eB7\n")
+        assert ended.status == ExitStatus(0)
+
+
+@pytest.mark.usefixtures("podman")
+async def test_no_value_is_on_a_command_line_and_only_named_variables_get_there(tmp_path: Path) -> None:
+    name = containers.running(tmp_path.parent)
+    environ = {**os.environ, "TOKEN_A": "value-of-a'\n\"$(x)", "TOKEN_B": "value-of-b"}
+    config = PlaceConfig(container=name, env=["TOKEN_A", "MISSING"])
+    state = tmp_path / "state"
+    async with place(config, tmp_path, environ=environ) as (executor, _):
+        first = await run(executor, 'printf %s "$TOKEN_A|$TOKEN_B"; export C=value-of-c$$', tmp_path, state_file=state)
+        assert first.stdout == "value-of-a'\n\"$(x)|"
+        script = "echo x >ready; until [ -e go ]; do sleep 0.02; done; echo ${C%%[0-9]*}"
+        process = await executor.run(Command(script, tmp_path, env={"GIVEN": "value-of-d"}, state_file=state))
+        await until_exists(tmp_path / "ready")
+        seen = b""
+        for each in Path("/proc").glob("[0-9]*/cmdline"):
+            try:
+                seen += each.read_bytes()
+            except OSError:
+                continue
+        (tmp_path / "go").touch()
+        ended = await collect(process)
+        assert ended.stdout == "value-of-c\n"
+        assert b"echo x >ready" in seen
+        assert b"value-of-" not in seen
+
+
+@pytest.mark.usefixtures("podman")
+async def test_a_nul_is_refused_in_words(tmp_path: Path) -> None:
+    async with place(containers.from_image(), tmp_path) as (executor, _):
+        with pytest.raises(ExecutorError, match="null byte"):
+            await executor.run(Command("a\0b", tmp_path))
+
+
+STUB = """#!/bin/sh
+printf '%s\\n' "$*" | head -n 1 >>"{log}"
+case $1 in
+  info) echo '["name=seccomp"{rootless}]' ;;
+  inspect) echo '[{{"State": {{"Running": true}}, "Id": "abc", "Mounts": []}}]' ;;
+  exec) shift; while [ "${{1#acp-coder-}}" = "$1" ]; do shift; done; shift; {does} ;;
+esac
+"""
+
+
+def stub(folder: Path, name: str, does: str = 'exec "$@"', rootless: str = "") -> Path:
+    """An engine's program that runs everything here and writes down what it was asked."""
+    program = folder / name
+    program.write_text(STUB.format(log=folder / "log", does=does, rootless=rootless))
+    program.chmod(0o755)
+    return program
+
+
+@pytest.mark.parametrize("rootless", ["", ', "name=rootless"'])
+@pytest.mark.parametrize("name", ["docker", "nerdctl"])
+async def test_docker_and_nerdctl_are_asked_in_their_words(name: str, rootless: str, tmp_path: Path) -> None:
+    programs, work = tmp_path / "programs", tmp_path / "work"
+    programs.mkdir()
+    work.mkdir()
+    stub(programs, name, rootless=rootless)
+    environ = {"PATH": f"{programs}:/usr/bin:/bin"}
+    async with place(PlaceConfig(engine=name, image="img", network="net-1"), work, environ=environ) as (executor, made):
+        ended = await run(executor, "echo hi; exit 3", work)
+        assert (ended.stdout, ended.status) == ("hi\n", ExitStatus(3))
+    asked = (programs / "log").read_text().splitlines()
+    ours = next(line for line in asked if line.startswith("run ")).split(" --name ")[1].split()[0]
+    user = "0:0" if rootless else f"{os.getuid()}:{os.getgid()}"  # There, root is the user here.
+    assert asked.pop(0) == "info --format {{json .SecurityOptions}}"
+    assert asked[:2] == ["ps --all --quiet --filter label=acp-coder.owner", "inspect --type image -- img"]
+    begun = asked[2].replace(made.mark, "MARK").replace(owner(), "OWNER").replace(ours, "NAME")
+    assert begun == (
+        "run --detach --rm --init --pull never --name NAME --label acp-coder.session=session-1 "
+        f"--label acp-coder.owner=OWNER --user {user} --security-opt no-new-privileges --cap-drop all "
+        f"--network net-1 --mount type=bind,source={work},target={work} --entrypoint sh -- img -c "
+        'ACP_CODER_RUN="$0" exec sleep 2147483647 MARK'
+    )
+    assert f'exec --interactive --user {user} {ours} sh -c eval "$(cat)"' in asked
+    assert f"rm --force --volumes -- {ours}" in asked
+
+
+@pytest.mark.parametrize("user", ["", "app"])
+def test_the_inside_of_a_container_is_reached_in_the_words_of_docker(user: str, tmp_path: Path) -> None:
+    program = stub(tmp_path, "docker")
+    config = PlaceConfig(container="web-1", root="/app", user=user, engine=str(program))
+    way = Inside("web", config, os.environ, ())
+    assert (way.words, way.where) == ("container web", "in container web")
+    assert way.identity == ("container web (web-1) as app:/app" if user else "container web (web-1):/app")
+    named = ("--user", user) if user else ()
+    assert way.argv("sh", "-c", "x y") == (str(program), "exec", "--interactive", *named, "abc", "sh", "-c", "x y")
+    assert way.argv("sh", terminal=True) == (str(program), "exec", "--interactive", "--tty", *named, "abc", "sh")
+    way.argv("sh")  # The container may be another one than before.
+    assert (tmp_path / "log").read_text().splitlines() == [
+        "info --format {{json .SecurityOptions}}",
+        *["inspect --type container -- web-1"] * 2,
+    ]
+
+
+@pytest.mark.usefixtures("podman")
+async def test_commands_run_as_the_user_that_the_place_names(tmp_path: Path) -> None:
+    (work := tmp_path / "work").mkdir()
+    work.chmod(0o755)
+    name = containers.start(work)
+    try:
+        async with place(PlaceConfig(container=name, user="1234:5678"), work) as (executor, made):
+            assert (await run(executor, "id -u; id -g", work)).stdout == "1234\n5678\n"
+            assert made.identity.endswith(" as 1234:5678")
+    finally:
+        containers.remove(name)
+
+
+async def test_an_engine_on_another_machine_is_noticed(tmp_path: Path) -> None:
+    programs, work = tmp_path / "programs", tmp_path / "work"
+    programs.mkdir()
+    work.mkdir()
+    stub(programs, "docker", 'exec "$@" /elsewhere/token')  # What is looked for there is missing.
+    environ = {"PATH": f"{programs}:/usr/bin:/bin"}
+    async with place(PlaceConfig(engine="docker", image="img"), work, environ=environ) as (executor, _):
+        with pytest.raises(ExecutorError, match="its /elsewhere is not this machine's .docker seems to run on another"):
+            await executor.run(Command("touch made", work))
+        assert list(work.iterdir()) == []
+
+
+async def test_a_stop_ends_what_makes_a_dev_container_with_all_it_started(tmp_path: Path) -> None:
+    work, programs = tmp_path / "work", tmp_path / "programs"
+    work.mkdir()
+    environ = devcontainer(programs, "{}")
+    stub(programs, "docker")
+    (programs / "devcontainer").write_text(f"#!/bin/sh\nsleep 7080 & echo $! >{tmp_path}/pid; wait\n")
+    made = DevContainer("work", PlaceConfig(kind="devcontainer", engine="docker"), "s", (work,), environ)
+    executor = PlaceExecutor(None, None, Offer(), place=made)
+    with anyio.fail_after(30):
+        async with anyio.create_task_group() as tasks:
+            tasks.start_soon(executor.run, Command("true", work))
+            pid = int(await until_exists(tmp_path / "pid"))
+            tasks.cancel_scope.cancel()
+        await until_dead(pid)
+        await executor.close()
+
+
+DEV = """#!/bin/sh
+echo "$*" >>"{log}"
+echo 'a line of its log' >&2
+case $1 in
+  up) echo 'not an object'; echo '{answer}' ;;
+  exec) printf 'PATH=/opt/tool:/bin\\0HOME=/root\\0STAGE=dev elopment\\0PWD=/nowhere\\0' ;;
+esac
+"""
+
+
+def devcontainer(folder: Path, answer: str) -> dict[str, str]:
+    """An environment in which that program is a stub."""
+    folder.mkdir(exist_ok=True)
+    program = folder / "devcontainer"
+    program.write_text(DEV.format(log=folder / "log", answer=answer))
+    program.chmod(0o755)
+    return {**os.environ, "PATH": f"{folder}:{os.environ['PATH']}"}
+
+
+@pytest.mark.usefixtures("podman")
+async def test_a_dev_container_is_the_one_that_its_program_names(tmp_path: Path) -> None:
+    work, programs = tmp_path / "my work", tmp_path / "programs"
+    work.mkdir()
+    name = containers.start(tmp_path)
+    try:
+        answer = json.dumps({"outcome": "success", "containerId": name, "remoteUser": "root"})
+        environ = devcontainer(programs, answer)
+        made = DevContainer("work", PlaceConfig(kind="devcontainer"), "session-1", (work,), environ)
+        executor = PlaceExecutor(None, None, Offer(), place=made)
+        with anyio.fail_after(60):
+            ended = await run(executor, 'echo "$PATH $HOME $STAGE"; pwd; echo x >made', work)
+            assert ended.stdout == f"/opt/tool:/bin /root dev elopment\n{work}\n"
+            assert (work / "made").read_text() == "x\n"
+            assert "dev container work (podman" in (await made.lines())[0]
+            await executor.close()
+        where = f"--workspace-folder {work} --docker-path {shutil.which('podman')}"
+        assert (programs / "log").read_text().splitlines() == [
+            f"up {where} --mount type=bind,source={work},target={work}",
+            f"exec {where} cat /proc/self/environ",
+        ]
+        assert name in containers.names()
+    finally:
+        containers.remove(name)
+
+
+NODE_TOOLS = Path(__file__).parents[2] / ".node" / "node_modules" / ".bin"
+
+
+@pytest.mark.usefixtures("podman")
+async def test_the_real_program_makes_a_dev_container_and_finds_it_again(tmp_path: Path) -> None:
+    """`@devcontainers/cli` with podman; an image is not fetched or built."""
+    if not (NODE_TOOLS / PROGRAM).exists():
+        pytest.skip(f"not installed: {PROGRAM} (scripts/install_node_tools.sh)")
+    work = tmp_path / "work"
+    (work / ".devcontainer").mkdir(parents=True)
+    about = {"image": containers.WITH_BASH, "updateRemoteUserUID": False, "remoteEnv": {"STAGE": "dev elopment"}}
+    about["runArgs"] = [*containers.ARGUMENTS, "--network", "none"]
+    about["postCreateCommand"] = "echo made >/root/made"
+    (work / ".devcontainer" / "devcontainer.json").write_text(json.dumps(about))
+    environ = {**os.environ, "PATH": f"{NODE_TOOLS}:{os.environ['PATH']}"}
+    label = f"label=devcontainer.local_folder={work}"
+    try:
+        with anyio.fail_after(120):
+            for text in ("first", "second"):
+                made = DevContainer("work", PlaceConfig(kind="devcontainer"), "s", (work,), environ)
+                executor = PlaceExecutor(None, None, Offer(), place=made)
+                ended = await run(executor, f'echo "$STAGE"; cat /root/made; pwd; echo {text} >>made', work)
+                assert ended.stdout == f"dev elopment\nmade\n{work}\n"
+                await executor.close()
+        assert (work / "made").read_text() == "first\nsecond\n"
+        assert len(containers.podman("ps", "--quiet", "--filter", label).split()) == 1
+    finally:
+        for name in containers.podman("ps", "--all", "--quiet", "--filter", label).split():
+            containers.remove(name)
+
+
+@pytest.mark.usefixtures("podman")
+async def test_a_dev_container_that_cannot_be_had_is_one_sentence(tmp_path: Path) -> None:
+    work, programs, other = tmp_path / "work", tmp_path / "programs", tmp_path / "other"
+    work.mkdir()
+    name = containers.start(work)
+    good = json.dumps({"outcome": "success", "containerId": name, "remoteUser": "root"})
+    bad = json.dumps({"outcome": "error", "message": "no file", "description": "No devcontainer.json was found."})
+    gone = json.dumps({"outcome": "success", "containerId": "no-such-container"})
+    try:
+        for folder, answer, words in (
+            (work, None, "the program `devcontainer` was not found"),
+            (work, bad, "was not made: No devcontainer.json was found"),
+            (work, "{}", "it did not say which container it is"),
+            (work, gone, "no container 'no-such-container'"),
+            (other, good, "--remove-existing-container"),
+            (tmp_path / "a,b", good, "there is a comma in its name"),
+        ):
+            folder.mkdir(exist_ok=True)
+            environ = dict(os.environ) if answer is None else devcontainer(programs, answer)
+            made = DevContainer("work", PlaceConfig(kind="devcontainer"), "s", (folder,), environ)
+            executor = PlaceExecutor(None, None, Offer(), place=made)
+            with anyio.fail_after(60), pytest.raises(ExecutorError, match=words):
+                await executor.run(Command("touch made", folder))
+            assert not (folder / "made").exists()
+            await executor.close()
+    finally:
+        containers.remove(name)
+
+
+LIES = {
+    "no frame at all": ("echo junk; exit 0", "junk"),
+    "an end that is not told": ("cat >/dev/null; exit 9", ""),
+    "endless output": ("head -c 30000000 /dev/zero; head -c 30000000 /dev/zero >&2", None),
+    "a wrong trailer": (
+        "n=$(cat | grep -o 'E%s.036[0-9a-f]*' | tail -c 33); "
+        "printf '\\036%sE0\\036%s/\\036%sx\\036%s' $n $n $n $n; printf '\\036%sB1\\n\\036%sEx9\\036%s' $n $n $n >&2; "
+        "head -c 20000000 /dev/zero >&2",
+        "",
+    ),
+}
+
+
+@pytest.mark.parametrize("what", LIES)
+async def test_a_container_that_lies(what: str, tmp_path: Path) -> None:
+    does, text = LIES[what]
+    program = stub(tmp_path, "docker", f'if [ "$3" = \'eval "$(cat)"\' ]; then {does}; else exec "$@"; fi')
+    async with place(PlaceConfig(engine=str(program), image="img"), tmp_path) as (executor, _):
+        ended = await run(executor, "true", tmp_path, output_limit=10_000, state_file=tmp_path / "state")
+        assert ended.status == ExitStatus()
+        assert text is None or ended.stdout.strip() == text
+        assert len(ended.stdout) < 20_000
+        assert not (tmp_path / "state").exists()

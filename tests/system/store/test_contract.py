@@ -1,0 +1,31 @@
+"""The store's tests once more, on a real PostgreSQL."""
+
+from __future__ import annotations
+
+import uuid
+
+import pytest
+
+from tests.contracts import contract
+from tests.postgres_server import PostgresServer
+from tests.store import (
+    test_contract,
+    test_found_words,
+    test_leases,
+    test_memories,
+    test_overflow_and_goals,
+    test_processes,
+)
+from tests.store.conftest import opened, store
+
+__all__ = ["opened", "store"]
+
+
+@pytest.fixture
+def place(postgres: PostgresServer) -> tuple[str, str]:
+    return postgres.url(), f"t_{uuid.uuid4().hex}"
+
+
+MODULES = (test_contract, test_found_words, test_leases, test_memories, test_overflow_and_goals, test_processes)
+for name in ("store", "opened", "place"):
+    globals().update(contract(name, *MODULES))

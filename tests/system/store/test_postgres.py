@@ -1,0 +1,265 @@
+"""What only PostgreSQL has: a server that goes away, schemas, notifications, bounds."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+import uuid
+from collections.abc import Iterator
+from contextlib import aclosing, closing
+from pathlib import Path
+
+import anyio
+import psycopg
+import pytest
+
+from acp_agent.errors import StoreBusy, StoreError
+from acp_agent.store import postgres as postgres_module
+from acp_agent.store.base import LogEntry, SessionRecord
+from acp_agent.store.database import FORMAT
+from acp_agent.store.session_store import SessionStore
+from acp_agent.store.stores import postgres_store, schema_of
+from tests.postgres_server import PostgresServer
+
+ROOT = Path(__file__).resolve().parents[3]
+BOUND = 30.0
+
+TELL = """
+import sys
+from acp_agent.store.stores import postgres_store
+postgres_store(sys.argv[1], sys.argv[2]).notify([("news", sys.argv[3])])
+"""
+
+
+@pytest.fixture
+def schema() -> str:
+    return f"t_{uuid.uuid4().hex}"
+
+
+@pytest.fixture
+def store(postgres: PostgresServer, schema: str) -> Iterator[SessionStore]:
+    with closing(postgres_store(postgres.url(), schema)) as made:
+        made.create(SessionRecord("s", "/project"))
+        yield made
+
+
+@pytest.fixture
+def ours() -> Iterator[PostgresServer]:
+    """A server that is stopped and started."""
+    server = PostgresServer()
+    yield server
+    server.remove()
+
+
+def texts(store: SessionStore) -> list[bytes]:
+    return [entry.payload for entry in store.entries("s")]
+
+
+def entry(text: str) -> LogEntry:
+    return LogEntry("update", text.encode())
+
+
+def end_connections(server: PostgresServer) -> None:
+    """Of everybody else."""
+    with psycopg.connect(server.url(), autocommit=True) as db:
+        db.execute("SELECT pg_terminate_backend(pid, 10000) FROM pg_stat_activity WHERE pid <> pg_backend_pid()")
+
+
+# --- it goes away ------------------------------------------------------------------------------------------------
+
+
+def test_connections_that_were_ended_while_idle_are_made_anew_unnoticed(
+    postgres: PostgresServer, store: SessionStore
+) -> None:
+    store.append("s", [entry("1")])
+    end_connections(postgres)
+    store.append("s", [entry("2")])
+    end_connections(postgres)
+    assert texts(store) == [b"1", b"2"]
+
+
+def test_a_server_that_is_away_is_told_in_words_and_used_again_once_it_is_back(
+    postgres: PostgresServer, schema: str, ours: PostgresServer
+) -> None:
+    with closing(postgres_store(ours.url(), schema, timeout=5)) as store:
+        store.create(SessionRecord("s", "/project"))
+        store.append("s", [entry("1")])
+        ours.stop()
+        with pytest.raises(StoreBusy, match=r"cannot be reached: .*; try again"):
+            store.append("s", [entry("2")])
+        with pytest.raises(StoreBusy, match="cannot be reached"):
+            postgres_store(ours.url(), "other", timeout=5)
+        ours.start()
+        store.append("s", [entry("2")])
+        assert texts(store) == [b"1", b"2"]
+
+
+def test_a_connection_that_is_lost_within_a_transaction_loses_all_of_it(
+    postgres: PostgresServer, store: SessionStore
+) -> None:
+    with pytest.raises(StoreBusy, match="cannot be reached"), store._db.write() as db:
+        db.change("UPDATE sessions SET title = 'half' WHERE id = ?", "s")
+        end_connections(postgres)
+        db.change("UPDATE sessions SET mode = 'half' WHERE id = ?", "s")
+    found = store.get("s")
+    assert found is not None
+    assert found.title is None
+
+
+def test_what_may_have_been_stored_is_stored_once(store: SessionStore) -> None:
+    (before,) = store.append("s", [entry("0")])
+    places = store.append("s", [entry("1"), entry("2")])
+    again = store.append("s", [entry("1"), entry("2"), entry("3")], after=before)
+    assert list(again[:2]) == list(places), "an attempt whose answer was lost had stored them"
+    assert store.append("s", [entry("4")], after=again[-1]) != again[-1:], "this one had stored nothing"
+    assert texts(store) == [b"0", b"1", b"2", b"3", b"4"]
+
+
+# --- bounds ------------------------------------------------------------------------------------------------------
+
+
+def test_a_statement_that_takes_too_long_is_ended_and_told(postgres: PostgresServer, schema: str) -> None:
+    with closing(postgres_store(postgres.url(), schema, timeout=0.2)) as store:
+        with pytest.raises(StoreBusy, match=r"did not answer within 0\.2 s"):
+            store._db.rows("SELECT pg_sleep(60)")
+        assert store.count() == 0, "the connection is used again"
+
+
+def test_who_gets_no_connection_in_time_is_told(postgres: PostgresServer, schema: str) -> None:
+    with closing(postgres_store(postgres.url(), schema, connections=1, timeout=0.2)) as store:
+        with store._db.write(), pytest.raises(StoreBusy, match=r"all 1 connections are in use \(store.connections\)"):
+            store.count()
+        assert store.count() == 0
+
+
+def test_a_row_that_another_process_is_changing_is_waited_for_in_bounds(
+    postgres: PostgresServer, schema: str, store: SessionStore
+) -> None:
+    with (
+        closing(postgres_store(postgres.url(), schema, busy_timeout=0.1)) as other,
+        store._db.write() as db,
+        pytest.raises(StoreBusy, match="another agent keeps the session database busy"),
+    ):
+        db.change("UPDATE sessions SET title = 'mine' WHERE id = ?", "s")
+        other.change("s", title="theirs")
+
+
+# --- schemas -----------------------------------------------------------------------------------------------------
+
+
+def test_owners_do_not_see_each_other_and_names_are_never_sql(postgres: PostgresServer, schema: str) -> None:
+    names = [schema_of(schema, owner) for owner in ('"; DROP SCHEMA public; --', "ü" * 100, "me", "Me")]
+    assert len({name.encode()[:63] for name in names}) == 4
+    stores = [postgres_store(postgres.url(), name) for name in names]
+    for number, store in enumerate(stores):
+        store.create(SessionRecord("same", f"/{number}"))
+    for number, store in enumerate(stores):
+        found = store.get("same")
+        assert found is not None
+        assert found.cwd == f"/{number}"
+        store.close()
+
+
+def test_databases_of_a_process_share_their_connections(postgres: PostgresServer, schema: str) -> None:
+    stores = [postgres_store(postgres.url(), f"{schema}_{number}") for number in range(4)]
+    pool, users = postgres_module.POOLS[postgres.url(), 8]
+    assert users >= 4 and len(pool._idle) == 1
+    for store in stores:
+        store.close()
+        store.close()
+
+
+def test_texts_of_a_database_without_an_encoding_are_texts(postgres: PostgresServer, schema: str) -> None:
+    with psycopg.connect(postgres.url(), autocommit=True) as db:
+        db.execute(f"CREATE DATABASE {schema} ENCODING SQL_ASCII LOCALE 'C' TEMPLATE template0")
+    try:
+        with closing(postgres_store(postgres.url().replace("/postgres?", f"/{schema}?"), schema)) as store:
+            store.audit_heads.write("täglich", 1, "abc", 1)
+            assert store.audit_heads.read("täglich") == (1, "abc", 1)
+    finally:
+        with psycopg.connect(postgres.url(), autocommit=True) as db:
+            db.execute(f"DROP DATABASE {schema} WITH (FORCE)")
+
+
+def test_a_newer_schema_is_left_as_it_is(postgres: PostgresServer, schema: str) -> None:
+    postgres_store(postgres.url(), schema).close()
+    with psycopg.connect(postgres.url(), autocommit=True) as db:
+        db.execute(f'UPDATE "{schema}".format SET number = {FORMAT + 1}')
+    with pytest.raises(StoreError, match=r"newer acp-coder .* Nothing was changed"):
+        postgres_store(postgres.url(), schema)
+
+
+def test_a_schema_of_another_program_is_left_as_it_is(postgres: PostgresServer, schema: str) -> None:
+    with psycopg.connect(postgres.url(), autocommit=True) as db:
+        db.execute(f'CREATE SCHEMA "{schema}"')
+        db.execute(f'CREATE TABLE "{schema}".theirs (x INTEGER)')
+    with pytest.raises(StoreError, match=r"another program's; choose another schema with store\.schema"):
+        postgres_store(postgres.url(), schema)
+
+
+def test_no_password_is_shown(postgres: PostgresServer, schema: str) -> None:
+    url = postgres.url().replace("acp@", "acp:hunter2@")
+    with closing(postgres_store(url, schema)) as store:
+        assert "hunter2" not in store.where and schema in store.where
+        with pytest.raises(StoreError) as error:
+            store._db.rows("SELECT 'hunter2' FROM nowhere")
+        assert "hunter2" not in str(error.value)
+    for wrong in ("postgresql://me:hunter2@[", "postgresql://me:hunter2@/x?nonsense=1", "hunter2"):
+        with pytest.raises(StoreError) as error:
+            postgres_store(wrong, schema)
+        assert "hunter2" not in str(error.value)
+
+
+def test_what_is_too_long_for_an_index_is_kept(store: SessionStore) -> None:
+    long = "x y " * 2_000_000
+    for _ in range(2):
+        store.remember("/p", "bash", f"bash = {long[:20_000]}", "allow")
+        store.memories.store("/p", long[:20_000], long, "core")
+        store.questions.answered("/p", "bash", [long[:20_000]], allowed=True)
+    assert len(store.permissions("/p")) == 1
+    assert [asked.allowed for asked in store.questions.counts("/p", 5)] == [2]
+
+
+# --- other processes ---------------------------------------------------------------------------------------------
+
+
+async def test_what_another_process_tells_is_heard(postgres: PostgresServer, schema: str, store: SessionStore) -> None:
+    with closing(postgres_store(postgres.url(), f"{schema}_x")) as stranger, anyio.fail_after(BOUND):
+        async with aclosing(store.listen("news")) as heard:
+            assert await anext(heard) == "", "it listens"
+            stranger.notify([("news", "of another owner")])
+            store.notify([("other", "on another channel")])
+            command = [sys.executable, "-c", TELL, postgres.url(), schema, "söme 'words'"]
+            await anyio.to_thread.run_sync(lambda: subprocess.run(command, check=True, cwd=ROOT, timeout=BOUND))
+            assert await anext(heard) == "söme 'words'"
+
+
+async def test_a_channel_has_no_name_that_others_could_guess(
+    postgres: PostgresServer, schema: str, store: SessionStore
+) -> None:
+    with anyio.fail_after(BOUND), closing(psycopg.connect(postgres.url(), autocommit=True)) as stranger:
+        async with aclosing(store.listen("news")) as heard:
+            assert await anext(heard) == ""
+            for name in ("news", f"{schema}.news", f"{schema}_news"):
+                stranger.execute("SELECT pg_notify(%s, 'forged')", (name,))
+            store.notify([("news", "true")])
+            assert await anext(heard) == "true"
+
+
+async def test_who_listens_goes_on_after_its_connection_was_lost(
+    postgres: PostgresServer, store: SessionStore, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(postgres_module, "LISTEN_AGAIN", 0.01)
+    with anyio.fail_after(BOUND):
+        async with aclosing(store.listen("news")) as heard:
+            assert await anext(heard) == ""
+            end_connections(postgres)
+            assert await anext(heard) == "", "something may have been missed"
+            store.notify([("news", "again")])
+            assert await anext(heard) == "again"
+
+
+def test_a_message_that_is_too_long_to_be_told_is_refused(store: SessionStore) -> None:
+    store.notify([("news", "x" * 7_999)])
+    with pytest.raises(StoreError, match="more than 7999 bytes"):
+        store.notify([("news", "x" * 8_000)])
