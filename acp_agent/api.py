@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from acp_agent.client.permissions import reject_once as reject_once
     from acp_agent.errors import AgentError as AgentError
     from acp_agent.errors import ToolError as ToolError
-    from acp_agent.signals import default_signals as default_signals
+    from acp_agent.executors.default_signals import default_signals as default_signals
     from acp_agent.tools.kit.base import Params as Params
     from acp_agent.tools.kit.base import PathTool as PathTool
     from acp_agent.tools.kit.base import Tool as Tool
@@ -53,7 +53,7 @@ ROWS: dict[str, str] = {
     "ToolResult": "acp_agent.tools.kit.tool_context:ToolResult",
     "allow_always": "acp_agent.client.permissions:allow_always",
     "allow_once": "acp_agent.client.permissions:allow_once",
-    "default_signals": "acp_agent.signals:default_signals",
+    "default_signals": "acp_agent.executors.default_signals:default_signals",
     "reject_always": "acp_agent.client.permissions:reject_always",
     "reject_once": "acp_agent.client.permissions:reject_once",
     "spawn_agent": "acp_agent.client.spawn:spawn_agent",

@@ -10,8 +10,8 @@ import os
 import sys
 
 from acp_agent.config.xdg import ensure_home
+from acp_agent.executors.default_signals import default_signals
 from acp_agent.lazy import load
-from acp_agent.signals import default_signals
 
 STDIO = "acp_agent.commands.stdio:run"
 PARSER = "acp_agent.commands.parser:run"

@@ -11,7 +11,7 @@ import pytest
 from hypothesis import HealthCheck, settings
 
 from acp_agent.config import local_servers
-from acp_agent.signals import default_signals
+from acp_agent.executors.default_signals import default_signals
 from acp_agent.testing.fake_editor import FakeEditor
 from tests import containers, tiers
 from tests.postgres_server import MISSING, PostgresServer

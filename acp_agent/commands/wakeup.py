@@ -11,11 +11,9 @@ ENDING = frozenset((signal.SIGTERM, signal.SIGINT))
 
 
 def watch_signals(heard: Callable[[], None]) -> int:
-    """Calls `heard` in a thread at the first signal that ends the agent. Closing the returned file descriptor, once
-    `signal.set_wakeup_fd` has another, ends the thread.
-
-    Other signals are told of, too, where they have a handler so that no child inherits them ignored (`signals`).
-    """
+    """Calls `heard` in a thread at the first signal that ends the agent; others have a handler only for the sake of its
+    children (`default_signals`). Closing the returned file descriptor, once `signal.set_wakeup_fd` has another, ends
+    the thread."""
     read, write = os.pipe()
     os.set_blocking(write, False)
 

@@ -39,7 +39,6 @@ FLOORS: dict[str, int] = {
     "protocol": 2,
     "child": 2,
     "own_programs": 1,
-    "signals": 1,
     "proxying": 2,
     "config": 2,
     "schema": 1,

@@ -22,7 +22,8 @@ STAGE_ZERO = {
     "acp_agent.lazy",
     "acp_agent.protocol",
     "acp_agent.protocol.peer",
-    "acp_agent.signals",
+    "acp_agent.executors",
+    "acp_agent.executors.default_signals",
 }
 """Ours that are loaded when `initialize` is answered."""
 

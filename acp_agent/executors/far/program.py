@@ -31,7 +31,7 @@ SENT = (
     "acp_agent.errors",
     "acp_agent.lazy",
     "acp_agent.own_programs",
-    "acp_agent.signals",
+    "acp_agent.executors.default_signals",
     "acp_agent.executors.base",
     "acp_agent.executors.beneath",
     "acp_agent.executors.encodings",

@@ -30,12 +30,12 @@ from typing import Any
 from acp_agent.disk import LocalDisk
 from acp_agent.errors import ExecutorError
 from acp_agent.executors import files, tree
+from acp_agent.executors.default_signals import default_signals
 from acp_agent.executors.far.far_peer import SHOWN, STATE, Header, Link, Lost, Peer, Refused, write_all
 from acp_agent.executors.far.far_values import packed, unpacked
 from acp_agent.executors.marked import kill_round
 from acp_agent.lazy import load
 from acp_agent.own_programs import find_program
-from acp_agent.signals import default_signals
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
