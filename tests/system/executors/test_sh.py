@@ -16,6 +16,7 @@ from typing import Any
 
 import anyio
 import anyio.to_thread
+import msgspec
 import pytest
 
 from acp_agent.errors import ExecutorError
@@ -346,6 +347,11 @@ async def test_lines_are_found_again_whatever_their_encoding(shell: tuple[str, .
         ]
         found = await executor.find(FindQuery("*n*", tmp_path, 10, 20.0))
         assert [match.path.name for match in found.matches] == ["none"]
+        there = await executor.ready()
+        executor.link.there = msgspec.structs.replace(there, programs={**there.programs, "rg": ""})
+        found = await executor.grep(GrepQuery("zweite .* ü", tmp_path, True, 10, 20.0))
+        assert [(match.path.name, match.line) for match in found.matches] == [("mark", 2), ("utf8", 2)]
+        assert found.note
 
 
 async def test_what_does_not_fit_over_there_is_not_written(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
