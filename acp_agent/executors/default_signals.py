@@ -13,6 +13,8 @@ from types import FrameType
 GIVEN_BACK = (signal.SIGPIPE, signal.SIGXFSZ)
 """Ignored by Python, and given back to each child by `subprocess`."""
 TERMINALS = (signal.SIGTTIN, signal.SIGTTOU)
+DEFAULTS = (signal.SIGCHLD, signal.SIGSEGV, signal.SIGBUS, signal.SIGFPE, signal.SIGILL, signal.SIGTRAP, signal.SIGSYS)
+"""Nobody learns how a child ended where the first is ignored; a fault would be repeated behind a handler."""
 
 
 def default_signals() -> None:
@@ -20,10 +22,13 @@ def default_signals() -> None:
     ignore. Every process of ours that another program starts begins with it. Raises ValueError outside of the main
     thread."""
     for number in range(1, signal.NSIG):
-        if signal.getsignal(number) is signal.SIG_IGN and number not in GIVEN_BACK:
+        if signal.getsignal(number) is not signal.SIG_IGN or number in GIVEN_BACK:
+            continue
+        if number in DEFAULTS:
+            signal.signal(number, signal.SIG_DFL)
+        else:
             signal.signal(number, _ignore_again if number in TERMINALS else _do_nothing)
             signal.siginterrupt(number, number in TERMINALS)
-    signal.signal(signal.SIGCHLD, signal.SIG_DFL)
     signal.pthread_sigmask(signal.SIG_SETMASK, ())
 
 

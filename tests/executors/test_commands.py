@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import signal
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 import anyio
@@ -9,10 +12,27 @@ import pytest
 
 from acp_agent.errors import ExecutorError
 from acp_agent.executors.base import Command, ExitStatus
+from acp_agent.executors.default_signals import default_signals
 from acp_agent.executors.shell_state import last_cwd
 from tests.executors.kit import collect, open_descriptors, run, stage, until_exists
 
 pytestmark = pytest.mark.anyio
+
+IGNORED = ("SIGHUP", "SIGINT", "SIGQUIT", "SIGTERM", "SIGTSTP", "SIGTTOU", "SIGUSR1", "SIGCHLD", "SIGRTMAX")
+
+
+@contextmanager
+def inherited() -> Iterator[None]:
+    """What a parent may leave to us, as each process of ours treats it at its start."""
+    before = {number: signal.signal(number, signal.SIG_IGN) for number in map(signal.Signals.__getitem__, IGNORED)}
+    mask = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGUSR1, signal.SIGUSR2, signal.SIGQUIT})
+    try:
+        default_signals()
+        yield
+    finally:
+        signal.pthread_sigmask(signal.SIG_SETMASK, mask)
+        for number, disposition in before.items():
+            signal.signal(number, disposition)
 
 
 async def test_output_and_exit_code_are_told(backend: str, tmp_path: Path) -> None:
@@ -60,6 +80,17 @@ async def test_bash_is_not_in_posix_mode(backend: str, tmp_path: Path) -> None:
     async with stage(backend, tmp_path) as on:
         ended = await run(on.executor, "[[ abc == a* ]] && echo {1..3} <(true) | cut -c1-5", on.folder)
         assert ended.stdout == "1 2 3\n"
+
+
+async def test_nothing_of_our_parent_reaches_a_command(backend: str, tmp_path: Path) -> None:
+    """Neither ignored nor blocked signals; its only descriptors are its streams, and a folder that is listed."""
+    with inherited():
+        async with stage(backend, tmp_path) as on:
+            report = "grep -E 'SigBlk|SigIgn' /proc/self/status; ls /proc/self/fd; trap"
+            told = await run(on.executor, report, on.folder)
+            assert told.stdout.split() == ["SigBlk:", "0" * 16, "SigIgn:", "0" * 16, "0", "1", "2", "3"]
+            ended = await run(on.executor, "kill -s INT 0; echo survived", on.folder)
+            assert ended.status in (ExitStatus(None, "SIGINT"), ExitStatus(130)) and not ended.stdout
 
 
 async def test_stdin_is_at_its_end(backend: str, tmp_path: Path) -> None:

@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 import os
-import signal
 import sys
-from collections.abc import AsyncIterator, Callable, Iterator
+from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any, cast
@@ -27,15 +26,6 @@ pytestmark = pytest.mark.anyio
 
 ELSEWHERE = ("container", "ssh", "ssh without Python", "busybox")
 SIZE = TerminalSize(80, 24, 100)
-
-
-@pytest.fixture(autouse=True)
-def interruptible() -> Iterator[None]:
-    """As in the agent, which handles SIGINT: programs inherit it if it is ignored, as in what a script starts with `&`,
-    and then `^C` does nothing to them."""
-    before = signal.signal(signal.SIGINT, signal.default_int_handler)
-    yield
-    signal.signal(signal.SIGINT, before)
 
 
 class On:

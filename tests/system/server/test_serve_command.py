@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import signal
 import ssl
 import subprocess
 from datetime import UTC, datetime, timedelta
@@ -124,3 +125,22 @@ def test_with_a_certificate_it_is_tls(tmp_path: Path) -> None:
         finally:
             run.terminate()
     assert "cannot be used for TLS" in ran(tmp_path, *argv[2:-1], str(tmp_path / "cert.pem")).stderr
+
+
+async def test_a_server_under_nohup_survives_a_hang_up(tmp_path: Path) -> None:
+    async with served(tmp_path, ["still here"]) as place:
+        environ = {**place.environ, "XDG_STATE_HOME": str(tmp_path / "other")}
+        argv = ["nohup", COMMAND, "serve", "--port", "0", "--token-file", str(tmp_path / "tokens.json")]
+        with subprocess.Popen(argv, env=environ, stdin=-3, stdout=-1, stderr=-1, text=True) as server:
+            try:
+                assert server.stdout is not None
+                with anyio.fail_after(BOUND):
+                    url = (await anyio.to_thread.run_sync(server.stdout.readline)).split()[-1]
+                    server.send_signal(signal.SIGHUP)
+                    async with connected(url, place.token) as transport, FakeEditor(transport) as made:
+                        await made.start()
+                        await made.new_session(place.project)
+                        assert (await made.prompt("go")).stop_reason == "end_turn"
+            finally:
+                server.terminate()
+            assert server.wait(BOUND) == 0

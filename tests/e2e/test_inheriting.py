@@ -1,0 +1,111 @@
+"""What starts the agent does not reach what the agent starts: ignored and blocked signals, descriptors."""
+
+from __future__ import annotations
+
+import json
+import os
+import resource
+import signal
+import sys
+from pathlib import Path
+
+import anyio
+import pytest
+
+from acp_agent.schema.acp import McpServerStdio
+from acp_agent.testing.fake_model import Answer, Call
+from tests.agent.test_background import asks, bash, model
+from tests.lsp.kit import HERE as LSP
+from tests.mcp.kit import HERE as MCP
+
+from .kit import COMMAND, spawned
+
+pytestmark = pytest.mark.anyio
+
+SECONDS = 30
+PARENT = """\
+#!{python} -IS
+import os, resource, signal, sys
+for number in signal.valid_signals() - {{signal.SIGKILL, signal.SIGSTOP}}:
+    signal.signal(number, signal.SIG_IGN)
+signal.pthread_sigmask(signal.SIG_SETMASK, signal.valid_signals())
+os.dup2(os.open(os.devnull, os.O_RDONLY), 7, inheritable=True)
+os.umask(0o027)
+os.nice(3)
+resource.setrlimit(resource.RLIMIT_NOFILE, (1000, {hard}))
+os.execv({command!r}, [{command!r}, *sys.argv[1:]])
+"""
+"""Ignores and blocks all signals, and leaves a descriptor open."""
+
+
+@pytest.fixture
+def command(tmp_path: Path) -> str:
+    """The agent, as such a parent starts it."""
+    program = tmp_path / "parent"
+    hard = resource.getrlimit(resource.RLIMIT_NOFILE)[1]
+    program.write_text(PARENT.format(python=sys.executable, command=COMMAND, hard=hard))
+    program.chmod(0o700)
+    return str(program)
+
+
+async def test_nothing_of_the_agents_parent_reaches_what_it_starts(tmp_path: Path, command: str) -> None:
+    """But its umask, niceness and limits do."""
+    reports = tmp_path / "reports"
+    reports.mkdir()
+
+    def report(name: str) -> str:
+        told = "grep -E 'SigBlk|SigIgn' /proc/self/status; ls /proc/self/fd; umask; nice; ulimit -Sn"
+        return f"{{ {told}; }} >{reports}/{name}.new && mv {reports}/{name}.new {reports}/{name}"
+
+    language_server = f"{report('lsp')}; exec {sys.executable} {LSP / 'raw_server.py'}"
+    (tmp_path / "config.toml").write_text(
+        "[lsp]\nunconfined = true\n[lsp.servers.raw]\nlanguages = { '.raw' = 'raw' }\n"
+        f"command = {json.dumps(['sh', '-c', language_server])}\n"
+        f"[[hooks.tool_before]]\ncommand = {json.dumps(report('observing'))}\n"
+        f"[[hooks.on]]\nevent = 'PreToolUse'\ncommand = {json.dumps(report('deciding'))}\n"
+    )
+    server = f"{report('mcp')}; exec {sys.executable} -S {MCP / 'raw_server.py'} good {tmp_path}/notes"
+    bash_calls = [("command", {}), ("background", {"background": True}), ("terminal", {"terminal": True})]
+    calls = [Call("bash", {"command": report(name), **more}) for name, more in bash_calls]
+    calls += [Call("mcp_raw_echo", {}), Call("write", {"path": "a.raw", "content": "ERROR none\n"})]
+    script = [*(Answer(tool_calls=(call,)) for call in calls), "done"]
+    more = {"ACP_CODER_CONFIG": str(tmp_path / "config.toml"), "ACP_CODER_MODE": "auto"}
+    async with spawned(tmp_path, script, command=command, terminal=False, environ=more) as (editor, _):
+        raw = McpServerStdio(name="raw", command="sh", args=["-c", server], env=[])
+        await editor.new_session(tmp_path / "project", mcp_servers=[raw])
+        names = {"command", "background", "terminal", "observing", "deciding", "mcp", "lsp"}
+        with anyio.fail_after(SECONDS):
+            assert (await editor.prompt("go")).stop_reason == "end_turn"
+            while not names <= set(os.listdir(reports)):
+                await anyio.sleep(0.01)
+    nothing = ["SigBlk:", "0" * 16, "SigIgn:", "0" * 16, "0", "1", "2", "3"]
+    """The last one is the folder that `ls` reads."""
+    expected = [*nothing, "0027", str(min(19, os.nice(0) + 3)), "1000"]
+    assert {name: (reports / name).read_text().split() for name in names} == dict.fromkeys(names, expected)
+
+
+async def test_an_interrupt_ends_a_program_in_a_terminal_whoever_started_the_agent(
+    tmp_path: Path, command: str
+) -> None:
+    stop = {"keys": ["C-c"], "risk": "low", "mutation": False, "privesc": False, "why": "To go on"}
+    script = model(
+        asks(bash("sleep 1000; echo gone; read", terminal=True)),
+        lambda runs: asks(Call("send_keys", {"target": runs[0], **stop})),
+        "done",
+    )
+    more = {"ACP_CODER_MODE": "auto"}
+    async with spawned(tmp_path, script, command=command, terminal=False, environ=more) as (editor, served_model):
+        with anyio.fail_after(SECONDS):
+            await editor.prompt("go")
+        told = str(served_model.requests[-1].body["messages"][-1]["content"])
+        assert "sleep" not in told.partition("\n")[0] and "^C" in told, told
+
+
+async def test_an_agent_that_shall_ignore_a_hang_up_goes_on(tmp_path: Path, command: str) -> None:
+    async with spawned(tmp_path, ["still here"], command=command) as (editor, _):
+        for number in (signal.SIGHUP, signal.SIGQUIT, signal.SIGUSR1, signal.SIGTSTP, signal.SIGALRM):
+            os.kill(editor.process.pid, number)
+        assert (await editor.prompt("go")).stop_reason == "end_turn"
+        os.kill(editor.process.pid, signal.SIGTERM)
+        with anyio.fail_after(SECONDS):
+            assert await editor.process.wait() == 0
