@@ -73,6 +73,14 @@ async def test_a_command_is_confined(backend: str, tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("backend", BACKENDS)
+async def test_the_sandbox_leaves_signals_and_descriptors_as_it_finds_them(backend: str, tmp_path: Path) -> None:
+    script = "grep -E 'SigBlk|SigIgn' /proc/self/status; ls /proc/self/fd"
+    async with confined_stage(backend, tmp_path) as on:
+        ended = await run(on.executor, script, on.folder)
+        assert ended.stdout.split() == ["SigBlk:", "0" * 16, "SigIgn:", "0" * 16, "0", "1", "2", "3"]
+
+
+@pytest.mark.parametrize("backend", BACKENDS)
 async def test_what_the_person_allowed_outside_is_not(backend: str, tmp_path: Path) -> None:
     async with confined_stage(backend, tmp_path) as on:
         ended = await run(on.executor, f"echo x >{tmp_path}/made", on.folder, confined=False)
