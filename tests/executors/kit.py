@@ -232,6 +232,6 @@ async def until_dead(pid: int) -> None:
 
 
 def signal_masks(status: str) -> list[int]:
-    """The signals of each line of `grep Sig /proc/PID/status`, without 32 and 33: the C library keeps these for itself and
-    lets nobody set them; some parents leave them ignored."""
+    """The signals of each line of `grep Sig /proc/PID/status`, without 32 and 33: the C library keeps these for itself
+    and lets nobody set them; some parents leave them ignored."""
     return [int(line.split()[1], 16) & ~(0b11 << 31) for line in status.splitlines() if line.startswith("Sig")]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import runpy
 import subprocess
 import sys
 from pathlib import Path
@@ -70,3 +71,39 @@ def test_two_agents_at_a_time_are_noticed(tmp_path: Path) -> None:
     assert [serves([AGENT, *rest.split()]) for rest in ("", "--verbose", "config show", "serve --port 0")] == [
         True, True, False, True,
     ]  # fmt: skip
+
+
+def test_what_changed_decides_which_tiers_run() -> None:
+    tiers = runpy.run_path(str(ROOT / "scripts/affected.py"))["tiers"]
+    for changed, wanted in (
+        ([], []),
+        (["README.md"], ["check"]),
+        (["acp_agent/loop/session.py", "docs/undo.md"], ["check", "test"]),
+        (["acp_agent/executors/far/side.py"], ["check", "test", "test-system"]),
+        (["acp_agent/protocol/v2/dialect.py"], ["check", "test", "test-v2", "test-conformance"]),
+        (["tests/models/kit.py", "tests/system/undo/test_killed.py"], ["check", "test-system", "test-models"]),
+    ):
+        assert tiers(changed) == wanted, changed
+    order = runpy.run_path(str(ROOT / "scripts/affected.py"))["ORDER"]
+    makefile = (ROOT / "Makefile").read_text(encoding="utf-8")
+    assert not [each for each in order if f"\n{each}:" not in makefile]
+
+
+CASE = '<testcase classname="tests.a" name="{}" time="{}">{}</testcase>'
+CASES = [
+    ("test_one", 2, ""), ("test_two", 9, "<failure/>"), ("test_three", 1, "<skipped/>"), ("test_two", 1, "<error/>"),
+]  # fmt: skip
+
+
+def test_the_table_of_tiers_ends_with_the_counts_and_fails_with_a_tier(tmp_path: Path) -> None:
+    (tmp_path / "check.seconds").write_text("70\n")
+    (tmp_path / "test.seconds").write_text("12\n")
+    (tmp_path / "test.xml").write_text(f"<testsuites>{''.join(CASE.format(*each) for each in CASES)}</testsuites>")
+    program = [sys.executable, str(ROOT / "scripts/tier_table.py"), str(tmp_path)]
+    done = subprocess.run(program, capture_output=True, text=True, check=False)
+    lines = done.stdout.splitlines()
+    assert done.returncode == 0 and lines[-1] == "1 passed, 1 failed, 1 skipped"
+    assert "FAILED test: tests.a::test_two" in lines and "test_two 10, test_one 2" in done.stdout
+    (tmp_path / "check.failed").touch()
+    done = subprocess.run(program, capture_output=True, text=True, check=False)
+    assert done.returncode == 1 and done.stdout.splitlines()[-1] == "1 passed, 2 failed, 1 skipped"
