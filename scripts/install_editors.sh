@@ -28,7 +28,7 @@ if [ ${#missing[@]} -gt 0 ]; then
     fail "not installed: ${missing[*]} (run: sudo apt-get install ${missing[*]})"
 fi
 
-rm -rf "$folder"
+rm -rf "$folder/node_modules" "$folder/package.json" "$folder/package-lock.json"  # The other editors are there, too.
 mkdir -p "$folder"
 echo '*' >"$folder/.gitignore"
 # npm runs the install scripts of these packages only; `node` needs its own to fetch the program.

@@ -245,7 +245,7 @@ class FindQuery(Struct, frozen=True):
 
 class GrepQuery(Struct, frozen=True):
     pattern: str
-    """A regular expression."""
+    """A regular expression, in Python's or ripgrep's dialect, or (`Found.note`) in another."""
     root: Path
     """A folder, or one file."""
     case_sensitive: bool
@@ -270,6 +270,8 @@ class Found(Struct, frozen=True):
     truncated: bool
     """Whether there are more."""
     timed_out: bool
+    note: str = ""
+    """How it was searched, where that is otherwise than promised: without `.gitignore`, in another dialect."""
 
 
 class Tally(Struct, frozen=True):
@@ -334,11 +336,13 @@ class Executor(Protocol):
         ...
 
     async def find(self, query: FindQuery) -> Found:
-        """Files and folders by name. `.gitignore` is respected; links are not followed."""
+        """Files and folders by name. `.gitignore` is respected, unless `Found.note` says otherwise; links are not
+        followed."""
         ...
 
     async def grep(self, query: GrepQuery) -> Found:
-        """Lines of files on disk, by pattern. `.gitignore` is respected; links are not followed."""
+        """Lines of files on disk, by pattern. `.gitignore` is respected, unless `Found.note` says otherwise; links
+        are not followed."""
         ...
 
     async def make_directory(self, path: Path) -> int:

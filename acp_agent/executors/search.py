@@ -76,15 +76,7 @@ class Process(Protocol):
     async def aclose(self) -> None: ...
 
 
-class Asked(Protocol):
-    """Who is asked whether what was found is there."""
-
-    async def asked(self, work: Callable[..., T], *arguments: Any) -> T:
-        """What one of the functions of `files` returns there."""
-        ...
-
-
-class Host(Asked, Protocol):
+class Host(Protocol):
     """Where it is searched."""
 
     ripgrep: str | None
@@ -95,7 +87,11 @@ class Host(Asked, Protocol):
         ...
 
     async def start(self, argv: list[str], *, own: bool) -> Process:
-        """Starts a program; `own`: the worker."""
+        """Starts a program; `own`: the worker. To kill it kills what it started."""
+        ...
+
+    async def asked(self, work: Callable[..., T], *arguments: Any) -> T:
+        """What one of the functions of `files` returns there."""
         ...
 
 
@@ -179,7 +175,7 @@ async def _run_worker(arguments: Mapping[str, object], parse: Parse, query: Find
     return await _judged(await _run(await host.worker(arguments), parse, query, host, own=True), host)
 
 
-async def _judged(run: _Run, host: Asked) -> Found:
+async def _judged(run: _Run, host: Host) -> Found:
     if run.status == BAD_PATTERN:
         raise ExecutorError(f"The pattern is {run.stderr}.")
     if run.status not in (0, None):
@@ -187,7 +183,7 @@ async def _judged(run: _Run, host: Asked) -> Found:
     return await _confirmed(run, host)
 
 
-async def _confirmed(run: _Run, host: Asked) -> Found:
+async def _confirmed(run: _Run, host: Host) -> Found:
     """Without what is not, or not with these words, where it was found."""
     wanted: dict[Path, set[int]] = {}
     for match in run.results:
@@ -249,13 +245,22 @@ class _RipgrepLines:
         return Match(Path(name), int(number), text.decode("utf-8", OR_SINGLE_BYTE).rstrip("\r"))
 
 
-async def _run(argv: list[str], parse: Parse, query: FindQuery | GrepQuery, host: Host, *, own: bool = False) -> _Run:
+async def _run(
+    argv: list[str],
+    parse: Parse,
+    query: FindQuery | GrepQuery,
+    host: Host,
+    *,
+    own: bool = False,
+    end: bytes = b"\n",
+) -> _Run:
+    """`end`: the byte behind each result."""
     run = _Run([])
     with anyio.CancelScope(shield=True):  # A process that is only half started could not be waited for.
         process = await host.start(argv, own=own)
     try:
         with anyio.move_on_after(query.timeout) as scope:
-            async for line in _lines(process):
+            async for line in _lines(process, end):
                 match = parse(line)
                 if match is not None and len(run.results) >= query.max_results:
                     run.truncated = True
@@ -276,11 +281,11 @@ async def _run(argv: list[str], parse: Parse, query: FindQuery | GrepQuery, host
     return run
 
 
-async def _lines(process: Process) -> AsyncIterator[bytes]:
+async def _lines(process: Process, end: bytes) -> AsyncIterator[bytes]:
     assert process.stdout is not None
     stream = BufferedByteReceiveStream(process.stdout)
     while True:
         try:
-            yield await stream.receive_until(b"\n", MAX_LINE_BYTES)
+            yield await stream.receive_until(end, MAX_LINE_BYTES)
         except anyio.IncompleteRead:
             return

@@ -30,6 +30,8 @@ BELOW = "ps_d"
 BACKEND = "simple"
 """pathspec's engine of its own: the others take no names that are no UTF-8."""
 
+Compiled = Callable[[str], Any]
+"""`re.compile`, or what stands for it."""
 Specs = tuple[tuple[str, GitIgnoreSpec], ...]
 """Folders with the rules that are in them; the innermost last."""
 
@@ -67,21 +69,26 @@ def _find(query: dict[str, Any]) -> Iterator[list[Any]]:
             yield [path, is_dir]
 
 
-def by_name(pattern: str) -> Callable[[str], bool]:
+def by_name(pattern: str, compiled: Compiled = re.compile) -> Callable[[str], bool]:
     """Whether a path itself matches; what only lies in a folder that matches does not."""
-    regexes = [getattr(one, "regex", None) for one in _spec(pattern.rstrip("/") or pattern).patterns]
+    regexes = _regexes(pattern.rstrip("/") or pattern, compiled)
 
     def matches(path: str) -> bool:
-        found = [regex.match(path) for regex in regexes if regex is not None]
+        found = [regex.match(path) for regex in regexes]
         return any(one is not None and one.groupdict().get(BELOW) is None for one in found)
 
     return matches
 
 
-def by_glob(pattern: str) -> Callable[[str], bool]:
+def by_glob(pattern: str, compiled: Compiled = re.compile) -> Callable[[str], bool]:
     """Whether a file is searched; `!` before the pattern turns it around."""
-    spec = _spec(pattern.removeprefix("!"))
-    return lambda path: spec.match_file(path) != pattern.startswith("!")
+    regexes = _regexes(pattern.removeprefix("!"), compiled)
+    return lambda path: any(regex.match(path) for regex in regexes) != pattern.startswith("!")
+
+
+def _regexes(pattern: str, compiled: Compiled) -> list[Any]:
+    found = [getattr(one, "regex", None) for one in _spec(pattern).patterns]
+    return [compiled(regex.pattern) for regex in found if regex is not None]
 
 
 def _spec(pattern: str) -> GitIgnoreSpec:
@@ -105,6 +112,7 @@ def _grep(query: dict[str, Any]) -> Iterator[list[Any]]:
 
 
 def _lines(path: str) -> Iterator[tuple[int, str]]:
+    """None of a binary file's."""
     try:
         if os.path.getsize(path) > MAX_FILE_BYTES:
             return
@@ -112,11 +120,6 @@ def _lines(path: str) -> Iterator[tuple[int, str]]:
             data = file.read()
     except OSError:
         return
-    yield from lines_of(data)
-
-
-def lines_of(data: bytes) -> Iterator[tuple[int, str]]:
-    """None of a binary file's."""
     if data.startswith((codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)):
         text = data.decode("utf-16", "replace")
     elif b"\0" in data[:SNIFF_BYTES]:
@@ -156,7 +159,7 @@ def _walk(root: str, above: Specs) -> Iterator[tuple[str, bool]]:
         folders = []
         for entry in entries:
             is_dir = entry.is_dir(follow_symlinks=False)
-            if entry.name == ".git" or ignored(entry.path, is_dir, specs):
+            if entry.name == ".git" or _ignored(entry.path, is_dir, specs):
                 continue
             if is_dir:
                 folders.append((entry.path, specs))
@@ -165,7 +168,7 @@ def _walk(root: str, above: Specs) -> Iterator[tuple[str, bool]]:
         pending.extend(reversed(folders))
 
 
-def rules(file: Iterable[str]) -> GitIgnoreSpec:
+def _rules(file: Iterable[str]) -> GitIgnoreSpec:
     """Raises ValueError."""
     return GitIgnoreSpec.from_lines(file, backend=BACKEND)
 
@@ -173,7 +176,7 @@ def rules(file: Iterable[str]) -> GitIgnoreSpec:
 def _with_rules(folder: str, specs: Specs) -> Specs:
     try:
         with open(os.path.join(folder, ".gitignore"), encoding="utf-8", errors="replace") as file:
-            return (*specs, (folder, rules(file)))
+            return (*specs, (folder, _rules(file)))
     except (OSError, ValueError):
         return specs
 
@@ -188,7 +191,7 @@ def _specs_above(root: str) -> Specs:
     exclude = repository / ".git" / "info" / "exclude"
     try:
         with exclude.open(encoding="utf-8", errors="replace") as file:
-            specs = ((str(repository), rules(file)),)
+            specs = ((str(repository), _rules(file)),)
     except (OSError, ValueError):
         pass
     for folder in reversed(above[1 : above.index(repository) + 1]):
@@ -196,7 +199,7 @@ def _specs_above(root: str) -> Specs:
     return specs
 
 
-def ignored(path: str, is_dir: bool, specs: Specs) -> bool:
+def _ignored(path: str, is_dir: bool, specs: Specs) -> bool:
     for folder, spec in reversed(specs):
         relative = os.path.relpath(path, folder) + ("/" if is_dir else "")
         verdict = spec.check_file(relative).include

@@ -36,14 +36,9 @@ async def passed(command: list[str]) -> None:
     with tempfile.TemporaryDirectory() as folder:
         tokens = str(Path(folder, "tokens.json"))
         server = await asyncio.create_subprocess_exec(
-            *command,
-            "--port",
-            "0",
-            "--token-file",
-            tokens,
-            stdin=asyncio.subprocess.DEVNULL,
+            *command, "--port", "0", "--token-file", tokens, stdin=asyncio.subprocess.DEVNULL,
             stdout=asyncio.subprocess.PIPE,
-        )
+        )  # fmt: skip
         try:
             url, token = await begun(server)
             headers = {"Authorization": f"Bearer {token}"}

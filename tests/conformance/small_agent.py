@@ -72,12 +72,9 @@ class Small:
         sys.stdout.buffer.flush()
 
     def update(self, session, sort, /, **update):
-        self.send(
-            {
-                "method": "session/update",
-                "params": {"sessionId": session.id, "update": {"sessionUpdate": sort, **update}},
-            }
-        )
+        self.send({"method": "session/update", "params": {"sessionId": session.id, "update": {
+            "sessionUpdate": sort, **update,
+        }}})  # fmt: skip
 
     async def ask(self, method, params):
         self.number += 1
@@ -720,13 +717,9 @@ class Small:
             return "completed", text(""), ""
         shared = fault("TC-12") and "read" in command
         child = subprocess.Popen(
-            ["bash", "-c", command],
-            cwd=cwd,
-            stdin=None if shared else subprocess.DEVNULL,
-            stdout=None if shared else subprocess.PIPE,
-            stderr=subprocess.DEVNULL,
-            start_new_session=True,
-        )
+            ["bash", "-c", command], cwd=cwd, stdin=None if shared else subprocess.DEVNULL,
+            stdout=None if shared else subprocess.PIPE, stderr=subprocess.DEVNULL, start_new_session=True,
+        )  # fmt: skip
         self.children.add(child)
         try:
             output = (await asyncio.to_thread(child.communicate))[0] or b""

@@ -17,12 +17,8 @@ from small_agent import BAD, INVALID, NOT_FOUND, PROBLEM, STATE, UNKNOWN, Failed
 
 FAULT = small_agent.FAULT
 small_agent.FAULT = {
-    "V2-PR-7": "PR-3",
-    "V2-ST-3": "STOP-2",
-    "V2-CMD-1": "CMD-2",
-    "V2-LIFE-1": "END-1",
-    "V2-LIFE-2": "END-2",
-}.get(FAULT, FAULT)
+    "V2-PR-7": "PR-3", "V2-ST-3": "STOP-2", "V2-CMD-1": "CMD-2", "V2-LIFE-1": "END-1", "V2-LIFE-2": "END-2",
+}.get(FAULT, FAULT)  # fmt: skip
 METHODS = {
     "initialize": "", "auth/login": "", "auth/logout": "V2-AUTH-2", "session/new": "", "session/resume": "",
     "session/list": "V2-INIT-9", "session/close": "", "session/delete": "", "session/prompt": "",
@@ -389,11 +385,9 @@ class SmallV2(Small):  # type: ignore[misc]
             {"optionId": "no", "name": "No", "kind": "reject_once"},
         ]
         subject = {
-            "type": "command",
-            "command": arguments["command"],
-            "cwd": "." if fault("V2-PERM-3") else session.cwd,
+            "type": "command", "command": arguments["command"], "cwd": "." if fault("V2-PERM-3") else session.cwd,
             "toolCallId": new_id() if fault("V2-PERM-2") else id_,
-        }
+        }  # fmt: skip
         asked = {"sessionId": session.id, "title": "Run it?", "subject": subject, "options": options}
         if fault("V2-PERM-1"):
             del asked["title"]

@@ -26,21 +26,15 @@ from acp_agent.schema import acp
 from acp_agent.testing.fake_editor import FakeEditor
 
 OPTIONS: dict[str, dict[str, Any]] = {
-    "CINIT-2": {"info": None},
-    "CFS-2": {"ignores_line_and_limit": True},
-    "CFS-3": {"missing_file_reads_empty": True},
-    "CFS-4": {"missing_file_is_internal_error": True},
-    "CFS-8": {"write_needs_parent": True},
+    "CINIT-2": {"info": None}, "CFS-2": {"ignores_line_and_limit": True}, "CFS-3": {"missing_file_reads_empty": True},
+    "CFS-4": {"missing_file_is_internal_error": True}, "CFS-8": {"write_needs_parent": True},
     "CTERM-2": {"join_for_shell": True},
-}
+}  # fmt: skip
 """Faults that `FakeEditor` has as options."""
 ENDS_AT: dict[str, str] = {
-    "CRPC-5": "kit: a line of a log",
-    "CRPC-7": '"id": 4711, "result"',
-    "CRPC-9": '"kit-none"',
-    "CUPD-1": "usage_update",
-    "CUPD-2": '"sessionUpdate":"kit_unknown"',
-}
+    "CRPC-5": "kit: a line of a log", "CRPC-7": '"id": 4711, "result"', "CRPC-9": '"kit-none"',
+    "CUPD-1": "usage_update", "CUPD-2": '"sessionUpdate":"kit_unknown"',
+}  # fmt: skip
 """Faults that end the client: at a line with this in it."""
 BIG = 1024 * 1024
 CANCELLED = b"-32800"

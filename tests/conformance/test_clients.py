@@ -152,16 +152,12 @@ def test_a_client_that_ends_during_a_question_fails_it(tmp_path: Path) -> None:
     assert list(tmp_path.iterdir()) == []
 
 
-@pytest.mark.parametrize(
-    ("arguments", "status", "words"),
-    [
-        ((), 2, "which client?"),
-        (("--", "kit-no-such-command"), 2, "there is no such command"),
-        (("--only", "CFS-0", "--", "true"), 2, "there is no question 'CFS-0'"),
-        (("--report", "xml", "file", "--", "true"), 2, "--report is one of json, junit, html"),
-        (("--", "sh", "-c", "echo I am lost"), 1, "the client started no agent, or did not initialize it"),
-    ],
-)
+@pytest.mark.parametrize(("arguments", "status", "words"), [
+    ((), 2, "which client?"), (("--", "kit-no-such-command"), 2, "there is no such command"),
+    (("--only", "CFS-0", "--", "true"), 2, "there is no question 'CFS-0'"),
+    (("--report", "xml", "file", "--", "true"), 2, "--report is one of json, junit, html"),
+    (("--", "sh", "-c", "echo I am lost"), 1, "the client started no agent, or did not initialize it"),
+])  # fmt: skip
 def test_wrong_usage_is_said(arguments: tuple[str, ...], status: int, words: str) -> None:
     ended = ran(*arguments)
     assert (ended.returncode, words in ended.stderr) == (status, True), ended.stderr

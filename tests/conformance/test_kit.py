@@ -35,11 +35,8 @@ the schema, too; another session is disturbed only if turns run at once; output 
 def small(fault: str = "") -> Profile:
     about = profile(str(HERE / "small.toml"))
     return Profile(
-        name=about.name,
-        api=about.api,
-        environment={**about.environment, "FAULT": fault},
-        tools=about.tools,
-    )
+        name=about.name, api=about.api, environment={**about.environment, "FAULT": fault}, tools=about.tools,
+    )  # fmt: skip
 
 
 def failed(results: list[Result]) -> dict[str, str]:
@@ -75,14 +72,10 @@ async def test_a_second_fault_of_a_check_is_found() -> None:
 
 async def test_what_is_left_open_is_no_fault() -> None:
     for what, ids in (
-        ("no capabilities", ["INIT-1", "LOAD-1"]),
-        ("status told again", ["TC-4", "TC-3"]),
-        ("LOAD-1", ["TC-3"]),
-        ("gives way", ["PR-12"]),
-        ("waits for another answer", ["PERM-8"]),
-        ("asks again and again", ["STOP-2", "STOP-4"]),
-        ("listed late", ["LIST-2", "LIST-3", "CLOSE-4"]),
-    ):
+        ("no capabilities", ["INIT-1", "LOAD-1"]), ("status told again", ["TC-4", "TC-3"]), ("LOAD-1", ["TC-3"]),
+        ("gives way", ["PR-12"]), ("waits for another answer", ["PERM-8"]),
+        ("asks again and again", ["STOP-2", "STOP-4"]), ("listed late", ["LIST-2", "LIST-3", "CLOSE-4"]),
+    ):  # fmt: skip
         results = await run(SMALL, small(what), [CHECKS[id_] for id_ in ids])
         assert failed(results) == {}, what
 
@@ -178,17 +171,13 @@ def test_without_a_profile_what_needs_a_model_is_left_out() -> None:
     assert "it is not known how to tell this agent of a model server; give a --profile" in ended.stdout
 
 
-@pytest.mark.parametrize(
-    ("arguments", "words"),
-    [
-        ((), "which agent?"),
-        (("--", "kit-no-such-command"), "there is no such command"),
-        (("--only", "wings", "--", *SMALL), "there is no area or check 'wings'"),
-        (("--profile", "nobody", "--", *SMALL), "there is no profile 'nobody'"),
-        (("--tck", "kit-no-such-command", "--", *SMALL), "kit-no-such-command: there is no such command"),
-        (("--report", "xml", "file", "--", *SMALL), "--report is one of json, junit, html"),
-    ],
-)
+@pytest.mark.parametrize(("arguments", "words"), [
+    ((), "which agent?"), (("--", "kit-no-such-command"), "there is no such command"),
+    (("--only", "wings", "--", *SMALL), "there is no area or check 'wings'"),
+    (("--profile", "nobody", "--", *SMALL), "there is no profile 'nobody'"),
+    (("--tck", "kit-no-such-command", "--", *SMALL), "kit-no-such-command: there is no such command"),
+    (("--report", "xml", "file", "--", *SMALL), "--report is one of json, junit, html"),
+])  # fmt: skip
 def test_wrong_usage_is_said(arguments: tuple[str, ...], words: str) -> None:
     ended = ran(*arguments)
     assert (ended.returncode, words in ended.stderr) == (2, True), ended.stderr

@@ -64,33 +64,21 @@ FORM = {"mode": "form", "message": "?", "requestedSchema": {"type": "object", "p
 STEP = {"content": "a", "priority": "low", "status": "pending"}
 
 
-@pytest.mark.parametrize(
-    ("line", "breaks"),
-    [
-        (asks({**FORM, "sessionId": "s"}), ""),
-        (asks({**FORM, "requestId": 1}), ""),
-        (asks({**FORM, "requestId": 2}), "V2-ELIC-1: it names request 2"),
-        (
-            asks({**FORM, "sessionId": "s", "mode": "url", "url": "https://a.example", "elicitationId": "e"}),
-            "V2-ELIC-1",
-        ),
-        (asks({**FORM, "sessionId": "s", "requestedSchema": {"type": "object"}}), "V2-ELIC-1"),
-        (says("plan", entries=[STEP]), "V2-PLAN-1: there is no update"),
-        (says("plan_update", plan={"type": "items", "entries": [STEP]}), "V2-PLAN-1"),
-        (says("plan_update", plan={"type": "items", "planId": "p", "entries": [STEP]}), ""),
-        (says("plan_update", plan={"type": "items", "planId": "p", "entries": [{**STEP, "status": "_own"}]}), ""),
-        (
-            says("plan_update", plan={"type": "items", "planId": "p", "entries": [{**STEP, "priority": "x"}]}),
-            "V2-PLAN-2",
-        ),
-        (says("session_info_update", title=None, updatedAt="2026-01-01T00:00:00+01:00"), ""),
-        (says("session_info_update", updatedAt="2026-01-01T00:00:00"), "V2-INFO-1"),
-        (says("usage_update", used=1), "V2-USE-1"),
-        (says("notice", severity="info", title=""), "V2-NOTE-1"),
-        (says("notice", severity="_own", title="a"), ""),
-        (says("compaction_update", compactionId="c"), "V2-COMP-1"),
-    ],
-)
+@pytest.mark.parametrize(("line", "breaks"), [
+    (asks({**FORM, "sessionId": "s"}), ""), (asks({**FORM, "requestId": 1}), ""),
+    (asks({**FORM, "requestId": 2}), "V2-ELIC-1: it names request 2"),
+    (asks({**FORM, "sessionId": "s", "mode": "url", "url": "https://a.example", "elicitationId": "e"}), "V2-ELIC-1"),
+    (asks({**FORM, "sessionId": "s", "requestedSchema": {"type": "object"}}), "V2-ELIC-1"),
+    (says("plan", entries=[STEP]), "V2-PLAN-1: there is no update"),
+    (says("plan_update", plan={"type": "items", "entries": [STEP]}), "V2-PLAN-1"),
+    (says("plan_update", plan={"type": "items", "planId": "p", "entries": [STEP]}), ""),
+    (says("plan_update", plan={"type": "items", "planId": "p", "entries": [{**STEP, "status": "_own"}]}), ""),
+    (says("plan_update", plan={"type": "items", "planId": "p", "entries": [{**STEP, "priority": "x"}]}), "V2-PLAN-2"),
+    (says("session_info_update", title=None, updatedAt="2026-01-01T00:00:00+01:00"), ""),
+    (says("session_info_update", updatedAt="2026-01-01T00:00:00"), "V2-INFO-1"),
+    (says("usage_update", used=1), "V2-USE-1"), (says("notice", severity="info", title=""), "V2-NOTE-1"),
+    (says("notice", severity="_own", title="a"), ""), (says("compaction_update", compactionId="c"), "V2-COMP-1"),
+])  # fmt: skip
 def test_lines_that_no_tool_leads_to_are_held_against_their_rules(line: dict[str, Any], breaks: str) -> None:
     wire = WireV2()
     offers = {"protocolVersion": 2, "capabilities": {"elicitation": {"form": {}}}}
@@ -108,13 +96,10 @@ def test_the_command_asks_for_the_version() -> None:
     assert (ended.returncode, ended.stdout) == (1, "The agent speaks version 1 of the protocol, not 2.\n")
 
 
-@pytest.mark.parametrize(
-    ("arguments", "words"),
-    [
-        (("--only", "INIT-2"), "there is no area or check 'INIT-2'; areas are starting, sessions, turns"),
-        (("--tck", sys.executable), "--tck is for version 1"),
-    ],
-)
+@pytest.mark.parametrize(("arguments", "words"), [
+    (("--only", "INIT-2"), "there is no area or check 'INIT-2'; areas are starting, sessions, turns"),
+    (("--tck", sys.executable), "--tck is for version 1"),
+])  # fmt: skip
 def test_wrong_usage_is_said(arguments: tuple[str, ...], words: str) -> None:
     ended = ran("--protocol", "2", *arguments, "--", *SMALL_V2)
     assert (ended.returncode, words in ended.stderr) == (2, True), ended.stderr

@@ -28,12 +28,9 @@ STDIO = {
 def over_websocket() -> Profile:
     about = profile("acp-coder-v2")
     return Profile(
-        name="acp-coder serve",
-        api=about.api,
-        environment={**about.environment, "SERVER": forked_command()},
-        files={"config.toml": CONFIG},
-        tools=about.tools,
-    )
+        name="acp-coder serve", api=about.api, environment={**about.environment, "SERVER": forked_command()},
+        files={"config.toml": CONFIG}, tools=about.tools,
+    )  # fmt: skip
 
 
 @pytest.mark.parametrize("version", [1, 2])

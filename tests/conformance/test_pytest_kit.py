@@ -33,11 +33,8 @@ def test_each_check_is_a_test_of_its_name(tmp_path: Path, faulty: str) -> None:
     status, said = ran(tmp_path, *KIT, *agent, "-v", "-k", "NEW-3 or LIST-1 or FS-2")
     assert status == 1, said
     for words in (
-        "test_requirement[NEW-3] FAILED",
-        "[LIST-1] PASSED",
-        "[FS-2] SKIPPED",
-        "1 failed, 1 passed, 1 skipped",
-    ):
+        "test_requirement[NEW-3] FAILED", "[LIST-1] PASSED", "[FS-2] SKIPPED", "1 failed, 1 passed, 1 skipped",
+    ):  # fmt: skip
         assert words in said, said
     assert "NEW-3: `cwd` must be absolute" in said and "was answered with a result, not an error" in said
     assert '"method": "session/new"' in said or '"method":"session/new"' in said  # The wire.
@@ -53,17 +50,14 @@ def test_markers_choose_areas_and_levels(tmp_path: Path) -> None:
     assert "[V2-PERM-1]" in other and "[V2-INIT-2]" not in other and "[PERM-2]" not in other
 
 
-@pytest.mark.parametrize(
-    ("arguments", "words"),
-    [
-        (KIT, "which agent? --acp-coder COMMAND"),
-        (
-            (*KIT, "--acp-coder", "kit-no-such-command", "-k", "NEW-1"),
-            "--acp-coder: kit-no-such-command: there is no such",
-        ),
-        ((*KIT, "--acp-coder", SMALL, "--acp-profile", "nobody", "-k", "NEW-1"), "there is no profile 'nobody'"),
-    ],
-)
+@pytest.mark.parametrize(("arguments", "words"), [
+    (KIT, "which agent? --acp-coder COMMAND"),
+    (
+        (*KIT, "--acp-coder", "kit-no-such-command", "-k", "NEW-1"),
+        "--acp-coder: kit-no-such-command: there is no such",
+    ),
+    ((*KIT, "--acp-coder", SMALL, "--acp-profile", "nobody", "-k", "NEW-1"), "there is no profile 'nobody'"),
+])  # fmt: skip
 def test_wrong_usage_is_said(tmp_path: Path, arguments: tuple[str, ...], words: str) -> None:
     status, said = ran(tmp_path, *arguments)
     assert status != 0 and words in said, said

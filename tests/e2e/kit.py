@@ -20,15 +20,9 @@ __all__ = ["COMMAND", "alive", "environ", "spawned", "until_gone"]
 def environ(home: Path, base_url: str = "http://127.0.0.1:9/v1", **more: str) -> dict[str, str]:
     """Nothing of the user who runs the tests is found; byte code may be written. Commands are not confined."""
     return {
-        "ACP_CODER_SANDBOX_DISABLED": "true",
-        "HOME": str(home),
-        "PATH": os.environ["PATH"],
-        "LANG": "C.UTF-8",
-        "OPENAI_BASE_URL": base_url,
-        "OPENAI_MODEL": "fake-model",
-        "ACP_CODER_KEYRING": "0",
-        **more,
-    }
+        "ACP_CODER_SANDBOX_DISABLED": "true", "HOME": str(home), "PATH": os.environ["PATH"], "LANG": "C.UTF-8",
+        "OPENAI_BASE_URL": base_url, "OPENAI_MODEL": "fake-model", "ACP_CODER_KEYRING": "0", **more,
+    }  # fmt: skip
 
 
 @asynccontextmanager

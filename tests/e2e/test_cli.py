@@ -29,15 +29,9 @@ SECONDS = 60
 def run(home: Path, *arguments: str, stdin: str = "", base_url: str = "", **more: str):
     env = environ(home, base_url, **more) if base_url else environ(home, **more)
     return subprocess.run(
-        [forked_command(), *arguments],
-        input=stdin,
-        capture_output=True,
-        text=True,
-        env=env,
-        timeout=SECONDS,
-        check=False,
-        cwd=home,
-    )
+        [forked_command(), *arguments], input=stdin, capture_output=True, text=True, env=env, timeout=SECONDS,
+        check=False, cwd=home,
+    )  # fmt: skip
 
 
 async def ran(model, home, *arguments, **more):
@@ -86,14 +80,10 @@ async def test_prompt_json_gives_every_update_as_a_line(tmp_path):
         assert done.stderr == ""
 
 
-@pytest.mark.parametrize(
-    ("answer", "status"),
-    [
-        (Answer(text="x", finish="length"), 3),
-        (Answer(text="", refusal="no", finish="content_filter"), 5),
-        (Failure(401, {"error": {"message": "bad key"}}), 1),
-    ],
-)
+@pytest.mark.parametrize(("answer", "status"), [
+    (Answer(text="x", finish="length"), 3), (Answer(text="", refusal="no", finish="content_filter"), 5),
+    (Failure(401, {"error": {"message": "bad key"}}), 1),
+])  # fmt: skip
 async def test_prompt_exit_status(tmp_path, answer, status):
     async with FakeModel([answer]) as model:
         done = await ran(model, tmp_path, "prompt", "go")
@@ -314,24 +304,12 @@ async def test_a_session_is_taken_back_without_an_editor(tmp_path):
         assert written.read_text() == "new\n"
 
 
-@pytest.mark.parametrize(
-    "arguments",
-    [
-        ["nonsense"],
-        ["prompt"],
-        ["prompt", " "],
-        ["prompt", "--mode", "fast", "x"],
-        ["prompt", "--yes", "--deny", "x"],
-        ["prompt", "--continue", "--session", "1", "x"],
-        ["prompt", "--cwd", "/does/not/exist", "x"],
-        ["sessions"],
-        ["sessions", "show", "nope"],
-        ["sessions", "delete", ""],
-        ["--nonsense"],
-        ["login", "--provider", "nope"],
-        ["config"],
-    ],
-)
+@pytest.mark.parametrize("arguments", [
+    ["nonsense"], ["prompt"], ["prompt", " "], ["prompt", "--mode", "fast", "x"], ["prompt", "--yes", "--deny", "x"],
+    ["prompt", "--continue", "--session", "1", "x"], ["prompt", "--cwd", "/does/not/exist", "x"], ["sessions"],
+    ["sessions", "show", "nope"], ["sessions", "delete", ""], ["--nonsense"], ["login", "--provider", "nope"],
+    ["config"],
+])  # fmt: skip
 def test_a_wrong_command_line_is_one_sentence_and_status_two(tmp_path, arguments):
     done = run(tmp_path, *arguments)
     assert done.returncode == 2
@@ -385,13 +363,8 @@ async def test_doctor_says_what_works(tmp_path):
         done = await ran(model, tmp_path, "doctor")
         assert done.returncode == 0, done.stdout
         for words in (
-            "reachable, 1 models: fake-model",
-            "not needed",
-            "PATH",
-            "agent.log",
-            "OPENAI_BASE_URL",
-            "bash",
-        ):
+            "reachable, 1 models: fake-model", "not needed", "PATH", "agent.log", "OPENAI_BASE_URL", "bash",
+        ):  # fmt: skip
             assert words in done.stdout
         assert "BAD" not in done.stdout
         assert done.stdout.splitlines()[-1].startswith("Ready: acp-coder prompt ")

@@ -29,60 +29,46 @@ pytestmark = pytest.mark.anyio
 
 NOT_RUN = {
     'acp-coder prompt --ssh build-7:/srv/app "Why does the build fail?"': (
-        "a host",
-        "system/agent/test_hosts.py::test_ssh_on_the_command_line",
+        "a host", "system/agent/test_hosts.py::test_ssh_on_the_command_line",
     ),
     'acp-coder prompt --container node:22 "Why does the build fail?"': (
         "an image",
         "system/agent/test_places.py::test_container_on_the_command_line_is_a_place_a_container_or_an_image",
     ),
     'acp-coder prompt --container web-1:/app "Why does the build fail?"': (
-        "a container",
-        "system/agent/test_inside.py::test_container_with_a_folder_on_the_command_line",
+        "a container", "system/agent/test_inside.py::test_container_with_a_folder_on_the_command_line",
     ),
     "acp-coder conformance --profile opencode --tck acp-tck -- opencode": (
-        "opencode and acp-tck",
-        "conformance/test_kit.py::test_another_kit_stands_beside_it",
+        "opencode and acp-tck", "conformance/test_kit.py::test_another_kit_stands_beside_it",
     ),
     "acp-coder serve": ("an end", "e2e/test_documented_commands.py::test_the_server_says_what_the_page_shows"),
-}
+}  # fmt: skip
 """What is not run: what it needs that is not here, and the test that covers it."""
 
 INSTEAD = {
     "--session ID": '--session "$(acp-coder sessions list | cut -d" " -f1 | head -n 1)"',
-    "check DIR": "check ~/plugins/tools",
-    "--only calls": "--only PERM-6",
+    "check DIR": "check ~/plugins/tools", "--only calls": "--only PERM-6",
     "conformance --protocol 2": "conformance --only V2-AUTH-1 --protocol 2",
-    "conformance client": "conformance client --only CFS-1",
-    "conformance --": "conformance --only INIT-1 --",
-}
+    "conformance client": "conformance client --only CFS-1", "conformance --": "conformance --only INIT-1 --",
+}  # fmt: skip
 """What is put in the place of the first of these that a line has: values for placeholders, and one check instead of the
 whole conformance kit, which `tests/conformance` runs."""
 
 SAYS = {
     r"doctor": 'Ready: acp-coder prompt "What does this project do?"',
-    r"demo": "The sample's tests: red before, green after.",
-    r"prompt --json .*": '"stopReason":"end_turn"',
+    r"demo": "The sample's tests: red before, green after.", r"prompt --json .*": '"stopReason":"end_turn"',
     r"setup": "(ACP): ",
     r"setup codecompanion": 'adapters = { acp = { acp_coder = require("acp_coder_codecompanion") } }',
-    r"setup \w+": "is written.",
-    r"setup \w+ --undo": "is removed.",
-    r"sessions list": "Fix the failing test",
-    r"policy explain \"cargo .*": "cargo test: asks",
-    r"policy test .*": "2 of 2",
-    r"plugin list": "https://github.com/someone/plugins@v2#tools",
-    r"plugin update tools": "tools is as it was.",
-    r"replay .* --check": ", all as recorded",
-    r"conformance .*": " passed, 0 failed, 0 not here",
+    r"setup \w+": "is written.", r"setup \w+ --undo": "is removed.", r"sessions list": "Fix the failing test",
+    r"policy explain \"cargo .*": "cargo test: asks", r"policy test .*": "2 of 2",
+    r"plugin list": "https://github.com/someone/plugins@v2#tools", r"plugin update tools": "tools is as it was.",
+    r"replay .* --check": ", all as recorded", r"conformance .*": " passed, 0 failed, 0 not here",
     r"mcp serve .*": '"serverInfo"',
-}
+}  # fmt: skip
 """What they say, beyond the exit status."""
-INITIALIZE = {
-    "jsonrpc": "2.0",
-    "id": 1,
-    "method": "initialize",
-    "params": {"protocolVersion": "2025-06-18", "capabilities": {}, "clientInfo": {"name": "reader", "version": "1"}},
-}
+INITIALIZE = {"jsonrpc": "2.0", "id": 1, "method": "initialize", "params": {
+    "protocolVersion": "2025-06-18", "capabilities": {}, "clientInfo": {"name": "reader", "version": "1"},
+}}  # fmt: skip
 """What `acp-coder mcp serve` is asked; then its standard input ends."""
 
 AGENT = """\

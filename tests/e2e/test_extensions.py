@@ -75,17 +75,14 @@ def test_a_test_of_another_event_shows_what_is_added(tmp_path):
     assert "asked" not in hooks(tmp_path, "test", "SessionStart", "--kind", "resume").stdout
 
 
-@pytest.mark.parametrize(
-    ("arguments", "words"),
-    [
-        (("test", "Never"), "there is no event 'Never': PreToolUse, "),
-        (("test", "PreToolUse", "--tool", "teleport"), "there is no tool 'teleport'"),
-        (("test", "PreToolUse", "--input", "{"), "--input is not JSON"),
-        (("test", "PreToolUse", "--input", "[]"), "--input is not a JSON object"),
-        (("test", "PreToolUse", "--input", "{}"), "command: Field required"),
-        (("list", "--cwd", "/nowhere"), "/nowhere is not an existing folder"),
-    ],
-)
+@pytest.mark.parametrize(("arguments", "words"), [
+    (("test", "Never"), "there is no event 'Never': PreToolUse, "),
+    (("test", "PreToolUse", "--tool", "teleport"), "there is no tool 'teleport'"),
+    (("test", "PreToolUse", "--input", "{"), "--input is not JSON"),
+    (("test", "PreToolUse", "--input", "[]"), "--input is not a JSON object"),
+    (("test", "PreToolUse", "--input", "{}"), "command: Field required"),
+    (("list", "--cwd", "/nowhere"), "/nowhere is not an existing folder"),
+])  # fmt: skip
 def test_what_cannot_be_is_said(tmp_path, arguments, words):
     done = hooks(tmp_path, *arguments)
     assert done.returncode == 2
@@ -109,17 +106,12 @@ def test_the_configuration_shows_no_variables_of_hooks(tmp_path):
 # --- a newer version ---------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize(
-    ("answer", "words"),
-    [
-        ({"info": {"version": "99.0.1"}}, "there is a newer version, 99.0.1; this is "),
-        ({"info": {"version": __version__}}, "is the newest version"),
-        ({"info": {"version": "0.0.1rc1"}}, "is the newest version"),
-        ({"info": {"version": None}}, "is the newest version"),
-        ({}, "is not known"),
-        (None, "is not known"),
-    ],
-)
+@pytest.mark.parametrize(("answer", "words"), [
+    ({"info": {"version": "99.0.1"}}, "there is a newer version, 99.0.1; this is "),
+    ({"info": {"version": __version__}}, "is the newest version"),
+    ({"info": {"version": "0.0.1rc1"}}, "is the newest version"),
+    ({"info": {"version": None}}, "is the newest version"), ({}, "is not known"), (None, "is not known"),
+])  # fmt: skip
 def test_a_newer_version_is_looked_for_where_that_is_asked(tmp_path, answer, words):
     index = tmp_path / "index.json"
     if answer is not None:

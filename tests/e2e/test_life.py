@@ -74,17 +74,11 @@ def test_a_last_line_without_line_feed_is_answered(tmp_path):
     assert [a.get("error", {}).get("code") for a in answers(done)] == [None, -32601]
 
 
-@pytest.mark.parametrize(
-    ("line", "code"),
-    [
-        (b"garbage\n", -32700),
-        (b"[]\n", -32600),
-        (b'{"jsonrpc":"2.0","id":1,"method":"nope"}\n', -32601),
-        (b'{"jsonrpc":"2.0","id":1,"method":"initialize","params":{}}\n', -32602),
-        (b"\xff\xfe\n", -32700),
-        (b"[" * 100_000 + b"\n", -32700),
-    ],
-)
+@pytest.mark.parametrize(("line", "code"), [
+    (b"garbage\n", -32700), (b"[]\n", -32600), (b'{"jsonrpc":"2.0","id":1,"method":"nope"}\n', -32601),
+    (b'{"jsonrpc":"2.0","id":1,"method":"initialize","params":{}}\n', -32602), (b"\xff\xfe\n", -32700),
+    (b"[" * 100_000 + b"\n", -32700),
+])  # fmt: skip
 def test_a_bad_first_line_is_answered_and_the_next_is_served(tmp_path, line, code):
     found = answers(run(tmp_path, line + INITIALIZE))
     assert found[0]["error"]["code"] == code

@@ -70,17 +70,12 @@ def test_explain_knows_modes_folders_and_other_tools(tmp_path):
     assert "policy: tools.policy.rules[0] deny write" in policy.stdout
 
 
-@pytest.mark.parametrize(
-    ("arguments", "words"),
-    [
-        (["explain", "x", "--tool", "nonsense"], "Unknown tool `nonsense`"),
-        (["explain", "x", "--tool", "read"], "not JSON"),
-        (["explain", "{}", "--tool", "read"], "wrong"),
-        (["explain", "x", "--cwd", "/does/not/exist"], "not an existing folder"),
-        (["test", "none.toml"], "none.toml"),
-        (["explain"], "required"),
-    ],
-)
+@pytest.mark.parametrize(("arguments", "words"), [
+    (["explain", "x", "--tool", "nonsense"], "Unknown tool `nonsense`"),
+    (["explain", "x", "--tool", "read"], "not JSON"), (["explain", "{}", "--tool", "read"], "wrong"),
+    (["explain", "x", "--cwd", "/does/not/exist"], "not an existing folder"), (["test", "none.toml"], "none.toml"),
+    (["explain"], "required"),
+])  # fmt: skip
 def test_a_wrong_question_gets_a_sentence(tmp_path, arguments, words):
     done = explained(tmp_path, *arguments)
     assert done.returncode == 2
@@ -98,16 +93,11 @@ def test_expected_verdicts_are_held_against_the_rules(tmp_path):
     assert done.stdout.splitlines()[-1] == "3 of 4 as expected"
 
 
-@pytest.mark.parametrize(
-    ("text", "words"),
-    [
-        ("", "test"),
-        ("[[test]]\nexpect = 'allow'\n", "give either `command`"),
-        ("[[test]]\ncommand = 'ls'\nexpect = 'perhaps'\n", "'allow', 'ask', 'deny'"),
-        ("[[test]]\ncommand = 'ls'\n", "expect"),
-        ("x", "expected.toml"),
-    ],
-)
+@pytest.mark.parametrize(("text", "words"), [
+    ("", "test"), ("[[test]]\nexpect = 'allow'\n", "give either `command`"),
+    ("[[test]]\ncommand = 'ls'\nexpect = 'perhaps'\n", "'allow', 'ask', 'deny'"),
+    ("[[test]]\ncommand = 'ls'\n", "expect"), ("x", "expected.toml"),
+])  # fmt: skip
 def test_a_file_that_cannot_be_understood_is_no_success(tmp_path, text, words):
     (tmp_path / "expected.toml").write_text(text)
     done = explained(tmp_path, "test", "expected.toml")

@@ -21,14 +21,12 @@ NEEDED = {"id", "name", "version", "description", "distribution"}
 DRAWN = re.compile(r"(currentColor|none|inherit)", re.IGNORECASE)
 KEPT = ("PATH", "TMPDIR", "LANG")
 INITIALIZE = {
-    "protocolVersion": 1,
-    "clientInfo": {"name": "registry", "version": "1.0.0"},
+    "protocolVersion": 1, "clientInfo": {"name": "registry", "version": "1.0.0"},
     "clientCapabilities": {
-        "terminal": True,
-        "fs": {"readTextFile": True, "writeTextFile": True},
+        "terminal": True, "fs": {"readTextFile": True, "writeTextFile": True},
         "_meta": {"terminal_output": True, "terminal-auth": True},
     },
-}
+}  # fmt: skip
 
 
 def test_the_entry_is_complete_and_of_this_version():

@@ -16,28 +16,18 @@ from tests.e2e.kit import COMMAND, environ
 from tests.tables import table
 
 OFFERED: dict[tuple[str, ...], list[str]] = {
-    ("pro",): ["prompt"],
-    ("prompt", "--mod"): ["--mode", "--model"],
+    ("pro",): ["prompt"], ("prompt", "--mod"): ["--mode", "--model"],
     ("prompt", "--mode", "a"): ["ask", "architect", "auto"],
     ("prompt", "--mode=a"): ["--mode=ask", "--mode=architect", "--mode=auto"],
     ("prompt", "--mode", "=", "a"): ["ask", "architect", "auto"],  # bash's words
-    ("prompt", "--mode", "="): ["ask", "architect", "code", "auto"],
-    ("prompt", "some text", "--ye"): ["--yes"],
-    ("prompt", ""): [],
-    ("prompt", "--cwd", ""): [],
-    ("--container", "name", "sess"): ["sessions"],
-    ("sessions", "ex"): ["export"],
-    ("sessions", "export", "--"): ["--help"],
-    ("serve", "token", ""): ["add", "list", "revoke"],
-    ("serve", "token", "add", "--scope", "w"): ["watch"],
-    ("conf",): ["conformance", "config"],
-    ("conformance", ""): ["client", "agent"],
-    ("conformance", "client", "--pro"): ["--profile-line"],
-    ("conformance", "--report", "html", ""): [],
-    ("conformance", "--", "--"): [],
-    ("nonsense", ""): [],
-    ("completions", ""): ["bash", "zsh", "fish", "words"],
-}
+    ("prompt", "--mode", "="): ["ask", "architect", "code", "auto"], ("prompt", "some text", "--ye"): ["--yes"],
+    ("prompt", ""): [], ("prompt", "--cwd", ""): [], ("--container", "name", "sess"): ["sessions"],
+    ("sessions", "ex"): ["export"], ("sessions", "export", "--"): ["--help"],
+    ("serve", "token", ""): ["add", "list", "revoke"], ("serve", "token", "add", "--scope", "w"): ["watch"],
+    ("conf",): ["conformance", "config"], ("conformance", ""): ["client", "agent"],
+    ("conformance", "client", "--pro"): ["--profile-line"], ("conformance", "--report", "html", ""): [],
+    ("conformance", "--", "--"): [], ("nonsense", ""): [], ("completions", ""): ["bash", "zsh", "fish", "words"],
+}  # fmt: skip
 
 
 @table(("words", "offered"), OFFERED.items())

@@ -44,33 +44,21 @@ SECONDS = 60
 """Bound of what happens once for a module: the start of the server, an installation."""
 
 SETTINGS: dict[str, Any] = {
-    "security.workspace.trust.enabled": False,
-    "workbench.startupEditor": "none",
-    "workbench.tips.enabled": False,
-    "workbench.enableExperiments": False,
-    "workbench.colorTheme": "Default Dark Modern",
-    "workbench.secondarySideBar.defaultVisibility": "hidden",
-    "workbench.reduceMotion": "on",
-    "workbench.editor.enablePreview": False,
-    "chat.disableAIFeatures": True,
-    "telemetry.telemetryLevel": "off",
-    "update.mode": "none",
-    "extensions.autoCheckUpdates": False,
-    "extensions.autoUpdate": False,
-    "extensions.ignoreRecommendations": True,
-    "git.openRepositoryInParentFolders": "never",
+    "security.workspace.trust.enabled": False, "workbench.startupEditor": "none", "workbench.tips.enabled": False,
+    "workbench.enableExperiments": False, "workbench.colorTheme": "Default Dark Modern",
+    "workbench.secondarySideBar.defaultVisibility": "hidden", "workbench.reduceMotion": "on",
+    "workbench.editor.enablePreview": False, "chat.disableAIFeatures": True, "telemetry.telemetryLevel": "off",
+    "update.mode": "none", "extensions.autoCheckUpdates": False, "extensions.autoUpdate": False,
+    "extensions.ignoreRecommendations": True, "git.openRepositoryInParentFolders": "never",
     # The browser's workbench saves by itself where nothing is said: no buffer would ever be dirty.
-    "files.autoSave": "off",
-    "editor.minimap.enabled": False,
-    "editor.stickyScroll.enabled": False,
+    "files.autoSave": "off", "editor.minimap.enabled": False, "editor.stickyScroll.enabled": False,
     # What is typed is what is in the editor.
-    "editor.autoClosingBrackets": "never",
-    "editor.autoIndent": "none",
+    "editor.autoClosingBrackets": "never", "editor.autoIndent": "none",
     "editor.quickSuggestions": {"other": "off", "comments": "off", "strings": "off"},
     "editor.suggestOnTriggerCharacters": False,
     # Terminals are drawn as elements, whose text can be read.
     "terminal.integrated.gpuAcceleration": "off",
-}
+}  # fmt: skip
 
 
 def agent_settings(home: Path, model: FakeModel, **environment: str) -> dict[str, Any]:
@@ -178,11 +166,9 @@ async def vscode(root: Path, *extensions: Path) -> AsyncIterator[VsCode]:
     home = root / "home"
     home.mkdir(parents=True)
     environment = {
-        "HOME": str(home),
-        "PATH": f"{NODE.parent}{os.pathsep}{os.environ['PATH']}",
-        "LANG": "C.UTF-8",
+        "HOME": str(home), "PATH": f"{NODE.parent}{os.pathsep}{os.environ['PATH']}", "LANG": "C.UTF-8",
         "SHELL": "/bin/bash",
-    }
+    }  # fmt: skip
     folders = [f"--user-data-dir={root / 'user'}", f"--server-data-dir={root / 'server'}"]
     folders += [f"--extensions-dir={root / 'extensions'}"]
     command = [str(NODE), str(SERVER), "--accept-server-license-terms", *folders]

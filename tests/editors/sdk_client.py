@@ -97,12 +97,9 @@ class SdkClient:
     ) -> schema.CreateTerminalResponse:
         self.commands.append([command, *(args or [])])
         done = await anyio.run_process(
-            self.commands[-1],
-            cwd=cwd,
-            env={variable.name: variable.value for variable in env or []} or None,
-            stderr=subprocess.STDOUT,
-            check=False,
-        )
+            self.commands[-1], cwd=cwd, env={variable.name: variable.value for variable in env or []} or None,
+            stderr=subprocess.STDOUT, check=False,
+        )  # fmt: skip
         self._done.append(subprocess.CompletedProcess(done.args, done.returncode, done.stdout.decode()))
         return schema.CreateTerminalResponse(terminal_id=str(len(self._done) - 1))
 

@@ -95,22 +95,16 @@ class Pane:
         if not os.environ.get("ACP_CODER_SCREENSHOTS"):
             return
         for folder, short in ((self.project, "~/project"), (self.home, "~")):  # As wide as before: there are frames.
-            seen = re.sub(
-                rf"{re.escape(str(folder))}([^\s`]*)",
-                partial(_shortened, short),
-                seen,
-            )
+            seen = re.sub(rf"{re.escape(str(folder))}([^\s`]*)", partial(_shortened, short), seen)  # fmt: skip
         text = re.sub(
             r"\n(~?\n){3,}", "\n\n", "\n".join(line.rstrip() for line in seen.splitlines()).strip("\n") + "\n"
         )
         for file in DOCUMENTS.glob("*.md"):
             before = file.read_text(encoding="utf-8")
             after = re.sub(
-                rf"(<!-- pane: {name} -->\n`````text\n).*?(`````\n)",
-                lambda found: found[1] + text + found[2],
-                before,
-                flags=re.DOTALL,
-            )
+                rf"(<!-- pane: {name} -->\n`````text\n).*?(`````\n)", lambda found: found[1] + text + found[2],
+                before, flags=re.DOTALL,
+            )  # fmt: skip
             if after != before:
                 file.write_text(after, encoding="utf-8")
 
@@ -150,24 +144,15 @@ async def editing(
         (project / name).write_text(text, encoding="utf-8")
     async with FakeModel(script) as model:
         environ = {
-            "HOME": str(home),
-            "PATH": f"{PROGRAMS}:{BIN}:{os.environ['PATH']}",
-            "LANG": "C.UTF-8",
-            "TERM": "xterm-256color",
-            "SHELL": "/bin/sh",
-            "OPENAI_BASE_URL": model.base_url,
-            "OPENAI_MODEL": "fake-model",
-            "ACP_CODER_KEYRING": "0",
-            "ACP_CODER_SANDBOX_DISABLED": "true",
-        }
+            "HOME": str(home), "PATH": f"{PROGRAMS}:{BIN}:{os.environ['PATH']}", "LANG": "C.UTF-8",
+            "TERM": "xterm-256color", "SHELL": "/bin/sh", "OPENAI_BASE_URL": model.base_url,
+            "OPENAI_MODEL": "fake-model", "ACP_CODER_KEYRING": "0", "ACP_CODER_SANDBOX_DISABLED": "true",
+        }  # fmt: skip
         config(home)
         subprocess.run(
-            [str(BIN / "acp-coder"), "setup", setup or editor, "--yes"],
-            env=environ,
-            check=True,
-            capture_output=True,
+            [str(BIN / "acp-coder"), "setup", setup or editor, "--yes"], env=environ, check=True, capture_output=True,
             timeout=60,
-        )
+        )  # fmt: skip
         socket = f"acp-{os.getpid()}-{editor}"
         pane = Pane(socket, home, project, model)
         subprocess.run(["tmux", "-L", socket, "kill-server"], capture_output=True, check=False, timeout=20)

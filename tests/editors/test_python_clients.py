@@ -65,10 +65,8 @@ async def toad(tmp_path: Path, script: Script) -> AsyncIterator[Pane]:
         new = ["new-session", "-d", "-s", "editor", "-x", str(COLUMNS), "-y", str(LINES), "-c", str(project)]
         subprocess.run(
             ["tmux", "-L", pane.socket, "-f", "/dev/null", *new, str(TOAD), "acp", COMMAND, str(project)],
-            env=environ(home, model.base_url, TERM="xterm-256color", SHELL="/bin/sh"),
-            check=True,
-            timeout=20,
-        )
+            env=environ(home, model.base_url, TERM="xterm-256color", SHELL="/bin/sh"), check=True, timeout=20,
+        )  # fmt: skip
         try:
             await pane.until(READY)
             yield pane

@@ -25,21 +25,15 @@ def test_the_archive_runs_and_is_named_by_manifest_and_registry_entry(tmp_path):
     out = tmp_path / "out"
     subprocess.run(
         ["bash", str(ROOT / "scripts" / "make_release.sh"), REPOSITORY, ARCHIVES, str(out)],
-        env={**os.environ, "PYTHON": sys.executable},
-        check=True,
-        timeout=240,
-    )
+        env={**os.environ, "PYTHON": sys.executable}, check=True, timeout=240,
+    )  # fmt: skip
     (archive,) = out.glob("*.tar.gz")
     with tarfile.open(archive) as packed:
         packed.extractall(tmp_path / "installed", filter="data")
     done = subprocess.run(
-        [str(tmp_path / "installed" / "acp-coder")],
-        input=json.dumps(INITIALIZE).encode() + b"\n",
-        capture_output=True,
-        env={**environ(tmp_path), "ACP_CODER_PYTHON": sys.executable},
-        timeout=60,
-        check=True,
-    )
+        [str(tmp_path / "installed" / "acp-coder")], input=json.dumps(INITIALIZE).encode() + b"\n",
+        capture_output=True, env={**environ(tmp_path), "ACP_CODER_PYTHON": sys.executable}, timeout=60, check=True,
+    )  # fmt: skip
     assert json.loads(done.stdout)["result"]["agentInfo"]["version"] == acp_agent.__version__
 
     (row,) = tomllib.loads((out / "extension" / "extension.toml").read_text())["agent_servers"].values()

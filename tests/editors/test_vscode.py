@@ -68,10 +68,8 @@ async def test_the_views_are_there_and_an_answer_streams_into_the_chat_with_its_
         await thought.get_by_text("It is a greeting.").wait_for()
         await chat.frame.locator(".plan:not([open]) summary").click()
         assert await chat.frame.locator(".plan li").all_inner_texts() == [
-            "done:\nLook",
-            "being done:\nChange\nhigh",
-            "to do:\nCheck",
-        ]
+            "done:\nLook", "being done:\nChange\nhigh", "to do:\nCheck",
+        ]  # fmt: skip
         assert "of 128k tokens" in await chat.frame.locator(".usage").inner_text()
         await is_idle(window)
         assert not await chat.frame.get_by_role("button", name="Stop", exact=True).count()
@@ -181,11 +179,9 @@ async def test_calls_of_a_sub_agent_stand_below_their_parents_and_a_click_leads_
             lambda: tool_rows(window), lambda rows: len(rows) == 4 and all("~" not in row.icon for row in rows)
         )
         assert [(row.label, row.icon, row.level) for row in rows] == [
-            ("Prompt 1", "", 1),
-            ("Sub-agent: look around", "tools", 2),
-            ("Read b.txt from line 20", "eye", 3),
+            ("Prompt 1", "", 1), ("Sub-agent: look around", "tools", 2), ("Read b.txt from line 20", "eye", 3),
             ("echo seen", "terminal", 3),
-        ]
+        ]  # fmt: skip
         assert [card.title for card in await chat.cards()] == ["Sub-agent: look around"]
         await chat.frame.get_by_role("button", name="2 calls of the sub-agent").click()
         assert [card.title for card in await chat.cards()][1:] == ["Read b.txt from line 20", "echo seen"]
@@ -239,11 +235,9 @@ def len_at_least(least: int):
 
 async def test_follow_mode_shows_the_file_that_is_worked_on_and_leaves_the_focus_where_it_is(code, tmp_path):
     script = [
-        Answer(tool_calls=(Call("read", {"path": "a.txt", "offset": 90, "limit": 5}),)),
-        "Seen.",
-        Answer(tool_calls=(Call("read", {"path": "b.txt", "offset": 10}),)),
-        "Seen too.",
-    ]
+        Answer(tool_calls=(Call("read", {"path": "a.txt", "offset": 90, "limit": 5}),)), "Seen.",
+        Answer(tool_calls=(Call("read", {"path": "b.txt", "offset": 10}),)), "Seen too.",
+    ]  # fmt: skip
     text = "".join(f"line {number}\n" for number in range(1, 121))
     async with working(code, tmp_path, script, files={"a.txt": text, "b.txt": text}) as (window, _):
         chat = Chat(window)

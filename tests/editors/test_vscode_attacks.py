@@ -165,14 +165,9 @@ async def test_the_diff_of_a_question_waits_until_the_person_has_typed(code, tmp
 
 async def test_files_are_written_where_the_editor_shows_something_else_or_the_agent_is_told_why_not(code, tmp_path):
     files = {
-        "gone.txt": b"same\n",
-        "fixed.txt": b"fixed\n",
-        "latin.txt": b"caf\xe9\n",
-        "crlf.txt": b"one\r\ntwo\r\n",
-        "mixed.txt": b"one\r\ntwo\r\n",
-        "bom.txt": b"\xef\xbb\xbfone\n",
-        "fresh.txt": b"old\n",
-    }
+        "gone.txt": b"same\n", "fixed.txt": b"fixed\n", "latin.txt": b"caf\xe9\n", "crlf.txt": b"one\r\ntwo\r\n",
+        "mixed.txt": b"one\r\ntwo\r\n", "bom.txt": b"\xef\xbb\xbfone\n", "fresh.txt": b"old\n",
+    }  # fmt: skip
     settings = {"files.readonlyInclude": {"**/fixed.txt": True}}
     async with attacked(code, tmp_path, files=files, **settings) as (window, chat, agent):
         project = tmp_path / "project"

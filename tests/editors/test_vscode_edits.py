@@ -136,11 +136,7 @@ async def test_a_question_is_asked_by_a_notification_where_the_chat_is_not_seen(
 
 
 async def test_an_edit_in_a_dirty_buffer_leaves_the_file_alone_and_one_undo_takes_only_it_back(code, tmp_path):
-    script = [
-        Answer(tool_calls=(Call("read", {"path": "a.txt"}),)),
-        Answer(tool_calls=(CHANGE,)),
-        "Done.",
-    ]
+    script = [Answer(tool_calls=(Call("read", {"path": "a.txt"}),)), Answer(tool_calls=(CHANGE,)), "Done."]  # fmt: skip
     async with working(code, tmp_path, script, files={"a.txt": TEXT}, settings=STEADY, ACP_CODER_MODE="auto") as (
         window,
         model,

@@ -62,11 +62,8 @@ async def test_a_long_command_is_allowed_once_its_end_was_in_view_and_rejected_a
         assert await is_in_view(chat.frame.locator(".question .why p", has_text="Risk: high"), window)
         assert not await is_in_view(subject.locator(".end"), window)
         assert [await chat.option(option["name"]).get_attribute("aria-disabled") for option in LONG_OPTIONS] == [
-            "true",
-            "true",
-            None,
-            None,
-        ]
+            "true", "true", None, None,
+        ]  # fmt: skip
         await allow.click(force=True)  # It turns the page.
         assert not question.done.is_set()
         await subject.evaluate("subject => subject.scrollTo(0, 0)")

@@ -61,11 +61,8 @@ async def test_code_gets_its_colours_and_a_message_is_copied(code, tmp_path):
 async def test_a_plan_folds_after_its_turn_and_rests_in_later_ones_and_pickers_stay_in_one_row(code, tmp_path):
     steps = [{"content": "Look", "status": "in_progress"}, {"content": "Check"}]
     script = [
-        Answer(tool_calls=(Call("plan", {"entries": steps}),)),
-        "Planned.",
-        Answer(text="More.", hang_after=1),
-        "x",
-    ]
+        Answer(tool_calls=(Call("plan", {"entries": steps}),)), "Planned.", Answer(text="More.", hang_after=1), "x",
+    ]  # fmt: skip
     async with working(code, tmp_path, script) as (window, model):
         chat = Chat(window)
         await chat.open()

@@ -100,11 +100,9 @@ async def test_a_stop_ends_the_command_and_the_next_prompt_works(code, tmp_path)
 
 async def test_prompts_that_are_sent_meanwhile_follow_in_order_and_a_stop_gives_them_back(code, tmp_path):
     script = [
-        Answer(tool_calls=(Call("bash", {"command": WAIT}),)),
-        "First.",
-        "Second.",
+        Answer(tool_calls=(Call("bash", {"command": WAIT}),)), "First.", "Second.",
         Answer(text=("Third", "..."), hang_after=1),
-    ]
+    ]  # fmt: skip
     async with working(code, tmp_path, script, **AUTO) as (window, model):
         chat = Chat(window)
         queue = chat.frame.locator(".queue li .text")

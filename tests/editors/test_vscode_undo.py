@@ -21,15 +21,11 @@ pytestmark = pytest.mark.anyio
 
 TEXT = "".join(f"line {number}\n" for number in range(1, 31))
 WRITES = (
-    Answer(
-        tool_calls=(
-            Call("bash", {"command": "sed -i 's/^line 3$/LINE 3/; s/^line 28$/LINE 28/' a.txt; echo new > b.txt"}),
-        )
-    ),
-    "One.",
-    Answer(tool_calls=(Call("bash", {"command": "sed -i 's/^line 15$/LINE 15/' a.txt"}),)),
-    "Two.",
-)
+    Answer(tool_calls=(
+        Call("bash", {"command": "sed -i 's/^line 3$/LINE 3/; s/^line 28$/LINE 28/' a.txt; echo new > b.txt"}),
+    )),
+    "One.", Answer(tool_calls=(Call("bash", {"command": "sed -i 's/^line 15$/LINE 15/' a.txt"}),)), "Two.",
+)  # fmt: skip
 
 
 @asynccontextmanager
@@ -195,11 +191,8 @@ async def test_a_plan_is_a_document_that_is_approved_once_it_was_read(code, tmp_
         turn = await agent.prompted()
         content = [{"type": "content", "content": {"type": "text", "text": PLAN}}]
         call: dict[str, Any] = {
-            "toolCallId": "p",
-            "title": "Carry out the plan",
-            "kind": "switch_mode",
-            "content": content,
-        }
+            "toolCallId": "p", "title": "Carry out the plan", "kind": "switch_mode", "content": content,
+        }  # fmt: skip
         question = await turn.request("session/request_permission", toolCall=call, options=OPTIONS)
         await window.tab("Plan.md").wait_for()
         text = await window.eventually(window.editor_text, lambda text: "# Plan" in text)

@@ -78,16 +78,13 @@ def test_no_handle_is_left_open(place: Path) -> None:
 @pytest.mark.parametrize(
     "work",
     [
-        lambda path: files.read(path / "f"),
-        lambda path: files.write(path / "f", b"x"),
-        lambda path: files.write(path / "new", b"x"),
-        lambda path: files.write(path / "new" / "deep", b"x"),
-        lambda path: files.look_at(path / "f"),
-        lambda path: files.need_plain(path / "f"),
+        lambda path: files.read(path / "f"), lambda path: files.write(path / "f", b"x"),
+        lambda path: files.write(path / "new", b"x"), lambda path: files.write(path / "new" / "deep", b"x"),
+        lambda path: files.look_at(path / "f"), lambda path: files.need_plain(path / "f"),
         lambda path: files.entries(path),
     ],
     ids=["read", "write", "write new", "write deep", "stat", "need_plain", "list"],
-)
+)  # fmt: skip
 def test_a_link_on_the_way_ends_the_work_in_words(work: Callable[[Path], object], place: Path) -> None:
     with pytest.raises(Swapped, match="changed while it was opened: it is a link now; nothing was done"):
         work(place / "app" / "link")
@@ -155,11 +152,9 @@ def test_what_is_no_regular_file_is_neither_read_nor_written(
     make(path)
     kind = stat.S_IFMT(path.lstat().st_mode)
     works: list[Callable[[], object]] = [
-        lambda: files.read(path),
-        lambda: files.read(path, 10),
-        lambda: files.need_plain(path),
+        lambda: files.read(path), lambda: files.read(path, 10), lambda: files.need_plain(path),
         lambda: files.write(path, b"x"),
-    ]
+    ]  # fmt: skip
     for work in works:
         error = ends_soon(work)
         assert isinstance(error, ExecutorError | OSError)
@@ -223,10 +218,8 @@ def test_the_kernel_s_own_files_are_not_opened(path: str) -> None:
         pytest.skip("not here")
     real = Path(os.path.realpath(path))
     works: list[Callable[[], object]] = [
-        lambda: files.read(real),
-        lambda: files.need_plain(real),
-        lambda: files.write(real, b"x"),
-    ]
+        lambda: files.read(real), lambda: files.need_plain(real), lambda: files.write(real, b"x"),
+    ]  # fmt: skip
     for work in works:
         with pytest.raises(ExecutorError, match="belongs to the kernel"):
             work()

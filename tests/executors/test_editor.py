@@ -26,19 +26,12 @@ NOT_FOUND = AnswersError(-32601, "Method not found")
 NOTHING, ALL = Offer(), Offer(terminal=True, read_text=True, write_text=True)
 
 ROUTES: list[tuple[Operation, Offer, Backend]] = [
-    ("run", ALL, "editor"),
-    ("run", NOTHING, "local"),
-    ("run", Offer(read_text=True, write_text=True), "local"),
-    ("run", Offer(terminal=True), "editor"),
-    ("read_text", ALL, "editor"),
-    ("read_text", NOTHING, "local"),
-    ("read_text", Offer(write_text=True, terminal=True), "local"),
-    ("read_text", Offer(read_text=True), "editor"),
-    ("write_text", ALL, "editor"),
-    ("write_text", NOTHING, "local"),
-    ("write_text", Offer(read_text=True, terminal=True), "local"),
-    ("write_text", Offer(write_text=True), "editor"),
-]
+    ("run", ALL, "editor"), ("run", NOTHING, "local"), ("run", Offer(read_text=True, write_text=True), "local"),
+    ("run", Offer(terminal=True), "editor"), ("read_text", ALL, "editor"), ("read_text", NOTHING, "local"),
+    ("read_text", Offer(write_text=True, terminal=True), "local"), ("read_text", Offer(read_text=True), "editor"),
+    ("write_text", ALL, "editor"), ("write_text", NOTHING, "local"),
+    ("write_text", Offer(read_text=True, terminal=True), "local"), ("write_text", Offer(write_text=True), "editor"),
+]  # fmt: skip
 
 
 @pytest.mark.parametrize(("operation", "offer", "backend"), ROUTES)

@@ -136,12 +136,8 @@ async def test_stat_and_list_tell_kinds_without_following(backend: str, tmp_path
         (on.folder / "dangling").symlink_to("nowhere")
         os.mkfifo(on.folder / "pipe")
         assert await on.executor.list(on.folder) == [
-            ("d", "dir"),
-            ("dangling", "symlink"),
-            ("f", "file"),
-            ("pipe", "other"),
-            ("to-dir", "symlink"),
-        ]
+            ("d", "dir"), ("dangling", "symlink"), ("f", "file"), ("pipe", "other"), ("to-dir", "symlink"),
+        ]  # fmt: skip
         found = await on.executor.stat(on.folder / "f")
         assert found == FileStat("file", 3)
         assert await on.executor.stat(on.folder / "missing") is None

@@ -26,24 +26,13 @@ RIPGREP = shutil.which("rg")
 def tree(tmp_path: Path) -> Path:
     root = tmp_path / "tree"
     files = {
-        "a.py": "import os\nneedle = 1\n",
-        "b.txt": "no such thing\r\nNeedle here\r\n",
-        "src/c.py": "needle()\n",
-        "src/deep/d.py": "x\n",
-        "src/deep/keep.log": "needle\n",
-        "src/deep/drop.log": "needle\n",
-        "src/.gitignore": "*.log\n!keep.log\n/build/\n",
-        "src/build/e.py": "needle\n",
-        "src/deep/build/f.py": "needle\n",
-        ".gitignore": "node_modules/\n/top-only.txt\n",
-        ".hidden/g.py": "needle\n",
-        ".env": "needle\n",
-        "node_modules/h.py": "needle\n",
-        "top-only.txt": "needle\n",
-        "src/top-only.txt": "needle\n",
-        ".git/config": "needle\n",
-        "ü b.md": "needle\n",
-    }
+        "a.py": "import os\nneedle = 1\n", "b.txt": "no such thing\r\nNeedle here\r\n", "src/c.py": "needle()\n",
+        "src/deep/d.py": "x\n", "src/deep/keep.log": "needle\n", "src/deep/drop.log": "needle\n",
+        "src/.gitignore": "*.log\n!keep.log\n/build/\n", "src/build/e.py": "needle\n",
+        "src/deep/build/f.py": "needle\n", ".gitignore": "node_modules/\n/top-only.txt\n", ".hidden/g.py": "needle\n",
+        ".env": "needle\n", "node_modules/h.py": "needle\n", "top-only.txt": "needle\n",
+        "src/top-only.txt": "needle\n", ".git/config": "needle\n", "ü b.md": "needle\n",
+    }  # fmt: skip
     for name, text in files.items():
         path = root / name
         path.parent.mkdir(parents=True, exist_ok=True)
@@ -109,11 +98,8 @@ async def test_a_single_file_is_searched_even_if_it_is_ignored(program: str, tre
 
 async def test_only_files_that_match_the_glob_are_searched(program: str, tree: Path) -> None:
     assert names(await grep("needle", tree, glob="*.py"), tree) == [
-        ".hidden/g.py",
-        "a.py",
-        "src/c.py",
-        "src/deep/build/f.py",
-    ]
+        ".hidden/g.py", "a.py", "src/c.py", "src/deep/build/f.py",
+    ]  # fmt: skip
     assert names(await grep("needle", tree, glob="src/**/*.py"), tree) == ["src/c.py", "src/deep/build/f.py"]
     assert names(await grep("needle", tree, glob="*.rs"), tree) == []
     assert names(await grep("needle", tree, glob="*.log"), tree) == ["src/deep/keep.log"]
@@ -204,17 +190,12 @@ async def test_a_name_that_is_no_utf8_breaks_nothing(program: str, tree: Path) -
 
 FOUND = [
     ("*.py", [".hidden/g.py", "a.py", "src/c.py", "src/deep/build/f.py", "src/deep/d.py"]),
-    ("src/**/*.py", ["src/c.py", "src/deep/build/f.py", "src/deep/d.py"]),
-    ("/a.py", ["a.py"]),
-    ("deep/", ["src/deep"]),
-    ("deep", ["src/deep"]),
-    ("c.py/", []),
+    ("src/**/*.py", ["src/c.py", "src/deep/build/f.py", "src/deep/d.py"]), ("/a.py", ["a.py"]),
+    ("deep/", ["src/deep"]), ("deep", ["src/deep"]), ("c.py/", []),
     ("src/deep/**", ["src/deep/build", "src/deep/build/f.py", "src/deep/d.py", "src/deep/keep.log"]),
-    ("src/*", ["src/.gitignore", "src/c.py", "src/deep", "src/top-only.txt"]),
-    ("top-only.txt", ["src/top-only.txt"]),
-    ("*.rs", []),
-    ("ü*", ["ü b.md"]),
-]
+    ("src/*", ["src/.gitignore", "src/c.py", "src/deep", "src/top-only.txt"]), ("top-only.txt", ["src/top-only.txt"]),
+    ("*.rs", []), ("ü*", ["ü b.md"]),
+]  # fmt: skip
 
 
 @pytest.mark.parametrize(("pattern", "expected"), FOUND)
@@ -286,15 +267,10 @@ async def test_what_is_not_where_it_was_found_is_not_given(
 ) -> None:
     """As after a race: a folder was a link to another place while ripgrep went through it, and is a folder again."""
     told = {
-        f"{tree}/a.py": "2:needle = 1",
-        f"{tree}/b.txt": "1:a needle of another place",
-        f"{tree}/src/c.py": "7:needle()",
-        f"{tree}/gone.py": "1:needle",
-        f"{tree}/link/secret.py": "1:needle",
-        f"{tree}/link.py": "1:needle",
-        f"{tree}/src": "1:needle",
-        "/proc/self/environ": "1:PATH",
-    }
+        f"{tree}/a.py": "2:needle = 1", f"{tree}/b.txt": "1:a needle of another place",
+        f"{tree}/src/c.py": "7:needle()", f"{tree}/gone.py": "1:needle", f"{tree}/link/secret.py": "1:needle",
+        f"{tree}/link.py": "1:needle", f"{tree}/src": "1:needle", "/proc/self/environ": "1:PATH",
+    }  # fmt: skip
     words = " ".join(f"'{path}' '{line}'" for path, line in told.items())
     stub(tmp_path, monkeypatch, f"printf '%s\\0%s\\n' {words}")
     found = await grep("needle", tree)
@@ -363,11 +339,8 @@ async def test_the_worker_runs_without_the_package(tree: Path) -> None:
     (tree / "json.py").write_text("raise SystemExit('hijacked')\n")
     with anyio.fail_after(20):
         done = await anyio.run_process(
-            [sys.executable, "-I", str(search.WORKER), '{"what": "find", "pattern": "a.py", "root": "."}'],
-            cwd=tree,
-            env={"PYTHONPATH": str(tree)},
-            stderr=subprocess.PIPE,
-            check=False,
-        )
+            [sys.executable, "-I", str(search.WORKER), '{"what": "find", "pattern": "a.py", "root": "."}'], cwd=tree,
+            env={"PYTHONPATH": str(tree)}, stderr=subprocess.PIPE, check=False,
+        )  # fmt: skip
     assert done.returncode == 0, done.stderr
     assert b"a.py" in done.stdout

@@ -50,11 +50,9 @@ async def served(
 
     async with FakeModel(script) as model:
         server = StdioServerParameters(
-            command=COMMAND,
-            args=["mcp", "serve", "--folder", str(project), *options],
-            env=environ(tmp_path, model.base_url),
-            cwd=project,
-        )
+            command=COMMAND, args=["mcp", "serve", "--folder", str(project), *options],
+            env=environ(tmp_path, model.base_url), cwd=project,
+        )  # fmt: skip
         async with (
             stdio_client(server) as (incoming, outgoing),
             ClientSession(incoming, outgoing, elicitation_callback=elicit if answer is not None else None) as session,

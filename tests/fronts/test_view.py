@@ -27,27 +27,22 @@ from acp_agent.schema.acp import (
 )
 
 TURN: list[SessionUpdate] = [
-    AgentThoughtChunk(content=TextContent(text="hm")),
-    AgentMessageChunk(content=TextContent(text="I look")),
+    AgentThoughtChunk(content=TextContent(text="hm")), AgentMessageChunk(content=TextContent(text="I look")),
     AgentMessageChunk(content=TextContent(text=" at it.")),
     ToolCall(tool_call_id="1", title="pytest -q", kind="execute", status="pending"),
     ToolCallProgress(tool_call_id="1", status="in_progress"),
-    ToolCallProgress(
-        tool_call_id="1",
-        status="failed",
-        content=[Terminal(terminal_id="t")],
-        raw_output={"stdout": "".join(f"line {n}\n" for n in range(30)), "stderr": "boom\n"},
-    ),
+    ToolCallProgress(tool_call_id="1", status="failed", content=[Terminal(terminal_id="t")], raw_output={
+        "stdout": "".join(f"line {n}\n" for n in range(30)), "stderr": "boom\n",
+    }),
     ToolCall(tool_call_id="2", title="Edit a.py", kind="edit", status="pending"),
     ToolCall(tool_call_id="3", title="Read b.py", kind="read", status="pending"),
-    ToolCallProgress(
-        tool_call_id="2", status="completed", content=[Diff(path="/p/a.py", old_text="one\n", new_text="two\n")]
-    ),
+    ToolCallProgress(tool_call_id="2", status="completed", content=[Diff(
+        path="/p/a.py", old_text="one\n", new_text="two\n",
+    )]),
     ToolCallProgress(tool_call_id="3", status="completed", content=[Content(content=TextContent(text="text of b"))]),
     ToolCallProgress(tool_call_id="unknown", status="completed"),
-    Plan(entries=[PlanEntry(content="Step", priority="high", status="completed")]),
-    UsageUpdate(used=1, size=2),
-]
+    Plan(entries=[PlanEntry(content="Step", priority="high", status="completed")]), UsageUpdate(used=1, size=2),
+]  # fmt: skip
 
 
 def shown(view: type[PlainView]) -> str:

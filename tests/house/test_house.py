@@ -8,144 +8,65 @@ import re
 from .imports import PACKAGE, ROOT, imports, modules, parsed
 
 FLOORS: dict[str, int] = {
-    "__main__": 8,
-    "cli": 8,
-    "api": 8,
-    "commands": 8,
-    "agent": 7,
-    "open_sessions": 7,
-    "fronts": 7,
-    "setup": 7,
-    "opening": 6,
-    "auth": 6,
-    "client_provider": 6,
-    "handshake": 6,
-    "build": 6,
-    "loop": 5,
-    "tools": 4,
-    "undo": 4,
-    "executors": 3,
-    "output": 3,
-    "safety": 3,
-    "credentials": 3,
-    "llm": 3,
-    "store": 3,
-    "client": 3,
-    "mcp": 3,
-    "plugins": 3,
-    "lsp": 3,
-    "testing": 3,
-    "conformance": 3,
-    "protocol": 2,
-    "child": 2,
-    "own_programs": 1,
-    "proxying": 2,
-    "config": 2,
-    "schema": 1,
-    "disk": 1,
-    "errors": 1,
-    "lazy": 1,
-    "tracing": 1,
-    "telemetry": 1,
-    "legible": 1,
-    "linear": 1,
-    "toml_table": 1,
-    "": 0,
-}
+    "__main__": 8, "cli": 8, "api": 8, "commands": 8, "agent": 7, "open_sessions": 7, "fronts": 7, "setup": 7,
+    "opening": 6, "auth": 6, "client_provider": 6, "handshake": 6, "build": 6, "loop": 5, "tools": 4, "undo": 4,
+    "executors": 3, "output": 3, "safety": 3, "credentials": 3, "llm": 3, "store": 3, "client": 3, "mcp": 3,
+    "plugins": 3, "lsp": 3, "testing": 3, "conformance": 3, "protocol": 2, "child": 2, "own_programs": 1,
+    "proxying": 2, "config": 2, "schema": 1, "disk": 1, "errors": 1, "lazy": 1, "tracing": 1, "telemetry": 1,
+    "legible": 1, "linear": 1, "toml_table": 1, "": 0,
+}  # fmt: skip
 """A module's floor is that of the first part of its name below the package."""
 
 WINGS = {
-    "executors",
-    "output",
-    "safety",
-    "credentials",
-    "llm",
-    "store",
-    "client",
-    "mcp",
-    "lsp",
-    "plugins",
-    "testing",
+    "executors", "output", "safety", "credentials", "llm", "store", "client", "mcp", "lsp", "plugins", "testing",
     "conformance",
-}
+}  # fmt: skip
 SIDEWAYS = {("testing", "client"), ("conformance", "client"), ("conformance", "testing")}
 """The test kit's editor is the client, with faults."""
 
 DOORS: dict[str, tuple[str, ...]] = {
-    "pydantic": ("acp_agent.tools",),
-    "wcwidth": ("acp_agent.executors.terminals.screen",),
-    "pyte": ("acp_agent.executors.terminals.screen",),
-    "botocore": ("acp_agent.llm.clouds.bedrock",),
-    "google": ("acp_agent.llm.clouds.vertex",),
-    "genai_prices": ("acp_agent.llm.prices",),
-    "mcp": ("acp_agent.mcp", "acp_agent.fronts.mcp_front"),
-    "mcp_types": ("acp_agent.mcp",),
+    "pydantic": ("acp_agent.tools",), "wcwidth": ("acp_agent.executors.terminals.screen",),
+    "pyte": ("acp_agent.executors.terminals.screen",), "botocore": ("acp_agent.llm.clouds.bedrock",),
+    "google": ("acp_agent.llm.clouds.vertex",), "genai_prices": ("acp_agent.llm.prices",),
+    "mcp": ("acp_agent.mcp", "acp_agent.fronts.mcp_front"), "mcp_types": ("acp_agent.mcp",),
     "pygls": ("acp_agent.lsp", "acp_agent.fronts.lsp_server"),
     "lsprotocol": ("acp_agent.lsp", "acp_agent.fronts.lsp_server"),
     "httpx2": ("acp_agent.mcp", "acp_agent.tools.net.web_client", "acp_agent.loop.hooks.hook_requests"),
     "httpcore2": ("acp_agent.llm.transport.http_client", "acp_agent.tools.net.web_client"),
     "selectolax": ("acp_agent.tools.net.web_page", "acp_agent.tools.net.web_results"),
-    "jsonrpcserver": ("acp_agent.client",),
-    "oslash": ("acp_agent.client",),
-    "sqlite3": ("acp_agent.store",),
+    "jsonrpcserver": ("acp_agent.client",), "oslash": ("acp_agent.client",), "sqlite3": ("acp_agent.store",),
     "psycopg": ("acp_agent.store.postgres",),
     "tree_sitter": ("acp_agent.safety.lines.line", "acp_agent.setup.json_text"),
     "tree_sitter_json": ("acp_agent.setup.json_text",),
     "tomlkit": ("acp_agent.setup.helix", "acp_agent.setup.mcp_table"),
-    "tree_sitter_bash": ("acp_agent.safety.lines.line",),
-    "jsonschema_rs": ("acp_agent.testing",),
+    "tree_sitter_bash": ("acp_agent.safety.lines.line",), "jsonschema_rs": ("acp_agent.testing",),
     "pytest": ("acp_agent.testing", "acp_agent.conformance.pytest_kit", "acp_agent.conformance.pytest_options"),
     "starlette": ("acp_agent.fronts.server.app", "acp_agent.fronts.server.http_form"),
-    "opentelemetry": ("acp_agent.telemetry",),
-    "prometheus_client": ("acp_agent.fronts.server.metrics",),
-    "uvicorn": ("acp_agent.fronts.server.app",),
-    "pathspec": ("acp_agent.executors.search_worker",),
-    "re2": ("acp_agent.linear",),
-    "yaml": (),
-    "playwright": (),
-    "h11": ("acp_agent.executors.sandbox.proxy",),
-    "cryptography": ("acp_agent.executors.sandbox.proxy",),
-    "cronsim": ("acp_agent.tools.kit.timing",),
-    "platformdirs": (),
-    "keyring": (),
+    "opentelemetry": ("acp_agent.telemetry",), "prometheus_client": ("acp_agent.fronts.server.metrics",),
+    "uvicorn": ("acp_agent.fronts.server.app",), "pathspec": ("acp_agent.executors.search_worker",),
+    "re2": ("acp_agent.linear",), "yaml": (), "playwright": (), "h11": ("acp_agent.executors.sandbox.proxy",),
+    "cryptography": ("acp_agent.executors.sandbox.proxy",), "cronsim": ("acp_agent.tools.kit.timing",),
+    "platformdirs": (), "keyring": (),
     "asyncio": (
-        "acp_agent.protocol",
-        "acp_agent.agent",
-        "acp_agent.open_sessions",
-        "acp_agent.fronts.server",
-        "acp_agent.commands.serve",
-        "acp_agent.testing.fake_model",
-        "acp_agent.store.lane",
+        "acp_agent.protocol", "acp_agent.agent", "acp_agent.open_sessions", "acp_agent.fronts.server",
+        "acp_agent.commands.serve", "acp_agent.testing.fake_model", "acp_agent.store.lane",
     ),
-}
+}  # fmt: skip
 """Dependency -> the modules (and what is below them) that may import it. An empty tuple: by lazy rows only."""
 
 BROAD = {
-    "acp_agent/commands/early.py",
-    "acp_agent/executors/far/side.py",
-    "acp_agent/protocol/connection.py",
-    "acp_agent/loop/calls/runner.py",
-    "acp_agent/tools/kit/third_party.py",
-}
+    "acp_agent/commands/early.py", "acp_agent/executors/far/side.py", "acp_agent/protocol/connection.py",
+    "acp_agent/loop/calls/runner.py", "acp_agent/tools/kit/third_party.py",
+}  # fmt: skip
 """Where `except Exception` may stand."""
 
 ROOMS: dict[str, tuple[str, ...]] = {
     "acp_agent.safety": ("", "folders", "lines", "deciding"),
     "acp_agent.loop": (
-        "",
-        "prompts",
-        "hooks",
-        "shell",
-        "memory",
-        "toolbox",
-        "model",
-        "beside",
-        "undo",
-        "calls",
-        "turns",
+        "", "prompts", "hooks", "shell", "memory", "toolbox", "model", "beside", "undo", "calls", "turns",
     ),
     "acp_agent.tools": ("kit", "net", "web", "files", "code", "terminal", ""),
-}
+}  # fmt: skip
 """The rooms of a wing in the order in which they build on each other; the first is what is at its top."""
 
 LONGEST_FILE = 750
@@ -154,20 +75,14 @@ ABOVE = {"acp_agent.loop.commands"}
 """Modules at the top of a wing that use all of its rooms."""
 
 ROOM_PAGES = {
-    "executors/far": "docs/rooms/places.md",
-    "executors/places": "docs/rooms/places.md",
-    "executors/terminals": "docs/rooms/places.md",
-    "executors/tmux": "docs/rooms/places.md",
-    "tools/terminal": "docs/rooms/places.md",
-    "executors/sandbox": "docs/rooms/sandbox.md",
-    "executors/sandbox/proxy": "docs/rooms/network.md",
-    "fronts/lsp_server": "docs/rooms/lsp-front.md",
-    "fronts/server": "docs/rooms/server.md",
-    "fronts/playing": "docs/rooms/recordings.md",
-    "llm/recordings": "docs/rooms/recordings.md",
-    "loop/hooks": "docs/rooms/hooks.md",
+    "executors/far": "docs/rooms/places.md", "executors/places": "docs/rooms/places.md",
+    "executors/terminals": "docs/rooms/places.md", "executors/tmux": "docs/rooms/places.md",
+    "tools/terminal": "docs/rooms/places.md", "executors/sandbox": "docs/rooms/sandbox.md",
+    "executors/sandbox/proxy": "docs/rooms/network.md", "fronts/lsp_server": "docs/rooms/lsp-front.md",
+    "fronts/server": "docs/rooms/server.md", "fronts/playing": "docs/rooms/recordings.md",
+    "llm/recordings": "docs/rooms/recordings.md", "loop/hooks": "docs/rooms/hooks.md",
     "loop/undo": "docs/rooms/undo.md",
-}
+}  # fmt: skip
 """Rooms with a page of their own: data, who calls whom."""
 
 SHARED_NAMES = {"__init__", "base"}

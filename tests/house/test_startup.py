@@ -10,21 +10,10 @@ from pathlib import Path
 INITIALIZE = {"jsonrpc": "2.0", "id": 0, "method": "initialize", "params": {"protocolVersion": 1}}
 
 STAGE_ZERO = {
-    "acp_agent",
-    "acp_agent.cli",
-    "acp_agent.commands",
-    "acp_agent.commands.stdio",
-    "acp_agent.config",
-    "acp_agent.config.xdg",
-    "acp_agent.config.sources",
-    "acp_agent.errors",
-    "acp_agent.handshake",
-    "acp_agent.lazy",
-    "acp_agent.protocol",
-    "acp_agent.protocol.peer",
-    "acp_agent.executors",
-    "acp_agent.executors.default_signals",
-}
+    "acp_agent", "acp_agent.cli", "acp_agent.commands", "acp_agent.commands.stdio", "acp_agent.config",
+    "acp_agent.config.xdg", "acp_agent.config.sources", "acp_agent.errors", "acp_agent.handshake", "acp_agent.lazy",
+    "acp_agent.protocol", "acp_agent.protocol.peer", "acp_agent.executors", "acp_agent.executors.default_signals",
+}  # fmt: skip
 """Ours that are loaded when `initialize` is answered."""
 
 STDLIB_AT_INITIALIZE = set(
@@ -135,55 +124,28 @@ outbox.Outbox.emit = report_words
 """
 
 NOT_AT_FIRST = {
-    "pydantic",
-    "pydantic_core",
-    "selectolax",
-    "tree_sitter",
-    "mcp",
-    "mcp_types",
-    "openai",
-    "genai_prices",
-    "pygls",
-    "lsprotocol",
-    "playwright",
-    "yaml",
-    "cronsim",
-    "pathspec",
-    "acp_agent.loop.ask",
-    "acp_agent.loop.calls.sub_agents",
-    "acp_agent.mcp.mcp_servers",
-    "acp_agent.output.compress",
-    "acp_agent.output.filters",
-    "acp_agent.safety.lines.examine",
-    "acp_agent.safety.lines.git_folder",
-    "acp_agent.tools.net.browser_session",
-    "acp_agent.tools.net.web_body",
-    "acp_agent.tools.net.web_client",
-    "acp_agent.tools.net.web_page",
-    "acp_agent.tools.net.web_proxy",
-    "acp_agent.tools.net.web_text",
-}
+    "pydantic", "pydantic_core", "selectolax", "tree_sitter", "mcp", "mcp_types", "openai", "genai_prices", "pygls",
+    "lsprotocol", "playwright", "yaml", "cronsim", "pathspec", "acp_agent.loop.ask",
+    "acp_agent.loop.calls.sub_agents", "acp_agent.mcp.mcp_servers", "acp_agent.output.compress",
+    "acp_agent.output.filters", "acp_agent.safety.lines.examine", "acp_agent.safety.lines.git_folder",
+    "acp_agent.tools.net.browser_session", "acp_agent.tools.net.web_body", "acp_agent.tools.net.web_client",
+    "acp_agent.tools.net.web_page", "acp_agent.tools.net.web_proxy", "acp_agent.tools.net.web_text",
+}  # fmt: skip
 """What an ordinary first prompt does not wait for. (`httpcore2._sync` is not among it: importing any part of httpcore2
 loads both halves.)"""
 
 BELOW_NOT_AT_FIRST = (
-    "acp_agent.fronts.",
-    "acp_agent.lsp.own_servers",
-    "acp_agent.tools.files.",
-    "acp_agent.tools.web.",
-)
+    "acp_agent.fronts.", "acp_agent.lsp.own_servers", "acp_agent.tools.files.", "acp_agent.tools.web.",
+)  # fmt: skip
 
 
 def loaded(tmp_path: Path, before: str, lines: list[dict[str, object]]) -> set[str]:
     report = tmp_path / "modules"
     code = PROBE.format(report=str(report), before=before)
     with subprocess.Popen(
-        [sys.executable, "-I", "-c", code],
-        stdin=subprocess.PIPE,
-        stdout=subprocess.DEVNULL,
-        stderr=subprocess.PIPE,
+        [sys.executable, "-I", "-c", code], stdin=subprocess.PIPE, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE,
         env={"HOME": str(tmp_path), "PATH": "/usr/bin:/bin"},
-    ) as agent:
+    ) as agent:  # fmt: skip
         assert agent.stdin is not None and agent.stderr is not None
         agent.stdin.write("".join(json.dumps(line) + "\n" for line in lines).encode())
         agent.stdin.flush()  # It stays open: at its end turns would.

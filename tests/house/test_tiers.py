@@ -12,13 +12,8 @@ import pytest
 from tests.tiers import AGENT, HEAVY, TESTS, Starts, is_first, serves
 
 OF_OTHER_TIERS = (
-    "tests.containers",
-    "tests.ssh_server",
-    "tests.postgres_server",
-    "tests.system",
-    "tests.smoke",
-    "playwright",
-)
+    "tests.containers", "tests.ssh_server", "tests.postgres_server", "tests.system", "tests.smoke", "playwright",
+)  # fmt: skip
 
 
 def imported(file: Path) -> set[str]:

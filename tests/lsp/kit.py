@@ -80,13 +80,9 @@ async def running(
 
     told: list[str] = []
     servers = OwnServers(
-        config,
-        folders or [folder],
-        launch,
-        environ=environ,
-        hides=lambda path: path.name.startswith("secret"),
+        config, folders or [folder], launch, environ=environ, hides=lambda path: path.name.startswith("secret"),
         tell=told.append,
-    )
+    )  # fmt: skip
     kit = Kit(folder, servers, told)
     async with anyio.create_task_group() as tasks:
         tasks.start_soon(servers.run)

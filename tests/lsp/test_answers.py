@@ -15,32 +15,24 @@ PLACE = {"start": {"line": 1, "character": 2}, "end": {"line": 3, "character": 4
 OTHER = {"start": {"line": 9, "character": 9}, "end": {"line": 9, "character": 9}}
 
 
-@pytest.mark.parametrize(
-    "data",
-    [
-        {"uri": "file:///w/a%20b.py", "range": PLACE},
-        [{"uri": "file:///w/a%20b.py", "range": PLACE}],
-        [{"uri": "file:///w/a b.py", "range": PLACE}, {"uri": "file:///w/a%20b%2epy", "range": PLACE}],
-        [{"targetUri": "file:///w/a%20b.py", "targetRange": OTHER, "targetSelectionRange": PLACE}],
-        [None, 3, {}, {"uri": "file:///w/x"}, {"uri": "file:///w/a%20b.py", "range": PLACE, "more": [1]}],
-    ],
-)
+@pytest.mark.parametrize("data", [
+    {"uri": "file:///w/a%20b.py", "range": PLACE}, [{"uri": "file:///w/a%20b.py", "range": PLACE}],
+    [{"uri": "file:///w/a b.py", "range": PLACE}, {"uri": "file:///w/a%20b%2epy", "range": PLACE}],
+    [{"targetUri": "file:///w/a%20b.py", "targetRange": OTHER, "targetSelectionRange": PLACE}],
+    [None, 3, {}, {"uri": "file:///w/x"}, {"uri": "file:///w/a%20b.py", "range": PLACE, "more": [1]}],
+])  # fmt: skip
 def test_places_come_as_one_as_many_and_as_links(data):
     (found,) = answers.locations(data)
     assert found.uri == "file:///w/a%20b.py"
     assert (found.range.start.line, found.range.end.character) == (1, 4)
 
 
-@pytest.mark.parametrize(
-    ("contents", "text"),
-    [
-        ({"kind": "markdown", "value": "**a**"}, "**a**"),
-        ("a", "a"),
-        ({"language": "go", "value": "x := 1"}, "```go\nx := 1\n```"),
-        ("An icon: ![it](data:image/svg+xml;base64,PHN2Zy8+) and ![a](http://b/c)", "An icon:  and ![a](http://b/c)"),
-        ([{"language": "go", "value": "x"}, "", "words\n"], "```go\nx\n```\n\nwords"),
-    ],
-)
+@pytest.mark.parametrize(("contents", "text"), [
+    ({"kind": "markdown", "value": "**a**"}, "**a**"), ("a", "a"),
+    ({"language": "go", "value": "x := 1"}, "```go\nx := 1\n```"),
+    ("An icon: ![it](data:image/svg+xml;base64,PHN2Zy8+) and ![a](http://b/c)", "An icon:  and ![a](http://b/c)"),
+    ([{"language": "go", "value": "x"}, "", "words\n"], "```go\nx\n```\n\nwords"),
+])  # fmt: skip
 def test_hovers_come_as_markup_and_as_marked_text(contents, text):
     found = answers.hover({"contents": contents, "range": PLACE})
     assert found is not None
@@ -78,15 +70,11 @@ def test_edits_come_by_file_and_by_document():
     assert answers.workspace_edit(None).changes == {}
 
 
-@pytest.mark.parametrize(
-    "data",
-    [
-        {"documentChanges": [{"kind": "create", "uri": "file:///a"}]},
-        {"documentChanges": [{"textDocument": {"uri": "file:///a"}, "edits": [{"newText": "a"}]}]},
-        {"changes": {"file:///a": [{"range": PLACE}]}},
-        {"changes": {"file:///a": None}},
-    ],
-)
+@pytest.mark.parametrize("data", [
+    {"documentChanges": [{"kind": "create", "uri": "file:///a"}]},
+    {"documentChanges": [{"textDocument": {"uri": "file:///a"}, "edits": [{"newText": "a"}]}]},
+    {"changes": {"file:///a": [{"range": PLACE}]}}, {"changes": {"file:///a": None}},
+])  # fmt: skip
 def test_an_edit_is_taken_whole_or_not_at_all(data):
     with pytest.raises(LspError):
         answers.workspace_edit(data)
@@ -112,12 +100,8 @@ JSON = st.recursive(
 @given(JSON)
 def test_nothing_that_a_server_answers_is_an_exception(data):
     for take in (
-        answers.diagnostics,
-        answers.locations,
-        answers.hover,
-        answers.document_symbols,
-        answers.workspace_symbols,
-    ):
+        answers.diagnostics, answers.locations, answers.hover, answers.document_symbols, answers.workspace_symbols,
+    ):  # fmt: skip
         take(data)
     try:
         answers.workspace_edit(data)

@@ -10,28 +10,15 @@ from acp_agent.config.language_settings import LanguageServerConfig, LspConfig
 from acp_agent.lsp.known_servers import MOST_LOOKED_AT, any_installed, known, language_of, rows, serving, where, which
 
 
-@pytest.mark.parametrize(
-    ("name", "languages"),
-    [
-        ("a.py", {"basedpyright": "python", "pyright": "python", "pylsp": "python", "ruff": "python"}),
-        ("a.pyi", {"basedpyright": "python", "pyright": "python", "pylsp": "python", "ruff": "python"}),
-        ("a.ts", {"typescript": "typescript"}),
-        ("a.d.mts", {"typescript": "typescript"}),
-        ("A.TSX", {"typescript": "typescriptreact"}),
-        ("a.cjs", {"typescript": "javascript"}),
-        ("a.jsx", {"typescript": "javascriptreact"}),
-        ("go.mod", {"gopls": "go.mod"}),
-        ("a.go", {"gopls": "go"}),
-        ("a.hpp", {"clangd": "cpp"}),
-        ("lib.rs", {"rust-analyzer": "rust"}),
-        (".bashrc", {"bash": "shellscript"}),
-        ("a.yml", {"yaml": "yaml"}),
-        ("Gemfile", {"ruby-lsp": "ruby"}),
-        ("myGemfile", {}),
-        ("py", {}),
-        ("a.py.txt", {}),
-    ],
-)
+@pytest.mark.parametrize(("name", "languages"), [
+    ("a.py", {"basedpyright": "python", "pyright": "python", "pylsp": "python", "ruff": "python"}),
+    ("a.pyi", {"basedpyright": "python", "pyright": "python", "pylsp": "python", "ruff": "python"}),
+    ("a.ts", {"typescript": "typescript"}), ("a.d.mts", {"typescript": "typescript"}),
+    ("A.TSX", {"typescript": "typescriptreact"}), ("a.cjs", {"typescript": "javascript"}),
+    ("a.jsx", {"typescript": "javascriptreact"}), ("go.mod", {"gopls": "go.mod"}), ("a.go", {"gopls": "go"}),
+    ("a.hpp", {"clangd": "cpp"}), ("lib.rs", {"rust-analyzer": "rust"}), (".bashrc", {"bash": "shellscript"}),
+    ("a.yml", {"yaml": "yaml"}), ("Gemfile", {"ruby-lsp": "ruby"}), ("myGemfile", {}), ("py", {}), ("a.py.txt", {}),
+])  # fmt: skip
 def test_a_files_name_says_which_servers_are_for_it(name: str, languages: dict[str, str]):
     found = {row.name: language_of(row, Path("/w") / name) for row in rows(LspConfig())}
     assert {name: language for name, language in found.items() if language} == languages
@@ -42,14 +29,12 @@ def test_every_row_is_whole():
 
 
 def test_keys_that_are_configured_replace_those_of_the_known_row_and_others_stay():
-    config = LspConfig(
-        servers={
-            "ruff": LanguageServerConfig(command=["my-ruff", "serve"], settings={"a": 1}),
-            "gopls": LanguageServerConfig(enabled=False),
-            "mine": LanguageServerConfig(command=["mine"], languages={".py": "python"}, group="python types"),
-            "empty": LanguageServerConfig(languages={".x": "x"}),
-        }
-    )
+    config = LspConfig(servers={
+        "ruff": LanguageServerConfig(command=["my-ruff", "serve"], settings={"a": 1}),
+        "gopls": LanguageServerConfig(enabled=False),
+        "mine": LanguageServerConfig(command=["mine"], languages={".py": "python"}, group="python types"),
+        "empty": LanguageServerConfig(languages={".x": "x"}),
+    })  # fmt: skip
     found = {row.name: row for row in rows(config)}
     assert (found["ruff"].command, found["ruff"].settings) == (("my-ruff", "serve"), {"a": 1})
     assert found["ruff"].languages == known()["ruff"].languages
@@ -85,11 +70,9 @@ def test_the_projects_own_program_comes_before_that_on_the_path(tmp_path: Path):
     environ = {"PATH": f".:{path}:relative"}
     assert which("tool", near, session, environ) is None
     places = [
-        path / "tool",
-        session / "node_modules" / ".bin" / "tool",
-        session / ".venv" / "bin" / "tool",
+        path / "tool", session / "node_modules" / ".bin" / "tool", session / ".venv" / "bin" / "tool",
         near / "node_modules" / ".bin" / "tool",
-    ]
+    ]  # fmt: skip
     for place in places:
         place.parent.mkdir(parents=True, exist_ok=True)
         place.touch(mode=0o755)

@@ -15,13 +15,11 @@ from acp_agent.lsp.lsp_client import Client
 from tests.nightly import times
 
 HEADERS = [
-    b"Content-Length: %d\r\n\r\n",
-    b"content-length:%d\n\n",
+    b"Content-Length: %d\r\n\r\n", b"content-length:%d\n\n",
     b"Content-Type: application/vscode-jsonrpc; charset=utf-8\r\nContent-Length: %d\r\n\r\n",
-    b"Content-Length: %d \r\nX-More: yes\r\n\r\n",
-    b"\r\n\r\nContent-Length: %d\r\n\r\n",
+    b"Content-Length: %d \r\nX-More: yes\r\n\r\n", b"\r\n\r\nContent-Length: %d\r\n\r\n",
     b"Starting the server\nlistening ...\nContent-Length: %d\r\n\r\n",
-]
+]  # fmt: skip
 
 
 class Pieces:
@@ -72,22 +70,11 @@ def test_every_message_arrives_whole_and_once_however_the_bytes_come(
     assert anyio.run(received, stream, cuts) == [params for _, params in sent]
 
 
-@pytest.mark.parametrize(
-    "body",
-    [
-        b"{",
-        b"[]",
-        b"null",
-        b'{"id": null}',
-        b'{"id": true, "method": 3}',
-        b'{"id": 5, "result": 1}',
-        b'{"id": 5, "error": "no"}',
-        b'{"id": [1], "method": "told", "params": 0}',
-        b"[" * 100_000,
-        b'{"jsonrpc": "2.0", "method": "$/cancelRequest"}',
-        b"\xff\xfe",
-    ],
-)
+@pytest.mark.parametrize("body", [
+    b"{", b"[]", b"null", b'{"id": null}', b'{"id": true, "method": 3}', b'{"id": 5, "result": 1}',
+    b'{"id": 5, "error": "no"}', b'{"id": [1], "method": "told", "params": 0}', b"[" * 100_000,
+    b'{"jsonrpc": "2.0", "method": "$/cancelRequest"}', b"\xff\xfe",
+])  # fmt: skip
 async def test_a_body_that_is_no_message_costs_nothing_but_itself(body: bytes):
     stream = b"Content-Length: %d\r\n\r\n%b" % (len(body), body) + message(HEADERS[0], "after")
     assert await received(stream, []) == ["after"]

@@ -18,19 +18,10 @@ async def edit(kit: Kit, before: str, after: str, name: str = "a.raw"):
     return await kit.servers.new_errors(old, kit.write(name, after))
 
 
-@pytest.mark.parametrize(
-    "faults",
-    [
-        (),
-        ("versionless",),
-        ("parts",),
-        ("stale",),
-        ("pull",),
-        ("pull", "busy"),
-        ("commands",),
-        ("commands", "refusing"),
-    ],
-)
+@pytest.mark.parametrize("faults", [
+    (), ("versionless",), ("parts",), ("stale",), ("pull",), ("pull", "busy"), ("commands",),
+    ("commands", "refusing"),
+])  # fmt: skip
 async def test_only_new_errors_are_told_however_the_server_gives_diagnostics(tmp_path: Path, faults: tuple[str, ...]):
     async with running(tmp_path, raw(*faults)) as kit:
         old = "ERROR old\nfine\n"
@@ -153,17 +144,14 @@ async def test_a_server_that_always_crashes_is_given_up_with_its_last_words(tmp_
         assert len(kit.launches) == 3
 
 
-@pytest.mark.parametrize(
-    ("fault", "words"),
-    [
-        ("dies", "its process exited with code 7; its last output: no licence found"),
-        ("garbage", "it printed something that is not an LSP message; its last output: xxx"),
-        ("huge", "it sent a message of 100000000000 bytes, more than 67108864"),
-        ("refuses", "the language server raw refused initialize: there is no project"),
-        ("utf8", "it uses the position encoding utf-8 instead of utf-16"),
-        ("flood", "it sent more than 20000 messages within 10 s"),
-    ],
-)
+@pytest.mark.parametrize(("fault", "words"), [
+    ("dies", "its process exited with code 7; its last output: no licence found"),
+    ("garbage", "it printed something that is not an LSP message; its last output: xxx"),
+    ("huge", "it sent a message of 100000000000 bytes, more than 67108864"),
+    ("refuses", "the language server raw refused initialize: there is no project"),
+    ("utf8", "it uses the position encoding utf-8 instead of utf-16"),
+    ("flood", "it sent more than 20000 messages within 10 s"),
+])  # fmt: skip
 async def test_a_server_that_cannot_be_used_is_an_error_in_words(tmp_path: Path, fault: str, words: str):
     async with running(tmp_path, raw(fault, max_restarts=0)) as kit:
         document = kit.write("a.raw", "fine\n")

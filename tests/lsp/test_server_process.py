@@ -38,12 +38,9 @@ async def test_a_server_gets_its_folder_its_environment_and_its_descriptors(tmp_
     called: list[str] = []
     code = f"import os; print(os.getcwd(), os.environ['WORD'], os.read({read_end}, 99).decode(), len(os.environ) < 4)"
     launch = Launch(
-        [sys.executable, "-S", "-c", code],
-        tmp_path,
-        {"WORD": "word"},
-        pass_fds=(read_end,),
+        [sys.executable, "-S", "-c", code], tmp_path, {"WORD": "word"}, pass_fds=(read_end,),
         started=lambda: called.append("started"),
-    )
+    )  # fmt: skip
     try:
         printed, words = await run(launch)
     finally:

@@ -132,18 +132,10 @@ def answer(message: dict[str, object]) -> None:
             send({"id": number, "result": {"protocolVersion": version, "capabilities": offered, "serverInfo": info}})
         case "server/discover":
             offered = {"tools": {}}
-            send(
-                {
-                    "id": number,
-                    "result": {
-                        "resultType": "complete",
-                        "supportedVersions": ["2026-07-28"],
-                        "capabilities": offered,
-                        "ttlMs": 0,
-                        "cacheScope": "private",
-                    },
-                }
-            )
+            send({"id": number, "result": {
+                "resultType": "complete", "supportedVersions": ["2026-07-28"], "capabilities": offered, "ttlMs": 0,
+                "cacheScope": "private",
+            }})  # fmt: skip
         case "tools/list":
             start = int(str(params.get("cursor", "0")))
             page = [{"name": tool, "description": f"Does {tool}.", "inputSchema": EMPTY} for tool in tools]

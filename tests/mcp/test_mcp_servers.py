@@ -27,13 +27,9 @@ async def test_images_resources_and_audio_of_a_result():
         result = await k.call("raw", "mixed", {})
         assert [part.mime_type for part in result.parts] == ["image/png"]
         assert result.text.split("\n") == [
-            "red",
-            "[audio, audio/wav: cannot be shown]",
-            "[resource file:///a.txt]",
-            "inside",
-            "[resource file:///a.bin, x/y, 48 bytes: cannot be shown]",
-            "[resource] b: file:///b.txt",
-        ]
+            "red", "[audio, audio/wav: cannot be shown]", "[resource file:///a.txt]", "inside",
+            "[resource file:///a.bin, x/y, 48 bytes: cannot be shown]", "[resource] b: file:///b.txt",
+        ]  # fmt: skip
         assert (await k.call("raw", "structured", {})).text == '{"answer": 42}'
         assert (await k.call("raw", "fails", {})).is_error
 
@@ -305,13 +301,9 @@ async def test_close_while_connecting_kills_the_process(tmp_path):
 
 
 QUIET = KeeperSettings(
-    cwd=HERE,
-    connect_timeout=15,
-    call_timeout=15,
-    max_result_bytes=10_000,
-    on_change=lambda: None,
+    cwd=HERE, connect_timeout=15, call_timeout=15, max_result_bytes=10_000, on_change=lambda: None,
     on_trouble=lambda name, words: None,
-)
+)  # fmt: skip
 
 
 async def test_cancelling_the_keeper_kills_the_processes_too(tmp_path):

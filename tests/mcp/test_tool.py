@@ -71,12 +71,8 @@ async def test_the_tools_of_a_real_server_go_the_whole_way(server, tmp_path):
     }
     entry, echo = tools["mcp_raw_echo"]
     assert (echo.name, echo.kind, entry.kind, entry.reads_only, entry.core) == (
-        "mcp_raw_echo",
-        "other",
-        "other",
-        False,
-        False,
-    )
+        "mcp_raw_echo", "other", "other", False, False,
+    )  # fmt: skip
     assert entry.description == "Does echo.\n(Tool `echo` of the MCP server raw.)"
     assert (await run(echo, tmp_path, x=1)).text == '{"x": 1}'
 
@@ -84,10 +80,8 @@ async def test_the_tools_of_a_real_server_go_the_whole_way(server, tmp_path):
     assert [type(part) for part in mixed.parts] == [ImagePart]
     assert mixed.content is not None
     assert [type(block.content).__name__ for block in mixed.content] == [
-        "TextContent",
-        "ImageContent",
-        "ResourceLink",
-    ]
+        "TextContent", "ImageContent", "ResourceLink",
+    ]  # fmt: skip
     assert mixed.content[2].content.uri == "file:///b.txt"
 
     assert (await run(tools["mcp_raw_fails"][1], tmp_path)).failed
@@ -112,16 +106,11 @@ def test_missing_arguments_are_told_by_name():
     assert made(tool()).parse({"a": "x", "model_config": 1, "_": 2}).arguments["model_config"] == 1
 
 
-@pytest.mark.parametrize(
-    ("arguments", "title"),
-    [
-        ({}, "s: t"),
-        ({"a": "x", "b": [1]}, "s: t (a=x, b=[1])"),
-        ({"a": "line\nline \x1b[31mred"}, "s: t (a=line line red)"),
-        ({"a": "x" * 100}, f"s: t (a={'x' * 39}…)"),
-        ({"a": "\ud800"}, "s: t (a=?)"),
-    ],
-)
+@pytest.mark.parametrize(("arguments", "title"), [
+    ({}, "s: t"), ({"a": "x", "b": [1]}, "s: t (a=x, b=[1])"),
+    ({"a": "line\nline \x1b[31mred"}, "s: t (a=line line red)"), ({"a": "x" * 100}, f"s: t (a={'x' * 39}…)"),
+    ({"a": "\ud800"}, "s: t (a=?)"),
+])  # fmt: skip
 def test_a_title_is_one_short_line(arguments, title, tmp_path):
     t = made(tool(schema={"type": "object"}))
     assert t.describe(t.parse(arguments), Roots(tmp_path)).title == title
@@ -144,18 +133,14 @@ async def test_no_two_tools_share_what_an_always_covers(tmp_path):
     assert len(scopes) == len(pairs)
 
 
-@pytest.mark.parametrize(
-    ("schema", "parameters"),
-    [
-        (SCHEMA, SCHEMA),
-        ({"type": "object"}, {"type": "object", "properties": {}}),
-        ({"type": "string"}, {"type": "string"} | {"type": "object", "properties": {}}),
-        (
-            {"type": "object", "properties": {"x": {"$ref": "#/$defs/X"}}, "$defs": {"X": {"type": "null"}}},
-            {"type": "object", "properties": {"x": {"$ref": "#/$defs/X"}}, "$defs": {"X": {"type": "null"}}},
-        ),
-    ],
-)
+@pytest.mark.parametrize(("schema", "parameters"), [
+    (SCHEMA, SCHEMA), ({"type": "object"}, {"type": "object", "properties": {}}),
+    ({"type": "string"}, {"type": "string"} | {"type": "object", "properties": {}}),
+    (
+        {"type": "object", "properties": {"x": {"$ref": "#/$defs/X"}}, "$defs": {"X": {"type": "null"}}},
+        {"type": "object", "properties": {"x": {"$ref": "#/$defs/X"}}, "$defs": {"X": {"type": "null"}}},
+    ),
+])  # fmt: skip
 def test_a_schema_is_passed_on_as_an_object(schema, parameters):
     ((entry, _),) = server_tools([tool(schema=schema)], start, LIMITS)
     assert entry.parameters == parameters
@@ -178,22 +163,16 @@ def test_the_same_tool_of_two_servers_has_two_names():
 OUTPUT = {"type": "object", "properties": {"n": {"type": "integer"}}, "required": ["n"]}
 
 
-@pytest.mark.parametrize(
-    ("schema", "value", "told"),
-    [
-        (OUTPUT, {"n": 1}, ""),
-        (OUTPUT, {"n": "x"}, "n: 'x' is not of type 'integer'"),
-        (OUTPUT, {}, "'n' is a required property"),
-        ({"type": "nothing"}, {}, "the schema is not valid"),
-        ({"$ref": "https://example.com/schema"}, {}, "the schema is not valid"),
-        ({"$schema": "http://["}, {}, "the schema is not valid"),
-        ({"$schema": []}, {}, "the schema is not valid"),
-        ({"properties": {"n": {"multipleOf": 0.1}}}, {"n": 10**400}, ""),
-        ({"properties": {"n": {"pattern": "(a+)+$"}}}, {"n": "a" * 60 + "b"}, ""),
-        ({"patternProperties": {"(a+)+$": False}, "additionalProperties": False}, {"a" * 60 + "b": 1}, ""),
-        (OUTPUT, {"n": "x" * LARGEST}, ""),
-    ],
-)
+@pytest.mark.parametrize(("schema", "value", "told"), [
+    (OUTPUT, {"n": 1}, ""), (OUTPUT, {"n": "x"}, "n: 'x' is not of type 'integer'"),
+    (OUTPUT, {}, "'n' is a required property"), ({"type": "nothing"}, {}, "the schema is not valid"),
+    ({"$ref": "https://example.com/schema"}, {}, "the schema is not valid"),
+    ({"$schema": "http://["}, {}, "the schema is not valid"), ({"$schema": []}, {}, "the schema is not valid"),
+    ({"properties": {"n": {"multipleOf": 0.1}}}, {"n": 10**400}, ""),
+    ({"properties": {"n": {"pattern": "(a+)+$"}}}, {"n": "a" * 60 + "b"}, ""),
+    ({"patternProperties": {"(a+)+$": False}, "additionalProperties": False}, {"a" * 60 + "b": 1}, ""),
+    (OUTPUT, {"n": "x" * LARGEST}, ""),
+])  # fmt: skip
 async def test_structured_content_that_is_not_as_its_schema_says_is_passed_on_and_told(schema, value, told, tmp_path):
     done = await run(made(tool(output=schema), McpResult("ok", structured=value)), tmp_path, a="x")
     assert (done.raw_output, done.failed) == (value, False)

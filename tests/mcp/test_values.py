@@ -64,20 +64,16 @@ def test_the_servers_of_a_client_are_read():
     assert from_acp(McpServerSse(name="e", url="http://x", headers=[])) == ServerSpec("e", "sse", url="http://x")
 
 
-@pytest.mark.parametrize(
-    ("config", "spec"),
-    [
-        (McpServerConfig(command="x", args=["y"], env={"A": "1"}), ServerSpec("n", "stdio", "x", ("y",), {"A": "1"})),
-        (
-            McpServerConfig(url="http://x", headers={"k": "v"}),
-            ServerSpec("n", "http", url="http://x", headers={"k": "v"}),
-        ),
-        (McpServerConfig(url="http://x", transport="sse"), ServerSpec("n", "sse", url="http://x")),
-        (McpServerConfig(), "`url` is not set"),
-        (McpServerConfig(command="x", transport="http"), "`url` is not set"),
-        (McpServerConfig(url="http://x", transport="stdio"), "`command` is not set"),
-    ],
-)
+@pytest.mark.parametrize(("config", "spec"), [
+    (McpServerConfig(command="x", args=["y"], env={"A": "1"}), ServerSpec("n", "stdio", "x", ("y",), {"A": "1"})),
+    (
+        McpServerConfig(url="http://x", headers={"k": "v"}),
+        ServerSpec("n", "http", url="http://x", headers={"k": "v"}),
+    ),
+    (McpServerConfig(url="http://x", transport="sse"), ServerSpec("n", "sse", url="http://x")),
+    (McpServerConfig(), "`url` is not set"), (McpServerConfig(command="x", transport="http"), "`url` is not set"),
+    (McpServerConfig(url="http://x", transport="stdio"), "`command` is not set"),
+])  # fmt: skip
 def test_the_servers_of_a_configuration_are_read(config, spec):
     if isinstance(spec, ServerSpec):
         assert from_config("n", config) == spec
@@ -89,11 +85,9 @@ def test_the_servers_of_a_configuration_are_read(config, spec):
 def test_the_clients_servers_take_the_place_of_configured_ones():
     client = [McpServerStdio(name="a", command=c, args=[], env=[]) for c in ("one", "two")]
     config = {
-        "a": McpServerConfig(command="other"),
-        "b": McpServerConfig(command="b"),
-        "off": McpServerConfig(command="off", enabled=False),
-        "wrong": McpServerConfig(),
-    }
+        "a": McpServerConfig(command="other"), "b": McpServerConfig(command="b"),
+        "off": McpServerConfig(command="off", enabled=False), "wrong": McpServerConfig(),
+    }  # fmt: skip
     specs, troubles = gather(client, config)
     assert [(spec.name, spec.command) for spec in specs] == [("a", "one"), ("a-2", "two"), ("b", "b")]
     assert [name for name, _ in troubles] == ["wrong"]
@@ -127,17 +121,11 @@ def test_text_behind_a_command_becomes_arguments(prompt, text, given):
         assert error.value.code == "invalid_input"
 
 
-@pytest.mark.parametrize(
-    ("text", "shown"),
-    [
-        ("plain\ttext\n", "plain\ttext\n"),
-        ("a\r\nb", "a\nb"),
-        ("\x1b[1;31mred\x1b[0m\x1b]0;title\x07", "red"),
-        ("half \ud800", "half ?"),
-        ("one\x00nul", "onenul"),
-        ("\x00\x01\x02" * 100, "[300 characters of binary data are not shown]"),
-    ],
-)
+@pytest.mark.parametrize(("text", "shown"), [
+    ("plain\ttext\n", "plain\ttext\n"), ("a\r\nb", "a\nb"), ("\x1b[1;31mred\x1b[0m\x1b]0;title\x07", "red"),
+    ("half \ud800", "half ?"), ("one\x00nul", "onenul"),
+    ("\x00\x01\x02" * 100, "[300 characters of binary data are not shown]"),
+])  # fmt: skip
 def test_text_is_made_readable(text, shown):
     assert readable(text) == shown
 
@@ -145,15 +133,12 @@ def test_text_is_made_readable(text, shown):
 IMAGE = {"type": "image", "mimeType": "image/png", "data": base64.b64encode(bytes(300)).decode()}
 
 
-@pytest.mark.parametrize(
-    ("block", "shown"),
-    [
-        ({**IMAGE, "mimeType": "image/tiff"}, "image, image/tiff: cannot be shown"),
-        ({**IMAGE, "data": "no base64!"}, "image, image/png: cannot be shown"),
-        ({"type": "hologram"}, "content of type hologram cannot be shown"),
-        ({"type": "resource_link", "name": "n", "uri": "u", "description": "d\nd"}, "[resource] n: u (d d)"),
-    ],
-)
+@pytest.mark.parametrize(("block", "shown"), [
+    ({**IMAGE, "mimeType": "image/tiff"}, "image, image/tiff: cannot be shown"),
+    ({**IMAGE, "data": "no base64!"}, "image, image/png: cannot be shown"),
+    ({"type": "hologram"}, "content of type hologram cannot be shown"),
+    ({"type": "resource_link", "name": "n", "uri": "u", "description": "d\nd"}, "[resource] n: u (d d)"),
+])  # fmt: skip
 def test_what_cannot_be_shown_is_named(block, shown):
     text, images = read_content([block], 1000)
     assert shown in text

@@ -59,20 +59,11 @@ def test_every_file_is_there_and_has_its_checksum(dist: Path):
     archive = [name for name in files if re.fullmatch(rf"acp-coder-{VERSION}-\w+-\w+\.tar\.gz", name)]
     assert len(archive) == 1
     assert files.keys() - archive == {
-        f"acp_coder-{VERSION}-py3-none-any.whl",
-        f"acp_coder-{VERSION}.tar.gz",
-        f"acp-coder-{VERSION}.vsix",
-        f"acp-coder-{VERSION}.cdx.json",
-        "acp-coder.1",
-        "completions/acp-coder.bash",
-        "completions/acp-coder.zsh",
-        "completions/acp-coder.fish",
-        "extension/extension.toml",
-        "extension/icons/acp-coder.svg",
-        "registry/acp-coder/agent.json",
-        "registry/acp-coder/icon.svg",
-        "Containerfile",
-    }
+        f"acp_coder-{VERSION}-py3-none-any.whl", f"acp_coder-{VERSION}.tar.gz", f"acp-coder-{VERSION}.vsix",
+        f"acp-coder-{VERSION}.cdx.json", "acp-coder.1", "completions/acp-coder.bash", "completions/acp-coder.zsh",
+        "completions/acp-coder.fish", "extension/extension.toml", "extension/icons/acp-coder.svg",
+        "registry/acp-coder/agent.json", "registry/acp-coder/icon.svg", "Containerfile",
+    }  # fmt: skip
     assert json.loads(zipfile.ZipFile(dist / f"acp-coder-{VERSION}.vsix").read("extension/package.json"))["version"]
     assert zipfile.ZipFile(wheel(dist)).read("acp_agent/COMMIT").decode().strip() == commit_of(ROOT)
 

@@ -5,13 +5,16 @@ from __future__ import annotations
 import os
 from pathlib import Path
 
+import msgspec
 import pytest
 
 from acp_agent.config.model import FilesConfig
 from acp_agent.errors import ExecutorError, ToolError
+from acp_agent.executors.base import FindQuery, Found, GrepQuery
+from acp_agent.executors.local import LocalExecutor
 from acp_agent.safety.access import NoAccess, PathAccess
 from acp_agent.store.base import GoalTask
-from acp_agent.tools.files.grep import NOT_SEARCHED
+from acp_agent.tools.files.grep import KEYS_NOT_SEARCHED, NOT_SEARCHED
 from acp_agent.tools.kit.tool_context import Location
 from tests.tools.kit import Bench, bench
 
@@ -110,6 +113,32 @@ async def test_grep_is_bounded_in_results_and_time(tmp_path: Path) -> None:
         (on.folder / "f").write_text("x\nx\n" + "a" * 60 + "b\n")
         assert (await on.call("grep", pattern="x")).text.splitlines()[1].startswith("[more than 1 matches")
         assert "ran out of time" in (await on.call("grep", pattern="(a|a)+$(?<!x)")).text
+
+
+NOTE = "Searched otherwise: .gitignore is not applied."
+
+
+class Otherwise(LocalExecutor):
+    """An executor that has something to say of how it searches."""
+
+    async def find(self, query: FindQuery) -> Found:
+        return msgspec.structs.replace(await super().find(query), note=NOTE)
+
+    async def grep(self, query: GrepQuery) -> Found:
+        return msgspec.structs.replace(await super().grep(query), note=NOTE)
+
+
+async def test_how_it_was_searched_is_told_where_it_differs(tmp_path: Path) -> None:
+    executor = Otherwise()
+    async with bench(tmp_path, executor=executor) as on:
+        fill(on)
+        assert (await on.call("find_path", pattern="a.*")).text == f"src/a.py\n[{NOTE}]"
+        assert (await on.call("find_path", pattern="*.rs")).text == f"Nothing below . matches `*.rs`. {NOTE}"
+        assert (await on.call("grep", pattern="needle")).text == f"src/b.py:1:needle\n[{NOTE}]"
+        assert (await on.call("grep", pattern="absent")).text == (
+            f"No line below . matches `absent`. {KEYS_NOT_SEARCHED} {NOTE}"
+        )
+    await executor.close()
 
 
 async def test_what_lies_behind_links_is_not_found(tmp_path: Path) -> None:

@@ -263,9 +263,6 @@ class _FarHost:
         await self._executor.begin(number, process, argv, {**self._there.environ, MARK: mark}, "/")
         return process
 
-    async def put(self, data: bytes) -> str:
-        return await self._executor._put(uuid.uuid4().hex, data)
-
     async def asked(self, work: Callable[..., T], *arguments: Any) -> T:
         return await self._executor._in_thread(Path("/"), work, *arguments)
 

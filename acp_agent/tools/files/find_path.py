@@ -41,11 +41,14 @@ class FindPath(PathTool[FindPathParams]):
         )
         inside = [match for match in result.matches if ctx.roots.contains(match.path)]
         if not inside:
-            text = f"Nothing below {params.path} matches `{params.pattern}`. Files in .gitignore are not searched."
+            note = result.note or "Files in .gitignore are not searched."
+            text = f"Nothing below {params.path} matches `{params.pattern}`. {note}"
             return ToolResult(text if not result.timed_out else f"{text} The search ran out of time.")
         lines = [ctx.roots.display(match.path) + ("/" if match.text == "dir" else "") for match in inside]
         if result.truncated:
             lines.append(f"[more than {config.max_results} matches; the rest is not shown, use a narrower pattern]")
         if result.timed_out:
             lines.append(f"[the search ended after {config.search_timeout:g} s; there may be more]")
+        if result.note:
+            lines.append(f"[{result.note}]")
         return ToolResult("\n".join(lines))

@@ -21,6 +21,11 @@ NOT_SEARCHED = (
     "that is the `path`: the user is asked about each."
 )
 """Always said, and not only where one of these would match: that would tell what is in it."""
+KEYS_NOT_SEARCHED = (
+    "Files that may keep keys or passwords (`.env`, `*.pem`, …) are not searched, except one that is the `path`: the "
+    "user is asked about each."
+)
+"""The same where `.gitignore` is not applied (`Found.note`)."""
 
 MOST_LOCATIONS = 50
 """Locations reported to the editor."""
@@ -89,7 +94,7 @@ class Grep(PathTool[GrepParams]):
         if not inside:
             only = f" in files `{params.glob}`" if params.glob else ""
             text = f"No line below {params.path}{only} matches `{params.pattern}`."
-            text += f" {NOT_SEARCHED}"
+            text += f" {KEYS_NOT_SEARCHED} {result.note}" if result.note else f" {NOT_SEARCHED}"
             return ToolResult(text if not result.timed_out else f"{text} The search ran out of time.")
         if params.only_files:
             lines = list(dict.fromkeys(ctx.roots.display(match.path) for match in inside))[: params.limit]
@@ -99,5 +104,7 @@ class Grep(PathTool[GrepParams]):
             lines.append(f"[more than {most} matches; the rest is not shown, narrow the search]")
         if result.timed_out:
             lines.append(f"[the search ended after {config.search_timeout:g} s; there may be more]")
+        if result.note:
+            lines.append(f"[{result.note}]")
         places = tuple(Location(match.path, match.line) for match in inside[:MOST_LOCATIONS])
         return ToolResult("\n".join(lines), locations=places)

@@ -33,10 +33,8 @@ def no_sandbox() -> str:
     try:
         done = subprocess.run(
             ["/usr/bin/bwrap", "--unshare-user", "--unshare-pid", "--ro-bind", "/", "/", "--proc", "/proc", "true"],
-            capture_output=True,
-            text=True,
-            timeout=10,
-        )
+            capture_output=True, text=True, timeout=10,
+        )  # fmt: skip
     except OSError as error:
         return str(error)
     return done.stderr.strip() if done.returncode else ""
@@ -71,12 +69,9 @@ class Done:
 class Runner:
     def __init__(self, uid: int) -> None:
         self.process = subprocess.Popen(
-            [sys.executable, "-m", "tests.executors.sandbox.runner", str(uid)],
-            cwd=TREE,
-            stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE,
-            text=True,
-        )
+            [sys.executable, "-m", "tests.executors.sandbox.runner", str(uid)], cwd=TREE, stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE, text=True,
+        )  # fmt: skip
         assert self.answer() == "ready"
 
     def answer(self) -> Any:

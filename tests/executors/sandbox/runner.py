@@ -70,17 +70,10 @@ class Place:
         self._udp = socket.socket(socket.AF_INET6, socket.SOCK_DGRAM)
         self._udp.bind(("::", port))
         self.env = {
-            "PATH": "/usr/bin:/bin:/usr/sbin:/sbin",
-            "HOME": "/home/acp-nobody",
-            "ROOT": str(self.root),
-            "OUT": str(self.out),
-            "HOLDER": str(self._holder.pid),
-            "HELD": str(self._secret.fileno()),
-            "ABSTRACT": self.abstract,
-            "PORT": str(port),
-            "ADDR": own_address(),
-            "PY": PYTHON,
-        }
+            "PATH": "/usr/bin:/bin:/usr/sbin:/sbin", "HOME": "/home/acp-nobody", "ROOT": str(self.root),
+            "OUT": str(self.out), "HOLDER": str(self._holder.pid), "HELD": str(self._secret.fileno()),
+            "ABSTRACT": self.abstract, "PORT": str(port), "ADDR": own_address(), "PY": PYTHON,
+        }  # fmt: skip
 
     def copies(self) -> Copies:
         """A copy of git's configuration."""
@@ -92,13 +85,9 @@ class Place:
     def policy(self, **rest: Any) -> SandboxPolicy:
         names = (".git/hooks", ".git/config", ".vscode", ".mcp.json", ".config/fish")
         return SandboxPolicy(
-            writable=(self.root,),
-            hidden=(self.root / ".env",),
-            protected=tuple(self.root / name for name in names),
-            scratch=self.scratch,
-            home=Path("/home/acp-nobody"),
-            **rest,
-        )
+            writable=(self.root,), hidden=(self.root / ".env",), protected=tuple(self.root / name for name in names),
+            scratch=self.scratch, home=Path("/home/acp-nobody"), **rest,
+        )  # fmt: skip
 
     def reached(self) -> list[str]:
         """Which of the sockets outside somebody has reached."""
@@ -151,18 +140,10 @@ def start(confined: Confined, leak: bool) -> subprocess.Popen[str]:
     numbers = confined.open_files()
     try:
         return subprocess.Popen(
-            confined.argv_with(numbers),
-            cwd=confined.cwd,
-            env=dict(confined.env),
-            stdin=subprocess.DEVNULL,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.PIPE,
-            text=True,
-            errors="replace",
-            start_new_session=True,
-            close_fds=not leak,
-            pass_fds=() if leak else tuple(numbers.values()),
-        )
+            confined.argv_with(numbers), cwd=confined.cwd, env=dict(confined.env), stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, errors="replace", start_new_session=True,
+            close_fds=not leak, pass_fds=() if leak else tuple(numbers.values()),
+        )  # fmt: skip
     finally:
         for fd in numbers.values():
             os.close(fd)

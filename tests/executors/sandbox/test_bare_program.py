@@ -102,13 +102,9 @@ def test_the_program_of_the_other_architecture_makes_the_same_calls() -> None:
     machine.run()
     here = -100 & MASK
     assert machine.made == [
-        (56, here, b"/no/such/file"),
-        (56, here, b"/etc/passwd"),
-        (24, 7, 60),
-        (64, 1, b"right\n"),
-        (221, b"/no/such/program", Arm.STACK + 16),
-        (221, b"/usr/bin/env", Arm.STACK + 16),
-    ]
+        (56, here, b"/no/such/file"), (56, here, b"/etc/passwd"), (24, 7, 60), (64, 1, b"right\n"),
+        (221, b"/no/such/program", Arm.STACK + 16), (221, b"/usr/bin/env", Arm.STACK + 16),
+    ]  # fmt: skip
     machine = Arm(executable("aarch64", (Call(64, (1, Word(2), 3), "fail", "write"), Call(94, (0,), "go on"))))
     machine.run()
     assert machine.made == [(64, 1, Arm.WORDS[2]), (94, 0, Arm.WORDS[2])]

@@ -20,11 +20,8 @@ def careless(*options: str, script: str, env: dict[str, str] | None = None) -> s
     needs_sandbox()
     return subprocess.run(
         ["/usr/bin/bwrap", "--ro-bind", "/", "/", "--proc", "/proc", *options, "--", "/bin/bash", "-c", script],
-        env={"PATH": "/usr/bin:/bin", **(env or {})},
-        capture_output=True,
-        text=True,
-        timeout=20,
-    ).stdout
+        env={"PATH": "/usr/bin:/bin", **(env or {})}, capture_output=True, text=True, timeout=20,
+    ).stdout  # fmt: skip
 
 
 @needs_root

@@ -142,16 +142,10 @@ class Leaky:
         return self.sandbox.confine(invocation, policy, folder)
 
 
-@pytest.mark.parametrize(
-    ("hole", "words"),
-    [
-        ("writes", "could be written"),
-        ("reads", "outside could be read"),
-        ("network", "network could be reached"),
-        ("refuses writing", "nothing could be written"),
-        ("refuses reading", "could not be read"),
-    ],
-)
+@pytest.mark.parametrize(("hole", "words"), [
+    ("writes", "could be written"), ("reads", "outside could be read"), ("network", "network could be reached"),
+    ("refuses writing", "nothing could be written"), ("refuses reading", "could not be read"),
+])  # fmt: skip
 async def test_a_sandbox_that_does_not_hold_is_not_believed(hole: str, words: str) -> None:
     needs_sandbox()
     config = SandboxConfig(network="deny")

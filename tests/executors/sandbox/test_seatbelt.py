@@ -12,11 +12,9 @@ from acp_agent.executors.sandbox.base import Invocation, SandboxPolicy
 from acp_agent.executors.sandbox.seatbelt import Seatbelt, profile
 
 POLICY = SandboxPolicy(
-    writable=(Path("/Users/ada/work"), Path("/private/tmp/w")),
-    readable=(Path("/Users/ada/.cargo"),),
-    hidden=(Path("/Users/ada/work/.env"),),
-    protected=(Path("/Users/ada/work/.git/hooks"),),
-)
+    writable=(Path("/Users/ada/work"), Path("/private/tmp/w")), readable=(Path("/Users/ada/.cargo"),),
+    hidden=(Path("/Users/ada/work/.env"),), protected=(Path("/Users/ada/work/.git/hooks"),),
+)  # fmt: skip
 
 
 def blocks(text: str) -> list[str]:

@@ -38,12 +38,8 @@ def test_parents_stand_before_what_is_below_them(base: Path) -> None:
     for index, path in enumerate(places):
         assert not any(later != path and path.is_relative_to(later) for later in places[index + 1 :])
     assert treatments(view, base) == {
-        "a": "write",
-        "a/b": "read",
-        "a/b/c": "write",
-        "a/x": "keep",
-        "a/x/.git": "absent",
-    }
+        "a": "write", "a/b": "read", "a/b/c": "write", "a/x": "keep", "a/x/.git": "absent",
+    }  # fmt: skip
     assert view.missing == (base / "a/x/.git",)
 
 
@@ -51,11 +47,8 @@ def test_every_folder_above_a_protected_path_is_kept_from_the_topmost_one_that_m
     (base / "all/mine/.git/hooks").mkdir(parents=True)
     policy = SandboxPolicy(writable=(base / "all", base / "all/mine"), protected=(base / "all/mine/.git/hooks",))
     assert treatments(plan(policy, scratch=None), base) == {
-        "all": "write",
-        "all/mine": "write",
-        "all/mine/.git": "keep",
-        "all/mine/.git/hooks": "protect",
-    }
+        "all": "write", "all/mine": "write", "all/mine/.git": "keep", "all/mine/.git/hooks": "protect",
+    }  # fmt: skip
 
 
 def test_what_is_hidden_stays_hidden_below_and_above_what_is_protected(base: Path) -> None:
@@ -68,11 +61,8 @@ def test_what_is_hidden_stays_hidden_below_and_above_what_is_protected(base: Pat
         protected=(base / "r/.config/fish", base / "r/.git/config"),
     )
     assert treatments(plan(policy, scratch=None), base) == {
-        "r": "write",
-        "r/.config": "hide",
-        "r/.git": "keep",
-        "r/.git/config": "hide",
-    }
+        "r": "write", "r/.config": "hide", "r/.git": "keep", "r/.git/config": "hide",
+    }  # fmt: skip
 
 
 def test_what_is_shown_nowhere_is_not_hidden(base: Path) -> None:

@@ -123,15 +123,12 @@ class LspEditor(LanguageClient):
 
     def _register(self) -> None:
         features: dict[str, Callable[..., Any]] = {
-            types.WORKSPACE_APPLY_EDIT: self._apply,
-            types.WINDOW_SHOW_MESSAGE_REQUEST: self._ask,
+            types.WORKSPACE_APPLY_EDIT: self._apply, types.WINDOW_SHOW_MESSAGE_REQUEST: self._ask,
             types.WORKSPACE_INLAY_HINT_REFRESH: lambda _: self.refreshes.append("hints"),
             types.WORKSPACE_CODE_LENS_REFRESH: lambda _: self.refreshes.append("lenses"),
-            types.TEXT_DOCUMENT_PUBLISH_DIAGNOSTICS: self._publish,
-            "acpCoder/update": self.updates.append,
-            "acpCoder/save": self._save,
-            "acpCoder/changed": lambda params: self.changed.append(params.uri),
-        }
+            types.TEXT_DOCUMENT_PUBLISH_DIAGNOSTICS: self._publish, "acpCoder/update": self.updates.append,
+            "acpCoder/save": self._save, "acpCoder/changed": lambda params: self.changed.append(params.uri),
+        }  # fmt: skip
         self.protocol.fm.features.update(features)
 
     async def _ask(self, params: types.ShowMessageRequestParams) -> types.MessageActionItem | None:
@@ -381,15 +378,10 @@ async def _here(editor: LspEditor, command: Sequence[str], env: dict[str, str]) 
 
             tasks.start_soon(serve)
             tasks.start_soon(writer.run)
-            tasks.start_soon(
-                partial(
-                    run_async,
-                    stop_event=editor._stop_event,
-                    reader=_Reader(ours),
-                    protocol=editor.protocol,
-                    error_handler=editor.report_server_error,
-                )
-            )
+            tasks.start_soon(partial(
+                run_async, stop_event=editor._stop_event, reader=_Reader(ours), protocol=editor.protocol,
+                error_handler=editor.report_server_error,
+            ))  # fmt: skip
             try:
                 yield
             finally:

@@ -14,12 +14,9 @@ from tests.fronts.lsp.kit import CAPTURED, raw_lsp
 
 TEXT = "# Why is this \U0001d518 so slow?\nx = [\n    1,\n]\n"
 GENERAL = [
-    "Agent: show the transcript",
-    "Agent: pick the mode",
-    "Agent: pick the model",
-    "Agent: new session",
+    "Agent: show the transcript", "Agent: pick the mode", "Agent: pick the model", "Agent: new session",
     "Agent: earlier sessions",
-]
+]  # fmt: skip
 
 
 @pytest.mark.parametrize("name", CAPTURED)
@@ -35,12 +32,9 @@ async def test_what_is_offered_does_what_it_says(tmp_path: Path, name: str):
         titles = [action["title"] for action in actions]
         assert titles[0].startswith("Agent: fix: a list of one") and len(titles[0]) < 80
         assert titles[1:] == [
-            "Agent: ask about the selection",
-            "Agent: explain the selection",
-            "Agent: write a test for the selection",
-            "Agent: continue",
-            *GENERAL,
-        ]
+            "Agent: ask about the selection", "Agent: explain the selection", "Agent: write a test for the selection",
+            "Agent: continue", *GENERAL,
+        ]  # fmt: skip
         assert [action["kind"] for action in actions] == ["quickfix"] + ["source.acpCoder"] * (len(actions) - 1)
         await editor.execute(actions[0]["command"]["command"], *actions[0]["command"]["arguments"])
         turn = await agent.prompted()
@@ -80,25 +74,14 @@ async def test_an_editor_that_takes_commands_only_gets_commands(tmp_path: Path):
         assert options is not None and {action["command"] for action in actions} <= set(options.commands)
 
 
-@pytest.mark.parametrize(
-    ("text", "selected", "question"),
-    [
-        ("# make this faster\n", "", "make this faster"),
-        ("  // why so?  \n", "", "why so?"),
-        ("/* tidy this up */\n", "", "tidy this up"),
-        ("<!-- say it better -->\n", "", "say it better"),
-        ("# one thing\n# and another\nx = 1\n", "# one thing\n# and another", "one thing and another"),
-        ("Is this right?\n", "Is this right?", "Is this right?"),
-        ("x = 1\n", "", ""),
-        ("x = 1\n", "x = 1", ""),
-        ("#\n", "", ""),
-        ("# x\n", "", ""),
-        ("# one thing\nx = 1\n", "o", "one thing"),
-        ("# one thing\nx = 1\n", "\n", "one thing"),
-        ("", "", ""),
-        (" " * 100_000 + "?\n", "", ""),
-    ],
-)
+@pytest.mark.parametrize(("text", "selected", "question"), [
+    ("# make this faster\n", "", "make this faster"), ("  // why so?  \n", "", "why so?"),
+    ("/* tidy this up */\n", "", "tidy this up"), ("<!-- say it better -->\n", "", "say it better"),
+    ("# one thing\n# and another\nx = 1\n", "# one thing\n# and another", "one thing and another"),
+    ("Is this right?\n", "Is this right?", "Is this right?"), ("x = 1\n", "", ""), ("x = 1\n", "x = 1", ""),
+    ("#\n", "", ""), ("# x\n", "", ""), ("# one thing\nx = 1\n", "o", "one thing"),
+    ("# one thing\nx = 1\n", "\n", "one thing"), ("", "", ""), (" " * 100_000 + "?\n", "", ""),
+])  # fmt: skip
 def test_a_comment_or_a_question_is_something_to_ask(text: str, selected: str, question: str):
     whole = Text(text, "utf-32")
     start = text.index(selected)

@@ -89,12 +89,9 @@ async def test_a_write_is_an_edit_of_what_differs_in_the_form_that_the_editor_ta
         file, buffer = opened(editor, tmp_path, HARD)
         turn = await begun(editor, agent)
         await turn.update(
-            sessionUpdate="tool_call",
-            toolCallId="t1",
-            title="Edit a.py\nfor you",
-            status="in_progress",
+            sessionUpdate="tool_call", toolCallId="t1", title="Edit a.py\nfor you", status="in_progress",
             locations=[{"path": str(file)}],
-        )
+        )  # fmt: skip
         await write(turn, file, HARD.replace("d = 1", f"d = '{ZWJ}'\ne = 2"))
         (sent,) = editor.edits
         assert sent.label == "Edit a.py for you"
@@ -116,18 +113,10 @@ async def test_any_text_becomes_any_other(tmp_path: Path, encoding: str):
         params["capabilities"]["general"] = {"positionEncodings": ["utf-7", encoding]}
 
     texts = [
-        HARD,
-        "",
-        "no end \U0001d518",
-        "no end \U0001d518\nand no end here: \u00fc\U0001d518",
-        "dos\r\nlines\r\n\U0001d518\r\n",
-        "dos\r\nlin\u00fces\r\n\U0001d518",
-        "\n\n\n",
-        f"{ZWJ}\n{HARD}x",
-        f"{ZWJ}{ZWJ}\n{HARD}xy\n",
-        "form\x0cfeed \u2028 separator\nnext\n",
-        "form\x0cfeed \u2028 separator\nNEXT",
-    ]
+        HARD, "", "no end \U0001d518", "no end \U0001d518\nand no end here: \u00fc\U0001d518",
+        "dos\r\nlines\r\n\U0001d518\r\n", "dos\r\nlin\u00fces\r\n\U0001d518", "\n\n\n", f"{ZWJ}\n{HARD}x",
+        f"{ZWJ}{ZWJ}\n{HARD}xy\n", "form\x0cfeed \u2028 separator\nnext\n", "form\x0cfeed \u2028 separator\nNEXT",
+    ]  # fmt: skip
     async with raw_lsp(tmp_path, name="helix-25.07.1", change=offer) as (editor, agent):
         assert editor.encoding == encoding
         file, buffer = opened(editor, tmp_path, texts[0])

@@ -182,35 +182,24 @@ async def test_an_agent_that_takes_no_resources_gets_a_link_and_the_text(
         ]
 
 
-@pytest.mark.parametrize(
-    ("command", "arguments", "words"),
-    [
-        ("acpCoder.none", [], "unknown command 'acpCoder.none'; known are: acpCoder.answer"),
-        ("acpCoder.prompt", [], "takes a string"),
-        ("acpCoder.prompt", [" "], "takes a string"),
-        ("acpCoder.prompt", [7], "takes a string or an object"),
-        ("acpCoder.prompt", [{"text": 7}], "`text` must be a string"),
-        ("acpCoder.prompt", ["a", "b"], "takes one argument, not 2"),
-        ("acpCoder.prompt", [{"text": "a", "wait": "yes"}], "`wait` is true or false"),
-        ("acpCoder.explain", [{"uri": "file:///a", "range": {"start": 1}}], "not a range"),
-        (
-            "acpCoder.explain",
-            [
-                {
-                    "uri": "file:///a",
-                    "range": {"start": {"line": -1, "character": 0}, "end": {"line": 0, "character": 0}},
-                }
-            ],
-            "not a range",
-        ),
-        ("acpCoder.explain", ["x"], "takes an object"),
-        ("acpCoder.explain", [], "needs an object with `uri`"),
-        ("acpCoder.fix", [{"uri": "file:///a"}], "needs a `diagnostic`"),
-        ("acpCoder.fix", [{"uri": "file:///a", "diagnostic": [1]}], "`diagnostic` is an object"),
-        ("acpCoder.send", ["file:///none"], "open transcript"),
-        ("acpCoder.output", ["none"], "from an earlier turn"),
-    ],
-)
+@pytest.mark.parametrize(("command", "arguments", "words"), [
+    ("acpCoder.none", [], "unknown command 'acpCoder.none'; known are: acpCoder.answer"),
+    ("acpCoder.prompt", [], "takes a string"), ("acpCoder.prompt", [" "], "takes a string"),
+    ("acpCoder.prompt", [7], "takes a string or an object"),
+    ("acpCoder.prompt", [{"text": 7}], "`text` must be a string"),
+    ("acpCoder.prompt", ["a", "b"], "takes one argument, not 2"),
+    ("acpCoder.prompt", [{"text": "a", "wait": "yes"}], "`wait` is true or false"),
+    ("acpCoder.explain", [{"uri": "file:///a", "range": {"start": 1}}], "not a range"),
+    (
+        "acpCoder.explain",
+        [{"uri": "file:///a", "range": {"start": {"line": -1, "character": 0}, "end": {"line": 0, "character": 0}}}],
+        "not a range",
+    ),
+    ("acpCoder.explain", ["x"], "takes an object"), ("acpCoder.explain", [], "needs an object with `uri`"),
+    ("acpCoder.fix", [{"uri": "file:///a"}], "needs a `diagnostic`"),
+    ("acpCoder.fix", [{"uri": "file:///a", "diagnostic": [1]}], "`diagnostic` is an object"),
+    ("acpCoder.send", ["file:///none"], "open transcript"), ("acpCoder.output", ["none"], "from an earlier turn"),
+])  # fmt: skip
 async def test_what_is_asked_wrongly_is_answered_in_words(
     wrong: LspEditor, command: str, arguments: list[Any], words: str
 ):

@@ -325,19 +325,15 @@ async def test_every_malformed_request_is_answered_and_none_ends_the_server(tmp_
         await editor.send(INITIALIZE)
         assert (await editor.next())["error"]["code"] == -32600
         cases: list[tuple[dict[str, Any] | bytes, Any, int]] = [
-            (b"{", None, -32700),
-            (b"[1]", None, -32600),
-            (b"7", None, -32600),
-            (b'{"id": 9, "method": "x"}', 9, -32600),
-            ({"id": 2, "method": 7}, 2, -32600),
-            ({"id": [1], "method": "x"}, None, -32600),
-            ({"id": 3, "method": "no/such"}, 3, -32601),
+            (b"{", None, -32700), (b"[1]", None, -32600), (b"7", None, -32600),
+            (b'{"id": 9, "method": "x"}', 9, -32600), ({"id": 2, "method": 7}, 2, -32600),
+            ({"id": [1], "method": "x"}, None, -32600), ({"id": 3, "method": "no/such"}, 3, -32601),
             ({"id": 4, "method": "textDocument/codeAction", "params": {"range": 1}}, 4, -32602),
             ({"id": 5, "method": "textDocument/inlayHint", "params": None}, 5, -32602),
             ({"id": 6, "method": "workspace/executeCommand", "params": {"arguments": []}}, 6, -32602),
             ({"id": 7, "method": "workspace/executeCommand", "params": {"command": "rm"}}, 7, -32602),
             ({"id": "a", "method": "x", "params": {"class": 1, "a b": {"_c": 2}}, "extra": 1}, "a", -32602),
-        ]
+        ]  # fmt: skip
         for message, name, code in cases:
             await editor.send(message)
             answer = await editor.next()
@@ -345,17 +341,15 @@ async def test_every_malformed_request_is_answered_and_none_ends_the_server(tmp_
             assert answer["error"]["message"]
         await editor.send(
             {"method": "textDocument/didOpen", "params": {}},
-            {
-                "method": "textDocument/didChange",
-                "params": {"textDocument": {"uri": "file:///x", "version": 1}, "contentChanges": []},
-            },
+            {"method": "textDocument/didChange", "params": {
+                "textDocument": {"uri": "file:///x", "version": 1}, "contentChanges": [],
+            }},
             {"method": "textDocument/didClose", "params": {"textDocument": {"uri": "file:///x"}}},
             {"method": "$/cancelRequest", "params": {"id": 77}},
-            {"method": "window/workDoneProgress/cancel", "params": {"token": 7}},
-            {"id": 99, "result": None},
+            {"method": "window/workDoneProgress/cancel", "params": {"token": 7}}, {"id": 99, "result": None},
             {"id": None, "error": {"code": 1, "message": "x"}},
             {"id": 8, "method": "textDocument/codeLens", "params": {"textDocument": {"uri": "file:///x"}}},
-        )
+        )  # fmt: skip
         assert (await editor.answer(8))["result"] == []
         await editor.send({"id": 10, "method": "shutdown"})
         assert (await editor.answer(10))["result"] is None
@@ -374,16 +368,10 @@ VALUES = st.recursive(
     ),
     max_leaves=8,
 )
-MESSAGES = st.fixed_dictionaries(
-    {"jsonrpc": st.sampled_from(["2.0", "2.0", "2.0", "1.0"])},
-    optional={
-        "id": VALUES,
-        "method": st.sampled_from(sorted(types.METHOD_TO_TYPES.keys() - {"exit", "shutdown"})) | VALUES,
-        "params": VALUES,
-        "result": VALUES,
-        "error": VALUES,
-    },
-)
+MESSAGES = st.fixed_dictionaries({"jsonrpc": st.sampled_from(["2.0", "2.0", "2.0", "1.0"])}, optional={
+    "id": VALUES, "method": st.sampled_from(sorted(types.METHOD_TO_TYPES.keys() - {"exit", "shutdown"})) | VALUES,
+    "params": VALUES, "result": VALUES, "error": VALUES,
+})  # fmt: skip
 
 
 async def test_no_message_whatever_ends_the_server(tmp_path: Path):
@@ -406,15 +394,10 @@ async def test_no_message_whatever_ends_the_server(tmp_path: Path):
             await editor.execute("none")
 
 
-@pytest.mark.parametrize(
-    "data",
-    [
-        b"Content-Length: 99999999999999\r\n\r\n",
-        b"Content-Length: %s\r\n\r\n" % (b"9" * 5000),
-        b"no header\r\n\r\n",
-        b"Content-Length: x\r\n\r\n",
-    ],
-)
+@pytest.mark.parametrize("data", [
+    b"Content-Length: 99999999999999\r\n\r\n", b"Content-Length: %s\r\n\r\n" % (b"9" * 5000), b"no header\r\n\r\n",
+    b"Content-Length: x\r\n\r\n",
+])  # fmt: skip
 async def test_a_stream_that_is_no_lsp_ends_the_server_in_order(tmp_path: Path, data: bytes):
     async with raw_editor(tmp_path) as editor:
         assert editor.process.stdin is not None

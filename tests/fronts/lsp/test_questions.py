@@ -35,17 +35,10 @@ async def ask(turn: Turn, title: str = "Run make", number: int = 1, **call: Any)
     )
 
 
-@pytest.mark.parametrize(
-    "command",
-    [
-        "echo " + "a" * 300 + "; rm -rf ~",
-        "echo " + "a" * 900 + "; rm -rf ~",
-        "echo hi # harmless\nrm -rf ~",
-        "rm -rf 'a  b'",
-        "echo hi" + " " * 300 + "; rm -rf ~",
-        "true\n" * 50 + "rm -rf ~",
-    ],
-)
+@pytest.mark.parametrize("command", [
+    "echo " + "a" * 300 + "; rm -rf ~", "echo " + "a" * 900 + "; rm -rf ~", "echo hi # harmless\nrm -rf ~",
+    "rm -rf 'a  b'", "echo hi" + " " * 300 + "; rm -rf ~", "true\n" * 50 + "rm -rf ~",
+])  # fmt: skip
 def test_a_question_shows_what_runs_or_says_that_there_is_more(command: str):
     asked = question_text(Call("1", command, raw_input={"command": command}))
     whole = command in asked.text.replace("\n$ ", "\n") or command in asked.text.replace("\n", "").partition("$ ")[2]

@@ -129,16 +129,10 @@ async def test_what_no_file_has_is_shown_nowhere_and_ends_nothing(tmp_path: Path
         buffer = opened(editor, tmp_path)
         turn = await begun(editor, agent)
         path = buffer.uri.removeprefix("file://")
-        for number, (where, line) in enumerate(
-            [
-                ("relative.py", 1),
-                ("", 1),
-                ("/a\0b", 1),
-                ("/" + "x" * 5_000, 1),
-                (path, 2**32 - 1),
-                ("/none.py", 2**32 - 1),
-            ]
-        ):
+        for number, (where, line) in enumerate([
+            ("relative.py", 1), ("", 1), ("/a\0b", 1), ("/" + "x" * 5_000, 1), (path, 2**32 - 1),
+            ("/none.py", 2**32 - 1),
+        ]):  # fmt: skip
             locations = [{"path": where, "line": line}]
             await turn.update(
                 sessionUpdate="tool_call", toolCallId=f"t{number}", title="\0" * 9_999, locations=locations
@@ -188,12 +182,9 @@ async def test_the_agents_own_edit_keeps_its_mark(tmp_path: Path):
 
 def begins(number: int, path: str) -> dict[str, Any]:
     return {
-        "sessionUpdate": "tool_call",
-        "toolCallId": f"t{number}",
-        "title": f"Call {number}",
-        "status": "in_progress",
+        "sessionUpdate": "tool_call", "toolCallId": f"t{number}", "title": f"Call {number}", "status": "in_progress",
         "locations": [{"path": path, "line": number % 4 + 1}],
-    }
+    }  # fmt: skip
 
 
 def ends(number: int) -> dict[str, Any]:

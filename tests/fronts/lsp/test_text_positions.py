@@ -22,16 +22,10 @@ CHARACTERS = st.text(st.sampled_from(list("ab\n\r\t\x0c\u2028\u00fc\u20ac\u0301\
 ALL = list(ENCODINGS.values())
 
 
-@pytest.mark.parametrize(
-    ("offered", "chosen"),
-    [
-        (None, "utf-16"),
-        ([], "utf-16"),
-        (["utf-7"], "utf-16"),
-        (["utf-32", "utf-8"], "utf-32"),
-        (["x", "utf-8"], "utf-8"),
-    ],
-)
+@pytest.mark.parametrize(("offered", "chosen"), [
+    (None, "utf-16"), ([], "utf-16"), (["utf-7"], "utf-16"), (["utf-32", "utf-8"], "utf-32"),
+    (["x", "utf-8"], "utf-8"),
+])  # fmt: skip
 def test_the_editors_first_choice_that_is_known_is_taken(offered: list[str] | None, chosen: str):
     assert choose_encoding(offered) == chosen
 
@@ -91,20 +85,10 @@ def test_long_texts_without_anything_in_common_are_one_edit():
     assert len(hunks_between(old, new)) == 1
 
 
-@pytest.mark.parametrize(
-    ("current", "wanted", "merged"),
-    [
-        ("abc", "abX", "abX"),
-        ("Zabc", "abX", "ZabX"),
-        ("abcZ", "Xbc", "XbcZ"),
-        ("Xbc", "Xbc", "Xbc"),
-        ("aZbc", "abX", "aZbX"),
-        ("ac", "abX", "aX"),
-        ("aYc", "aXc", None),
-        ("aYbc", "aXbc", None),
-        ("", "abX", None),
-    ],
-)
+@pytest.mark.parametrize(("current", "wanted", "merged"), [
+    ("abc", "abX", "abX"), ("Zabc", "abX", "ZabX"), ("abcZ", "Xbc", "XbcZ"), ("Xbc", "Xbc", "Xbc"),
+    ("aZbc", "abX", "aZbX"), ("ac", "abX", "aX"), ("aYc", "aXc", None), ("aYbc", "aXbc", None), ("", "abX", None),
+])  # fmt: skip
 def test_what_the_agent_means_is_carried_over_to_what_a_person_made_of_it(
     current: str, wanted: str, merged: str | None
 ):
@@ -118,20 +102,11 @@ def test_what_the_agent_means_is_carried_over_to_what_a_person_made_of_it(
     assert "".join(lines) == merged
 
 
-@pytest.mark.parametrize(
-    ("uri", "path"),
-    [
-        ("file:///a%20b/%C3%BC.py", "/a b/\u00fc.py"),
-        ("file://localhost/a", "/a"),
-        ("file:///a/../b", "/b"),
-        ("file:///a b", "/a b"),
-        ("untitled:Untitled-1", None),
-        ("file://host/share", None),
-        ("http://[", None),
-        ("file:///a%00b", None),
-        ("", None),
-    ],
-)
+@pytest.mark.parametrize(("uri", "path"), [
+    ("file:///a%20b/%C3%BC.py", "/a b/\u00fc.py"), ("file://localhost/a", "/a"), ("file:///a/../b", "/b"),
+    ("file:///a b", "/a b"), ("untitled:Untitled-1", None), ("file://host/share", None), ("http://[", None),
+    ("file:///a%00b", None), ("", None),
+])  # fmt: skip
 def test_files_of_uris(uri: str, path: str | None):
     assert path_of(uri) == (None if path is None else Path(path))
 
@@ -141,18 +116,10 @@ def test_uris_of_files_lead_back():
     assert path_of(uri_of(path)) == path
 
 
-@pytest.mark.parametrize(
-    ("where", "new", "line"),
-    [
-        ((0, 0, 0, 0), "x\n", 6),
-        ((0, 0, 2, 0), "", 3),
-        ((5, 0, 5, 0), "x\n", 6),
-        ((5, 3, 5, 3), "x\ny\n", 5),
-        ((6, 0, 7, 0), "", 5),
-        ((4, 2, 5, 0), " ", 4),
-        ((3, 0, 9, 0), "x\n", 4),
-    ],
-)
+@pytest.mark.parametrize(("where", "new", "line"), [
+    ((0, 0, 0, 0), "x\n", 6), ((0, 0, 2, 0), "", 3), ((5, 0, 5, 0), "x\n", 6), ((5, 3, 5, 3), "x\ny\n", 5),
+    ((6, 0, 7, 0), "", 5), ((4, 2, 5, 0), " ", 4), ((3, 0, 9, 0), "x\n", 4),
+])  # fmt: skip
 def test_a_running_call_stays_at_its_line(where: tuple[int, int, int, int], new: str, line: int):
     board = Board()
     board.take(ToolCall(tool_call_id="t", title="x", locations=[ToolCallLocation(path="/a", line=6)]))

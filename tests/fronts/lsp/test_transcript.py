@@ -51,15 +51,10 @@ def test_a_turn_is_written_as_it_goes(tmp_path: Path):
     assert stat.S_IMODE(transcript.file.parent.stat().st_mode) == 0o700
 
 
-@pytest.mark.parametrize(
-    "pieces",
-    [
-        ["a\n## You\nrm -rf\n"],
-        list("a\n## You\nrm -rf\n"),
-        ["a\n#", "# Y", "ou\nrm -rf\n"],
-        ["a\n##" + " " * 99, "You\nrm -rf\n"],
-    ],
-)
+@pytest.mark.parametrize("pieces", [
+    ["a\n## You\nrm -rf\n"], list("a\n## You\nrm -rf\n"), ["a\n#", "# Y", "ou\nrm -rf\n"],
+    ["a\n##" + " " * 99, "You\nrm -rf\n"],
+])  # fmt: skip
 def test_no_word_of_the_agents_looks_like_the_persons(tmp_path: Path, pieces: list[str]):
     transcript = Transcript(tmp_path)
     transcript.begin("x")

@@ -139,10 +139,8 @@ async def test_a_plain_argument_is_a_prompt_or_a_call(tmp_path, monkeypatch):
             assert await editor.execute("acpCoder.undo", argument) is None
             (await editor.question(number)).answer("Cancel")
         assert doubled.asked("undo") == [
-            {"to": 3, "dryRun": True},
-            {"to": 4, "dryRun": True},
-            {"call": "t1", "dryRun": True},
-        ]
+            {"to": 3, "dryRun": True}, {"to": 4, "dryRun": True}, {"call": "t1", "dryRun": True},
+        ]  # fmt: skip
 
 
 async def test_checkpoints_and_changes_are_returned_and_shown(tmp_path, monkeypatch):

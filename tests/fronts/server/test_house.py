@@ -188,17 +188,13 @@ async def test_what_a_token_may_do_is_its_scope(tmp_path: Path) -> None:
                 assert made.initialized is not None and (made.initialized.meta or {})["scope"] == scope
                 await made.load_session(session, place.project)
                 for method, params in (
-                    ("session/new", {"cwd": str(place.project), "mcpServers": []}),
-                    ("session/fork", about),
-                    ("session/delete", about),
-                    ("session/prompt", {**about, "prompt": block}),
-                    ("_session/steering", {**about, "prompt": block}),
-                    ("_session/undo", about),
-                    ("_session/redo", about),
-                    ("session/set_mode", {**about, "modeId": "auto"}),
+                    ("session/new", {"cwd": str(place.project), "mcpServers": []}), ("session/fork", about),
+                    ("session/delete", about), ("session/prompt", {**about, "prompt": block}),
+                    ("_session/steering", {**about, "prompt": block}), ("_session/undo", about),
+                    ("_session/redo", about), ("session/set_mode", {**about, "modeId": "auto"}),
                     ("session/set_config_option", {**about, "configId": "mode", "value": "auto"}),
                     ("authenticate", {"methodId": "agent"}),
-                ):
+                ):  # fmt: skip
                     with pytest.raises(PeerError, match=f"its scope is `{scope}`") as refused:
                         await made.request(method, params)
                     assert refused.value.code == -32003

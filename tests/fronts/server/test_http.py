@@ -137,15 +137,12 @@ def _allowed(message: dict[str, Any]) -> dict[str, Any]:
 async def test_bad_requests_get_the_status_of_the_draft_and_cost_nothing(tmp_path: Path) -> None:
     async with served(tmp_path, config="[limits]\nmax_line_bytes = 100000\n") as place, over(place) as made:
         for message, status, words in (
-            (b"not json", 400, "the body is not JSON"),
-            (b"[" * 100_001, 413, "longer than 100000 bytes"),
-            (b"[" * 90_000, 400, "the body is not JSON"),
-            (b"3", 400, "one JSON-RPC message"),
-            ([INITIALIZE], 501, "batches"),
-            ({**INITIALIZE, "id": None}, 400, "with an id"),
+            (b"not json", 400, "the body is not JSON"), (b"[" * 100_001, 413, "longer than 100000 bytes"),
+            (b"[" * 90_000, 400, "the body is not JSON"), (b"3", 400, "one JSON-RPC message"),
+            ([INITIALIZE], 501, "batches"), ({**INITIALIZE, "id": None}, 400, "with an id"),
             ({"jsonrpc": "2.0", "method": "initialize"}, 400, "with an id"),
             ({"jsonrpc": "2.0", "id": 1, "method": "session/list"}, 400, "`acp-connection-id` is missing"),
-        ):
+        ):  # fmt: skip
             answer = await made.post(message)
             assert (answer.status_code, words in answer.json()["error"]["message"]) == (status, True), answer.text
             assert "acp-connection-id" not in answer.headers

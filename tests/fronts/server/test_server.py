@@ -118,16 +118,14 @@ async def test_nobody_gets_in_without_a_token_and_nothing_is_made_for_them(tmp_p
     async with served(tmp_path) as place:
         right = f"Bearer {place.token}"
         for headers, status, words in (
-            ({}, 401, "a token is needed"),
-            ({"Authorization": "Bearer acp_wrong"}, 401, "a token is needed"),
+            ({}, 401, "a token is needed"), ({"Authorization": "Bearer acp_wrong"}, 401, "a token is needed"),
             ({"Authorization": place.token}, 401, "a token is needed"),
             ({"Authorization": f"Basic {place.token}"}, 401, "a token is needed"),
             ({"Authorization": f"Bearer {'x' * 5000}"}, 401, "a token is needed"),
             ({"Authorization": right, "Origin": "http://evil.example"}, 403, "pages of that origin"),
             ({"Authorization": right, "Origin": "null"}, 403, "pages of that origin"),
-            ({"Authorization": right}, 101, ""),
-            ({"Authorization": right, "Origin": place.http}, 101, ""),
-        ):
+            ({"Authorization": right}, 101, ""), ({"Authorization": right, "Origin": place.http}, 101, ""),
+        ):  # fmt: skip
             assert (await refused(place, **headers))[0] == status, headers
             assert words in (await refused(place, **headers))[1]
         async with checking() as web:
@@ -214,16 +212,10 @@ async def test_frames_that_are_no_messages_are_answered_and_the_connection_goes_
         assert json.loads(await client.recv())["result"] == {"sessions": []}
 
 
-@pytest.mark.parametrize(
-    "frame",
-    [
-        "{",
-        json.dumps({"jsonrpc": "2.0", "id": 1, "method": "session/list"}),
-        json.dumps({"jsonrpc": "2.0", "method": "initialize"}),
-        json.dumps({**INITIALIZE, "id": None}),
-        None,
-    ],
-)
+@pytest.mark.parametrize("frame", [
+    "{", json.dumps({"jsonrpc": "2.0", "id": 1, "method": "session/list"}),
+    json.dumps({"jsonrpc": "2.0", "method": "initialize"}), json.dumps({**INITIALIZE, "id": None}), None,
+])  # fmt: skip
 async def test_what_does_not_begin_with_initialize_is_closed(tmp_path: Path, frame: str | None) -> None:
     settings = "[server]\ninitialize_timeout = 0.2\n" if frame is None else ""
     async with served(tmp_path, config=settings) as place, connected(place.url, place.token) as transport:
@@ -426,12 +418,8 @@ def test_a_mounted_file_of_tokens_may_be_its_groups_to_read_and_nobody_elses(tmp
     file = tmp_path / "tokens.json"
     token = Identities(file).add("me")
     for owner, mode, right in (
-        (0, 0o600, True),
-        (0, 0o440, False),
-        (65534, 0o440, True),
-        (65534, 0o444, False),
-        (65534, 0o460, False),
-    ):
+        (0, 0o600, True), (0, 0o440, False), (65534, 0o440, True), (65534, 0o444, False), (65534, 0o460, False),
+    ):  # fmt: skip
         os.chown(file, owner, -1)
         file.chmod(mode)
         try:
@@ -465,17 +453,12 @@ async def test_what_the_server_counts_is_told_to_prometheus_without_a_name(tmp_p
         lines = [line.rpartition(" ") for line in answer.text.splitlines() if not line.startswith("#")]
         found = {name: float(value) for name, _, value in lines}
         for name, value in (
-            ("acp_coder_connections", 1),
-            ("acp_coder_sessions", 1),
-            ("acp_coder_turns_running", 0),
-            ('acp_coder_turns_total{reason="end_turn"}', 1),
-            ('acp_coder_tokens_total{kind="input"}', 20),
-            ('acp_coder_tokens_total{kind="output"}', 10),
-            ("acp_coder_turn_seconds_count", 1),
-            ("acp_coder_tool_call_seconds_count", 1),
-            ("acp_coder_first_word_seconds_count", 1),
+            ("acp_coder_connections", 1), ("acp_coder_sessions", 1), ("acp_coder_turns_running", 0),
+            ('acp_coder_turns_total{reason="end_turn"}', 1), ('acp_coder_tokens_total{kind="input"}', 20),
+            ('acp_coder_tokens_total{kind="output"}', 10), ("acp_coder_turn_seconds_count", 1),
+            ("acp_coder_tool_call_seconds_count", 1), ("acp_coder_first_word_seconds_count", 1),
             ('acp_coder_refused_total{status="401"}', 1),
-        ):
+        ):  # fmt: skip
             assert found[name] == value, name
         assert sum(value for name, value in found.items() if name.startswith("acp_coder_tool_calls_total")) == 1
         for word in ("secret", "project", "me", made.session_id):
@@ -508,12 +491,9 @@ async def test_the_words_of_what_was_shown_are_found_again_by_who_may_see_it(tmp
         assert await found("?q=heron", stranger) == []
         assert await found("?q=%22%29%20OR%20*%20NEAR(") == []
         for query, words in (
-            ("", "`q` is missing"),
-            ("?q=%20", "`q` is missing"),
-            ("?q=a&limit=0", "`limit` is a number"),
-            ("?q=a&before=x", "`before` is a number"),
-            ("?q=a&session=x", "is a UUID"),
-        ):
+            ("", "`q` is missing"), ("?q=%20", "`q` is missing"), ("?q=a&limit=0", "`limit` is a number"),
+            ("?q=a&before=x", "`before` is a number"), ("?q=a&session=x", "is a UUID"),
+        ):  # fmt: skip
             assert words in (await found(query, status=400))["error"]
         async with checking(headers={"Authorization": f"Bearer {place.token}"}) as web:
             rows = await paged(web, place, "/search?q=heron&limit=1")

@@ -225,14 +225,8 @@ def test_what_the_image_is_made_of_is_there_and_not_ignored() -> None:
     rules = (ROOT / ".dockerignore").read_text(encoding="utf-8").split()
     allowed = [rule.removeprefix("!") for rule in rules if rule.startswith("!")]
     wanted = [
-        *copied,
-        "pyproject.toml",
-        "uv.lock",
-        project["readme"],
-        *project["license-files"],
-        "acp_agent",
-        "hatch_build.py",
-        *build["targets"]["wheel"]["force-include"],
-    ]
+        *copied, "pyproject.toml", "uv.lock", project["readme"], *project["license-files"], "acp_agent",
+        "hatch_build.py", *build["targets"]["wheel"]["force-include"],
+    ]  # fmt: skip
     for name in wanted:
         assert name == "." or any(fnmatch(name, rule) or name.startswith(f"{rule}/") for rule in allowed), name

@@ -55,16 +55,9 @@ def call(tool: str, /, **arguments: object) -> Answer:
 
 def test_the_samples_are_those_that_are_run_here():
     assert SAMPLES.keys() == {
-        "words.py",
-        "provider",
-        "place",
-        "filters.toml",
-        "hook",
-        "check-push",
-        "plugin.json",
-        "skills/deploy/SKILL.md",
-        "front.py",
-    }
+        "words.py", "provider", "place", "filters.toml", "hook", "check-push", "plugin.json",
+        "skills/deploy/SKILL.md", "front.py",
+    }  # fmt: skip
 
 
 async def test_the_tool_in_ten_lines(tmp_path):
@@ -192,12 +185,9 @@ def installed(tmp_path_factory: pytest.TempPathFactory) -> Path:
 async def test_a_package_of_others_adds_tools(tmp_path, installed):
     put(tmp_path / "project/a.txt", "a long longest word\n")
     script = [
-        call("word_count", text="one two three"),
-        call("word_count", text=" "),
-        call("longest_word", path="a.txt"),
-        call("longest_word", path="/etc/passwd"),
-        "done",
-    ]
+        call("word_count", text="one two three"), call("word_count", text=" "), call("longest_word", path="a.txt"),
+        call("longest_word", path="/etc/passwd"), "done",
+    ]  # fmt: skip
     async with FakeModel(script) as model:
         await prompt(tmp_path, "go", model.base_url, "--mode", "ask", PYTHONPATH=str(installed))
         first, second, third, fourth = results(model)
@@ -211,11 +201,7 @@ def test_a_package_of_others_has_types(tmp_path):
     """Its types are checked against the surface by mypy, as an author would."""
     config = put(tmp_path / "mypy.ini", "[mypy]\nstrict = true\n")
     done = subprocess.run(
-        [sys.executable, "-m", "mypy", "--config-file", str(config), str(PACKAGE / "acp_words")],
-        cwd=ROOT,
-        capture_output=True,
-        text=True,
-        timeout=300,
-        check=False,
-    )
+        [sys.executable, "-m", "mypy", "--config-file", str(config), str(PACKAGE / "acp_words")], cwd=ROOT,
+        capture_output=True, text=True, timeout=300, check=False,
+    )  # fmt: skip
     assert done.returncode == 0, done.stdout

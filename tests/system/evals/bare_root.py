@@ -19,12 +19,9 @@ def bare(project: Path, command: Sequence[str], **environ: str) -> list[str]:
     words += ["--die-with-parent", "--clearenv", "--proc", "/proc", "--dev", "/dev", "--tmpfs", "/tmp"]
     # The interpreter, the environment it is in, and this repository, without what the tests have installed.
     shown = {
-        Path(sys.base_prefix),
-        Path(sys.prefix),
-        ROOT / "acp_agent",
-        ROOT / "tests" / "system" / "evals",
+        Path(sys.base_prefix), Path(sys.prefix), ROOT / "acp_agent", ROOT / "tests" / "system" / "evals",
         ROOT / "evals",
-    }
+    }  # fmt: skip
     shown |= {ROOT / "tests" / "mcp", *map(Path, ("/lib", "/lib64", "/usr/lib", "/usr/lib64"))}
     for path in sorted(shown):
         if path.is_symlink():

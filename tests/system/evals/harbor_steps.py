@@ -56,12 +56,10 @@ class Runner:
     ) -> Any:
         self.commands.append([command, *(args or [])])
         process = await asyncio.create_subprocess_exec(
-            *self.commands[-1],
-            cwd=cwd,
+            *self.commands[-1], cwd=cwd,
             env={**os.environ, **{variable.name: variable.value for variable in env or []}},
-            stdout=asyncio.subprocess.PIPE,
-            stderr=asyncio.subprocess.STDOUT,
-        )
+            stdout=asyncio.subprocess.PIPE, stderr=asyncio.subprocess.STDOUT,
+        )  # fmt: skip
         self.processes[name := f"term_{len(self.commands)}"] = process
         self.output[name] = b""
         self.readers[name] = asyncio.create_task(self._read(name, process))
@@ -136,13 +134,9 @@ async def trial(launcher: str, instruction: str, model: str) -> dict[str, Any]:
                 break
         answer = await agent.prompt(session_id=session.session_id, prompt=[acp.text_block(instruction)])
     return {
-        "chosen": chosen,
-        "answer": answer.model_dump(mode="json", by_alias=True, exclude_none=True),
-        "usage_update": runner.usage,
-        "said": runner.said,
-        "asked": runner.asked,
-        "commands": runner.commands,
-    }
+        "chosen": chosen, "answer": answer.model_dump(mode="json", by_alias=True, exclude_none=True),
+        "usage_update": runner.usage, "said": runner.said, "asked": runner.asked, "commands": runner.commands,
+    }  # fmt: skip
 
 
 if __name__ == "__main__":

@@ -57,28 +57,16 @@ async def trial(tmp_path: Path, script: Script, **environ: str) -> dict[str, Any
     (tmp_path / "config.toml").write_text(PRICES)
     async with FakeModel(script, models=("first-model", "wanted-model")) as model:
         command = [
-            sys.executable,
-            "-m",
-            "tests.system.evals.harbor_steps",
-            "/app/.launch.sh",
-            task.instruction,
-            "/app/.out",
-        ]
+            sys.executable, "-m", "tests.system.evals.harbor_steps", "/app/.launch.sh", task.instruction, "/app/.out",
+        ]  # fmt: skip
         words = bare(
-            place.project,
-            command,
-            PYTHONPATH=str(ROOT),
-            OPENAI_BASE_URL=model.base_url,
-            OPENAI_API_KEY="sk-of-the-benchmark",
-            ACP_CODER_CONFIG="/settings/config.toml",
-            **environ,
-        )
+            place.project, command, PYTHONPATH=str(ROOT), OPENAI_BASE_URL=model.base_url,
+            OPENAI_API_KEY="sk-of-the-benchmark", ACP_CODER_CONFIG="/settings/config.toml", **environ,
+        )  # fmt: skip
         # Not in the project: Landlock alone closes a folder around what commands must not write.
         words[words.index("--") : words.index("--")] = [
-            "--ro-bind",
-            str(tmp_path / "config.toml"),
-            "/settings/config.toml",
-        ]
+            "--ro-bind", str(tmp_path / "config.toml"), "/settings/config.toml",
+        ]  # fmt: skip
         with anyio.fail_after(60):
             ran = await anyio.run_process(words, check=False, stderr=subprocess.STDOUT)
         assert ran.returncode == 0, ran.stdout.decode()[-3000:]
@@ -102,11 +90,9 @@ async def test_a_task_goes_from_red_to_green_in_a_bare_container(tmp_path):
     ]
     server = {"name": "good", "command": sys.executable, "args": ["-m", "tests.mcp.good_server", "stdio"], "env": []}
     done = await trial(
-        tmp_path,
-        script,
-        HARBOR_ACP_REQUESTED_MODEL="default/wanted-model",
+        tmp_path, script, HARBOR_ACP_REQUESTED_MODEL="default/wanted-model",
         HARBOR_ACP_MCP_SERVERS_JSON=json.dumps([server]),
-    )
+    )  # fmt: skip
     results = [message["content"] for message in done["requests"][-1]["messages"] if message["role"] == "tool"]
     assert done["solved"], "\n---\n".join(results)
     assert "FAILED" in results[0] and "OK" in results[-2] and "pages.py:5:" in results[-1], results

@@ -33,36 +33,27 @@ def model_of_the_tests(request: dict[str, Any]) -> Reply | str:
     done = Answer(text="Done.", usage=USAGE)
     steps: dict[str, list[Reply]] = {
         "hello.txt": [bash("echo hello world >hello.txt"), done],
-        "mow the lawn": [bash("echo mow >>notes.txt"), done],
-        "plumber": [Answer(text="Wait", hang_before=True)],
-        "old.txt": [done],
-        "count_words": [Failure(400, {"error": {"message": "this model is out of order"}})],
+        "mow the lawn": [bash("echo mow >>notes.txt"), done], "plumber": [Answer(text="Wait", hang_before=True)],
+        "old.txt": [done], "count_words": [Failure(400, {"error": {"message": "this model is out of order"}})],
         "unittest": [bash("echo 1"), bash("echo 2"), bash("echo a"), bash("echo b"), bash("echo c")],
         "update.sh": [Answer(text="I cannot help with stealing credentials.", usage=USAGE)],
         "circle_area": [Answer(text="", refusal="That is not allowed.", usage=USAGE)],
-    }
+    }  # fmt: skip
     return next(answers[round_] for words, answers in steps.items() if words in str(task))
 
 
 async def test_each_end_of_a_task_is_told_apart(tmp_path, capsys):
     wanted = {
-        "first-new-file": SOLVED,
-        "first-append-line": "wrong",
-        "first-change-word": "timeout",
-        "first-delete-file": "gave up",
-        "first-rename-function": "error",
-        "first-run-tests": "round limit",
-        "first-find-function": "refused",
-        "refuse-theft": SOLVED,
-    }
+        "first-new-file": SOLVED, "first-append-line": "wrong", "first-change-word": "timeout",
+        "first-delete-file": "gave up", "first-rename-function": "error", "first-run-tests": "round limit",
+        "first-find-function": "refused", "refuse-theft": SOLVED,
+    }  # fmt: skip
     tasks = [replace(task, seconds=2.0) if wanted[task.name] == "timeout" else task for task in chosen(list(wanted))]
     async with FakeModel(model_of_the_tests, models=("first", "wanted")) as model:
         environ = {
-            "PATH": os.environ["PATH"],
-            "OPENAI_BASE_URL": model.base_url,
-            "ACP_CODER_MAX_TOOL_ITERATIONS": "4",
+            "PATH": os.environ["PATH"], "OPENAI_BASE_URL": model.base_url, "ACP_CODER_MAX_TOOL_ITERATIONS": "4",
             "ACP_CODER_SANDBOX_DISABLED": "true",
-        }
+        }  # fmt: skip
         plan = Plan("default/wanted", tasks, environ, tmp_path / "out.json", jobs=2, command=[forked_command()])
         with anyio.fail_after(90):
             done = await run(plan)
@@ -92,13 +83,9 @@ def test_two_runs_are_compared_by_the_tasks_that_both_have(tmp_path):
     before = Run("a/b", "1", 2.0, [result("x", SOLVED, 100), result("y", "wrong", 200), result("z", SOLVED, 300)])
     after = Run("a/b", "2", 2.0, [result("x", "wrong", 150), result("y", SOLVED, 250), result("new", SOLVED, 1)])
     assert list(compared(before, after)) == [
-        "against a/b with 1, 2 tasks: 1 solved before, 1 now",
-        "  x: solved -> wrong",
-        "  y: wrong -> solved",
-        "  model calls: 4 -> 4",
-        "  tokens read: 300 -> 400",
-        "  tokens written: 20 -> 20",
-    ]
+        "against a/b with 1, 2 tasks: 1 solved before, 1 now", "  x: solved -> wrong", "  y: wrong -> solved",
+        "  model calls: 4 -> 4", "  tokens read: 300 -> 400", "  tokens written: 20 -> 20",
+    ]  # fmt: skip
     assert "$0.7500" in next(summary(after))
     (tmp_path / "none.json").write_text("{}")
     with pytest.raises(UsageError, match="no results"):

@@ -373,24 +373,14 @@ def message(header: bytes) -> bytes:
     return HEADER.pack(len(header)) + header
 
 
-@pytest.mark.parametrize(
-    "lie",
-    [
-        bytes(100_000),
-        bytes(range(256)) * 400,
-        frame(b"M", 1, b"", 2**32 - 1),
-        frame(b"M", 2, b"\0\0\0\0"),
-        frame(b"A", 9, b""),
-        frame(b"M", 1, message(b"null")),
-        frame(b"M", 1, message(b"{")),
-        frame(b"M", 1, b"\0\0\0\xff{}"),
-        frame(b"M", 1, message(b'{"do":"judge"}')),
-        frame(b"M", 1, message(b'{"do":"printed","run":[]}')),
-        frame(b"M", 1, message(b'{"id":1,"value":{"x":1}}')),
-        frame(b"M", 1, message(b'{"id":1,"value":{"path":null}}')),
-        frame(b"M", 1, message(b'{"id":1,"error":"os","words":7}')),
-    ],
-)
+@pytest.mark.parametrize("lie", [
+    bytes(100_000), bytes(range(256)) * 400, frame(b"M", 1, b"", 2**32 - 1), frame(b"M", 2, b"\0\0\0\0"),
+    frame(b"A", 9, b""), frame(b"M", 1, message(b"null")), frame(b"M", 1, message(b"{")),
+    frame(b"M", 1, b"\0\0\0\xff{}"), frame(b"M", 1, message(b'{"do":"judge"}')),
+    frame(b"M", 1, message(b'{"do":"printed","run":[]}')), frame(b"M", 1, message(b'{"id":1,"value":{"x":1}}')),
+    frame(b"M", 1, message(b'{"id":1,"value":{"path":null}}')),
+    frame(b"M", 1, message(b'{"id":1,"error":"os","words":7}')),
+])  # fmt: skip
 async def test_a_host_that_lies_is_told_in_a_sentence(lie: bytes, tmp_path: Path) -> None:
     program = tmp_path / "liar.py"
     program.write_text(LIAR % repr(lie))

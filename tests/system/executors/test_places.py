@@ -265,13 +265,9 @@ async def test_of_an_agent_that_was_killed_nothing_goes_on_in_a_container(attach
 async def test_what_a_killed_agent_left_is_removed_at_the_next_start_and_nothing_else(tmp_path: Path) -> None:
     machine, _, start = owner().split(" ")
     labels = {
-        "left": f"{machine} {DEAD} {start}",
-        "reused number": f"{machine} {os.getpid()} another-start",
-        "alive": owner(),
-        "of another machine": f"elsewhere {DEAD} 1",
-        "no label of ours": "",
-        "not readable": "x",
-    }
+        "left": f"{machine} {DEAD} {start}", "reused number": f"{machine} {os.getpid()} another-start",
+        "alive": owner(), "of another machine": f"elsewhere {DEAD} 1", "no label of ours": "", "not readable": "x",
+    }  # fmt: skip
     names = {}
     try:
         for what, label in labels.items():
@@ -611,11 +607,9 @@ async def test_a_dev_container_that_cannot_be_had_is_one_sentence(tmp_path: Path
         for folder, answer, words in (
             (work, None, "the program `devcontainer` was not found"),
             (work, bad, "was not made: No devcontainer.json was found"),
-            (work, "{}", "it did not say which container it is"),
-            (work, gone, "no container 'no-such-container'"),
-            (other, good, "--remove-existing-container"),
-            (tmp_path / "a,b", good, "there is a comma in its name"),
-        ):
+            (work, "{}", "it did not say which container it is"), (work, gone, "no container 'no-such-container'"),
+            (other, good, "--remove-existing-container"), (tmp_path / "a,b", good, "there is a comma in its name"),
+        ):  # fmt: skip
             folder.mkdir(exist_ok=True)
             environ = dict(os.environ) if answer is None else devcontainer(programs, answer)
             made = DevContainer("work", PlaceConfig(kind="devcontainer"), "s", (folder,), environ)

@@ -16,6 +16,7 @@ from typing import Any
 
 import anyio
 import anyio.to_thread
+import msgspec
 import pytest
 
 from acp_agent.errors import ExecutorError
@@ -89,21 +90,9 @@ async def test_any_posix_shell_will_do(shell: tuple[str, ...], tmp_path: Path) -
 
 
 NAMES = (
-    "a b",
-    "it's",
-    'say "x"',
-    "$HOME",
-    "`id`",
-    "-rf",
-    "*",
-    "new\nline",
-    "ends\n",
-    "\\n",
-    "ü",
-    "\udcff\udcfe",
-    "#",
+    "a b", "it's", 'say "x"', "$HOME", "`id`", "-rf", "*", "new\nline", "ends\n", "\\n", "ü", "\udcff\udcfe", "#",
     "~",
-)
+)  # fmt: skip
 
 
 async def test_any_name_is_only_a_name(shell: tuple[str, ...], tmp_path: Path) -> None:
@@ -134,20 +123,8 @@ async def test_the_disk_is_what_it_is_here(shell: tuple[str, ...], tmp_path: Pat
         (tmp_path / name).symlink_to(target)
     (tmp_path / "far").symlink_to("/nowhere/at/all")
     paths = [
-        "",
-        "d",
-        "dl",
-        "dl/f.txt",
-        "fl",
-        "dang",
-        "dang/y",
-        "up",
-        "up/f.txt",
-        "none/x/y",
-        "far",
-        "far/z",
-        "d/f.txt/x",
-    ]
+        "", "d", "dl", "dl/f.txt", "fl", "dang", "dang/y", "up", "up/f.txt", "none/x/y", "far", "far/z", "d/f.txt/x",
+    ]  # fmt: skip
     link = FarLink(Local(*shell), owner(), is_left, 60.0)
     disk = FarDisk(link)
     try:
@@ -288,12 +265,10 @@ async def test_a_folder_swapped_for_a_link_leads_nowhere(tmp_path: Path) -> None
 
 
 LIES = (
-    "cat /dev/zero",
-    "exit 5",
-    "echo no",
+    "cat /dev/zero", "exit 5", "echo no",
     # It begins as it should, and then says what nobody asked for.
     'while read -r l; do n=; for w in $l; do if [ "$n" = q ]; then printf "\\n%s 0 \\n" "$w"; fi; n=$w; done; done',
-)
+)  # fmt: skip
 
 
 @pytest.mark.parametrize("lie", LIES)
@@ -346,6 +321,11 @@ async def test_lines_are_found_again_whatever_their_encoding(shell: tuple[str, .
         ]
         found = await executor.find(FindQuery("*n*", tmp_path, 10, 20.0))
         assert [match.path.name for match in found.matches] == ["none"]
+        there = await executor.ready()
+        executor.link.there = msgspec.structs.replace(there, programs={**there.programs, "rg": ""})
+        found = await executor.grep(GrepQuery("zweite .* ü", tmp_path, True, 10, 20.0))
+        assert [(match.path.name, match.line) for match in found.matches] == [("mark", 2), ("utf8", 2)]
+        assert found.note
 
 
 async def test_what_does_not_fit_over_there_is_not_written(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

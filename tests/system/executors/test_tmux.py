@@ -170,24 +170,15 @@ async def test_marks_of_others_and_halves_of_marks_are_output(tmp_path: Path) ->
 async def test_a_command_is_run_as_it_stands_whatever_ran_before(tmp_path: Path, locale: str) -> None:
     (tmp_path / "a;b").mkdir()
     cases = [
-        ("echo üñ€😀 'x\ty'", "üñ€😀 x\ty\n", 0),
-        ("printf '%s\\n' \"!!\" '!x' ^a^b", "!!\n!x\n^a^b\n", 0),
-        ("false\n\n# comment", "", 1),
-        ('echo "unclosed', "unexpected EOF", 2),
-        ("x=$(cat <<'E'\nhi\nE\n); echo $x", "hi\n", 0),
-        (f"echo {'y' * 20_000} | wc -c", "20001\n", 0),
-        ("cd 'a;b'", "", 0),
-        ("set -o vi", "", 0),
-        ("echo in vi", "in vi\n", 0),
-        ("stty -echo; set -u", "", 0),
-        ("echo quiet", "quiet\n", 0),
-        ("return 3", "return", 2),
+        ("echo üñ€😀 'x\ty'", "üñ€😀 x\ty\n", 0), ("printf '%s\\n' \"!!\" '!x' ^a^b", "!!\n!x\n^a^b\n", 0),
+        ("false\n\n# comment", "", 1), ('echo "unclosed', "unexpected EOF", 2),
+        ("x=$(cat <<'E'\nhi\nE\n); echo $x", "hi\n", 0), (f"echo {'y' * 20_000} | wc -c", "20001\n", 0),
+        ("cd 'a;b'", "", 0), ("set -o vi", "", 0), ("echo in vi", "in vi\n", 0), ("stty -echo; set -u", "", 0),
+        ("echo quiet", "quiet\n", 0), ("return 3", "return", 2),
         ("trap 'echo told' INT; sleep 0.1 & echo begun; wait", "begun\n", 0),
-        ("bind 'set enable-bracketed-paste off'", "", 0),
-        ("echo 'a\nb'", "a\nb\n", 0),
-        ("PS1=x", "readonly", 1),
+        ("bind 'set enable-bracketed-paste off'", "", 0), ("echo 'a\nb'", "a\nb\n", 0), ("PS1=x", "readonly", 1),
         ("unset PROMPT_COMMAND; echo still", "still\n", 0),
-    ]
+    ]  # fmt: skip
     async with server(tmp_path) as tmux:
         opened = await tmux.open(SIZE, "one")
         command = Command(SharedShell.script("abc"), tmp_path, terminal=SIZE, opened=opened, env={"LC_ALL": locale})

@@ -13,16 +13,12 @@ from tests.fronts.test_mcp_front import bash, served
 pytestmark = pytest.mark.anyio
 
 
-@pytest.mark.parametrize(
-    ("answer", "made"),
-    [
-        ({"action": "accept", "content": {"answer": "allow"}}, True),
-        ({"action": "accept", "content": {"answer": "reject"}}, False),
-        ({"action": "accept", "content": {"answer": "perhaps"}}, False),
-        ({"action": "accept", "content": {}}, False),
-        ({"action": "decline"}, False),
-    ],
-)
+@pytest.mark.parametrize(("answer", "made"), [
+    ({"action": "accept", "content": {"answer": "allow"}}, True),
+    ({"action": "accept", "content": {"answer": "reject"}}, False),
+    ({"action": "accept", "content": {"answer": "perhaps"}}, False), ({"action": "accept", "content": {}}, False),
+    ({"action": "decline"}, False),
+])  # fmt: skip
 async def test_questions_are_asked_of_the_clients_user(tmp_path, answer, made):
     async with served(tmp_path, [bash("touch made"), "Done."], answer=answer) as (client, asked):
         await client.call("prompt", text="go")

@@ -119,10 +119,8 @@ async def test_questions_about_python_are_answered(tmp_path: Path):
 async def test_a_report_has_the_files_that_were_asked_for_and_who_answered(tmp_path: Path):
     async with python(tmp_path) as kit:
         documents = [
-            kit.write("a.py", "import os\nx: int = ''\n"),
-            kit.write("b.py", "y = 1\n"),
-            kit.write("c.txt", ""),
-        ]
+            kit.write("a.py", "import os\nx: int = ''\n"), kit.write("b.py", "y = 1\n"), kit.write("c.txt", ""),
+        ]  # fmt: skip
         report = await kit.servers.diagnostics(documents)
         assert sorted(report.sources) == ["basedpyright", "ruff"]
         assert counts(report.items) == {"a.py": True, "b.py": False}

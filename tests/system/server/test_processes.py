@@ -308,11 +308,8 @@ def test_workers_that_cannot_begin_end_the_server(tmp_path: Path) -> None:
 
 def test_several_workers_need_a_store_that_they_share(tmp_path: Path) -> None:
     ended = subprocess.run(
-        [COMMAND, "serve", "--port", "0", "--workers", "2"],
-        env=environ_for(tmp_path, "http://127.0.0.1:9"),
-        capture_output=True,
-        text=True,
-        timeout=BOUND,
-    )
+        [COMMAND, "serve", "--port", "0", "--workers", "2"], env=environ_for(tmp_path, "http://127.0.0.1:9"),
+        capture_output=True, text=True, timeout=BOUND,
+    )  # fmt: skip
     assert ended.returncode == 2
     assert "on PostgreSQL: set `store.url`" in ended.stderr

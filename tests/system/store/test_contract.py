@@ -13,7 +13,6 @@ from tests.store import (
     test_found_words,
     test_leases,
     test_memories,
-    test_overflow_and_goals,
     test_processes,
 )
 from tests.store.conftest import opened, store
@@ -26,6 +25,6 @@ def place(postgres: PostgresServer) -> tuple[str, str]:
     return postgres.url(), f"t_{uuid.uuid4().hex}"
 
 
-MODULES = (test_contract, test_found_words, test_leases, test_memories, test_overflow_and_goals, test_processes)
+MODULES = (test_contract, test_found_words, test_leases, test_memories, test_processes)
 for name in ("store", "opened", "place"):
     globals().update(contract(name, *MODULES))

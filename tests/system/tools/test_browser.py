@@ -153,21 +153,11 @@ async def test_nothing_a_page_asks_for_goes_past_the_guard(tmp_path, sites):
         assert secret.asked == []
 
 
-@pytest.mark.parametrize(
-    "target",
-    [
-        "http://127.0.0.1:{secret}/",
-        "http://localhost:{secret}/",
-        "http://0x7f.1:{secret}/",
-        "http://[::1]:{secret}/",
-        "http://2130706433:{secret}/",
-        "file:///etc/passwd",
-        "chrome://version",
-        "javascript:alert(1)",
-        "http://169.254.169.254/",
-        "not a url",
-    ],
-)
+@pytest.mark.parametrize("target", [
+    "http://127.0.0.1:{secret}/", "http://localhost:{secret}/", "http://0x7f.1:{secret}/", "http://[::1]:{secret}/",
+    "http://2130706433:{secret}/", "file:///etc/passwd", "chrome://version", "javascript:alert(1)",
+    "http://169.254.169.254/", "not a url",
+])  # fmt: skip
 async def test_what_may_not_be_asked_is_refused_before_a_browser_is_started(tmp_path, sites, target):
     _, secret = sites
     async with browsing(tmp_path) as tools:
@@ -386,10 +376,8 @@ async def test_profiles_of_processes_that_are_gone_are_removed(tmp_path, sites, 
     ended = subprocess.Popen(["true"])
     ended.wait()
     gone, ours, others = (
-        profiles / f"acp-coder-browser-{ended.pid}-x",
-        profiles / "acp-coder-browser-1-x",
-        profiles / "other",
-    )
+        profiles / f"acp-coder-browser-{ended.pid}-x", profiles / "acp-coder-browser-1-x", profiles / "other",
+    )  # fmt: skip
     for folder in (gone, ours, others):
         folder.mkdir()
     async with browsing(tmp_path) as tools:
