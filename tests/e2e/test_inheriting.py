@@ -14,7 +14,8 @@ import pytest
 
 from acp_agent.schema.acp import McpServerStdio
 from acp_agent.testing.fake_model import Answer, Call
-from tests.agent.test_background import asks, bash, model
+from tests.agent.kit import bash
+from tests.agent.test_background import asks, model
 from tests.executors.kit import signal_masks
 from tests.lsp.kit import HERE as LSP
 from tests.mcp.kit import HERE as MCP
@@ -69,7 +70,7 @@ async def test_nothing_of_the_agents_parent_reaches_what_it_starts(tmp_path: Pat
     bash_calls = [("command", {}), ("background", {"background": True}), ("terminal", {"terminal": True})]
     calls = [Call("bash", {"command": report(name), **more}) for name, more in bash_calls]
     calls += [Call("mcp_raw_echo", {}), Call("write", {"path": "a.raw", "content": "ERROR none\n"})]
-    script = [*(Answer(tool_calls=(call,)) for call in calls), "done"]
+    script: list[Answer | str] = [*(asks(call) for call in calls), "done"]
     more = {"ACP_CODER_CONFIG": str(tmp_path / "config.toml"), "ACP_CODER_MODE": "auto"}
     async with spawned(tmp_path, script, command=command, terminal=False, environ=more) as (editor, _):
         raw = McpServerStdio(name="raw", command="sh", args=["-c", server], env=[])
@@ -112,6 +113,7 @@ async def test_an_agent_that_shall_ignore_a_hang_up_goes_on(tmp_path: Path, comm
     ):
         assert (await editor.prompt("go")).stop_reason == "end_turn"
         assert editor.tool_call().raw_output["stdout"] == "still here\n"
+        assert editor.process is not None
         os.kill(editor.process.pid, signal.SIGTERM)
         with anyio.fail_after(SECONDS):
             assert await editor.process.wait() == 0
