@@ -66,7 +66,7 @@ test-editors: $(STAMP) tools
 	@$(NPM) run package --silent >/dev/null
 	@bash scripts/with_node.sh $(PYTEST) -n 2 --dist loadfile --reruns 2 tests/editors
 
-# The conformance kit: an agent and a client with each of their faults, and this agent; the server, too. Six minutes; with
+# The conformance kit: an agent and a client with each of their faults, and this agent; the server, too. Five minutes; with
 # ACP_KIT_SWEEP=1 each fault meets all checks, not only those of its area: eight minutes more. A check has a time in which
 # an answer must come, so one that fails is tried once more; the summary counts these.
 test-conformance: $(STAMP)
