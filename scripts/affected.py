@@ -21,7 +21,6 @@ ROWS: tuple[tuple[str, tuple[str, ...]], ...] = (
     ("acp_agent/lsp/", ("test", "test-system")),
     ("acp_agent/loop/shell/", ("test", "test-system")),
     ("acp_agent/tools/terminal/", ("test", "test-system")),
-    ("acp_agent/protocol/v2/", ("test", "test-v2", "test-conformance")),
     ("acp_agent/protocol/", ("test", "test-v2", "test-conformance")),
     ("acp_agent/schema/", ("test", "test-v2", "test-conformance")),
     ("acp_agent/conformance/", ("test", "test-conformance")),
