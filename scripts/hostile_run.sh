@@ -14,7 +14,13 @@ restore() {
   [ ${#loops[@]} -eq 0 ] || kill "${loops[@]}" 2>/dev/null
   loops=()
 }
-trap 'restore; rm -rf "$scratch"' EXIT
+leave() {
+  restore
+  rm -rf "$scratch/other tmp" "$scratch/a folder"
+  if [ "$status" -eq 0 ]; then rm -rf "$scratch"; else echo "what each way printed is in $scratch"; fi
+}
+status=0
+trap leave EXIT
 
 copy() { # a copy of the tree at $1, with an environment of its own and what the tests have installed
   git clone --quiet . "$1" || return 1
@@ -27,10 +33,10 @@ copy() { # a copy of the tree at $1, with an environment of its own and what the
 background() { # SIGINT and SIGQUIT ignored as in what a script starts with &, SIGHUP as by nohup, no terminal
   bash -c 'trap "" INT QUIT HUP; exec nohup make "$1" </dev/null' - "$target"
 }
-busy() {
+busy() { # The loops are as nice as the tests: beside loops of ordinary priority, Linux gives what is nice one hundredth.
   local each
   for each in 1 2 3 4; do
-    (while :; do :; done) &
+    nice -n 19 bash -c 'while :; do :; done' &
     loops+=($!)
   done
   nice -n 19 make "$target"
@@ -60,7 +66,6 @@ no-namespaces() { # in a namespace of users that may make no further one
   unshare --user --map-root-user bash -c 'echo 0 >/proc/sys/user/max_user_namespaces && exec make "$1"' - "$target"
 }
 
-status=0
 rows=()
 for way in "${ways[@]}"; do
   declare -F "$way" >/dev/null || { echo "no such way: $way" >&2; exit 2; }
