@@ -30,7 +30,7 @@ from typing import Any
 COMMAND = str(Path(sys.executable).with_name("acp-coder"))
 
 CLIENT = """\
-#!{python} -IS
+{first}
 import array, json, os, signal, socket, sys
 
 sock = socket.socket(socket.AF_UNIX)
@@ -52,6 +52,18 @@ if status < 0:
 os._exit(status)
 """
 
+LONGEST_FIRST_LINE = 127
+"""Bytes of it that Linux reads."""
+
+
+def first_line(options: str = "-IS") -> str:
+    """Of a program in Python. As pip writes it where the interpreter's path has a space: sh runs
+    the line, and to Python it is a text."""
+    line = f"#!{sys.executable} {options}".rstrip()
+    if " " not in sys.executable and len(line) <= LONGEST_FIRST_LINE:
+        return line
+    return f"#!/bin/sh\n'''exec' '{sys.executable}' {options} \"$0\" \"$@\"\n' '''"
+
 
 @functools.cache
 def forked_command(script: str = "") -> str:
@@ -62,7 +74,7 @@ def forked_command(script: str = "") -> str:
     folder = Path(tempfile.mkdtemp(prefix="forked"))
     address = str(folder / "socket")
     program = folder / "acp-coder"
-    program.write_text(CLIENT.format(python=sys.executable, address=address, command=COMMAND))
+    program.write_text(CLIENT.format(first=first_line(), address=address, command=COMMAND))
     program.chmod(0o700)
     server = subprocess.Popen(
         [sys.executable, "-m", "tests.forked", address, *([script] if script else [])],

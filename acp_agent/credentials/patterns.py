@@ -175,11 +175,13 @@ def kind_of_name(name: str) -> str:
 
 @lru_cache(maxsize=64)
 def value_pattern(stops: str, quote: str) -> re.Pattern[str]:
-    """Uses `re`, because it can start in the middle of a text. Never backtracks, so it is linear."""
-    inside = rf"[^\s\u2e80-\U0010ffff{re.escape(stops)}]"
+    """Uses `re`, because it can start in the middle of a text. Nothing follows, so it never goes back and is linear;
+    characters that need no second look are one repetition, so that long values take no memory each."""
+    others = rf"\s\u2e80-\U0010ffff{re.escape(stops)}"
     if not quote:
-        return re.compile(f"{inside}*+")
-    return re.compile(rf"(?:(?!{re.escape(quote)})(?:\\{inside}|{inside}))*+")
+        return re.compile(f"[^{others}]*")
+    plain = rf"[^{others}\\{re.escape(quote[0])}]*"
+    return re.compile(rf"{plain}(?:(?!{re.escape(quote)})(?:\\[^{others}]|[^{others}]){plain})*")
 
 
 def value_end(text: str, start: int, stops: str, quote: str) -> int:

@@ -18,7 +18,7 @@ ESCAPE = re.compile(
         )
       | (?P<half> u[dD][89a-fA-F][0-9a-fA-F]{2} )
       | u
-      | [^u](?: \\[^u] )*+
+      | [^u](?: \\[^u] )*
     )
     """,
     re.VERBOSE,

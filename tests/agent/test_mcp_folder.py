@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shlex
 import sys
 
 import anyio
@@ -134,7 +135,7 @@ async def test_mcp_shows_states_and_logs_and_connects_a_failed_server_anew(tmp_p
         with anyio.fail_after(20):
             while "`late`: failed" not in r.editor.text():
                 await r.editor.prompt("/mcp")
-        made = " ".join([entry()["command"], *entry()["args"][:3]])
+        made = shlex.join([entry()["command"], *entry()["args"][:3]])
         late.write_text(f"#!/bin/sh\necho 'a word' >&2\nexec {made}\n")
         late.chmod(0o755)
         await r.editor.prompt("/mcp restart late")

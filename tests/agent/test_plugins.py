@@ -265,6 +265,14 @@ def test_a_git_repository_is_pinned_to_its_commit(tmp_path, capsys):
     assert not [path for path in old.files if path.startswith(".git/")]
 
 
+@pytest.fixture(params=["this Python", "Python 3.11.2"])
+def any_tarfile(request, monkeypatch):
+    """Also one whose tarfile has no filters yet."""
+    if request.param != "this Python":
+        monkeypatch.delattr(tarfile, "data_filter", raising=False)
+
+
+@pytest.mark.usefixtures("any_tarfile")
 @pytest.mark.parametrize("ending", ["tar.gz", "zip"])
 def test_an_archive_is_a_source_and_nothing_of_it_leaves_its_folder(tmp_path, ending):
     source = claude(tmp_path / "source")
@@ -282,14 +290,23 @@ def test_an_archive_is_a_source_and_nothing_of_it_leaves_its_folder(tmp_path, en
     assert not list(tmp_path.rglob("escaped.txt"))
 
 
-def test_an_archive_that_lies_is_refused(tmp_path):
+@pytest.mark.usefixtures("any_tarfile")
+@pytest.mark.parametrize(("name", "kind", "target"), [
+    ("../../escaped.txt", tarfile.REGTYPE, ""), ("link", tarfile.SYMTYPE, "/etc"), ("fifo", tarfile.FIFOTYPE, ""),
+    ("link", tarfile.LNKTYPE, "../../x"),
+])  # fmt: skip
+def test_an_archive_that_lies_is_refused(tmp_path, name, kind, target):
     archive = tmp_path / "a.tar.gz"
     with tarfile.open(archive, "w:gz") as opened:
-        entry = tarfile.TarInfo("../../escaped.txt")
-        entry.size = 1
+        entry = tarfile.TarInfo(name)
+        entry.type, entry.linkname, entry.size = kind, target, int(kind == tarfile.REGTYPE)
         opened.addfile(entry, io.BytesIO(b"x"))
     with pytest.raises(PluginError, match="cannot be unpacked"):
         fetch(str(archive), environ(tmp_path))
+
+
+def test_what_is_no_archive_is_refused(tmp_path):
+    archive = tmp_path / "a.tar.gz"
     archive.write_bytes(b"no archive")
     with pytest.raises(PluginError, match="cannot be unpacked"):
         fetch(str(archive), environ(tmp_path))

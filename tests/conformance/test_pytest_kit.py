@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 import subprocess
 import sys
 from pathlib import Path
@@ -9,7 +10,7 @@ from pathlib import Path
 import pytest
 
 HERE = Path(__file__).parent
-SMALL = f"{sys.executable} {HERE / 'small_agent.py'}"
+SMALL = shlex.join([sys.executable, str(HERE / "small_agent.py")])
 KIT = ("--pyargs", "acp_agent.conformance.pytest_kit")
 
 

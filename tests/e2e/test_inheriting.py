@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import resource
+import shlex
 import signal
 import sys
 from pathlib import Path
@@ -17,6 +18,7 @@ from acp_agent.testing.fake_model import Answer, Call
 from tests.agent.kit import bash
 from tests.agent.test_background import asks, model
 from tests.executors.kit import signal_masks
+from tests.forked import first_line
 from tests.lsp.kit import HERE as LSP
 from tests.mcp.kit import HERE as MCP
 
@@ -26,7 +28,7 @@ pytestmark = pytest.mark.anyio
 
 SECONDS = 30
 PARENT = """\
-#!{python} -IS
+{first}
 import os, resource, signal, sys
 for number in signal.valid_signals() - {{signal.SIGKILL, signal.SIGSTOP}}:
     signal.signal(number, signal.SIG_IGN)
@@ -45,7 +47,7 @@ def command(tmp_path: Path) -> str:
     """The agent, as such a parent starts it."""
     program = tmp_path / "parent"
     hard = resource.getrlimit(resource.RLIMIT_NOFILE)[1]
-    program.write_text(PARENT.format(python=sys.executable, command=COMMAND, hard=hard))
+    program.write_text(PARENT.format(first=first_line(), command=COMMAND, hard=hard))
     program.chmod(0o700)
     return str(program)
 
@@ -59,14 +61,16 @@ async def test_nothing_of_the_agents_parent_reaches_what_it_starts(tmp_path: Pat
         told = "grep -E 'SigBlk|SigIgn' /proc/self/status; ls /proc/self/fd; umask; nice; ulimit -Sn"
         return f"{{ {told}; }} >{reports}/{name}.new && mv {reports}/{name}.new {reports}/{name}"
 
-    language_server = f"{report('lsp')}; exec {sys.executable} {LSP / 'raw_server.py'}"
+    language_server = f"{report('lsp')}; exec {shlex.join([sys.executable, str(LSP / 'raw_server.py')])}"
     (tmp_path / "config.toml").write_text(
         "[lsp]\nunconfined = true\n[lsp.servers.raw]\nlanguages = { '.raw' = 'raw' }\n"
         f"command = {json.dumps(['sh', '-c', language_server])}\n"
         f"[[hooks.tool_before]]\ncommand = {json.dumps(report('observing'))}\n"
         f"[[hooks.on]]\nevent = 'PreToolUse'\ncommand = {json.dumps(report('deciding'))}\n"
     )
-    server = f"{report('mcp')}; exec {sys.executable} -S {MCP / 'raw_server.py'} good {tmp_path}/notes"
+    server = (
+        f"{report('mcp')}; exec {shlex.join([sys.executable, '-S', str(MCP / 'raw_server.py')])} good {tmp_path}/notes"
+    )
     bash_calls = [("command", {}), ("background", {"background": True}), ("terminal", {"terminal": True})]
     calls = [Call("bash", {"command": report(name), **more}) for name, more in bash_calls]
     calls += [Call("mcp_raw_echo", {}), Call("write", {"path": "a.raw", "content": "ERROR none\n"})]

@@ -249,3 +249,21 @@ def test_every_module_says_what_it_is_for():
     wrong = [str(file.relative_to(ROOT)) for file, _ in modules() if not ast.get_docstring(parsed(file))]
     assert not wrong
     assert (PACKAGE / "py.typed").exists()
+
+
+GROUP_THAT_KEEPS = re.compile(r"(?<![\\(])\)\s*(?:[*+?]|\{[\d,]*\})\+|\(\?>")
+
+
+def test_no_pattern_holds_on_to_a_group():
+    """Possessive and atomic groups lose or add characters before Python 3.11.5 (CPython issue 106052), which distributions
+    still have. A class of characters is safe: `[a-z]*+`."""
+    found = []
+    for file, _ in modules():
+        for node in ast.walk(parsed(file)):
+            parts = node.values if isinstance(node, ast.JoinedStr) else [node]
+            text = "".join(
+                part.value if isinstance(part, ast.Constant) and isinstance(part.value, str) else ")" for part in parts
+            )
+            if isinstance(node, (ast.JoinedStr, ast.Constant)) and GROUP_THAT_KEEPS.search(text):
+                found.append(f"{file}:{node.lineno}")
+    assert found == []

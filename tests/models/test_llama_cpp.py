@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shutil
 from collections.abc import Iterator
 from contextlib import asynccontextmanager
 from itertools import pairwise
@@ -48,7 +49,10 @@ def with_tools(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
 
 @asynccontextmanager
 async def session(tmp_path, server: Server | Proxy, tools: str = "", provider: str = "", tokens: int = 32):
-    (tmp_path / "project").mkdir()
+    """In a folder of one name for all: the system prompt is in the server's cache after the first test."""
+    project = tmp_path.parent / "project"
+    shutil.rmtree(project, ignore_errors=True)
+    project.mkdir()
     provider = provider or f'base_url = "{server.base_url}"'
     (tmp_path / "config.toml").write_text(CONFIG.format(provider=provider, tools=tools, tokens=tokens))
     environ = environ_for(
@@ -56,7 +60,7 @@ async def session(tmp_path, server: Server | Proxy, tools: str = "", provider: s
     )
     async with connect(environ) as (editor, _):
         await editor.start()
-        await editor.new_session(tmp_path / "project")
+        await editor.new_session(project)
         yield editor
 
 
@@ -165,7 +169,7 @@ async def test_a_server_that_is_lost_in_the_middle_of_an_answer_is_an_error_and_
 async def test_a_conversation_longer_than_the_window_goes_on(tmp_path):
     with llama(tmp_path / "log", "-c", "4096", "-np", "1", "--jinja") as small:
         async with session(tmp_path, small) as editor:
-            (tmp_path / "project" / "long.txt").write_text(
+            (tmp_path.parent / "project" / "long.txt").write_text(
                 "".join(f"line {number} of many\n" for number in range(3000))
             )
             for _ in range(3):
@@ -212,7 +216,7 @@ async def test_the_prompt_cache_is_kept_over_ten_rounds_with_a_background_comman
 
     with Proxy(with_tools, calls) as proxy:
         async with session(tmp_path, proxy) as editor:
-            (tmp_path / "project" / "a.txt").write_text("a")
+            (tmp_path.parent / "project" / "a.txt").write_text("a")
             for number in range(10):
                 await editor.prompt(f"Say {number}.", seconds=SECONDS)
             counted = [(timing["cache_n"], timing["prompt_n"]) for timing in proxy.timings]

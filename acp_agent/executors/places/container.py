@@ -259,9 +259,9 @@ class Container:
         found = [_mount(path, spot, writes=path not in walls.readable) for path in seen for spot in self._spots(path)]
         for path in (*walls.protected, *walls.hidden):
             inside = any(path.is_relative_to(folder) for folder in seen)
-            if not inside or path.is_symlink() or not path.exists():
+            if not inside or os.path.islink(path) or not os.path.exists(path):
                 continue
-            source = path if path not in walls.hidden else walls.empty if path.is_dir() else Path("/dev/null")
+            source = path if path not in walls.hidden else walls.empty if os.path.isdir(path) else Path("/dev/null")
             found += [_mount(source, spot, writes=False) for spot in self._spots(path)]
         return [part for mount in dict.fromkeys(found) for part in ("--mount", mount)]
 

@@ -154,7 +154,7 @@ class LandlockThere:
                 raise self._unusable(f"the agent's own folder {own} would be in {path}, which commands may write")
         yield from self._reading(Path("/"), True, [*self._hidden(policy), own])
         for path in policy.writable:
-            if path not in policy.hidden and path.exists():
+            if path not in policy.hidden and os.path.exists(path):
                 yield kind_of_rule(WRITE, path)
         yield from ((READ | WRITE, path) for path in (*parts, SHARED))
         yield from (kind_of_rule(DEVICE, path) for path in DEVICES)

@@ -212,7 +212,7 @@ class Bubblewrap(Struct, frozen=True):
         if policy.copies is not None:
             yield from ("--bind", str(policy.copies.folder), str(Copies.THERE))
         for spot in spots:
-            if spot.treatment == "hide" and spot.path.is_dir():
+            if spot.treatment == "hide" and os.path.isdir(spot.path):
                 yield from ("--remount-ro", str(spot.path))
         yield from ("--remount-ro", "/dev")
         if not whole:
@@ -241,7 +241,7 @@ def _kernels_own() -> list[tuple[str, str]]:
 
 
 def _is_hidden_file(spot: Spot) -> bool:
-    return spot.treatment == "hide" and not spot.path.is_dir()
+    return spot.treatment == "hide" and not os.path.isdir(spot.path)
 
 
 def _mount(spot: Spot) -> Iterable[str]:
@@ -256,7 +256,7 @@ def _mount(spot: Spot) -> Iterable[str]:
         return ("--bind", str(spot.source), path)
     if treatment == "empty":
         return ("--perms", "1777" if path.endswith("tmp") else "0755", "--tmpfs", path)
-    if treatment == "absent" or spot.path.is_dir():
+    if treatment == "absent" or os.path.isdir(spot.path):
         return ("--perms", "0555", "--tmpfs", path)  # as good as read-only: what is put there is nowhere
     return ("--ro-bind", "/dev/null", path)  # Hidden. Without devices in it, that cannot even be opened.
 

@@ -6,6 +6,7 @@ Its rules only allow, each for a path and everything below it. Querying the kern
 from __future__ import annotations
 
 import ctypes
+import os
 import sys
 from pathlib import Path
 from typing import Final
@@ -50,4 +51,4 @@ def handled(version: int) -> int:
 
 def kind_of_rule(rights: int, path: Path) -> Rule:
     """The rule for `path`, which may be a file."""
-    return (rights, path) if path.is_dir() else (rights & FILE_RIGHTS, path)
+    return (rights, path) if os.path.isdir(path) else (rights & FILE_RIGHTS, path)

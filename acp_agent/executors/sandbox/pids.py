@@ -67,7 +67,7 @@ def _candidates() -> list[Path]:
         below = path.lstrip("/")
         if controllers == "":
             for mount in (MOUNTS, MOUNTS / "unified"):
-                if (mount / "cgroup.controllers").exists():
+                if os.path.exists(mount / "cgroup.controllers"):
                     own = mount / below
                     # Next to our own group: a group with processes cannot delegate its controllers.
                     found += [own, own.parent] if below else [own]
@@ -98,7 +98,7 @@ def door(group: Path) -> Path:
     """The file a process writes 0 to, to join the group. With `tasks` (cgroup v1), the kernel moves only the requesting
     thread, without waiting several milliseconds for the others."""
     tasks = group / "tasks"
-    return tasks if tasks.exists() else group / "cgroup.procs"
+    return tasks if os.path.exists(tasks) else group / "cgroup.procs"
 
 
 def end_group(group: Path) -> None:

@@ -283,7 +283,7 @@ def _look_at_sockets(out: Assembler, *, unix_sockets: bool, network: Sockets) ->
 def write_filter(folder: Path, arch: Arch, *, unix_sockets: bool, network: Sockets = "all") -> Path:
     """The filter as a file in `folder`, written once."""
     path = folder / f"seccomp{'-unix' if unix_sockets else ''}{'' if network == 'all' else f'-{network}'}.bpf"
-    if not path.exists():
+    if not os.path.exists(path):
         beside = path.with_name(f"{path.name}.{uuid.uuid4().hex[:8]}")
         with open(os.open(beside, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "wb") as file:
             file.write(build_filter(arch, unix_sockets=unix_sockets, network=network))

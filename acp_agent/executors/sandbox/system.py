@@ -81,7 +81,7 @@ def _link_targets(now: int) -> tuple[Path, ...]:
         if os.path.islink(name):
             target = Path(os.path.realpath(name))
             inside = any(target.is_relative_to(folder) for folder in READABLE)
-            if not inside and not target.is_relative_to("/proc") and target.exists():
+            if not inside and not target.is_relative_to("/proc") and os.path.exists(target):
                 targets.append(target)
     return tuple(targets)
 
@@ -91,6 +91,6 @@ def _readable(now: int) -> tuple[tuple[Path, bool], ...]:
     with os.scandir("/") as entries:
         found = {Path(entry.path): True for entry in entries if entry.is_symlink()}
     for path in map(Path, READABLE):
-        if path not in found and path.exists() and os.path.realpath(path.parent) == str(path.parent):
-            found[path] = path.is_symlink()
+        if path not in found and os.path.exists(path) and os.path.realpath(path.parent) == str(path.parent):
+            found[path] = os.path.islink(path)
     return tuple(found.items())

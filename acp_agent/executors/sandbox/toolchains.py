@@ -59,9 +59,13 @@ def toolchains(home: Path | None, environ: Mapping[str, str]) -> tuple[Path, ...
 def _add(found: dict[Path, None], path: Path, home: Path | None) -> None:
     """Not what every command sees anyway."""
     place = Path(os.path.realpath(path))
-    if place.is_file() and _holds_key(place):
+    if os.path.isfile(place) and _holds_key(place):
         return
-    if place.exists() and not _above(place, home) and not any(place.is_relative_to(folder) for folder in READABLE):
+    if (
+        os.path.exists(place)
+        and not _above(place, home)
+        and not any(place.is_relative_to(folder) for folder in READABLE)
+    ):
         found[place] = None
 
 

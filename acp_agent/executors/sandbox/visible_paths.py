@@ -69,7 +69,7 @@ class View(Struct, frozen=True):
         if spot.path == path:
             return True
         if spot.source is not None:
-            return (spot.source / path.relative_to(spot.path)).exists()
+            return os.path.exists(spot.source / path.relative_to(spot.path))
         return spot.treatment != "empty"
 
 
@@ -85,8 +85,8 @@ def plan(policy: SandboxPolicy, *, scratch: Path | None, more: Iterable[Path] = 
     if policy.home is not None and policy.home != Path("/"):
         _put(spots, policy.home, "stand-in" if scratch else "empty", scratch / "home" if scratch else None)
 
-    readable = [path for path in policy.readable if path.exists()]
-    writable = [path for path in policy.writable if path.exists()]
+    readable = [path for path in policy.readable if os.path.exists(path)]
+    writable = [path for path in policy.writable if os.path.exists(path)]
     for path in (*readable, *writable):
         if os.path.realpath(path) != str(path):
             raise ExecutorError(f"{path} has become a link, or is behind one, so it cannot be made visible to commands")

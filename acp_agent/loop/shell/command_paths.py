@@ -61,7 +61,7 @@ def named(
             for place in _matching(spelled):
                 if _led_away(place, inside, written):
                     linked = True
-                elif place.exists() or (make and spelled.endswith("/") and _made(place)):
+                elif os.path.exists(place) or (make and spelled.endswith("/") and _made(place)):
                     kept[real_path(place)] = None
         found.append(Named(text, tuple(kept), linked and not kept))
     return found

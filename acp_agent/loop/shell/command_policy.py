@@ -102,7 +102,7 @@ class CommandPolicy:
         if self._config.writable:
             places = paths_of(self.named()[2])
             found = {path: None for path in found if any(path.is_relative_to(place) for place in places)}
-        return [path for path in found if path.is_dir() and not is_held(path)]
+        return [path for path in found if os.path.isdir(path) and not is_held(path)]
 
     def policy(self) -> SandboxPolicy:
         """Returns what a command may touch now."""
@@ -132,14 +132,14 @@ class CommandPolicy:
             *(self._folder.path / part for part in CLOSED_PARTS),
             *others_below([*writable, *self._readable_places(read), *seen], self._folder.path),
         ]
-        protected += [path for path in self._roots.rules.own if not path.exists()]
+        protected += [path for path in self._roots.rules.own if not os.path.exists(path)]
         if config.writable:
             protected = [path for path in protected if any(path.is_relative_to(place) for place in writable)]
         return SandboxPolicy(
             writable=tuple(dict.fromkeys(writable)),
             readable=tuple(dict.fromkeys([*self._readable_places(read), *seen])),
             hidden=tuple(
-                path for path in dict.fromkeys([*self.hidden, *self._roots.rules.moved, *own]) if path.exists()
+                path for path in dict.fromkeys([*self.hidden, *self._roots.rules.moved, *own]) if os.path.exists(path)
             ),
             protected=tuple(dict.fromkeys(protected)),
             network="all" if config.network == "allow" else "none",
@@ -198,7 +198,7 @@ class CommandPolicy:
         there = [path for name in sandbox.protect_existing for path in _matching(folder, name.strip("/"))]
         for path in (*(folder / name.strip("/") for name in sandbox.protect), *there):
             name = str(path.relative_to(folder))
-            if path == folder or (name.startswith(START_FILES) and folder != self._home and not path.exists()):
+            if path == folder or (name.startswith(START_FILES) and folder != self._home and not os.path.exists(path)):
                 continue
             linked = any(os.path.islink(step) for step in (path, *path.parents) if folder in step.parents)
             if not linked or sandbox.strict:
@@ -208,7 +208,7 @@ class CommandPolicy:
                 self.links.append(path)
                 log.warning("%s is a link, which commands in the sandbox could replace", path)
             target = real_path(path)
-            if target.exists() and any(root in target.parents for root in self._roots.real):
+            if os.path.exists(target) and any(root in target.parents for root in self._roots.real):
                 found.append(target)
         return found
 

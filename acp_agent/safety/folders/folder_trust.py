@@ -59,7 +59,7 @@ def own_files(folder: Path) -> dict[str, bytes]:
 
 def _is_here(folder: Path, inside: str) -> bool:
     """Whether it is a folder there, not a link out of it."""
-    return (folder / inside).is_dir() and real_path(folder / inside) == real_path(folder) / inside
+    return os.path.isdir(folder / inside) and real_path(folder / inside) == real_path(folder) / inside
 
 
 def _names(folder: Path, inside: str) -> list[str]:

@@ -233,7 +233,7 @@ def also_mounted(paths: Iterable[Path], table: Path = MOUNTS) -> list[Path]:
 def configured_folders(texts: Sequence[str]) -> list[Path]:
     """The existing folders of `tools.files.allowed_paths`; `~` is the home folder."""
     paths = [Path(text).expanduser() for text in texts if text.strip()]
-    return [path for path in paths if path.is_absolute() and path.is_dir()]
+    return [path for path in paths if path.is_absolute() and os.path.isdir(path)]
 
 
 def git_places(root: Path) -> tuple[tuple[Path, ...], tuple[Path, ...], tuple[Path, ...]]:
@@ -253,7 +253,7 @@ def git_places(root: Path) -> tuple[tuple[Path, ...], tuple[Path, ...], tuple[Pa
         common = (folder / (_text(folder / "commondir") or ".").strip()).resolve(strict=True)
     except (OSError, RuntimeError, ValueError):
         return (), (), ()
-    if folder.parent.parent != common or folder.parent.name != "worktrees" or not (common / "objects").is_dir():
+    if folder.parent.parent != common or folder.parent.name != "worktrees" or not os.path.isdir(common / "objects"):
         return (), (), ()
     own = folder / "config.worktree"
     if root.parent.name == WORKTREES:
@@ -264,7 +264,7 @@ def git_places(root: Path) -> tuple[tuple[Path, ...], tuple[Path, ...], tuple[Pa
 
 def _text(path: Path) -> str | None:
     try:
-        if not path.is_file():
+        if not os.path.isfile(path):
             return None
         with open(path, "rb") as file:
             return file.read(MAX_POINTER).decode("utf-8", "surrogateescape")

@@ -51,7 +51,7 @@ class Survey(Struct, frozen=True):
             folder / name
             for folder in self.repositories
             for name in INSIDE
-            if name in ("hooks", "config") or (folder / name).exists()
+            if name in ("hooks", "config") or os.path.exists(folder / name)
         ]
         return [*inside, *self.pointers, *self.named]
 
@@ -59,7 +59,7 @@ class Survey(Struct, frozen=True):
 def survey(roots: Roots) -> Survey:
     rules = roots.rules
     hidden = [Path(glob) for glob in rules.hidden_globs if not any(char in glob for char in "*?[")]
-    hidden = [path for path in hidden if path.exists() and rules.hides(path)]
+    hidden = [path for path in hidden if os.path.exists(path) and rules.hides(path)]
     repositories: dict[Path, None] = {}
     pointers: list[Path] = []
     looked, most = 0, MAX_LOOKED_AT_FOR_HIDDEN if rules.hides_any else MAX_LOOKED_AT
@@ -73,11 +73,11 @@ def survey(roots: Roots) -> Survey:
             base = Path(here)
             if ".git" in folders:
                 git = base / ".git"
-                if not git.is_symlink() or roots.contains(git := real_path(git)):
+                if not os.path.islink(git) or roots.contains(git := real_path(git)):
                     repositories |= dict.fromkeys(_with_inner(git))
             elif "HEAD" in files and {"objects", "refs"} <= {*folders}:  # A bare one.
                 repositories |= dict.fromkeys(_with_inner(base))
-            elif ".git" in files and not (base / ".git").is_symlink():
+            elif ".git" in files and not os.path.islink(base / ".git"):
                 pointers.append(base / ".git")
             if rules.hides_any:
                 hidden += [path for name in files if rules.hides(path := base / name) and _plain(path)]
@@ -100,7 +100,7 @@ def _named(git: Path) -> Iterator[Path]:
     for name, value in NAMING.findall(text):
         base = git.parent if name.lower() == "hookspath" else git
         path = real_path(base / value.strip().strip('"'))
-        if path.exists() and git.parent in path.parents and path not in (git, git.parent):
+        if os.path.exists(path) and git.parent in path.parents and path not in (git, git.parent):
             yield path
 
 
@@ -115,7 +115,7 @@ def _with_inner(git: Path) -> Iterator[Path]:
         except OSError:
             continue
         for each in inner:
-            if (each / "HEAD").exists():
+            if os.path.exists(each / "HEAD"):
                 yield each
                 pending.append(each / "modules")
             else:

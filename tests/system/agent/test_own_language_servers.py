@@ -16,6 +16,7 @@ from acp_agent.schema.lsp_types import Position, Range, TextEdit
 from acp_agent.testing.fake_model import Answer, Call
 from acp_agent.tools.code.rename import edited
 from tests.agent.kit import Rig, results, rig
+from tests.forked import first_line
 
 pytestmark = pytest.mark.anyio
 
@@ -160,7 +161,7 @@ async def test_a_server_in_the_sandbox_reads_the_project_and_writes_nothing_of_i
     program = tmp_path / "bin" / "spy"
     program.parent.mkdir()
     program.write_text(
-        f"#!{sys.executable}\n"
+        f"{first_line('')}\n"
         "import pathlib, sys\n"
         "seen = pathlib.Path('shapes.py').read_text()[:11]\n"
         "try:\n    pathlib.Path('made').write_text('x'); seen += ' wrote'\n"

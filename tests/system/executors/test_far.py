@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 import os
+import shlex
 import signal
 import subprocess
 import sys
@@ -384,7 +385,7 @@ def message(header: bytes) -> bytes:
 async def test_a_host_that_lies_is_told_in_a_sentence(lie: bytes, tmp_path: Path) -> None:
     program = tmp_path / "liar.py"
     program.write_text(LIAR % repr(lie))
-    async with over(Stub(f"exec {sys.executable} {program}")) as executor:
+    async with over(Stub("exec " + shlex.join([sys.executable, str(program)]))) as executor:
         with pytest.raises(ExecutorError):
             await executor.read_text(tmp_path / "x")
 
