@@ -41,9 +41,10 @@ test: $(STAMP) tools page
 test-system: $(STAMP) tools page
 	@$(PYTEST) --reruns 1 -rR tests/system
 
-# Both, with ten times the examples, 20,000 races and 200 kills. An hour or more.
+# Both, with ten times the examples, 20,000 races and 200 kills; and the conformance kit, each fault of its agent with all
+# checks. An hour or more.
 nightly: $(STAMP) tools page
-	@ACP_TEST_NIGHTLY=1 $(PYTEST) --reruns 1 -rR -o faulthandler_timeout=3000 tests tests/system
+	@ACP_TEST_NIGHTLY=1 $(PYTEST) --reruns 1 -rR -o faulthandler_timeout=3000 tests tests/system tests/conformance
 
 # The tiers whose folders changed since `main`: CONTRIBUTING.md. BASE=COMMIT: since another commit.
 affected: $(STAMP)
@@ -66,9 +67,8 @@ test-editors: $(STAMP) tools
 	@$(NPM) run package --silent >/dev/null
 	@bash scripts/with_node.sh $(PYTEST) -n 2 --dist loadfile --reruns 2 tests/editors
 
-# The conformance kit: an agent and a client with each of their faults, and this agent; the server, too. Five minutes; with
-# ACP_KIT_SWEEP=1 each fault meets all checks, not only those of its area: eight minutes more. A check has a time in which
-# an answer must come, so one that fails is tried once more; the summary counts these.
+# The conformance kit: an agent and a client with each of their faults, and this agent; the server, too. A check has a time in
+# which an answer must come, so one that fails is tried once more; the summary counts these.
 test-conformance: $(STAMP)
 	@$(PYTEST) --reruns 1 tests/conformance
 

@@ -140,12 +140,15 @@ def main_of_the_command(address: str) -> Callable[[], Any]:
 
 
 def main_of(script: str) -> Callable[[], Any]:
-    """With what it imports at its top imported."""
+    """With what it imports at its top imported, but for what lies beside it, which may look at the environment."""
     import importlib
 
+    folder = Path(script).parent
+    sys.path.insert(0, str(folder))
     text = Path(script).read_text(encoding="utf-8")
     for name in re.findall(r"^(?:import|from) ([\w.]+)", text, re.MULTILINE):
-        importlib.import_module(name)
+        if not (folder / f"{name}.py").exists():
+            importlib.import_module(name)
     code = compile(text, script, "exec")
     return lambda: exec(code, {"__name__": "__main__", "__file__": script})
 

@@ -12,8 +12,8 @@ from acp_agent.conformance.kit_run import chosen, run
 from acp_agent.conformance.profiles import profile
 from acp_agent.conformance.trial import CHECKS
 from acp_agent.conformance.v2.v2_wire import WireV2
-from tests.conformance.test_kit import SMALL, failed, ran, small
-from tests.forked import COMMAND
+from tests.conformance.test_kit import SMALL, failed, forked, ran, small
+from tests.forked import forked_command
 
 pytestmark = pytest.mark.anyio
 HERE = Path(__file__).parent
@@ -35,7 +35,7 @@ NOT_OURS = {"V2-AUTH-3", "V2-AUTH-5", "V2-PERM-3", "V2-CFG-3"}
 
 
 async def test_an_agent_without_faults_passes_everything() -> None:
-    results = await run(SMALL_V2, small(), ALL)
+    results = await run(forked(SMALL_V2[1]), small(), ALL)
     assert failed(results) == {}
     assert [each.requirement.id for each in results if each.outcome == "not here"] == []
     assert len(results) == len(ALL)
@@ -44,18 +44,18 @@ async def test_an_agent_without_faults_passes_everything() -> None:
 @pytest.mark.parametrize("id_", [each.id for each in ALL])
 async def test_a_fault_is_found_by_the_check_of_its_name_alone(id_: str) -> None:
     """The list is that of the checks, so none is without a fault."""
-    results = await run(SMALL_V2, small(id_), [CHECKS[id_]])
+    results = await run(forked(SMALL_V2[1]), small(id_), [CHECKS[id_]])
     assert set(failed(results)) == {id_}, failed(results)
 
 
 async def test_a_fault_breaks_no_other_check() -> None:
     for id_, area in (("V2-SESS-6", "sessions"), ("V2-TC-4", "calls"), ("V2-CAN-3", "life"), ("V2-CFG-2", "options")):
-        results = await run(SMALL_V2, small(id_), chosen([area], version=2))
+        results = await run(forked(SMALL_V2[1]), small(id_), chosen([area], version=2))
         assert set(failed(results)) == {id_}, failed(results)
 
 
 async def test_this_agent_keeps_all_of_it() -> None:
-    results = await run([COMMAND], profile("acp-coder-v2"), ALL)
+    results = await run([forked_command()], profile("acp-coder-v2"), ALL)
     assert failed(results) == {}
     assert {each.requirement.id for each in results if each.outcome == "not here"} == NOT_OURS
 

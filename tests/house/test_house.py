@@ -255,8 +255,8 @@ GROUP_THAT_KEEPS = re.compile(r"(?<![\\(])\)\s*(?:[*+?]|\{[\d,]*\})\+|\(\?>")
 
 
 def test_no_pattern_holds_on_to_a_group():
-    """Possessive and atomic groups lose or add characters before Python 3.11.5 (CPython issue 106052), which distributions
-    still have. A class of characters is safe: `[a-z]*+`."""
+    """Possessive and atomic groups match wrongly before Python 3.11.5 (CPython issue 106052), which distributions still
+    have. A class of characters is safe: `[a-z]*+`."""
     found = []
     for file, _ in modules():
         for node in ast.walk(parsed(file)):

@@ -228,7 +228,7 @@ async def test_the_prompt_cache_is_kept_over_ten_rounds_with_a_background_comman
 @pytest.mark.parametrize("api", ["responses", "messages"])
 async def test_litellms_other_apis_answer_with_the_same_model(tmp_path, with_tools, api):
     with litellm(tmp_path, with_tools) as url:
-        more = f'api = "{api}"\nbase_url = "{url}"\nmodels = ["small"]\n'
+        more = f'api = "{api}"\nbase_url = "{url}"\nmodels = ["small"]\ncontext_window = 8192\n'
         async with session(tmp_path, with_tools, provider=more) as editor:
             answer = await editor.prompt("Say hello.", seconds=SECONDS)
             assert answer.stop_reason in ("end_turn", "max_tokens", "max_turn_requests")
@@ -241,7 +241,7 @@ async def test_litellms_other_apis_answer_with_the_same_model(tmp_path, with_too
 @pytest.mark.parametrize("api", ["responses", "messages"])
 async def test_llama_cpps_own_doors_of_the_other_apis(tmp_path, with_tools, api):
     """The same server without a proxy between: its Messages and Responses APIs are independent implementations."""
-    more = f'api = "{api}"\nbase_url = "{with_tools.base_url}"\nmodels = ["small"]\n'
+    more = f'api = "{api}"\nbase_url = "{with_tools.base_url}"\nmodels = ["small"]\ncontext_window = 8192\n'
     async with session(tmp_path, with_tools, provider=more) as editor:
         answer = await editor.prompt("Say hello.", seconds=SECONDS)
         assert answer.stop_reason in ("end_turn", "max_tokens", "max_turn_requests")
