@@ -16,7 +16,7 @@ restore() {
 }
 leave() {
   restore
-  rm -rf "$scratch/other tmp" "$scratch/a folder"
+  rm -rf "$scratch/other" "$scratch/a folder"
   if [ "$status" -eq 0 ]; then rm -rf "$scratch"; else echo "what each way printed is in $scratch"; fi
 }
 status=0
@@ -54,8 +54,8 @@ user() {
 }
 plain-locale() { env -u LC_ALL -u LC_CTYPE LANG=C make "$target"; }
 other-tmp() {
-  mkdir -p "$scratch/other tmp"
-  TMPDIR="$scratch/other tmp" make "$target"
+  mkdir -p "$scratch/other"
+  TMPDIR="$scratch/other" make "$target"
 }
 spaces() {
   mkdir -p "$scratch/a folder"
