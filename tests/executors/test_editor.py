@@ -114,11 +114,13 @@ async def test_a_client_that_fails_on_the_way_out_breaks_nothing(method: str, tm
         await process.close()
 
 
-async def test_what_a_client_does_not_kill_is_killed_here(tmp_path: Path) -> None:
+@pytest.mark.parametrize("kills", [True, False], ids=["killed", "closed while it runs"])
+async def test_what_a_client_does_not_kill_is_killed_here(kills: bool, tmp_path: Path) -> None:
     async with stage("editor", tmp_path, nothing_is_killed=True) as on:
         process = await on.executor.run(Command("sleep 600 & echo $$ $! > made; mv made pids; wait", on.folder))
         await until_exists(on.folder / "pids")
-        await process.kill()
+        if kills:
+            await process.kill()
         await process.close()
         for pid in (on.folder / "pids").read_text().split():
             await until_gone(int(pid))

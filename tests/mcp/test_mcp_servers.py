@@ -270,7 +270,9 @@ async def test_close_kills_a_stubborn_server_and_its_child(tmp_path):
         assert len(pids) == 2
         assert all(alive(pid) for pid in pids)
         await k.servers.close()
-        assert not any(alive(pid) for pid in pids)
+        with anyio.fail_after(20):
+            while any(map(alive, pids)):  # A killed one is there until whoever inherited it has noticed.
+                await anyio.sleep(0.02)
         await k.servers.close()
         assert k.names == []
         assert k.troubles == []
