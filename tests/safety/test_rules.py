@@ -185,6 +185,16 @@ def test_the_trace_names_the_rule_and_its_place() -> None:
     assert found[0].denial(found[1]).rule == "policy"  # the rest goes to the audit log only
 
 
+def test_hidden_is_what_a_policy_always_denies_to_a_tool() -> None:
+    made = policy(
+        PolicyRule("allow", "read", paths=("*/open/*",)), PolicyRule("deny", "read", paths=("*/a",)),
+        PolicyRule("deny", "read", paths=("*/b",), args_match="x"), PolicyRule("deny", "write", paths=("*/c",)),
+        PolicyRule("deny", "*", paths=("*/d",)),
+    )  # fmt: skip
+    assert made.hidden_paths("read") == ["*/a", "*/d"]
+    assert made.denied_paths() == ["*/a", "*/b", "*/c", "*/d"]
+
+
 def test_a_rule_that_cannot_be_read_denies_every_call_of_its_tools() -> None:
     made = policy(PolicyRule("allow", "bash", args_match="(("))
     assert "not a regular expression" in made.trouble[0]
