@@ -102,3 +102,28 @@ def thoughts(events: Sequence[ModelEvent]) -> list[str]:
 
 def calls(events: Sequence[ModelEvent]) -> list[ToolUse]:
     return [event for event in events if isinstance(event, ToolUse)]
+
+
+# --- what is on the wire -----------------------------------------------------------------------------------------
+
+TOOL_SENT = {
+    "type": "function",
+    "function": {"name": "read", "description": "Reads a file.", "parameters": TOOL.parameters},
+}
+"""`TOOL` in the APIs that are like OpenAI's."""
+
+
+def turn(role: str, *content: dict[str, Any]) -> dict[str, Any]:
+    return {"role": role, "content": list(content)}
+
+
+def text_block(text: str, kind: str = "text") -> dict[str, Any]:
+    return {"type": kind, "text": text}
+
+
+async def check_failure(api: Api, reply: Any, kind: str, said: str) -> None:
+    """This reply is an error of this kind, with these words in it."""
+    async with connected(api, [reply], max_retries=0) as (provider, _):
+        error = await failure(provider)
+    assert error.kind == kind, error
+    assert said in str(error)

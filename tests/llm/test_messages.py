@@ -32,13 +32,14 @@ from acp_agent.testing.fake_model import Answer, Call, Failure, FakeModel, RawAn
 from tests.nightly import times
 from tests.tables import table
 
-from .kit import TOOL, USER, calls, collect, connected, failure, make, texts, thoughts
+from .kit import TOOL, USER, calls, check_failure, collect, connected, make, text_block, texts, thoughts, turn
 
 pytestmark = pytest.mark.anyio
 
 HEADERS = {"anthropic-version": "2023-06-01"}
 THINKER = ModelSettings("claude-opus-5", thought_level="high")
 BUDGETED = ModelSettings("claude-sonnet-4-5", thought_level="low")
+ADAPTIVE = {"type": "adaptive", "display": "summarized"}
 RESULT = ToolMessage("call_1_0", "read", (TextPart("content"),))
 
 
@@ -117,41 +118,35 @@ async def test_a_whole_request() -> None:
         "model": "claude-opus-5",
         "max_tokens": 9000,
         "stream": True,
-        "thinking": {"type": "adaptive", "display": "summarized"},
+        "thinking": ADAPTIVE,
         "output_config": {"effort": "low"},
         "tools": [tool, tool | mark],
-        "system": [{"type": "text", "text": "Be brief."} | mark],
+        "system": [text_block("Be brief.") | mark],
         "messages": [
-            {
-                "role": "user",
-                "content": [
-                    {"type": "text", "text": "look"},
-                    {"type": "image", "source": {"type": "base64", "media_type": "image/png", "data": "AAAA"}},
-                    {"type": "document", "source": source, "title": "a.pdf"} | mark,
-                ],
-            },
-            {
-                "role": "assistant",
-                "content": [
-                    {"type": "thinking", "thinking": "hm", "signature": "sig_1"},
-                    {"type": "text", "text": "Looking."},
-                    {"type": "tool_use", "id": "call_1_0", "name": "read", "input": {}},
-                ],
-            },
-            {
-                "role": "user",
-                "content": [
-                    {
-                        "type": "tool_result",
-                        "tool_use_id": "call_1_0",
-                        "content": [{"type": "text", "text": "(no output)"}],
-                    },
-                    {"type": "text", "text": "and?"},
-                    {"type": "text", "text": "[image/bmp was left out: this API does not accept it.]"} | mark,
-                ],
-            },
+            turn(
+                "user",
+                text_block("look"),
+                {"type": "image", "source": {"type": "base64", "media_type": "image/png", "data": "AAAA"}},
+                {"type": "document", "source": source, "title": "a.pdf"} | mark,
+            ),
+            turn(
+                "assistant",
+                {"type": "thinking", "thinking": "hm", "signature": "sig_1"},
+                text_block("Looking."),
+                {"type": "tool_use", "id": "call_1_0", "name": "read", "input": {}},
+            ),
+            turn(
+                "user",
+                {"type": "tool_result", "tool_use_id": "call_1_0", "content": [text_block("(no output)")]},
+                text_block("and?"),
+                text_block("[image/bmp was left out: this API does not accept it.]") | mark,
+            ),
         ],
     }
+
+
+def budget(tokens: int) -> dict[str, Any]:
+    return {"thinking": {"type": "enabled", "budget_tokens": tokens}}
 
 
 @table(
@@ -159,15 +154,11 @@ async def test_a_whole_request() -> None:
     [
         ("claude-opus-5", None, {}),
         ("claude-opus-5", "off", {"thinking": {"type": "disabled"}}),
-        (
-            "claude-sonnet-4-6",
-            "high",
-            {"thinking": {"type": "adaptive", "display": "summarized"}, "output_config": {"effort": "high"}},
-        ),
-        ("claude-sonnet-4-5-20250929", "low", {"thinking": {"type": "enabled", "budget_tokens": 4096}}),
-        ("claude-opus-4-20250514", "high", {"thinking": {"type": "enabled", "budget_tokens": 24576}}),
-        ("claude-3-7-sonnet-20250219", "medium", {"thinking": {"type": "enabled", "budget_tokens": 12288}}),
-        ("glm-4.6", "low", {"thinking": {"type": "enabled", "budget_tokens": 4096}}),
+        ("claude-sonnet-4-6", "high", {"thinking": ADAPTIVE, "output_config": {"effort": "high"}}),
+        ("claude-sonnet-4-5-20250929", "low", budget(4096)),
+        ("claude-opus-4-20250514", "high", budget(24576)),
+        ("claude-3-7-sonnet-20250219", "medium", budget(12288)),
+        ("glm-4.6", "low", budget(4096)),
     ],
 )
 def test_thinking_is_asked_for_as_the_model_takes_it(model: str, level: Any, fields: dict[str, Any]) -> None:
@@ -324,7 +315,12 @@ async def test_thoughts_that_the_server_does_not_take_back_are_left_out_from_the
 
 HELLO = [start(0, "text", text=""), text("hello"), event("content_block_stop", index=0), ending()]
 HELLO.append(event("message_stop"))
-BROKEN = b'{"type":"content_block_delta","index":0,"delta":{"type":"text_delta","text":"a\xff"}}'
+RAW_TEXT = b'{"type":"content_block_delta","index":0,"delta":{"type":"text_delta","text":"%b"}}'
+N = [("t", '{"n":1}')]
+
+
+def use(name: str, index: int = 0, **fields: Any) -> dict[str, Any]:
+    return start(index, "tool_use", name=name, **fields)
 
 
 @table(("events", "said", "made"), [
@@ -336,62 +332,19 @@ BROKEN = b'{"type":"content_block_delta","index":0,"delta":{"type":"text_delta",
     ([start(0, "text"), text("a"), start(0, "text"), text("b"), ending()], "ab", []),
     ([start(0, "server_tool_use", id="s", name="x"), arguments('{"q":1}'), *HELLO], "hello", []),
     ([start(0, "web_search_tool_result", content=[{"type": "x"}]), *HELLO], "hello", []),
-    (
-        [start(0, "tool_use", id="a", name="t", input={}), arguments('{"n"'), arguments(":1}"), ending()],
-        "",
-        [
-            ("t", '{"n":1}'),
-        ],
-    ),
-    ([start(0, "tool_use", id="a", name="t", input={"n": 1}), ending()], "", [("t", '{"n":1}')]),
-    ([start(0, "tool_use", id="a", name="t", input={}), ending()], "", [("t", "")]),
-    ([start(0, "tool_use", id="a", name="t"), arguments('{"n":'), ending("max_tokens")], "", [("t", '{"n":')]),
-    (
-        [
-            start(0, "tool_use", id="a", name="t"),
-            start(1, "tool_use", id="a", name="u"),
-            arguments('{"n":2}', 1),
-            arguments('{"n":1}', 0),
-            ending(),
-        ],
-        "",
-        [("t", '{"n":1}'), ("u", '{"n":2}')],
-    ),
-    (
-        [
-            start(0, "tool_use", name="t"),
-            arguments("1"),
-            start(0, "tool_use", name="u"),
-            arguments("2"),
-            ending(),
-        ],
-        "",
-        [("t", "1"), ("u", "2")],
-    ),
+    ([use("t", id="a", input={}), arguments('{"n"'), arguments(":1}"), ending()], "", N),
+    ([use("t", id="a", input={"n": 1}), ending()], "", N), ([use("t", id="a", input={}), ending()], "", [("t", "")]),
+    ([use("t", id="a"), arguments('{"n":'), ending("max_tokens")], "", [("t", '{"n":')]),
+    ([use("t", id="a"), use("u", 1, id="a"), arguments('{"n":2}', 1), arguments('{"n":1}'), ending()],
+     "", [*N, ("u", '{"n":2}')]),
+    ([use("t"), arguments("1"), use("u"), arguments("2"), ending()], "", [("t", "1"), ("u", "2")]),
     ([arguments('{"n":1}'), *HELLO], "hello", []), ([start(0, "tool_use", id="a"), *HELLO], "hello", []),
     ([{**start(0, "text"), "index": "0"}, {**text("hello"), "index": "0"}, ending()], "hello", []),
     ([start(0, "text", text=None), text("hello"), {**ending(), "usage": None}], "hello", []),
-    ([event("message", content=[{"type": "text", "text": "hello"}], stop_reason="end_turn")], "hello", []),
-    (
-        [event("message", content=[{"type": "tool_use", "id": "a", "name": "t", "input": {"n": 1}}])],
-        "",
-        [("t", '{"n":1}')],
-    ),
-    (HELLO[:-1] + [b"[DONE]"], "hello", []),
-    (
-        [b'{"type":"content_block_delta","index":0,"delta":{"type":"text_delta","text":"a\xff"}}', ending()],
-        "a�",
-        [],
-    ),
-    (
-        [
-            b'{"type":"content_block_delta","index":0,"delta":{"type":"text_delta","text":"a\\ud83d"}}',
-            b'{"type":"content_block_delta","index":0,"delta":{"type":"text_delta","text":"\\ude00"}}',
-            ending(),
-        ],
-        "a😀",
-        [],
-    ),
+    ([event("message", content=[text_block("hello")], stop_reason="end_turn")], "hello", []),
+    ([event("message", content=[{"type": "tool_use", "id": "a", "name": "t", "input": {"n": 1}}])], "", N),
+    (HELLO[:-1] + [b"[DONE]"], "hello", []), ([RAW_TEXT % b"a\xff", ending()], "a�", []),
+    ([RAW_TEXT % b"a\\ud83d", RAW_TEXT % b"\\ude00", ending()], "a😀", []),
 ])  # fmt: skip
 def test_streams_as_servers_send_them(events: list[Any], said: str, made: list[tuple[str, str]]) -> None:
     folded = fold(*events)
@@ -406,9 +359,8 @@ def test_streams_as_servers_send_them(events: list[Any], said: str, made: list[t
     ([ending("end_turn")], "stop"), ([ending("stop_sequence")], "stop"), ([ending("max_tokens")], "length"),
     ([ending("model_context_window_exceeded")], "length"), ([ending("pause_turn")], "length"),
     ([ending("refusal")], "refusal"), ([ending("something new")], "stop"),
-    ([start(0, "tool_use", id="a", name="t"), ending("tool_use")], "tool_calls"),
-    ([start(0, "tool_use", id="a", name="t"), ending("end_turn")], "tool_calls"),
-    ([start(0, "tool_use", id="a", name="t"), ending("max_tokens")], "length"),
+    ([use("t", id="a"), ending("tool_use")], "tool_calls"), ([use("t", id="a"), ending("end_turn")], "tool_calls"),
+    ([use("t", id="a"), ending("max_tokens")], "length"),
 ])  # fmt: skip
 def test_stop_reasons(events: list[Any], reason: Any) -> None:
     assert fold(*events)[-1] == Finished(reason)
@@ -435,34 +387,26 @@ def test_a_thought_is_kept_only_with_its_signature() -> None:
     )
 
 
+def began(**usage: int) -> dict[str, Any]:
+    return event("message_start", message={"usage": usage})
+
+
+def used(**usage: Any) -> dict[str, Any]:
+    return {**ending(), "usage": usage}
+
+
 @table(
     ("events", "report"),
     [
+        ([began(input_tokens=3, output_tokens=1), used(output_tokens=9)], UsageReport(3, 9)),
         (
             [
-                event("message_start", message={"usage": {"input_tokens": 3, "output_tokens": 1}}),
-                {**ending(), "usage": {"output_tokens": 9}},
-            ],
-            UsageReport(3, 9),
-        ),
-        (
-            [
-                event(
-                    "message_start",
-                    message={
-                        "usage": {
-                            "input_tokens": 3,
-                            "cache_read_input_tokens": 100,
-                            "cache_creation_input_tokens": 20,
-                            "output_tokens": 1,
-                        }
-                    },
-                ),
-                {**ending(), "usage": {"output_tokens": 9, "output_tokens_details": {"thinking_tokens": 4}}},
+                began(input_tokens=3, cache_read_input_tokens=100, cache_creation_input_tokens=20, output_tokens=1),
+                used(output_tokens=9, output_tokens_details={"thinking_tokens": 4}),
             ],
             UsageReport(123, 9, cached_tokens=100, reasoning_tokens=4, cache_write_tokens=20),
         ),
-        ([{**ending(), "usage": {"input_tokens": 5, "output_tokens": 2.0}}], UsageReport(5, 2)),
+        ([used(input_tokens=5, output_tokens=2.0)], UsageReport(5, 2)),
         ([event("message", content=[], usage={"input_tokens": 5, "output_tokens": 2})], UsageReport(5, 2)),
     ],
 )
@@ -477,26 +421,34 @@ def wire(*events: dict[str, Any]) -> tuple[bytes, ...]:
     return tuple(f"event: {one['type']}\ndata: {json.dumps(one)}\n\n".encode() for one in events)
 
 
+def failing(kind: str, message: str) -> dict[str, Any]:
+    return event("error", error={"type": kind, "message": message})
+
+
 @pytest.mark.parametrize(
-    ("chunks", "kind", "words"),
+    ("reply", "kind", "said"),
     [
-        (wire(event("error", error={"type": "overloaded_error", "message": "Overloaded"})), "server", "Overloaded"),
-        (wire(event("error", error={"type": "rate_limit_error", "message": "slow"})), "rate_limit", "slow"),
-        (wire(event("error", error={"type": "api_error", "message": "oops"})), "server", "oops"),
-        ((b"data: what is this\n\n",), "server", "what is this"),
-        ((b"<html>hello</html>",), "not_found", "a web page"),
-        (wire(event("message_start", message={}), text("a")), "network", "ended early"),
+        (RawAnswer(wire(failing("overloaded_error", "Overloaded"))), "server", "Overloaded"),
+        (RawAnswer(wire(failing("rate_limit_error", "slow"))), "rate_limit", "slow"),
+        (RawAnswer(wire(failing("api_error", "oops"))), "server", "oops"),
+        (RawAnswer((b"data: what is this\n\n",)), "server", "what is this"),
+        (RawAnswer((b"<html>hello</html>",)), "not_found", "a web page"),
+        (RawAnswer(wire(event("message_start", message={}), text("a"))), "network", "ended early"),
+        # A refusal is one sentence with what to do.
+        (Failure(400, failing("invalid_request_error", "Your credit balance is too low")), "quota", "credit"),
+        (Failure(401, failing("authentication_error", "invalid x-api-key")), "auth", "key"),
+        (Failure(403, failing("permission_error", "no")), "auth", "permissions"),
+        (Failure(404, failing("not_found_error", "model: x")), "not_found", "the model"),
+        (Failure(413, failing("request_too_large", "big")), "context_too_long", "compact"),
+        (Failure(400, failing("invalid_request_error", "prompt is too long: 2 > 1")), "context_too_long", "compact"),
     ],
 )
-async def test_errors_inside_an_answer(chunks: tuple[bytes, ...], kind: str, words: str) -> None:
-    async with connected("messages", [RawAnswer(chunks)], max_retries=0) as (provider, _):
-        error = await failure(provider)
-        assert error.kind == kind
-        assert words in str(error)
+async def test_errors(reply: Any, kind: str, said: str) -> None:
+    await check_failure("messages", reply, kind, said)
 
 
 async def test_an_overload_before_the_first_words_is_tried_again() -> None:
-    overload = RawAnswer(wire(event("error", error={"type": "overloaded_error", "message": "Overloaded"})))
+    overload = RawAnswer(wire(failing("overloaded_error", "Overloaded")))
     async with connected("messages", [overload, "at last"]) as (provider, model):
         assert texts(await collect(provider)) == ["at last"]
         assert len(model.requests) == 2
@@ -506,27 +458,6 @@ async def test_a_break_after_the_stop_reason_is_forgiven() -> None:
     chunks = (*wire(text("a"), ending()), b"never")
     async with connected("messages", [RawAnswer(chunks, drop_after=2)]) as (provider, _):
         assert await collect(provider) == [TextDelta("a"), Finished("stop")]
-
-
-@pytest.mark.parametrize(
-    ("status", "type_", "message", "kind", "words"),
-    [
-        (400, "invalid_request_error", "Your credit balance is too low", "quota", "credit"),
-        (401, "authentication_error", "invalid x-api-key", "auth", "key"),
-        (403, "permission_error", "no", "auth", "permissions"),
-        (404, "not_found_error", "model: x", "not_found", "the model"),
-        (413, "request_too_large", "big", "context_too_long", "compact"),
-        (400, "invalid_request_error", "prompt is too long: 2 > 1", "context_too_long", "compact"),
-    ],
-)
-async def test_a_refusal_is_one_sentence_with_what_to_do(
-    status: int, type_: str, message: str, kind: str, words: str
-) -> None:
-    refused = Failure(status, event("error", error={"type": type_, "message": message}))
-    async with connected("messages", [refused], max_retries=0) as (provider, _):
-        error = await failure(provider)
-        assert error.kind == kind
-        assert words in str(error)
 
 
 async def test_a_turn_with_thoughts_goes_back_as_it_came() -> None:
@@ -543,7 +474,7 @@ async def test_a_turn_with_thoughts_goes_back_as_it_came() -> None:
         assert model.requests[1].body["messages"][1]["content"] == [
             {"type": "thinking", "thinking": "hm", "signature": "sig_1"},
             {"type": "redacted_thinking", "data": "zzz"},
-            {"type": "text", "text": "Looking."},
+            text_block("Looking."),
             {"type": "tool_use", "id": "call_1_0", "name": "read", "input": {"path": "a"}},
         ]
 
@@ -566,31 +497,31 @@ def test_models_are_known_by_their_names() -> None:
 
 
 def said(*content: dict[str, Any]) -> dict[str, Any]:
-    return {"messages": [{"role": "user", "content": list(content)}]}
+    return {"messages": [turn("user", *content)]}
 
 
 @table(
-    ("change", "words"),
+    ("change", "because"),
     [
         ({"max_tokens": None}, "max_tokens"),
         ({"messages": []}, "at least one message"),
-        ({"messages": [{"role": "assistant", "content": [{"type": "text", "text": "a"}]}]}, "alternate"),
-        (said({"type": "text", "text": ""}), "non-whitespace"),
+        ({"messages": [turn("assistant", text_block("a"))]}, "alternate"),
+        (said(text_block("")), "non-whitespace"),
         (said(), "non-empty"),
-        ({"system": [{"type": "text", "text": "a", "cache_control": {}}] * 5}, "maximum of 4"),
+        ({"system": [text_block("a") | {"cache_control": {}}] * 5}, "maximum of 4"),
         (said({"type": "tool_result", "tool_use_id": "x", "content": []}), "unexpected"),
     ],
 )
-def test_the_fake_refuses_what_the_real_server_refuses(change: dict[str, Any], words: str) -> None:
-    good = {"model": "claude-opus-5", "max_tokens": 1, **said({"type": "text", "text": "a"})}
+def test_the_fake_refuses_what_the_real_server_refuses(change: dict[str, Any], because: str) -> None:
+    good = {"model": "claude-opus-5", "max_tokens": 1, **said(text_block("a"))}
     assert refusal(good, HEADERS) is None
     answer = refusal(good | change, HEADERS)
-    assert answer is not None and words in answer.body["error"]["message"]
+    assert answer is not None and because in answer.body["error"]["message"]
 
 
 def test_the_fakes_cache_looks_twenty_blocks_back() -> None:
     def ask(cache: PromptCache, size: int) -> tuple[int, int, int]:
-        content: list[dict[str, Any]] = [{"type": "text", "text": "x" * 40} for _ in range(size)]
+        content: list[dict[str, Any]] = [text_block("x" * 40) for _ in range(size)]
         content[-1]["cache_control"] = {"type": "ephemeral"}
         return cache.count({"model": "m", **said(*content)})
 
