@@ -16,6 +16,7 @@ from acp_agent.llm.base import (
     PROVIDERS,
     Message,
     ModelEvent,
+    ModelInfo,
     ModelSettings,
     Provider,
     ProviderOptions,
@@ -81,6 +82,17 @@ async def collect(
     return [event async for event in provider.stream(messages, tools, settings)]
 
 
+async def listed(api: Api, models: Any, **changes: Any) -> list[ModelInfo]:
+    """What a provider says of the models that a server lists."""
+    async with FakeModel(models=models) as model:
+        provider = make(api, model.base_url, **changes)
+        try:
+            with anyio.fail_after(BOUND):
+                return await provider.models()
+        finally:
+            await provider.aclose()
+
+
 async def failure(provider: Provider, seen: list[ModelEvent] | None = None) -> ProviderError:
     """The error that a stream ends in; the events before it go to `seen`."""
     try:
@@ -121,9 +133,11 @@ def text_block(text: str, kind: str = "text") -> dict[str, Any]:
     return {"type": kind, "text": text}
 
 
-async def check_failure(api: Api, reply: Any, kind: str, said: str) -> None:
-    """This reply is an error of this kind, with these words in it."""
+async def check_failure(api: Api, reply: Any, kind: str, words: str) -> list[ModelEvent]:
+    """This reply is an error of this kind with these words. The events that came before it."""
+    seen: list[ModelEvent] = []
     async with connected(api, [reply], max_retries=0) as (provider, _):
-        error = await failure(provider)
+        error = await failure(provider, seen)
     assert error.kind == kind, error
-    assert said in str(error)
+    assert words in str(error)
+    return seen

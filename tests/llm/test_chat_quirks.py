@@ -31,10 +31,25 @@ from acp_agent.llm.chat import ChatProvider
 from acp_agent.llm.chat_answer import ChatAnswer
 from acp_agent.llm.chat_request import Dialect, RequestEncoder
 from acp_agent.llm.choose import choose_api, is_loopback
-from acp_agent.testing.fake_model import Answer, Call, Failure, FakeModel, RawAnswer
+from acp_agent.testing.fake_model import Answer, Call, Failure, RawAnswer
 from tests.tables import table
 
-from .kit import SETTINGS, TOOL, USER, calls, collect, connected, failure, make, texts, thoughts
+from .kit import (
+    SETTINGS,
+    TOOL,
+    TOOL_SENT,
+    USER,
+    calls,
+    check_failure,
+    collect,
+    connected,
+    failure,
+    listed,
+    text_block,
+    texts,
+    thoughts,
+    turn,
+)
 
 pytestmark = pytest.mark.anyio
 
@@ -67,95 +82,64 @@ def shown(events: Sequence[ModelEvent]) -> list[tuple[str, str]]:
 # --- tool calls --------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize(
-    ("chunks", "expected"),
-    [
-        pytest.param(
-            [delta(tool_calls=[call("a", "{}", index=0, id="x"), call("b", '{"n":1}', index=1, id="y")])],
-            [("a", "{}"), ("b", '{"n":1}')],
-            id="whole calls in one chunk",
-        ),
-        pytest.param(
-            [delta(tool_calls=[call("a", "{}", id="x"), call("b", "{}", id="y")])],
-            [("a", "{}"), ("b", "{}")],
-            id="no index",
-        ),
-        pytest.param(
-            [delta(tool_calls=[call("a", '{"n":1}'), call("a", '{"n":2}')])],
-            [("a", '{"n":1}'), ("a", '{"n":2}')],
-            id="no index, no id, the same tool twice",
-        ),
-        pytest.param(
-            [
-                delta(tool_calls=[call("a", "{}", index=0, id="x")]),
-                delta(tool_calls=[call("b", "{}", index=0, id="y")]),
-            ],
-            [("a", "{}"), ("b", "{}")],
-            id="every call has index 0",
-        ),
-        pytest.param(
-            [delta(tool_calls=[call("a", '{"n":1}', index=0)]), delta(tool_calls=[call("a", '{"n":2}', index=0)])],
-            [("a", '{"n":1}'), ("a", '{"n":2}')],
-            id="index 0 and no ids",
-        ),
-        pytest.param(
-            [
-                delta(tool_calls=[call("a", "", id="x")]),
-                delta(tool_calls=[call(arguments='{"n"')]),
-                delta(tool_calls=[call(arguments=":1}")]),
-            ],
-            [("a", '{"n":1}')],
-            id="fragments without index",
-        ),
-        pytest.param(
-            [
-                delta(tool_calls=[call("a", "", id="x"), call("b", "", id="y")]),
-                delta(tool_calls=[call(arguments='{"n":1}', id="x")]),
-                delta(tool_calls=[call(arguments='{"n":2}', id="y")]),
-            ],
-            [("a", '{"n":1}'), ("b", '{"n":2}')],
-            id="fragments known by id only",
-        ),
-        pytest.param(
-            [
-                delta(tool_calls=[call("a", '{"n"', index=0, id="x")]),
-                delta(tool_calls=[call("a", ":1}", index=0, id="x")]),
-                delta(tool_calls=[call("a", "", index=0, id="x")]),
-            ],
-            [("a", '{"n":1}')],
-            id="name and id repeated in each fragment",
-        ),
-        pytest.param(
-            [
-                delta(tool_calls=[call("a", '{"n"', index=0, id="x1")]),
-                delta(tool_calls=[call(arguments=":1}", index=0, id="x2")]),
-            ],
-            [("a", '{"n":1}')],
-            id="a new id in each fragment",
-        ),
-        pytest.param(
-            [
-                delta(tool_calls=[call("a", "", index=0, id="x")]),
-                delta(tool_calls=[call("b", "", index=1, id="y")]),
-                delta(tool_calls=[call(arguments='{"n":1}', index=0)]),
-                delta(tool_calls=[call(arguments='{"n":2}', index=1)]),
-            ],
-            [("a", '{"n":1}'), ("b", '{"n":2}')],
-            id="interleaved fragments",
-        ),
-        pytest.param(
-            [delta(tool_calls=[call("a", {"n": 1}, index=0)])], [("a", '{"n":1}')], id="arguments as an object"
-        ),
-        pytest.param([delta(tool_calls=[call("a", [1], index=0)])], [("a", "[1]")], id="arguments as a list"),
-        pytest.param(
-            [delta(tool_calls=[call("a", '{"n":', index=0)])], [("a", '{"n":')], id="arguments not valid JSON"
-        ),
-        pytest.param([delta(tool_calls=[call("a", index=0)])], [("a", "")], id="no arguments"),
-        pytest.param([delta(tool_calls=[call("a", "{}", index="0", id=7)])], [("a", "{}")], id="odd types"),
-        pytest.param([delta(tool_calls=[call(index=0, id="x")])], [], id="a call of nothing"),
-        pytest.param([delta(content="a", tool_calls=[])], [], id="an empty list of calls"),
-    ],
-)
+def called(*made: dict[str, Any], finish: str | None = None) -> dict[str, Any]:
+    return delta(finish, tool_calls=list(made))
+
+
+A, B = '{"n":1}', '{"n":2}'
+TOOL_CALLS: dict[str, tuple[list[Any], list[tuple[str, str]]]] = {
+    "whole calls in one chunk": (
+        [called(call("a", "{}", index=0, id="x"), call("b", A, index=1, id="y"))],
+        [("a", "{}"), ("b", A)],
+    ),
+    "no index": ([called(call("a", "{}", id="x"), call("b", "{}", id="y"))], [("a", "{}"), ("b", "{}")]),
+    "no index, no id, the same tool twice": ([called(call("a", A), call("a", B))], [("a", A), ("a", B)]),
+    "every call has index 0": (
+        [called(call("a", "{}", index=0, id="x")), called(call("b", "{}", index=0, id="y"))],
+        [("a", "{}"), ("b", "{}")],
+    ),
+    "index 0 and no ids": ([called(call("a", A, index=0)), called(call("a", B, index=0))], [("a", A), ("a", B)]),
+    "fragments without index": (
+        [called(call("a", "", id="x")), called(call(arguments='{"n"')), called(call(arguments=":1}"))],
+        [("a", A)],
+    ),
+    "fragments known by id only": (
+        [
+            called(call("a", "", id="x"), call("b", "", id="y")),
+            called(call(arguments=A, id="x")),
+            called(call(arguments=B, id="y")),
+        ],
+        [("a", A), ("b", B)],
+    ),
+    "name and id repeated in each fragment": (
+        [called(call("a", piece, index=0, id="x")) for piece in ('{"n"', ":1}", "")],
+        [("a", A)],
+    ),
+    "a new id in each fragment": (
+        [called(call("a", '{"n"', index=0, id="x1")), called(call(arguments=":1}", index=0, id="x2"))],
+        [("a", A)],
+    ),
+    "interleaved fragments": (
+        [
+            called(call("a", "", index=0, id="x")),
+            called(call("b", "", index=1, id="y")),
+            called(call(arguments=A, index=0)),
+            called(call(arguments=B, index=1)),
+        ],
+        [("a", A), ("b", B)],
+    ),
+    "arguments as an object": ([called(call("a", {"n": 1}, index=0))], [("a", A)]),
+    "arguments as a list": ([called(call("a", [1], index=0))], [("a", "[1]")]),
+    "arguments not valid JSON": ([called(call("a", '{"n":', index=0))], [("a", '{"n":')]),
+    "no arguments": ([called(call("a", index=0))], [("a", "")]),
+    "odd types": ([called(call("a", "{}", index="0", id=7))], [("a", "{}")]),
+    "a call of nothing": ([called(call(index=0, id="x"))], []),
+    "an empty list of calls": ([delta(content="a", tool_calls=[])], []),
+    "a finish reason of stop": ([called(call("a", "{}", index=0), finish="stop")], [("a", "{}")]),
+}
+
+
+@pytest.mark.parametrize(("chunks", "expected"), TOOL_CALLS.values(), ids=TOOL_CALLS)
 def test_tool_calls(chunks: list[Any], expected: list[tuple[str, str]]) -> None:
     events = fold(*chunks)
     assert shown(events) == expected
@@ -168,18 +152,10 @@ def test_tool_calls(chunks: list[Any], expected: list[tuple[str, str]]) -> None:
 @pytest.mark.parametrize("given", [(None, None), ("", ""), ("same", "same"), ("same", None)])
 def test_ids_are_made_up_where_missing_and_kept_where_unique(given: tuple[str | None, str | None]) -> None:
     made = [call("a", "{}", index=number, **({} if id_ is None else {"id": id_})) for number, id_ in enumerate(given)]
-    ids = [use.id for use in calls(fold(delta(tool_calls=made)))]
+    ids = [use.id for use in calls(fold(called(*made)))]
     assert len(set(ids)) == 2
     assert all(ids)
     assert given[0] not in ("same",) or ids[0] == "same"
-
-
-def test_tool_calls_without_a_finish_reason_finish_as_tool_calls() -> None:
-    assert fold(delta(tool_calls=[call("a", "{}", index=0)]))[-1] == Finished("tool_calls")
-
-
-def test_a_finish_reason_of_stop_after_tool_calls_is_tool_calls() -> None:
-    assert fold(delta("stop", tool_calls=[call("a", "{}", index=0)]))[-1] == Finished("tool_calls")
 
 
 def test_a_broken_surrogate_in_arguments_is_joined_or_replaced() -> None:
@@ -222,20 +198,17 @@ def test_thoughts_between_tags_however_they_are_cut(content: str, thought: str, 
 # --- usage -------------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize(
+USED = {"prompt_tokens": 7, "completion_tokens": 2}
+
+
+@table(
     ("usage", "report"),
     [
-        ({"prompt_tokens": 7, "completion_tokens": 2}, UsageReport(7, 2)),
-        (
-            {"prompt_tokens": 7, "completion_tokens": 2, "prompt_tokens_details": {"cached_tokens": 4}},
-            UsageReport(7, 2, cached_tokens=4),
-        ),
-        (
-            {"prompt_tokens": 7, "completion_tokens": 2, "prompt_cache_hit_tokens": 3},
-            UsageReport(7, 2, cached_tokens=3),
-        ),
-        ({"prompt_tokens": 7, "completion_tokens": 2, "cached_tokens": 3}, UsageReport(7, 2, cached_tokens=3)),
-        ({"prompt_tokens": 7, "completion_tokens": 2, "prompt_tokens_details": None}, UsageReport(7, 2)),
+        (USED, UsageReport(7, 2)),
+        (USED | {"prompt_tokens_details": {"cached_tokens": 4}}, UsageReport(7, 2, cached_tokens=4)),
+        (USED | {"prompt_cache_hit_tokens": 3}, UsageReport(7, 2, cached_tokens=3)),
+        (USED | {"cached_tokens": 3}, UsageReport(7, 2, cached_tokens=3)),
+        (USED | {"prompt_tokens_details": None}, UsageReport(7, 2)),
         ({"prompt_tokens": 7.0, "completion_tokens": "2"}, UsageReport(7, 2)),
         ({}, UsageReport(0, 0)),
     ],
@@ -246,13 +219,13 @@ def test_usage_in_every_dialect(usage: dict[str, Any], report: UsageReport) -> N
 
 
 def test_usage_in_each_chunk_is_reported_once_with_its_last_value() -> None:
-    first = {**delta(content="a"), "usage": {"prompt_tokens": 7, "completion_tokens": 1}}
-    second = {**delta("stop", content="b"), "usage": {"prompt_tokens": 7, "completion_tokens": 2}}
+    first = {**delta(content="a"), "usage": USED | {"completion_tokens": 1}}
+    second = {**delta("stop", content="b"), "usage": USED}
     assert fold(first, second)[-2:] == [UsageReport(7, 2), Finished("stop")]
 
 
 def test_usage_inside_a_choice() -> None:
-    chunk = {"choices": [{"delta": {}, "finish_reason": "stop", "usage": {"prompt_tokens": 7, "completion_tokens": 2}}]}
+    chunk = {"choices": [{"delta": {}, "finish_reason": "stop", "usage": USED}]}
     assert fold(chunk)[-2:] == [UsageReport(7, 2), Finished("stop")]
 
 
@@ -328,29 +301,20 @@ async def test_a_break_after_the_finish_reason_is_forgiven() -> None:
 
 
 @pytest.mark.parametrize(
-    ("chunks", "kind", "words"),
+    ("chunk", "kind", "words", "before"),
     [
-        ((b'data: {"error":{"message":"the GPU is on fire","code":500}}\n\n',), "server", "the GPU is on fire"),
-        ((b'{"error":"the GPU is on fire"}',), "server", "the GPU is on fire"),
-        ((b'data: {"error":{"message":"slow down","code":429}}\n\n',), "rate_limit", "slow down"),
-        ((b'data: {"choices":[{"delta":{},"finish_reason":"error"}]}\n\n',), "server", "ended in an error"),
-        ((b"data: what is this\n\n",), "server", "what is this"),
-        ((b"\n<html>Welcome to the chat server</html>",), "not_found", "a web page"),
-        ((b": nothing\n\n",), "network", "ended early"),
+        (b'data: {"error":{"message":"the GPU is on fire","code":500}}\n\n', "server", "the GPU is on fire", []),
+        (b'{"error":"the GPU is on fire"}', "server", "the GPU is on fire", []),
+        (b'data: {"error":{"message":"slow down","code":429}}\n\n', "rate_limit", "slow down", []),
+        (b'data: {"choices":[{"delta":{},"finish_reason":"error"}]}\n\n', "server", "ended in an error", []),
+        (b"data: what is this\n\n", "server", "what is this", []),
+        (b"\n<html>Welcome to the chat server</html>", "not_found", "a web page", []),
+        (b": nothing\n\n", "network", "ended early", []),
+        (HELLO, "network", "ended early", [TextDelta("hello")]),
     ],
 )
-async def test_errors_inside_an_answer(chunks: tuple[bytes, ...], kind: str, words: str) -> None:
-    async with connected("chat", [RawAnswer(chunks)], max_retries=0) as (provider, _):
-        error = await failure(provider)
-        assert error.kind == kind
-        assert words in str(error)
-
-
-async def test_an_answer_that_stops_without_an_end_is_a_network_error() -> None:
-    async with connected("chat", [RawAnswer((HELLO,))], max_retries=0) as (provider, _):
-        seen: list[ModelEvent] = []
-        assert (await failure(provider, seen)).kind == "network"
-        assert seen == [TextDelta("hello")]
+async def test_errors_inside_an_answer(chunk: bytes, kind: str, words: str, before: list[ModelEvent]) -> None:
+    assert await check_failure("chat", RawAnswer((chunk,)), kind, words) == before
 
 
 async def test_tool_calls_in_every_shape_over_a_socket() -> None:
@@ -415,23 +379,15 @@ async def test_a_redirect_is_not_followed_but_named() -> None:
 
 
 async def test_models_come_with_their_context_windows() -> None:
-    entries: list[str | dict[str, Any]] = [
+    entries = [
         {"id": "vllm", "max_model_len": 8192},
         {"id": "openrouter", "context_length": 128000},
         {"id": "groq", "context_window": 32768},
         {"id": "llama.cpp", "meta": {"n_ctx_train": 4096}},
         {"id": "none", "context_length": None},
     ]
-    async with FakeModel(models=entries) as model:
-        provider = make("chat", model.base_url)
-        assert await provider.models() == [
-            ModelInfo("vllm", 8192),
-            ModelInfo("openrouter", 128000),
-            ModelInfo("groq", 32768),
-            ModelInfo("llama.cpp", 4096),
-            ModelInfo("none"),
-        ]
-        await provider.aclose()
+    windows = {"vllm": 8192, "openrouter": 128000, "groq": 32768, "llama.cpp": 4096, "none": None}
+    assert await listed("chat", entries) == [ModelInfo(name, window) for name, window in windows.items()]
 
 
 # --- the request -------------------------------------------------------------------------------------------------
@@ -453,40 +409,21 @@ def test_a_whole_request() -> None:
         UserMessage((TextPart("listen"), AudioPart("audio/mpeg", "AAAA"))),
     )
     settings = ModelSettings("m", system="Be brief.", thought_level="low", max_output_tokens=9, cache_key="k")
+    made = {"id": "x", "type": "function", "function": {"name": "read", "arguments": '{"path":"a"}'}}
+    sound = {"type": "input_audio", "input_audio": {"data": "AAAA", "format": "mp3"}}
     assert body(messages, settings=settings) == {
         "model": "m",
         "messages": [
             {"role": "system", "content": "Be brief."},
             {"role": "user", "content": "a\nb"},
-            {
-                "role": "assistant",
-                "content": None,
-                "tool_calls": [
-                    {"id": "x", "type": "function", "function": {"name": "read", "arguments": '{"path":"a"}'}}
-                ],
-            },
+            {"role": "assistant", "content": None, "tool_calls": [made]},
             {"role": "tool", "tool_call_id": "x", "content": "content"},
             {"role": "assistant", "content": "Done."},
-            {
-                "role": "user",
-                "content": [
-                    {"type": "text", "text": "listen"},
-                    {"type": "input_audio", "input_audio": {"data": "AAAA", "format": "mp3"}},
-                ],
-            },
+            turn("user", text_block("listen"), sound),
         ],
         "stream": True,
         "stream_options": {"include_usage": True},
-        "tools": [
-            {
-                "type": "function",
-                "function": {
-                    "name": "read",
-                    "description": "Reads a file.",
-                    "parameters": {"type": "object", "properties": {"path": {"type": "string"}}},
-                },
-            }
-        ],
+        "tools": [TOOL_SENT],
         "reasoning_effort": "low",
         "max_tokens": 9,
     }
@@ -553,7 +490,7 @@ def test_claudes_cache_is_told_where_to_begin_where_that_is_known(
 def test_what_gemini_signs_a_call_with_goes_back_to_it_alone() -> None:
     extra = {"google": {"thought_signature": "sig"}}
     answer = ChatAnswer("google")
-    chunk = delta("tool_calls", tool_calls=[call("read", "{}", index=0, id="x", extra_content=extra)])
+    chunk = called(call("read", "{}", index=0, id="x", extra_content=extra), finish="tool_calls")
     events = [*answer.feed(json.dumps(chunk).encode()), *answer.finish()]
     finished = events[-1]
     assert isinstance(finished, Finished)
@@ -621,7 +558,7 @@ def test_thoughts_that_openrouter_signs_go_back_with_their_calls_in_whole() -> N
     pieces = [[{**text, "text": "let me "}], [{**text, "text": "see"}], [{**text, "signature": "sig", "text": None}]]
     for details in (*pieces, sealed, "nonsense", ["nonsense"]):
         answer.feed(json.dumps(delta(reasoning_details=details)).encode())
-    answer.feed(json.dumps(delta(tool_calls=[call("ls", "{}", id="c1")])).encode())
+    answer.feed(json.dumps(called(call("ls", "{}", id="c1"))).encode())
     use, finished = answer.finish()
     assert isinstance(use, ToolUse) and isinstance(finished, Finished)
     message = AssistantMessage(tool_calls=(use,), opaque=finished.opaque)
@@ -639,13 +576,10 @@ def test_thoughts_without_calls_are_not_kept() -> None:
 
 
 async def test_lm_studio_is_asked_what_is_loaded() -> None:
-    entries: list[dict[str, Any]] = [
+    entries = [
         {"id": "embed", "type": "embeddings"},
         {"id": "other", "type": "llm", "state": "not-loaded", "max_context_length": 32768},
         {"id": "qwen", "type": "vlm", "state": "loaded", "max_context_length": 32768, "loaded_context_length": 8192},
     ]
-    async with FakeModel(models=[{**entry, "owned_by": "organization_owner"} for entry in entries]) as model:
-        provider = make("chat", model.base_url)
-        listed = await provider.models()
-        await provider.aclose()
-    assert listed == [ModelInfo("qwen", 8192, ("image",)), ModelInfo("other", None, ())]
+    found = await listed("chat", [{**entry, "owned_by": "organization_owner"} for entry in entries])
+    assert found == [ModelInfo("qwen", 8192, ("image",)), ModelInfo("other", None, ())]

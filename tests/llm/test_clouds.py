@@ -37,8 +37,7 @@ from acp_agent.llm.clouds.bedrock import BedrockProvider
 from acp_agent.llm.clouds.vertex import VertexProvider
 from acp_agent.testing.fake_converse import message
 from acp_agent.testing.fake_model import Answer, Call, Failure, FakeModel, RawAnswer
-
-from .kit import SETTINGS, TOOL, collect, connected, failure, make
+from .kit import SETTINGS, TOOL, check_failure, collect, connected, failure, listed, make, turn
 
 pytestmark = pytest.mark.anyio
 
@@ -87,52 +86,28 @@ async def test_the_whole_request_and_that_amazon_takes_it() -> None:
     path, body = await asked(ModelSettings(CLAUDE, "Be brief.", "low", 9000))
     assert path == "/model/us.anthropic.claude-sonnet-4-5-20250929-v1%3A0/converse-stream"
     picture = {"bytes": "iVBORw0="}
+    results = [{"text": "content"}, {"image": {"format": "jpeg", "source": picture}}]
+    tool = {"name": "read", "description": "Reads a file.", "inputSchema": {"json": TOOL.parameters}}
     assert body == {
         "messages": [
-            {
-                "role": "user",
-                "content": [
-                    {"text": "look"},
-                    {"image": {"format": "png", "source": picture}},
-                    {"document": {"format": "pdf", "name": "a b c pdf 2", "source": {"bytes": "JVBERi0="}}},
-                    POINT,
-                ],
-            },
-            {
-                "role": "assistant",
-                "content": [
-                    {"reasoningContent": {"reasoningText": {"text": "hm", "signature": "sig_1"}}},
-                    {"reasoningContent": {"redactedContent": "c2VhbGVk"}},
-                    {"text": "Looking."},
-                    {"toolUse": {"toolUseId": "c1", "name": "read", "input": {"path": "a"}}},
-                ],
-            },
-            {
-                "role": "user",
-                "content": [
-                    {
-                        "toolResult": {
-                            "toolUseId": "c1",
-                            "content": [{"text": "content"}, {"image": {"format": "jpeg", "source": picture}}],
-                        }
-                    },
-                    POINT,
-                ],
-            },
+            turn(
+                "user",
+                {"text": "look"},
+                {"image": {"format": "png", "source": picture}},
+                {"document": {"format": "pdf", "name": "a b c pdf 2", "source": {"bytes": "JVBERi0="}}},
+                POINT,
+            ),
+            turn(
+                "assistant",
+                {"reasoningContent": {"reasoningText": {"text": "hm", "signature": "sig_1"}}},
+                {"reasoningContent": {"redactedContent": "c2VhbGVk"}},
+                {"text": "Looking."},
+                {"toolUse": {"toolUseId": "c1", "name": "read", "input": {"path": "a"}}},
+            ),
+            turn("user", {"toolResult": {"toolUseId": "c1", "content": results}}, POINT),
         ],
         "system": [{"text": "Be brief."}, POINT],
-        "toolConfig": {
-            "tools": [
-                {
-                    "toolSpec": {
-                        "name": "read",
-                        "description": "Reads a file.",
-                        "inputSchema": {"json": {"type": "object", "properties": {"path": {"type": "string"}}}},
-                    }
-                },
-                POINT,
-            ]
-        },
+        "toolConfig": {"tools": [{"toolSpec": tool}, POINT]},
         "inferenceConfig": {"maxTokens": 9000},
         "additionalModelRequestFields": {"thinking": {"type": "enabled", "budget_tokens": 4096}},
     }
@@ -231,34 +206,33 @@ FAILED = header(b":message-type", b"error") + header(b":error-code", b"InternalF
 
 
 @pytest.mark.parametrize(
-    ("reply", "kind", "words"),
+    ("chunks", "kind", "words"),
     [
-        (RawAnswer((frame(header(b":event-type", b"\xff")),)), "server", "malformed"),
-        (RawAnswer((frame(header(b":event-type", b"a", kind=99)),)), "server", "malformed"),
-        (RawAnswer((frame(b"\xff"),)), "server", "malformed"),
-        (RawAnswer((frame(header(b":event-type", b'a":{},"b')), TEXT)), "network", "ended early"),
-        (RawAnswer((frame(header(b":event-type", b"a"), b'{},"b":{}'),)), "server", "malformed"),
-        (RawAnswer((frame(header(b":event-type", b"a"), b"7"),)), "server", "malformed"),
-        (RawAnswer((frame(header(b":event-type", b"a"), b'{"x":' + b"[" * 10_000),)), "server", "nested too deeply"),
-        (RawAnswer((frame(FAILED + header(b":error-message", b"It broke.")), STOP)), "server", "It broke."),
-        (RawAnswer((struct.pack("!IIB", 2**31, 9, 0) * 4,)), "server", "malformed"),
-        (RawAnswer((THROTTLED,)), "rate_limit", "Too many requests"),
-        (RawAnswer((TEXT,)), "network", "ended early"),
-        (RawAnswer((b"<html>" + b"x" * 40,)), "server", "malformed"),
-        (RawAnswer((TEXT[:-1] + b"?", STOP)), "server", "malformed"),
-        (
-            Failure(403, {"message": "You don't have access to the model with the specified model ID."}),
-            "auth",
-            "access",
-        ),
-        (Failure(400, {"message": "The provided model identifier is invalid."}), "", "identifier is invalid"),
+        ([frame(header(b":event-type", b"\xff"))], "server", "malformed"),
+        ([frame(header(b":event-type", b"a", kind=99))], "server", "malformed"),
+        ([frame(b"\xff")], "server", "malformed"),
+        ([frame(header(b":event-type", b'a":{},"b')), TEXT], "network", "ended early"),
+        ([frame(header(b":event-type", b"a"), b'{},"b":{}')], "server", "malformed"),
+        ([frame(header(b":event-type", b"a"), b"7")], "server", "malformed"),
+        ([frame(header(b":event-type", b"a"), b'{"x":' + b"[" * 10_000)], "server", "nested too deeply"),
+        ([frame(FAILED + header(b":error-message", b"It broke.")), STOP], "server", "It broke."),
+        ([struct.pack("!IIB", 2**31, 9, 0) * 4], "server", "malformed"),
+        ([THROTTLED], "rate_limit", "Too many requests"),
+        ([TEXT], "network", "ended early"),
+        ([b"<html>" + b"x" * 40], "server", "malformed"),
+        ([TEXT[:-1] + b"?", STOP], "server", "malformed"),
     ],
 )
-async def test_failures(reply: Any, kind: str, words: str) -> None:
-    async with connected("bedrock", [reply], max_retries=0) as (provider, _):
-        error = await failure(provider)
-    assert words in str(error)
-    assert kind in ("", error.kind), error.kind
+async def test_streams_that_fail(chunks: list[bytes], kind: str, words: str) -> None:
+    await check_failure("bedrock", RawAnswer(chunks), kind, words)
+
+
+@pytest.mark.parametrize(("status", "message", "kind"), [
+    (403, "You don't have access to the model with the specified model ID.", "auth"),
+    (400, "The provided model identifier is invalid.", "bad_request"),
+])  # fmt: skip
+async def test_refusals(status: int, message: str, kind: str) -> None:
+    await check_failure("bedrock", Failure(status, {"message": message}), kind, message)
 
 
 async def test_unknown_events_are_passed_over_and_a_stream_may_be_cut_anywhere() -> None:
@@ -280,10 +254,7 @@ async def test_no_two_documents_of_a_message_have_one_name() -> None:
 
 
 async def test_the_inference_profiles_are_listed() -> None:
-    async with FakeModel(models=[CLAUDE]) as model:
-        provider = make("bedrock", model.base_url)
-        assert await provider.models() == [ModelInfo(CLAUDE)]
-        await provider.aclose()
+    assert await listed("bedrock", [CLAUDE]) == [ModelInfo(CLAUDE)]
 
 
 # --- Vertex AI ---------------------------------------------------------------------------------------------------

@@ -28,7 +28,22 @@ from acp_agent.llm.base import (
 )
 from acp_agent.testing.fake_model import Answer, Call, Failure, FakeModel, FakeRequest, RawAnswer, Script, Usage
 
-from .kit import BOUND, SETTINGS, TOOL, USER, Api, calls, collect, connected, failure, make, scripted, texts, thoughts
+from .kit import (
+    BOUND,
+    SETTINGS,
+    TOOL,
+    USER,
+    Api,
+    calls,
+    collect,
+    connected,
+    failure,
+    listed,
+    make,
+    scripted,
+    texts,
+    thoughts,
+)
 
 pytestmark = pytest.mark.anyio
 
@@ -508,11 +523,7 @@ async def test_configured_models_are_not_asked_for(api: Api) -> None:
 
 @over_http
 async def test_models_are_asked_from_the_server(api: Api) -> None:
-    async with FakeModel(models=["a", "b"]) as model:
-        provider = make(api, model.base_url)
-        with anyio.fail_after(BOUND):
-            assert [info.id for info in await provider.models()] == ["a", "b"]
-        await provider.aclose()
+    assert [info.id for info in await listed(api, ["a", "b"])] == ["a", "b"]
 
 
 @over_http
@@ -528,11 +539,8 @@ async def test_models_are_asked_from_the_server(api: Api) -> None:
     ],
 )
 async def test_a_list_of_models_that_cannot_be_had_is_a_provider_error(api: Api, reply: Failure, kind: str) -> None:
-    async with FakeModel(models=reply) as model:
-        provider = make(api, model.base_url, max_retries=0)
-        with anyio.fail_after(BOUND), pytest.raises(ProviderError) as raised:
-            await provider.models()
-        await provider.aclose()
+    with pytest.raises(ProviderError) as raised:
+        await listed(api, reply, max_retries=0)
     assert raised.value.kind == kind
 
 

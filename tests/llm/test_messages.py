@@ -28,11 +28,11 @@ from acp_agent.llm.messages_answer import MessagesAnswer
 from acp_agent.llm.messages_request import CONTINUED, MessagesEncoder, manner_of
 from acp_agent.loop.memory.history import History
 from acp_agent.testing.fake_messages import PromptCache, refusal
-from acp_agent.testing.fake_model import Answer, Call, Failure, FakeModel, RawAnswer
+from acp_agent.testing.fake_model import Answer, Call, Failure, RawAnswer
 from tests.nightly import times
 from tests.tables import table
 
-from .kit import TOOL, USER, calls, check_failure, collect, connected, make, text_block, texts, thoughts, turn
+from .kit import TOOL, USER, calls, check_failure, collect, connected, listed, text_block, texts, thoughts, turn
 
 pytestmark = pytest.mark.anyio
 
@@ -481,11 +481,8 @@ async def test_a_turn_with_thoughts_goes_back_as_it_came() -> None:
 
 async def test_models_come_with_what_they_take() -> None:
     able = {"image_input": {"supported": True}, "pdf_input": {"supported": False}}
-    entries: list[str | dict[str, Any]] = [{"id": "a", "max_input_tokens": 1_000_000, "capabilities": able}]
-    async with FakeModel(models=entries) as model:
-        provider = make("messages", model.base_url)
-        assert await provider.models() == [llm.ModelInfo("a", 1_000_000, ("image",))]
-        await provider.aclose()
+    entries = [{"id": "a", "max_input_tokens": 1_000_000, "capabilities": able}]
+    assert await listed("messages", entries) == [llm.ModelInfo("a", 1_000_000, ("image",))]
 
 
 def test_models_are_known_by_their_names() -> None:

@@ -31,7 +31,7 @@ from acp_agent.llm.ollama import OWN_WINDOW
 from acp_agent.testing.fake_model import Answer, Failure, FakeModel, RawAnswer, Usage
 from acp_agent.testing.fake_ollama import MODEL
 
-from .kit import BOUND, SETTINGS, TOOL, USER, collect, connected, failure, make
+from .kit import BOUND, SETTINGS, TOOL, TOOL_SENT, USER, check_failure, collect, connected, failure, make
 
 pytestmark = pytest.mark.anyio
 
@@ -69,16 +69,7 @@ async def test_the_whole_request() -> None:
             {"role": "assistant", "content": "Done.", "tool_calls": []},
             {"role": "user", "content": "hi"},
         ],
-        "tools": [
-            {
-                "type": "function",
-                "function": {
-                    "name": "read",
-                    "description": "Reads a file.",
-                    "parameters": {"type": "object", "properties": {"path": {"type": "string"}}},
-                },
-            }
-        ],
+        "tools": [TOOL_SENT],
         "think": True,
         "options": {"num_ctx": 32768, "num_predict": 9},
         "keep_alive": 60,
@@ -266,10 +257,7 @@ async def test_counts_of_a_prompt_that_was_cached_whole() -> None:
     ],
 )
 async def test_failures(reply: Any, kind: str, words: str) -> None:
-    async with connected("ollama", [reply], max_retries=0) as (provider, _):
-        with pytest.raises(ProviderError) as caught:
-            await collect(provider)
-    assert (caught.value.kind, words in str(caught.value)) == (kind, True), str(caught.value)
+    await check_failure("ollama", reply, kind, words)
 
 
 async def test_a_line_may_arrive_in_any_pieces() -> None:
