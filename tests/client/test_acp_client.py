@@ -59,59 +59,55 @@ def answers(result: Any) -> Any:
 
 # --- what a client asks ------------------------------------------------------------------------------------------
 
+W = Path("/w")
+SESSION, IN_W, NO_SERVERS = {"sessionId": "s"}, {"cwd": "/w"}, {"mcpServers": []}
+SENT_SERVER = {"name": "n", "command": "c", "args": ["a"], "env": []}
+ALL_OF_NEW = {"additional_directories": [Path("/x")], "mcp_servers": [SERVER]}
+
+
+def said(*texts: str) -> dict[str, Any]:
+    return {**SESSION, "prompt": [{"type": "text", "text": text} for text in texts]}
+
+
 CALLS: list[tuple[str, Any, dict[str, Any], Any]] = [
     ("authenticate", lambda c: c.authenticate("m"), {"methodId": "m"}, {}),
     ("logout", lambda c: c.logout(), {}, {}),
-    ("session/new", lambda c: c.new_session(Path("/w")), {"cwd": "/w", "mcpServers": []}, {"sessionId": "s"}),
+    ("session/new", lambda c: c.new_session(W), IN_W | NO_SERVERS, SESSION),
     (
         "session/new",
-        lambda c: c.new_session(Path("/w"), additional_directories=[Path("/x")], mcp_servers=[SERVER]),
-        {
-            "cwd": "/w",
-            "additionalDirectories": ["/x"],
-            "mcpServers": [{"name": "n", "command": "c", "args": ["a"], "env": []}],
-        },
-        {"sessionId": "s", "modes": MODES},
+        lambda c: c.new_session(W, **ALL_OF_NEW),
+        {**IN_W, "additionalDirectories": ["/x"], "mcpServers": [SENT_SERVER]},
+        {**SESSION, "modes": MODES},
     ),
-    (
-        "session/load",
-        lambda c: c.load_session("s", Path("/w")),
-        {"sessionId": "s", "cwd": "/w", "mcpServers": []},
-        {"modes": MODES},
-    ),
-    ("session/resume", lambda c: c.resume_session("s", Path("/w")), {"sessionId": "s", "cwd": "/w"}, {}),
+    ("session/load", lambda c: c.load_session("s", W), SESSION | IN_W | NO_SERVERS, {"modes": MODES}),
+    ("session/resume", lambda c: c.resume_session("s", W), SESSION | IN_W, {}),
     ("session/list", lambda c: c.list_sessions(), {}, {"sessions": []}),
     (
         "session/list",
-        lambda c: c.list_sessions(cwd=Path("/w"), cursor="next"),
-        {"cwd": "/w", "cursor": "next"},
-        {"sessions": [{"sessionId": "s", "cwd": "/w"}], "nextCursor": "more"},
+        lambda c: c.list_sessions(cwd=W, cursor="next"),
+        {**IN_W, "cursor": "next"},
+        {"sessions": [SESSION | IN_W], "nextCursor": "more"},
     ),
-    ("session/close", lambda c: c.close_session("s"), {"sessionId": "s"}, {}),
-    ("session/delete", lambda c: c.delete_session("s"), {"sessionId": "s"}, None),
+    ("session/close", lambda c: c.close_session("s"), SESSION, {}),
+    ("session/delete", lambda c: c.delete_session("s"), SESSION, None),
+    ("session/prompt", lambda c: c.prompt("s", "hi"), said("hi"), {"stopReason": "end_turn"}),
     (
         "session/prompt",
-        lambda c: c.prompt("s", "hi"),
-        {"sessionId": "s", "prompt": [{"type": "text", "text": "hi"}]},
-        {"stopReason": "end_turn"},
-    ),
-    (
-        "session/prompt",
-        lambda c: c.prompt("s", [TextContent(text="a"), TextContent(text="b")]),
-        {"sessionId": "s", "prompt": [{"type": "text", "text": "a"}, {"type": "text", "text": "b"}]},
+        lambda c: c.prompt("s", [TextContent(text=text) for text in "ab"]),
+        said("a", "b"),
         {"stopReason": "cancelled"},
     ),
-    ("session/set_mode", lambda c: c.set_session_mode("s", "ask"), {"sessionId": "s", "modeId": "ask"}, {}),
+    ("session/set_mode", lambda c: c.set_session_mode("s", "ask"), {**SESSION, "modeId": "ask"}, {}),
     (
         "session/set_config_option",
         lambda c: c.set_config_option("s", "o", "v"),
-        {"sessionId": "s", "configId": "o", "value": "v"},
+        {**SESSION, "configId": "o", "value": "v"},
         {"configOptions": [OPTION]},
     ),
     (
         "session/set_config_option",
         lambda c: c.set_config_option("s", "o", True),
-        {"sessionId": "s", "configId": "o", "type": "boolean", "value": True},
+        {**SESSION, "configId": "o", "type": "boolean", "value": True},
         {"configOptions": []},
     ),
 ]

@@ -37,6 +37,7 @@ from acp_agent.llm.clouds.bedrock import BedrockProvider
 from acp_agent.llm.clouds.vertex import VertexProvider
 from acp_agent.testing.fake_converse import message
 from acp_agent.testing.fake_model import Answer, Call, Failure, FakeModel, RawAnswer
+
 from .kit import SETTINGS, TOOL, check_failure, collect, connected, failure, listed, make, turn
 
 pytestmark = pytest.mark.anyio

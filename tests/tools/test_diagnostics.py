@@ -116,110 +116,61 @@ GO_VET = """# example.com/m
 vet: ./broken.go:5:7: undefined: y
 """
 
-SAMPLES: list[tuple[Callable[[str], list[Diagnostic] | None], str, list[Diagnostic]]] = [
-    (
-        parse_cargo,
-        CARGO,
-        [
-            Diagnostic("error", "mismatched types: expected `i32`", "src/main.rs", 1, 26, "E0308"),
-            Diagnostic("warning", "unused variable: `y`", "src/lib.rs", 4, 5, "unused_variables"),
-            Diagnostic("error", "linking with `cc` failed"),
-        ],
-    ),
-    (
-        parse_ruff,
-        RUFF,
-        [
-            Diagnostic("warning", "`os` imported but unused", "/work/a.py", 1, 8, "F401"),
-            Diagnostic("error", "SyntaxError: no", "/work/b.py", 2, 1),
-            Diagnostic("error", "no", "/work/b.py", 3, 1, "invalid-syntax"),
-        ],
-    ),
+Parser = Callable[[str], list[Diagnostic] | None]
+TYPES = """Type '{ c: string; }' is not assignable to type 'X'.
+Types of property 'c' are incompatible.
+Type 'string' is not assignable to type 'number'."""
+SAMPLES: list[tuple[Parser, str, list[Diagnostic]]] = [
+    (parse_cargo, CARGO, [
+        Diagnostic("error", "mismatched types: expected `i32`", "src/main.rs", 1, 26, "E0308"),
+        Diagnostic("warning", "unused variable: `y`", "src/lib.rs", 4, 5, "unused_variables"),
+        Diagnostic("error", "linking with `cc` failed"),
+    ]),
+    (parse_ruff, RUFF, [
+        Diagnostic("warning", "`os` imported but unused", "/work/a.py", 1, 8, "F401"),
+        Diagnostic("error", "SyntaxError: no", "/work/b.py", 2, 1),
+        Diagnostic("error", "no", "/work/b.py", 3, 1, "invalid-syntax"),
+    ]),
     (parse_ruff, "[]\n", []),
-    (
-        parse_mypy,
-        MYPY_JSON,
-        [
-            Diagnostic("error", "no", "a.py", 2, 10, "x"),
-            Diagnostic("info", "See this (a hint)", "a.py", 3, None),
-            Diagnostic("error", "no", "bad.py", 3, 7, "syntax"),
-        ],
-    ),
-    (
-        parse_mypy,
-        MYPY_TEXT,
-        [
-            Diagnostic("error", "Incompatible types in assignment", "a.py", 2, 10, "assignment"),
-            Diagnostic("info", "See https://mypy.readthedocs.io", "dir/b.py", 7, None),
-        ],
-    ),
-    (
-        parse_pyright,
-        PYRIGHT,
-        [
-            Diagnostic("error", '"x" is not defined', "/work/a.py", 3, 5, "reportUndefinedVariable"),
-            Diagnostic("info", "hm", "/work/a.py"),
-        ],
-    ),
-    (
-        parse_tsc,
-        TSC,
-        [
-            Diagnostic(
-                "error",
-                "Type '{ c: string; }' is not assignable to type 'X'.\nTypes of property 'c' are incompatible.\n"
-                "Type 'string' is not assignable to type 'number'.",
-                "a.ts",
-                1,
-                7,
-                "TS2322",
-            ),
-            Diagnostic("error", "';' expected.", "src/app (old).ts", 12, 3, "TS1005"),
-            Diagnostic("error", "Unknown compiler option 'x'.", "", None, None, "TS5023"),
-        ],
-    ),
-    (
-        parse_eslint,
-        ESLINT,
-        [
-            Diagnostic("warning", "Unexpected var", "/work/b.js", 1, 1, "no-var"),
-            Diagnostic("error", "Parsing error", "/work/b.js", 2, 5),
-        ],
-    ),
-    (
-        parse_go_vet,
-        GO_VET,
-        [
-            Diagnostic(
-                "warning", 'fmt.Printf format %d has arg "x" of wrong type string', "/work/main.go", 6, 2, "printf"
-            ),
-            Diagnostic("error", "undefined: y", "./broken.go", 5, 7),
-        ],
-    ),
-]
-by_sample = pytest.mark.parametrize(("parse", "text", "expected"), SAMPLES)
+    (parse_mypy, MYPY_JSON, [
+        Diagnostic("error", "no", "a.py", 2, 10, "x"),
+        Diagnostic("info", "See this (a hint)", "a.py", 3, None),
+        Diagnostic("error", "no", "bad.py", 3, 7, "syntax"),
+    ]),
+    (parse_mypy, MYPY_TEXT, [
+        Diagnostic("error", "Incompatible types in assignment", "a.py", 2, 10, "assignment"),
+        Diagnostic("info", "See https://mypy.readthedocs.io", "dir/b.py", 7, None),
+    ]),
+    (parse_pyright, PYRIGHT, [
+        Diagnostic("error", '"x" is not defined', "/work/a.py", 3, 5, "reportUndefinedVariable"),
+        Diagnostic("info", "hm", "/work/a.py"),
+    ]),
+    (parse_tsc, TSC, [
+        Diagnostic("error", TYPES, "a.ts", 1, 7, "TS2322"),
+        Diagnostic("error", "';' expected.", "src/app (old).ts", 12, 3, "TS1005"),
+        Diagnostic("error", "Unknown compiler option 'x'.", "", None, None, "TS5023"),
+    ]),
+    (parse_eslint, ESLINT, [
+        Diagnostic("warning", "Unexpected var", "/work/b.js", 1, 1, "no-var"),
+        Diagnostic("error", "Parsing error", "/work/b.js", 2, 5),
+    ]),
+    (parse_go_vet, GO_VET, [
+        Diagnostic("warning", 'fmt.Printf format %d has arg "x" of wrong type string', "/work/main.go", 6, 2, "printf"),
+        Diagnostic("error", "undefined: y", "./broken.go", 5, 7),
+    ]),
+]  # fmt: skip
 
 
-@by_sample
-def test_a_report_is_understood(
-    parse: Callable[[str], list[Diagnostic] | None], text: str, expected: list[Diagnostic]
-) -> None:
+@table(("parse", "text", "expected"), SAMPLES)
+def test_a_report_is_understood_also_through_a_terminal(parse: Parser, text: str, expected: list[Diagnostic]) -> None:
     assert parse(text) == expected
-
-
-@by_sample
-def test_a_report_is_understood_through_a_terminal(
-    parse: Callable[[str], list[Diagnostic] | None], text: str, expected: list[Diagnostic]
-) -> None:
     coloured = "\x1b[1;33mwarning\x1b[0m: something\r\n" + text.replace("\n", "\r\n") + "\x1b[?25hdone\r\n"
     assert parse(plain(coloured)) == expected
 
 
 @table("parse", [parse_cargo, parse_ruff, parse_pyright, parse_eslint])
 @table("text", ["", "thread 'main' panicked\n", "[1, 2", "{", '{"a": 1}\n[3]\n', "[" * 5000])
-def test_a_report_that_is_not_there_is_not_an_empty_one(
-    parse: Callable[[str], list[Diagnostic] | None], text: str
-) -> None:
+def test_a_report_that_is_not_there_is_not_an_empty_one(parse: Parser, text: str) -> None:
     assert parse(text) is None
 
 
@@ -234,7 +185,7 @@ def test_a_report_that_is_not_there_is_not_an_empty_one(
         '{"a": {"b": [{"posn": 4}]}}',
     ],
 )
-def test_odd_shapes_break_no_parser(parse: Callable[[str], list[Diagnostic] | None], text: str) -> None:
+def test_odd_shapes_break_no_parser(parse: Parser, text: str) -> None:
     found = parse(text)
     assert found is None or all(isinstance(item, Diagnostic) for item in found)
 
@@ -242,29 +193,36 @@ def test_odd_shapes_break_no_parser(parse: Callable[[str], list[Diagnostic] | No
 # --- what is chosen -------------------------------------------------------------------------------------------
 
 
+RUFF_ALL = "ruff check --output-format=json ."
+MYPY_CALL = "mypy --output=json --no-error-summary --show-column-numbers"
+
+
+def place(folder: Path, *names: str) -> None:
+    """Empty files that may be run."""
+    for name in names:
+        (folder / name).parent.mkdir(exist_ok=True, parents=True)
+        (folder / name).touch(mode=0o755)
+
+
 @pytest.mark.parametrize(
     ("files", "lines"),
     [
         ({"Cargo.toml": ""}, ["cargo check --message-format=json --quiet"]),
-        ({"pyproject.toml": ""}, ["ruff check --output-format=json ."]),
-        ({"tool/x.py": ""}, ["ruff check --output-format=json ."]),
+        ({"pyproject.toml": ""}, [RUFF_ALL]),
+        ({"tool/x.py": ""}, [RUFF_ALL]),
         (
             {"pyproject.toml": "[tool.mypy]\nfiles = ['src']\n[tool.pyright]\n"},
-            [
-                "ruff check --output-format=json .",
-                "mypy --output=json --no-error-summary --show-column-numbers",
-                "pyright --outputjson",
-            ],
+            [RUFF_ALL, MYPY_CALL, "pyright --outputjson"],
         ),
-        ({"mypy.ini": "[mypy]\n"}, ["mypy --output=json --no-error-summary --show-column-numbers ."]),
-        ({"setup.cfg": "[mypy]\n"}, ["mypy --output=json --no-error-summary --show-column-numbers ."]),
+        ({"mypy.ini": "[mypy]\n"}, [f"{MYPY_CALL} ."]),
+        ({"setup.cfg": "[mypy]\n"}, [f"{MYPY_CALL} ."]),
         ({"tsconfig.json": ""}, ["tsc --noEmit --pretty false"]),
         ({"eslint.config.mjs": ""}, ["eslint -f json ."]),
         ({"package.json": '{"eslintConfig": {}}'}, ["eslint -f json ."]),
         ({"go.mod": ""}, ["go vet -json ./..."]),
         ({"pyrightconfig.json": ""}, ["pyright --outputjson"]),
         ({"package.json": "{", "setup.cfg": "\0[", "README": ""}, []),
-        ({"pyproject.toml": "not = [toml"}, ["ruff check --output-format=json ."]),
+        ({"pyproject.toml": "not = [toml"}, [RUFF_ALL]),
     ],
 )
 def test_auto_takes_what_the_project_uses(files: dict[str, str], lines: list[str], tmp_path: Path) -> None:
@@ -275,17 +233,8 @@ def test_auto_takes_what_the_project_uses(files: dict[str, str], lines: list[str
 
 
 def test_one_file_is_checked_by_what_knows_its_kind_from_the_folder_that_configures_it(tmp_path: Path) -> None:
-    for name in (
-        "Cargo.toml",
-        "web/tsconfig.json",
-        "web/src/a b.ts",
-        "go/go.mod",
-        "go/x/y.go",
-        "py/mypy.ini",
-        "py/-a.py",
-    ):
-        (tmp_path / name).parent.mkdir(exist_ok=True, parents=True)
-        (tmp_path / name).touch()
+    place(tmp_path, "Cargo.toml", "web/tsconfig.json", "web/src/a b.ts", "go/go.mod", "go/x/y.go", "py/-a.py")
+    place(tmp_path, "py/mypy.ini")
     (tmp_path / "py" / "mypy.ini").write_text("[mypy]\n")
     roots = Roots(tmp_path)
 
@@ -296,18 +245,15 @@ def test_one_file_is_checked_by_what_knows_its_kind_from_the_folder_that_configu
     assert chosen("eslint", "web/src/a b.ts") == [("eslint -f json 'a b.ts'", tmp_path / "web" / "src")]
     assert chosen("auto", "go/x/y.go") == [("go vet -json ./x", tmp_path / "go")]
     assert chosen("go vet", "go/x") == [("go vet -json ./x/...", tmp_path / "go")]
-    mypy = "mypy --output=json --no-error-summary --show-column-numbers ./-a.py"
+    mypy = f"{MYPY_CALL} ./-a.py"
     assert chosen("mypy", "py/-a.py") == [(mypy, tmp_path / "py")]
     assert [line for line, _ in chosen("auto", "py/-a.py")] == ["ruff check --output-format=json ./-a.py", mypy]
 
 
 def test_a_program_of_the_project_comes_first(tmp_path: Path) -> None:
     project = tmp_path / "project"
-    for name in ("node_modules/.bin/tsc", ".venv/bin/ruff", "sub dir/tsconfig.json", "sub dir/a.py"):
-        (project / name).parent.mkdir(parents=True, exist_ok=True)
-        (project / name).touch(mode=0o755)
-    (tmp_path / "node_modules" / ".bin").mkdir(parents=True)
-    (tmp_path / "node_modules" / ".bin" / "eslint").touch(mode=0o755)
+    place(project, "node_modules/.bin/tsc", ".venv/bin/ruff", "sub dir/tsconfig.json", "sub dir/a.py")
+    place(tmp_path, "node_modules/.bin/eslint")
     lines = [check.line for check in choose("auto", project / "sub dir", Roots(project))]
     assert lines == [
         "../.venv/bin/ruff check --output-format=json .",
@@ -400,11 +346,10 @@ async def test_the_person_is_asked_about_the_exact_command_lines(tmp_path: Path)
     async with bench(tmp_path) as on:
         (on.folder / "mypy.ini").write_text("[mypy]\n")
         (on.folder / "a.py").touch()
-        ruff = "ruff check --output-format=json ."
-        mypy = "mypy --output=json --no-error-summary --show-column-numbers ."
+        mypy = f"{MYPY_CALL} ."
         accesses = on.access("diagnostics")
         assert accesses == [
-            ExecuteAccess(ruff, on.folder),
+            ExecuteAccess(RUFF_ALL, on.folder),
             PathAccess("read", on.folder),
             ExecuteAccess(mypy, on.folder),
             ExecuteAccess("mypy --no-error-summary --show-column-numbers .", on.folder),
@@ -412,7 +357,7 @@ async def test_the_person_is_asked_about_the_exact_command_lines(tmp_path: Path)
         ]
         assert isinstance(decide(accesses, on.ctx.roots, mode="code", may_change=True), Ask)
         tool = REGISTRY.tool("diagnostics")
-        assert tool.describe(tool.parse({}), on.ctx.roots).title == f"{ruff}; {mypy}"
+        assert tool.describe(tool.parse({}), on.ctx.roots).title == f"{RUFF_ALL}; {mypy}"
 
 
 async def test_nothing_to_check_names_what_was_looked_for(tmp_path: Path) -> None:
@@ -430,10 +375,8 @@ async def test_nothing_to_check_names_what_was_looked_for(tmp_path: Path) -> Non
 
 def pretend(on: Bench, path: str, script: str) -> None:
     """A program of the project that prints what a checker might."""
-    file = on.folder / path
-    file.parent.mkdir(parents=True, exist_ok=True)
-    file.write_text(f"#!/bin/bash\n{script}\n")
-    file.chmod(0o755)
+    place(on.folder, path)
+    (on.folder / path).write_text(f"#!/bin/bash\n{script}\n")
 
 
 def found(result: ToolResult) -> list[tuple[Any, ...]]:
@@ -510,9 +453,8 @@ async def test_an_older_mypy_is_asked_again_for_text(tmp_path: Path) -> None:
 
 async def test_clippy_that_is_not_installed_is_a_warning(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     cargo = tmp_path / "bin" / "cargo"
-    cargo.parent.mkdir()
+    place(tmp_path, "bin/cargo")
     cargo.write_text("#!/bin/bash\necho 'error: no such command: `clippy`' >&2; exit 101\n")
-    cargo.chmod(0o755)
     monkeypatch.setenv("PATH", f"{cargo.parent}:/usr/bin:/bin")
     async with bench(tmp_path) as on:
         result = await on.call("diagnostics", kind="clippy")
