@@ -56,30 +56,36 @@ async def test_the_shell_is_a_login_shell_only_if_wanted(backend: str, tmp_path:
             assert ended.stdout.endswith("login\n") == login
 
 
-@pytest.mark.parametrize("script", ["true", "exit 0", ":", "# nothing"])
-async def test_a_silent_success_is_zero_not_unknown(script: str, backend: str, tmp_path: Path) -> None:
+PRINTED = {
+    "a silent command": ("true", ""),
+    "a silent exit": ("exit 0", ""),
+    "nothing but a colon": (":", ""),
+    "nothing but a comment": ("# nothing", ""),
+    "bash, not in posix mode": ("[[ abc == a* ]] && echo {1..3} <(true) | cut -c1-5", "1 2 3\n"),
+    "stdin at its end": ("cat; read x; echo $?", "1\n"),
+    "several lines": ("cat <<'EOF'\n$x `y`\nEOF\nfor i in 1 2; do\n  echo $i\ndone", "$x `y`\n1\n2\n"),
+    "invalid UTF-8": (r"printf 'a\xffb\n'", "a\ufffdb\n"),
+    "a character cut between two reads": (r"printf '\xc3'; sleep 0.1; printf '\xbc\n'", "ü\n"),
+    "a child in the background, which does not hold the call": ("sleep 600 & echo started", "started\n"),
+    "no prompts, no pagers": ("echo $PAGER $GIT_PAGER $GIT_TERMINAL_PROMPT [$CDPATH]", "cat cat 0 []\n"),
+}
+
+
+async def test_what_commands_print_and_that_they_succeed(backend: str, tmp_path: Path) -> None:
     async with stage(backend, tmp_path) as on:
-        ended = await run(on.executor, script, on.folder)
-        assert (ended.combined, ended.status) == ("", ExitStatus(0))
+        ended = {what: await run(on.executor, script, on.folder) for what, (script, _) in PRINTED.items()}
+    told = {what: (one.combined, one.status) for what, one in ended.items()}
+    assert told == {what: (output, ExitStatus(0)) for what, (_, output) in PRINTED.items()}
 
 
-async def test_a_command_that_bash_cannot_read_fails_with_its_message(backend: str, tmp_path: Path) -> None:
+async def test_what_bash_cannot_read_or_find_fails_with_its_message(backend: str, tmp_path: Path) -> None:
     async with stage(backend, tmp_path) as on:
-        ended = await run(on.executor, "echo 'unclosed", on.folder)
-        assert ended.status.exit_code == 2
-        assert "matching" in ended.combined
-
-
-async def test_an_unknown_program_is_127(backend: str, tmp_path: Path) -> None:
-    async with stage(backend, tmp_path) as on:
-        ended = await run(on.executor, "no-such-program-here", on.folder)
-        assert ended.status == ExitStatus(127)
-
-
-async def test_bash_is_not_in_posix_mode(backend: str, tmp_path: Path) -> None:
-    async with stage(backend, tmp_path) as on:
-        ended = await run(on.executor, "[[ abc == a* ]] && echo {1..3} <(true) | cut -c1-5", on.folder)
-        assert ended.stdout == "1 2 3\n"
+        unclosed = await run(on.executor, "echo 'unclosed", on.folder)
+        assert unclosed.status.exit_code == 2
+        assert "matching" in unclosed.combined
+        unknown = await run(on.executor, "true\ntrue\nno-such-program-here", on.folder, state_file=tmp_path / "state")
+        assert unknown.status == ExitStatus(127)
+        assert "line 3:" in unknown.combined
 
 
 async def test_nothing_of_our_parent_reaches_a_command(backend: str, tmp_path: Path) -> None:
@@ -94,40 +100,10 @@ async def test_nothing_of_our_parent_reaches_a_command(backend: str, tmp_path: P
             assert ended.status in (ExitStatus(None, "SIGINT"), ExitStatus(130)) and not ended.stdout
 
 
-async def test_stdin_is_at_its_end(backend: str, tmp_path: Path) -> None:
-    async with stage(backend, tmp_path) as on:
-        ended = await run(on.executor, "cat; read x; echo $?", on.folder)
-        assert ended.stdout == "1\n"
-
-
-async def test_several_lines_and_heredocs_run_as_written(backend: str, tmp_path: Path) -> None:
-    async with stage(backend, tmp_path) as on:
-        ended = await run(on.executor, "cat <<'EOF'\n$x `y`\nEOF\nfor i in 1 2; do\n  echo $i\ndone", on.folder)
-        assert ended.stdout == "$x `y`\n1\n2\n"
-
-
 async def test_a_heredoc_at_the_very_end_is_closed(backend: str, tmp_path: Path) -> None:
     async with stage(backend, tmp_path) as on:
         ended = await run(on.executor, "cat <<EOF\nx\nEOF", on.folder, state_file=tmp_path / "state")
         assert ended.combined == "x\n"
-
-
-async def test_bash_names_the_right_line_in_its_errors(backend: str, tmp_path: Path) -> None:
-    async with stage(backend, tmp_path) as on:
-        ended = await run(on.executor, "true\ntrue\nno-such-program-here", on.folder, state_file=tmp_path / "state")
-        assert "line 3:" in ended.combined
-
-
-async def test_invalid_utf8_becomes_replacement_characters(backend: str, tmp_path: Path) -> None:
-    async with stage(backend, tmp_path) as on:
-        ended = await run(on.executor, r"printf 'a\xffb\n'", on.folder)
-        assert ended.stdout == "a\ufffdb\n"
-
-
-async def test_a_character_cut_between_two_reads_stays_whole(backend: str, tmp_path: Path) -> None:
-    async with stage(backend, tmp_path) as on:
-        ended = await run(on.executor, r"printf '\xc3'; sleep 0.1; printf '\xbc\n'", on.folder)
-        assert ended.stdout == "ü\n"
 
 
 async def test_big_output_is_bounded_and_marked(backend: str, tmp_path: Path) -> None:
@@ -136,13 +112,6 @@ async def test_big_output_is_bounded_and_marked(backend: str, tmp_path: Path) ->
         assert ended.truncated
         assert len(ended.stdout) < 11_000
         assert ended.stdout.endswith("\n100000\n")
-        assert ended.status == ExitStatus(0)
-
-
-async def test_a_child_in_the_background_does_not_hold_the_call(backend: str, tmp_path: Path) -> None:
-    async with stage(backend, tmp_path) as on:
-        ended = await run(on.executor, "sleep 600 & echo $! > pid; echo started", on.folder)
-        assert ended.stdout == "started\n"
         assert ended.status == ExitStatus(0)
 
 
@@ -259,12 +228,6 @@ async def test_many_commands_run_side_by_side(backend: str, tmp_path: Path) -> N
             for number in range(10):
                 tasks.start_soon(one, number)
         assert sorted(found) == sorted(f"{number}\n" for number in range(10))
-
-
-async def test_prompts_and_pagers_are_off(backend: str, tmp_path: Path) -> None:
-    async with stage(backend, tmp_path) as on:
-        ended = await run(on.executor, "echo $PAGER $GIT_PAGER $GIT_TERMINAL_PROMPT [$CDPATH]", on.folder)
-        assert ended.stdout == "cat cat 0 []\n"
 
 
 async def test_nothing_stays_open(backend: str, tmp_path: Path) -> None:

@@ -23,7 +23,7 @@ from acp_agent.schema.acp import (
     ToolCallUpdate,
 )
 from acp_agent.schema.decode import MalformedResult
-from tests.protocol.kit import BOUND, Table, served
+from tests.protocol.kit import BOUND, Table, Wire, served
 
 pytestmark = pytest.mark.anyio
 
@@ -35,6 +35,25 @@ EVERYTHING = ClientCapabilities(
 )
 
 Call = Callable[[Client], Any]
+
+
+async def answered(client: Client, wire: Wire, call: Call, answer: dict[str, Any]) -> tuple[Any, list[Any]]:
+    """What was asked on the wire, and what the call gave after this answer."""
+    got: list[Any] = []
+
+    async def run() -> None:
+        try:
+            got.append(await call(client))
+        except Exception as error:  # noqa: BLE001  it is what the call gave
+            got.append(error)
+
+    with anyio.fail_after(BOUND):
+        async with anyio.create_task_group() as group:
+            group.start_soon(run)
+            asked = await wire.receive()
+            await wire.send({"jsonrpc": "2.0", "id": asked["id"], **answer})
+    return asked, got
+
 
 CALLS: list[tuple[str, Call, dict[str, Any], Any, object]] = [
     ("fs/read_text_file", lambda c: c.read_text_file(Path("/f")), {"path": "/f"}, {"content": "x"}, "x"),
@@ -68,18 +87,8 @@ async def test_each_call_is_sent_for_its_session_and_read(
     method: str, call: Call, params: dict[str, Any], result: Any, value: object
 ) -> None:
     async with served(Table()) as (connection, wire):
-        client = Client(connection, "s", EVERYTHING)
-        got: list[object] = []
-
-        async def run() -> None:
-            got.append(await call(client))
-
-        with anyio.fail_after(BOUND):
-            async with anyio.create_task_group() as group:
-                group.start_soon(run)
-                asked = await wire.receive()
-                assert (asked["method"], asked["params"]) == (method, {"sessionId": "s", **params})
-                await wire.send({"jsonrpc": "2.0", "id": asked["id"], "result": result})
+        asked, got = await answered(Client(connection, "s", EVERYTHING), wire, call, {"result": result})
+    assert (asked["method"], asked["params"]) == (method, {"sessionId": "s", **params})
     assert got == [value]
 
 
@@ -104,20 +113,13 @@ async def test_what_was_not_offered_is_never_asked(call: Call) -> None:
 def test_capabilities_are_read_from_what_was_offered() -> None:
     def offers(capabilities: ClientCapabilities) -> list[bool]:
         client = Client(None, "s", capabilities)  # type: ignore[arg-type]
-        return [
-            client.plan.reads_files,
-            client.plan.writes_files,
-            client.plan.terminals,
-            client.plan.terminal_output,
-            client.plan.compaction,
-            client.plan.notices,
-        ]
+        names = ("reads_files", "writes_files", "terminals", "terminal_output", "compaction", "notices")
+        return [getattr(client.plan, name) for name in names]
 
+    odd = ClientCapabilities(meta={"terminal_output": "yes"}, session=ClientSessionCapabilities())
     assert offers(EVERYTHING) == [True] * 6
     assert offers(ClientCapabilities()) == [False] * 6
-    assert (
-        offers(ClientCapabilities(meta={"terminal_output": "yes"}, session=ClientSessionCapabilities())) == [False] * 6
-    )
+    assert offers(odd) == [False] * 6
 
 
 async def test_client_that_never_answers_is_given_up_and_told() -> None:
@@ -144,16 +146,8 @@ async def test_wrong_answer_fails_the_one_call(answer: dict[str, Any], error: ty
     """[RPC-9]"""
     async with served(Table()) as (connection, wire):
         client = Client(connection, "s", EVERYTHING)
-
-        async def run() -> None:
-            with pytest.raises(error):
-                await client.read_text_file(Path("/f"))
-
-        with anyio.fail_after(BOUND):
-            async with anyio.create_task_group() as group:
-                group.start_soon(run)
-                asked = await wire.receive()
-                await wire.send({"jsonrpc": "2.0", "id": asked["id"], **answer})
+        _, (got,) = await answered(client, wire, lambda c: c.read_text_file(Path("/f")), answer)
+    assert isinstance(got, error)
 
 
 async def test_question_to_a_person_is_not_bounded_and_can_be_taken_back() -> None:

@@ -15,17 +15,13 @@ from acp_agent.protocol.connection import HIGH_WATER, Connection, Reply
 from acp_agent.protocol.peer import Peer
 from acp_agent.protocol.transports import memory_pair
 from acp_agent.schema.acp import AgentMessageChunk, SessionNotification, TextContent, ToolCall
-from tests.protocol.kit import BOUND, Table, Wire, paired, served
+from tests.protocol.kit import BOUND, Table, Wire, echo, fails, gives, paired, served
 
 pytestmark = pytest.mark.anyio
 
 
 def chunk(text: str, *, session: str = "s") -> SessionNotification:
     return SessionNotification(session_id=session, update=AgentMessageChunk(content=TextContent(text=text)))
-
-
-async def echo(params: Any) -> Any:
-    return params
 
 
 async def forever(params: Any) -> Any:
@@ -59,64 +55,52 @@ async def test_every_id_is_answered_with_the_full_encoder_too(id_: object) -> No
 )
 async def test_results_the_fast_encoder_refuses_are_sent_all_the_same(value: Any, sent: Any) -> None:
     """[TR-5] [TR-7]"""
-
-    async def odd(params: Any) -> Any:
-        return [value, chunk("x")]
-
-    async with served(Table(odd=odd)) as (_, wire):
+    async with served(Table(odd=gives([value, chunk("x")]))) as (_, wire):
         await wire.request(1, "odd")
         (first, second) = (await wire.receive())["result"]
         assert ascii(first) == ascii(sent)
         assert second["sessionId"] == "s"
 
 
-async def test_rpc_error_becomes_its_error_answer() -> None:
-    async def missing(params: Any) -> Any:
-        raise ResourceNotFound("no such file", {"uri": "/x"})
-
-    async with served(Table(missing=missing)) as (_, wire):
-        await wire.request(1, "missing")
-        error = {"code": -32002, "message": "no such file", "data": {"uri": "/x"}}
+@pytest.mark.parametrize(
+    ("raised", "error"),
+    [
+        (
+            ResourceNotFound("no such file", {"uri": "/x"}),
+            {"code": -32002, "message": "no such file", "data": {"uri": "/x"}},
+        ),
+        (InvalidParams("no", {"why": object()}), {"code": -32602, "message": "no"}),
+    ],
+    ids=["one of the protocol", "data that is no JSON is left out"],
+)
+async def test_rpc_error_becomes_its_error_answer(raised: Exception, error: dict[str, Any]) -> None:
+    async with served(Table(odd=fails(raised))) as (_, wire):
+        await wire.request(1, "odd")
         assert await wire.receive() == {"jsonrpc": "2.0", "id": 1, "error": error}
 
 
-async def test_error_data_that_is_no_json_is_left_out(caplog: pytest.LogCaptureFixture) -> None:
-    async def odd(params: Any) -> Any:
-        raise InvalidParams("no", {"why": object()})
-
-    async with served(Table(odd=odd)) as (_, wire):
-        await wire.request(1, "odd")
-        assert (await wire.receive())["error"] == {"code": -32602, "message": "no"}
-
-
-@pytest.mark.parametrize("result", [object(), {1, 2, object()}, {"a": {"b": object()}}])
-async def test_result_that_is_no_json_is_an_internal_error(result: object, caplog: pytest.LogCaptureFixture) -> None:
-    """[RPC-11]"""
-
-    async def odd(params: Any) -> Any:
-        return result
-
-    async with served(Table(odd=odd, echo=echo)) as (_, wire):
-        await wire.request(1, "odd")
-        assert (await wire.receive())["error"]["code"] == -32603
-        await wire.request(2, "echo", "still here")
-        assert (await wire.receive())["result"] == "still here"
-
-
-async def test_unknown_exception_is_an_internal_error_and_reading_goes_on(caplog: pytest.LogCaptureFixture) -> None:
+@pytest.mark.parametrize(
+    ("answer", "words"),
+    [
+        (gives(object()), ""),
+        (gives({1, 2, object()}), ""),
+        (gives({"a": {"b": object()}}), ""),
+        (fails(ZeroDivisionError("a sentence")), "a sentence"),
+    ],
+    ids=["no JSON", "a set", "no JSON inside", "an exception"],
+)
+async def test_what_goes_wrong_in_a_handler_is_an_internal_error_and_reading_goes_on(
+    answer: Any, words: str, caplog: pytest.LogCaptureFixture
+) -> None:
     """[RPC-10] [RPC-11]"""
-
-    async def broken(params: Any) -> Any:
-        raise ZeroDivisionError("a sentence")
-
-    async with served(Table(broken=broken, echo=echo)) as (_, wire):
-        await wire.request(1, "broken")
+    async with served(Table(odd=answer, echo=echo)) as (_, wire):
+        await wire.request(1, "odd")
         error = (await wire.receive())["error"]
         assert error["code"] == -32603
-        assert "a sentence" in error["message"]
-        await wire.request(2, "echo", 1)
-        assert (await wire.receive())["result"] == 1
-    assert "request broken failed" in caplog.text
+        await wire.request(2, "echo", "still here")
+        assert (await wire.receive())["result"] == "still here"
+    assert words in error["message"]
+    assert not words or "request odd failed" in caplog.text
 
 
 async def test_failing_notification_handler_ends_nothing(caplog: pytest.LogCaptureFixture) -> None:
@@ -208,10 +192,7 @@ async def test_reply_then_runs_right_after_the_answer_is_queued() -> None:
 async def test_reply_whose_result_is_no_json_does_not_go_on(caplog: pytest.LogCaptureFixture) -> None:
     ran: list[int] = []
 
-    async def new(params: Any) -> Any:
-        return Reply(object(), lambda: ran.append(1))
-
-    async with served(Table(new=new)) as (_, wire):
+    async with served(Table(new=gives(Reply(object(), lambda: ran.append(1))))) as (_, wire):
         await wire.request(1, "new")
         assert (await wire.receive())["error"]["code"] == -32603
     assert ran == []
@@ -334,10 +315,7 @@ async def test_cancel_runs_through_both_connections() -> None:
 
 
 async def test_error_answer_is_a_peer_error() -> None:
-    async def missing(params: Any) -> Any:
-        raise ResourceNotFound("gone", [1])
-
-    async with paired(Table(), Table(missing=missing)) as (one, _):
+    async with paired(Table(), Table(missing=fails(ResourceNotFound("gone", [1])))) as (one, _):
         with anyio.fail_after(BOUND), pytest.raises(PeerError) as caught:
             await one.request("missing", {})
     assert (caught.value.code, caught.value.message, caught.value.data) == (-32002, "gone", [1])

@@ -7,6 +7,7 @@ import socket
 import tty
 from collections.abc import AsyncIterator, Callable, Iterator
 from contextlib import ExitStack, asynccontextmanager, suppress
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -17,7 +18,7 @@ from acp_agent.client.tasks import Background
 from acp_agent.errors import ConnectionClosed
 from acp_agent.protocol.connection import Connection
 from acp_agent.protocol.transports import FdTransport, Transport, memory_pair
-from tests.protocol.kit import BOUND, Table
+from tests.protocol.kit import BOUND, Table, echo
 
 pytestmark = pytest.mark.anyio
 
@@ -52,7 +53,7 @@ async def pipes() -> AsyncIterator[tuple[Transport, Transport]]:
     (a, b), (c, d) = os.pipe(), os.pipe()
     one, two = FdTransport(a, d), FdTransport(c, b, ends_on_hangup=False)
     try:
-        yield _ClosesFds(one, d), _ClosesFds(two, b)
+        yield _Wrapped(one, partial(os.close, d)), _Wrapped(two, partial(os.close, b))
     finally:
         one.close()
         two.close()
@@ -67,14 +68,18 @@ async def sockets() -> AsyncIterator[tuple[Transport, Transport]]:
     with left, right:
         one = FdTransport(left.fileno(), left.fileno())
         two = FdTransport(right.fileno(), right.fileno())
-        yield _ShutsSocket(one, left), _ShutsSocket(two, right)
+        yield tuple(
+            _Wrapped(each, partial(end.shutdown, socket.SHUT_RDWR)) for each, end in ((one, left), (two, right))
+        )
         one.close()
         two.close()
 
 
 class _Wrapped:
-    def __init__(self, inner: FdTransport) -> None:
-        self._inner = inner
+    """A transport does not own its descriptors; whoever does ends the other side's reading."""
+
+    def __init__(self, inner: FdTransport, end: Callable[[], None]) -> None:
+        self._inner, self._end = inner, end
 
     async def read(self) -> bytes:
         return await self._inner.read()
@@ -82,29 +87,10 @@ class _Wrapped:
     async def write(self, data: bytes) -> None:
         await self._inner.write(data)
 
-
-class _ClosesFds(_Wrapped):
-    """A transport does not own its descriptors; whoever does ends the other side's reading."""
-
-    def __init__(self, inner: FdTransport, write_fd: int) -> None:
-        super().__init__(inner)
-        self._write_fd = write_fd
-
     def close(self) -> None:
         self._inner.close()
         with suppress(OSError):
-            os.close(self._write_fd)
-
-
-class _ShutsSocket(_Wrapped):
-    def __init__(self, inner: FdTransport, sock: socket.socket) -> None:
-        super().__init__(inner)
-        self._sock = sock
-
-    def close(self) -> None:
-        self._inner.close()
-        with suppress(OSError):
-            self._sock.shutdown(socket.SHUT_RDWR)
+            self._end()
 
 
 async def read_all(transport: Transport, size: int | None = None) -> bytes:
@@ -224,7 +210,8 @@ class TestEveryTransport:
 # --- descriptors -------------------------------------------------------------------------------------------------
 
 
-async def test_closed_stdout_is_noticed_while_nothing_arrives(fds: Any) -> None:
+@pytest.mark.parametrize("what", ["a read", "a write"])
+async def test_closed_stdout_ends_what_waits(what: str, fds: Any) -> None:
     """[END-4]"""
     in_read, in_write = os.pipe()
     out_read, out_write = os.pipe()
@@ -233,34 +220,14 @@ async def test_closed_stdout_is_noticed_while_nothing_arrives(fds: Any) -> None:
     async with Background() as background:
         ended = anyio.Event()
 
-        async def read() -> None:
-            assert await transport.read() == b""
-            ended.set()
-
-        background.start(read)
-        await anyio.wait_all_tasks_blocked()
-        os.close(out_read)
-        with anyio.fail_after(BOUND):
-            await ended.wait()
-            with pytest.raises(ConnectionClosed):
-                await transport.write(b"x")
-    transport.close()
-
-
-async def test_closed_stdout_ends_a_write_that_waits(fds: Any) -> None:
-    in_read, in_write = os.pipe()
-    out_read, out_write = os.pipe()
-    fds(in_read, in_write, out_read, out_write)
-    transport = FdTransport(in_read, out_write)
-    async with Background() as background:
-        ended = anyio.Event()
-
-        async def write() -> None:
+        async def wait() -> None:
+            if what == "a read":
+                assert await transport.read() == b""
             with pytest.raises(ConnectionClosed):
                 await transport.write(b"x" * 1024 * 1024)
             ended.set()
 
-        background.start(write)
+        background.start(wait)
         await anyio.wait_all_tasks_blocked()
         os.close(out_read)
         with anyio.fail_after(BOUND):
@@ -281,23 +248,14 @@ async def test_last_words_of_a_child_that_has_gone_are_read(fds: Any) -> None:
     transport.close()
 
 
-async def test_regular_file_as_stdin_is_read_to_its_end(tmp_path: Path, fds: Any) -> None:
-    file = tmp_path / "input"
-    data = os.urandom(600 * 1024)
-    file.write_bytes(data)
+@pytest.mark.parametrize("size", [600 * 1024, None], ids=["a regular file", "/dev/null"])
+async def test_a_file_as_stdin_is_read_to_its_end(size: int | None, tmp_path: Path, fds: Any) -> None:
+    data = os.urandom(size or 0)
+    (tmp_path / "input").write_bytes(data)
     _, out_write = fds(*os.pipe())
-    (file_fd,) = fds(os.open(file, os.O_RDONLY))
-    transport = FdTransport(file_fd, out_write)
+    (file,) = fds(os.open(tmp_path / "input" if size else os.devnull, os.O_RDONLY))
+    transport = FdTransport(file, out_write)
     assert await read_all(transport) == data
-    with anyio.fail_after(BOUND):
-        assert await transport.read() == b""
-    transport.close()
-
-
-async def test_dev_null_as_stdin_is_the_end_at_once(fds: Any) -> None:
-    _, out_write = fds(*os.pipe())
-    (null,) = fds(os.open(os.devnull, os.O_RDONLY))
-    transport = FdTransport(null, out_write)
     with anyio.fail_after(BOUND):
         assert await transport.read() == b""
     transport.close()
@@ -354,9 +312,6 @@ async def test_terminal_as_stdin_and_stdout(fds: Any) -> None:
 
 async def test_connection_over_pipes_ends_with_its_input(fds: Any) -> None:
     """[END-1]"""
-
-    async def echo(params: Any) -> Any:
-        return params
 
     in_read, in_write = fds(*os.pipe())
     out_read, out_write = fds(*os.pipe())
