@@ -12,18 +12,7 @@ import pytest
 from acp_agent.client import AcpClient, Files, Terminals
 from acp_agent.client import permissions as ready
 from acp_agent.errors import ConnectionClosed, PeerError, RequestCancelled, ResourceNotFound
-from acp_agent.schema.acp import (
-    AgentMessageChunk,
-    ClientCapabilities,
-    CreateElicitationRequest,
-    CreateElicitationResponse,
-    FileSystemCapabilities,
-    Implementation,
-    McpServerStdio,
-    RequestPermissionRequest,
-    SessionUpdate,
-    TextContent,
-)
+from acp_agent.schema import acp
 from acp_agent.schema.decode import MalformedResult
 from tests.client.kit import BOUND, ScriptedAgent, scripted_agent
 
@@ -31,7 +20,7 @@ pytestmark = pytest.mark.anyio
 
 MODES = {"currentModeId": "ask", "availableModes": [{"id": "ask", "name": "Ask"}]}
 OPTION = {"id": "o", "name": "O", "type": "boolean", "currentValue": True}
-SERVER = McpServerStdio(name="n", command="c", args=["a"], env=[])
+SERVER = acp.McpServerStdio(name="n", command="c", args=["a"], env=[])
 
 
 class Pair:
@@ -60,7 +49,8 @@ def answers(result: Any) -> Any:
 # --- what a client asks ------------------------------------------------------------------------------------------
 
 W = Path("/w")
-SESSION, IN_W, NO_SERVERS = {"sessionId": "s"}, {"cwd": "/w"}, {"mcpServers": []}
+SESSION, IN_W = {"sessionId": "s"}, {"cwd": "/w"}
+NO_SERVERS: dict[str, Any] = {"mcpServers": []}
 SENT_SERVER = {"name": "n", "command": "c", "args": ["a"], "env": []}
 ALL_OF_NEW = {"additional_directories": [Path("/x")], "mcp_servers": [SERVER]}
 
@@ -93,7 +83,7 @@ CALLS: list[tuple[str, Any, dict[str, Any], Any]] = [
     ("session/prompt", lambda c: c.prompt("s", "hi"), said("hi"), {"stopReason": "end_turn"}),
     (
         "session/prompt",
-        lambda c: c.prompt("s", [TextContent(text=text) for text in "ab"]),
+        lambda c: c.prompt("s", [acp.TextContent(text=text) for text in "ab"]),
         said("a", "b"),
         {"stopReason": "cancelled"},
     ),
@@ -129,7 +119,7 @@ async def test_each_agent_method_sends_its_params_and_reads_its_result(
 
 async def test_initialize_tells_what_is_served() -> None:
     """[INIT-1]"""
-    info = Implementation(name="c", version="1")
+    info = acp.Implementation(name="c", version="1")
     async with Pair(files=Files(), terminals=Terminals(), info=info) as (client, agent):
         with anyio.fail_after(BOUND):
             answer = await client.initialize()
@@ -144,7 +134,7 @@ async def test_initialize_tells_what_is_served() -> None:
 
 async def test_client_without_anything_offers_nothing() -> None:
     async with Pair() as (client, _):
-        assert client.capabilities == ClientCapabilities()
+        assert client.capabilities == acp.ClientCapabilities()
 
 
 async def test_cancel_is_a_notification() -> None:
@@ -225,9 +215,9 @@ async def test_cancelling_the_block_ends_it() -> None:
 async def test_updates_arrive_in_order_and_before_the_answer() -> None:
     got: list[str] = []
 
-    def on_update(session: str, update: SessionUpdate) -> None:
-        assert isinstance(update, AgentMessageChunk)
-        assert isinstance(update.content, TextContent)
+    def on_update(session: str, update: acp.SessionUpdate) -> None:
+        assert isinstance(update, acp.AgentMessageChunk)
+        assert isinstance(update.content, acp.TextContent)
         got.append(f"{session}:{update.content.text}")
 
     async with Pair(on_update=on_update) as (client, agent):
@@ -245,7 +235,7 @@ async def test_updates_arrive_in_order_and_before_the_answer() -> None:
 
 async def test_malformed_updates_and_unknown_notifications_are_ignored(caplog: pytest.LogCaptureFixture) -> None:
     """[EXT-4]"""
-    got: list[SessionUpdate] = []
+    got: list[acp.SessionUpdate] = []
     async with Pair(on_update=lambda _, update: got.append(update)) as (client, agent):
 
         async def turn(params: Any) -> Any:
@@ -259,7 +249,7 @@ async def test_malformed_updates_and_unknown_notifications_are_ignored(caplog: p
         agent.answers["session/prompt"] = turn
         with anyio.fail_after(BOUND):
             await client.prompt("s", "hi")
-    assert got == [AgentMessageChunk(content=TextContent(text="good"))]
+    assert got == [acp.AgentMessageChunk(content=acp.TextContent(text="good"))]
     assert "no_such_update" in caplog.text
 
 
@@ -292,12 +282,15 @@ async def test_wrong_requests_are_answered_by_their_codes(method: str, params: A
 @pytest.mark.parametrize(
     ("capabilities", "refused"),
     [
-        (ClientCapabilities(), ["fs/read_text_file", "fs/write_text_file", "terminal/create"]),
-        (ClientCapabilities(fs=FileSystemCapabilities(read_text_file=True)), ["fs/write_text_file", "terminal/create"]),
-        (ClientCapabilities(terminal=True), ["fs/read_text_file", "fs/write_text_file"]),
+        (acp.ClientCapabilities(), ["fs/read_text_file", "fs/write_text_file", "terminal/create"]),
+        (
+            acp.ClientCapabilities(fs=acp.FileSystemCapabilities(read_text_file=True)),
+            ["fs/write_text_file", "terminal/create"],
+        ),
+        (acp.ClientCapabilities(terminal=True), ["fs/read_text_file", "fs/write_text_file"]),
     ],
 )
-async def test_what_was_not_offered_is_not_served(capabilities: ClientCapabilities, refused: list[str]) -> None:
+async def test_what_was_not_offered_is_not_served(capabilities: acp.ClientCapabilities, refused: list[str]) -> None:
     async with Pair(files=Files(), terminals=Terminals(), capabilities=capabilities) as (_, agent):
         for method in refused:
             with pytest.raises(PeerError) as caught:
@@ -346,7 +339,7 @@ async def test_a_bounded_client_serves_files_in_the_sessions_folders_only(tmp_pa
 async def test_failure_of_a_service_is_an_internal_error(caplog: pytest.LogCaptureFixture) -> None:
     """[RPC-11]"""
 
-    async def broken(request: RequestPermissionRequest) -> Any:
+    async def broken(request: acp.RequestPermissionRequest) -> Any:
         raise ZeroDivisionError("a reason")
 
     async with Pair(permissions=broken) as (_, agent):
@@ -398,9 +391,9 @@ async def test_permission_nobody_answers_can_be_taken_back() -> None:
 async def test_elicitation_is_answered() -> None:
     asked: list[str] = []
 
-    async def answer(request: CreateElicitationRequest) -> CreateElicitationResponse:
+    async def answer(request: acp.CreateElicitationRequest) -> acp.CreateElicitationResponse:
         asked.append(request.message)
-        return CreateElicitationResponse(action="accept", content={"name": "x"})
+        return acp.CreateElicitationResponse(action="accept", content={"name": "x"})
 
     async with Pair(elicitation=answer) as (client, agent):
         assert client.capabilities.elicitation is not None

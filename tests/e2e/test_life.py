@@ -71,12 +71,14 @@ class Process(subprocess.Popen[bytes]):
 
 async def end(editor: FakeEditor, how: str) -> None:
     """By the end of its stdin, by a signal, or killed."""
+    process = editor.process
+    assert process is not None
     if how == "stdin":
-        await editor.process.end()
+        await process.end()
         return
-    os.kill(editor.process.pid, signal.SIGTERM if how == "signal" else signal.SIGKILL)
+    os.kill(process.pid, signal.SIGTERM if how == "signal" else signal.SIGKILL)
     with anyio.fail_after(SECONDS):
-        await editor.process.wait()
+        await process.wait()
 
 
 def configured(tmp_path: Path, text: str) -> dict[str, str]:

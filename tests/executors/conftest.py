@@ -2,9 +2,21 @@
 
 from __future__ import annotations
 
+from collections.abc import AsyncIterator
+from pathlib import Path
+
 import pytest
+
+from tests.executors.kit import Stage, stage
 
 
 @pytest.fixture(params=["local", "editor"])
 def backend(request: pytest.FixtureRequest) -> str:
     return str(request.param)
+
+
+@pytest.fixture
+async def on(backend: str, tmp_path: Path) -> AsyncIterator[Stage]:
+    """Where such a backend works."""
+    async with stage(backend, tmp_path) as made:
+        yield made

@@ -9,24 +9,7 @@ from typing import Any
 import pytest
 
 from acp_agent.config.provider_rows import table as known_servers
-from acp_agent.llm.base import (
-    AssistantMessage,
-    AudioPart,
-    Finished,
-    ImagePart,
-    Message,
-    ModelEvent,
-    ModelInfo,
-    ModelSettings,
-    ProviderOptions,
-    TextDelta,
-    TextPart,
-    ThoughtDelta,
-    ToolMessage,
-    ToolUse,
-    UsageReport,
-    UserMessage,
-)
+from acp_agent.llm import base as llm
 from acp_agent.llm.chat import ChatProvider
 from acp_agent.llm.chat_answer import ChatAnswer
 from acp_agent.llm.chat_request import Dialect, RequestEncoder
@@ -63,10 +46,10 @@ def call(name: str | None = None, arguments: Any = None, **fields: Any) -> dict[
     return {**fields, "function": function}
 
 
-def fold(*chunks: Any) -> list[ModelEvent]:
+def fold(*chunks: Any) -> list[llm.ModelEvent]:
     """The events of an answer made of these chunks, followed by `[DONE]`. Bytes are sent as they stand."""
     answer = ChatAnswer()
-    events: list[ModelEvent] = []
+    events: list[llm.ModelEvent] = []
     for chunk in chunks:
         events += answer.feed(chunk if isinstance(chunk, bytes) else json.dumps(chunk).encode())
     events += answer.feed(b"[DONE]")
@@ -75,7 +58,7 @@ def fold(*chunks: Any) -> list[ModelEvent]:
     return events + answer.finish()
 
 
-def shown(events: Sequence[ModelEvent]) -> list[tuple[str, str]]:
+def shown(events: Sequence[llm.ModelEvent]) -> list[tuple[str, str]]:
     return [(use.name, use.arguments) for use in calls(events)]
 
 
@@ -146,7 +129,7 @@ def test_tool_calls(chunks: list[Any], expected: list[tuple[str, str]]) -> None:
     ids = [use.id for use in calls(events)]
     assert all(ids)
     assert len(set(ids)) == len(ids)
-    assert events[-1] == Finished("tool_calls" if expected else "stop")
+    assert events[-1] == llm.Finished("tool_calls" if expected else "stop")
 
 
 @pytest.mark.parametrize("given", [(None, None), ("", ""), ("same", "same"), ("same", None)])
@@ -170,7 +153,7 @@ def test_a_broken_surrogate_in_arguments_is_joined_or_replaced() -> None:
 @pytest.mark.parametrize("field", ["reasoning_content", "reasoning"])
 def test_thoughts_in_a_field_of_their_own(field: str) -> None:
     events = fold(delta(**{field: "hm"}), delta(content="yes"))
-    assert events[:2] == [ThoughtDelta("hm"), TextDelta("yes")]
+    assert events[:2] == [llm.ThoughtDelta("hm"), llm.TextDelta("yes")]
 
 
 def test_the_same_thought_in_two_fields_comes_once() -> None:
@@ -192,7 +175,7 @@ def test_thoughts_between_tags_however_they_are_cut(content: str, thought: str, 
     events = fold(*(delta(content=piece) for piece in pieces))
     assert "".join(thoughts(events)) == thought
     assert "".join(texts(events)) == text
-    assert all(event.text for event in events if isinstance(event, (TextDelta, ThoughtDelta)))
+    assert all(event.text for event in events if isinstance(event, (llm.TextDelta, llm.ThoughtDelta)))
 
 
 # --- usage -------------------------------------------------------------------------------------------------------
@@ -204,33 +187,33 @@ USED = {"prompt_tokens": 7, "completion_tokens": 2}
 @table(
     ("usage", "report"),
     [
-        (USED, UsageReport(7, 2)),
-        (USED | {"prompt_tokens_details": {"cached_tokens": 4}}, UsageReport(7, 2, cached_tokens=4)),
-        (USED | {"prompt_cache_hit_tokens": 3}, UsageReport(7, 2, cached_tokens=3)),
-        (USED | {"cached_tokens": 3}, UsageReport(7, 2, cached_tokens=3)),
-        (USED | {"prompt_tokens_details": None}, UsageReport(7, 2)),
-        ({"prompt_tokens": 7.0, "completion_tokens": "2"}, UsageReport(7, 2)),
-        ({}, UsageReport(0, 0)),
+        (USED, llm.UsageReport(7, 2)),
+        (USED | {"prompt_tokens_details": {"cached_tokens": 4}}, llm.UsageReport(7, 2, cached_tokens=4)),
+        (USED | {"prompt_cache_hit_tokens": 3}, llm.UsageReport(7, 2, cached_tokens=3)),
+        (USED | {"cached_tokens": 3}, llm.UsageReport(7, 2, cached_tokens=3)),
+        (USED | {"prompt_tokens_details": None}, llm.UsageReport(7, 2)),
+        ({"prompt_tokens": 7.0, "completion_tokens": "2"}, llm.UsageReport(7, 2)),
+        ({}, llm.UsageReport(0, 0)),
     ],
 )
-def test_usage_in_every_dialect(usage: dict[str, Any], report: UsageReport) -> None:
+def test_usage_in_every_dialect(usage: dict[str, Any], report: llm.UsageReport) -> None:
     last = {"choices": [], "usage": usage}
-    assert fold(delta("stop", content="a"), last)[-2:] == [report, Finished("stop")]
+    assert fold(delta("stop", content="a"), last)[-2:] == [report, llm.Finished("stop")]
 
 
 def test_usage_in_each_chunk_is_reported_once_with_its_last_value() -> None:
     first = {**delta(content="a"), "usage": USED | {"completion_tokens": 1}}
     second = {**delta("stop", content="b"), "usage": USED}
-    assert fold(first, second)[-2:] == [UsageReport(7, 2), Finished("stop")]
+    assert fold(first, second)[-2:] == [llm.UsageReport(7, 2), llm.Finished("stop")]
 
 
 def test_usage_inside_a_choice() -> None:
     chunk = {"choices": [{"delta": {}, "finish_reason": "stop", "usage": USED}]}
-    assert fold(chunk)[-2:] == [UsageReport(7, 2), Finished("stop")]
+    assert fold(chunk)[-2:] == [llm.UsageReport(7, 2), llm.Finished("stop")]
 
 
 def test_no_usage_means_no_report() -> None:
-    assert fold({**delta("stop", content="a"), "usage": None}) == [TextDelta("a"), Finished("stop")]
+    assert fold({**delta("stop", content="a"), "usage": None}) == [llm.TextDelta("a"), llm.Finished("stop")]
 
 
 # --- text --------------------------------------------------------------------------------------------------------
@@ -261,13 +244,13 @@ def test_content_as_a_list_of_parts() -> None:
 def test_an_answer_that_is_not_streamed_is_read_too() -> None:
     message = {"role": "assistant", "content": "hi", "tool_calls": [call("a", "{}", id="x")]}
     document = {"choices": [{"message": message, "finish_reason": "tool_calls"}]}
-    assert fold(document) == [TextDelta("hi"), ToolUse("x", "a", "{}"), Finished("tool_calls")]
+    assert fold(document) == [llm.TextDelta("hi"), llm.ToolUse("x", "a", "{}"), llm.Finished("tool_calls")]
 
 
 # --- over a socket -----------------------------------------------------------------------------------------------
 
 
-async def events_of(*chunks: bytes, content_type: str = "text/event-stream") -> list[ModelEvent]:
+async def events_of(*chunks: bytes, content_type: str = "text/event-stream") -> list[llm.ModelEvent]:
     async with connected("chat", [RawAnswer(chunks, content_type=content_type)]) as (provider, _):
         return await collect(provider)
 
@@ -286,18 +269,18 @@ STOP = b'data: {"choices":[{"delta":{},"finish_reason":"stop"}]}\n\n'
     ids=["as it should be", "no [DONE]", "no finish", "no last newline", "comments", "crlf", "byte by byte", "chatter"],
 )  # fmt: skip
 async def test_streams_that_end_in_their_own_way(chunks: tuple[bytes, ...]) -> None:
-    assert await events_of(*chunks) == [TextDelta("hello"), Finished("stop")]
+    assert await events_of(*chunks) == [llm.TextDelta("hello"), llm.Finished("stop")]
 
 
 async def test_a_json_document_instead_of_a_stream() -> None:
     document = b'{"choices":[{"message":{"content":"hello"},"finish_reason":"stop"}]}'
     cut = document[:20], document[20:]
-    assert await events_of(*cut, content_type="application/json") == [TextDelta("hello"), Finished("stop")]
+    assert await events_of(*cut, content_type="application/json") == [llm.TextDelta("hello"), llm.Finished("stop")]
 
 
 async def test_a_break_after_the_finish_reason_is_forgiven() -> None:
     async with connected("chat", [RawAnswer((HELLO, STOP, b"never"), drop_after=2)]) as (provider, _):
-        assert await collect(provider) == [TextDelta("hello"), Finished("stop")]
+        assert await collect(provider) == [llm.TextDelta("hello"), llm.Finished("stop")]
 
 
 @pytest.mark.parametrize(
@@ -310,10 +293,10 @@ async def test_a_break_after_the_finish_reason_is_forgiven() -> None:
         (b"data: what is this\n\n", "server", "what is this", []),
         (b"\n<html>Welcome to the chat server</html>", "not_found", "a web page", []),
         (b": nothing\n\n", "network", "ended early", []),
-        (HELLO, "network", "ended early", [TextDelta("hello")]),
+        (HELLO, "network", "ended early", [llm.TextDelta("hello")]),
     ],
 )
-async def test_errors_inside_an_answer(chunk: bytes, kind: str, words: str, before: list[ModelEvent]) -> None:
+async def test_errors_inside_an_answer(chunk: bytes, kind: str, words: str, before: list[llm.ModelEvent]) -> None:
     assert await check_failure("chat", RawAnswer((chunk,)), kind, words) == before
 
 
@@ -336,7 +319,7 @@ async def test_tool_calls_in_every_shape_over_a_socket() -> None:
     assert shown(events) == [("a", '{"n":1}'), ("b", '{"n":2}'), ("c", '{"n":3}')]
     assert "".join(thoughts(events)) == "hm"
     assert texts(events) == ["Looking."]
-    assert events[-1] == Finished("tool_calls")
+    assert events[-1] == llm.Finished("tool_calls")
 
 
 # --- what servers refuse, and what is learnt from it -------------------------------------------------------------
@@ -360,7 +343,11 @@ async def test_a_server_that_wants_its_thoughts_back_gets_them() -> None:
             return Failure(400, {"error": {"message": "Missing `reasoning_content` field in the assistant message"}})
         return Answer(text="ok")
 
-    history = (USER, AssistantMessage(thought="hm", tool_calls=(ToolUse("x", "a", "{}"),)), ToolMessage("x", "a", ()))
+    history = (
+        USER,
+        llm.AssistantMessage(thought="hm", tool_calls=(llm.ToolUse("x", "a", "{}"),)),
+        llm.ToolMessage("x", "a", ()),
+    )
     async with connected("chat", script) as (provider, model):
         assert texts(await collect(provider, history)) == ["ok"]
         assert model.requests[1].body["messages"][1]["reasoning_content"] == "hm"
@@ -387,14 +374,14 @@ async def test_models_come_with_their_context_windows() -> None:
         {"id": "none", "context_length": None},
     ]
     windows = {"vllm": 8192, "openrouter": 128000, "groq": 32768, "llama.cpp": 4096, "none": None}
-    assert await listed("chat", entries) == [ModelInfo(name, window) for name, window in windows.items()]
+    assert await listed("chat", entries) == [llm.ModelInfo(name, window) for name, window in windows.items()]
 
 
 # --- the request -------------------------------------------------------------------------------------------------
 
 
 def body(
-    messages: Sequence[Message], dialect: Dialect | None = None, settings: ModelSettings = SETTINGS
+    messages: Sequence[llm.Message], dialect: Dialect | None = None, settings: llm.ModelSettings = SETTINGS
 ) -> dict[str, Any]:
     encoded: dict[str, Any] = json.loads(RequestEncoder(dialect or Dialect()).encode(messages, (TOOL,), settings))
     return encoded
@@ -402,13 +389,13 @@ def body(
 
 def test_a_whole_request() -> None:
     messages = (
-        UserMessage((TextPart("a"), TextPart("b"))),
-        AssistantMessage(thought="hm", tool_calls=(ToolUse("x", "read", '{"path":"a"}'),)),
-        ToolMessage("x", "read", (TextPart("content"),)),
-        AssistantMessage("Done."),
-        UserMessage((TextPart("listen"), AudioPart("audio/mpeg", "AAAA"))),
+        llm.UserMessage((llm.TextPart("a"), llm.TextPart("b"))),
+        llm.AssistantMessage(thought="hm", tool_calls=(llm.ToolUse("x", "read", '{"path":"a"}'),)),
+        llm.ToolMessage("x", "read", (llm.TextPart("content"),)),
+        llm.AssistantMessage("Done."),
+        llm.UserMessage((llm.TextPart("listen"), llm.AudioPart("audio/mpeg", "AAAA"))),
     )
-    settings = ModelSettings("m", system="Be brief.", thought_level="low", max_output_tokens=9, cache_key="k")
+    settings = llm.ModelSettings("m", system="Be brief.", thought_level="low", max_output_tokens=9, cache_key="k")
     made = {"id": "x", "type": "function", "function": {"name": "read", "arguments": '{"path":"a"}'}}
     sound = {"type": "input_audio", "input_audio": {"data": "AAAA", "format": "mp3"}}
     assert body(messages, settings=settings) == {
@@ -439,7 +426,7 @@ def test_a_whole_request() -> None:
 ])  # fmt: skip
 def test_thinking_is_set_as_the_server_takes_it(thinking: str, level: Any, fields: dict[str, Any]) -> None:
     plain = body((USER,))
-    asked = body((USER,), Dialect(thinking=thinking), ModelSettings(SETTINGS.model, thought_level=level))
+    asked = body((USER,), Dialect(thinking=thinking), llm.ModelSettings(SETTINGS.model, thought_level=level))
     assert {key: value for key, value in asked.items() if key not in plain} == fields
 
 
@@ -460,9 +447,9 @@ def test_each_known_server_is_sent_what_it_takes() -> None:
     for name, row in known_servers().items():
         if (row.api or choose_api(row.base_url)) != "chat":
             continue
-        provider = ChatProvider(ProviderOptions(name=name, base_url=row.base_url, api_key="x"))
-        asked = ModelSettings("anthropic/claude-5", "Be brief.", "low")
-        sent = json.loads(provider._exchange((USER, AssistantMessage("a"), USER), (TOOL,), asked).body)
+        provider = ChatProvider(llm.ProviderOptions(name=name, base_url=row.base_url, api_key="x"))
+        asked = llm.ModelSettings("anthropic/claude-5", "Be brief.", "low")
+        sent = json.loads(provider._exchange((USER, llm.AssistantMessage("a"), USER), (TOOL,), asked).body)
         more = {key: sent[key] for key in sent if key not in ("model", "messages", "stream", "tools")}
         assert more == OF_ROWS.get(name, LOCAL if is_loopback(row.base_url) else PLAIN), name
         assert str(sent).count("cache_control") == (3 if name == "openrouter" else 0), name
@@ -475,10 +462,10 @@ def test_each_known_server_is_sent_what_it_takes() -> None:
 def test_claudes_cache_is_told_where_to_begin_where_that_is_known(
     model: str, breakpoints: bool, marked: list[int]
 ) -> None:
-    first, second = (AssistantMessage(tool_calls=(ToolUse(name, "read", "{}"),)) for name in "ab")
-    results = [ToolMessage(name, "read", (TextPart("content"),)) for name in "ab"]
-    history = (USER, first, results[0], second, results[1], UserMessage((TextPart("and?"),)))
-    asked = ModelSettings(model, system="Be brief.")
+    first, second = (llm.AssistantMessage(tool_calls=(llm.ToolUse(name, "read", "{}"),)) for name in "ab")
+    results = [llm.ToolMessage(name, "read", (llm.TextPart("content"),)) for name in "ab"]
+    history = (USER, first, results[0], second, results[1], llm.UserMessage((llm.TextPart("and?"),)))
+    asked = llm.ModelSettings(model, system="Be brief.")
     sent = body(history, Dialect(breakpoints=breakpoints), asked)["messages"]
     assert [number for number, message in enumerate(sent) if "cache_control" in str(message)] == marked
     for message in sent:
@@ -493,11 +480,11 @@ def test_what_gemini_signs_a_call_with_goes_back_to_it_alone() -> None:
     chunk = called(call("read", "{}", index=0, id="x", extra_content=extra), finish="tool_calls")
     events = [*answer.feed(json.dumps(chunk).encode()), *answer.finish()]
     finished = events[-1]
-    assert isinstance(finished, Finished)
+    assert isinstance(finished, llm.Finished)
     history = (
         USER,
-        AssistantMessage(tool_calls=tuple(calls(events)), opaque=finished.opaque),
-        ToolMessage("x", "read", ()),
+        llm.AssistantMessage(tool_calls=tuple(calls(events)), opaque=finished.opaque),
+        llm.ToolMessage("x", "read", ()),
     )
     for origin, kept in (("google", {"extra_content": extra}), ("elsewhere", {})):
         sent = body(history, Dialect(origin=origin))["messages"][1]["tool_calls"][0]
@@ -505,7 +492,7 @@ def test_what_gemini_signs_a_call_with_goes_back_to_it_alone() -> None:
 
 
 def test_openai_itself_gets_its_own_field_names() -> None:
-    settings = ModelSettings("m", max_output_tokens=9, cache_key="k")
+    settings = llm.ModelSettings("m", max_output_tokens=9, cache_key="k")
     sent = body((USER,), Dialect(openai=True), settings)
     assert (sent["max_completion_tokens"], sent["prompt_cache_key"]) == (9, "k")
     assert "max_tokens" not in sent
@@ -516,7 +503,7 @@ def test_openai_itself_gets_its_own_field_names() -> None:
     ("[1]", '{"_invalid":"[1]"}'), ("null", '{"_invalid":"null"}'),
 ])  # fmt: skip
 def test_arguments_that_a_server_would_refuse_are_wrapped(arguments: str, sent: str) -> None:
-    messages = (AssistantMessage(tool_calls=(ToolUse("x", "a", arguments),)),)
+    messages = (llm.AssistantMessage(tool_calls=(llm.ToolUse("x", "a", arguments),)),)
     assert body(messages)["messages"][0]["tool_calls"][0]["function"]["arguments"] == sent
 
 
@@ -524,19 +511,19 @@ def test_arguments_that_a_server_would_refuse_are_wrapped(arguments: str, sent: 
     ("content", "sent"),
     [
         ((), "(no output)"),
-        ((TextPart("a"), TextPart("b")), "a\nb"),
-        ((ImagePart("image/png", "AAAA"),), "The result is in the next message."),
+        ((llm.TextPart("a"), llm.TextPart("b")), "a\nb"),
+        ((llm.ImagePart("image/png", "AAAA"),), "The result is in the next message."),
     ],
 )
 def test_tool_results_are_never_empty(content: tuple[Any, ...], sent: str) -> None:
-    assert body((ToolMessage("x", "a", content),))["messages"][0]["content"] == sent
+    assert body((llm.ToolMessage("x", "a", content),))["messages"][0]["content"] == sent
 
 
 def test_messages_are_encoded_once_and_never_mistaken_for_another() -> None:
     encoder = RequestEncoder(Dialect())
     for number in range(10_000):
         # Short-lived messages: the next one is likely to be born at the same address.
-        message = UserMessage((TextPart(str(number)),))
+        message = llm.UserMessage((llm.TextPart(str(number)),))
         sent = json.loads(encoder.encode((message, message), (), SETTINGS))
         assert [entry["content"] for entry in sent["messages"]] == [str(number)] * 2
 
@@ -545,7 +532,7 @@ async def test_a_server_that_knows_no_chat_template_is_not_sent_its_switch_again
     words = "chat_template is not supported for Mistral tokenizers."
     async with connected("chat", [Failure(400, {"message": words}), "ok", "ok"]) as (provider, model):
         for _ in range(2):
-            await collect(provider, settings=ModelSettings("m", thought_level="low"))
+            await collect(provider, settings=llm.ModelSettings("m", thought_level="low"))
         assert ["chat_template_kwargs" in request.body for request in model.requests] == [True, False, False]
         assert model.requests[2].body["reasoning_effort"] == "low"
 
@@ -560,8 +547,8 @@ def test_thoughts_that_openrouter_signs_go_back_with_their_calls_in_whole() -> N
         answer.feed(json.dumps(delta(reasoning_details=details)).encode())
     answer.feed(json.dumps(called(call("ls", "{}", id="c1"))).encode())
     use, finished = answer.finish()
-    assert isinstance(use, ToolUse) and isinstance(finished, Finished)
-    message = AssistantMessage(tool_calls=(use,), opaque=finished.opaque)
+    assert isinstance(use, llm.ToolUse) and isinstance(finished, llm.Finished)
+    message = llm.AssistantMessage(tool_calls=(use,), opaque=finished.opaque)
     (sent,) = body((message,), Dialect(origin="openrouter.ai"))["messages"]
     assert sent["reasoning_details"] == [{**text, "text": "let me see", "signature": "sig"}, *sealed]
     (sent,) = body((message,), Dialect(origin="elsewhere.example"))["messages"]
@@ -572,14 +559,14 @@ def test_thoughts_without_calls_are_not_kept() -> None:
     answer = ChatAnswer("openrouter.ai")
     said = delta(reasoning_details=[{"type": "reasoning.text", "text": "x"}], content="Hello")
     answer.feed(json.dumps(said).encode())
-    assert answer.finish()[-1] == Finished("stop")
+    assert answer.finish()[-1] == llm.Finished("stop")
 
 
 async def test_lm_studio_is_asked_what_is_loaded() -> None:
-    entries = [
+    entries: list[dict[str, Any]] = [
         {"id": "embed", "type": "embeddings"},
         {"id": "other", "type": "llm", "state": "not-loaded", "max_context_length": 32768},
         {"id": "qwen", "type": "vlm", "state": "loaded", "max_context_length": 32768, "loaded_context_length": 8192},
     ]
     found = await listed("chat", [{**entry, "owned_by": "organization_owner"} for entry in entries])
-    assert found == [ModelInfo("qwen", 8192, ("image",)), ModelInfo("other", None, ())]
+    assert found == [llm.ModelInfo("qwen", 8192, ("image",)), llm.ModelInfo("other", None, ())]

@@ -17,21 +17,7 @@ from botocore.config import Config
 from botocore.validate import ParamValidator
 
 from acp_agent.errors import ConfigError, ProviderError
-from acp_agent.llm.base import (
-    AssistantMessage,
-    DocumentPart,
-    Finished,
-    ImagePart,
-    ModelInfo,
-    ModelSettings,
-    ProviderOptions,
-    TextDelta,
-    TextPart,
-    ThoughtDelta,
-    ToolMessage,
-    ToolUse,
-    UserMessage,
-)
+from acp_agent.llm import base as llm
 from acp_agent.llm.clouds import vertex
 from acp_agent.llm.clouds.bedrock import BedrockProvider
 from acp_agent.llm.clouds.vertex import VertexProvider
@@ -44,21 +30,23 @@ pytestmark = pytest.mark.anyio
 
 CLAUDE = "us.anthropic.claude-sonnet-4-5-20250929-v1:0"
 HISTORY = (
-    UserMessage((TextPart("look"), ImagePart("image/png", "iVBORw0="), DocumentPart("JVBERi0=", "a_b/c.pdf"))),
-    AssistantMessage(
+    llm.UserMessage(
+        (llm.TextPart("look"), llm.ImagePart("image/png", "iVBORw0="), llm.DocumentPart("JVBERi0=", "a_b/c.pdf"))
+    ),
+    llm.AssistantMessage(
         "Looking.",
-        (ToolUse("c1", "read", '{"path": "a"}'),),
+        (llm.ToolUse("c1", "read", '{"path": "a"}'),),
         opaque=(
             {"type": "thinking", "thinking": "hm", "signature": "sig_1", "after": (0, 0), "_from": CLAUDE},
             {"type": "redacted_thinking", "data": "c2VhbGVk", "after": (0, 0), "_from": CLAUDE},
         ),
     ),
-    ToolMessage("c1", "read", (TextPart("content"), ImagePart("image/jpeg", "iVBORw0="))),
+    llm.ToolMessage("c1", "read", (llm.TextPart("content"), llm.ImagePart("image/jpeg", "iVBORw0="))),
 )
 POINT = {"cachePoint": {"type": "default"}}
 
 
-async def asked(settings: ModelSettings, history: Any = HISTORY) -> tuple[str, dict[str, Any]]:
+async def asked(settings: llm.ModelSettings, history: Any = HISTORY) -> tuple[str, dict[str, Any]]:
     async with connected("bedrock", ["ok"]) as (provider, model):
         await collect(provider, history, (TOOL,), settings)
     return model.requests[0].path, model.requests[0].body
@@ -84,7 +72,7 @@ def as_sdk(value: Any) -> Any:
 
 
 async def test_the_whole_request_and_that_amazon_takes_it() -> None:
-    path, body = await asked(ModelSettings(CLAUDE, "Be brief.", "low", 9000))
+    path, body = await asked(llm.ModelSettings(CLAUDE, "Be brief.", "low", 9000))
     assert path == "/model/us.anthropic.claude-sonnet-4-5-20250929-v1%3A0/converse-stream"
     picture = {"bytes": "iVBORw0="}
     results = [{"text": "content"}, {"image": {"format": "jpeg", "source": picture}}]
@@ -121,7 +109,7 @@ async def test_the_whole_request_and_that_amazon_takes_it() -> None:
     ("model", "points"), [(CLAUDE, 4), ("us.amazon.nova-pro-v1:0", 3), ("meta.llama3-3-70b-instruct-v1:0", 0)]
 )
 async def test_other_models_get_no_thoughts_and_points_where_they_have_a_cache(model: str, points: int) -> None:
-    _, body = await asked(ModelSettings(model, "Be brief.", "low"))
+    _, body = await asked(llm.ModelSettings(model, "Be brief.", "low"))
     assert str(body).count("cachePoint") == points
     assert ("reasoningContent" in str(body), "additionalModelRequestFields" in body) == (model == CLAUDE,) * 2
     assert "inferenceConfig" not in body
@@ -163,7 +151,7 @@ async def test_a_request_is_signed_with_the_credentials_of_the_environment(monke
 
     monkeypatch.setattr(BedrockProvider, "_signed", noted)
     async with connected("bedrock", ["ok"], api_key=None) as (provider, model):
-        await collect(provider, settings=ModelSettings(CLAUDE))
+        await collect(provider, settings=llm.ModelSettings(CLAUDE))
         headers = model.requests[0].headers
     assert headers["authorization"].startswith("AWS4-HMAC-SHA256 Credential=AKIDEXAMPLE/")
     assert "/us-east-1/bedrock/aws4_request" in headers["authorization"]
@@ -225,7 +213,7 @@ FAILED = header(b":message-type", b"error") + header(b":error-code", b"InternalF
     ],
 )
 async def test_streams_that_fail(chunks: list[bytes], kind: str, words: str) -> None:
-    await check_failure("bedrock", RawAnswer(chunks), kind, words)
+    await check_failure("bedrock", RawAnswer(tuple(chunks)), kind, words)
 
 
 @pytest.mark.parametrize(("status", "message", "kind"), [
@@ -241,21 +229,21 @@ async def test_unknown_events_are_passed_over_and_a_stream_may_be_cut_anywhere()
     whole = odd + TEXT + STOP + message("metadata", {"metrics": {"latencyMs": 1}})
     raw = RawAnswer(tuple(whole[place : place + 7] for place in range(0, len(whole), 7)))
     async with connected("bedrock", [raw]) as (provider, _):
-        assert await collect(provider) == [TextDelta("a"), Finished("stop")]
+        assert await collect(provider) == [llm.TextDelta("a"), llm.Finished("stop")]
 
 
 async def test_no_two_documents_of_a_message_have_one_name() -> None:
-    paper = DocumentPart("JVBERi0=", "a.pdf")
-    made = AssistantMessage("", (ToolUse("c1", "read", "{}"), ToolUse("c2", "read", "{}")))
-    results = [ToolMessage(call, "read", (paper, paper)) for call in ("c1", "c2")]
-    _, body = await asked(SETTINGS, (UserMessage((paper,)), made, *results, UserMessage((paper, paper))))
+    paper = llm.DocumentPart("JVBERi0=", "a.pdf")
+    made = llm.AssistantMessage("", (llm.ToolUse("c1", "read", "{}"), llm.ToolUse("c2", "read", "{}")))
+    results = [llm.ToolMessage(call, "read", (paper, paper)) for call in ("c1", "c2")]
+    _, body = await asked(SETTINGS, (llm.UserMessage((paper,)), made, *results, llm.UserMessage((paper, paper))))
     for said in body["messages"]:
         names = re.findall(r"'name': '(a pdf[^']*)'", str(said))
         assert len(names) == len(set(names)), names
 
 
 async def test_the_inference_profiles_are_listed() -> None:
-    assert await listed("bedrock", [CLAUDE]) == [ModelInfo(CLAUDE)]
+    assert await listed("bedrock", [CLAUDE]) == [llm.ModelInfo(CLAUDE)]
 
 
 # --- Vertex AI ---------------------------------------------------------------------------------------------------
@@ -271,20 +259,20 @@ def token(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def on_vertex(model: FakeModel, **options: Any) -> VertexProvider:
     base = f"{model.base_url}/projects/p/locations/global"
-    return VertexProvider(ProviderOptions(name="vertex", base_url=base, **options))
+    return VertexProvider(llm.ProviderOptions(name="vertex", base_url=base, **options))
 
 
 async def test_claude_and_the_others_have_doors_of_their_own(token: None) -> None:
     async with FakeModel([Answer(thought="hm", text="one"), "two"]) as model:
         provider = on_vertex(model)
-        first = await collect(provider, settings=ModelSettings("anthropic/claude-opus-4-1@20250805", "Be brief."))
-        second = await collect(provider, settings=ModelSettings("google/gemini-2.5-pro"))
+        first = await collect(provider, settings=llm.ModelSettings("anthropic/claude-opus-4-1@20250805", "Be brief."))
+        second = await collect(provider, settings=llm.ModelSettings("google/gemini-2.5-pro"))
         await provider.aclose()
-    assert [event for event in first if isinstance(event, (ThoughtDelta, TextDelta))] == [
-        ThoughtDelta("hm"),
-        TextDelta("one"),
+    assert [event for event in first if isinstance(event, (llm.ThoughtDelta, llm.TextDelta))] == [
+        llm.ThoughtDelta("hm"),
+        llm.TextDelta("one"),
     ]
-    assert TextDelta("two") in second
+    assert llm.TextDelta("two") in second
     claude, gemini = model.requests
     below = "/v1/projects/p/locations/global"
     assert claude.path == f"{below}/publishers/anthropic/models/claude-opus-4-1@20250805:streamRawPredict"
@@ -330,11 +318,11 @@ async def test_without_google_credentials_the_user_is_told_what_to_do(
 
 def test_the_region_global_has_no_name_in_the_address() -> None:
     base = "https://global-aiplatform.googleapis.com/v1/projects/p/locations/global"
-    provider = VertexProvider(ProviderOptions(name="vertex", base_url=base))
+    provider = VertexProvider(llm.ProviderOptions(name="vertex", base_url=base))
     assert provider._claude._base_url == base.replace("global-", "")
 
 
 @pytest.mark.parametrize("kind", [BedrockProvider, VertexProvider])
 def test_an_address_is_needed(kind: Any) -> None:
     with pytest.raises(ConfigError, match="set (AWS_REGION|GOOGLE_CLOUD_PROJECT)"):
-        kind(ProviderOptions(name="cloud"))
+        kind(llm.ProviderOptions(name="cloud"))

@@ -11,19 +11,6 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from acp_agent.llm import base as llm
-from acp_agent.llm.base import (
-    AssistantMessage,
-    Finished,
-    ModelEvent,
-    ModelSettings,
-    TextDelta,
-    TextPart,
-    ThoughtDelta,
-    ToolMessage,
-    ToolUse,
-    UsageReport,
-    UserMessage,
-)
 from acp_agent.llm.messages_answer import MessagesAnswer
 from acp_agent.llm.messages_request import CONTINUED, MessagesEncoder, manner_of
 from acp_agent.loop.memory.history import History
@@ -37,10 +24,10 @@ from .kit import TOOL, USER, calls, check_failure, collect, connected, listed, t
 pytestmark = pytest.mark.anyio
 
 HEADERS = {"anthropic-version": "2023-06-01"}
-THINKER = ModelSettings("claude-opus-5", thought_level="high")
-BUDGETED = ModelSettings("claude-sonnet-4-5", thought_level="low")
+THINKER = llm.ModelSettings("claude-opus-5", thought_level="high")
+BUDGETED = llm.ModelSettings("claude-sonnet-4-5", thought_level="low")
 ADAPTIVE = {"type": "adaptive", "display": "summarized"}
-RESULT = ToolMessage("call_1_0", "read", (TextPart("content"),))
+RESULT = llm.ToolMessage("call_1_0", "read", (llm.TextPart("content"),))
 
 
 def event(kind: str, **fields: Any) -> dict[str, Any]:
@@ -67,9 +54,9 @@ def ending(reason: str = "end_turn", **fields: Any) -> dict[str, Any]:
     return event("message_delta", delta={"stop_reason": reason, **fields})
 
 
-def fold(*events: Any) -> list[ModelEvent]:
+def fold(*events: Any) -> list[llm.ModelEvent]:
     answer = MessagesAnswer("claude")
-    out: list[ModelEvent] = []
+    out: list[llm.ModelEvent] = []
     for one in events:
         out += answer.feed(one if isinstance(one, bytes) else json.dumps(one).encode())
     assert answer.ended
@@ -77,7 +64,7 @@ def fold(*events: Any) -> list[ModelEvent]:
 
 
 def encode(
-    messages: Sequence[llm.Message], settings: ModelSettings = THINKER, encoder: MessagesEncoder | None = None
+    messages: Sequence[llm.Message], settings: llm.ModelSettings = THINKER, encoder: MessagesEncoder | None = None
 ) -> dict[str, Any]:
     body: dict[str, Any] = json.loads((encoder or MessagesEncoder()).encode(messages, (TOOL,), settings))
     return body
@@ -91,8 +78,8 @@ def thought(model: str, signature: str = "sig_1", after: tuple[int, int] = (0, 0
     return {"type": "thinking", "thinking": "hm", "signature": signature, "after": after, "_from": model}
 
 
-def called(*opaque: dict[str, Any], said: str = "") -> AssistantMessage:
-    return AssistantMessage(said, (ToolUse("call_1_0", "read", "{}"),), opaque=opaque)
+def called(*opaque: dict[str, Any], said: str = "") -> llm.AssistantMessage:
+    return llm.AssistantMessage(said, (llm.ToolUse("call_1_0", "read", "{}"),), opaque=opaque)
 
 
 # --- the request -------------------------------------------------------------------------------------------------
@@ -100,12 +87,12 @@ def called(*opaque: dict[str, Any], said: str = "") -> AssistantMessage:
 
 async def test_a_whole_request() -> None:
     messages = (
-        UserMessage((TextPart("look"), llm.ImagePart("image/png", "AAAA"), llm.DocumentPart("JVBE", "a.pdf"))),
+        llm.UserMessage((llm.TextPart("look"), llm.ImagePart("image/png", "AAAA"), llm.DocumentPart("JVBE", "a.pdf"))),
         called(thought("claude-opus-5"), said="Looking."),
-        ToolMessage("call_1_0", "read", ()),
-        UserMessage((TextPart("and?"), llm.ImagePart("image/bmp", "AAAA"), TextPart(" "))),
+        llm.ToolMessage("call_1_0", "read", ()),
+        llm.UserMessage((llm.TextPart("and?"), llm.ImagePart("image/bmp", "AAAA"), llm.TextPart(" "))),
     )
-    asked = ModelSettings("claude-opus-5", "Be brief.", "low", max_output_tokens=9000)
+    asked = llm.ModelSettings("claude-opus-5", "Be brief.", "low", max_output_tokens=9000)
     mark = {"cache_control": {"type": "ephemeral"}}
     async with connected("messages", ["ok"]) as (provider, model):
         await collect(provider, messages, (TOOL, TOOL), asked)
@@ -162,7 +149,7 @@ def budget(tokens: int) -> dict[str, Any]:
     ],
 )
 def test_thinking_is_asked_for_as_the_model_takes_it(model: str, level: Any, fields: dict[str, Any]) -> None:
-    body = encode([USER], ModelSettings(model, thought_level=level))
+    body = encode([USER], llm.ModelSettings(model, thought_level=level))
     assert {key: body[key] for key in ("thinking", "output_config") if key in body} == fields
 
 
@@ -170,16 +157,16 @@ def test_thinking_is_asked_for_as_the_model_takes_it(model: str, level: Any, fie
     ("message", "asked", "kept"),
     [
         (called(thought("claude-opus-5")), THINKER, True),
-        (called(thought("claude-opus-5")), ModelSettings("claude-opus-5"), True),
+        (called(thought("claude-opus-5")), llm.ModelSettings("claude-opus-5"), True),
         (called(thought("claude-opus-4-8")), THINKER, False),
-        (called(thought("claude-opus-5")), ModelSettings("claude-opus-5", thought_level="off"), False),
+        (called(thought("claude-opus-5")), llm.ModelSettings("claude-opus-5", thought_level="off"), False),
         (called(thought("claude-sonnet-4-5")), BUDGETED, True),
-        (called(thought("claude-sonnet-4-5")), ModelSettings("claude-sonnet-4-5"), False),
+        (called(thought("claude-sonnet-4-5")), llm.ModelSettings("claude-sonnet-4-5"), False),
         (called({"type": "reasoning", "encrypted_content": "x"}), THINKER, False),
     ],
 )
 def test_thoughts_go_back_to_the_model_that_had_them_while_it_thinks(
-    message: AssistantMessage, asked: ModelSettings, kept: bool
+    message: llm.AssistantMessage, asked: llm.ModelSettings, kept: bool
 ) -> None:
     body = encode([USER, message, RESULT], asked)
     assert ("thinking" in blocks(body, 1)) is kept
@@ -188,10 +175,10 @@ def test_thoughts_go_back_to_the_model_that_had_them_while_it_thinks(
 
 def test_thoughts_stand_where_they_came() -> None:
     first, second = thought("claude-opus-5"), thought("claude-opus-5", "sig_2", after=(4, 1))
-    message = AssistantMessage(
-        "One.Two.", (ToolUse("a", "read", "{}"), ToolUse("b", "read", "{}")), opaque=(first, second)
+    message = llm.AssistantMessage(
+        "One.Two.", (llm.ToolUse("a", "read", "{}"), llm.ToolUse("b", "read", "{}")), opaque=(first, second)
     )
-    results = [ToolMessage(name, "read", ()) for name in "ab"]
+    results = [llm.ToolMessage(name, "read", ()) for name in "ab"]
     body = encode([USER, message, *results])
     assert blocks(body, 1) == ["thinking", "text", "tool_use", "thinking", "text", "tool_use"]
 
@@ -200,19 +187,19 @@ def test_no_budget_is_set_in_a_turn_that_began_without_a_thought() -> None:
     body = encode([USER, called(), RESULT], BUDGETED)
     assert "thinking" not in body
     assert refusal(body, HEADERS) is None
-    later = encode([USER, called(), RESULT, AssistantMessage("Done."), USER], BUDGETED)
+    later = encode([USER, called(), RESULT, llm.AssistantMessage("Done."), USER], BUDGETED)
     assert later["thinking"]["type"] == "enabled"
 
 
 def test_a_history_that_begins_with_the_model_begins_with_words_of_the_user() -> None:
-    body = encode([AssistantMessage("Hello."), USER])
+    body = encode([llm.AssistantMessage("Hello."), USER])
     assert body["messages"][0]["content"][0]["text"] == CONTINUED
 
 
 IDS = st.sampled_from(["call_1", "functions.bash:0", "a b", "ü", "x" * 200, "call|fc_1"])
 WORDS = st.sampled_from(["", " ", "\n", "hello", "\ud83d"])
 PARTS = st.one_of(
-    st.builds(TextPart, WORDS),
+    st.builds(llm.TextPart, WORDS),
     st.sampled_from([llm.ImagePart("image/png", "AA"), llm.AudioPart("audio/wav", "AA"), llm.DocumentPart("AA")]),
 )
 THOUGHTS = st.builds(
@@ -222,15 +209,17 @@ THOUGHTS = st.builds(
     st.tuples(st.integers(0, 9), st.integers(0, 3)),
 )
 USES = st.lists(
-    st.builds(ToolUse, IDS, st.sampled_from(["read", "no such tool!", ""]), st.sampled_from(["", "{}", "[1]", '{"a'])),
+    st.builds(
+        llm.ToolUse, IDS, st.sampled_from(["read", "no such tool!", ""]), st.sampled_from(["", "{}", "[1]", '{"a'])
+    ),
     max_size=3,
     unique_by=lambda use: use.id,
 )
 MESSAGES = st.lists(
     st.one_of(
-        st.builds(UserMessage, st.lists(PARTS, max_size=3).map(tuple)),
-        st.builds(AssistantMessage, WORDS, USES.map(tuple), opaque=st.lists(THOUGHTS, max_size=2).map(tuple)),
-        st.builds(ToolMessage, IDS, st.just("read"), st.lists(PARTS, max_size=2).map(tuple)),
+        st.builds(llm.UserMessage, st.lists(PARTS, max_size=3).map(tuple)),
+        st.builds(llm.AssistantMessage, WORDS, USES.map(tuple), opaque=st.lists(THOUGHTS, max_size=2).map(tuple)),
+        st.builds(llm.ToolMessage, IDS, st.just("read"), st.lists(PARTS, max_size=2).map(tuple)),
     ),
     max_size=8,
 )
@@ -246,7 +235,7 @@ MESSAGES = st.lists(
 def test_no_history_makes_a_request_that_the_server_refuses(
     messages: list[llm.Message], model: str, level: Any, most: int | None
 ) -> None:
-    asked = ModelSettings(model, "Be brief.", level, max_output_tokens=most)
+    asked = llm.ModelSettings(model, "Be brief.", level, max_output_tokens=most)
     history = History([*messages, USER])
     encoder = MessagesEncoder()
     answer = refusal(encode(history.messages, asked, encoder), HEADERS)
@@ -271,7 +260,7 @@ def test_no_history_makes_a_request_that_the_server_refuses(
     ],
 )
 def test_what_a_model_does_not_take_is_not_sent_again(model: str, level: Any, words: str, fields: Any) -> None:
-    encoder, asked = MessagesEncoder(), ModelSettings(model, "Be brief.", level)
+    encoder, asked = MessagesEncoder(), llm.ModelSettings(model, "Be brief.", level)
     before = encode([USER], asked, encoder)
     assert encoder.learn(model, encoder.manner(model), [USER], words)
     after = encode([USER], asked, encoder)
@@ -287,7 +276,7 @@ def test_what_a_model_does_not_take_is_not_sent_again(model: str, level: Any, wo
 
 
 def test_a_configured_limit_holds_until_the_server_names_a_lower_one() -> None:
-    encoder, asked = MessagesEncoder(), ModelSettings("claude-opus-5", max_output_tokens=100_000)
+    encoder, asked = MessagesEncoder(), llm.ModelSettings("claude-opus-5", max_output_tokens=100_000)
     assert encode([USER], asked, encoder)["max_tokens"] == 100_000
     words = "max_tokens: 100000 > 8192, which is the maximum allowed number of output tokens"
     assert encoder.learn("claude-opus-5", encoder.manner("claude-opus-5"), [USER], words)
@@ -295,7 +284,7 @@ def test_a_configured_limit_holds_until_the_server_names_a_lower_one() -> None:
 
 
 async def test_an_older_model_is_asked_for_a_budget_once_it_refused_to_adapt() -> None:
-    settings_ = ModelSettings("claude-next", thought_level="low")
+    settings_ = llm.ModelSettings("claude-next", thought_level="low")
     async with connected("messages", ["one", "two"]) as (provider, model):
         assert texts(await collect(provider, settings=settings_)) == ["one"]
         assert texts(await collect(provider, settings=settings_)) == ["two"]
@@ -352,7 +341,7 @@ def test_streams_as_servers_send_them(events: list[Any], said: str, made: list[t
     assert [(use.name, use.arguments) for use in calls(folded)] == made
     ids = [use.id for use in calls(folded)]
     assert all(ids) and len(set(ids)) == len(ids)
-    assert isinstance(folded[-1], Finished)
+    assert isinstance(folded[-1], llm.Finished)
 
 
 @table(("events", "reason"), [
@@ -363,7 +352,7 @@ def test_streams_as_servers_send_them(events: list[Any], said: str, made: list[t
     ([use("t", id="a"), ending("max_tokens")], "length"),
 ])  # fmt: skip
 def test_stop_reasons(events: list[Any], reason: Any) -> None:
-    assert fold(*events)[-1] == Finished(reason)
+    assert fold(*events)[-1] == llm.Finished(reason)
 
 
 def test_the_explanation_of_a_refusal_follows_what_was_said() -> None:
@@ -379,10 +368,10 @@ def test_a_thought_is_kept_only_with_its_signature() -> None:
     )
     assert thoughts(folded) == ["h", "m"]
     kept = {"type": "thinking", "thinking": "hm", "signature": "abc", "after": (0, 0), "_from": "claude"}
-    assert folded[-1] == Finished("stop", (kept,))
-    assert fold(*pieces, ending())[-1] == Finished("stop")
+    assert folded[-1] == llm.Finished("stop", (kept,))
+    assert fold(*pieces, ending())[-1] == llm.Finished("stop")
     redacted = fold(text("a"), start(1, "redacted_thinking", data="zzz"), ending())[-1]
-    assert redacted == Finished(
+    assert redacted == llm.Finished(
         "stop", ({"type": "redacted_thinking", "data": "zzz", "after": (1, 0), "_from": "claude"},)
     )
 
@@ -398,19 +387,19 @@ def used(**usage: Any) -> dict[str, Any]:
 @table(
     ("events", "report"),
     [
-        ([began(input_tokens=3, output_tokens=1), used(output_tokens=9)], UsageReport(3, 9)),
+        ([began(input_tokens=3, output_tokens=1), used(output_tokens=9)], llm.UsageReport(3, 9)),
         (
             [
                 began(input_tokens=3, cache_read_input_tokens=100, cache_creation_input_tokens=20, output_tokens=1),
                 used(output_tokens=9, output_tokens_details={"thinking_tokens": 4}),
             ],
-            UsageReport(123, 9, cached_tokens=100, reasoning_tokens=4, cache_write_tokens=20),
+            llm.UsageReport(123, 9, cached_tokens=100, reasoning_tokens=4, cache_write_tokens=20),
         ),
-        ([used(input_tokens=5, output_tokens=2.0)], UsageReport(5, 2)),
-        ([event("message", content=[], usage={"input_tokens": 5, "output_tokens": 2})], UsageReport(5, 2)),
+        ([used(input_tokens=5, output_tokens=2.0)], llm.UsageReport(5, 2)),
+        ([event("message", content=[], usage={"input_tokens": 5, "output_tokens": 2})], llm.UsageReport(5, 2)),
     ],
 )
-def test_usage_counts_all_input_whatever_the_cache_did(events: list[Any], report: UsageReport) -> None:
+def test_usage_counts_all_input_whatever_the_cache_did(events: list[Any], report: llm.UsageReport) -> None:
     assert fold(*events)[-2] == report
 
 
@@ -457,7 +446,7 @@ async def test_an_overload_before_the_first_words_is_tried_again() -> None:
 async def test_a_break_after_the_stop_reason_is_forgiven() -> None:
     chunks = (*wire(text("a"), ending()), b"never")
     async with connected("messages", [RawAnswer(chunks, drop_after=2)]) as (provider, _):
-        assert await collect(provider) == [TextDelta("a"), Finished("stop")]
+        assert await collect(provider) == [llm.TextDelta("a"), llm.Finished("stop")]
 
 
 async def test_a_turn_with_thoughts_goes_back_as_it_came() -> None:
@@ -465,11 +454,11 @@ async def test_a_turn_with_thoughts_goes_back_as_it_came() -> None:
     async with connected("messages", [first, "done"]) as (provider, model):
         events = await collect(provider, settings=THINKER)
         finished = events[-1]
-        assert isinstance(finished, Finished) and events[0] == ThoughtDelta("h")
+        assert isinstance(finished, llm.Finished) and events[0] == llm.ThoughtDelta("h")
         stored = llm.AssistantMessage(
             "".join(texts(events)), tuple(calls(events)), "".join(thoughts(events)), finished.opaque
         )
-        result = ToolMessage(calls(events)[0].id, "read", (TextPart("content"),))
+        result = llm.ToolMessage(calls(events)[0].id, "read", (llm.TextPart("content"),))
         assert texts(await collect(provider, [USER, stored, result], settings=THINKER)) == ["done"]
         assert model.requests[1].body["messages"][1]["content"] == [
             {"type": "thinking", "thinking": "hm", "signature": "sig_1"},

@@ -7,20 +7,7 @@ from typing import Any
 
 import pytest
 
-from acp_agent.llm.base import (
-    AssistantMessage,
-    AudioPart,
-    Finished,
-    ModelEvent,
-    ModelSettings,
-    TextDelta,
-    TextPart,
-    ThoughtDelta,
-    ToolMessage,
-    ToolUse,
-    UsageReport,
-    UserMessage,
-)
+from acp_agent.llm import base as llm
 from acp_agent.llm.responses import ResponsesProvider
 from acp_agent.testing.fake_model import Answer, Call, RawAnswer
 
@@ -28,7 +15,7 @@ from .kit import TOOL, TOOL_SENT, USER, calls, check_failure, collect, connected
 
 pytestmark = pytest.mark.anyio
 
-REASONER = ModelSettings(model="gpt-5", system="Be brief.", thought_level="low", max_output_tokens=3, cache_key="k")
+REASONER = llm.ModelSettings(model="gpt-5", system="Be brief.", thought_level="low", max_output_tokens=3, cache_key="k")
 
 
 def event(kind: str, **fields: Any) -> bytes:
@@ -37,14 +24,14 @@ def event(kind: str, **fields: Any) -> bytes:
 
 async def test_a_whole_request() -> None:
     messages = (
-        UserMessage((TextPart("hi"), AudioPart("audio/wav", "AAAA"))),
-        AssistantMessage(
+        llm.UserMessage((llm.TextPart("hi"), llm.AudioPart("audio/wav", "AAAA"))),
+        llm.AssistantMessage(
             "Looking.",
-            (ToolUse("x", "read", ""),),
+            (llm.ToolUse("x", "read", ""),),
             thought="hm",
             opaque=({"type": "reasoning", "id": "rs_1", "summary": [], "encrypted_content": "zzz"}, {"type": "other"}),
         ),
-        ToolMessage("x", "read", (TextPart("content"),)),
+        llm.ToolMessage("x", "read", (llm.TextPart("content"),)),
     )
     async with connected("responses", ["ok"]) as (provider, model):
         await collect(provider, messages, (TOOL,), REASONER)
@@ -77,8 +64,8 @@ async def test_encrypted_reasoning_goes_back_unchanged() -> None:
     async with connected("responses", [first, "done"]) as (provider, model):
         events = await collect(provider, settings=REASONER)
         finished = events[-1]
-        assert isinstance(finished, Finished)
-        history = (USER, AssistantMessage(tool_calls=tuple(calls(events)), opaque=finished.opaque))
+        assert isinstance(finished, llm.Finished)
+        history = (USER, llm.AssistantMessage(tool_calls=tuple(calls(events)), opaque=finished.opaque))
         await collect(provider, history, settings=REASONER)
         assert model.requests[1].body["input"][1] == {
             "id": "rs_1",
@@ -90,7 +77,7 @@ async def test_encrypted_reasoning_goes_back_unchanged() -> None:
 
 async def test_reasoning_that_was_not_encrypted_is_not_sent_back() -> None:
     async with connected("responses", [Answer(thought="hm", text="ok")]) as (provider, _):
-        assert (await collect(provider))[-1] == Finished("stop", ())
+        assert (await collect(provider))[-1] == llm.Finished("stop", ())
 
 
 @pytest.mark.parametrize(
@@ -105,7 +92,7 @@ async def test_reasoning_that_was_not_encrypted_is_not_sent_back() -> None:
 )
 async def test_encrypted_reasoning_is_asked_for_when_there_is_reasoning(model: str, level: Any, included: bool) -> None:
     async with connected("responses", ["ok"]) as (provider, server):
-        await collect(provider, settings=ModelSettings(model=model, thought_level=level))
+        await collect(provider, settings=llm.ModelSettings(model=model, thought_level=level))
         assert ("include" in server.requests[0].body) is included
 
 
@@ -128,9 +115,9 @@ async def test_a_server_that_does_not_stream() -> None:
     whole = json.dumps({"object": "response", "status": "completed", "output": output, "usage": usage}).encode()
     async with connected("responses", [RawAnswer((whole,), content_type="application/json")]) as (provider, _):
         text, use, usage_report, finished = await collect(provider)
-    assert (text, usage_report) == (TextDelta("Hello"), UsageReport(7, 0))
-    assert isinstance(use, ToolUse) and (use.id[:5], use.name, use.arguments) == ("call_", "read", '{"path":"a"}')
-    assert isinstance(finished, Finished) and finished.reason == "tool_calls"
+    assert (text, usage_report) == (llm.TextDelta("Hello"), llm.UsageReport(7, 0))
+    assert isinstance(use, llm.ToolUse) and (use.id[:5], use.name, use.arguments) == ("call_", "read", '{"path":"a"}')
+    assert isinstance(finished, llm.Finished) and finished.reason == "tool_calls"
     assert [item["encrypted_content"] for item in finished.opaque] == ["zzz"]
 
 
@@ -184,16 +171,16 @@ def paragraph(index: int, words: str) -> tuple[bytes, bytes]:
     [
         (
             (*paragraph(0, "one"), *paragraph(1, "two")),
-            [ThoughtDelta("one"), ThoughtDelta("\n\n"), ThoughtDelta("two")],
+            [llm.ThoughtDelta("one"), llm.ThoughtDelta("\n\n"), llm.ThoughtDelta("two")],
         ),
-        ((text("a\ud83d"), text("\ude00b\ud83d")), [TextDelta("a"), TextDelta("😀b"), TextDelta("�")]),
-        ((event("response.hologram.delta", delta="?"), text("a")), [TextDelta("a")]),
+        ((text("a\ud83d"), text("\ude00b\ud83d")), [llm.TextDelta("a"), llm.TextDelta("😀b"), llm.TextDelta("�")]),
+        ((event("response.hologram.delta", delta="?"), text("a")), [llm.TextDelta("a")]),
     ],
     ids=["paragraphs of a summary are kept apart", "halves of surrogate pairs are joined", "unknown events"],
 )
-async def test_streams(chunks: tuple[bytes, ...], events: list[ModelEvent]) -> None:
+async def test_streams(chunks: tuple[bytes, ...], events: list[llm.ModelEvent]) -> None:
     async with connected("responses", [RawAnswer((*chunks, completed()))]) as (provider, _):
-        assert await collect(provider) == [*events, Finished("stop")]
+        assert await collect(provider) == [*events, llm.Finished("stop")]
 
 
 def failed(code: str, message: str) -> bytes:

@@ -11,26 +11,16 @@ import pytest
 
 from acp_agent.errors import CapabilityMissing, ConnectionClosed, PeerError
 from acp_agent.protocol.client import Client
-from acp_agent.schema.acp import (
-    AgentMessageChunk,
-    ClientCapabilities,
-    ClientSessionCapabilities,
-    CompactionCapabilities,
-    FileSystemCapabilities,
-    NoticeCapabilities,
-    PermissionOption,
-    TextContent,
-    ToolCallUpdate,
-)
+from acp_agent.schema import acp
 from acp_agent.schema.decode import MalformedResult
 from tests.protocol.kit import BOUND, Table, Wire, served
 
 pytestmark = pytest.mark.anyio
 
-EVERYTHING = ClientCapabilities(
-    fs=FileSystemCapabilities(read_text_file=True, write_text_file=True),
+EVERYTHING = acp.ClientCapabilities(
+    fs=acp.FileSystemCapabilities(read_text_file=True, write_text_file=True),
     terminal=True,
-    session=ClientSessionCapabilities(compaction=CompactionCapabilities(), notices=NoticeCapabilities()),
+    session=acp.ClientSessionCapabilities(compaction=acp.CompactionCapabilities(), notices=acp.NoticeCapabilities()),
     meta={"terminal_output": True},
 )
 
@@ -103,7 +93,7 @@ async def test_each_call_is_sent_for_its_session_and_read(
 async def test_what_was_not_offered_is_never_asked(call: Call) -> None:
     """[FS-1] [TERM-1]"""
     async with served(Table()) as (connection, wire):
-        client = Client(connection, "s", ClientCapabilities())
+        client = Client(connection, "s", acp.ClientCapabilities())
         with anyio.fail_after(BOUND), pytest.raises(CapabilityMissing):
             await call(client)
         connection.notify("end", {})
@@ -111,14 +101,14 @@ async def test_what_was_not_offered_is_never_asked(call: Call) -> None:
 
 
 def test_capabilities_are_read_from_what_was_offered() -> None:
-    def offers(capabilities: ClientCapabilities) -> list[bool]:
+    def offers(capabilities: acp.ClientCapabilities) -> list[bool]:
         client = Client(None, "s", capabilities)  # type: ignore[arg-type]
         names = ("reads_files", "writes_files", "terminals", "terminal_output", "compaction", "notices")
         return [getattr(client.plan, name) for name in names]
 
-    odd = ClientCapabilities(meta={"terminal_output": "yes"}, session=ClientSessionCapabilities())
+    odd = acp.ClientCapabilities(meta={"terminal_output": "yes"}, session=acp.ClientSessionCapabilities())
     assert offers(EVERYTHING) == [True] * 6
-    assert offers(ClientCapabilities()) == [False] * 6
+    assert offers(acp.ClientCapabilities()) == [False] * 6
     assert offers(odd) == [False] * 6
 
 
@@ -154,10 +144,10 @@ async def test_question_to_a_person_is_not_bounded_and_can_be_taken_back() -> No
     """[CAN-4]"""
     async with served(Table()) as (connection, wire):
         client = Client(connection, "s", EVERYTHING, timeout=0.0)
-        options = [PermissionOption(option_id="y", name="Yes", kind="allow_once")]
+        options = [acp.PermissionOption(option_id="y", name="Yes", kind="allow_once")]
         with anyio.fail_after(BOUND):
             async with anyio.create_task_group() as group:
-                group.start_soon(client.request_permission, ToolCallUpdate(tool_call_id="t"), options)
+                group.start_soon(client.request_permission, acp.ToolCallUpdate(tool_call_id="t"), options)
                 asked = await wire.receive()
                 group.cancel_scope.cancel()
             assert asked["params"] == {
@@ -171,7 +161,7 @@ async def test_question_to_a_person_is_not_bounded_and_can_be_taken_back() -> No
 async def test_update_is_a_notification_of_the_session() -> None:
     async with served(Table()) as (connection, wire):
         client = Client(connection, "s", EVERYTHING)
-        client.update(AgentMessageChunk(content=TextContent(text="hi")))
+        client.update(acp.AgentMessageChunk(content=acp.TextContent(text="hi")))
         with anyio.fail_after(BOUND):
             await client.drain()
         update = {"sessionUpdate": "agent_message_chunk", "content": {"type": "text", "text": "hi"}}
@@ -187,6 +177,6 @@ async def test_after_the_end_calls_fail_and_updates_go_nowhere() -> None:
         client = Client(connection, "s", EVERYTHING)
         connection.close()
         assert await wire.receive() is None
-        client.update(AgentMessageChunk(content=TextContent(text="late")))
+        client.update(acp.AgentMessageChunk(content=acp.TextContent(text="late")))
         with anyio.fail_after(BOUND), pytest.raises(ConnectionClosed):
             await client.read_text_file(Path("/f"))

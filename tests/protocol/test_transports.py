@@ -68,9 +68,8 @@ async def sockets() -> AsyncIterator[tuple[Transport, Transport]]:
     with left, right:
         one = FdTransport(left.fileno(), left.fileno())
         two = FdTransport(right.fileno(), right.fileno())
-        yield tuple(
-            _Wrapped(each, partial(end.shutdown, socket.SHUT_RDWR)) for each, end in ((one, left), (two, right))
-        )
+        ends = [_Wrapped(each, partial(end.shutdown, socket.SHUT_RDWR)) for each, end in ((one, left), (two, right))]
+        yield ends[0], ends[1]
         one.close()
         two.close()
 

@@ -310,64 +310,60 @@ async def test_a_configuration_made_to_be_slow_is_not_taken_apart(name: str, tex
     assert {check.checker.name for check in chosen} <= {"ruff", "mypy"}
 
 
-async def test_what_runs_is_what_was_asked_about_or_nothing(tmp_path: Path) -> None:
-    async with bench(tmp_path) as on:
-        (on.folder / "tsconfig.json").write_text("{}")
-        tool = REGISTRY.tool("diagnostics")
-        params = tool.parse({"kind": "tsc"})
-        ran = on.folder / "ran"
-        asked = on.access("diagnostics", kind="tsc")
-        assert asked[0] == ExecuteAccess("tsc --noEmit --pretty false", on.folder)
-        preview = await on.preview("diagnostics", kind="tsc")
-        pretend(on, "node_modules/.bin/tsc", f"touch '{ran}'")
-        with pytest.raises(ToolError, match="the project changed in the meantime"):
-            await tool.run(params, on.ctx, preview)
-        assert not ran.exists()
-        assert on.the_call.processes == []
-        assert (await on.call("diagnostics", kind="tsc")).text == "No problems found by tsc."
-        assert ran.exists()
+async def test_what_runs_is_what_was_asked_about_or_nothing(on: Bench) -> None:
+    (on.folder / "tsconfig.json").write_text("{}")
+    tool = REGISTRY.tool("diagnostics")
+    params = tool.parse({"kind": "tsc"})
+    ran = on.folder / "ran"
+    asked = on.access("diagnostics", kind="tsc")
+    assert asked[0] == ExecuteAccess("tsc --noEmit --pretty false", on.folder)
+    preview = await on.preview("diagnostics", kind="tsc")
+    pretend(on, "node_modules/.bin/tsc", f"touch '{ran}'")
+    with pytest.raises(ToolError, match="the project changed in the meantime"):
+        await tool.run(params, on.ctx, preview)
+    assert not ran.exists()
+    assert on.the_call.processes == []
+    assert (await on.call("diagnostics", kind="tsc")).text == "No problems found by tsc."
+    assert ran.exists()
 
 
-async def test_the_question_shows_the_lines_that_were_declared(tmp_path: Path) -> None:
-    async with bench(tmp_path) as on:
-        (on.folder / "tsconfig.json").write_text("{}")
-        tool = REGISTRY.tool("diagnostics")
-        params = tool.parse({})
-        [execute, _] = on.accesses(tool, params)
-        pretend(on, "node_modules/.bin/tsc", "exit 0")
-        preview = await tool.preview(params, on.ctx)
-        assert isinstance(execute, ExecuteAccess)
-        assert preview.content == (Content(content=TextContent(text=f"```\n{execute.command}\n```")),)
-        with pytest.raises(ToolError, match="the project changed in the meantime"):
-            await tool.run(params, on.ctx, preview)
+async def test_the_question_shows_the_lines_that_were_declared(on: Bench) -> None:
+    (on.folder / "tsconfig.json").write_text("{}")
+    tool = REGISTRY.tool("diagnostics")
+    params = tool.parse({})
+    [execute, _] = on.accesses(tool, params)
+    pretend(on, "node_modules/.bin/tsc", "exit 0")
+    preview = await tool.preview(params, on.ctx)
+    assert isinstance(execute, ExecuteAccess)
+    assert preview.content == (Content(content=TextContent(text=f"```\n{execute.command}\n```")),)
+    with pytest.raises(ToolError, match="the project changed in the meantime"):
+        await tool.run(params, on.ctx, preview)
 
 
-async def test_the_person_is_asked_about_the_exact_command_lines(tmp_path: Path) -> None:
-    async with bench(tmp_path) as on:
-        (on.folder / "mypy.ini").write_text("[mypy]\n")
-        (on.folder / "a.py").touch()
-        mypy = f"{MYPY_CALL} ."
-        accesses = on.access("diagnostics")
-        assert accesses == [
-            ExecuteAccess(RUFF_ALL, on.folder),
-            PathAccess("read", on.folder),
-            ExecuteAccess(mypy, on.folder),
-            ExecuteAccess("mypy --no-error-summary --show-column-numbers .", on.folder),
-            PathAccess("read", on.folder),
-        ]
-        assert isinstance(decide(accesses, on.ctx.roots, mode="code", may_change=True), Ask)
-        tool = REGISTRY.tool("diagnostics")
-        assert tool.describe(tool.parse({}), on.ctx.roots).title == f"{RUFF_ALL}; {mypy}"
+async def test_the_person_is_asked_about_the_exact_command_lines(on: Bench) -> None:
+    (on.folder / "mypy.ini").write_text("[mypy]\n")
+    (on.folder / "a.py").touch()
+    mypy = f"{MYPY_CALL} ."
+    accesses = on.access("diagnostics")
+    assert accesses == [
+        ExecuteAccess(RUFF_ALL, on.folder),
+        PathAccess("read", on.folder),
+        ExecuteAccess(mypy, on.folder),
+        ExecuteAccess("mypy --no-error-summary --show-column-numbers .", on.folder),
+        PathAccess("read", on.folder),
+    ]
+    assert isinstance(decide(accesses, on.ctx.roots, mode="code", may_change=True), Ask)
+    tool = REGISTRY.tool("diagnostics")
+    assert tool.describe(tool.parse({}), on.ctx.roots).title == f"{RUFF_ALL}; {mypy}"
 
 
-async def test_nothing_to_check_names_what_was_looked_for(tmp_path: Path) -> None:
-    async with bench(tmp_path) as on:
-        with pytest.raises(ToolError, match=r"looked for Cargo\.toml, pyproject\.toml.* go\.mod"):
-            on.access("diagnostics")
-        with pytest.raises(ToolError, match="missing does not exist"):
-            on.access("diagnostics", path="missing")
-        with pytest.raises(ToolError, match="outside"):
-            on.access("diagnostics", path="..")
+async def test_nothing_to_check_names_what_was_looked_for(on: Bench) -> None:
+    with pytest.raises(ToolError, match=r"looked for Cargo\.toml, pyproject\.toml.* go\.mod"):
+        on.access("diagnostics")
+    with pytest.raises(ToolError, match="missing does not exist"):
+        on.access("diagnostics", path="missing")
+    with pytest.raises(ToolError, match="outside"):
+        on.access("diagnostics", path="..")
 
 
 # --- what it makes of programs --------------------------------------------------------------------------------
@@ -384,71 +380,64 @@ def found(result: ToolResult) -> list[tuple[Any, ...]]:
     return [tuple(item[key] for key in keys) for item in result.raw_output["diagnostics"]]
 
 
-async def test_a_missing_program_is_a_warning_and_no_error(tmp_path: Path) -> None:
-    async with bench(tmp_path) as on:
-        result = await on.call("diagnostics", kind="pyright")
-        words = "pyright was not run: `pyright` is not installed."
-        assert result.text == words
-        assert result.raw_output == {"diagnostics": [], "warnings": [words], "truncated": 0}
-        assert not result.failed
-        assert not result.keep, "it may be installed the next moment"
+async def test_a_missing_program_is_a_warning_and_no_error(on: Bench) -> None:
+    result = await on.call("diagnostics", kind="pyright")
+    words = "pyright was not run: `pyright` is not installed."
+    assert result.text == words
+    assert result.raw_output == {"diagnostics": [], "warnings": [words], "truncated": 0}
+    assert not result.failed
+    assert not result.keep, "it may be installed the next moment"
 
 
-async def test_a_checker_that_crashes_is_not_no_problems(tmp_path: Path) -> None:
-    async with bench(tmp_path) as on:
-        for script in ("echo 'internal error: boom' >&2; exit 2", "echo oops; exit 0", "echo '[]'; exit 3"):
-            pretend(on, ".venv/bin/ruff", script)
-            result = await on.call("diagnostics", kind="ruff")
-            assert result.failed
-            assert "No problems" not in result.text
-            assert "ruff failed (exit code" in result.text
-        pretend(on, ".venv/bin/ruff", "echo 'internal error: boom' >&2; exit 2")
-        assert "Its last lines:\ninternal error: boom" in (await on.call("diagnostics", kind="ruff")).text
-        pretend(on, ".venv/bin/mypy", "echo half; kill -9 $$")
-        result = await on.call("diagnostics", kind="mypy")
+async def test_a_checker_that_crashes_is_not_no_problems(on: Bench) -> None:
+    for script in ("echo 'internal error: boom' >&2; exit 2", "echo oops; exit 0", "echo '[]'; exit 3"):
+        pretend(on, ".venv/bin/ruff", script)
+        result = await on.call("diagnostics", kind="ruff")
         assert result.failed
-        assert "mypy failed (exit code 137)" in result.text or "mypy did not finish" in result.text
+        assert "No problems" not in result.text
+        assert "ruff failed (exit code" in result.text
+    pretend(on, ".venv/bin/ruff", "echo 'internal error: boom' >&2; exit 2")
+    assert "Its last lines:\ninternal error: boom" in (await on.call("diagnostics", kind="ruff")).text
+    pretend(on, ".venv/bin/mypy", "echo half; kill -9 $$")
+    result = await on.call("diagnostics", kind="mypy")
+    assert result.failed
+    assert "mypy failed (exit code 137)" in result.text or "mypy did not finish" in result.text
 
 
-async def test_a_checker_that_runs_too_long_is_stopped_and_what_it_said_is_kept(tmp_path: Path) -> None:
-    async with bench(tmp_path) as on:
-        on.config = ToolsConfig(diagnostics=DiagnosticsConfig(timeout=1.5))
-        pretend(on, "node_modules/.bin/tsc", 'echo "a.ts(1,2): error TS1: no"; sleep 1000')
-        result = await on.call("diagnostics", kind="tsc")
-        assert result.failed
-        assert "tsc did not finish" in result.text
-        assert found(result) == [("error", "a.ts", 1, 2, "TS1", "tsc")]
+async def test_a_checker_that_runs_too_long_is_stopped_and_what_it_said_is_kept(on: Bench) -> None:
+    on.config = ToolsConfig(diagnostics=DiagnosticsConfig(timeout=1.5))
+    pretend(on, "node_modules/.bin/tsc", 'echo "a.ts(1,2): error TS1: no"; sleep 1000')
+    result = await on.call("diagnostics", kind="tsc")
+    assert result.failed
+    assert "tsc did not finish" in result.text
+    assert found(result) == [("error", "a.ts", 1, 2, "TS1", "tsc")]
 
 
-async def test_errors_come_first_and_the_rest_is_counted(tmp_path: Path) -> None:
-    async with bench(tmp_path) as on:
-        lines = [f'echo "b.py:{n}:1: note: n{n}"; echo "a.py:{n}:1: error: e{n}  [x]"' for n in range(9, 0, -1)]
-        pretend(on, ".venv/bin/mypy", "\n".join([*lines, "exit 1"]))
-        result = await on.call("diagnostics", kind="mypy", max_diagnostics=10)
-        assert [item[:3] for item in found(result)] == [("error", "a.py", n) for n in range(1, 10)] + [
-            ("info", "b.py", 1)
-        ]
-        assert result.raw_output["truncated"] == 8
-        assert result.text.startswith("9 errors, 9 notes (mypy):\na.py:1:1 error[x]: e1\n")
-        assert result.text.endswith("b.py:1:1 info: n1\n[8 more are not shown]")
-        assert result.locations is not None
-        assert len(result.locations) == 10
-        assert result.locations[0] == Location(on.folder / "a.py", 1)
-        on.config = ToolsConfig(diagnostics=DiagnosticsConfig(max_diagnostics=3))
-        assert len(found(await on.call("diagnostics", kind="mypy", max_diagnostics=10))) == 3
+async def test_errors_come_first_and_the_rest_is_counted(on: Bench) -> None:
+    lines = [f'echo "b.py:{n}:1: note: n{n}"; echo "a.py:{n}:1: error: e{n}  [x]"' for n in range(9, 0, -1)]
+    pretend(on, ".venv/bin/mypy", "\n".join([*lines, "exit 1"]))
+    result = await on.call("diagnostics", kind="mypy", max_diagnostics=10)
+    assert [item[:3] for item in found(result)] == [("error", "a.py", n) for n in range(1, 10)] + [("info", "b.py", 1)]
+    assert result.raw_output["truncated"] == 8
+    assert result.text.startswith("9 errors, 9 notes (mypy):\na.py:1:1 error[x]: e1\n")
+    assert result.text.endswith("b.py:1:1 info: n1\n[8 more are not shown]")
+    assert result.locations is not None
+    assert len(result.locations) == 10
+    assert result.locations[0] == Location(on.folder / "a.py", 1)
+    on.config = ToolsConfig(diagnostics=DiagnosticsConfig(max_diagnostics=3))
+    assert len(found(await on.call("diagnostics", kind="mypy", max_diagnostics=10))) == 3
 
 
-async def test_an_older_mypy_is_asked_again_for_text(tmp_path: Path) -> None:
-    async with bench(tmp_path) as on:
-        pretend(
-            on,
-            ".venv/bin/mypy",
-            'case "$*" in *--output*) echo "mypy: error: unrecognized arguments: --output=json" >&2; exit 2;; esac\n'
-            'echo "a.py:2:10: error: no  [assignment]"; exit 1',
-        )
-        result = await on.call("diagnostics", kind="mypy")
-        assert found(result) == [("error", "a.py", 2, 10, "assignment", "mypy")]
-        assert not result.failed
+async def test_an_older_mypy_is_asked_again_for_text(on: Bench) -> None:
+    pretend(
+        on,
+        ".venv/bin/mypy",
+        'case "$*" in *--output*) echo "mypy: error: unrecognized arguments: --output=json" >&2; exit 2;; esac\n'
+        'echo "a.py:2:10: error: no  [assignment]"; exit 1',
+    )
+    result = await on.call("diagnostics", kind="mypy")
+    assert found(result) == [("error", "a.py", 2, 10, "assignment", "mypy")]
+    assert not result.failed
 
 
 async def test_clippy_that_is_not_installed_is_a_warning(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -6,7 +6,6 @@ import gzip
 import socket
 import tracemalloc
 import zlib
-from collections.abc import Iterator
 from datetime import UTC, datetime, timedelta
 from email.utils import format_datetime
 from pathlib import Path
@@ -24,15 +23,8 @@ from acp_agent.tools.net.web_body import WebAnswer, need_text
 from acp_agent.tools.net.web_client import GuardedClient, same_site
 from acp_agent.tools.net.web_text import read_link
 from tests.tools.web_site import OTHER, PUBLIC, PUBLIC_6, Authority, Proxy, Reply, Site, Web, redirect, serving
-from tests.tools.web_site import serving_site as make_site
 
 BOUND = 20.0
-
-
-@pytest.fixture(scope="module")
-def served(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Site, Authority, dict[int, int]]]:
-    with make_site(tmp_path_factory.mktemp("site")) as made:
-        yield made
 
 
 @pytest.fixture
