@@ -16,8 +16,6 @@ from acp_agent.schema import acp
 from acp_agent.schema.decode import MalformedResult
 from tests.client.kit import BOUND, ScriptedAgent, scripted_agent
 
-pytestmark = pytest.mark.anyio
-
 MODES = {"currentModeId": "ask", "availableModes": [{"id": "ask", "name": "Ask"}]}
 OPTION = {"id": "o", "name": "O", "type": "boolean", "currentValue": True}
 SERVER = acp.McpServerStdio(name="n", command="c", args=["a"], env=[])

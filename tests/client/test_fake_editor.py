@@ -34,8 +34,6 @@ from acp_agent.testing.fake_editor import (
 from acp_agent.testing.plugin import wire
 from tests.client.kit import BOUND, ScriptedAgent, real, scripted_agent
 
-pytestmark = pytest.mark.anyio
-
 AGENT = str(Path(__file__).with_name("small_agent.py"))
 
 

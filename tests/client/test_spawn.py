@@ -14,8 +14,6 @@ from acp_agent.client import agent_process, spawn_agent
 from acp_agent.errors import AgentError, ConnectionClosed
 from tests.client.kit import BOUND, real
 
-pytestmark = pytest.mark.anyio
-
 AGENT = str(Path(__file__).with_name("small_agent.py"))
 
 

@@ -14,8 +14,6 @@ from acp_agent.client import AcpClient, Terminals
 from acp_agent.errors import PeerError
 from tests.client.kit import BOUND, ScriptedAgent, real, scripted_agent
 
-pytestmark = pytest.mark.anyio
-
 
 @pytest.fixture
 def terminals() -> Terminals:

@@ -4,15 +4,11 @@ from __future__ import annotations
 
 import json
 
-import pytest
-
 from acp_agent.client.permissions import allow_once
 from acp_agent.testing.fake_model import Answer, Call
 
 from .kit import spawned
 from .test_cli import run
-
-pytestmark = pytest.mark.anyio
 
 
 async def test_a_changed_log_is_named_with_its_line_and_can_be_accepted(tmp_path):

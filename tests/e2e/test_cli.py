@@ -21,8 +21,6 @@ from tests.forked import forked_command
 
 from .kit import COMMAND, environ
 
-pytestmark = pytest.mark.anyio
-
 SECONDS = 60
 
 

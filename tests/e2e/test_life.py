@@ -25,8 +25,6 @@ from tests.mcp.kit import HERE
 
 from .kit import COMMAND, alive, environ, spawned
 
-pytestmark = pytest.mark.anyio
-
 SECONDS = 20
 
 INITIALIZE = b'{"jsonrpc":"2.0","id":0,"method":"initialize","params":{"protocolVersion":1}}\n'

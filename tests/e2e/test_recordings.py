@@ -22,8 +22,6 @@ from tests.llm.kit import collect, make
 from .kit import environ, spawned
 from .test_cli import run
 
-pytestmark = pytest.mark.anyio
-
 TOKEN = "gh" + "p_" + "A1b2C3d4E5f6G7h8J9k0" * 2
 PROMPT = '{"session":1,"prompt"'
 WORK = (

@@ -16,8 +16,6 @@ from acp_agent.executors.default_signals import default_signals
 from acp_agent.executors.shell_state import last_cwd
 from tests.executors.kit import Stage, collect, open_descriptors, run, signal_masks, stage, until_exists
 
-pytestmark = pytest.mark.anyio
-
 IGNORED = ("SIGHUP", "SIGINT", "SIGQUIT", "SIGTERM", "SIGTSTP", "SIGTTOU", "SIGUSR1", "SIGCHLD", "SIGRTMAX")
 
 

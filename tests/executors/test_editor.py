@@ -16,8 +16,6 @@ from acp_agent.testing.fake_editor import AnswersError, NeverAnswers
 from tests.e2e.kit import alive, until_gone
 from tests.executors.kit import collect, run, stage, until_exists
 
-pytestmark = pytest.mark.anyio
-
 NOT_FOUND = AnswersError(-32601, "Method not found")
 
 

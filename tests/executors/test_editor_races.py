@@ -20,7 +20,7 @@ from tests.executors.kit import stage
 from tests.executors.races import EXCHANGES, exchange, swapping
 from tests.nightly import times
 
-pytestmark = [pytest.mark.anyio, pytest.mark.skipif(not EXCHANGES, reason="no renameat2 in this system's library")]
+pytestmark = pytest.mark.skipif(not EXCHANGES, reason="no renameat2 in this system's library")
 
 ROUNDS = times(100, 20_000)
 BOUND = 60 + ROUNDS / 20

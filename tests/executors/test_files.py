@@ -14,8 +14,6 @@ from acp_agent.executors import files
 from acp_agent.executors.base import FileStat
 from tests.executors.kit import Stage, stage
 
-pytestmark = pytest.mark.anyio
-
 
 def unwritable(folder: Path) -> Path:
     """A folder in which we may make nothing: a locked one, or for root a part of the kernel's own tree."""

@@ -12,8 +12,6 @@ from acp_agent.errors import ExecutorError
 from acp_agent.executors.base import Executor, FindQuery, GrepQuery
 from tests.executors.kit import Stage, stage
 
-pytestmark = pytest.mark.anyio
-
 
 def hides(path: Path) -> bool:
     return any(part == "hidden" for part in path.parts)

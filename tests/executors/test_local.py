@@ -13,8 +13,6 @@ from acp_agent.executors.base import Command, ExitStatus
 from acp_agent.executors.local import LocalExecutor, shell_environment
 from tests.executors.kit import run, stage
 
-pytestmark = pytest.mark.anyio
-
 
 async def test_stdout_and_stderr_are_apart(tmp_path: Path) -> None:
     async with stage("local", tmp_path) as on:

@@ -18,8 +18,6 @@ from acp_agent.executors.base import FindQuery, Found, GrepQuery
 from acp_agent.own_programs import find_program
 from tests.executors.kit import until_dead, until_exists
 
-pytestmark = pytest.mark.anyio
-
 RIPGREP = shutil.which("rg")
 Stub = Callable[[str], None]
 

@@ -23,8 +23,6 @@ from tests.executors.kit import until_dead, until_exists
 from tests.executors.test_search import names, tree
 from tests.tables import table
 
-pytestmark = pytest.mark.anyio
-
 __all__ = ["tree"]
 BUSYBOX = shutil.which("busybox")
 NEEDED = "sh find grep printf env tr wc cut sleep"

@@ -34,8 +34,6 @@ from .kit import (
     turn,
 )
 
-pytestmark = pytest.mark.anyio
-
 
 def delta(finish: str | None = None, **fields: Any) -> dict[str, Any]:
     return {"choices": [{"index": 0, "delta": fields, "finish_reason": finish}]}

@@ -26,8 +26,6 @@ from acp_agent.testing.fake_model import Answer, Call, Failure, FakeModel, RawAn
 
 from .kit import SETTINGS, TOOL, check_failure, collect, connected, failure, listed, make, turn
 
-pytestmark = pytest.mark.anyio
-
 CLAUDE = "us.anthropic.claude-sonnet-4-5-20250929-v1:0"
 HISTORY = (
     llm.UserMessage(

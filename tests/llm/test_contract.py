@@ -30,8 +30,6 @@ from .kit import (
     thoughts,
 )
 
-pytestmark = pytest.mark.anyio
-
 over_http = pytest.mark.parametrize("api", ["bedrock", "chat", "messages", "ollama", "responses"])
 everywhere = pytest.mark.parametrize("api", ["bedrock", "chat", "messages", "ollama", "responses", "scripted"])
 

@@ -15,8 +15,6 @@ from acp_agent.errors import ProviderError
 from acp_agent.llm.base import ProviderOptions
 from acp_agent.llm.embeddings import BATCH, Embedder
 
-pytestmark = pytest.mark.anyio
-
 
 class Server(ThreadingHTTPServer):
     asked: list[dict[str, Any]]

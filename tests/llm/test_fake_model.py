@@ -10,14 +10,11 @@ from typing import Any
 
 import anyio
 import httpx2
-import pytest
 
 from acp_agent.llm.base import TextDelta
 from acp_agent.testing.fake_model import Answer, Call, Failure, FakeModel, Reply, Usage
 
 from .kit import BOUND, collect, connected, failure, make, texts
-
-pytestmark = pytest.mark.anyio
 
 
 async def test_a_used_up_script_answers_500_with_words() -> None:

@@ -17,8 +17,6 @@ from tests.tables import table
 
 from .kit import BOUND, USER, connected
 
-pytestmark = pytest.mark.anyio
-
 NAMES = ("bash", "web_scrape", "read", "write")
 TOOLS = [llm.ToolDefinition(name, f"About {name}.", {"type": "object", "properties": {}}) for name in NAMES]
 SETTINGS = llm.ModelSettings(model="m", system="You are.")

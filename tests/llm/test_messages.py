@@ -21,8 +21,6 @@ from tests.tables import table
 
 from .kit import TOOL, USER, calls, check_failure, collect, connected, listed, text_block, texts, thoughts, turn
 
-pytestmark = pytest.mark.anyio
-
 HEADERS = {"anthropic-version": "2023-06-01"}
 THINKER = llm.ModelSettings("claude-opus-5", thought_level="high")
 BUDGETED = llm.ModelSettings("claude-sonnet-4-5", thought_level="low")

@@ -17,8 +17,6 @@ from acp_agent.testing.fake_ollama import MODEL
 
 from .kit import BOUND, SETTINGS, TOOL, TOOL_SENT, USER, check_failure, collect, connected, failure, make
 
-pytestmark = pytest.mark.anyio
-
 
 async def test_the_whole_request() -> None:
     history = (

@@ -13,8 +13,6 @@ from acp_agent.testing.fake_model import Answer, Call, RawAnswer
 
 from .kit import TOOL, TOOL_SENT, USER, calls, check_failure, collect, connected, make, text_block, texts, turn
 
-pytestmark = pytest.mark.anyio
-
 REASONER = llm.ModelSettings(model="gpt-5", system="Be brief.", thought_level="low", max_output_tokens=3, cache_key="k")
 
 

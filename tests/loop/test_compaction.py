@@ -37,8 +37,6 @@ from acp_agent.loop.memory.room import Asked, Room
 from acp_agent.loop.memory.token_counts import TokenEstimator, characters
 from tests.nightly import times
 
-pytestmark = pytest.mark.anyio
-
 
 def user(text: str) -> UserMessage:
     return UserMessage((TextPart(text),))

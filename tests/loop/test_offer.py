@@ -18,8 +18,6 @@ from acp_agent.loop.toolbox.offer import ESSENTIAL, STEP_AWAY, Offer, complexity
 from acp_agent.loop.toolbox.relevance import Relevance, lexical_scores
 from acp_agent.tools.kit.registry import Registry, SessionRegistry, ToolEntry, builtin_registry
 
-pytestmark = pytest.mark.anyio
-
 ABSENT = (
     "definition", "references", "symbols", "hover", "rename", "skill", "switch_mode", "capture_pane", "send_keys",
     "tmux_create_session", "tmux_kill_session", "tmux_create_pane", "tmux_kill_pane",

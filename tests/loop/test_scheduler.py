@@ -13,8 +13,6 @@ from acp_agent.errors import ProviderError, StoreError
 from acp_agent.loop.beside.scheduler import PUNCTUAL, Scheduler
 from acp_agent.store.stores import sqlite_store
 
-pytestmark = pytest.mark.anyio
-
 NOW = 1_000_000.0
 
 

@@ -15,8 +15,6 @@ from acp_agent.schema import acp
 from acp_agent.schema.decode import MalformedResult
 from tests.protocol.kit import BOUND, Table, Wire, served
 
-pytestmark = pytest.mark.anyio
-
 EVERYTHING = acp.ClientCapabilities(
     fs=acp.FileSystemCapabilities(read_text_file=True, write_text_file=True),
     terminal=True,

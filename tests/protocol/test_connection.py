@@ -17,8 +17,6 @@ from acp_agent.protocol.transports import memory_pair
 from acp_agent.schema.acp import AgentMessageChunk, SessionNotification, TextContent, ToolCall
 from tests.protocol.kit import BOUND, Table, Wire, echo, fails, gives, paired, served
 
-pytestmark = pytest.mark.anyio
-
 
 def chunk(text: str, *, session: str = "s") -> SessionNotification:
     return SessionNotification(session_id=session, update=AgentMessageChunk(content=TextContent(text=text)))

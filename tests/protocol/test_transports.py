@@ -20,8 +20,6 @@ from acp_agent.protocol.connection import Connection
 from acp_agent.protocol.transports import FdTransport, Transport, memory_pair
 from tests.protocol.kit import BOUND, Table, echo
 
-pytestmark = pytest.mark.anyio
-
 
 @pytest.fixture
 def fds() -> Iterator[Callable[..., tuple[int, ...]]]:

@@ -16,8 +16,6 @@ from acp_agent.safety.folders.paths import Roots
 from acp_agent.tools.kit.sandbox_limits import was_forbidden
 from tests.tools.kit import REGISTRY, Bench, bench
 
-pytestmark = pytest.mark.anyio
-
 BASH = REGISTRY.tool("bash")
 
 

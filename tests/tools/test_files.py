@@ -17,8 +17,6 @@ from acp_agent.schema.acp import Diff
 from acp_agent.tools.kit.tool_context import Location
 from tests.tools.kit import REGISTRY, Bench, bench
 
-pytestmark = pytest.mark.anyio
-
 
 class OpenBuffers(LocalExecutor):
     """An editor with unsaved text, and one that formats on saving."""

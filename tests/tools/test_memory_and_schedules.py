@@ -12,8 +12,6 @@ from acp_agent.safety.access import ToolAccess
 
 from .kit import bench
 
-pytestmark = pytest.mark.anyio
-
 
 async def test_a_memory_is_stored_recalled_replaced_and_forgotten(tmp_path):
     async with bench(tmp_path) as tools:

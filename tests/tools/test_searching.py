@@ -18,8 +18,6 @@ from acp_agent.tools.files.grep import KEYS_NOT_SEARCHED, NOT_SEARCHED
 from acp_agent.tools.kit.tool_context import Location
 from tests.tools.kit import Bench, bench
 
-pytestmark = pytest.mark.anyio
-
 
 def fill(on: Bench) -> None:
     (on.folder / "src").mkdir()

@@ -32,7 +32,6 @@ from tests.forked import COMMAND
 from tests.fronts.server.documented import checking
 from tests.websockets_client import connected
 
-pytestmark = pytest.mark.anyio
 BOUND = 30.0
 INITIALIZE = {"jsonrpc": "2.0", "id": 0, "method": "initialize", "params": {"protocolVersion": 1}}
 
