@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import AsyncIterator
 from pathlib import Path
 
@@ -17,6 +18,6 @@ def backend(request: pytest.FixtureRequest) -> str:
 
 @pytest.fixture
 async def on(backend: str, tmp_path: Path) -> AsyncIterator[Stage]:
-    """Where such a backend works."""
-    async with stage(backend, tmp_path) as made:
+    """Where such a backend works. The test is bounded: a bound here would end the loop in which it is closed."""
+    async with stage(backend, tmp_path, bound=math.inf) as made:
         yield made

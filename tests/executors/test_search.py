@@ -62,14 +62,12 @@ def program(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch, tmp
 
 async def grep(pattern: str, root: Path, **rest: object) -> Found:
     query: dict[str, object] = {"case_sensitive": True, "max_results": 100, "timeout": 10.0, **rest}
-    with anyio.fail_after(20):
-        return await search.grep(GrepQuery(pattern, root, **query), None, search.Here(find_program("rg")))  # type: ignore[arg-type]
+    return await search.grep(GrepQuery(pattern, root, **query), None, search.Here(find_program("rg")))  # type: ignore[arg-type]
 
 
 async def find(pattern: str, root: Path, **rest: object) -> Found:
     query: dict[str, object] = {"max_results": 100, "timeout": 10.0, **rest}
-    with anyio.fail_after(20):
-        return await search.find(FindQuery(pattern, root, **query))  # type: ignore[arg-type]
+    return await search.find(FindQuery(pattern, root, **query))  # type: ignore[arg-type]
 
 
 def names(found: Found, root: Path) -> list[str]:
@@ -227,12 +225,11 @@ async def test_exclude_rules_of_the_repository_count(tree: Path) -> None:
 
 async def test_a_cancelled_search_leaves_no_process(tree: Path, stub: Stub, tmp_path: Path) -> None:
     stub(f'echo $$ > "{tmp_path}/pid"; exec sleep 600')
-    with anyio.fail_after(10):
-        async with anyio.create_task_group() as tasks:
-            tasks.start_soon(grep, "needle", tree)
-            pid = int(await until_exists(tmp_path / "pid"))
-            tasks.cancel_scope.cancel()
-        await until_dead(pid)
+    async with anyio.create_task_group() as tasks:
+        tasks.start_soon(grep, "needle", tree)
+        pid = int(await until_exists(tmp_path / "pid"))
+        tasks.cancel_scope.cancel()
+    await until_dead(pid)
 
 
 # --- what ripgrep says, spoken by a stub -------------------------------------------------------------------------
@@ -330,10 +327,9 @@ async def test_a_ripgrep_that_hangs_ends_with_its_time(tree: Path, stub: Stub) -
 async def test_the_worker_runs_without_the_package(tree: Path) -> None:
     """It is a program of its own: the folder it runs in, its modules and its variables mean nothing to it."""
     (tree / "json.py").write_text("raise SystemExit('hijacked')\n")
-    with anyio.fail_after(20):
-        done = await anyio.run_process(
-            [sys.executable, "-I", str(search.WORKER), '{"what": "find", "pattern": "a.py", "root": "."}'], cwd=tree,
-            env={"PYTHONPATH": str(tree)}, stderr=subprocess.PIPE, check=False,
-        )  # fmt: skip
+    done = await anyio.run_process(
+        [sys.executable, "-I", str(search.WORKER), '{"what": "find", "pattern": "a.py", "root": "."}'], cwd=tree,
+        env={"PYTHONPATH": str(tree)}, stderr=subprocess.PIPE, check=False,
+    )  # fmt: skip
     assert done.returncode == 0, done.stderr
     assert b"a.py" in done.stdout

@@ -15,7 +15,7 @@ from acp_agent.llm.lacks.fenced import FencedProvider, FenceReader, catalogue, f
 from acp_agent.testing.fake_model import Answer, Call, Failure
 from tests.tables import table
 
-from .kit import BOUND, USER, connected
+from .kit import USER, connected
 
 NAMES = ("bash", "web_scrape", "read", "write")
 TOOLS = [llm.ToolDefinition(name, f"About {name}.", {"type": "object", "properties": {}}) for name in NAMES]
@@ -108,8 +108,7 @@ async def test_much_text_in_one_piece_is_read_in_one_go(line):
     def at_once():
         return read(line), read(f"````bash\n{line}\n````\n")
 
-    with anyio.fail_after(BOUND):
-        alone, in_a_block = await anyio.to_thread.run_sync(at_once, abandon_on_cancel=True)
+    alone, in_a_block = await anyio.to_thread.run_sync(at_once, abandon_on_cancel=True)
     assert alone == (line, [])
     assert len(in_a_block[1]) == 1
 
@@ -186,44 +185,44 @@ def test_the_catalogue_names_each_tool_and_only_the_blocks_that_work():
 # --- the provider ------------------------------------------------------------------------------------------------
 
 
-async def events_of(provider, tools=TOOLS):
-    with anyio.fail_after(BOUND):
-        return [event async for event in provider.stream([USER], tools, SETTINGS)]
+async def events_of(provider):
+    return [event async for event in provider.stream([USER], TOOLS, SETTINGS)]
+
+
+async def asked(answer, mode="fenced"):
+    """What comes of this answer, the names of its calls, and what was sent."""
+    async with connected("chat", [answer]) as (inner, model):
+        events = await events_of(FencedProvider(inner, mode))
+        return events, [event.name for event in events if isinstance(event, llm.ToolUse)], model.requests[0].body
 
 
 async def test_fenced_sends_no_tools_and_reads_calls_from_the_text():
-    async with connected("chat", [Answer(text=("Look:\n```ba", "sh\nls\n`", "``\n"))]) as (inner, model):
-        events = await events_of(FencedProvider(inner, "fenced"))
-        body = model.requests[0].body
-        assert "tools" not in body
-        assert body["messages"][0]["content"].startswith("You are.\n\n<tools>")
-        (call,) = [event for event in events if isinstance(event, llm.ToolUse)]
-        assert (call.name, call.arguments) == ("bash", '{"command": "ls"}')
-        assert events[-1] == llm.Finished("tool_calls")
-        assert "".join(event.text for event in events if isinstance(event, llm.TextDelta)) == "Look:\n"
+    events, _, body = await asked(Answer(text=("Look:\n```ba", "sh\nls\n`", "``\n")))
+    assert "tools" not in body
+    assert body["messages"][0]["content"].startswith("You are.\n\n<tools>")
+    (call,) = [event for event in events if isinstance(event, llm.ToolUse)]
+    assert (call.name, call.arguments) == ("bash", '{"command": "ls"}')
+    assert events[-1] == llm.Finished("tool_calls")
+    assert "".join(event.text for event in events if isinstance(event, llm.TextDelta)) == "Look:\n"
 
 
 async def test_native_calls_are_passed_on_in_fenced_mode():
-    answer = Answer(tool_calls=(Call("read", {"path": "a"}), Call("read", {"path": "b"})))
-    async with connected("chat", [answer]) as (inner, _):
-        events = await events_of(FencedProvider(inner, "fenced"))
-        assert [event.name for event in events if isinstance(event, llm.ToolUse)] == ["read", "read"]
+    _, names, _ = await asked(Answer(tool_calls=(Call("read", {"path": "a"}), Call("read", {"path": "b"}))))
+    assert names == ["read", "read"]
 
 
 async def test_the_answer_ends_with_its_first_block():
     """What a model writes after it is the result as it imagines it; a real one wrote that as a block of `bash`."""
     text = '```tool\n{"name": "read", "arguments": {"path": "a"}}\n```\n```bash\n14\n```\n'
-    async with connected("chat", [text]) as (inner, _):
-        events = await events_of(FencedProvider(inner, "fenced"))
-        assert [event.name for event in events if isinstance(event, llm.ToolUse)] == ["read"]
-        assert events[-1] == llm.Finished("tool_calls")
+    events, names, _ = await asked(text)
+    assert names == ["read"]
+    assert events[-1] == llm.Finished("tool_calls")
 
 
 async def test_auto_is_native_and_leaves_blocks_alone_until_tools_are_refused():
-    async with connected("chat", ["```bash\nls\n```\n"]) as (inner, model):
-        events = await events_of(FencedProvider(inner, "auto"))
-        assert "tools" in model.requests[0].body
-        assert not any(isinstance(event, llm.ToolUse) for event in events)
+    _, names, body = await asked("```bash\nls\n```\n", "auto")
+    assert "tools" in body
+    assert names == []
 
 
 @pytest.mark.parametrize(
@@ -262,19 +261,17 @@ async def test_auto_does_not_take_other_failures_for_a_refusal_of_tools():
 
 
 async def test_an_answer_that_was_cut_short_runs_nothing_it_had_begun():
-    async with connected("chat", [Answer(text="```bash\nrm -rf bu", finish="length")]) as (inner, _):
-        events = await events_of(FencedProvider(inner, "fenced"))
-        assert not any(isinstance(event, llm.ToolUse) for event in events)
-        assert events[-1].reason == "length"
+    events, names, _ = await asked(Answer(text="```bash\nrm -rf bu", finish="length"))
+    assert names == []
+    assert events[-1].reason == "length"
 
 
 async def test_closing_the_stream_closes_the_inner_one():
     async with connected("chat", [Answer(text=("a", "b", "c"), hang_after=1)]) as (inner, model):
         stream = FencedProvider(inner, "fenced").stream([USER], TOOLS, SETTINGS)
-        with anyio.fail_after(BOUND):
-            assert await anext(stream) == llm.TextDelta("a")
-            await stream.aclose()
-            await model.answer_closed(1)
+        assert await anext(stream) == llm.TextDelta("a")
+        await stream.aclose()
+        await model.answer_closed(1)
 
 
 @pytest.mark.parametrize("mode", ["auto", "fenced"])

@@ -13,7 +13,7 @@ from acp_agent.errors import CapabilityMissing, ConnectionClosed, PeerError
 from acp_agent.protocol.client import Client
 from acp_agent.schema import acp
 from acp_agent.schema.decode import MalformedResult
-from tests.protocol.kit import BOUND, Table, Wire, served
+from tests.protocol.kit import Table, Wire, served
 
 EVERYTHING = acp.ClientCapabilities(
     fs=acp.FileSystemCapabilities(read_text_file=True, write_text_file=True),
@@ -35,11 +35,10 @@ async def answered(client: Client, wire: Wire, call: Call, answer: dict[str, Any
         except Exception as error:  # noqa: BLE001  it is what the call gave
             got.append(error)
 
-    with anyio.fail_after(BOUND):
-        async with anyio.create_task_group() as group:
-            group.start_soon(run)
-            asked = await wire.receive()
-            await wire.send({"jsonrpc": "2.0", "id": asked["id"], **answer})
+    async with anyio.create_task_group() as group:
+        group.start_soon(run)
+        asked = await wire.receive()
+        await wire.send({"jsonrpc": "2.0", "id": asked["id"], **answer})
     return asked, got
 
 
@@ -92,7 +91,7 @@ async def test_what_was_not_offered_is_never_asked(call: Call) -> None:
     """[FS-1] [TERM-1]"""
     async with served(Table()) as (connection, wire):
         client = Client(connection, "s", acp.ClientCapabilities())
-        with anyio.fail_after(BOUND), pytest.raises(CapabilityMissing):
+        with pytest.raises(CapabilityMissing):
             await call(client)
         connection.notify("end", {})
         assert (await wire.receive())["method"] == "end"
@@ -114,7 +113,7 @@ async def test_client_that_never_answers_is_given_up_and_told() -> None:
     """[RPC-9]"""
     async with served(Table()) as (connection, wire):
         client = Client(connection, "s", EVERYTHING, timeout=0.01)
-        with anyio.fail_after(BOUND), pytest.raises(TimeoutError, match="fs/read_text_file"):
+        with pytest.raises(TimeoutError, match="fs/read_text_file"):
             await client.read_text_file(Path("/f"))
         asked, cancel = await wire.receive(), await wire.receive()
         assert (cancel["method"], cancel["params"]) == ("$/cancel_request", {"requestId": asked["id"]})
@@ -143,25 +142,23 @@ async def test_question_to_a_person_is_not_bounded_and_can_be_taken_back() -> No
     async with served(Table()) as (connection, wire):
         client = Client(connection, "s", EVERYTHING, timeout=0.0)
         options = [acp.PermissionOption(option_id="y", name="Yes", kind="allow_once")]
-        with anyio.fail_after(BOUND):
-            async with anyio.create_task_group() as group:
-                group.start_soon(client.request_permission, acp.ToolCallUpdate(tool_call_id="t"), options)
-                asked = await wire.receive()
-                group.cancel_scope.cancel()
-            assert asked["params"] == {
-                "sessionId": "s",
-                "toolCall": {"toolCallId": "t"},
-                "options": [{"optionId": "y", "name": "Yes", "kind": "allow_once"}],
-            }
-            assert (await wire.receive())["method"] == "$/cancel_request"
+        async with anyio.create_task_group() as group:
+            group.start_soon(client.request_permission, acp.ToolCallUpdate(tool_call_id="t"), options)
+            asked = await wire.receive()
+            group.cancel_scope.cancel()
+        assert asked["params"] == {
+            "sessionId": "s",
+            "toolCall": {"toolCallId": "t"},
+            "options": [{"optionId": "y", "name": "Yes", "kind": "allow_once"}],
+        }
+        assert (await wire.receive())["method"] == "$/cancel_request"
 
 
 async def test_update_is_a_notification_of_the_session() -> None:
     async with served(Table()) as (connection, wire):
         client = Client(connection, "s", EVERYTHING)
         client.update(acp.AgentMessageChunk(content=acp.TextContent(text="hi")))
-        with anyio.fail_after(BOUND):
-            await client.drain()
+        await client.drain()
         update = {"sessionUpdate": "agent_message_chunk", "content": {"type": "text", "text": "hi"}}
         assert await wire.receive() == {
             "jsonrpc": "2.0",
@@ -176,5 +173,5 @@ async def test_after_the_end_calls_fail_and_updates_go_nowhere() -> None:
         connection.close()
         assert await wire.receive() is None
         client.update(acp.AgentMessageChunk(content=acp.TextContent(text="late")))
-        with anyio.fail_after(BOUND), pytest.raises(ConnectionClosed):
+        with pytest.raises(ConnectionClosed):
             await client.read_text_file(Path("/f"))

@@ -15,7 +15,7 @@ from acp_agent.protocol.connection import HIGH_WATER, Connection, Reply
 from acp_agent.protocol.peer import Peer
 from acp_agent.protocol.transports import memory_pair
 from acp_agent.schema.acp import AgentMessageChunk, SessionNotification, TextContent, ToolCall
-from tests.protocol.kit import BOUND, Table, Wire, echo, fails, gives, paired, served
+from tests.protocol.kit import Table, Wire, echo, fails, gives, paired, served
 
 
 def chunk(text: str, *, session: str = "s") -> SessionNotification:
@@ -300,13 +300,12 @@ async def test_cancel_runs_through_both_connections() -> None:
             ended.set()
 
     async with paired(Table(), Table(slow=slow)) as (one, _):
-        with anyio.fail_after(BOUND):
-            with anyio.CancelScope() as scope:
-                async with anyio.create_task_group() as group:
-                    group.start_soon(one.request, "slow", {})
-                    await anyio.lowlevel.checkpoint()
-                    scope.cancel()
-            await ended.wait()
+        with anyio.CancelScope() as scope:
+            async with anyio.create_task_group() as group:
+                group.start_soon(one.request, "slow", {})
+                await anyio.lowlevel.checkpoint()
+                scope.cancel()
+        await ended.wait()
 
 
 # --- requests of ours --------------------------------------------------------------------------------------------
@@ -314,7 +313,7 @@ async def test_cancel_runs_through_both_connections() -> None:
 
 async def test_error_answer_is_a_peer_error() -> None:
     async with paired(Table(), Table(missing=fails(ResourceNotFound("gone", [1])))) as (one, _):
-        with anyio.fail_after(BOUND), pytest.raises(PeerError) as caught:
+        with pytest.raises(PeerError) as caught:
             await one.request("missing", {})
     assert (caught.value.code, caught.value.message, caught.value.data) == (-32002, "gone", [1])
 
@@ -326,8 +325,7 @@ async def test_both_sides_ask_at_the_same_time() -> None:
         return await two.request("echo", params)
 
     async with paired(Table(echo=echo), Table(ask=ask_back)) as (one, two):
-        with anyio.fail_after(BOUND):
-            assert [await one.request("ask", n) for n in range(5)] == list(range(5))
+        assert [await one.request("ask", n) for n in range(5)] == list(range(5))
 
 
 async def test_malformed_answer_fails_only_its_request() -> None:
@@ -341,14 +339,13 @@ async def test_malformed_answer_fails_only_its_request() -> None:
             except PeerError as error:
                 results.append(error.code)
 
-        with anyio.fail_after(BOUND):
-            async with anyio.create_task_group() as group:
-                group.start_soon(ask)
-                first = await wire.receive()
-                group.start_soon(ask)
-                second = await wire.receive()
-                await wire.send({"jsonrpc": "2.0", "id": first["id"], "error": "oops"})
-                await wire.send({"jsonrpc": "2.0", "id": second["id"], "result": "fine"})
+        async with anyio.create_task_group() as group:
+            group.start_soon(ask)
+            first = await wire.receive()
+            group.start_soon(ask)
+            second = await wire.receive()
+            await wire.send({"jsonrpc": "2.0", "id": first["id"], "error": "oops"})
+            await wire.send({"jsonrpc": "2.0", "id": second["id"], "result": "fine"})
     assert results == [-32603, "fine"]
 
 
@@ -357,7 +354,7 @@ async def test_malformed_answer_fails_only_its_request() -> None:
 
 async def test_requests_of_ours_fail_when_the_other_side_goes() -> None:
     async with served(Table()) as (connection, wire):
-        with anyio.fail_after(BOUND), pytest.raises(ConnectionClosed):
+        with pytest.raises(ConnectionClosed):
             async with Background() as background:
 
                 async def leave() -> None:
@@ -366,7 +363,7 @@ async def test_requests_of_ours_fail_when_the_other_side_goes() -> None:
 
                 background.start(leave)
                 await connection.request("ask", None)
-        with anyio.fail_after(BOUND), pytest.raises(ConnectionClosed):
+        with pytest.raises(ConnectionClosed):
             await connection.request("again", None)
         connection.notify("goes", "nowhere")
 
@@ -385,8 +382,7 @@ async def test_running_requests_are_cancelled_and_answered_when_we_close() -> No
 
     async with served(Table(slow=slow)) as (connection, wire):
         await wire.request(1, "slow")
-        with anyio.fail_after(BOUND):
-            await started.wait()
+        await started.wait()
         connection.close()
         assert (await wire.receive())["error"]["code"] == -32800
         assert await wire.receive() is None
@@ -408,8 +404,7 @@ async def test_last_line_without_line_feed_is_answered() -> None:
     wire = Wire(theirs)
     await theirs.write(b'{"jsonrpc":"2.0","id":1,"method":"echo","params":[1]}')
     ours._incoming.end()  # the end of our stdin alone
-    with anyio.fail_after(BOUND):
-        await connection.serve()
+    await connection.serve()
     assert (await wire.receive())["result"] == [1]
 
 
@@ -446,35 +441,32 @@ async def test_handler_that_refuses_to_end_does_not_hold_up_the_end() -> None:
 
         background.start(serve)
         await Wire(theirs).request(1, "stubborn")
-        with anyio.fail_after(BOUND):
-            await started.wait()
-            theirs.close()
-            await release.wait()
+        await started.wait()
+        theirs.close()
+        await release.wait()
 
 
 async def test_cancelling_serve_closes_the_transport_and_ends_the_writer() -> None:
     ours, theirs = memory_pair()
     connection = Connection(ours, Table())
-    with anyio.fail_after(BOUND):
-        async with anyio.create_task_group() as group:
-            group.start_soon(connection.serve)
-            await anyio.lowlevel.checkpoint()
-            group.cancel_scope.cancel()
-        assert await theirs.read() == b""
+    async with anyio.create_task_group() as group:
+        group.start_soon(connection.serve)
+        await anyio.lowlevel.checkpoint()
+        group.cancel_scope.cancel()
+    assert await theirs.read() == b""
     assert connection.closed
 
 
 async def test_drain_and_flush_return_after_the_end() -> None:
     async with served(Table()) as (connection, wire):
         wire.transport.close()
-        with anyio.fail_after(BOUND):
-            while not connection.closed:
-                await anyio.lowlevel.checkpoint()
-            await connection.flush()
-            for number in range(HIGH_WATER * 3):
-                connection.notify("n", number)
-            await connection.drain()
-            await connection.flush()
+        while not connection.closed:
+            await anyio.lowlevel.checkpoint()
+        await connection.flush()
+        for number in range(HIGH_WATER * 3):
+            connection.notify("n", number)
+        await connection.drain()
+        await connection.flush()
 
 
 async def test_reader_that_went_away_is_noticed_by_the_writer(caplog: pytest.LogCaptureFixture) -> None:
@@ -483,11 +475,10 @@ async def test_reader_that_went_away_is_noticed_by_the_writer(caplog: pytest.Log
     ours, theirs = memory_pair()
     connection = Connection(ours, Table())
     theirs._incoming.end()  # they stop reading and keep their side open
-    with anyio.fail_after(BOUND):
-        async with Background() as background:
-            background.start(connection.serve)
-            connection.notify("n", "x")
-            await connection.flush()
+    async with Background() as background:
+        background.start(connection.serve)
+        connection.notify("n", "x")
+        await connection.flush()
     assert connection.write_failed
     assert "Traceback" not in caplog.text
 
@@ -545,9 +536,8 @@ async def test_what_is_pushed_is_written_at_once_and_the_rest_follows_in_order()
         assert len(taken) == 20, "nothing was written before the loop went on"
         for number in range(1, HIGH_WATER * 2):
             connection.notify("n", number)
-        with anyio.fail_after(BOUND):
-            await connection.flush()
-            await connection.drain()
+        await connection.flush()
+        await connection.drain()
         wire._rest = bytes(taken)
         assert [(await wire.receive())["params"] for _ in range(HIGH_WATER * 2)] == list(range(HIGH_WATER * 2))
 
@@ -564,9 +554,8 @@ async def test_pushing_everything_lets_a_producer_go_on() -> None:
             connection.notify("n", number)
         connection.push()
         assert written.count(b"\n") == HIGH_WATER * 2
-        with anyio.fail_after(BOUND):
-            await connection.drain()
-            await connection.flush()
+        await connection.drain()
+        await connection.flush()
 
 
 async def test_drain_holds_back_a_fast_producer_until_the_reader_goes_on() -> None:
@@ -583,13 +572,12 @@ async def test_drain_holds_back_a_fast_producer_until_the_reader_goes_on() -> No
                 longest = max(longest, len(connection._queue))
                 await connection.drain()
 
-        with anyio.fail_after(BOUND):
-            async with anyio.create_task_group() as group:
-                group.start_soon(produce)
-                await anyio.wait_all_tasks_blocked()
-                stopped_at = produced
-                assert stopped_at < 1000
-                numbers = [(await wire.receive())["params"]["number"] for _ in range(1000)]
+        async with anyio.create_task_group() as group:
+            group.start_soon(produce)
+            await anyio.wait_all_tasks_blocked()
+            stopped_at = produced
+            assert stopped_at < 1000
+            numbers = [(await wire.receive())["params"]["number"] for _ in range(1000)]
     assert numbers == list(range(1000))
     assert longest <= HIGH_WATER + 1
 
@@ -615,8 +603,7 @@ async def test_input_is_read_while_output_is_blocked() -> None:
         connection.notify("big", "x" * 100_000)
         await anyio.wait_all_tasks_blocked()
         await wire.notify("session/cancel", {"sessionId": "s"})
-        with anyio.fail_after(BOUND):
-            await got.wait()
+        await got.wait()
 
 
 async def test_concurrent_writers_never_mix_their_lines() -> None:

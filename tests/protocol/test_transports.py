@@ -18,7 +18,7 @@ from acp_agent.client.tasks import Background
 from acp_agent.errors import ConnectionClosed
 from acp_agent.protocol.connection import Connection
 from acp_agent.protocol.transports import FdTransport, Transport, memory_pair
-from tests.protocol.kit import BOUND, Table, echo
+from tests.protocol.kit import Table, echo
 
 
 @pytest.fixture
@@ -93,12 +93,11 @@ class _Wrapped:
 async def read_all(transport: Transport, size: int | None = None) -> bytes:
     """Until the end, or until `size` bytes have come."""
     data = bytearray()
-    with anyio.fail_after(BOUND):
-        while size is None or len(data) < size:
-            part = await transport.read()
-            if not part:
-                break
-            data += part
+    while size is None or len(data) < size:
+        part = await transport.read()
+        if not part:
+            break
+        data += part
     return bytes(data)
 
 
@@ -106,11 +105,10 @@ async def read_all(transport: Transport, size: int | None = None) -> bytes:
 class TestEveryTransport:
     async def test_what_one_writes_the_other_reads(self, pair: Any) -> None:
         async with pair() as (one, two):
-            with anyio.fail_after(BOUND):
-                await one.write(b"abc\n")
-                assert await two.read() == b"abc\n"
-                await two.write(b"back\n")
-                assert await one.read() == b"back\n"
+            await one.write(b"abc\n")
+            assert await two.read() == b"abc\n"
+            await two.write(b"back\n")
+            assert await one.read() == b"back\n"
 
     async def test_many_mebibytes_pass_whole_in_partial_writes(self, pair: Any) -> None:
         data = os.urandom(5 * 1024 * 1024)
@@ -130,8 +128,7 @@ class TestEveryTransport:
             await anyio.wait_all_tasks_blocked()
             assert not done.is_set()
             assert len(await read_all(two, 4 * 1024 * 1024)) == 4 * 1024 * 1024
-            with anyio.fail_after(BOUND):
-                await done.wait()
+            await done.wait()
 
     async def test_both_directions_at_once(self, pair: Any) -> None:
         size = 1024 * 1024
@@ -143,10 +140,9 @@ class TestEveryTransport:
             async def collect(transport: Transport) -> None:
                 got.append(await read_all(transport, size))
 
-            with anyio.fail_after(BOUND):
-                async with anyio.create_task_group() as group:
-                    group.start_soon(collect, one)
-                    group.start_soon(collect, two)
+            async with anyio.create_task_group() as group:
+                group.start_soon(collect, one)
+                group.start_soon(collect, two)
         assert sorted(got) == [b"1" * size, b"2" * size]
 
     async def test_close_ends_our_read_that_waits_and_every_later_one(self, pair: Any) -> None:
@@ -161,9 +157,8 @@ class TestEveryTransport:
             await anyio.wait_all_tasks_blocked()
             one.close()
             one.close()
-            with anyio.fail_after(BOUND):
-                await ended.wait()
-                assert await one.read() == b""
+            await ended.wait()
+            assert await one.read() == b""
 
     async def test_other_side_reads_what_was_written_and_then_the_end(self, pair: Any) -> None:
         async with pair() as (one, two):
@@ -174,7 +169,7 @@ class TestEveryTransport:
     async def test_write_after_our_close_is_refused(self, pair: Any) -> None:
         async with pair() as (one, _):
             one.close()
-            with anyio.fail_after(BOUND), pytest.raises(ConnectionClosed):
+            with pytest.raises(ConnectionClosed):
                 await one.write(b"x")
 
     async def test_close_ends_a_write_that_waits(self, pair: Any) -> None:
@@ -189,19 +184,17 @@ class TestEveryTransport:
             background.start(write)
             await anyio.wait_all_tasks_blocked()
             one.close()
-            with anyio.fail_after(BOUND):
-                await ended.wait()
+            await ended.wait()
 
     async def test_cancelled_read_loses_nothing(self, pair: Any) -> None:
         async with pair() as (one, two):
-            with anyio.fail_after(BOUND):
-                with anyio.CancelScope() as scope:
-                    async with anyio.create_task_group() as group:
-                        group.start_soon(two.read)
-                        await anyio.wait_all_tasks_blocked()
-                        scope.cancel()
-                await one.write(b"still there")
-                assert await two.read() == b"still there"
+            with anyio.CancelScope() as scope:
+                async with anyio.create_task_group() as group:
+                    group.start_soon(two.read)
+                    await anyio.wait_all_tasks_blocked()
+                    scope.cancel()
+            await one.write(b"still there")
+            assert await two.read() == b"still there"
 
 
 # --- descriptors -------------------------------------------------------------------------------------------------
@@ -227,8 +220,7 @@ async def test_closed_stdout_ends_what_waits(what: str, fds: Any) -> None:
         background.start(wait)
         await anyio.wait_all_tasks_blocked()
         os.close(out_read)
-        with anyio.fail_after(BOUND):
-            await ended.wait()
+        await ended.wait()
     transport.close()
 
 
@@ -253,8 +245,7 @@ async def test_a_file_as_stdin_is_read_to_its_end(size: int | None, tmp_path: Pa
     (file,) = fds(os.open(tmp_path / "input" if size else os.devnull, os.O_RDONLY))
     transport = FdTransport(file, out_write)
     assert await read_all(transport) == data
-    with anyio.fail_after(BOUND):
-        assert await transport.read() == b""
+    assert await transport.read() == b""
     transport.close()
 
 
@@ -265,8 +256,7 @@ async def test_regular_file_and_dev_null_as_stdout_are_written(tmp_path: Path, f
     (null,) = fds(os.open(os.devnull, os.O_WRONLY))
     for fd in (out, null):
         transport = FdTransport(in_read, fd)
-        with anyio.fail_after(BOUND):
-            await transport.write(b"line\n" * 100_000)
+        await transport.write(b"line\n" * 100_000)
         transport.close()
     assert file.read_bytes() == b"line\n" * 100_000
 
@@ -299,9 +289,8 @@ async def test_terminal_as_stdin_and_stdout(fds: Any) -> None:
     tty.setraw(terminal)
     transport = FdTransport(terminal, terminal)
     os.write(controller, b"typed\n")
-    with anyio.fail_after(BOUND):
-        assert await transport.read() == b"typed\n"
-        await transport.write(b"shown\n")
+    assert await transport.read() == b"typed\n"
+    await transport.write(b"shown\n")
     assert os.read(controller, 1000) == b"shown\n"
     assert os.get_blocking(terminal)
     transport.close()
@@ -314,7 +303,6 @@ async def test_connection_over_pipes_ends_with_its_input(fds: Any) -> None:
     out_read, out_write = fds(*os.pipe())
     os.write(in_write, b'{"jsonrpc":"2.0","id":1,"method":"echo","params":"x"}\n')
     os.close(in_write)
-    with anyio.fail_after(BOUND):
-        await Connection(FdTransport(in_read, out_write), Table(echo=echo)).serve()
+    await Connection(FdTransport(in_read, out_write), Table(echo=echo)).serve()
     assert os.read(out_read, 1000) == b'{"jsonrpc":"2.0","id":1,"result":"x"}\n'
     assert os.get_blocking(out_write)

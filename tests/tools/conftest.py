@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import AsyncIterator, Iterator
 from pathlib import Path
 
@@ -13,7 +14,8 @@ from tests.tools.web_site import Authority, Site, serving_site
 
 @pytest.fixture
 async def on(tmp_path: Path) -> AsyncIterator[Bench]:
-    async with bench(tmp_path) as made:
+    """The test is bounded: a bound here would end the loop in which it is closed."""
+    async with bench(tmp_path, bound=math.inf) as made:
         yield made
 
 
