@@ -42,7 +42,7 @@ def pytest_configure(config: pytest.Config) -> None:
     rewritten.add("acp_agent.testing")
 
 
-BOUNDED = {"client", "executors", "llm", "protocol", "tools"}
+BOUNDED = {"client", "executors", "llm", "loop", "lsp", "mcp", "protocol", "tools"}
 LONGEST = 60.0
 """A module may have its own, those of other folders, too."""
 

@@ -19,7 +19,7 @@ import pytest
 from acp_agent.testing.fake_model import Answer, Call, Failure, FakeModel
 from tests.forked import forked_command
 
-from .kit import COMMAND, environ
+from .kit import COMMAND, configured, environ
 
 SECONDS = 60
 
@@ -30,12 +30,6 @@ def run(home: Path, *arguments: str, stdin: str = "", base_url: str = "", **more
         [forked_command(), *arguments], input=stdin, capture_output=True, text=True, env=env, timeout=SECONDS,
         check=False, cwd=home,
     )  # fmt: skip
-
-
-def configured(home: Path, text: str) -> dict[str, str]:
-    file = home / "config.toml"
-    file.write_text(text)
-    return {"ACP_CODER_CONFIG": str(file)}
 
 
 def last_line(done: subprocess.CompletedProcess[str]) -> str:

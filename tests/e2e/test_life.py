@@ -23,7 +23,7 @@ from acp_agent.testing.fake_editor import FakeEditor
 from acp_agent.testing.fake_model import Answer, Call
 from tests.mcp.kit import HERE
 
-from .kit import COMMAND, alive, environ, spawned
+from .kit import COMMAND, alive, configured, environ, spawned
 
 SECONDS = 20
 LONGEST = 60
@@ -77,12 +77,6 @@ async def end(editor: FakeEditor, how: str) -> None:
         return
     os.kill(process.pid, signal.SIGTERM if how == "signal" else signal.SIGKILL)
     await process.wait()
-
-
-def configured(tmp_path: Path, text: str) -> dict[str, str]:
-    file = tmp_path / "config.toml"
-    file.write_text(text)
-    return {"ACP_CODER_CONFIG": str(file)}
 
 
 def request(id_: object, method: str, **params: object) -> bytes:

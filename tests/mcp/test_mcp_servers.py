@@ -11,7 +11,7 @@ import pytest
 
 from acp_agent.mcp.base import KeeperSettings, McpError, ServerSpec
 from acp_agent.mcp.mcp_servers import RESTARTS, McpServers
-from tests.mcp.kit import BOUND, HERE, alive, environment, kept, noted, raw
+from tests.mcp.kit import HERE, alive, environment, kept, noted, raw
 
 
 async def test_tools_of_all_pages_are_listed_and_called(server):
@@ -300,18 +300,16 @@ QUIET = KeeperSettings(
 
 async def test_cancelling_the_keeper_kills_the_processes_too(tmp_path):
     notes = tmp_path / "notes"
-    with anyio.fail_after(BOUND):
-        servers = McpServers([raw("silent", notes)], QUIET)
-        async with anyio.create_task_group() as tasks:
-            tasks.start_soon(servers.run)
-            (pid,) = await noted(notes, "pid")
-            tasks.cancel_scope.cancel()
-        assert not alive(int(pid))
+    servers = McpServers([raw("silent", notes)], QUIET)
+    async with anyio.create_task_group() as tasks:
+        tasks.start_soon(servers.run)
+        (pid,) = await noted(notes, "pid")
+        tasks.cancel_scope.cancel()
+    assert not alive(int(pid))
 
 
 async def test_closing_what_was_never_run_is_nothing():
     servers = McpServers([raw()], QUIET)
-    with anyio.fail_after(BOUND):
-        await servers.close()
-        await servers.run()
-        assert [state.state for state in servers.states()] == ["closed"]
+    await servers.close()
+    await servers.run()
+    assert [state.state for state in servers.states()] == ["closed"]

@@ -42,6 +42,11 @@ def captured(name: str) -> acp.InitializeRequest:
     return decode_params("initialize", json.loads(file.read_text(encoding="utf-8")), "agent")
 
 
+def recorded_plan(name: str) -> RenderingPlan:
+    said = captured(name)
+    return rendering_plan(said.client_capabilities, said.client_info)
+
+
 # --- the clients that were recorded --------------------------------------------------------------------------------
 
 
@@ -57,8 +62,7 @@ def captured(name: str) -> acp.InitializeRequest:
     ],
 )
 def test_a_recorded_client_gets_the_plan_it_needs(client, name, able):
-    said = captured(client)
-    plan = rendering_plan(said.client_capabilities, said.client_info)
+    plan = recorded_plan(client)
     assert plan.name == name
     fields = (*SWITCHES, "compaction", "notices")
     assert {field for field in fields if getattr(plan, field)} == set(able.split())
@@ -70,8 +74,7 @@ def test_every_recorded_client_is_in_the_table_above():
 
 @pytest.mark.parametrize("client", ["acpx", "toad", "vscode-acp-client", "vscode-acp-coder"])
 def test_a_client_without_quirks_is_taken_at_its_word(client):
-    said = captured(client)
-    assert rendering_plan(said.client_capabilities, said.client_info).corrected == ()
+    assert recorded_plan(client).corrected == ()
 
 
 def test_the_plan_of_marimo_says_why_it_writes_no_files():
@@ -81,10 +84,7 @@ def test_the_plan_of_marimo_says_why_it_writes_no_files():
 
 
 def test_the_plan_of_codecompanion_says_why_no_plans_are_sent():
-    said = captured("codecompanion")
-    assert rendering_plan(said.client_capabilities, said.client_info).corrected == (
-        "plans: no (it does not draw plans)",
-    )
+    assert recorded_plan("codecompanion").corrected == ("plans: no (it does not draw plans)",)
 
 
 # --- names ---------------------------------------------------------------------------------------------------------

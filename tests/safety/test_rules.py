@@ -93,7 +93,7 @@ def effects(listed: Sequence[Rule]) -> list[str]:
 
 def effect(known: RuleList, text: str) -> str | None:
     found = known.permission("bash", [text])
-    return found and found.effect
+    return None if found is None else found.effect
 
 
 def test_the_first_rule_that_matches_decides_and_says_where_it_stands() -> None:

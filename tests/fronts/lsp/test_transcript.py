@@ -12,7 +12,7 @@ from pygls.exceptions import JsonRpcException
 from acp_agent.fronts.lsp_server.status import Call
 from acp_agent.fronts.lsp_server.transcript import Transcript, details_of, is_answered, pending_prompt, with_draft
 from acp_agent.schema import acp
-from tests.fronts.lsp.kit import Buffer, LspEditor, raw_lsp
+from tests.fronts.lsp.kit import Buffer, LspEditor, begun, raw_lsp
 
 
 def said(text: str) -> acp.AgentMessageChunk:
@@ -208,8 +208,7 @@ async def test_what_is_written_below_the_last_heading_is_the_next_prompt(tmp_pat
 
 async def test_an_open_transcript_is_brought_up_to_date_when_it_is_shown_again(tmp_path: Path):
     async with raw_lsp(tmp_path) as (editor, agent):
-        await editor.execute("acpCoder.prompt", "go")
-        turn = await agent.prompted()
+        turn = await begun(editor, agent)
         buffer = await shown(editor)
         assert buffer.text.endswith("## You\n\ngo\n\n## Agent\n\n")
         await turn.text_chunk("Half an")
@@ -221,8 +220,7 @@ async def test_an_open_transcript_is_brought_up_to_date_when_it_is_shown_again(t
 
 async def test_the_output_of_a_call_is_in_the_transcript_that_is_shown(tmp_path: Path):
     async with raw_lsp(tmp_path) as (editor, agent):
-        await editor.execute("acpCoder.prompt", "go")
-        turn = await agent.prompted()
+        turn = await begun(editor, agent)
         request = await turn.request("terminal/create", command="sh", args=["-c", "echo out; echo err >&2"])
         created = await request.result()
         terminal = {"terminalId": created["terminalId"]}
@@ -250,8 +248,7 @@ async def test_the_output_of_a_call_is_in_the_transcript_that_is_shown(tmp_path:
 async def test_a_live_transcript_follows_the_turn(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
     monkeypatch.setattr("acp_agent.fronts.lsp_server.front.LIVE_SECONDS", 0.05)
     async with raw_lsp(tmp_path, options={"transcript": "live"}) as (editor, agent):
-        await editor.execute("acpCoder.prompt", "go")
-        turn = await agent.prompted()
+        turn = await begun(editor, agent)
         buffer = await shown(editor)
         await turn.text_chunk("Half an")
         await editor.until(lambda: "Half an" in buffer.text)
