@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import functools
+import inspect
 import subprocess
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+import anyio
 import pytest
 from hypothesis import HealthCheck, settings
 
@@ -37,6 +40,28 @@ def pytest_configure(config: pytest.Config) -> None:
     rewritten = config.pluginmanager.rewrite_hook._must_rewrite  # type: ignore[attr-defined]
     rewritten.discard("acp_agent")
     rewritten.add("acp_agent.testing")
+
+
+BOUNDED = {"client", "executors", "llm", "loop", "lsp", "mcp", "protocol", "tools"}
+LONGEST = 60.0
+"""A module may have its own, those of other folders, too."""
+
+
+def pytest_itemcollected(item: pytest.Item) -> None:
+    """An async test that takes longer has failed, and what it has opened is closed as always."""
+    if not isinstance(item, pytest.Function) or not inspect.iscoroutinefunction(item.obj):
+        return
+    folders = item.path.relative_to(Path(__file__).parent).parts
+    test, seconds = item.obj, getattr(item.module, "LONGEST", 0.0 if BOUNDED.isdisjoint(folders) else LONGEST)
+    if not seconds:
+        return
+
+    @functools.wraps(test)
+    async def bounded(**given: Any) -> None:
+        with anyio.fail_after(seconds):
+            await test(**given)
+
+    item.obj = bounded
 
 
 @pytest.fixture(autouse=True)

@@ -27,6 +27,17 @@ def real(path: Path) -> str:
 Answer = Callable[[Any], Awaitable[Any]]
 
 
+def answers(result: Any) -> Answer:
+    async def answer(params: Any) -> Any:
+        return result
+
+    return answer
+
+
+async def forever(params: Any) -> Any:
+    await anyio.sleep_forever()
+
+
 class ScriptedAgent:
     """Answers each method with a function of its params; `ask` and `tell` speak to the client, in plain JSON."""
 

@@ -32,9 +32,7 @@ from acp_agent.testing.fake_editor import (
     live_editors,
 )
 from acp_agent.testing.plugin import wire
-from tests.client.kit import BOUND, ScriptedAgent, real, scripted_agent
-
-pytestmark = pytest.mark.anyio
+from tests.client.kit import ScriptedAgent, answers, forever, real, scripted_agent
 
 AGENT = str(Path(__file__).with_name("small_agent.py"))
 
@@ -147,11 +145,7 @@ async def test_turn_of_an_agent_that_fails_raises_its_error() -> None:
 
 async def test_turn_that_still_runs_at_the_end_holds_nothing_up() -> None:
     async with opened() as (editor, agent):
-
-        async def prompt(params: Any) -> Any:
-            await anyio.sleep_forever()
-
-        agent.answers["session/prompt"] = prompt
+        agent.answers["session/prompt"] = forever
         running = editor.begin("go")
         await anyio.wait_all_tasks_blocked()
     with pytest.raises(ConnectionClosed):
@@ -240,11 +234,7 @@ async def test_wrong_life_of_a_tool_call_fails_the_test(updates: list[dict[str, 
 async def test_result_that_breaks_the_schema_fails_the_test() -> None:
     with pytest.raises(AssertionError, match="stopReason"):
         async with opened() as (editor, agent):
-
-            async def prompt(params: Any) -> Any:
-                return {"stopReason": "bored"}
-
-            agent.answers["session/prompt"] = prompt
+            agent.answers["session/prompt"] = answers({"stopReason": "bored"})
             with pytest.raises(Exception, match="stopReason"):
                 await editor.prompt("hi")
 
@@ -366,12 +356,11 @@ async def test_method_may_answer_late(tmp_path: Path) -> None:
         async def read() -> None:
             got.append(await agent.ask("fs/read_text_file", path=str(tmp_path / "f")))
 
-        with anyio.fail_after(BOUND):
-            async with anyio.create_task_group() as group:
-                group.start_soon(read)
-                await editor.wait_until(lambda: editor.lines("from_agent", "fs/read_text_file"))
-                assert got == []
-                late.release.set()
+        async with anyio.create_task_group() as group:
+            group.start_soon(read)
+            await editor.wait_until(lambda: editor.lines("from_agent", "fs/read_text_file"))
+            assert got == []
+            late.release.set()
         assert got == [{"content": "x"}]
 
 
@@ -465,13 +454,12 @@ async def test_recorded_initialize_can_be_sent_as_it_was(name: str) -> None:
 
 
 async def test_agent_may_be_a_process(tmp_path: Path) -> None:
-    with anyio.fail_after(BOUND):
-        async with FakeEditor.spawn([sys.executable, AGENT, "good"], cwd=tmp_path, fs_read=False) as editor:
-            answer = await editor.start()
-            assert answer.meta is not None
-            assert answer.meta["cwd"] == real(tmp_path)
-            assert editor.process is not None
-        assert editor.process.returncode == 0
+    async with FakeEditor.spawn([sys.executable, AGENT, "good"], cwd=tmp_path, fs_read=False) as editor:
+        answer = await editor.start()
+        assert answer.meta is not None
+        assert answer.meta["cwd"] == real(tmp_path)
+        assert editor.process is not None
+    assert editor.process.returncode == 0
 
 
 async def test_report_of_a_failing_test_shows_the_wire() -> None:
@@ -491,6 +479,6 @@ async def test_plain_memory_pair_is_enough() -> None:
     ours, theirs = memory_pair()
     async with FakeEditor(theirs, check=False) as editor:
         ours.close()
-        with anyio.fail_after(BOUND), pytest.raises(ConnectionClosed):
+        with pytest.raises(ConnectionClosed):
             await editor.start()
     assert AgentMessageChunk not in map(type, editor.updates.get("s", []))

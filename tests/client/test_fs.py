@@ -12,8 +12,6 @@ from acp_agent.client import AcpClient, Files
 from acp_agent.errors import PeerError
 from tests.client.kit import ScriptedAgent, scripted_agent
 
-pytestmark = pytest.mark.anyio
-
 
 @pytest.fixture
 def files() -> Files:

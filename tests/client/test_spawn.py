@@ -12,9 +12,7 @@ import pytest
 from acp_agent.child import STDERR_BYTES
 from acp_agent.client import agent_process, spawn_agent
 from acp_agent.errors import AgentError, ConnectionClosed
-from tests.client.kit import BOUND, real
-
-pytestmark = pytest.mark.anyio
+from tests.client.kit import real
 
 AGENT = str(Path(__file__).with_name("small_agent.py"))
 
@@ -25,45 +23,40 @@ def argv(behaviour: str) -> list[str]:
 
 async def test_agent_answers_over_its_pipes_and_ends_with_its_stdin(tmp_path: Path) -> None:
     """[END-1]"""
-    with anyio.fail_after(BOUND):
-        async with spawn_agent(argv("good"), cwd=tmp_path, env={**os.environ, "NAME": "é"}) as agent:
-            answer = await agent.client.initialize()
-            assert answer.meta == {"cwd": real(tmp_path), "name": "é"}
-            assert agent.process.returncode is None
-        assert agent.process.returncode == 0
+    async with spawn_agent(argv("good"), cwd=tmp_path, env={**os.environ, "NAME": "é"}) as agent:
+        answer = await agent.client.initialize()
+        assert answer.meta == {"cwd": real(tmp_path), "name": "é"}
+        assert agent.process.returncode is None
+    assert agent.process.returncode == 0
 
 
 async def test_agent_that_dies_says_why_on_stderr() -> None:
-    with anyio.fail_after(BOUND):
-        async with spawn_agent(argv("dies")) as agent:
-            with pytest.raises(ConnectionClosed):
-                await agent.client.initialize()
-            assert await agent.process.wait() == 3
-            assert agent.process.stderr == "no key: set one\n"
+    async with spawn_agent(argv("dies")) as agent:
+        with pytest.raises(ConnectionClosed):
+            await agent.client.initialize()
+        assert await agent.process.wait() == 3
         assert agent.process.stderr == "no key: set one\n"
+    assert agent.process.stderr == "no key: set one\n"
 
 
 async def test_last_answer_of_an_agent_that_dies_is_read() -> None:
     for _ in range(5):
-        with anyio.fail_after(BOUND):
-            async with spawn_agent(argv("answers and dies")) as agent:
-                assert (await agent.client.initialize()).protocol_version == 1
+        async with spawn_agent(argv("answers and dies")) as agent:
+            assert (await agent.client.initialize()).protocol_version == 1
 
 
 async def test_stderr_never_stalls_the_agent_and_its_end_is_kept() -> None:
     """[TR-10]"""
-    with anyio.fail_after(BOUND):
-        async with spawn_agent(argv("chatty")) as agent:
-            await agent.client.initialize()
+    async with spawn_agent(argv("chatty")) as agent:
+        await agent.client.initialize()
     assert agent.process.stderr.endswith("xxx" + "the end")
     assert len(agent.process.stderr) == STDERR_BYTES
 
 
 async def test_agent_that_stays_is_killed(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("acp_agent.client.spawn.EXIT_SECONDS", 0.05)
-    with anyio.fail_after(BOUND):
-        async with spawn_agent(argv("stays")) as agent:
-            await agent.client.initialize()
+    async with spawn_agent(argv("stays")) as agent:
+        await agent.client.initialize()
     assert agent.process.returncode == -9
 
 
@@ -74,13 +67,13 @@ async def test_program_that_does_not_exist_is_an_error() -> None:
 
 
 async def test_error_inside_the_block_comes_out_as_it_is() -> None:
-    with anyio.fail_after(BOUND), pytest.raises(ZeroDivisionError):
+    with pytest.raises(ZeroDivisionError):
         async with spawn_agent(argv("good")):
             raise ZeroDivisionError
 
 
 async def test_cancelling_the_block_ends_the_agent() -> None:
-    with anyio.fail_after(BOUND), anyio.CancelScope() as scope:
+    with anyio.CancelScope() as scope:
         async with spawn_agent(argv("good")) as agent:
             await agent.client.initialize()
             scope.cancel()
@@ -92,11 +85,10 @@ async def test_no_descriptor_is_left_open() -> None:
     def open_descriptors() -> int:
         return len(os.listdir("/dev/fd"))
 
-    with anyio.fail_after(BOUND):
+    async with spawn_agent(argv("good")) as agent:
+        await agent.client.initialize()
+    before = open_descriptors()
+    for _ in range(3):
         async with spawn_agent(argv("good")) as agent:
             await agent.client.initialize()
-        before = open_descriptors()
-        for _ in range(3):
-            async with spawn_agent(argv("good")) as agent:
-                await agent.client.initialize()
     assert open_descriptors() == before

@@ -12,9 +12,7 @@ import pytest
 
 from acp_agent.client import AcpClient, Terminals
 from acp_agent.errors import PeerError
-from tests.client.kit import BOUND, ScriptedAgent, real, scripted_agent
-
-pytestmark = pytest.mark.anyio
+from tests.client.kit import ScriptedAgent, real, scripted_agent
 
 
 @pytest.fixture
@@ -62,17 +60,15 @@ def alive(pid: int) -> bool:
 
 
 async def gone(pid: int) -> None:
-    with anyio.fail_after(BOUND):
-        while alive(pid):
-            await anyio.lowlevel.checkpoint()
+    while alive(pid):
+        await anyio.lowlevel.checkpoint()
 
 
 async def line_of(agent: ScriptedAgent, terminal: str) -> str:
     """The first whole line of a terminal, as soon as it is there."""
-    with anyio.fail_after(BOUND):
-        text = ""
-        while "\n" not in text:
-            text = (await output(agent, terminal))["output"]
+    text = ""
+    while "\n" not in text:
+        text = (await output(agent, terminal))["output"]
     return str(text).partition("\n")[0]
 
 
@@ -166,12 +162,11 @@ async def test_wait_that_is_open_during_the_kill_is_answered(agent: ScriptedAgen
     async def waiting() -> None:
         statuses.append(await wait(agent, terminal))
 
-    with anyio.fail_after(BOUND):
-        async with anyio.create_task_group() as group:
-            group.start_soon(waiting)
-            group.start_soon(waiting)
-            await anyio.wait_all_tasks_blocked()
-            await agent.ask("terminal/kill", terminalId=terminal)
+    async with anyio.create_task_group() as group:
+        group.start_soon(waiting)
+        group.start_soon(waiting)
+        await anyio.wait_all_tasks_blocked()
+        await agent.ask("terminal/kill", terminalId=terminal)
     assert statuses == [{"signal": "SIGKILL"}] * 2
 
 
@@ -241,7 +236,7 @@ async def test_closing_the_client_kills_what_runs(terminals: Terminals) -> None:
 
 async def test_cancelling_the_client_kills_what_runs(terminals: Terminals) -> None:
     pid = 0
-    with anyio.fail_after(BOUND), anyio.CancelScope() as scope:
+    with anyio.CancelScope() as scope:
         async with scripted_agent() as (agent, transport), AcpClient(transport, terminals=terminals):
             terminal = await create(agent, "sh", "-c", "echo $$; sleep 1000")
             pid = int(await line_of(agent, terminal))

@@ -39,6 +39,10 @@ class Sources:
     def load(self) -> Config:
         return load_config(self.environ, project=read_file(f"{self.project}/{PROJECT_FILE}"), flags=self.flags)
 
+    def refuses(self, words: str) -> None:
+        with pytest.raises(ConfigError, match=words):
+            self.load()
+
 
 @pytest.fixture
 def sources(tmp_path: Path) -> Sources:
@@ -92,8 +96,7 @@ def test_tables_are_merged_and_lists_replaced(sources: Sources) -> None:
 
 def test_dotted_and_quoted_keys_are_found_with_their_lines(sources: Sources) -> None:
     sources.user('agent.model = "x"\n\n["agent"]\n"mode" = "ask"\n'.replace('["agent"]\n"mode"', "[log]\nlevel"))
-    with pytest.raises(ConfigError, match=r"config\.toml:4: `log\.level`"):
-        sources.load()
+    sources.refuses(r"config\.toml:4: `log\.level`")
     sources.user('agent.model = "x"\n\n["log"]\n"level" = "info"\n')
     config = sources.load()
     assert config.origin("agent.model") == f"{sources.file}:1"
@@ -137,11 +140,9 @@ def test_variables_and_flags_are_taken_as_what_their_key_wants(sources: Sources)
 
 def test_text_in_a_file_is_not_taken_for_a_number(sources: Sources) -> None:
     sources.user('[tools.bash]\ntimeout = "5"\n')
-    with pytest.raises(ConfigError, match=r"config\.toml:2: `tools\.bash\.timeout`: expected `float`, got `str`"):
-        sources.load()
+    sources.refuses(r"config\.toml:2: `tools\.bash\.timeout`: expected `float`, got `str`")
     sources.environ["ACP_CODER_MAX_TOOL_ITERATIONS"] = "42"
-    with pytest.raises(ConfigError, match=r"tools\.bash\.timeout"):
-        sources.load()
+    sources.refuses(r"tools\.bash\.timeout")
 
 
 @pytest.mark.parametrize(
@@ -156,8 +157,7 @@ def test_text_in_a_file_is_not_taken_for_a_number(sources: Sources) -> None:
 )
 def test_wrong_variables_are_named(variable: str, value: str, words: str, sources: Sources) -> None:
     sources.environ[variable] = value
-    with pytest.raises(ConfigError, match=words):
-        sources.load()
+    sources.refuses(words)
 
 
 # --- wrong files -------------------------------------------------------------------------------------------------
@@ -195,19 +195,16 @@ def test_wrong_files_are_told_with_file_line_and_key(text: str, words: str, sour
 
 def test_a_file_that_cannot_be_read_is_told(sources: Sources) -> None:
     sources.file.mkdir(parents=True)
-    with pytest.raises(ConfigError, match=r"config\.toml: cannot be read"):
-        sources.load()
+    sources.refuses(r"config\.toml: cannot be read")
     sources.file.rmdir()
     sources.file.write_bytes(b"\xff\xfe")
-    with pytest.raises(ConfigError, match="cannot be read"):
-        sources.load()
+    sources.refuses("cannot be read")
 
 
 @pytest.mark.parametrize("flag", ["agent.modle", "agent", "nonsense", "", ".", "providers", "agent.model.x", "a..b"])
 def test_wrong_flags_are_told(flag: str, sources: Sources) -> None:
     sources.flags[flag] = "x"
-    with pytest.raises(ConfigError, match="command line"):
-        sources.load()
+    sources.refuses("command line")
 
 
 # --- a project's own file ----------------------------------------------------------------------------------------
@@ -224,8 +221,7 @@ def test_a_project_sets_nothing_else(key: Any, sources: Sources) -> None:
     *tables, name = key.name.replace("NAME", "default").split(".")
     path = sources.of_project(f"[{'.'.join(tables)}]\n{name} = {toml(key.default)}\n")
     dotted = ".".join((*tables, name)).replace(".", r"\.")
-    with pytest.raises(ConfigError, match=rf"{path}:2: `{dotted}(\.x)?` cannot be set by a project"):
-        sources.load()
+    sources.refuses(rf"{path}:2: `{dotted}(\.x)?` cannot be set by a project")
 
 
 def toml(value: object) -> str:
@@ -274,8 +270,7 @@ def test_a_project_may_add_mcp_servers_but_not_change_the_persons(sources: Sourc
     sources.of_project('[mcp.servers.docs]\ncommand = "docs"\n')
     assert set(sources.load().settings.mcp.servers) == {"forge", "docs"}
     file = sources.of_project('[mcp.servers.forge]\ncommand = "evil"\n')
-    with pytest.raises(ConfigError, match=rf"{file}:1.*forge.*in your own configuration"):
-        sources.load()
+    sources.refuses(rf"{file}:1.*forge.*in your own configuration")
 
 
 @pytest.mark.parametrize(
@@ -285,8 +280,7 @@ def test_no_project_sets_keys_of_safety(sources: Sources, key: str) -> None:
     table, _, name = key.rpartition(".")
     value = '[{pattern = "*", action = "allow"}]' if name == "bash" else "false"
     sources.of_project(f"[{table}]\n{name} = {value}\n")
-    with pytest.raises(ConfigError, match="cannot be set by a project"):
-        sources.load()
+    sources.refuses("cannot be set by a project")
 
 
 def test_the_origin_of_an_entry_of_a_list_is_its_own_line(sources: Sources) -> None:
@@ -307,8 +301,7 @@ def test_the_origin_of_an_entry_of_a_list_is_its_own_line(sources: Sources) -> N
 def test_a_path_with_a_nul_character_is_an_error_with_its_place(sources: Sources, key: str) -> None:
     table, _, name = key.rpartition(".")
     sources.user(f'[{table}]\n{name} = ["a\\u0000b"]\n')
-    with pytest.raises(ConfigError, match=rf"config.toml:2: `{key}`"):
-        sources.load()
+    sources.refuses(rf"config.toml:2: `{key}`")
 
 
 @pytest.mark.parametrize(
@@ -323,14 +316,12 @@ def test_a_path_with_a_nul_character_is_an_error_with_its_place(sources: Sources
 def test_a_path_that_would_stand_for_nothing_is_refused_by_name(sources: Sources, key, text, words) -> None:
     table, _, name = key.rpartition(".")
     sources.user(f'[{table}]\n{name} = ["{text}"]\n')
-    with pytest.raises(ConfigError, match=f"config.toml:1: .*`{key}` .*{re.escape(words)}"):
-        sources.load()
+    sources.refuses(f"config.toml:1: .*`{key}` .*{re.escape(words)}")
 
 
 def test_a_wrong_word_in_a_rule_is_named_with_the_place_of_its_list(sources: Sources) -> None:
     sources.user('[agent]\nmode = "ask"\n[[tools.permissions.bash]]\npattern = "a"\naction = "alow"\n')
-    with pytest.raises(ConfigError, match=r"config.toml:3: .*alow"):
-        sources.load()
+    sources.refuses(r"config.toml:3: .*alow")
 
 
 # --- other names ------------------------------------------------------------------------------------------------
@@ -378,5 +369,4 @@ def test_a_project_and_a_flag_may_use_other_names_for_what_they_may_set(sources:
     config = sources.load()
     assert (config.settings.tools.bash.timeout, config.settings.tools.result_cache.ttl) == (3, 7)
     sources.of_project("[tools.shell]\nallowed_paths = ['/']\n")
-    with pytest.raises(ConfigError, match=r"files.allowed_paths. cannot be set by a project"):
-        sources.load()
+    sources.refuses(r"files.allowed_paths. cannot be set by a project")

@@ -14,7 +14,7 @@ from acp_agent.testing.fake_editor import FakeEditor
 from acp_agent.testing.fake_model import FakeModel, Script
 from tests.forked import COMMAND
 
-__all__ = ["COMMAND", "alive", "environ", "spawned", "until_gone"]
+__all__ = ["COMMAND", "alive", "configured", "environ", "spawned", "until_gone"]
 
 
 def environ(home: Path, base_url: str = "http://127.0.0.1:9/v1", **more: str) -> dict[str, str]:
@@ -23,6 +23,13 @@ def environ(home: Path, base_url: str = "http://127.0.0.1:9/v1", **more: str) ->
         "ACP_CODER_SANDBOX_DISABLED": "true", "HOME": str(home), "PATH": os.environ["PATH"], "LANG": "C.UTF-8",
         "OPENAI_BASE_URL": base_url, "OPENAI_MODEL": "fake-model", "ACP_CODER_KEYRING": "0", **more,
     }  # fmt: skip
+
+
+def configured(home: Path, text: str) -> dict[str, str]:
+    """The variable that names a configuration of this text."""
+    file = home / "config.toml"
+    file.write_text(text)
+    return {"ACP_CODER_CONFIG": str(file)}
 
 
 @asynccontextmanager

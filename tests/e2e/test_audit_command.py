@@ -4,15 +4,11 @@ from __future__ import annotations
 
 import json
 
-import pytest
-
 from acp_agent.client.permissions import allow_once
 from acp_agent.testing.fake_model import Answer, Call
 
-from .kit import spawned
+from .kit import configured, spawned
 from .test_cli import run
-
-pytestmark = pytest.mark.anyio
 
 
 async def test_a_changed_log_is_named_with_its_line_and_can_be_accepted(tmp_path):
@@ -40,7 +36,6 @@ async def test_a_changed_log_is_named_with_its_line_and_can_be_accepted(tmp_path
 
 
 def test_without_a_log_there_is_nothing_to_check(tmp_path):
-    (tmp_path / "config.toml").write_text("[audit]\nenabled = false\n")
-    done = run(tmp_path, "audit", "verify", ACP_CODER_CONFIG=str(tmp_path / "config.toml"))
+    done = run(tmp_path, "audit", "verify", **configured(tmp_path, "[audit]\nenabled = false\n"))
     assert done.returncode == 2
     assert "`audit.enabled` is off" in done.stderr

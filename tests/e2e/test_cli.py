@@ -19,9 +19,7 @@ import pytest
 from acp_agent.testing.fake_model import Answer, Call, Failure, FakeModel
 from tests.forked import forked_command
 
-from .kit import COMMAND, environ
-
-pytestmark = pytest.mark.anyio
+from .kit import COMMAND, configured, environ
 
 SECONDS = 60
 
@@ -34,9 +32,18 @@ def run(home: Path, *arguments: str, stdin: str = "", base_url: str = "", **more
     )  # fmt: skip
 
 
+def last_line(done: subprocess.CompletedProcess[str]) -> str:
+    return done.stdout.splitlines()[-1]
+
+
 async def ran(model, home, *arguments, **more):
     """The same beside a running model."""
     return await anyio.to_thread.run_sync(lambda: run(home, *arguments, base_url=model.base_url, **more))
+
+
+async def session_of(model, home, **more) -> str:
+    """The newest."""
+    return (await ran(model, home, "sessions", "list", **more)).stdout.split()[0]
 
 
 def text(message: dict[str, Any]) -> str:
@@ -81,21 +88,15 @@ async def test_prompt_json_gives_every_update_as_a_line(tmp_path):
 
 
 @pytest.mark.parametrize(("answer", "status"), [
-    (Answer(text="x", finish="length"), 3), (Answer(text="", refusal="no", finish="content_filter"), 5),
-    (Failure(401, {"error": {"message": "bad key"}}), 1),
+    (Answer(text="x", finish="length"), 3), (Answer(tool_calls=(Call("list_directory", {}),), repeat=True), 4),
+    (Answer(text="", refusal="no", finish="content_filter"), 5), (Failure(401, {"error": {"message": "bad key"}}), 1),
 ])  # fmt: skip
 async def test_prompt_exit_status(tmp_path, answer, status):
     async with FakeModel([answer]) as model:
-        done = await ran(model, tmp_path, "prompt", "go")
+        done = await ran(model, tmp_path, "prompt", "go", ACP_CODER_MAX_TOOL_ITERATIONS="2")
         assert done.returncode == status
         if status == 1:
             assert "bad key" in done.stdout
-
-
-async def test_prompt_max_turn_requests_status(tmp_path):
-    async with FakeModel([Answer(tool_calls=(Call("list_directory", {}),), repeat=True)]) as model:
-        done = await ran(model, tmp_path, "prompt", "go", ACP_CODER_MAX_TOOL_ITERATIONS="2")
-        assert done.returncode == 4
 
 
 PRICED = '[[agent.prices]]\nmodel = "default/*"\noutput = 2000000\n'
@@ -103,8 +104,7 @@ PRICED = '[[agent.prices]]\nmodel = "default/*"\noutput = 2000000\n'
 
 @pytest.mark.parametrize("flags", [["--yes"], []])
 async def test_prompt_ends_at_the_limit_of_the_cost_with_a_status_of_its_own(tmp_path, flags):
-    (tmp_path / "config.toml").write_text(PRICED)
-    config = {"ACP_CODER_CONFIG": str(tmp_path / "config.toml"), "ACP_CODER_MAX_COST": "1"}
+    config = {**configured(tmp_path, PRICED), "ACP_CODER_MAX_COST": "1"}
     async with FakeModel([Answer(tool_calls=(Call("list_directory", {}),)), "never"]) as model:
         done = await ran(model, tmp_path, "prompt", *flags, "go", **config)
         assert done.returncode == 6, done.stdout
@@ -117,8 +117,7 @@ async def test_prompt_ends_at_the_limit_of_the_cost_with_a_status_of_its_own(tmp
 async def test_prompt_reads_stdin_and_goes_on_with_a_session(tmp_path):
     async with FakeModel(["one", "two"]) as model:
         await ran(model, tmp_path, "prompt", "-", stdin="from stdin")
-        listed = await ran(model, tmp_path, "sessions", "list")
-        session_id = listed.stdout.split()[0]
+        session_id = await session_of(model, tmp_path)
         done = await ran(model, tmp_path, "prompt", "--session", session_id, "again")
         assert "two" in done.stdout
         assert len(model.requests[1].body["messages"]) == 4
@@ -134,7 +133,7 @@ async def test_prompt_goes_on_with_the_newest_session_of_the_folder_and_names_it
         assert f"there is no session in {here}" in none.stderr
         first = await ran(model, tmp_path, "prompt", "--cwd", str(here), "first")
         assert first.stdout == "one\n"
-        session_id = (await ran(model, tmp_path, "sessions", "list")).stdout.split()[0]
+        session_id = await session_of(model, tmp_path)
         assert f"acp-coder prompt --cwd {here} --session {session_id} " in first.stderr
         await ran(model, tmp_path, "prompt", "--cwd", str(elsewhere), "another folder's")
         done = await ran(model, tmp_path, "prompt", "--continue", "--cwd", str(here), "second")
@@ -206,6 +205,8 @@ async def test_a_question_on_a_terminal_shows_the_whole_command_or_change_and_it
     assert lines[asked - 1].startswith("The rules say that ")
     assert "+new 0\r\n  +new 1\r\n" in shown
     assert "+new 89" in shown and "more lines" not in shown
+    assert "Done." in shown
+    assert not {"\x1b", "⠋"} & set(shown), "a terminal that knows no escape sequences gets none"
 
 
 @pytest.mark.parametrize(("typed", "written"), [("y", True), ("n", False), ("", False), ("3", False)])
@@ -242,15 +243,6 @@ async def test_prompt_on_a_terminal_shows_the_model_at_work_and_a_command_s_outp
         assert "\x1b[3" not in shown  # No colours.
 
 
-async def test_a_terminal_that_knows_no_escape_sequences_gets_none(tmp_path):
-    async with FakeModel([WRITE, "Done."]) as model:
-        status, shown = await on_a_terminal(model, tmp_path, ["prompt", "go"], ("1 to 4:", "y\n"), TERM="dumb")
-        assert status == 0
-        assert "Done." in shown
-        assert "\x1b" not in shown
-        assert "⠋" not in shown
-
-
 async def test_the_bare_command_on_a_terminal_says_what_it_is(tmp_path):
     async with FakeModel([]) as model:
         status, shown = await on_a_terminal(model, tmp_path, [])
@@ -274,14 +266,12 @@ def test_a_word_that_is_no_command_is_told_the_nearest_one_or_the_command_for_a_
 async def test_sessions_are_shown_exported_and_deleted(tmp_path):
     async with FakeModel([WRITE, "Done."]) as model:
         await ran(model, tmp_path, "prompt", "--yes", "Write something")
-        session_id = (await ran(model, tmp_path, "sessions", "list")).stdout.split()[0]
+        session_id = await session_of(model, tmp_path)
         shown = (await ran(model, tmp_path, "sessions", "show", session_id[:8])).stdout
         assert "# Write something" in shown
         assert "[ok] Write n.txt" in shown
-        exported = [
-            json.loads(line)
-            for line in (await ran(model, tmp_path, "sessions", "export", session_id)).stdout.splitlines()
-        ]
+        done = await ran(model, tmp_path, "sessions", "export", session_id)
+        exported = [json.loads(line) for line in done.stdout.splitlines()]
         assert exported[0]["kind"] == "session"
         assert {line["kind"] for line in exported[1:]} == {"turn", "update", "message"}
         assert (await ran(model, tmp_path, "sessions", "delete", session_id)).returncode == 0
@@ -291,7 +281,7 @@ async def test_sessions_are_shown_exported_and_deleted(tmp_path):
 async def test_a_session_is_taken_back_without_an_editor(tmp_path):
     async with FakeModel([WRITE, "Done."]) as model:
         await ran(model, tmp_path, "prompt", "--yes", "Write something")
-        session_id = (await ran(model, tmp_path, "sessions", "list")).stdout.split()[0]
+        session_id = await session_of(model, tmp_path)
         (written,) = tmp_path.rglob("n.txt")
         listed = (await ran(model, tmp_path, "sessions", "checkpoints", session_id[:8])).stdout
         assert "Write something: 1 file (+1 -0)" in listed
@@ -319,18 +309,17 @@ def test_a_wrong_command_line_is_one_sentence_and_status_two(tmp_path, arguments
 
 
 def test_a_wrong_configuration_is_status_two_with_file_line_and_nearest_key(tmp_path):
-    file = tmp_path / "config.toml"
-    file.write_text("[tools.bash]\n\ntimout = 3\n")
-    done = run(tmp_path, "config", "show", ACP_CODER_CONFIG=str(file))
+    wrong = configured(tmp_path, "[tools.bash]\n\ntimout = 3\n")
+    done = run(tmp_path, "config", "show", **wrong)
     assert done.returncode == 2
-    assert f"{file}:3: unknown key `tools.bash.timout`; did you mean `tools.bash.timeout`?" in done.stderr
+    words = ":3: unknown key `tools.bash.timout`; did you mean `tools.bash.timeout`?"
+    assert wrong["ACP_CODER_CONFIG"] + words in done.stderr
 
 
 def test_config_show_origin_names_where_values_come_from(tmp_path):
-    file = tmp_path / "config.toml"
-    file.write_text('[agent]\nmode = "ask"\n[providers.default]\napi_key = "sk-test-not-a-key"\n')
-    done = run(tmp_path, "config", "show", "--origin", ACP_CODER_CONFIG=str(file))
-    assert f'agent.mode = "ask"    # {file}:2' in done.stdout
+    config = configured(tmp_path, '[agent]\nmode = "ask"\n[providers.default]\napi_key = "sk-test-not-a-key"\n')
+    done = run(tmp_path, "config", "show", "--origin", **config)
+    assert f'agent.mode = "ask"    # {config["ACP_CODER_CONFIG"]}:2' in done.stdout
     assert 'agent.model = "fake-model"    # environment (OPENAI_MODEL)' in done.stdout
     assert "tools.bash.timeout = 60.0    # default" in done.stdout
     assert "sk-test" not in done.stdout
@@ -367,7 +356,7 @@ async def test_doctor_says_what_works(tmp_path):
         ):  # fmt: skip
             assert words in done.stdout
         assert "BAD" not in done.stdout
-        assert done.stdout.splitlines()[-1].startswith("Ready: acp-coder prompt ")
+        assert last_line(done).startswith("Ready: acp-coder prompt ")
 
 
 def test_doctor_says_which_known_providers_have_keys(tmp_path):
@@ -383,12 +372,11 @@ async def test_doctor_warns_of_a_model_that_the_server_does_not_list(tmp_path):
         done = await ran(model, tmp_path, "doctor", OPENAI_MODEL="three")
         assert done.returncode == 0
         assert "!   model            the server does not list 'three', only one, two:latest\n" in done.stdout
-        last = done.stdout.splitlines()[-1]
-        assert last.startswith("Next: model: the server does not list 'three'")
-        assert "OPENAI_MODEL" in last
+        assert last_line(done).startswith("Next: model: the server does not list 'three'")
+        assert "OPENAI_MODEL" in last_line(done)
         for known in ("two", ""):  # A name without Ollama's tag, and no name at all.
             done = await ran(model, tmp_path, "doctor", OPENAI_MODEL=known)
-            assert done.stdout.splitlines()[-1].startswith("Ready: "), done.stdout
+            assert last_line(done).startswith("Ready: "), done.stdout
 
 
 REFUSED = Failure(500, {"error": {"code": 500, "message": "tools param requires --jinja flag", "type": "server_error"}})
@@ -402,36 +390,25 @@ async def test_doctor_says_that_a_server_has_no_tools(tmp_path, refusal):
             model.properties = {"chat_template_caps": {"supports_tools": False}}
         done = await ran(model, tmp_path, "doctor")
         assert "!   tools            the server passes no tools on to the model" in done.stdout, done.stdout
-        assert done.stdout.splitlines()[-1].startswith("Next: tools: ")
+        assert last_line(done).startswith("Next: tools: ")
 
 
-def test_doctor_ends_with_the_first_thing_to_mend(tmp_path):
-    file = tmp_path / "config.toml"
-    for text, fix in (
-        ("[agent]\nmoode = 1\n", "Correct that in the file"),
-        ('[agent]\nprovider = "nope"\n', "[providers.NAME]"),
-        ('[providers.default]\nbase_url = "https://models.invalid/v1"\n', "acp-coder login"),
-        ('[providers.default]\nbase_url = "http://127.0.0.1:9/v1"\n', "Start the server"),
-        ('[mcp.servers.bad]\ncommand = "no-such-program"\n', "no-such-program"),
+def test_doctor_names_what_is_bad_and_ends_with_the_first_thing_to_mend(tmp_path):
+    for text, bad, fix in (
+        ("[agent]\nmoode = 1\n", "BAD configuration", "Correct that in the file"),
+        ('[agent]\nprovider = "nope"\n', "BAD ", "[providers.NAME]"),
+        ('[providers.default]\nbase_url = "https://models.invalid/v1"\n', "BAD key", "acp-coder login"),
+        ('[providers.default]\nbase_url = "http://127.0.0.1:9/v1"\n', "BAD server", "Start the server"),
+        ('[mcp.servers.bad]\ncommand = "no-such-program"\n', "BAD MCP bad", "no-such-program"),
     ):
-        file.write_text(text)
+        config = configured(tmp_path, text)
         offline = ["--offline"] if "mcp" in text else []
         no_url = {} if "mcp" in text else {"OPENAI_BASE_URL": ""}
-        done = run(tmp_path, "doctor", *offline, ACP_CODER_CONFIG=str(file), **no_url)
-        last = done.stdout.splitlines()[-1]
+        done = run(tmp_path, "doctor", *offline, **config, **no_url)
         assert done.returncode == 1, done.stdout
-        assert last.startswith("Next: "), done.stdout
-        assert fix in last
-
-
-def test_doctor_names_what_is_bad(tmp_path):
-    done = run(tmp_path, "doctor", OPENAI_BASE_URL="https://models.invalid/v1")
-    assert done.returncode == 1
-    assert "BAD key" in done.stdout
-    assert "acp-coder login" in done.stdout
-    done = run(tmp_path, "doctor", base_url="http://127.0.0.1:9/v1")
-    assert done.returncode == 1
-    assert "BAD server" in done.stdout
+        assert last_line(done).startswith("Next: "), done.stdout
+        assert fix in last_line(done)
+        assert bad in done.stdout
 
 
 def test_the_demo_mends_the_sample(tmp_path):
@@ -462,9 +439,8 @@ def test_prompt_in_a_session_that_does_not_exist_is_a_usage_error(tmp_path):
 
 
 def test_login_and_doctor_mean_the_provider_that_the_model_names(tmp_path):
-    file = tmp_path / "config.toml"
-    file.write_text('[agent]\nmodel = "remote:m"\n[providers.remote]\nbase_url = "https://models.invalid/v1"\n')
-    settings = {"ACP_CODER_CONFIG": str(file), "OPENAI_MODEL": ""}
+    remote = '[agent]\nmodel = "remote:m"\n[providers.remote]\nbase_url = "https://models.invalid/v1"\n'
+    settings = {**configured(tmp_path, remote), "OPENAI_MODEL": ""}
     assert "BAD key" in run(tmp_path, "doctor", "--offline", **settings).stdout
     done = run(tmp_path, "login", stdin="sk-test-not-a-key\n", **settings)
     assert "The key for remote is stored" in done.stderr
@@ -474,27 +450,26 @@ def test_login_and_doctor_mean_the_provider_that_the_model_names(tmp_path):
 
 
 def test_doctor_and_config_name_the_servers_and_hide_what_they_are_given(tmp_path):
-    file = tmp_path / "config.toml"
-    file.write_text(
+    config = configured(
+        tmp_path,
         '[mcp.servers.good]\ncommand = "sh"\nenv = { TOKEN = "tangerine" }\n'
         '[mcp.servers.bad]\ncommand = "no-such-program"\n'
-        '[mcp.servers.web]\nurl = "https://example.com/mcp"\nheaders = { Authorization = "tangerine" }\n'
+        '[mcp.servers.web]\nurl = "https://example.com/mcp"\nheaders = { Authorization = "tangerine" }\n',
     )
-    shown = run(tmp_path, "doctor", "--offline", ACP_CODER_CONFIG=str(file)).stdout
+    shown = run(tmp_path, "doctor", "--offline", **config).stdout
     assert "ok  MCP good" in shown
     assert "BAD MCP bad          the program 'no-such-program' was not found" in shown
     assert "ok  MCP web" in shown
-    listed = run(tmp_path, "config", "show", ACP_CODER_CONFIG=str(file)).stdout
+    listed = run(tmp_path, "config", "show", **config).stdout
     assert 'mcp.servers.good.env = "(set)"' in listed
     assert "tangerine" not in shown + listed
 
 
 async def test_a_provider_that_is_not_configured_is_told_with_those_that_are(tmp_path):
-    file = tmp_path / "config.toml"
     missing = Failure(404, {"error": {"message": "no such model", "code": "model_not_found"}})
     async with FakeModel([missing]) as model:
-        file.write_text(f'[providers.here]\nbase_url = "{model.base_url}"\n[agent]\nprovider = "here"\n')
-        settings = {"ACP_CODER_CONFIG": str(file), "OPENAI_BASE_URL": ""}
+        here = f'[providers.here]\nbase_url = "{model.base_url}"\n[agent]\nprovider = "here"\n'
+        settings = {**configured(tmp_path, here), "OPENAI_BASE_URL": ""}
         told = "the provider {!r} is not in the configuration; configured: default, {}"
         done = await ran(model, tmp_path, "prompt", "--model", "nope:m", "go", **settings)
         assert done.returncode == 1
@@ -502,7 +477,7 @@ async def test_a_provider_that_is_not_configured_is_told_with_those_that_are(tmp
         assert told.format("nope", "here") in done.stdout
         done = await ran(model, tmp_path, "login", "--provider", "nope", **settings)
         assert told.format("nope", "here") in done.stderr
-        file.write_text(file.read_text().replace("here", "there"))
+        configured(tmp_path, here.replace("here", "there"))
         done = await ran(model, tmp_path, "prompt", "--continue", "go", **settings)
         assert done.returncode == 1
         assert told.format("here", "there") in done.stdout

@@ -25,8 +25,6 @@ from tests.forked import COMMAND, forked_command
 
 from .kit import environ
 
-pytestmark = pytest.mark.anyio
-
 NOT_RUN = {
     'acp-coder prompt --ssh build-7:/srv/app "Why does the build fail?"': (
         "a host", "system/agent/test_hosts.py::test_ssh_on_the_command_line",

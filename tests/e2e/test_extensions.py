@@ -11,6 +11,7 @@ import pytest
 from acp_agent import __version__
 from acp_agent.commands.extensions.newer_version import newer_version
 
+from .kit import configured
 from .test_cli import run
 
 CHANGES = json.dumps({"hookSpecificOutput": {"updatedInput": {"file_path": "b", "content": "y"}}})
@@ -39,8 +40,7 @@ command = "make format"
 
 
 def hooks(tmp_path: Path, *arguments: str, config: str = CONFIG) -> Any:
-    (tmp_path / "config.toml").write_text(config)
-    return run(tmp_path, "hooks", *arguments, ACP_CODER_CONFIG=str(tmp_path / "config.toml"))
+    return run(tmp_path, "hooks", *arguments, **configured(tmp_path, config))
 
 
 def test_hooks_are_listed(tmp_path):
@@ -97,8 +97,7 @@ def test_an_event_that_does_not_exist_is_named_with_file_and_line(tmp_path):
 
 
 def test_the_configuration_shows_no_variables_of_hooks(tmp_path):
-    (tmp_path / "config.toml").write_text(CONFIG)
-    done = run(tmp_path, "config", "show", ACP_CODER_CONFIG=str(tmp_path / "config.toml"))
+    done = run(tmp_path, "config", "show", **configured(tmp_path, CONFIG))
     assert "no force" in done.stdout
     assert "sesame" not in done.stdout
 

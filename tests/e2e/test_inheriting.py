@@ -24,8 +24,6 @@ from tests.mcp.kit import HERE as MCP
 
 from .kit import COMMAND, spawned, until_gone
 
-pytestmark = pytest.mark.anyio
-
 SECONDS = 30
 PARENT = """\
 {first}

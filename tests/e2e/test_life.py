@@ -19,14 +19,14 @@ import pytest
 
 from acp_agent.errors import ConnectionClosed
 from acp_agent.schema.acp import AgentMessageChunk, McpServerStdio
+from acp_agent.testing.fake_editor import FakeEditor
 from acp_agent.testing.fake_model import Answer, Call
 from tests.mcp.kit import HERE
 
-from .kit import COMMAND, alive, environ, spawned
-
-pytestmark = pytest.mark.anyio
+from .kit import COMMAND, alive, configured, environ, spawned
 
 SECONDS = 20
+LONGEST = 60
 
 INITIALIZE = b'{"jsonrpc":"2.0","id":0,"method":"initialize","params":{"protocolVersion":1}}\n'
 
@@ -36,6 +36,56 @@ def run(tmp_path: Path, data: bytes, **more: str) -> subprocess.CompletedProcess
     return subprocess.run(
         [COMMAND], input=data, capture_output=True, env=environ(tmp_path, **more), timeout=SECONDS, check=False
     )
+
+
+class Process(subprocess.Popen[bytes]):
+    """The command with these lines on its stdin, which stays open, or is another one."""
+
+    def __init__(self, tmp_path: Path, data: bytes = b"", *, stdin: int = -1, stdout: int = -1, **more: str) -> None:
+        super().__init__([COMMAND], stdin=stdin, stdout=stdout, stderr=-1, env=environ(tmp_path, **more))
+        if data:
+            self.say(data)
+
+    def say(self, data: bytes) -> None:
+        assert self.stdin is not None
+        self.stdin.write(data)
+        self.stdin.flush()
+
+    def hear(self) -> dict:
+        assert self.stdout is not None
+        return json.loads(self.stdout.readline())
+
+    def is_busy(self, seconds: float = 0.3) -> None:
+        with pytest.raises(subprocess.TimeoutExpired):
+            self.wait(seconds)
+
+    def ends(self, code: int) -> bytes:
+        """With this exit code; what it wrote on stderr."""
+        assert self.stderr is not None
+        assert self.wait(SECONDS) == code
+        if self.stdin is not None:
+            self.stdin.close()
+        return self.stderr.read()
+
+
+async def end(editor: FakeEditor, how: str) -> None:
+    """By the end of its stdin, by a signal, or killed."""
+    process = editor.process
+    assert process is not None
+    if how == "stdin":
+        await process.end()
+        return
+    os.kill(process.pid, signal.SIGTERM if how == "signal" else signal.SIGKILL)
+    await process.wait()
+
+
+def request(id_: object, method: str, **params: object) -> bytes:
+    message = {"jsonrpc": "2.0", "id": id_, "method": method, **({"params": params} if params else {})}
+    return json.dumps(message).encode() + b"\n"
+
+
+def new_session(id_: object, cwd: object) -> bytes:
+    return request(id_, "session/new", cwd=str(cwd), mcpServers=[])
 
 
 def answers(done: subprocess.CompletedProcess[bytes]) -> list[dict]:
@@ -51,27 +101,32 @@ async def test_a_whole_turn_over_real_pipes(tmp_path):
         assert editor.text() == "done"
 
 
-def test_the_end_of_stdin_before_a_line_ends_the_process(tmp_path):
-    done = run(tmp_path, b"")
-    assert (done.returncode, done.stdout, done.stderr) == (0, b"", b"")
+NOPE, LIST = request(1, "nope"), request(2, "session/list")
 
 
-def test_the_end_of_stdin_after_initialize_ends_it_with_zero(tmp_path):
-    done = run(tmp_path, INITIALIZE)
-    assert done.returncode == 0
-    assert [a["id"] for a in answers(done)] == [0]
-    assert done.stderr == b""
-
-
-def test_several_lines_in_one_write_are_all_answered(tmp_path):
-    more = b'{"jsonrpc":"2.0","id":1,"method":"session/list"}\n{"jsonrpc":"2.0","id":"x","method":"nope"}\n'
-    done = run(tmp_path, INITIALIZE + more)
-    assert {a["id"] for a in answers(done)} == {0, 1, "x"}
-
-
-def test_a_last_line_without_line_feed_is_answered(tmp_path):
-    done = run(tmp_path, INITIALIZE + b'{"jsonrpc":"2.0","id":1,"method":"nope"}')
-    assert [a.get("error", {}).get("code") for a in answers(done)] == [None, -32601]
+@pytest.mark.parametrize(
+    ("data", "codes"),
+    [
+        (b"", {}),
+        (INITIALIZE, {0: None}),
+        (INITIALIZE.rstrip(), {0: None}),
+        (NOPE.rstrip(), {1: -32601}),
+        (INITIALIZE + LIST + NOPE, {0: None, 1: -32601, 2: None}),
+        (INITIALIZE + NOPE.rstrip(), {0: None, 1: -32601}),
+    ],
+    ids=[
+        "nothing",
+        "one",
+        "one without its end",
+        "an unknown one without its end",
+        "several",
+        "the last without its end",
+    ],
+)
+def test_what_was_piped_in_is_answered_and_its_end_ends_the_process(tmp_path, data, codes):
+    done = run(tmp_path, data)
+    assert (done.returncode, done.stderr) == (0, b"")
+    assert {a["id"]: a.get("error", {}).get("code") for a in answers(done)} == codes
 
 
 @pytest.mark.parametrize(("line", "code"), [
@@ -86,35 +141,24 @@ def test_a_bad_first_line_is_answered_and_the_next_is_served(tmp_path, line, cod
 
 
 def test_stdin_may_be_a_file(tmp_path):
-    file = tmp_path / "in"
-    file.write_bytes(INITIALIZE + b'{"jsonrpc":"2.0","id":1,"method":"session/list"}\n')
-    with file.open("rb") as stdin:
-        done = subprocess.run(
-            [COMMAND], stdin=stdin, capture_output=True, env=environ(tmp_path), timeout=SECONDS, check=False
-        )
-    assert done.returncode == 0
-    assert {a["id"] for a in answers(done)} == {0, 1}
+    (tmp_path / "in").write_bytes(INITIALIZE + LIST)
+    with (tmp_path / "in").open("rb") as stdin, Process(tmp_path, stdin=stdin.fileno()) as process:
+        assert [process.hear()["id"] for _ in range(2)] == [0, 2]
+        process.ends(0)
 
 
 def test_a_broken_configuration_is_told_in_the_first_answer(tmp_path):
-    file = tmp_path / "config.toml"
-    file.write_text("this is = no toml =\n")
-    done = run(tmp_path, INITIALIZE, ACP_CODER_CONFIG=str(file))
-    assert str(file) in answers(done)[0]["error"]["message"]
+    broken = configured(tmp_path, "this is = no toml =\n")
+    assert broken["ACP_CODER_CONFIG"] in answers(run(tmp_path, INITIALIZE, **broken))[0]["error"]["message"]
 
 
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
-def test_a_signal_before_the_first_line_ends_it_with_zero(tmp_path, number):
-    with subprocess.Popen([COMMAND], stdin=-1, stdout=-1, env=environ(tmp_path)) as process:
-        assert process.stdin is not None
-        # The handlers are set before the first read; a line that is read proves that they are.
-        process.stdin.write(INITIALIZE)
-        process.stdin.flush()
-        assert process.stdout is not None
-        process.stdout.readline()
+def test_a_signal_before_the_first_session_ends_it_with_zero(tmp_path, number):
+    # The handlers are set before the first read; a line that is read proves that they are.
+    with Process(tmp_path, INITIALIZE) as process:
+        process.hear()
         process.send_signal(number)
-        assert process.wait(SECONDS) == 0
-        process.stdin.close()
+        process.ends(0)
 
 
 def busy(tmp_path: Path) -> tuple[Answer, Path]:
@@ -125,16 +169,14 @@ def busy(tmp_path: Path) -> tuple[Answer, Path]:
 
 
 async def _pids(pids: Path) -> list[int]:
-    with anyio.fail_after(SECONDS):
-        while not pids.exists() or len(pids.read_text().split()) < 2:
-            await anyio.sleep(0.01)
+    while not pids.exists() or len(pids.read_text().split()) < 2:
+        await anyio.sleep(0.01)
     return [int(pid) for pid in pids.read_text().split()]
 
 
 async def _all_gone(started: list[int]) -> None:
-    with anyio.fail_after(SECONDS):
-        while any(alive(pid) for pid in started):
-            await anyio.sleep(0.01)
+    while any(alive(pid) for pid in started):
+        await anyio.sleep(0.01)
 
 
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
@@ -144,9 +186,8 @@ async def test_a_signal_during_a_turn_answers_the_prompt_and_leaves_no_child(tmp
         turn = editor.begin("go")
         started = await _pids(pids)
         os.kill(editor.process.pid, number)
-        with anyio.fail_after(SECONDS):
-            assert (await turn.response()).stop_reason == "cancelled"
-            assert await editor.process.wait() == 0
+        assert (await turn.response()).stop_reason == "cancelled"
+        assert await editor.process.wait() == 0
         editor.assert_tool_calls_finished()
         await _all_gone(started)
 
@@ -171,23 +212,16 @@ async def test_the_end_of_stdin_while_the_model_streams(tmp_path):
         assert editor.process.returncode == 0
         with pytest.raises(ConnectionClosed), anyio.fail_after(SECONDS):
             await turn.response()
-        with anyio.fail_after(SECONDS):
-            await model.answer_closed(1)
+        await model.answer_closed(1)
 
 
 def test_a_closed_stdout_ends_an_idle_process(tmp_path):
     read, write = os.pipe()
-    with subprocess.Popen([COMMAND], stdin=-1, stdout=write, stderr=-1, env=environ(tmp_path)) as process:
+    with Process(tmp_path, INITIALIZE, stdout=write) as process:
         os.close(write)
-        assert process.stdin is not None
-        process.stdin.write(INITIALIZE)
-        process.stdin.flush()
         assert b"protocolVersion" in os.read(read, 65536)
         os.close(read)
-        assert process.wait(SECONDS) == 1
-        process.stdin.close()
-        assert process.stderr is not None
-        assert b"Traceback" not in process.stderr.read()
+        assert b"Traceback" not in process.ends(1)
 
 
 async def test_logs_go_to_a_file_and_stderr_and_hold_no_key(tmp_path):
@@ -218,14 +252,6 @@ async def test_sessions_survive_the_process(tmp_path):
         assert editor.text() == "remembered"
 
 
-def test_requests_piped_in_at_once_are_answered_before_the_end(tmp_path):
-    new = json.dumps(
-        {"jsonrpc": "2.0", "id": 1, "method": "session/new", "params": {"cwd": str(tmp_path), "mcpServers": []}}
-    )
-    found = answers(run(tmp_path, INITIALIZE + new.encode() + b"\n"))
-    assert next(a for a in found if a.get("id") == 1)["result"]["sessionId"]
-
-
 async def test_the_agent_works_while_nobody_reads_its_stderr(tmp_path):
     """A pipe of 64 KiB that is never read, and a log line for each of many malformed lines."""
     read, write = os.pipe()
@@ -241,24 +267,17 @@ async def test_the_agent_works_while_nobody_reads_its_stderr(tmp_path):
             process.stdin.write(INITIALIZE + lines)
             process.stdin.close()
 
-        with anyio.fail_after(SECONDS):
-            async with anyio.create_task_group() as tasks:
-                tasks.start_soon(anyio.to_thread.run_sync, send)
-                answered = await anyio.to_thread.run_sync(process.stdout.read)
+        async with anyio.create_task_group() as tasks:
+            tasks.start_soon(anyio.to_thread.run_sync, send)
+            answered = await anyio.to_thread.run_sync(process.stdout.read)
         assert answered.count(b"-32700") == 2000
         assert process.wait(SECONDS) == 0
     os.close(read)
 
 
-def new_session(number: int, cwd: object) -> bytes:
-    params = {"cwd": str(cwd), "mcpServers": []}
-    return json.dumps({"jsonrpc": "2.0", "id": number, "method": "session/new", "params": params}).encode() + b"\n"
-
-
 def test_sessions_that_are_asked_for_at_once_are_answered_in_order(tmp_path):
     """The first of them is answered before there is an event loop, what fails is not."""
-    list_ = b'{"jsonrpc":"2.0","id":9,"method":"session/list"}\n'
-    many = [new_session(1, tmp_path), new_session(2, tmp_path / "none"), new_session(3, tmp_path), list_]
+    many = [new_session(1, tmp_path), new_session(2, tmp_path / "none"), new_session(3, tmp_path), LIST]
     first, failed, second, listed = answers(run(tmp_path, INITIALIZE + b"".join(many)))[1:]
     assert (first["id"], failed["id"], second["id"]) == (1, 2, 3)
     assert "is not an existing folder" in failed["error"]["message"]
@@ -268,23 +287,17 @@ def test_sessions_that_are_asked_for_at_once_are_answered_in_order(tmp_path):
 
 
 def test_a_first_session_that_fails_is_answered_and_the_next_one_works(tmp_path):
-    wrong = b'{"jsonrpc":"2.0","id":1,"method":"session/new","params":{"cwd":7}}\n'
-    found = answers(run(tmp_path, INITIALIZE + wrong + new_session(2, tmp_path)))
+    found = answers(run(tmp_path, INITIALIZE + request(1, "session/new", cwd=7) + new_session(2, tmp_path)))
     assert found[1]["error"]["code"] == -32602
     assert found[2]["result"]["sessionId"]
 
 
 def test_a_session_that_cannot_be_made_is_answered_at_once_and_later(tmp_path):
-    file = tmp_path / "config.toml"
-    file.write_text('[store]\npath = "~nosuchuser/x.db"')
-    command = subprocess.Popen([COMMAND], stdin=-1, stdout=-1, env=environ(tmp_path, ACP_CODER_CONFIG=str(file)))
-    with command as process:
-        assert process.stdin is not None and process.stdout is not None
-        process.stdin.write(INITIALIZE + new_session(1, tmp_path) + new_session(2, tmp_path))
-        process.stdin.flush()
-        _, first, second = (json.loads(process.stdout.readline()) for _ in range(3))
+    lines = INITIALIZE + new_session(1, tmp_path) + new_session(2, tmp_path)
+    with Process(tmp_path, lines, **configured(tmp_path, '[store]\npath = "~nosuchuser/x.db"')) as process:
+        _, first, second = (process.hear() for _ in range(3))
         process.stdin.close()  # What has no answer by then is cancelled.
-        assert process.wait(SECONDS) == 0
+        process.ends(0)
     assert (first["id"], first["error"]) == (1, second["error"])
     assert first["error"]["code"] == -32603
 
@@ -296,11 +309,9 @@ def test_early_answers_that_nobody_reads_do_not_hold_the_process(tmp_path):
         while True:
             os.write(write, b"x" * 4096)
     os.set_blocking(write, True)
-    with subprocess.Popen([COMMAND], stdin=-1, stdout=write, env=environ(tmp_path)) as process:
-        assert process.stdin is not None
-        process.stdin.write(INITIALIZE + new_session(1, tmp_path))
+    with Process(tmp_path, INITIALIZE + new_session(1, tmp_path), stdout=write) as process:
         process.stdin.close()
-        assert process.wait(SECONDS) == 1
+        process.ends(1)
     os.close(read)
     os.close(write)
 
@@ -314,10 +325,8 @@ async def test_commands_do_not_see_the_agents_own_key(tmp_path):
 
 
 def test_the_longest_message_is_a_setting(tmp_path):
-    file = tmp_path / "config.toml"
-    file.write_text("[limits]\nmax_line_bytes = 70000\n")
-    list_ = b'{"jsonrpc":"2.0","id":2,"method":"session/list"}\n'
-    found = answers(run(tmp_path, INITIALIZE + b" " * 80_000 + b"\n" + list_, ACP_CODER_CONFIG=str(file)))
+    limit = configured(tmp_path, "[limits]\nmax_line_bytes = 70000\n")
+    found = answers(run(tmp_path, INITIALIZE + b" " * 80_000 + b"\n" + LIST, **limit))
     assert any("longer than 70000 bytes" in str(answer.get("error")) for answer in found)
     assert any(answer.get("id") == 2 for answer in found)
 
@@ -327,74 +336,35 @@ def test_pipes_that_do_not_block_are_waited_for(tmp_path):
     from_agent, stdout = os.pipe()
     os.set_blocking(stdin, False)
     os.set_blocking(stdout, False)
-    with subprocess.Popen([COMMAND], stdin=stdin, stdout=stdout, stderr=-1, env=environ(tmp_path)) as process:
+    with Process(tmp_path, stdin=stdin, stdout=stdout) as process:
         os.close(stdin)
         os.close(stdout)
-        with pytest.raises(subprocess.TimeoutExpired):
-            process.wait(0.3)  # It reads, and there is nothing yet.
+        process.is_busy()  # It reads, and there is nothing yet.
         os.write(to_agent, INITIALIZE)
         assert b"protocolVersion" in os.read(from_agent, 65536)
         os.close(to_agent)
-        assert process.wait(SECONDS) == 0
-        assert process.stderr is not None
-        assert process.stderr.read() == b""
+        assert process.ends(0) == b""
     os.close(from_agent)
 
 
-@pytest.mark.parametrize(
-    ("line", "expected"), [(INITIALIZE, None), (b'{"jsonrpc":"2.0","id":0,"method":"nope"}\n', -32601)]
-)
-def test_a_first_line_without_line_feed_is_answered(tmp_path, line, expected):
-    done = run(tmp_path, line.rstrip())
-    assert done.returncode == 0
-    assert [(a["id"], a.get("error", {}).get("code")) for a in answers(done)] == [(0, expected)]
-    assert done.stderr == b""
-
-
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
-def test_a_signal_ends_it_while_the_database_is_busy(tmp_path, number):
-    """It would wait for ten minutes in SQLite, where no handler runs."""
+@pytest.mark.parametrize("first", [True, False], ids=["the first session", "a later one"])
+def test_a_signal_ends_it_while_a_session_waits_for_the_database(tmp_path, number, first):
+    """It would wait for ten minutes in SQLite, where no handler runs. The first is answered without an event loop."""
     database = tmp_path / "sessions.db"
-    file = tmp_path / "config.toml"
-    file.write_text(f'[store]\npath = "{database}"\nbusy_timeout = 600.0\n')
-    new = {"jsonrpc": "2.0", "id": 1, "method": "session/new", "params": {"cwd": str(tmp_path), "mcpServers": []}}
-    line = json.dumps(new).encode() + b"\n"
-    env = environ(tmp_path, ACP_CODER_CONFIG=str(file))
-    with subprocess.Popen([COMMAND], stdin=-1, stdout=-1, env=env) as process:
-        assert process.stdin is not None
-        assert process.stdout is not None
-        process.stdin.write(INITIALIZE + line)
-        process.stdin.flush()
-        while b"sessionId" not in process.stdout.readline():
-            pass
-        with closing(sqlite3.connect(database, isolation_level=None)) as other:
-            other.execute("BEGIN IMMEDIATE")
-            process.stdin.write(line)
-            process.stdin.flush()
-            with pytest.raises(subprocess.TimeoutExpired):
-                process.wait(0.3)  # It has come to the database by then.
-            process.send_signal(number)
-            assert process.wait(SECONDS) == 0
-        process.stdin.close()
-
-
-@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
-def test_a_signal_ends_it_while_the_first_session_waits_for_the_database(tmp_path, number):
-    """It is answered before there is an event loop."""
-    database, file = tmp_path / "sessions.db", tmp_path / "config.toml"
-    file.write_text(f'[store]\npath = "{database}"\nbusy_timeout = 600.0\n')
-    env = environ(tmp_path, ACP_CODER_CONFIG=str(file))
-    assert len(answers(run(tmp_path, INITIALIZE + new_session(1, tmp_path), ACP_CODER_CONFIG=str(file)))) >= 2
-    with closing(sqlite3.connect(database, isolation_level=None)) as other:
+    config = configured(tmp_path, f'[store]\npath = "{database}"\nbusy_timeout = 600.0\n')
+    assert len(answers(run(tmp_path, INITIALIZE + new_session(1, tmp_path), **config))) >= 2
+    other = sqlite3.connect(database, isolation_level=None)
+    with closing(other), Process(tmp_path, INITIALIZE, **config) as process:
+        if not first:
+            process.say(new_session(1, tmp_path))
+            while "sessionId" not in process.hear().get("result", {}):
+                pass
         other.execute("BEGIN IMMEDIATE")
-        with subprocess.Popen([COMMAND], stdin=-1, stdout=-1, env=env) as process:
-            assert process.stdin is not None
-            process.stdin.write(INITIALIZE + new_session(1, tmp_path))
-            process.stdin.flush()
-            with pytest.raises(subprocess.TimeoutExpired):
-                process.wait(0.5)  # It has come to the database by then.
-            process.send_signal(number)
-            assert process.wait(SECONDS) == 0
+        process.say(new_session(2, tmp_path))
+        process.is_busy(0.5)  # It has come to the database by then.
+        process.send_signal(number)
+        process.ends(0)
 
 
 @pytest.mark.parametrize("how", ["stdin", "signal"])
@@ -404,12 +374,7 @@ async def test_what_an_ended_call_left_running_goes_with_the_agent(tmp_path, how
         await editor.prompt("go")
         pid = int((tmp_path / "pid").read_text())
         assert alive(pid)
-        if how == "stdin":
-            await editor.process.end()
-        else:
-            os.kill(editor.process.pid, signal.SIGTERM)
-            with anyio.fail_after(SECONDS):
-                await editor.process.wait()
+        await end(editor, how)
         await _all_gone([pid])
 
 
@@ -422,25 +387,19 @@ async def test_background_commands_servers_and_browsers_go_with_the_agent(tmp_pa
     start = Call("bash", {"command": f"echo $$ > {tmp_path / 'pid'}; exec sleep 600", "background": True})
     look = Call("browser", {"action": "open", "url": "http://localhost:9/"})
     script = [Answer(tool_calls=(start, Call("mcp_raw_echo", {}), look)), "done"]
-    (tmp_path / "config.toml").write_text('[tools.web]\nhttp_hosts = ["localhost"]\nprivate_hosts = ["localhost"]\n')
+    config = configured(tmp_path, '[tools.web]\nhttp_hosts = ["localhost"]\nprivate_hosts = ["localhost"]\n')
     profiles = Path(tempfile.mkdtemp(prefix="e2e-", dir="/tmp"))
     request.addfinalizer(lambda: shutil.rmtree(profiles, ignore_errors=True))
-    more = {"ACP_CODER_CONFIG": str(tmp_path / "config.toml"), "ACP_CODER_MODE": "auto", "TMPDIR": str(profiles)}
+    more = {**config, "ACP_CODER_MODE": "auto", "TMPDIR": str(profiles)}
     async with spawned(tmp_path, script, terminal=False, environ=more) as (editor, _):
         await editor.new_session(tmp_path / "project", mcp_servers=[server])
-        with anyio.fail_after(SECONDS):
-            assert (await editor.prompt("go")).stop_reason == "end_turn"
-            while not (tmp_path / "pid").exists():
-                await anyio.sleep(0.01)
+        assert (await editor.prompt("go")).stop_reason == "end_turn"
+        while not (tmp_path / "pid").exists():
+            await anyio.sleep(0.01)
         started = [int((tmp_path / "pid").read_text()), int(notes.read_text().split()[1])]
         browser = _with_words(str(profiles))
         assert all(alive(pid) for pid in started)
-        if how == "stdin":
-            await editor.process.end()
-        else:
-            os.kill(editor.process.pid, signal.SIGTERM if how == "signal" else signal.SIGKILL)
-            with anyio.fail_after(SECONDS):
-                await editor.process.wait()
+        await end(editor, how)
         if how == "kill":  # Nobody can run after that; what reads from us ends by itself.
             await _all_gone([started[1], *browser])
             os.kill(started[0], signal.SIGKILL)
@@ -457,17 +416,11 @@ async def test_nothing_of_a_confined_command_outlives_the_agent_whatever_happens
     async with spawned(tmp_path, script, terminal=False, environ=more) as (editor, _):
         await editor.new_session(tmp_path / "project")
         editor.begin("go")
-        with anyio.fail_after(SECONDS):
-            while not (tmp_path / "project/up").exists() or len(_with_words(f"sleep\0{mark}")) < 3:
-                await anyio.sleep(0.01)
+        while not (tmp_path / "project/up").exists() or len(_with_words(f"sleep\0{mark}")) < 3:
+            await anyio.sleep(0.01)
         started = _with_words(mark)
         assert len(started) > 3
-        if how == "stdin":
-            await editor.process.end()
-        else:
-            os.kill(editor.process.pid, signal.SIGTERM if how == "signal" else signal.SIGKILL)
-            with anyio.fail_after(SECONDS):
-                await editor.process.wait()
+        await end(editor, how)
         await _all_gone(started)
 
 
@@ -492,22 +445,16 @@ async def test_commands_do_not_eat_the_protocols_lines(tmp_path):
 
 
 def test_a_prompt_that_the_end_of_stdin_interrupts_is_answered_cancelled(tmp_path):
-    with subprocess.Popen([COMMAND], stdin=-1, stdout=-1, env=environ(tmp_path, "http://127.0.0.1:9/v1")) as process:
-        new = {"jsonrpc": "2.0", "id": 1, "method": "session/new", "params": {"cwd": str(tmp_path), "mcpServers": []}}
-        process.stdin.write(INITIALIZE + json.dumps(new).encode() + b"\n")
-        process.stdin.flush()
+    with Process(tmp_path, INITIALIZE + new_session(1, tmp_path)) as process:
         answer = {}
         while answer.get("id") != 1:
-            answer = json.loads(process.stdout.readline())
-        session_id = answer["result"]["sessionId"]
+            answer = process.hear()
         blocks = [{"type": "text", "text": "hi"}]
-        prompt = {"jsonrpc": "2.0", "id": 2, "method": "session/prompt"}
-        prompt["params"] = {"sessionId": session_id, "prompt": blocks}
-        process.stdin.write(json.dumps(prompt).encode() + b"\n")
+        process.say(request(2, "session/prompt", sessionId=answer["result"]["sessionId"], prompt=blocks))
         process.stdin.close()
         found = [json.loads(line) for line in process.stdout]
         assert [a["result"] for a in found if a.get("id") == 2] == [{"stopReason": "cancelled"}]
-        assert process.wait(SECONDS) == 0
+        process.ends(0)
 
 
 async def test_language_servers_end_with_the_agent_however_it_ends(tmp_path):
@@ -526,15 +473,13 @@ async def test_language_servers_end_with_the_agent_however_it_ends(tmp_path):
     hover = Answer(tool_calls=(Call("hover", {"path": "a.py", "symbol": "value"}),))
     (tmp_path / "project").mkdir()
     (tmp_path / "project" / "a.py").write_text("value = 1\n")
-    (tmp_path / "config.toml").write_text("[lsp]\nunconfined = true\nrequest_timeout = 30\n")
-    more = {"ACP_CODER_CONFIG": str(tmp_path / "config.toml"), "PATH": f"{Path(COMMAND).parent}:{os.environ['PATH']}"}
-    for end in ("stdin", "kill"):
+    config = configured(tmp_path, "[lsp]\nunconfined = true\nrequest_timeout = 30\n")
+    more = {**config, "PATH": f"{Path(COMMAND).parent}:{os.environ['PATH']}"}
+    for how in ("stdin", "kill"):
         async with spawned(tmp_path, [hover, "done"], environ=more) as (editor, _):
             await editor.prompt("go")
             assert "value" in str(editor.tool_call().content)
             assert running()
-            if end == "kill":
-                os.kill(editor.process.pid, signal.SIGKILL)
-        with anyio.fail_after(SECONDS):
-            while running():
-                await anyio.sleep(0.02)
+            await end(editor, how)
+        while running():
+            await anyio.sleep(0.02)

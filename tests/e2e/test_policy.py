@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 
+from .kit import configured
 from .test_cli import run
 
 RULES = """\
@@ -44,8 +45,7 @@ rule = "policy"
 
 
 def explained(tmp_path: Path, *arguments: str, rules: str = RULES):
-    (tmp_path / "config.toml").write_text(rules)
-    return run(tmp_path, "policy", *arguments, ACP_CODER_CONFIG=str(tmp_path / "config.toml"))
+    return run(tmp_path, "policy", *arguments, **configured(tmp_path, rules))
 
 
 def test_explain_shows_the_parts_their_verdicts_and_the_rule_with_its_place(tmp_path):
@@ -113,9 +113,8 @@ def test_a_rule_that_cannot_be_read_is_no_success(tmp_path):
 
 
 def test_doctor_says_how_commands_are_confined_and_what_is_written_down(tmp_path):
-    (tmp_path / "config.toml").write_text('[tools.sandbox]\nnetwork = "deny"\n')
-    more = {"ACP_CODER_CONFIG": str(tmp_path / "config.toml"), "ACP_CODER_SANDBOX_DISABLED": "false"}
-    done = run(tmp_path, "doctor", "--offline", **more)
+    config = configured(tmp_path, '[tools.sandbox]\nnetwork = "deny"\n')
+    done = run(tmp_path, "doctor", "--offline", **config, ACP_CODER_SANDBOX_DISABLED="false")
     assert "ok  sandbox" in done.stdout
     assert "bubblewrap" in done.stdout
     assert "Network: none. Unix sockets: none." in done.stdout

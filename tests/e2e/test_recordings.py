@@ -19,10 +19,8 @@ from acp_agent.testing.fake_model import Answer, Call, Failure, FakeModel
 from tests.agent.kit import rig
 from tests.llm.kit import collect, make
 
-from .kit import environ, spawned
+from .kit import configured, environ, spawned
 from .test_cli import run
-
-pytestmark = pytest.mark.anyio
 
 TOKEN = "gh" + "p_" + "A1b2C3d4E5f6G7h8J9k0" * 2
 PROMPT = '{"session":1,"prompt"'
@@ -211,8 +209,7 @@ def test_playing_back_connects_to_nothing(tmp_path, monkeypatch):
 
 
 async def test_a_secret_is_not_recorded_even_where_redaction_is_switched_off(tmp_path):
-    (tmp_path / "config.toml").write_text("[secrets]\nredact = false\n")
-    settings = {"ACP_CODER_CONFIG": str(tmp_path / "config.toml"), "OPENAI_API_KEY": "my-own-key-of-no-form"}
+    settings = {**configured(tmp_path, "[secrets]\nredact = false\n"), "OPENAI_API_KEY": "my-own-key-of-no-form"}
     script = [Answer(text=(f"use {TOKEN[:9]}", TOKEN[9:40])), "x"]
     wire = ("--record-wire", str(tmp_path / "r.jsonl"))
     file = await recorded(tmp_path, *wire, script=script, prompt=f"{TOKEN[:40]} my-own-key-of-no-form", **settings)

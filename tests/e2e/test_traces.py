@@ -9,14 +9,11 @@ from http.server import BaseHTTPRequestHandler, HTTPServer
 from pathlib import Path
 from typing import Any
 
-import pytest
 from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import ExportTraceServiceRequest
 
 from acp_agent.client.permissions import allow_once
 from acp_agent.testing.fake_model import Answer, Call
 from tests.e2e.kit import spawned
-
-pytestmark = pytest.mark.anyio
 
 TRACE, PARENT = "4bf92f3577b34da6a3ce929d0e0e4736", "00f067aa0ba902b7"
 

@@ -11,7 +11,6 @@ from subprocess import DEVNULL, PIPE
 from typing import Any
 
 import anyio
-import pytest
 from acp import schema, text_block
 
 from acp_agent.testing.fake_model import Answer, Call, FakeModel
@@ -20,8 +19,6 @@ from tests.fronts.server.test_server import served
 
 from .kit import EXTENSION, NODE, NODE_MODULES
 from .sdk_client import SdkClient
-
-pytestmark = pytest.mark.anyio
 
 SECONDS = 60
 SDK = EXTENSION / "node_modules" / "@agentclientprotocol" / "sdk" / "dist" / "v1" / "stable" / "acp.js"

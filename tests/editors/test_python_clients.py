@@ -12,7 +12,6 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import anyio
-import pytest
 from playwright.async_api import Locator, Page, async_playwright
 
 from acp_agent.testing.fake_model import Answer, Call, FakeModel, Script
@@ -20,8 +19,6 @@ from tests.e2e.kit import COMMAND, environ, until_gone
 
 from .kit import CHROMIUM_ARGUMENTS, NODE, _chromium
 from .terminal import COLUMNS, LINES, Pane, agents_below
-
-pytestmark = pytest.mark.anyio
 
 INSTALLED = Path(__file__).parents[1] / ".editors"
 TOAD = INSTALLED / "toad" / "bin" / "toad"

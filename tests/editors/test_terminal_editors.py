@@ -15,8 +15,6 @@ from acp_agent.testing.fake_model import Answer, Call, Script
 
 from .terminal import Pane, agents_below, editing
 
-pytestmark = pytest.mark.anyio
-
 APP = "def answer():\n    pass\n\n\nclass Other:\n    pass  # two\n"
 EDIT = Call(
     "edit", {"path": "app.py", "old_string": "def answer():\n    pass", "new_string": "def answer():\n    return 42"}

@@ -9,14 +9,12 @@ from pathlib import Path
 from typing import Any
 
 import anyio
-import pytest
 
 from acp_agent.testing.fake_model import Answer, Call, FakeModel
 from tests.e2e.kit import COMMAND, environ
 from tests.editors.kit import EXTENSION, NODE
 from tests.editors.test_clients import SECONDS, SILENT
 
-pytestmark = pytest.mark.anyio
 SDK = EXTENSION / "node_modules" / "@agentclientprotocol" / "sdk" / "dist" / "v2" / "stable" / "acp.js"
 WORK = [
     Answer(

@@ -4,16 +4,12 @@ from __future__ import annotations
 
 import re
 
-import pytest
-
 from acp_agent.testing.fake_model import Answer, Call
 
 from .chat import Card, Chat
 from .held_tools import held
 from .kit import working
 from .window import Row, Window
-
-pytestmark = pytest.mark.anyio
 
 LINES = "".join(f"line {number}\n" for number in range(1, 41))
 SPINNER = re.compile("^[⠋⠙⠹⠸⠼⠴⠦⠧⠇⠏] ")

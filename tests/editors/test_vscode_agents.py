@@ -8,16 +8,12 @@ import signal
 import sys
 from pathlib import Path
 
-import pytest
-
 from acp_agent.testing.fake_model import Answer, Call, FakeModel
 from tests.e2e.kit import COMMAND, alive
 
 from .chat import Card, Chat
 from .kit import agent_settings, working
 from .window import Window
-
-pytestmark = pytest.mark.anyio
 
 OTHER_AGENT = """
 import json, sys

@@ -15,8 +15,6 @@ from .kit import VsCode
 from .raw_agent import Failed, RawAgent, Request, Turn, raw_agent
 from .window import Window
 
-pytestmark = pytest.mark.anyio
-
 LINK = "[Details](command:workbench.action.toggleZenMode)"
 TEXT = "alpha\nbeta\ngamma\n"
 

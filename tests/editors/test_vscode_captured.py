@@ -7,13 +7,10 @@ import os
 from pathlib import Path
 
 import anyio
-import pytest
 
 from .chat import Chat
 from .kit import VsCode
 from .raw_agent import raw_agent
-
-pytestmark = pytest.mark.anyio
 
 CAPTURED = Path(__file__).parents[1] / "captured" / "acp-vscode-acp-coder.json"
 SECONDS = 30

@@ -5,14 +5,10 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
-import pytest
-
 from acp_agent.testing.fake_model import Answer, Call, FakeModel
 
 from .chat import Card, Chat
 from .kit import working
-
-pytestmark = pytest.mark.anyio
 
 TEXT = "alpha\nbeta\ngamma\n"
 CHANGE = Call("edit", {"path": "a.txt", "old_string": "beta", "new_string": "BETA"})

@@ -11,8 +11,6 @@ from .raw_agent import OPTIONS, Request, Turn
 from .test_vscode_attacks import attacked, begun, edit, hide_chat
 from .window import Window
 
-pytestmark = pytest.mark.anyio
-
 COMMAND = "".join(f"echo step {number}\n" for number in range(1, 30)) + "rm precious.txt"
 WHY = "Asked because it deletes files.\n\nRisk: high (it deletes)\n\nThe rules say that `rm` changes something."
 LONG_OPTIONS = [

@@ -2,15 +2,11 @@
 
 from __future__ import annotations
 
-import pytest
-
 from acp_agent.testing.fake_model import Answer, Call
 
 from .chat import Chat
 from .kit import working
 from .test_vscode_attacks import attacked, begun
-
-pytestmark = pytest.mark.anyio
 
 
 async def test_the_chord_puts_the_keyboard_into_the_chat_at_its_first_press(code, tmp_path):

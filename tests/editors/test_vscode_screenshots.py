@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 from pathlib import Path
 
-import pytest
 from playwright.async_api import FloatRect
 
 from acp_agent.testing.fake_model import Answer, Call
@@ -14,8 +13,6 @@ from .chat import Chat
 from .held_tools import held
 from .kit import working
 from .window import DARK, LIGHT, Window
-
-pytestmark = pytest.mark.anyio
 
 DOCS = Path(__file__).parents[2] / "docs" / "editors"
 MOST_BYTES = 150_000

@@ -4,16 +4,12 @@ from __future__ import annotations
 
 from pathlib import Path
 
-import pytest
-
 from acp_agent.testing.fake_model import Answer, Call, FakeModel
 from tests.e2e.kit import alive
 
 from .chat import Card, Chat
 from .kit import working
 from .window import Row, Window
-
-pytestmark = pytest.mark.anyio
 
 TEXT = "alpha\nbeta\ngamma\n"
 # What Ctrl+V does where a picture is on the clipboard.

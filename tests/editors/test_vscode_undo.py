@@ -7,7 +7,6 @@ from contextlib import asynccontextmanager, suppress
 from pathlib import Path
 from typing import Any
 
-import pytest
 from playwright.async_api import TimeoutError
 
 from acp_agent.testing.fake_model import Answer, Call
@@ -16,8 +15,6 @@ from .chat import Chat
 from .kit import VsCode, working
 from .raw_agent import raw_agent
 from .window import Window
-
-pytestmark = pytest.mark.anyio
 
 TEXT = "".join(f"line {number}\n" for number in range(1, 31))
 WRITES = (

@@ -16,8 +16,6 @@ from acp_agent.testing.fake_editor import AnswersError, NeverAnswers
 from tests.e2e.kit import alive, until_gone
 from tests.executors.kit import collect, run, stage, until_exists
 
-pytestmark = pytest.mark.anyio
-
 NOT_FOUND = AnswersError(-32601, "Method not found")
 
 
@@ -93,9 +91,20 @@ async def test_a_wait_that_is_never_answered_after_a_kill_does_not_hang(tmp_path
         assert on.asked("terminal/release") == 1
 
 
-@pytest.mark.parametrize("method", ["terminal/kill", "terminal/output", "terminal/release", "terminal/wait_for_exit"])
-async def test_a_client_that_never_answers_on_the_way_out_does_not_hang(method: str, tmp_path: Path) -> None:
-    async with stage("editor", tmp_path, misbehave={method: NeverAnswers()}) as on:
+ON_THE_WAY_OUT = ["terminal/kill", "terminal/output", "terminal/release"]
+
+
+@pytest.mark.parametrize(
+    ("method", "trouble"),
+    [
+        *((method, NeverAnswers()) for method in [*ON_THE_WAY_OUT, "terminal/wait_for_exit"]),
+        *((method, AnswersError()) for method in ON_THE_WAY_OUT),
+    ],
+)
+async def test_a_client_that_fails_on_the_way_out_breaks_and_holds_nothing(
+    method: str, trouble: AnswersError | NeverAnswers, tmp_path: Path
+) -> None:
+    async with stage("editor", tmp_path, misbehave={method: trouble}) as on:
         process = await on.executor.run(Command("echo 1 > ready; sleep 600", on.folder))
         await until_exists(on.folder / "ready")
         with anyio.move_on_after(0.05):
@@ -103,15 +112,6 @@ async def test_a_client_that_never_answers_on_the_way_out_does_not_hang(method: 
         await process.kill()
         await process.close()
         assert list(on.scripts.iterdir()) == []
-
-
-@pytest.mark.parametrize("method", ["terminal/kill", "terminal/output", "terminal/release"])
-async def test_a_client_that_fails_on_the_way_out_breaks_nothing(method: str, tmp_path: Path) -> None:
-    async with stage("editor", tmp_path, misbehave={method: AnswersError()}) as on:
-        process = await on.executor.run(Command("echo 1 > ready; sleep 600", on.folder))
-        await until_exists(on.folder / "ready")
-        await process.kill()
-        await process.close()
 
 
 @pytest.mark.parametrize("kills", [True, False], ids=["killed", "closed while it runs"])
@@ -195,13 +195,6 @@ async def test_closing_after_the_connection_ended_is_quiet(tmp_path: Path) -> No
 # --- files -------------------------------------------------------------------------------------------------------
 
 
-async def test_unsaved_text_is_read(tmp_path: Path) -> None:
-    path = tmp_path / "work" / "f.txt"
-    async with stage("editor", tmp_path, buffers={path: "unsaved"}) as on:
-        path.write_text("saved")
-        assert await on.executor.read_text(path) == "unsaved"
-
-
 async def test_a_missing_file_that_reads_empty_is_missing(tmp_path: Path) -> None:
     async with stage("editor", tmp_path, missing_file_reads_empty=True) as on:
         with pytest.raises(FileNotFoundError):
@@ -219,18 +212,29 @@ async def test_a_read_that_fails_is_answered_by_the_disk(failure: AnswersError |
             await on.executor.read_text(on.folder / "missing")
 
 
-async def test_a_write_that_does_nothing_is_made_on_disk(tmp_path: Path) -> None:
-    async with stage("editor", tmp_path, write_does_nothing=True) as on:
+@pytest.mark.parametrize(
+    "client",
+    [
+        {"write_does_nothing": True},
+        {"write_answers_null": True},
+        {"misbehave": {"fs/write_text_file": NOT_FOUND}},
+        {},
+    ],
+    ids=[
+        "a write that does nothing",
+        "an answer of null",
+        "what is offered and not served",
+        "an editor as it should be",
+    ],
+)
+async def test_text_is_on_the_disk_whatever_the_client_makes_of_it(client: dict[str, Any], tmp_path: Path) -> None:
+    async with stage("editor", tmp_path, **client) as on:
         (on.folder / "f").write_text("old")
-        for path in (on.folder / "f", on.folder / "new" / "g"):
+        (on.folder / "same").write_text("text")
+        for path in (on.folder / "f", on.folder / "same", on.folder / "new" / "g"):
             assert await on.executor.write_text(path, "text") == "text"
             assert path.read_text() == "text"
-
-
-async def test_a_write_answered_by_null_is_fine(tmp_path: Path) -> None:
-    async with stage("editor", tmp_path, write_answers_null=True) as on:
-        assert await on.executor.write_text(on.folder / "f", "text") == "text"
-        assert on.asked("fs/write_text_file") == 1
+        assert on.asked("fs/write_text_file") == 3
 
 
 async def test_a_write_that_stays_in_the_buffer_is_not_made_on_disk(tmp_path: Path) -> None:
@@ -243,29 +247,17 @@ async def test_a_write_that_stays_in_the_buffer_is_not_made_on_disk(tmp_path: Pa
         assert buffers == {path: "text"}
 
 
-async def test_writing_the_same_text_again_is_fine(tmp_path: Path) -> None:
-    async with stage("editor", tmp_path) as on:
-        (on.folder / "f").write_text("same")
-        assert await on.executor.write_text(on.folder / "f", "same") == "same"
-
-
-async def test_a_write_that_the_editor_refuses_is_told_in_words_and_not_forced(tmp_path: Path) -> None:
-    async with stage("editor", tmp_path, misbehave={"fs/write_text_file": AnswersError()}) as on:
-        with pytest.raises(ExecutorError, match=r"the editor refused to write .*out of order"):
+@pytest.mark.parametrize(
+    ("trouble", "words"),
+    [(AnswersError(), r"the editor refused to write .*out of order"), (NeverAnswers(), "unknown")],
+)
+async def test_a_write_that_fails_is_told_in_words_and_not_forced(
+    trouble: AnswersError | NeverAnswers, words: str, tmp_path: Path
+) -> None:
+    async with stage("editor", tmp_path, timeout=0.2, misbehave={"fs/write_text_file": trouble}) as on:
+        with pytest.raises(ExecutorError, match=words):
             await on.executor.write_text(on.folder / "f", "text")
         assert not (on.folder / "f").exists()
-
-
-async def test_a_client_that_offers_writing_without_serving_it_is_passed_by(tmp_path: Path) -> None:
-    async with stage("editor", tmp_path, misbehave={"fs/write_text_file": NOT_FOUND}) as on:
-        assert await on.executor.write_text(on.folder / "f", "text") == "text"
-        assert (on.folder / "f").read_text() == "text"
-
-
-async def test_a_write_that_is_not_answered_is_told_to_be_unknown(tmp_path: Path) -> None:
-    async with stage("editor", tmp_path, timeout=0.2, misbehave={"fs/write_text_file": NeverAnswers()}) as on:
-        with pytest.raises(ExecutorError, match="unknown"):
-            await on.executor.write_text(on.folder / "f", "text")
 
 
 @pytest.mark.parametrize("failure", [AnswersError(), NeverAnswers()])
@@ -303,18 +295,23 @@ async def test_a_file_that_the_editor_does_not_take_is_written_on_the_disk(tmp_p
 # --- files that a client shows as they are not -----------------------------------------------------------------------
 
 
-async def test_line_ends_that_the_client_lost_are_those_of_the_disk(tmp_path: Path) -> None:
-    async with stage("editor", tmp_path, reads_lossy=True) as on:
-        file = on.folder / "f"
-        file.write_bytes(b"a\r\nb\nc\r\n")
-        assert await on.executor.read_text(file) == "a\r\nb\nc\r\n"
-
-
-async def test_unsaved_text_is_read_with_its_own_line_ends(tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    ("disk", "buffer", "client", "read"),
+    [
+        (b"saved", "unsaved", {}, "unsaved"),
+        (b"a\r\nb\nc\r\n", None, {"reads_lossy": True}, "a\r\nb\nc\r\n"),
+        (b"a\r\nb\r\n", "a\nb\nc\n", {}, "a\nb\nc\n"),
+        (b"caf\xe9\n", "café\n", {}, "café\n"),
+    ],
+    ids=["unsaved text", "line ends that the client lost", "line ends of unsaved text", "decoded its own way"],
+)
+async def test_what_is_read_is_what_the_person_sees_with_the_line_ends_it_has(
+    disk: bytes, buffer: str | None, client: dict[str, Any], read: str, tmp_path: Path
+) -> None:
     file = tmp_path / "work" / "f"
-    async with stage("editor", tmp_path, buffers={file: "a\nb\nc\n"}) as on:
-        file.write_bytes(b"a\r\nb\r\n")
-        assert await on.executor.read_text(file) == "a\nb\nc\n"
+    async with stage("editor", tmp_path, buffers={} if buffer is None else {file: buffer}, **client) as on:
+        file.write_bytes(disk)
+        assert await on.executor.read_text(file) == read
 
 
 @pytest.mark.parametrize("how", ["ignore", "replace"])
@@ -363,10 +360,3 @@ async def test_a_byte_order_mark_takes_no_text_for_shown_wrong(tmp_path: Path) -
         assert await on.executor.read_text(file) == "typed \ufffd"
         assert await on.executor.write_text(file, "text") == "text"
         assert (on.asked("fs/write_text_file"), file.read_bytes()) == (1, b"\xef\xbb\xbftext")
-
-
-async def test_a_file_that_the_client_decoded_its_own_way_is_text(tmp_path: Path) -> None:
-    file = tmp_path / "work" / "f"
-    async with stage("editor", tmp_path, buffers={file: "café\n"}) as on:
-        file.write_bytes(b"caf\xe9\n")
-        assert await on.executor.read_text(file) == "café\n"

@@ -12,9 +12,7 @@ import pytest
 from acp_agent.errors import ExecutorError
 from acp_agent.executors import files
 from acp_agent.executors.base import FileStat
-from tests.executors.kit import stage
-
-pytestmark = pytest.mark.anyio
+from tests.executors.kit import Stage, stage
 
 
 def unwritable(folder: Path) -> Path:
@@ -29,150 +27,135 @@ def unwritable(folder: Path) -> Path:
 @pytest.mark.parametrize(
     "text", ["", "a\n", "no newline", "a\r\nb\r\n", "mixed\r\nends\n\r", "ünï💡\n", "\ufeffbom\n", "\t"]
 )
-async def test_text_is_read_and_written_as_it_is(text: str, backend: str, tmp_path: Path) -> None:
-    async with stage(backend, tmp_path) as on:
-        path = on.folder / "f.txt"
-        path.write_bytes(b"before")
-        shown = text.removeprefix("\ufeff")
-        assert await on.executor.write_text(path, text) == shown
-        assert path.read_bytes() == text.encode()
-        assert await on.executor.read_text(path) == shown
+async def test_text_is_read_and_written_as_it_is(on: Stage, text: str) -> None:
+    path = on.folder / "f.txt"
+    path.write_bytes(b"before")
+    shown = text.removeprefix("\ufeff")
+    assert await on.executor.write_text(path, text) == shown
+    assert path.read_bytes() == text.encode()
+    assert await on.executor.read_text(path) == shown
 
 
-async def test_a_new_file_is_made_with_its_folders(backend: str, tmp_path: Path) -> None:
-    async with stage(backend, tmp_path) as on:
-        path = on.folder / "a" / "b" / "c.txt"
-        assert await on.executor.write_text(path, "x") == "x"
-        assert path.read_text() == "x"
-        umask = os.umask(0)
-        os.umask(umask)
-        assert stat.S_IMODE(path.stat().st_mode) == 0o666 & ~umask
+async def test_a_new_file_is_made_with_its_folders(on: Stage) -> None:
+    path = on.folder / "a" / "b" / "c.txt"
+    assert await on.executor.write_text(path, "x") == "x"
+    assert path.read_text() == "x"
+    umask = os.umask(0)
+    os.umask(umask)
+    assert stat.S_IMODE(path.stat().st_mode) == 0o666 & ~umask
 
 
-async def test_the_mode_of_a_file_is_kept(backend: str, tmp_path: Path) -> None:
-    async with stage(backend, tmp_path) as on:
-        path = on.folder / "run.sh"
-        path.write_text("old")
-        path.chmod(0o754)
-        await on.executor.write_text(path, "new")
-        assert stat.S_IMODE(path.stat().st_mode) == 0o754
+async def test_the_mode_of_a_file_is_kept(on: Stage) -> None:
+    path = on.folder / "run.sh"
+    path.write_text("old")
+    path.chmod(0o754)
+    await on.executor.write_text(path, "new")
+    assert stat.S_IMODE(path.stat().st_mode) == 0o754
 
 
-async def test_nothing_is_left_beside_a_written_file(backend: str, tmp_path: Path) -> None:
-    async with stage(backend, tmp_path) as on:
-        await on.executor.write_text(on.folder / "f.txt", "x" * 100_000)
-        assert [path.name for path in on.folder.iterdir()] == ["f.txt"]
+async def test_nothing_is_left_beside_a_written_file(on: Stage) -> None:
+    await on.executor.write_text(on.folder / "f.txt", "x" * 100_000)
+    assert [path.name for path in on.folder.iterdir()] == ["f.txt"]
 
 
-async def test_a_long_name_is_fine(backend: str, tmp_path: Path) -> None:
-    async with stage(backend, tmp_path) as on:
-        path = on.folder / ("n" * 250)
-        assert await on.executor.write_text(path, "x") == "x"
+async def test_a_long_name_is_fine(on: Stage) -> None:
+    path = on.folder / ("n" * 250)
+    assert await on.executor.write_text(path, "x") == "x"
 
 
-async def test_a_missing_file_is_file_not_found(backend: str, tmp_path: Path) -> None:
-    async with stage(backend, tmp_path) as on:
-        with pytest.raises(FileNotFoundError) as error:
-            await on.executor.read_text(on.folder / "missing")
-        assert error.value.filename == str(on.folder / "missing")
-        with pytest.raises(FileNotFoundError):
-            await on.executor.read_bytes(on.folder / "missing", 10)
+async def test_a_missing_file_is_file_not_found(on: Stage) -> None:
+    with pytest.raises(FileNotFoundError) as error:
+        await on.executor.read_text(on.folder / "missing")
+    assert error.value.filename == str(on.folder / "missing")
+    with pytest.raises(FileNotFoundError):
+        await on.executor.read_bytes(on.folder / "missing", 10)
 
 
-async def test_a_folder_is_not_read_or_written(backend: str, tmp_path: Path) -> None:
-    async with stage(backend, tmp_path) as on:
-        (on.folder / "d").mkdir()
-        with pytest.raises(ExecutorError, match="directory"):
-            await on.executor.read_text(on.folder / "d")
-        with pytest.raises(ExecutorError, match=r"directory|refused"):
-            await on.executor.write_text(on.folder / "d", "x")
-        assert (on.folder / "d").is_dir()
+async def test_a_folder_is_not_read_or_written(on: Stage) -> None:
+    (on.folder / "d").mkdir()
+    with pytest.raises(ExecutorError, match="directory"):
+        await on.executor.read_text(on.folder / "d")
+    with pytest.raises(ExecutorError, match=r"directory|refused"):
+        await on.executor.write_text(on.folder / "d", "x")
+    assert (on.folder / "d").is_dir()
 
 
-async def test_a_file_in_the_way_of_a_folder_is_told_in_words(backend: str, tmp_path: Path) -> None:
-    async with stage(backend, tmp_path) as on:
-        (on.folder / "f").write_text("x")
-        with pytest.raises(ExecutorError):
-            await on.executor.write_text(on.folder / "f" / "g.txt", "x")
-        assert await on.executor.stat(on.folder / "f" / "g.txt") is None
-        with pytest.raises(FileNotFoundError):
-            await on.executor.read_text(on.folder / "f" / "g.txt")
+async def test_a_file_in_the_way_of_a_folder_is_told_in_words(on: Stage) -> None:
+    (on.folder / "f").write_text("x")
+    with pytest.raises(ExecutorError):
+        await on.executor.write_text(on.folder / "f" / "g.txt", "x")
+    assert await on.executor.stat(on.folder / "f" / "g.txt") is None
+    with pytest.raises(FileNotFoundError):
+        await on.executor.read_text(on.folder / "f" / "g.txt")
 
 
-async def test_missing_permissions_are_told_in_words(backend: str, tmp_path: Path) -> None:
-    async with stage(backend, tmp_path) as on:
-        locked = unwritable(on.folder)
-        with pytest.raises(ExecutorError, match="Permission denied|Read-only"):
-            await on.executor.write_text(locked / "f", "x")
+async def test_missing_permissions_are_told_in_words(on: Stage) -> None:
+    locked = unwritable(on.folder)
+    with pytest.raises(ExecutorError, match="Permission denied|Read-only"):
+        await on.executor.write_text(locked / "f", "x")
 
 
-async def test_binary_is_no_text(backend: str, tmp_path: Path) -> None:
-    async with stage(backend, tmp_path) as on:
-        path = on.folder / "f.bin"
-        path.write_bytes(b"\x00\xff\xfe")
-        with pytest.raises(UnicodeDecodeError):
-            await on.executor.read_text(path)
-        assert await on.executor.read_bytes(path, 2) == b"\x00\xff"
-        assert await on.executor.read_bytes(path, 100) == b"\x00\xff\xfe"
+async def test_binary_is_no_text(on: Stage) -> None:
+    path = on.folder / "f.bin"
+    path.write_bytes(b"\x00\xff\xfe")
+    with pytest.raises(UnicodeDecodeError):
+        await on.executor.read_text(path)
+    assert await on.executor.read_bytes(path, 2) == b"\x00\xff"
+    assert await on.executor.read_bytes(path, 100) == b"\x00\xff\xfe"
 
 
-async def test_a_link_in_the_place_of_a_checked_path_is_not_followed(backend: str, tmp_path: Path) -> None:
-    async with stage(backend, tmp_path) as on:
-        (on.folder / "target").write_text("old")
-        (on.folder / "link").symlink_to("target")
-        with pytest.raises(ExecutorError, match="it is a link now"):
-            await on.executor.write_text(on.folder / "link", "new")
-        with pytest.raises(ExecutorError, match="it is a link now"):
-            await on.executor.read_text(on.folder / "link")
-        assert (on.folder / "link").is_symlink()
-        assert (on.folder / "target").read_text() == "old"
+async def test_a_link_in_the_place_of_a_checked_path_is_not_followed(on: Stage) -> None:
+    (on.folder / "target").write_text("old")
+    (on.folder / "link").symlink_to("target")
+    with pytest.raises(ExecutorError, match="it is a link now"):
+        await on.executor.write_text(on.folder / "link", "new")
+    with pytest.raises(ExecutorError, match="it is a link now"):
+        await on.executor.read_text(on.folder / "link")
+    assert (on.folder / "link").is_symlink()
+    assert (on.folder / "target").read_text() == "old"
 
 
-async def test_stat_and_list_tell_kinds_without_following(backend: str, tmp_path: Path) -> None:
-    async with stage(backend, tmp_path) as on:
-        (on.folder / "d").mkdir()
-        (on.folder / "f").write_text("abc")
-        (on.folder / "to-dir").symlink_to("d")
-        (on.folder / "dangling").symlink_to("nowhere")
-        os.mkfifo(on.folder / "pipe")
-        assert await on.executor.list(on.folder) == [
-            ("d", "dir"), ("dangling", "symlink"), ("f", "file"), ("pipe", "other"), ("to-dir", "symlink"),
-        ]  # fmt: skip
-        found = await on.executor.stat(on.folder / "f")
-        assert found == FileStat("file", 3)
-        assert await on.executor.stat(on.folder / "missing") is None
-        dangling = await on.executor.stat(on.folder / "dangling")
-        assert dangling is not None
-        assert dangling.kind == "symlink"
+async def test_stat_and_list_tell_kinds_without_following(on: Stage) -> None:
+    (on.folder / "d").mkdir()
+    (on.folder / "f").write_text("abc")
+    (on.folder / "to-dir").symlink_to("d")
+    (on.folder / "dangling").symlink_to("nowhere")
+    os.mkfifo(on.folder / "pipe")
+    assert await on.executor.list(on.folder) == [
+        ("d", "dir"), ("dangling", "symlink"), ("f", "file"), ("pipe", "other"), ("to-dir", "symlink"),
+    ]  # fmt: skip
+    found = await on.executor.stat(on.folder / "f")
+    assert found == FileStat("file", 3)
+    assert await on.executor.stat(on.folder / "missing") is None
+    dangling = await on.executor.stat(on.folder / "dangling")
+    assert dangling is not None
+    assert dangling.kind == "symlink"
 
 
-async def test_listing_what_is_no_folder_is_told_in_words(backend: str, tmp_path: Path) -> None:
-    async with stage(backend, tmp_path) as on:
-        (on.folder / "f").write_text("x")
-        with pytest.raises(ExecutorError, match="f: "):
-            await on.executor.list(on.folder / "f")
-        with pytest.raises(FileNotFoundError):
-            await on.executor.list(on.folder / "missing")
+async def test_listing_what_is_no_folder_is_told_in_words(on: Stage) -> None:
+    (on.folder / "f").write_text("x")
+    with pytest.raises(ExecutorError, match="f: "):
+        await on.executor.list(on.folder / "f")
+    with pytest.raises(FileNotFoundError):
+        await on.executor.list(on.folder / "missing")
 
 
-async def test_lone_surrogates_do_not_break_writing(backend: str, tmp_path: Path) -> None:
-    async with stage(backend, tmp_path) as on:
-        now = await on.executor.write_text(on.folder / "f", "a\ud800b")
-        assert (on.folder / "f").read_bytes() == b"a?b"
-        assert now == "a?b"
+async def test_lone_surrogates_do_not_break_writing(on: Stage) -> None:
+    now = await on.executor.write_text(on.folder / "f", "a\ud800b")
+    assert (on.folder / "f").read_bytes() == b"a?b"
+    assert now == "a?b"
 
 
-async def test_the_other_names_of_a_file_keep_what_was_there(backend: str, tmp_path: Path) -> None:
+async def test_the_other_names_of_a_file_keep_what_was_there(on: Stage, tmp_path: Path) -> None:
     """They may be in a package manager's store, or outside the session's folders."""
-    async with stage(backend, tmp_path) as on:
-        path = on.folder / "f"
-        path.write_text("old")
-        os.link(path, tmp_path / "other")
-        await on.executor.write_text(path, "new")
-        assert (path.read_text(), (tmp_path / "other").read_text()) == ("new", "old")
-        assert "a file of its own now" in on.executor.remark(path)
-        await on.executor.write_text(path, "newer")
-        assert not on.executor.remark(path)
+    path = on.folder / "f"
+    path.write_text("old")
+    os.link(path, tmp_path / "other")
+    await on.executor.write_text(path, "new")
+    assert (path.read_text(), (tmp_path / "other").read_text()) == ("new", "old")
+    assert "a file of its own now" in on.executor.remark(path)
+    await on.executor.write_text(path, "newer")
+    assert not on.executor.remark(path)
 
 
 async def test_a_file_with_other_names_that_cannot_be_replaced_is_not_written(

@@ -10,9 +10,7 @@ import pytest
 
 from acp_agent.errors import ExecutorError
 from acp_agent.executors.base import Executor, FindQuery, GrepQuery
-from tests.executors.kit import stage
-
-pytestmark = pytest.mark.anyio
+from tests.executors.kit import Stage, stage
 
 
 def hides(path: Path) -> bool:
@@ -82,17 +80,16 @@ async def test_a_folder_that_holds_it_can_still_be_deleted(backend: str, tmp_pat
 
 
 @pytest.mark.parametrize("kind", ["pipe", "link", "folder"])
-async def test_the_editor_is_not_asked_for_what_is_no_file(kind: str, backend: str, tmp_path: Path) -> None:
-    async with stage(backend, tmp_path) as on:
-        path = on.folder / "odd"
-        if kind == "pipe":
-            os.mkfifo(path)
-        elif kind == "link":
-            path.symlink_to(tmp_path)
-        else:
-            path.mkdir()
-        for work in ("read_text", "read_bytes", "write_text"):
-            with pytest.raises(ExecutorError):
-                await WORKS[work](on.executor, path)
-        if on.editor is not None:
-            assert on.asked("fs/read_text_file") == on.asked("fs/write_text_file") == 0
+async def test_the_editor_is_not_asked_for_what_is_no_file(on: Stage, kind: str, tmp_path: Path) -> None:
+    path = on.folder / "odd"
+    if kind == "pipe":
+        os.mkfifo(path)
+    elif kind == "link":
+        path.symlink_to(tmp_path)
+    else:
+        path.mkdir()
+    for work in ("read_text", "read_bytes", "write_text"):
+        with pytest.raises(ExecutorError):
+            await WORKS[work](on.executor, path)
+    if on.editor is not None:
+        assert on.asked("fs/read_text_file") == on.asked("fs/write_text_file") == 0

@@ -6,6 +6,7 @@ import os
 import shutil
 import subprocess
 import sys
+from collections.abc import Callable
 from pathlib import Path
 
 import anyio
@@ -17,9 +18,8 @@ from acp_agent.executors.base import FindQuery, Found, GrepQuery
 from acp_agent.own_programs import find_program
 from tests.executors.kit import until_dead, until_exists
 
-pytestmark = pytest.mark.anyio
-
 RIPGREP = shutil.which("rg")
+Stub = Callable[[str], None]
 
 
 @pytest.fixture
@@ -62,14 +62,12 @@ def program(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch, tmp
 
 async def grep(pattern: str, root: Path, **rest: object) -> Found:
     query: dict[str, object] = {"case_sensitive": True, "max_results": 100, "timeout": 10.0, **rest}
-    with anyio.fail_after(20):
-        return await search.grep(GrepQuery(pattern, root, **query), None, search.Here(find_program("rg")))  # type: ignore[arg-type]
+    return await search.grep(GrepQuery(pattern, root, **query), None, search.Here(find_program("rg")))  # type: ignore[arg-type]
 
 
 async def find(pattern: str, root: Path, **rest: object) -> Found:
     query: dict[str, object] = {"max_results": 100, "timeout": 10.0, **rest}
-    with anyio.fail_after(20):
-        return await search.find(FindQuery(pattern, root, **query))  # type: ignore[arg-type]
+    return await search.find(FindQuery(pattern, root, **query))  # type: ignore[arg-type]
 
 
 def names(found: Found, root: Path) -> list[str]:
@@ -85,15 +83,24 @@ async def test_lines_are_found_where_gitignore_does_not_forbid(program: str, tre
     assert (match.path, match.line, match.text) == (tree / "a.py", 2, "needle = 1")
 
 
-async def test_case_may_be_ignored_and_line_ends_are_not_part_of_the_line(program: str, tree: Path) -> None:
-    found = await grep("NEEDLE here$", tree / "b.txt", case_sensitive=False)
-    assert [(match.line, match.text) for match in found.matches] == [(2, "Needle here")]
-    assert (await grep("NEEDLE", tree / "b.txt")).matches == ()
-
-
-async def test_a_single_file_is_searched_even_if_it_is_ignored(program: str, tree: Path) -> None:
-    found = await grep("needle", tree / "node_modules" / "h.py")
-    assert [match.line for match in found.matches] == [1]
+@pytest.mark.parametrize(
+    ("pattern", "where", "ignores_case", "lines"),
+    [
+        ("NEEDLE here$", "b.txt", True, [(2, "Needle here")]),
+        ("NEEDLE", "b.txt", False, []),
+        ("needle", "node_modules/h.py", False, [(1, "needle")]),
+        ("(?<=import )os", "", False, [(1, "import os")]),
+        ("--flag", "", False, [(1, "--flag")]),
+        ("-", "flag.txt", False, [(1, "--flag")]),
+    ],
+    ids=["case ignored, no line end", "case", "one file, though ignored", "look-around", "a dash", "a dash alone"],
+)
+async def test_patterns(
+    pattern: str, where: str, ignores_case: bool, lines: list[tuple[int, str]], program: str, tree: Path
+) -> None:
+    (tree / "flag.txt").write_text("--flag\n")
+    found = await grep(pattern, tree / where, case_sensitive=not ignores_case)
+    assert [(match.line, match.text) for match in found.matches] == lines
 
 
 async def test_only_files_that_match_the_glob_are_searched(program: str, tree: Path) -> None:
@@ -149,17 +156,6 @@ async def test_lines_of_files_that_are_not_utf8_are_shown_in_their_encoding(prog
     assert [(match.path.stem, match.text.lstrip("\ufeff")) for match in found.matches] == [
         (codec, "café drink") for codec in ("cp1252", "utf-16", "utf-8-sig")
     ]
-
-
-async def test_look_around_works(program: str, tree: Path) -> None:
-    found = await grep("(?<=import )os", tree)
-    assert [match.text for match in found.matches] == ["import os"]
-
-
-async def test_a_pattern_may_begin_with_a_dash(program: str, tree: Path) -> None:
-    (tree / "a.py").write_text("--flag\n")
-    assert [match.text for match in (await grep("--flag", tree)).matches] == ["--flag"]
-    assert [match.text for match in (await grep("-", tree / "a.py")).matches] == ["--flag"]
 
 
 async def test_long_lines_are_cut(program: str, tree: Path) -> None:
@@ -227,34 +223,36 @@ async def test_exclude_rules_of_the_repository_count(tree: Path) -> None:
     assert "a.py" not in names(await find("*.py", tree), tree)
 
 
-async def test_a_cancelled_search_leaves_no_process(
-    tree: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    stub(tmp_path, monkeypatch, f'echo $$ > "{tmp_path}/pid"; exec sleep 600')
-    with anyio.fail_after(10):
-        async with anyio.create_task_group() as tasks:
-            tasks.start_soon(grep, "needle", tree)
-            pid = int(await until_exists(tmp_path / "pid"))
-            tasks.cancel_scope.cancel()
-        await until_dead(pid)
+async def test_a_cancelled_search_leaves_no_process(tree: Path, stub: Stub, tmp_path: Path) -> None:
+    stub(f'echo $$ > "{tmp_path}/pid"; exec sleep 600')
+    async with anyio.create_task_group() as tasks:
+        tasks.start_soon(grep, "needle", tree)
+        pid = int(await until_exists(tmp_path / "pid"))
+        tasks.cancel_scope.cancel()
+    await until_dead(pid)
 
 
 # --- what ripgrep says, spoken by a stub -------------------------------------------------------------------------
 
 
-def stub(folder: Path, monkeypatch: pytest.MonkeyPatch, script: str) -> None:
-    """An `rg` that is this bash script."""
-    place = folder / "stub"
-    place.mkdir()
-    (place / "rg").write_text(f"#!/bin/bash\n{script}\n")
-    (place / "rg").chmod(0o755)
-    monkeypatch.setenv("PATH", f"{place}{os.pathsep}{os.environ['PATH']}")
+@pytest.fixture
+def stub(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Stub:
+    """Makes an `rg` of a bash script."""
+
+    def make(script: str) -> None:
+        place = tmp_path / "stub"
+        place.mkdir()
+        (place / "rg").write_text(f"#!/bin/bash\n{script}\n")
+        (place / "rg").chmod(0o755)
+        monkeypatch.setenv("PATH", f"{place}{os.pathsep}{os.environ['PATH']}")
+
+    return make
 
 
-async def test_ripgreps_answer_is_understood(tree: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_ripgreps_answer_is_understood(tree: Path, stub: Stub) -> None:
     (tree / "a b:1:c.py").write_text("\n" * 11 + 'x: "y"\n')
     (tree / "d").write_text("\n\nend\\r")
-    stub(tmp_path, monkeypatch, rf"""printf '%s\0%s\n' "{tree}/a b:1:c.py" '12:x: "y"' "{tree}/d" '3:end\r'""")
+    stub(rf"""printf '%s\0%s\n' "{tree}/a b:1:c.py" '12:x: "y"' "{tree}/d" '3:end\r'""")
     found = await grep("needle", tree)
     assert [(match.path, match.line, match.text) for match in found.matches] == [
         (tree / "a b:1:c.py", 12, 'x: "y"'),
@@ -262,9 +260,7 @@ async def test_ripgreps_answer_is_understood(tree: Path, tmp_path: Path, monkeyp
     ]
 
 
-async def test_what_is_not_where_it_was_found_is_not_given(
-    tree: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+async def test_what_is_not_where_it_was_found_is_not_given(tree: Path, stub: Stub) -> None:
     """As after a race: a folder was a link to another place while ripgrep went through it, and is a folder again."""
     told = {
         f"{tree}/a.py": "2:needle = 1", f"{tree}/b.txt": "1:a needle of another place",
@@ -272,7 +268,7 @@ async def test_what_is_not_where_it_was_found_is_not_given(
         f"{tree}/link.py": "1:needle", f"{tree}/src": "1:needle", "/proc/self/environ": "1:PATH",
     }  # fmt: skip
     words = " ".join(f"'{path}' '{line}'" for path, line in told.items())
-    stub(tmp_path, monkeypatch, f"printf '%s\\0%s\\n' {words}")
+    stub(f"printf '%s\\0%s\\n' {words}")
     found = await grep("needle", tree)
     assert [(match.path, match.text) for match in found.matches] == [(tree / "a.py", "needle = 1")]
 
@@ -303,10 +299,8 @@ async def test_long_lines_are_found_again(tree: Path) -> None:
     assert [match.line for match in found.matches] == [1, 2]
 
 
-async def test_ripgrep_is_asked_without_options_of_the_persons_own(
-    tree: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    stub(tmp_path, monkeypatch, f"""printf '%s\\n' "$@" > '{tmp_path}/arguments'; exit 1""")
+async def test_ripgrep_is_asked_without_options_of_the_persons_own(tree: Path, stub: Stub, tmp_path: Path) -> None:
+    stub(f"""printf '%s\\n' "$@" > '{tmp_path}/arguments'; exit 1""")
     found = await grep("--pre=evil", tree, glob="*.py", case_sensitive=False)
     assert found.matches == ()
     arguments = (tmp_path / "arguments").read_text().splitlines()
@@ -316,19 +310,15 @@ async def test_ripgrep_is_asked_without_options_of_the_persons_own(
     assert arguments[arguments.index("--type-add") + 1] == "wanted:*.py"
 
 
-async def test_a_pattern_only_python_knows_is_given_to_our_own_walk(
-    tree: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    stub(tmp_path, monkeypatch, "echo 'regex parse error' >&2; exit 2")
+async def test_a_pattern_only_python_knows_is_given_to_our_own_walk(tree: Path, stub: Stub) -> None:
+    stub("echo 'regex parse error' >&2; exit 2")
     assert [match.text for match in (await grep("(?<=import )os", tree)).matches] == ["import os"]
     with pytest.raises(ExecutorError, match="not a valid regular expression"):
         await grep("(unclosed", tree)
 
 
-async def test_a_ripgrep_that_hangs_ends_with_its_time(
-    tree: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    stub(tmp_path, monkeypatch, f"printf '%s\\0%s\\n' '{tree}/a.py' '1:import os'; exec sleep 600")
+async def test_a_ripgrep_that_hangs_ends_with_its_time(tree: Path, stub: Stub) -> None:
+    stub(f"printf '%s\\0%s\\n' '{tree}/a.py' '1:import os'; exec sleep 600")
     found = await grep("needle", tree, timeout=0.5)
     assert [match.line for match in found.matches] == [1]
     assert found.timed_out
@@ -337,10 +327,9 @@ async def test_a_ripgrep_that_hangs_ends_with_its_time(
 async def test_the_worker_runs_without_the_package(tree: Path) -> None:
     """It is a program of its own: the folder it runs in, its modules and its variables mean nothing to it."""
     (tree / "json.py").write_text("raise SystemExit('hijacked')\n")
-    with anyio.fail_after(20):
-        done = await anyio.run_process(
-            [sys.executable, "-I", str(search.WORKER), '{"what": "find", "pattern": "a.py", "root": "."}'], cwd=tree,
-            env={"PYTHONPATH": str(tree)}, stderr=subprocess.PIPE, check=False,
-        )  # fmt: skip
+    done = await anyio.run_process(
+        [sys.executable, "-I", str(search.WORKER), '{"what": "find", "pattern": "a.py", "root": "."}'], cwd=tree,
+        env={"PYTHONPATH": str(tree)}, stderr=subprocess.PIPE, check=False,
+    )  # fmt: skip
     assert done.returncode == 0, done.stderr
     assert b"a.py" in done.stdout

@@ -23,8 +23,6 @@ from tests.executors.kit import until_dead, until_exists
 from tests.executors.test_search import names, tree
 from tests.tables import table
 
-pytestmark = pytest.mark.anyio
-
 __all__ = ["tree"]
 BUSYBOX = shutil.which("busybox")
 NEEDED = "sh find grep printf env tr wc cut sleep"
@@ -98,14 +96,12 @@ def host(kind: str, tmp_path: Path) -> Host:
 
 async def grep(pattern: str, root: Path, host: Host, hides: Any = None, **rest: Any) -> Found:
     query: dict[str, Any] = {"case_sensitive": True, "max_results": 100, "timeout": 20.0, **rest}
-    with anyio.fail_after(30):
-        return await sh_search.grep(GrepQuery(pattern, root, **query), hides, host)
+    return await sh_search.grep(GrepQuery(pattern, root, **query), hides, host)
 
 
 async def find(pattern: str, root: Path, host: Host, hides: Any = None, **rest: Any) -> Found:
-    with anyio.fail_after(30):
-        query = FindQuery(pattern, root, **{"max_results": 100, "timeout": 20.0, **rest})
-        return await sh_search.find(query, hides, host)
+    query = FindQuery(pattern, root, **{"max_results": 100, "timeout": 20.0, **rest})
+    return await sh_search.find(query, hides, host)
 
 
 def lines(found: Found) -> list[tuple[str, int | None, str]]:
@@ -152,8 +148,7 @@ async def test_globs_are_those_of_gitignore(tree: Path, host: Host) -> None:
         "d.py": "file",
         "drop.log": "file",
     }
-    with anyio.fail_after(20):
-        await find("*a" * 200 + "b", tree / "src", host)
+    await find("*a" * 200 + "b", tree / "src", host)
     for search_for in (partial(find, "a\\"), partial(grep, "x", glob="x/a\\")):
         with pytest.raises(ExecutorError, match="not a valid glob"):
             await search_for(root=tree, host=host)
@@ -247,19 +242,17 @@ async def test_a_program_that_hangs_ends_with_its_time(
     found = await grep("needle", tree, host, timeout=timeout)
     assert (found.timed_out, bool(found.note)) == (True, True)
     assert sorted(names(found, tree)) == NEEDLES[:most]
-    with anyio.fail_after(20):
-        await until_dead(int(await until_exists(tmp_path / "pid")))
+    await until_dead(int(await until_exists(tmp_path / "pid")))
 
 
 @ONLY_GNU
 async def test_a_cancelled_search_leaves_no_process(tree: Path, host: Host, tmp_path: Path) -> None:
     host.replace("find", f"echo $$ >{tmp_path}/pid; exec sleep 600")
-    with anyio.fail_after(20):
-        async with anyio.create_task_group() as tasks:
-            tasks.start_soon(find, "*", tree, host)
-            pid = int(await until_exists(tmp_path / "pid"))
-            tasks.cancel_scope.cancel()
-        await until_dead(pid)
+    async with anyio.create_task_group() as tasks:
+        tasks.start_soon(find, "*", tree, host)
+        pid = int(await until_exists(tmp_path / "pid"))
+        tasks.cancel_scope.cancel()
+    await until_dead(pid)
 
 
 async def test_what_is_not_where_it_was_found_is_not_given(

@@ -21,7 +21,7 @@ from acp_agent.errors import ExecutorError
 from acp_agent.executors import tree
 from acp_agent.executors.base import Tally
 from acp_agent.executors.tree_walk import MAX_DEPTH
-from tests.executors.kit import stage
+from tests.executors.kit import Stage, stage
 
 MOST = 1000
 
@@ -57,128 +57,120 @@ def no_check() -> None: ...
 # --- every backend --------------------------------------------------------------------------------------------
 
 
-async def test_a_folder_is_made_with_its_parents(backend: str, tmp_path: Path) -> None:
-    async with stage(backend, tmp_path) as on:
-        assert await on.executor.make_directory(on.folder / "a" / "b" / "c") == 3
-        assert await on.executor.make_directory(on.folder / "a" / "b" / "c") == 0
-        (on.folder / "f").touch()
-        with pytest.raises(ExecutorError, match="f is not a folder"):
-            await on.executor.make_directory(on.folder / "f" / "g")
+async def test_a_folder_is_made_with_its_parents(on: Stage) -> None:
+    assert await on.executor.make_directory(on.folder / "a" / "b" / "c") == 3
+    assert await on.executor.make_directory(on.folder / "a" / "b" / "c") == 0
+    (on.folder / "f").touch()
+    with pytest.raises(ExecutorError, match="f is not a folder"):
+        await on.executor.make_directory(on.folder / "f" / "g")
 
 
-async def test_files_links_and_folders_are_removed(backend: str, tmp_path: Path) -> None:
-    async with stage(backend, tmp_path) as on:
-        precious = tmp_path / "precious"
-        plant(precious)
-        plant(on.folder / "d")
-        (on.folder / "d" / "out").symlink_to(precious)
-        (on.folder / "out").symlink_to(precious)
-        assert await on.executor.remove(on.folder / "out", max_entries=MOST) == Tally(links=1)
-        assert await on.executor.remove(on.folder / "d", max_entries=MOST) == Tally(2, 2, 2, 13)
-        assert list(on.folder.iterdir()) == []
-        assert len(picture(precious)) == 4
-        with pytest.raises(FileNotFoundError):
-            await on.executor.remove(on.folder / "d", max_entries=MOST)
+async def test_files_links_and_folders_are_removed(on: Stage, tmp_path: Path) -> None:
+    precious = tmp_path / "precious"
+    plant(precious)
+    plant(on.folder / "d")
+    (on.folder / "d" / "out").symlink_to(precious)
+    (on.folder / "out").symlink_to(precious)
+    assert await on.executor.remove(on.folder / "out", max_entries=MOST) == Tally(links=1)
+    assert await on.executor.remove(on.folder / "d", max_entries=MOST) == Tally(2, 2, 2, 13)
+    assert list(on.folder.iterdir()) == []
+    assert len(picture(precious)) == 4
+    with pytest.raises(FileNotFoundError):
+        await on.executor.remove(on.folder / "d", max_entries=MOST)
 
 
-async def test_a_folder_is_moved_with_parents_made(backend: str, tmp_path: Path) -> None:
-    async with stage(backend, tmp_path) as on:
-        before = picture(plant(on.folder / "d"))
-        to = on.folder / "x" / "y"
-        assert await on.executor.move(on.folder / "d", to, overwrite=False, max_entries=MOST) == PLANTED
-        assert picture(to) == before
-        assert not (on.folder / "d").exists()
+async def test_a_folder_is_moved_with_parents_made(on: Stage) -> None:
+    before = picture(plant(on.folder / "d"))
+    to = on.folder / "x" / "y"
+    assert await on.executor.move(on.folder / "d", to, overwrite=False, max_entries=MOST) == PLANTED
+    assert picture(to) == before
+    assert not (on.folder / "d").exists()
 
 
-async def test_a_copy_is_the_same_with_modes_times_and_links(backend: str, tmp_path: Path) -> None:
-    async with stage(backend, tmp_path) as on:
-        source = plant(on.folder / "d")
-        (source / "out").symlink_to("../../outside")
-        to = on.folder / "x" / "copy"
-        assert await on.executor.copy(source, to, overwrite=False, max_entries=MOST) == Tally(2, 2, 2, 13)
-        assert picture(to) == picture(source)
-        for name in ("a.txt", "sub", "sub/run.sh"):
-            exact = 1 if backend != "busybox" else 10**9  # Its `cp` keeps the second.
-            assert (to / name).stat().st_mtime_ns // exact == (10**18 + 123) // exact, name
-        assert os.listdir(on.folder / "x") == ["copy"], "nothing is left beside it"
+async def test_a_copy_is_the_same_with_modes_times_and_links(on: Stage, backend: str) -> None:
+    source = plant(on.folder / "d")
+    (source / "out").symlink_to("../../outside")
+    to = on.folder / "x" / "copy"
+    assert await on.executor.copy(source, to, overwrite=False, max_entries=MOST) == Tally(2, 2, 2, 13)
+    assert picture(to) == picture(source)
+    for name in ("a.txt", "sub", "sub/run.sh"):
+        exact = 1 if backend != "busybox" else 10**9  # Its `cp` keeps the second.
+        assert (to / name).stat().st_mtime_ns // exact == (10**18 + 123) // exact, name
+    assert os.listdir(on.folder / "x") == ["copy"], "nothing is left beside it"
 
 
 @pytest.mark.parametrize("operation", ["move", "copy"])
-async def test_nothing_is_replaced_unless_told(operation: str, backend: str, tmp_path: Path) -> None:
-    async with stage(backend, tmp_path) as on:
-        for name in ("f", "g"):
-            (on.folder / name).write_text(name)
-        plant(on.folder / "d")
-        (on.folder / "e").mkdir()
-        (on.folder / "e" / "old").touch()
-        run = getattr(on.executor, operation)
-        for source, to in (("f", "g"), ("d", "e")):
-            with pytest.raises(ExecutorError, match="exists already"):
-                await run(on.folder / source, on.folder / to, overwrite=False, max_entries=MOST)
-        for source, to in (("f", "d"), ("d", "f")):
-            with pytest.raises(ExecutorError, match="not replaced with"):
-                await run(on.folder / source, on.folder / to, overwrite=True, max_entries=MOST)
-        before = picture(on.folder / "d")
-        await run(on.folder / "f", on.folder / "g", overwrite=True, max_entries=MOST)
-        await run(on.folder / "d", on.folder / "e", overwrite=True, max_entries=MOST)
-        assert (on.folder / "g").read_text() == "f"
-        assert picture(on.folder / "e") == before
-        left = {"move": {"g", "e"}, "copy": {"f", "g", "d", "e"}}[operation]
-        assert set(os.listdir(on.folder)) == left
+async def test_nothing_is_replaced_unless_told(on: Stage, operation: str) -> None:
+    for name in ("f", "g"):
+        (on.folder / name).write_text(name)
+    plant(on.folder / "d")
+    (on.folder / "e").mkdir()
+    (on.folder / "e" / "old").touch()
+    run = getattr(on.executor, operation)
+    for source, to in (("f", "g"), ("d", "e")):
+        with pytest.raises(ExecutorError, match="exists already"):
+            await run(on.folder / source, on.folder / to, overwrite=False, max_entries=MOST)
+    for source, to in (("f", "d"), ("d", "f")):
+        with pytest.raises(ExecutorError, match="not replaced with"):
+            await run(on.folder / source, on.folder / to, overwrite=True, max_entries=MOST)
+    before = picture(on.folder / "d")
+    await run(on.folder / "f", on.folder / "g", overwrite=True, max_entries=MOST)
+    await run(on.folder / "d", on.folder / "e", overwrite=True, max_entries=MOST)
+    assert (on.folder / "g").read_text() == "f"
+    assert picture(on.folder / "e") == before
+    left = {"move": {"g", "e"}, "copy": {"f", "g", "d", "e"}}[operation]
+    assert set(os.listdir(on.folder)) == left
 
 
 @pytest.mark.parametrize("operation", ["move", "copy"])
 async def test_a_folder_goes_neither_into_itself_nor_over_what_holds_it(
-    operation: str, backend: str, tmp_path: Path
+    on: Stage,
+    operation: str,
 ) -> None:
-    async with stage(backend, tmp_path) as on:
-        source = plant(on.folder / "d")
-        before = picture(on.folder)
-        run = getattr(on.executor, operation)
-        for a, b, words in (
-            (source, source, "both source and destination"),
-            (source, source / "sub" / "new" / "d", "is inside"),
-            (source / "sub", source, "contains"),
-        ):
-            with pytest.raises(ExecutorError, match=words):
-                await run(a, b, overwrite=True, max_entries=MOST)
-        assert picture(on.folder) == before
+    source = plant(on.folder / "d")
+    before = picture(on.folder)
+    run = getattr(on.executor, operation)
+    for a, b, words in (
+        (source, source, "both source and destination"),
+        (source, source / "sub" / "new" / "d", "is inside"),
+        (source / "sub", source, "contains"),
+    ):
+        with pytest.raises(ExecutorError, match=words):
+            await run(a, b, overwrite=True, max_entries=MOST)
+    assert picture(on.folder) == before
 
 
-async def test_too_many_entries_are_refused_before_anything_is_done(backend: str, tmp_path: Path) -> None:
-    async with stage(backend, tmp_path) as on:
-        before = picture(plant(on.folder / "d"))
+async def test_too_many_entries_are_refused_before_anything_is_done(on: Stage) -> None:
+    before = picture(plant(on.folder / "d"))
+    with pytest.raises(ExecutorError, match="more than 4 entries"):
+        await on.executor.remove(on.folder / "d", max_entries=4)
+    for operation in (on.executor.move, on.executor.copy):
         with pytest.raises(ExecutorError, match="more than 4 entries"):
-            await on.executor.remove(on.folder / "d", max_entries=4)
-        for operation in (on.executor.move, on.executor.copy):
-            with pytest.raises(ExecutorError, match="more than 4 entries"):
-                await operation(on.folder / "d", on.folder / "e", overwrite=False, max_entries=4)
-        assert picture(on.folder / "d") == before
-        assert os.listdir(on.folder) == ["d"]
+            await operation(on.folder / "d", on.folder / "e", overwrite=False, max_entries=4)
+    assert picture(on.folder / "d") == before
+    assert os.listdir(on.folder) == ["d"]
 
 
-async def test_pipes_sockets_and_devices_are_not_copied(backend: str, tmp_path: Path) -> None:
-    async with stage(backend, tmp_path) as on:
-        os.mkfifo(on.folder / "pipe")
-        with socket.socket(socket.AF_UNIX) as listener:
-            listener.bind(os.path.relpath(on.folder / "sock"))
-        plant(on.folder / "d")
-        os.mkfifo(on.folder / "d" / "p")
-        for name, words in (("pipe", "is a pipe"), ("sock", "is a socket"), ("d", "d/p is a pipe")):
-            with pytest.raises(ExecutorError, match=words):
-                await on.executor.copy(on.folder / name, on.folder / "new", overwrite=False, max_entries=MOST)
-        with pytest.raises(ExecutorError, match="is a device"):
-            await on.executor.copy(Path("/dev/null"), on.folder / "new", overwrite=False, max_entries=MOST)
-        assert set(os.listdir(on.folder)) == {"pipe", "sock", "d"}
-        await on.executor.move(on.folder / "pipe", on.folder / "p2", overwrite=False, max_entries=MOST)
-        assert (await on.executor.remove(on.folder / "p2", max_entries=MOST)).files == 1
+async def test_pipes_sockets_and_devices_are_not_copied(on: Stage) -> None:
+    os.mkfifo(on.folder / "pipe")
+    with socket.socket(socket.AF_UNIX) as listener:
+        listener.bind(os.path.relpath(on.folder / "sock"))
+    plant(on.folder / "d")
+    os.mkfifo(on.folder / "d" / "p")
+    for name, words in (("pipe", "is a pipe"), ("sock", "is a socket"), ("d", "d/p is a pipe")):
+        with pytest.raises(ExecutorError, match=words):
+            await on.executor.copy(on.folder / name, on.folder / "new", overwrite=False, max_entries=MOST)
+    with pytest.raises(ExecutorError, match="is a device"):
+        await on.executor.copy(Path("/dev/null"), on.folder / "new", overwrite=False, max_entries=MOST)
+    assert set(os.listdir(on.folder)) == {"pipe", "sock", "d"}
+    await on.executor.move(on.folder / "pipe", on.folder / "p2", overwrite=False, max_entries=MOST)
+    assert (await on.executor.remove(on.folder / "p2", max_entries=MOST)).files == 1
 
 
-async def test_capital_letters_alone_may_change(backend: str, tmp_path: Path) -> None:
-    async with stage(backend, tmp_path) as on:
-        (on.folder / "readme.md").write_text("x")
-        await on.executor.move(on.folder / "readme.md", on.folder / "README.md", overwrite=False, max_entries=MOST)
-        assert os.listdir(on.folder) == ["README.md"]
+async def test_capital_letters_alone_may_change(on: Stage) -> None:
+    (on.folder / "readme.md").write_text("x")
+    await on.executor.move(on.folder / "readme.md", on.folder / "README.md", overwrite=False, max_entries=MOST)
+    assert os.listdir(on.folder) == ["README.md"]
 
 
 async def test_a_cancelled_copy_leaves_nothing_behind(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

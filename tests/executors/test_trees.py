@@ -10,7 +10,7 @@ from acp_agent.executors.base import Command, ExitStatus
 from acp_agent.executors.route import Offer
 from tests.executors.kit import alive, run, stage, until_dead, until_exists
 
-pytestmark = [pytest.mark.anyio, pytest.mark.parametrize("backend", ["local", "editor"])]
+pytestmark = pytest.mark.parametrize("backend", ["local", "editor"])
 
 
 async def test_a_killed_tree_is_dead_to_the_last_child(backend: str, tmp_path: Path) -> None:

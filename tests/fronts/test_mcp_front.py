@@ -9,14 +9,11 @@ from typing import Any
 
 import anyio
 import mcp_types as types
-import pytest
 from mcp.client.session import ClientRequestContext, ClientSession
 from mcp.client.stdio import StdioServerParameters, stdio_client
 
 from acp_agent.testing.fake_model import Answer, Call, FakeModel
 from tests.e2e.kit import COMMAND, environ
-
-pytestmark = pytest.mark.anyio
 
 
 class Client:

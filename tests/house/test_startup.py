@@ -27,55 +27,15 @@ STDLIB_AT_INITIALIZE = set(
 
 AT_NEW_OURS = STAGE_ZERO | {
     f"acp_agent.{name}"
-    for name in [
-        "auth",
-        "commands.early",
-        "commands.wakeup",
-        "config.credentials",
-        "config.language_settings",
-        "config.load",
-        "config.model",
-        "config.place_settings",
-        "disk",
-        "config.other_names",
-        "config.safety_settings",
-        "config.trusted_files",
-        "llm",
-        "llm.choose",
-        "loop",
-        "loop.modes",
-        "loop.opened",
-        "loop.options",
-        "loop.prompts",
-        "loop.prompts.project_rules",
-        "loop.toolbox",
-        "loop.toolbox.trust",
-        "opening",
-        "protocol.codec",
-        "safety",
-        "safety.folders",
-        "safety.folders.paths",
-        "safety.folders.protect",
-        "safety.globs",
-        "schema",
-        "schema.acp",
-        "schema.decode",
-        "store",
-        "store.audit_heads",
-        "store.base",
-        "store.database",
-        "store.goal_store",
-        "store.found_words",
-        "store.memories",
-        "store.overflow",
-        "store.experience",
-        "store.schedules",
-        "store.session_store",
-        "store.operation_store",
-        "store.spending_store",
-        "store.sqlite",
-        "store.stores",
-    ]
+    for name in """
+    auth commands.early commands.wakeup config.credentials config.language_settings config.load config.model
+    config.other_names config.place_settings config.safety_settings config.trusted_files disk llm llm.choose loop
+    loop.modes loop.opened loop.options loop.prompts loop.prompts.project_rules loop.toolbox loop.toolbox.trust
+    opening protocol.codec safety safety.folders safety.folders.paths safety.folders.protect safety.globs schema
+    schema.acp schema.decode store store.audit_heads store.base store.database store.experience store.found_words
+    store.goal_store store.memories store.operation_store store.overflow store.schedules store.session_store
+    store.spending_store store.sqlite store.stores
+    """.split()
 }
 """Ours that are loaded when `session/new` is answered."""
 

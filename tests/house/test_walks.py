@@ -47,7 +47,6 @@ def test_there_are_four_walks_and_the_way_of_a_bash_call_is_short() -> None:
     assert len(files) <= MOST_FILES
 
 
-@pytest.mark.anyio
 async def test_a_bash_call_goes_the_way_that_its_walk_says(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     visited: list[str] = []
     held: list[str] = []

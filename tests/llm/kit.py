@@ -12,41 +12,28 @@ import msgspec
 
 from acp_agent.errors import ProviderError
 from acp_agent.lazy import load
-from acp_agent.llm.base import (
-    PROVIDERS,
-    Message,
-    ModelEvent,
-    ModelSettings,
-    Provider,
-    ProviderOptions,
-    TextDelta,
-    TextPart,
-    ThoughtDelta,
-    ToolDefinition,
-    ToolUse,
-    UserMessage,
-)
+from acp_agent.llm import base as llm
 from acp_agent.llm.scripted import ScriptedProvider
 from acp_agent.testing.fake_model import Answer, FakeModel, Script
 
 Api = Literal["bedrock", "chat", "messages", "ollama", "responses"]
 
-USER = UserMessage((TextPart("hi"),))
-SETTINGS = ModelSettings(model="fake-model")
-TOOL = ToolDefinition("read", "Reads a file.", {"type": "object", "properties": {"path": {"type": "string"}}})
+USER = llm.UserMessage((llm.TextPart("hi"),))
+SETTINGS = llm.ModelSettings(model="fake-model")
+TOOL = llm.ToolDefinition("read", "Reads a file.", {"type": "object", "properties": {"path": {"type": "string"}}})
 BOUND = 20.0
 """Seconds after which a test that waits has failed."""
 
 
-def make(api: Api, base_url: str, **changes: Any) -> Provider:
+def make(api: Api, base_url: str, **changes: Any) -> llm.Provider:
     """A provider whose retries take next to no time."""
     settings: dict[str, Any] = {"name": "fake", "base_url": base_url, "api_key": "sk-test", "retry_base_delay": 0.001}
-    options = ProviderOptions(**(settings | changes))
-    return load(PROVIDERS[api])(options)
+    options = llm.ProviderOptions(**(settings | changes))
+    return load(llm.PROVIDERS[api])(options)
 
 
 @asynccontextmanager
-async def connected(api: Api, script: Script, **changes: Any) -> AsyncIterator[tuple[Provider, FakeModel]]:
+async def connected(api: Api, script: Script, **changes: Any) -> AsyncIterator[tuple[llm.Provider, FakeModel]]:
     async with FakeModel(script) as model:
         provider = make(api, model.base_url, **changes)
         try:
@@ -69,19 +56,30 @@ def scripted(path: Path, answers: Sequence[Answer]) -> ScriptedProvider:
         for answer in answers
     ]
     path.write_bytes(msgspec.json.encode(script))
-    return ScriptedProvider(ProviderOptions(name="script", script=str(path)))
+    return ScriptedProvider(llm.ProviderOptions(name="script", script=str(path)))
 
 
 async def collect(
-    provider: Provider,
-    messages: Sequence[Message] = (USER,),
-    tools: Sequence[ToolDefinition] = (),
-    settings: ModelSettings = SETTINGS,
-) -> list[ModelEvent]:
+    provider: llm.Provider,
+    messages: Sequence[llm.Message] = (USER,),
+    tools: Sequence[llm.ToolDefinition] = (),
+    settings: llm.ModelSettings = SETTINGS,
+) -> list[llm.ModelEvent]:
     return [event async for event in provider.stream(messages, tools, settings)]
 
 
-async def failure(provider: Provider, seen: list[ModelEvent] | None = None) -> ProviderError:
+async def listed(api: Api, models: Any, **changes: Any) -> list[llm.ModelInfo]:
+    """What a provider says of the models that a server lists."""
+    async with FakeModel(models=models) as model:
+        provider = make(api, model.base_url, **changes)
+        try:
+            with anyio.fail_after(BOUND):
+                return await provider.models()
+        finally:
+            await provider.aclose()
+
+
+async def failure(provider: llm.Provider, seen: list[llm.ModelEvent] | None = None) -> ProviderError:
     """The error that a stream ends in; the events before it go to `seen`."""
     try:
         async for event in provider.stream((USER,), (), SETTINGS):
@@ -92,13 +90,40 @@ async def failure(provider: Provider, seen: list[ModelEvent] | None = None) -> P
     raise AssertionError("the stream ended without an error")
 
 
-def texts(events: Sequence[ModelEvent]) -> list[str]:
-    return [event.text for event in events if isinstance(event, TextDelta)]
+def texts(events: Sequence[llm.ModelEvent]) -> list[str]:
+    return [event.text for event in events if isinstance(event, llm.TextDelta)]
 
 
-def thoughts(events: Sequence[ModelEvent]) -> list[str]:
-    return [event.text for event in events if isinstance(event, ThoughtDelta)]
+def thoughts(events: Sequence[llm.ModelEvent]) -> list[str]:
+    return [event.text for event in events if isinstance(event, llm.ThoughtDelta)]
 
 
-def calls(events: Sequence[ModelEvent]) -> list[ToolUse]:
-    return [event for event in events if isinstance(event, ToolUse)]
+def calls(events: Sequence[llm.ModelEvent]) -> list[llm.ToolUse]:
+    return [event for event in events if isinstance(event, llm.ToolUse)]
+
+
+# --- what is on the wire -----------------------------------------------------------------------------------------
+
+TOOL_SENT: dict[str, Any] = {
+    "type": "function",
+    "function": {"name": "read", "description": "Reads a file.", "parameters": TOOL.parameters},
+}
+"""`TOOL` in the APIs that are like OpenAI's."""
+
+
+def turn(role: str, *content: Any) -> dict[str, Any]:
+    return {"role": role, "content": list(content)}
+
+
+def text_block(text: str, kind: str = "text") -> dict[str, Any]:
+    return {"type": kind, "text": text}
+
+
+async def check_failure(api: Api, reply: Any, kind: str, words: str) -> list[llm.ModelEvent]:
+    """This reply is an error of this kind with these words. The events that came before it."""
+    seen: list[llm.ModelEvent] = []
+    async with connected(api, [reply], max_retries=0) as (provider, _):
+        error = await failure(provider, seen)
+    assert error.kind == kind, error
+    assert words in str(error)
+    return seen

@@ -9,34 +9,30 @@ from typing import Any
 import pytest
 
 from acp_agent.config.provider_rows import table as known_servers
-from acp_agent.llm.base import (
-    AssistantMessage,
-    AudioPart,
-    Finished,
-    ImagePart,
-    Message,
-    ModelEvent,
-    ModelInfo,
-    ModelSettings,
-    ProviderOptions,
-    TextDelta,
-    TextPart,
-    ThoughtDelta,
-    ToolMessage,
-    ToolUse,
-    UsageReport,
-    UserMessage,
-)
+from acp_agent.llm import base as llm
 from acp_agent.llm.chat import ChatProvider
 from acp_agent.llm.chat_answer import ChatAnswer
 from acp_agent.llm.chat_request import Dialect, RequestEncoder
 from acp_agent.llm.choose import choose_api, is_loopback
-from acp_agent.testing.fake_model import Answer, Call, Failure, FakeModel, RawAnswer
+from acp_agent.testing.fake_model import Answer, Call, Failure, RawAnswer
 from tests.tables import table
 
-from .kit import SETTINGS, TOOL, USER, calls, collect, connected, failure, make, texts, thoughts
-
-pytestmark = pytest.mark.anyio
+from .kit import (
+    SETTINGS,
+    TOOL,
+    TOOL_SENT,
+    USER,
+    calls,
+    check_failure,
+    collect,
+    connected,
+    failure,
+    listed,
+    text_block,
+    texts,
+    thoughts,
+    turn,
+)
 
 
 def delta(finish: str | None = None, **fields: Any) -> dict[str, Any]:
@@ -48,10 +44,10 @@ def call(name: str | None = None, arguments: Any = None, **fields: Any) -> dict[
     return {**fields, "function": function}
 
 
-def fold(*chunks: Any) -> list[ModelEvent]:
+def fold(*chunks: Any) -> list[llm.ModelEvent]:
     """The events of an answer made of these chunks, followed by `[DONE]`. Bytes are sent as they stand."""
     answer = ChatAnswer()
-    events: list[ModelEvent] = []
+    events: list[llm.ModelEvent] = []
     for chunk in chunks:
         events += answer.feed(chunk if isinstance(chunk, bytes) else json.dumps(chunk).encode())
     events += answer.feed(b"[DONE]")
@@ -60,126 +56,87 @@ def fold(*chunks: Any) -> list[ModelEvent]:
     return events + answer.finish()
 
 
-def shown(events: Sequence[ModelEvent]) -> list[tuple[str, str]]:
+def shown(events: Sequence[llm.ModelEvent]) -> list[tuple[str, str]]:
     return [(use.name, use.arguments) for use in calls(events)]
 
 
 # --- tool calls --------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize(
-    ("chunks", "expected"),
-    [
-        pytest.param(
-            [delta(tool_calls=[call("a", "{}", index=0, id="x"), call("b", '{"n":1}', index=1, id="y")])],
-            [("a", "{}"), ("b", '{"n":1}')],
-            id="whole calls in one chunk",
-        ),
-        pytest.param(
-            [delta(tool_calls=[call("a", "{}", id="x"), call("b", "{}", id="y")])],
-            [("a", "{}"), ("b", "{}")],
-            id="no index",
-        ),
-        pytest.param(
-            [delta(tool_calls=[call("a", '{"n":1}'), call("a", '{"n":2}')])],
-            [("a", '{"n":1}'), ("a", '{"n":2}')],
-            id="no index, no id, the same tool twice",
-        ),
-        pytest.param(
-            [
-                delta(tool_calls=[call("a", "{}", index=0, id="x")]),
-                delta(tool_calls=[call("b", "{}", index=0, id="y")]),
-            ],
-            [("a", "{}"), ("b", "{}")],
-            id="every call has index 0",
-        ),
-        pytest.param(
-            [delta(tool_calls=[call("a", '{"n":1}', index=0)]), delta(tool_calls=[call("a", '{"n":2}', index=0)])],
-            [("a", '{"n":1}'), ("a", '{"n":2}')],
-            id="index 0 and no ids",
-        ),
-        pytest.param(
-            [
-                delta(tool_calls=[call("a", "", id="x")]),
-                delta(tool_calls=[call(arguments='{"n"')]),
-                delta(tool_calls=[call(arguments=":1}")]),
-            ],
-            [("a", '{"n":1}')],
-            id="fragments without index",
-        ),
-        pytest.param(
-            [
-                delta(tool_calls=[call("a", "", id="x"), call("b", "", id="y")]),
-                delta(tool_calls=[call(arguments='{"n":1}', id="x")]),
-                delta(tool_calls=[call(arguments='{"n":2}', id="y")]),
-            ],
-            [("a", '{"n":1}'), ("b", '{"n":2}')],
-            id="fragments known by id only",
-        ),
-        pytest.param(
-            [
-                delta(tool_calls=[call("a", '{"n"', index=0, id="x")]),
-                delta(tool_calls=[call("a", ":1}", index=0, id="x")]),
-                delta(tool_calls=[call("a", "", index=0, id="x")]),
-            ],
-            [("a", '{"n":1}')],
-            id="name and id repeated in each fragment",
-        ),
-        pytest.param(
-            [
-                delta(tool_calls=[call("a", '{"n"', index=0, id="x1")]),
-                delta(tool_calls=[call(arguments=":1}", index=0, id="x2")]),
-            ],
-            [("a", '{"n":1}')],
-            id="a new id in each fragment",
-        ),
-        pytest.param(
-            [
-                delta(tool_calls=[call("a", "", index=0, id="x")]),
-                delta(tool_calls=[call("b", "", index=1, id="y")]),
-                delta(tool_calls=[call(arguments='{"n":1}', index=0)]),
-                delta(tool_calls=[call(arguments='{"n":2}', index=1)]),
-            ],
-            [("a", '{"n":1}'), ("b", '{"n":2}')],
-            id="interleaved fragments",
-        ),
-        pytest.param(
-            [delta(tool_calls=[call("a", {"n": 1}, index=0)])], [("a", '{"n":1}')], id="arguments as an object"
-        ),
-        pytest.param([delta(tool_calls=[call("a", [1], index=0)])], [("a", "[1]")], id="arguments as a list"),
-        pytest.param(
-            [delta(tool_calls=[call("a", '{"n":', index=0)])], [("a", '{"n":')], id="arguments not valid JSON"
-        ),
-        pytest.param([delta(tool_calls=[call("a", index=0)])], [("a", "")], id="no arguments"),
-        pytest.param([delta(tool_calls=[call("a", "{}", index="0", id=7)])], [("a", "{}")], id="odd types"),
-        pytest.param([delta(tool_calls=[call(index=0, id="x")])], [], id="a call of nothing"),
-        pytest.param([delta(content="a", tool_calls=[])], [], id="an empty list of calls"),
-    ],
-)
+def called(*made: dict[str, Any], finish: str | None = None) -> dict[str, Any]:
+    return delta(finish, tool_calls=list(made))
+
+
+A, B = '{"n":1}', '{"n":2}'
+TOOL_CALLS: dict[str, tuple[list[Any], list[tuple[str, str]]]] = {
+    "whole calls in one chunk": (
+        [called(call("a", "{}", index=0, id="x"), call("b", A, index=1, id="y"))],
+        [("a", "{}"), ("b", A)],
+    ),
+    "no index": ([called(call("a", "{}", id="x"), call("b", "{}", id="y"))], [("a", "{}"), ("b", "{}")]),
+    "no index, no id, the same tool twice": ([called(call("a", A), call("a", B))], [("a", A), ("a", B)]),
+    "every call has index 0": (
+        [called(call("a", "{}", index=0, id="x")), called(call("b", "{}", index=0, id="y"))],
+        [("a", "{}"), ("b", "{}")],
+    ),
+    "index 0 and no ids": ([called(call("a", A, index=0)), called(call("a", B, index=0))], [("a", A), ("a", B)]),
+    "fragments without index": (
+        [called(call("a", "", id="x")), called(call(arguments='{"n"')), called(call(arguments=":1}"))],
+        [("a", A)],
+    ),
+    "fragments known by id only": (
+        [
+            called(call("a", "", id="x"), call("b", "", id="y")),
+            called(call(arguments=A, id="x")),
+            called(call(arguments=B, id="y")),
+        ],
+        [("a", A), ("b", B)],
+    ),
+    "name and id repeated in each fragment": (
+        [called(call("a", piece, index=0, id="x")) for piece in ('{"n"', ":1}", "")],
+        [("a", A)],
+    ),
+    "a new id in each fragment": (
+        [called(call("a", '{"n"', index=0, id="x1")), called(call(arguments=":1}", index=0, id="x2"))],
+        [("a", A)],
+    ),
+    "interleaved fragments": (
+        [
+            called(call("a", "", index=0, id="x")),
+            called(call("b", "", index=1, id="y")),
+            called(call(arguments=A, index=0)),
+            called(call(arguments=B, index=1)),
+        ],
+        [("a", A), ("b", B)],
+    ),
+    "arguments as an object": ([called(call("a", {"n": 1}, index=0))], [("a", A)]),
+    "arguments as a list": ([called(call("a", [1], index=0))], [("a", "[1]")]),
+    "arguments not valid JSON": ([called(call("a", '{"n":', index=0))], [("a", '{"n":')]),
+    "no arguments": ([called(call("a", index=0))], [("a", "")]),
+    "odd types": ([called(call("a", "{}", index="0", id=7))], [("a", "{}")]),
+    "a call of nothing": ([called(call(index=0, id="x"))], []),
+    "an empty list of calls": ([delta(content="a", tool_calls=[])], []),
+    "a finish reason of stop": ([called(call("a", "{}", index=0), finish="stop")], [("a", "{}")]),
+}
+
+
+@pytest.mark.parametrize(("chunks", "expected"), TOOL_CALLS.values(), ids=TOOL_CALLS)
 def test_tool_calls(chunks: list[Any], expected: list[tuple[str, str]]) -> None:
     events = fold(*chunks)
     assert shown(events) == expected
     ids = [use.id for use in calls(events)]
     assert all(ids)
     assert len(set(ids)) == len(ids)
-    assert events[-1] == Finished("tool_calls" if expected else "stop")
+    assert events[-1] == llm.Finished("tool_calls" if expected else "stop")
 
 
 @pytest.mark.parametrize("given", [(None, None), ("", ""), ("same", "same"), ("same", None)])
 def test_ids_are_made_up_where_missing_and_kept_where_unique(given: tuple[str | None, str | None]) -> None:
     made = [call("a", "{}", index=number, **({} if id_ is None else {"id": id_})) for number, id_ in enumerate(given)]
-    ids = [use.id for use in calls(fold(delta(tool_calls=made)))]
+    ids = [use.id for use in calls(fold(called(*made)))]
     assert len(set(ids)) == 2
     assert all(ids)
     assert given[0] not in ("same",) or ids[0] == "same"
-
-
-def test_tool_calls_without_a_finish_reason_finish_as_tool_calls() -> None:
-    assert fold(delta(tool_calls=[call("a", "{}", index=0)]))[-1] == Finished("tool_calls")
-
-
-def test_a_finish_reason_of_stop_after_tool_calls_is_tool_calls() -> None:
-    assert fold(delta("stop", tool_calls=[call("a", "{}", index=0)]))[-1] == Finished("tool_calls")
 
 
 def test_a_broken_surrogate_in_arguments_is_joined_or_replaced() -> None:
@@ -194,7 +151,7 @@ def test_a_broken_surrogate_in_arguments_is_joined_or_replaced() -> None:
 @pytest.mark.parametrize("field", ["reasoning_content", "reasoning"])
 def test_thoughts_in_a_field_of_their_own(field: str) -> None:
     events = fold(delta(**{field: "hm"}), delta(content="yes"))
-    assert events[:2] == [ThoughtDelta("hm"), TextDelta("yes")]
+    assert events[:2] == [llm.ThoughtDelta("hm"), llm.TextDelta("yes")]
 
 
 def test_the_same_thought_in_two_fields_comes_once() -> None:
@@ -216,48 +173,45 @@ def test_thoughts_between_tags_however_they_are_cut(content: str, thought: str, 
     events = fold(*(delta(content=piece) for piece in pieces))
     assert "".join(thoughts(events)) == thought
     assert "".join(texts(events)) == text
-    assert all(event.text for event in events if isinstance(event, (TextDelta, ThoughtDelta)))
+    assert all(event.text for event in events if isinstance(event, (llm.TextDelta, llm.ThoughtDelta)))
 
 
 # --- usage -------------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize(
+USED = {"prompt_tokens": 7, "completion_tokens": 2}
+
+
+@table(
     ("usage", "report"),
     [
-        ({"prompt_tokens": 7, "completion_tokens": 2}, UsageReport(7, 2)),
-        (
-            {"prompt_tokens": 7, "completion_tokens": 2, "prompt_tokens_details": {"cached_tokens": 4}},
-            UsageReport(7, 2, cached_tokens=4),
-        ),
-        (
-            {"prompt_tokens": 7, "completion_tokens": 2, "prompt_cache_hit_tokens": 3},
-            UsageReport(7, 2, cached_tokens=3),
-        ),
-        ({"prompt_tokens": 7, "completion_tokens": 2, "cached_tokens": 3}, UsageReport(7, 2, cached_tokens=3)),
-        ({"prompt_tokens": 7, "completion_tokens": 2, "prompt_tokens_details": None}, UsageReport(7, 2)),
-        ({"prompt_tokens": 7.0, "completion_tokens": "2"}, UsageReport(7, 2)),
-        ({}, UsageReport(0, 0)),
+        (USED, llm.UsageReport(7, 2)),
+        (USED | {"prompt_tokens_details": {"cached_tokens": 4}}, llm.UsageReport(7, 2, cached_tokens=4)),
+        (USED | {"prompt_cache_hit_tokens": 3}, llm.UsageReport(7, 2, cached_tokens=3)),
+        (USED | {"cached_tokens": 3}, llm.UsageReport(7, 2, cached_tokens=3)),
+        (USED | {"prompt_tokens_details": None}, llm.UsageReport(7, 2)),
+        ({"prompt_tokens": 7.0, "completion_tokens": "2"}, llm.UsageReport(7, 2)),
+        ({}, llm.UsageReport(0, 0)),
     ],
 )
-def test_usage_in_every_dialect(usage: dict[str, Any], report: UsageReport) -> None:
+def test_usage_in_every_dialect(usage: dict[str, Any], report: llm.UsageReport) -> None:
     last = {"choices": [], "usage": usage}
-    assert fold(delta("stop", content="a"), last)[-2:] == [report, Finished("stop")]
+    assert fold(delta("stop", content="a"), last)[-2:] == [report, llm.Finished("stop")]
 
 
 def test_usage_in_each_chunk_is_reported_once_with_its_last_value() -> None:
-    first = {**delta(content="a"), "usage": {"prompt_tokens": 7, "completion_tokens": 1}}
-    second = {**delta("stop", content="b"), "usage": {"prompt_tokens": 7, "completion_tokens": 2}}
-    assert fold(first, second)[-2:] == [UsageReport(7, 2), Finished("stop")]
+    first = {**delta(content="a"), "usage": USED | {"completion_tokens": 1}}
+    second = {**delta("stop", content="b"), "usage": USED}
+    assert fold(first, second)[-2:] == [llm.UsageReport(7, 2), llm.Finished("stop")]
 
 
 def test_usage_inside_a_choice() -> None:
-    chunk = {"choices": [{"delta": {}, "finish_reason": "stop", "usage": {"prompt_tokens": 7, "completion_tokens": 2}}]}
-    assert fold(chunk)[-2:] == [UsageReport(7, 2), Finished("stop")]
+    chunk = {"choices": [{"delta": {}, "finish_reason": "stop", "usage": USED}]}
+    assert fold(chunk)[-2:] == [llm.UsageReport(7, 2), llm.Finished("stop")]
 
 
 def test_no_usage_means_no_report() -> None:
-    assert fold({**delta("stop", content="a"), "usage": None}) == [TextDelta("a"), Finished("stop")]
+    assert fold({**delta("stop", content="a"), "usage": None}) == [llm.TextDelta("a"), llm.Finished("stop")]
 
 
 # --- text --------------------------------------------------------------------------------------------------------
@@ -288,13 +242,13 @@ def test_content_as_a_list_of_parts() -> None:
 def test_an_answer_that_is_not_streamed_is_read_too() -> None:
     message = {"role": "assistant", "content": "hi", "tool_calls": [call("a", "{}", id="x")]}
     document = {"choices": [{"message": message, "finish_reason": "tool_calls"}]}
-    assert fold(document) == [TextDelta("hi"), ToolUse("x", "a", "{}"), Finished("tool_calls")]
+    assert fold(document) == [llm.TextDelta("hi"), llm.ToolUse("x", "a", "{}"), llm.Finished("tool_calls")]
 
 
 # --- over a socket -----------------------------------------------------------------------------------------------
 
 
-async def events_of(*chunks: bytes, content_type: str = "text/event-stream") -> list[ModelEvent]:
+async def events_of(*chunks: bytes, content_type: str = "text/event-stream") -> list[llm.ModelEvent]:
     async with connected("chat", [RawAnswer(chunks, content_type=content_type)]) as (provider, _):
         return await collect(provider)
 
@@ -313,44 +267,35 @@ STOP = b'data: {"choices":[{"delta":{},"finish_reason":"stop"}]}\n\n'
     ids=["as it should be", "no [DONE]", "no finish", "no last newline", "comments", "crlf", "byte by byte", "chatter"],
 )  # fmt: skip
 async def test_streams_that_end_in_their_own_way(chunks: tuple[bytes, ...]) -> None:
-    assert await events_of(*chunks) == [TextDelta("hello"), Finished("stop")]
+    assert await events_of(*chunks) == [llm.TextDelta("hello"), llm.Finished("stop")]
 
 
 async def test_a_json_document_instead_of_a_stream() -> None:
     document = b'{"choices":[{"message":{"content":"hello"},"finish_reason":"stop"}]}'
     cut = document[:20], document[20:]
-    assert await events_of(*cut, content_type="application/json") == [TextDelta("hello"), Finished("stop")]
+    assert await events_of(*cut, content_type="application/json") == [llm.TextDelta("hello"), llm.Finished("stop")]
 
 
 async def test_a_break_after_the_finish_reason_is_forgiven() -> None:
     async with connected("chat", [RawAnswer((HELLO, STOP, b"never"), drop_after=2)]) as (provider, _):
-        assert await collect(provider) == [TextDelta("hello"), Finished("stop")]
+        assert await collect(provider) == [llm.TextDelta("hello"), llm.Finished("stop")]
 
 
 @pytest.mark.parametrize(
-    ("chunks", "kind", "words"),
+    ("chunk", "kind", "words", "before"),
     [
-        ((b'data: {"error":{"message":"the GPU is on fire","code":500}}\n\n',), "server", "the GPU is on fire"),
-        ((b'{"error":"the GPU is on fire"}',), "server", "the GPU is on fire"),
-        ((b'data: {"error":{"message":"slow down","code":429}}\n\n',), "rate_limit", "slow down"),
-        ((b'data: {"choices":[{"delta":{},"finish_reason":"error"}]}\n\n',), "server", "ended in an error"),
-        ((b"data: what is this\n\n",), "server", "what is this"),
-        ((b"\n<html>Welcome to the chat server</html>",), "not_found", "a web page"),
-        ((b": nothing\n\n",), "network", "ended early"),
+        (b'data: {"error":{"message":"the GPU is on fire","code":500}}\n\n', "server", "the GPU is on fire", []),
+        (b'{"error":"the GPU is on fire"}', "server", "the GPU is on fire", []),
+        (b'data: {"error":{"message":"slow down","code":429}}\n\n', "rate_limit", "slow down", []),
+        (b'data: {"choices":[{"delta":{},"finish_reason":"error"}]}\n\n', "server", "ended in an error", []),
+        (b"data: what is this\n\n", "server", "what is this", []),
+        (b"\n<html>Welcome to the chat server</html>", "not_found", "a web page", []),
+        (b": nothing\n\n", "network", "ended early", []),
+        (HELLO, "network", "ended early", [llm.TextDelta("hello")]),
     ],
 )
-async def test_errors_inside_an_answer(chunks: tuple[bytes, ...], kind: str, words: str) -> None:
-    async with connected("chat", [RawAnswer(chunks)], max_retries=0) as (provider, _):
-        error = await failure(provider)
-        assert error.kind == kind
-        assert words in str(error)
-
-
-async def test_an_answer_that_stops_without_an_end_is_a_network_error() -> None:
-    async with connected("chat", [RawAnswer((HELLO,))], max_retries=0) as (provider, _):
-        seen: list[ModelEvent] = []
-        assert (await failure(provider, seen)).kind == "network"
-        assert seen == [TextDelta("hello")]
+async def test_errors_inside_an_answer(chunk: bytes, kind: str, words: str, before: list[llm.ModelEvent]) -> None:
+    assert await check_failure("chat", RawAnswer((chunk,)), kind, words) == before
 
 
 async def test_tool_calls_in_every_shape_over_a_socket() -> None:
@@ -372,7 +317,7 @@ async def test_tool_calls_in_every_shape_over_a_socket() -> None:
     assert shown(events) == [("a", '{"n":1}'), ("b", '{"n":2}'), ("c", '{"n":3}')]
     assert "".join(thoughts(events)) == "hm"
     assert texts(events) == ["Looking."]
-    assert events[-1] == Finished("tool_calls")
+    assert events[-1] == llm.Finished("tool_calls")
 
 
 # --- what servers refuse, and what is learnt from it -------------------------------------------------------------
@@ -396,7 +341,11 @@ async def test_a_server_that_wants_its_thoughts_back_gets_them() -> None:
             return Failure(400, {"error": {"message": "Missing `reasoning_content` field in the assistant message"}})
         return Answer(text="ok")
 
-    history = (USER, AssistantMessage(thought="hm", tool_calls=(ToolUse("x", "a", "{}"),)), ToolMessage("x", "a", ()))
+    history = (
+        USER,
+        llm.AssistantMessage(thought="hm", tool_calls=(llm.ToolUse("x", "a", "{}"),)),
+        llm.ToolMessage("x", "a", ()),
+    )
     async with connected("chat", script) as (provider, model):
         assert texts(await collect(provider, history)) == ["ok"]
         assert model.requests[1].body["messages"][1]["reasoning_content"] == "hm"
@@ -415,30 +364,22 @@ async def test_a_redirect_is_not_followed_but_named() -> None:
 
 
 async def test_models_come_with_their_context_windows() -> None:
-    entries: list[str | dict[str, Any]] = [
+    entries = [
         {"id": "vllm", "max_model_len": 8192},
         {"id": "openrouter", "context_length": 128000},
         {"id": "groq", "context_window": 32768},
         {"id": "llama.cpp", "meta": {"n_ctx_train": 4096}},
         {"id": "none", "context_length": None},
     ]
-    async with FakeModel(models=entries) as model:
-        provider = make("chat", model.base_url)
-        assert await provider.models() == [
-            ModelInfo("vllm", 8192),
-            ModelInfo("openrouter", 128000),
-            ModelInfo("groq", 32768),
-            ModelInfo("llama.cpp", 4096),
-            ModelInfo("none"),
-        ]
-        await provider.aclose()
+    windows = {"vllm": 8192, "openrouter": 128000, "groq": 32768, "llama.cpp": 4096, "none": None}
+    assert await listed("chat", entries) == [llm.ModelInfo(name, window) for name, window in windows.items()]
 
 
 # --- the request -------------------------------------------------------------------------------------------------
 
 
 def body(
-    messages: Sequence[Message], dialect: Dialect | None = None, settings: ModelSettings = SETTINGS
+    messages: Sequence[llm.Message], dialect: Dialect | None = None, settings: llm.ModelSettings = SETTINGS
 ) -> dict[str, Any]:
     encoded: dict[str, Any] = json.loads(RequestEncoder(dialect or Dialect()).encode(messages, (TOOL,), settings))
     return encoded
@@ -446,47 +387,28 @@ def body(
 
 def test_a_whole_request() -> None:
     messages = (
-        UserMessage((TextPart("a"), TextPart("b"))),
-        AssistantMessage(thought="hm", tool_calls=(ToolUse("x", "read", '{"path":"a"}'),)),
-        ToolMessage("x", "read", (TextPart("content"),)),
-        AssistantMessage("Done."),
-        UserMessage((TextPart("listen"), AudioPart("audio/mpeg", "AAAA"))),
+        llm.UserMessage((llm.TextPart("a"), llm.TextPart("b"))),
+        llm.AssistantMessage(thought="hm", tool_calls=(llm.ToolUse("x", "read", '{"path":"a"}'),)),
+        llm.ToolMessage("x", "read", (llm.TextPart("content"),)),
+        llm.AssistantMessage("Done."),
+        llm.UserMessage((llm.TextPart("listen"), llm.AudioPart("audio/mpeg", "AAAA"))),
     )
-    settings = ModelSettings("m", system="Be brief.", thought_level="low", max_output_tokens=9, cache_key="k")
+    settings = llm.ModelSettings("m", system="Be brief.", thought_level="low", max_output_tokens=9, cache_key="k")
+    made = {"id": "x", "type": "function", "function": {"name": "read", "arguments": '{"path":"a"}'}}
+    sound = {"type": "input_audio", "input_audio": {"data": "AAAA", "format": "mp3"}}
     assert body(messages, settings=settings) == {
         "model": "m",
         "messages": [
             {"role": "system", "content": "Be brief."},
             {"role": "user", "content": "a\nb"},
-            {
-                "role": "assistant",
-                "content": None,
-                "tool_calls": [
-                    {"id": "x", "type": "function", "function": {"name": "read", "arguments": '{"path":"a"}'}}
-                ],
-            },
+            {"role": "assistant", "content": None, "tool_calls": [made]},
             {"role": "tool", "tool_call_id": "x", "content": "content"},
             {"role": "assistant", "content": "Done."},
-            {
-                "role": "user",
-                "content": [
-                    {"type": "text", "text": "listen"},
-                    {"type": "input_audio", "input_audio": {"data": "AAAA", "format": "mp3"}},
-                ],
-            },
+            turn("user", text_block("listen"), sound),
         ],
         "stream": True,
         "stream_options": {"include_usage": True},
-        "tools": [
-            {
-                "type": "function",
-                "function": {
-                    "name": "read",
-                    "description": "Reads a file.",
-                    "parameters": {"type": "object", "properties": {"path": {"type": "string"}}},
-                },
-            }
-        ],
+        "tools": [TOOL_SENT],
         "reasoning_effort": "low",
         "max_tokens": 9,
     }
@@ -502,7 +424,7 @@ def test_a_whole_request() -> None:
 ])  # fmt: skip
 def test_thinking_is_set_as_the_server_takes_it(thinking: str, level: Any, fields: dict[str, Any]) -> None:
     plain = body((USER,))
-    asked = body((USER,), Dialect(thinking=thinking), ModelSettings(SETTINGS.model, thought_level=level))
+    asked = body((USER,), Dialect(thinking=thinking), llm.ModelSettings(SETTINGS.model, thought_level=level))
     assert {key: value for key, value in asked.items() if key not in plain} == fields
 
 
@@ -523,9 +445,9 @@ def test_each_known_server_is_sent_what_it_takes() -> None:
     for name, row in known_servers().items():
         if (row.api or choose_api(row.base_url)) != "chat":
             continue
-        provider = ChatProvider(ProviderOptions(name=name, base_url=row.base_url, api_key="x"))
-        asked = ModelSettings("anthropic/claude-5", "Be brief.", "low")
-        sent = json.loads(provider._exchange((USER, AssistantMessage("a"), USER), (TOOL,), asked).body)
+        provider = ChatProvider(llm.ProviderOptions(name=name, base_url=row.base_url, api_key="x"))
+        asked = llm.ModelSettings("anthropic/claude-5", "Be brief.", "low")
+        sent = json.loads(provider._exchange((USER, llm.AssistantMessage("a"), USER), (TOOL,), asked).body)
         more = {key: sent[key] for key in sent if key not in ("model", "messages", "stream", "tools")}
         assert more == OF_ROWS.get(name, LOCAL if is_loopback(row.base_url) else PLAIN), name
         assert str(sent).count("cache_control") == (3 if name == "openrouter" else 0), name
@@ -538,10 +460,10 @@ def test_each_known_server_is_sent_what_it_takes() -> None:
 def test_claudes_cache_is_told_where_to_begin_where_that_is_known(
     model: str, breakpoints: bool, marked: list[int]
 ) -> None:
-    first, second = (AssistantMessage(tool_calls=(ToolUse(name, "read", "{}"),)) for name in "ab")
-    results = [ToolMessage(name, "read", (TextPart("content"),)) for name in "ab"]
-    history = (USER, first, results[0], second, results[1], UserMessage((TextPart("and?"),)))
-    asked = ModelSettings(model, system="Be brief.")
+    first, second = (llm.AssistantMessage(tool_calls=(llm.ToolUse(name, "read", "{}"),)) for name in "ab")
+    results = [llm.ToolMessage(name, "read", (llm.TextPart("content"),)) for name in "ab"]
+    history = (USER, first, results[0], second, results[1], llm.UserMessage((llm.TextPart("and?"),)))
+    asked = llm.ModelSettings(model, system="Be brief.")
     sent = body(history, Dialect(breakpoints=breakpoints), asked)["messages"]
     assert [number for number, message in enumerate(sent) if "cache_control" in str(message)] == marked
     for message in sent:
@@ -553,14 +475,14 @@ def test_claudes_cache_is_told_where_to_begin_where_that_is_known(
 def test_what_gemini_signs_a_call_with_goes_back_to_it_alone() -> None:
     extra = {"google": {"thought_signature": "sig"}}
     answer = ChatAnswer("google")
-    chunk = delta("tool_calls", tool_calls=[call("read", "{}", index=0, id="x", extra_content=extra)])
+    chunk = called(call("read", "{}", index=0, id="x", extra_content=extra), finish="tool_calls")
     events = [*answer.feed(json.dumps(chunk).encode()), *answer.finish()]
     finished = events[-1]
-    assert isinstance(finished, Finished)
+    assert isinstance(finished, llm.Finished)
     history = (
         USER,
-        AssistantMessage(tool_calls=tuple(calls(events)), opaque=finished.opaque),
-        ToolMessage("x", "read", ()),
+        llm.AssistantMessage(tool_calls=tuple(calls(events)), opaque=finished.opaque),
+        llm.ToolMessage("x", "read", ()),
     )
     for origin, kept in (("google", {"extra_content": extra}), ("elsewhere", {})):
         sent = body(history, Dialect(origin=origin))["messages"][1]["tool_calls"][0]
@@ -568,7 +490,7 @@ def test_what_gemini_signs_a_call_with_goes_back_to_it_alone() -> None:
 
 
 def test_openai_itself_gets_its_own_field_names() -> None:
-    settings = ModelSettings("m", max_output_tokens=9, cache_key="k")
+    settings = llm.ModelSettings("m", max_output_tokens=9, cache_key="k")
     sent = body((USER,), Dialect(openai=True), settings)
     assert (sent["max_completion_tokens"], sent["prompt_cache_key"]) == (9, "k")
     assert "max_tokens" not in sent
@@ -579,7 +501,7 @@ def test_openai_itself_gets_its_own_field_names() -> None:
     ("[1]", '{"_invalid":"[1]"}'), ("null", '{"_invalid":"null"}'),
 ])  # fmt: skip
 def test_arguments_that_a_server_would_refuse_are_wrapped(arguments: str, sent: str) -> None:
-    messages = (AssistantMessage(tool_calls=(ToolUse("x", "a", arguments),)),)
+    messages = (llm.AssistantMessage(tool_calls=(llm.ToolUse("x", "a", arguments),)),)
     assert body(messages)["messages"][0]["tool_calls"][0]["function"]["arguments"] == sent
 
 
@@ -587,19 +509,19 @@ def test_arguments_that_a_server_would_refuse_are_wrapped(arguments: str, sent: 
     ("content", "sent"),
     [
         ((), "(no output)"),
-        ((TextPart("a"), TextPart("b")), "a\nb"),
-        ((ImagePart("image/png", "AAAA"),), "The result is in the next message."),
+        ((llm.TextPart("a"), llm.TextPart("b")), "a\nb"),
+        ((llm.ImagePart("image/png", "AAAA"),), "The result is in the next message."),
     ],
 )
 def test_tool_results_are_never_empty(content: tuple[Any, ...], sent: str) -> None:
-    assert body((ToolMessage("x", "a", content),))["messages"][0]["content"] == sent
+    assert body((llm.ToolMessage("x", "a", content),))["messages"][0]["content"] == sent
 
 
 def test_messages_are_encoded_once_and_never_mistaken_for_another() -> None:
     encoder = RequestEncoder(Dialect())
     for number in range(10_000):
         # Short-lived messages: the next one is likely to be born at the same address.
-        message = UserMessage((TextPart(str(number)),))
+        message = llm.UserMessage((llm.TextPart(str(number)),))
         sent = json.loads(encoder.encode((message, message), (), SETTINGS))
         assert [entry["content"] for entry in sent["messages"]] == [str(number)] * 2
 
@@ -608,7 +530,7 @@ async def test_a_server_that_knows_no_chat_template_is_not_sent_its_switch_again
     words = "chat_template is not supported for Mistral tokenizers."
     async with connected("chat", [Failure(400, {"message": words}), "ok", "ok"]) as (provider, model):
         for _ in range(2):
-            await collect(provider, settings=ModelSettings("m", thought_level="low"))
+            await collect(provider, settings=llm.ModelSettings("m", thought_level="low"))
         assert ["chat_template_kwargs" in request.body for request in model.requests] == [True, False, False]
         assert model.requests[2].body["reasoning_effort"] == "low"
 
@@ -621,10 +543,10 @@ def test_thoughts_that_openrouter_signs_go_back_with_their_calls_in_whole() -> N
     pieces = [[{**text, "text": "let me "}], [{**text, "text": "see"}], [{**text, "signature": "sig", "text": None}]]
     for details in (*pieces, sealed, "nonsense", ["nonsense"]):
         answer.feed(json.dumps(delta(reasoning_details=details)).encode())
-    answer.feed(json.dumps(delta(tool_calls=[call("ls", "{}", id="c1")])).encode())
+    answer.feed(json.dumps(called(call("ls", "{}", id="c1"))).encode())
     use, finished = answer.finish()
-    assert isinstance(use, ToolUse) and isinstance(finished, Finished)
-    message = AssistantMessage(tool_calls=(use,), opaque=finished.opaque)
+    assert isinstance(use, llm.ToolUse) and isinstance(finished, llm.Finished)
+    message = llm.AssistantMessage(tool_calls=(use,), opaque=finished.opaque)
     (sent,) = body((message,), Dialect(origin="openrouter.ai"))["messages"]
     assert sent["reasoning_details"] == [{**text, "text": "let me see", "signature": "sig"}, *sealed]
     (sent,) = body((message,), Dialect(origin="elsewhere.example"))["messages"]
@@ -635,7 +557,7 @@ def test_thoughts_without_calls_are_not_kept() -> None:
     answer = ChatAnswer("openrouter.ai")
     said = delta(reasoning_details=[{"type": "reasoning.text", "text": "x"}], content="Hello")
     answer.feed(json.dumps(said).encode())
-    assert answer.finish()[-1] == Finished("stop")
+    assert answer.finish()[-1] == llm.Finished("stop")
 
 
 async def test_lm_studio_is_asked_what_is_loaded() -> None:
@@ -644,8 +566,5 @@ async def test_lm_studio_is_asked_what_is_loaded() -> None:
         {"id": "other", "type": "llm", "state": "not-loaded", "max_context_length": 32768},
         {"id": "qwen", "type": "vlm", "state": "loaded", "max_context_length": 32768, "loaded_context_length": 8192},
     ]
-    async with FakeModel(models=[{**entry, "owned_by": "organization_owner"} for entry in entries]) as model:
-        provider = make("chat", model.base_url)
-        listed = await provider.models()
-        await provider.aclose()
-    assert listed == [ModelInfo("qwen", 8192, ("image",)), ModelInfo("other", None, ())]
+    found = await listed("chat", [{**entry, "owned_by": "organization_owner"} for entry in entries])
+    assert found == [llm.ModelInfo("qwen", 8192, ("image",)), llm.ModelInfo("other", None, ())]

@@ -17,48 +17,34 @@ from botocore.config import Config
 from botocore.validate import ParamValidator
 
 from acp_agent.errors import ConfigError, ProviderError
-from acp_agent.llm.base import (
-    AssistantMessage,
-    DocumentPart,
-    Finished,
-    ImagePart,
-    ModelInfo,
-    ModelSettings,
-    ProviderOptions,
-    TextDelta,
-    TextPart,
-    ThoughtDelta,
-    ToolMessage,
-    ToolUse,
-    UserMessage,
-)
+from acp_agent.llm import base as llm
 from acp_agent.llm.clouds import vertex
 from acp_agent.llm.clouds.bedrock import BedrockProvider
 from acp_agent.llm.clouds.vertex import VertexProvider
 from acp_agent.testing.fake_converse import message
 from acp_agent.testing.fake_model import Answer, Call, Failure, FakeModel, RawAnswer
 
-from .kit import SETTINGS, TOOL, collect, connected, failure, make
-
-pytestmark = pytest.mark.anyio
+from .kit import SETTINGS, TOOL, check_failure, collect, connected, failure, listed, make, turn
 
 CLAUDE = "us.anthropic.claude-sonnet-4-5-20250929-v1:0"
 HISTORY = (
-    UserMessage((TextPart("look"), ImagePart("image/png", "iVBORw0="), DocumentPart("JVBERi0=", "a_b/c.pdf"))),
-    AssistantMessage(
+    llm.UserMessage(
+        (llm.TextPart("look"), llm.ImagePart("image/png", "iVBORw0="), llm.DocumentPart("JVBERi0=", "a_b/c.pdf"))
+    ),
+    llm.AssistantMessage(
         "Looking.",
-        (ToolUse("c1", "read", '{"path": "a"}'),),
+        (llm.ToolUse("c1", "read", '{"path": "a"}'),),
         opaque=(
             {"type": "thinking", "thinking": "hm", "signature": "sig_1", "after": (0, 0), "_from": CLAUDE},
             {"type": "redacted_thinking", "data": "c2VhbGVk", "after": (0, 0), "_from": CLAUDE},
         ),
     ),
-    ToolMessage("c1", "read", (TextPart("content"), ImagePart("image/jpeg", "iVBORw0="))),
+    llm.ToolMessage("c1", "read", (llm.TextPart("content"), llm.ImagePart("image/jpeg", "iVBORw0="))),
 )
 POINT = {"cachePoint": {"type": "default"}}
 
 
-async def asked(settings: ModelSettings, history: Any = HISTORY) -> tuple[str, dict[str, Any]]:
+async def asked(settings: llm.ModelSettings, history: Any = HISTORY) -> tuple[str, dict[str, Any]]:
     async with connected("bedrock", ["ok"]) as (provider, model):
         await collect(provider, history, (TOOL,), settings)
     return model.requests[0].path, model.requests[0].body
@@ -84,55 +70,31 @@ def as_sdk(value: Any) -> Any:
 
 
 async def test_the_whole_request_and_that_amazon_takes_it() -> None:
-    path, body = await asked(ModelSettings(CLAUDE, "Be brief.", "low", 9000))
+    path, body = await asked(llm.ModelSettings(CLAUDE, "Be brief.", "low", 9000))
     assert path == "/model/us.anthropic.claude-sonnet-4-5-20250929-v1%3A0/converse-stream"
     picture = {"bytes": "iVBORw0="}
+    results = [{"text": "content"}, {"image": {"format": "jpeg", "source": picture}}]
+    tool = {"name": "read", "description": "Reads a file.", "inputSchema": {"json": TOOL.parameters}}
     assert body == {
         "messages": [
-            {
-                "role": "user",
-                "content": [
-                    {"text": "look"},
-                    {"image": {"format": "png", "source": picture}},
-                    {"document": {"format": "pdf", "name": "a b c pdf 2", "source": {"bytes": "JVBERi0="}}},
-                    POINT,
-                ],
-            },
-            {
-                "role": "assistant",
-                "content": [
-                    {"reasoningContent": {"reasoningText": {"text": "hm", "signature": "sig_1"}}},
-                    {"reasoningContent": {"redactedContent": "c2VhbGVk"}},
-                    {"text": "Looking."},
-                    {"toolUse": {"toolUseId": "c1", "name": "read", "input": {"path": "a"}}},
-                ],
-            },
-            {
-                "role": "user",
-                "content": [
-                    {
-                        "toolResult": {
-                            "toolUseId": "c1",
-                            "content": [{"text": "content"}, {"image": {"format": "jpeg", "source": picture}}],
-                        }
-                    },
-                    POINT,
-                ],
-            },
+            turn(
+                "user",
+                {"text": "look"},
+                {"image": {"format": "png", "source": picture}},
+                {"document": {"format": "pdf", "name": "a b c pdf 2", "source": {"bytes": "JVBERi0="}}},
+                POINT,
+            ),
+            turn(
+                "assistant",
+                {"reasoningContent": {"reasoningText": {"text": "hm", "signature": "sig_1"}}},
+                {"reasoningContent": {"redactedContent": "c2VhbGVk"}},
+                {"text": "Looking."},
+                {"toolUse": {"toolUseId": "c1", "name": "read", "input": {"path": "a"}}},
+            ),
+            turn("user", {"toolResult": {"toolUseId": "c1", "content": results}}, POINT),
         ],
         "system": [{"text": "Be brief."}, POINT],
-        "toolConfig": {
-            "tools": [
-                {
-                    "toolSpec": {
-                        "name": "read",
-                        "description": "Reads a file.",
-                        "inputSchema": {"json": {"type": "object", "properties": {"path": {"type": "string"}}}},
-                    }
-                },
-                POINT,
-            ]
-        },
+        "toolConfig": {"tools": [{"toolSpec": tool}, POINT]},
         "inferenceConfig": {"maxTokens": 9000},
         "additionalModelRequestFields": {"thinking": {"type": "enabled", "budget_tokens": 4096}},
     }
@@ -145,7 +107,7 @@ async def test_the_whole_request_and_that_amazon_takes_it() -> None:
     ("model", "points"), [(CLAUDE, 4), ("us.amazon.nova-pro-v1:0", 3), ("meta.llama3-3-70b-instruct-v1:0", 0)]
 )
 async def test_other_models_get_no_thoughts_and_points_where_they_have_a_cache(model: str, points: int) -> None:
-    _, body = await asked(ModelSettings(model, "Be brief.", "low"))
+    _, body = await asked(llm.ModelSettings(model, "Be brief.", "low"))
     assert str(body).count("cachePoint") == points
     assert ("reasoningContent" in str(body), "additionalModelRequestFields" in body) == (model == CLAUDE,) * 2
     assert "inferenceConfig" not in body
@@ -187,7 +149,7 @@ async def test_a_request_is_signed_with_the_credentials_of_the_environment(monke
 
     monkeypatch.setattr(BedrockProvider, "_signed", noted)
     async with connected("bedrock", ["ok"], api_key=None) as (provider, model):
-        await collect(provider, settings=ModelSettings(CLAUDE))
+        await collect(provider, settings=llm.ModelSettings(CLAUDE))
         headers = model.requests[0].headers
     assert headers["authorization"].startswith("AWS4-HMAC-SHA256 Credential=AKIDEXAMPLE/")
     assert "/us-east-1/bedrock/aws4_request" in headers["authorization"]
@@ -231,34 +193,33 @@ FAILED = header(b":message-type", b"error") + header(b":error-code", b"InternalF
 
 
 @pytest.mark.parametrize(
-    ("reply", "kind", "words"),
+    ("chunks", "kind", "words"),
     [
-        (RawAnswer((frame(header(b":event-type", b"\xff")),)), "server", "malformed"),
-        (RawAnswer((frame(header(b":event-type", b"a", kind=99)),)), "server", "malformed"),
-        (RawAnswer((frame(b"\xff"),)), "server", "malformed"),
-        (RawAnswer((frame(header(b":event-type", b'a":{},"b')), TEXT)), "network", "ended early"),
-        (RawAnswer((frame(header(b":event-type", b"a"), b'{},"b":{}'),)), "server", "malformed"),
-        (RawAnswer((frame(header(b":event-type", b"a"), b"7"),)), "server", "malformed"),
-        (RawAnswer((frame(header(b":event-type", b"a"), b'{"x":' + b"[" * 10_000),)), "server", "nested too deeply"),
-        (RawAnswer((frame(FAILED + header(b":error-message", b"It broke.")), STOP)), "server", "It broke."),
-        (RawAnswer((struct.pack("!IIB", 2**31, 9, 0) * 4,)), "server", "malformed"),
-        (RawAnswer((THROTTLED,)), "rate_limit", "Too many requests"),
-        (RawAnswer((TEXT,)), "network", "ended early"),
-        (RawAnswer((b"<html>" + b"x" * 40,)), "server", "malformed"),
-        (RawAnswer((TEXT[:-1] + b"?", STOP)), "server", "malformed"),
-        (
-            Failure(403, {"message": "You don't have access to the model with the specified model ID."}),
-            "auth",
-            "access",
-        ),
-        (Failure(400, {"message": "The provided model identifier is invalid."}), "", "identifier is invalid"),
+        ([frame(header(b":event-type", b"\xff"))], "server", "malformed"),
+        ([frame(header(b":event-type", b"a", kind=99))], "server", "malformed"),
+        ([frame(b"\xff")], "server", "malformed"),
+        ([frame(header(b":event-type", b'a":{},"b')), TEXT], "network", "ended early"),
+        ([frame(header(b":event-type", b"a"), b'{},"b":{}')], "server", "malformed"),
+        ([frame(header(b":event-type", b"a"), b"7")], "server", "malformed"),
+        ([frame(header(b":event-type", b"a"), b'{"x":' + b"[" * 10_000)], "server", "nested too deeply"),
+        ([frame(FAILED + header(b":error-message", b"It broke.")), STOP], "server", "It broke."),
+        ([struct.pack("!IIB", 2**31, 9, 0) * 4], "server", "malformed"),
+        ([THROTTLED], "rate_limit", "Too many requests"),
+        ([TEXT], "network", "ended early"),
+        ([b"<html>" + b"x" * 40], "server", "malformed"),
+        ([TEXT[:-1] + b"?", STOP], "server", "malformed"),
     ],
 )
-async def test_failures(reply: Any, kind: str, words: str) -> None:
-    async with connected("bedrock", [reply], max_retries=0) as (provider, _):
-        error = await failure(provider)
-    assert words in str(error)
-    assert kind in ("", error.kind), error.kind
+async def test_streams_that_fail(chunks: list[bytes], kind: str, words: str) -> None:
+    await check_failure("bedrock", RawAnswer(tuple(chunks)), kind, words)
+
+
+@pytest.mark.parametrize(("status", "message", "kind"), [
+    (403, "You don't have access to the model with the specified model ID.", "auth"),
+    (400, "The provided model identifier is invalid.", "bad_request"),
+])  # fmt: skip
+async def test_refusals(status: int, message: str, kind: str) -> None:
+    await check_failure("bedrock", Failure(status, {"message": message}), kind, message)
 
 
 async def test_unknown_events_are_passed_over_and_a_stream_may_be_cut_anywhere() -> None:
@@ -266,24 +227,21 @@ async def test_unknown_events_are_passed_over_and_a_stream_may_be_cut_anywhere()
     whole = odd + TEXT + STOP + message("metadata", {"metrics": {"latencyMs": 1}})
     raw = RawAnswer(tuple(whole[place : place + 7] for place in range(0, len(whole), 7)))
     async with connected("bedrock", [raw]) as (provider, _):
-        assert await collect(provider) == [TextDelta("a"), Finished("stop")]
+        assert await collect(provider) == [llm.TextDelta("a"), llm.Finished("stop")]
 
 
 async def test_no_two_documents_of_a_message_have_one_name() -> None:
-    paper = DocumentPart("JVBERi0=", "a.pdf")
-    made = AssistantMessage("", (ToolUse("c1", "read", "{}"), ToolUse("c2", "read", "{}")))
-    results = [ToolMessage(call, "read", (paper, paper)) for call in ("c1", "c2")]
-    _, body = await asked(SETTINGS, (UserMessage((paper,)), made, *results, UserMessage((paper, paper))))
+    paper = llm.DocumentPart("JVBERi0=", "a.pdf")
+    made = llm.AssistantMessage("", (llm.ToolUse("c1", "read", "{}"), llm.ToolUse("c2", "read", "{}")))
+    results = [llm.ToolMessage(call, "read", (paper, paper)) for call in ("c1", "c2")]
+    _, body = await asked(SETTINGS, (llm.UserMessage((paper,)), made, *results, llm.UserMessage((paper, paper))))
     for said in body["messages"]:
         names = re.findall(r"'name': '(a pdf[^']*)'", str(said))
         assert len(names) == len(set(names)), names
 
 
 async def test_the_inference_profiles_are_listed() -> None:
-    async with FakeModel(models=[CLAUDE]) as model:
-        provider = make("bedrock", model.base_url)
-        assert await provider.models() == [ModelInfo(CLAUDE)]
-        await provider.aclose()
+    assert await listed("bedrock", [CLAUDE]) == [llm.ModelInfo(CLAUDE)]
 
 
 # --- Vertex AI ---------------------------------------------------------------------------------------------------
@@ -299,20 +257,20 @@ def token(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def on_vertex(model: FakeModel, **options: Any) -> VertexProvider:
     base = f"{model.base_url}/projects/p/locations/global"
-    return VertexProvider(ProviderOptions(name="vertex", base_url=base, **options))
+    return VertexProvider(llm.ProviderOptions(name="vertex", base_url=base, **options))
 
 
 async def test_claude_and_the_others_have_doors_of_their_own(token: None) -> None:
     async with FakeModel([Answer(thought="hm", text="one"), "two"]) as model:
         provider = on_vertex(model)
-        first = await collect(provider, settings=ModelSettings("anthropic/claude-opus-4-1@20250805", "Be brief."))
-        second = await collect(provider, settings=ModelSettings("google/gemini-2.5-pro"))
+        first = await collect(provider, settings=llm.ModelSettings("anthropic/claude-opus-4-1@20250805", "Be brief."))
+        second = await collect(provider, settings=llm.ModelSettings("google/gemini-2.5-pro"))
         await provider.aclose()
-    assert [event for event in first if isinstance(event, (ThoughtDelta, TextDelta))] == [
-        ThoughtDelta("hm"),
-        TextDelta("one"),
+    assert [event for event in first if isinstance(event, (llm.ThoughtDelta, llm.TextDelta))] == [
+        llm.ThoughtDelta("hm"),
+        llm.TextDelta("one"),
     ]
-    assert TextDelta("two") in second
+    assert llm.TextDelta("two") in second
     claude, gemini = model.requests
     below = "/v1/projects/p/locations/global"
     assert claude.path == f"{below}/publishers/anthropic/models/claude-opus-4-1@20250805:streamRawPredict"
@@ -358,11 +316,11 @@ async def test_without_google_credentials_the_user_is_told_what_to_do(
 
 def test_the_region_global_has_no_name_in_the_address() -> None:
     base = "https://global-aiplatform.googleapis.com/v1/projects/p/locations/global"
-    provider = VertexProvider(ProviderOptions(name="vertex", base_url=base))
+    provider = VertexProvider(llm.ProviderOptions(name="vertex", base_url=base))
     assert provider._claude._base_url == base.replace("global-", "")
 
 
 @pytest.mark.parametrize("kind", [BedrockProvider, VertexProvider])
 def test_an_address_is_needed(kind: Any) -> None:
     with pytest.raises(ConfigError, match="set (AWS_REGION|GOOGLE_CLOUD_PROJECT)"):
-        kind(ProviderOptions(name="cloud"))
+        kind(llm.ProviderOptions(name="cloud"))

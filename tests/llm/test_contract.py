@@ -10,36 +10,33 @@ import anyio
 import pytest
 
 from acp_agent.errors import ConfigError, ProviderError
-from acp_agent.llm.base import (
-    AssistantMessage,
-    Finished,
-    ImagePart,
-    ModelEvent,
-    ModelInfo,
-    ModelSettings,
-    Provider,
-    TextDelta,
-    TextPart,
-    ThoughtDelta,
-    ToolMessage,
-    ToolUse,
-    UsageReport,
-    UserMessage,
-)
+from acp_agent.llm import base as llm
 from acp_agent.testing.fake_model import Answer, Call, Failure, FakeModel, FakeRequest, RawAnswer, Script, Usage
 
-from .kit import BOUND, SETTINGS, TOOL, USER, Api, calls, collect, connected, failure, make, scripted, texts, thoughts
-
-pytestmark = pytest.mark.anyio
+from .kit import (
+    SETTINGS,
+    TOOL,
+    USER,
+    Api,
+    calls,
+    collect,
+    connected,
+    failure,
+    listed,
+    make,
+    scripted,
+    texts,
+    thoughts,
+)
 
 over_http = pytest.mark.parametrize("api", ["bedrock", "chat", "messages", "ollama", "responses"])
 everywhere = pytest.mark.parametrize("api", ["bedrock", "chat", "messages", "ollama", "responses", "scripted"])
 
 
-async def answered(api: Any, answer: Answer, tmp_path: Path) -> list[ModelEvent]:
+async def answered(api: Any, answer: Answer, tmp_path: Path) -> list[llm.ModelEvent]:
     async with AsyncExitStack() as stack:
         if api == "scripted":
-            provider: Provider = scripted(tmp_path / "script.json", [answer])
+            provider: llm.Provider = scripted(tmp_path / "script.json", [answer])
         else:
             provider, _ = await stack.enter_async_context(connected(api, [answer]))
         return await collect(provider, tools=(TOOL,))
@@ -79,13 +76,13 @@ async def test_events_come_in_order_and_end_with_one_finished(api: str, tmp_path
     for name in {"bedrock": ["reasoning_tokens"], "ollama": ["cached_tokens", "reasoning_tokens"]}.get(api, []):
         del counted[name]  # They do not tell.
     assert events == [
-        ThoughtDelta("let me "),
-        ThoughtDelta("see"),
-        TextDelta("Hel"),
-        TextDelta("lo"),
-        ToolUse(call.id, "read", '{"path":"a"}'),
-        UsageReport(input_tokens=100, output_tokens=20, **counted),
-        Finished("tool_calls", events[-1].opaque if isinstance(events[-1], Finished) else ()),
+        llm.ThoughtDelta("let me "),
+        llm.ThoughtDelta("see"),
+        llm.TextDelta("Hel"),
+        llm.TextDelta("lo"),
+        llm.ToolUse(call.id, "read", '{"path":"a"}'),
+        llm.UsageReport(input_tokens=100, output_tokens=20, **counted),
+        llm.Finished("tool_calls", events[-1].opaque if isinstance(events[-1], llm.Finished) else ()),
     ]
 
 
@@ -120,7 +117,7 @@ async def test_arguments_that_are_not_json_are_passed_on_as_they_are(api: str, t
 
 @everywhere
 async def test_an_answer_of_nothing_is_finished_too(api: str, tmp_path: Path) -> None:
-    assert await answered(api, Answer(usage=None), tmp_path) == [Finished("stop")]
+    assert await answered(api, Answer(usage=None), tmp_path) == [llm.Finished("stop")]
 
 
 @over_http
@@ -139,7 +136,7 @@ async def test_an_answer_of_nothing_is_finished_too(api: str, tmp_path: Path) ->
 async def test_finish_reasons(api: Api, answer: Answer, reason: str, tmp_path: Path) -> None:
     if api == "ollama" and reason == "refusal":
         reason = "stop"  # Its models refuse in plain text.
-    assert (await answered(api, answer, tmp_path))[-1] == Finished(reason)  # type: ignore[arg-type]
+    assert (await answered(api, answer, tmp_path))[-1] == llm.Finished(reason)  # type: ignore[arg-type]
 
 
 @pytest.mark.parametrize("api", ["chat", "messages", "ollama", "responses"])
@@ -151,7 +148,7 @@ async def test_the_words_of_a_refusal_are_text(api: Api, tmp_path: Path) -> None
 async def test_deltas_arrive_while_the_answer_is_still_going_on(api: Api) -> None:
     async with connected(api, [Answer(text=("first", "second"), hang_after=1)]) as (provider, model):
         stream = provider.stream((USER,), (), SETTINGS)
-        assert await anext(stream) == TextDelta("first")
+        assert await anext(stream) == llm.TextDelta("first")
         model.release()
         assert texts([event async for event in stream]) == ["second"]
 
@@ -165,7 +162,7 @@ async def test_concurrent_streams_do_not_mix(api: Api) -> None:
     async with connected(api, script) as (provider, _):
 
         async def run(model: str) -> None:
-            seen[model] = "".join(texts(await collect(provider, settings=ModelSettings(model=model))))
+            seen[model] = "".join(texts(await collect(provider, settings=llm.ModelSettings(model=model))))
 
         async with anyio.create_task_group() as group:
             for number in range(8):
@@ -185,7 +182,7 @@ async def test_one_connection_serves_one_call_after_another(api: Api) -> None:
 
 
 async def sent(
-    api: Api, *, messages: Any = (USER,), tools: Any = (), settings: ModelSettings = SETTINGS
+    api: Api, *, messages: Any = (USER,), tools: Any = (), settings: llm.ModelSettings = SETTINGS
 ) -> FakeRequest:
     async with connected(api, ["ok"]) as (provider, model):
         await collect(provider, messages, tools, settings)
@@ -228,7 +225,7 @@ async def test_a_configured_authorization_header_wins(api: Api) -> None:
 
 @over_http
 async def test_images_of_the_user_reach_the_model(api: Api) -> None:
-    messages = (UserMessage((TextPart("look"), ImagePart("image/png", "iVBORw0="))),)
+    messages = (llm.UserMessage((llm.TextPart("look"), llm.ImagePart("image/png", "iVBORw0="))),)
     (message,) = conversation(api, await sent(api, messages=messages))
     if api == "ollama":
         assert (message["content"], message["images"]) == ("look", ["iVBORw0="])
@@ -248,10 +245,10 @@ async def test_images_of_the_user_reach_the_model(api: Api) -> None:
 async def test_images_of_tools_reach_the_model(api: Api) -> None:
     messages = (
         USER,
-        AssistantMessage(tool_calls=(ToolUse("c1", "shot", "{}"), ToolUse("c2", "ls", "{}"))),
-        ToolMessage("c1", "shot", (TextPart("done"), ImagePart("image/png", "iVBORw0="))),
-        ToolMessage("c2", "ls", (TextPart("a.txt"),)),
-        UserMessage((TextPart("and?"),)),
+        llm.AssistantMessage(tool_calls=(llm.ToolUse("c1", "shot", "{}"), llm.ToolUse("c2", "ls", "{}"))),
+        llm.ToolMessage("c1", "shot", (llm.TextPart("done"), llm.ImagePart("image/png", "iVBORw0="))),
+        llm.ToolMessage("c2", "ls", (llm.TextPart("a.txt"),)),
+        llm.UserMessage((llm.TextPart("and?"),)),
     )
     items = conversation(api, await sent(api, messages=messages))
     if api == "chat":
@@ -284,8 +281,8 @@ async def test_images_of_tools_reach_the_model(api: Api) -> None:
 async def test_calls_and_results_keep_their_ids(api: Api) -> None:
     messages = (
         USER,
-        AssistantMessage(text="Looking.", tool_calls=(ToolUse("c1", "read", '{"path":"a"}'),)),
-        ToolMessage("c1", "read", (TextPart("content"),)),
+        llm.AssistantMessage(text="Looking.", tool_calls=(llm.ToolUse("c1", "read", '{"path":"a"}'),)),
+        llm.ToolMessage("c1", "read", (llm.TextPart("content"),)),
     )
     items = conversation(api, await sent(api, messages=messages))
     if api == "chat":
@@ -313,17 +310,17 @@ async def test_calls_and_results_keep_their_ids(api: Api) -> None:
 async def test_lone_surrogates_in_the_history_are_replaced(api: Api) -> None:
     broken = "a\ud83d"
     messages = (
-        UserMessage((TextPart(broken),)),
-        AssistantMessage(text=broken, tool_calls=(ToolUse("c1", "read", '{"path":"' + broken + '"}'),)),
-        ToolMessage("c1", "read", (TextPart(broken),)),
+        llm.UserMessage((llm.TextPart(broken),)),
+        llm.AssistantMessage(text=broken, tool_calls=(llm.ToolUse("c1", "read", '{"path":"' + broken + '"}'),)),
+        llm.ToolMessage("c1", "read", (llm.TextPart(broken),)),
     )
-    request = await sent(api, messages=messages, settings=ModelSettings(model="m", system=broken))
+    request = await sent(api, messages=messages, settings=llm.ModelSettings(model="m", system=broken))
     assert "a�" in str(conversation(api, request))
 
 
 @over_http
 async def test_thought_level_and_limit_are_passed_on(api: Api) -> None:
-    settings = ModelSettings(model="m", thought_level="high", max_output_tokens=500)
+    settings = llm.ModelSettings(model="m", thought_level="high", max_output_tokens=500)
     body = (await sent(api, settings=settings)).body
     if api == "chat":
         assert (body["reasoning_effort"], body["max_tokens"]) == ("high", 500)
@@ -342,7 +339,7 @@ async def test_thought_level_and_limit_are_passed_on(api: Api) -> None:
 @over_http
 @pytest.mark.parametrize("level", [None, "off"])
 async def test_without_a_thought_level_no_effort_is_sent(api: Api, level: Any) -> None:
-    body = (await sent(api, settings=ModelSettings(model="m", thought_level=level))).body
+    body = (await sent(api, settings=llm.ModelSettings(model="m", thought_level=level))).body
     assert "reasoning_effort" not in body
     assert "reasoning" not in body
 
@@ -395,9 +392,9 @@ async def test_what_cannot_pass_is_not_tried_again(api: Api, status: int) -> Non
 async def test_after_the_first_event_nothing_is_tried_again(api: Api) -> None:
     script: Script = [Answer(text=("Hel", "lo"), drop_after=1), "never"]
     async with connected(api, script) as (provider, model):
-        seen: list[ModelEvent] = []
+        seen: list[llm.ModelEvent] = []
         error = await failure(provider, seen)
-        assert seen == [TextDelta("Hel")]
+        assert seen == [llm.TextDelta("Hel")]
         assert (error.kind, len(model.requests)) == ("network", 1)
 
 
@@ -409,12 +406,9 @@ async def test_after_the_first_event_nothing_is_tried_again(api: Api) -> None:
     ("status", "error", "kind"),
     [
         (401, {"message": "Incorrect API key provided.", "code": "invalid_api_key"}, "auth"),
-        (400, {"message": "API key not valid. Please pass a valid API key."}, "auth"),
-        (403, {"message": "No access"}, "auth"),
         (403, {"message": "Country, region, or territory not supported"}, "region"),
         (429, {"message": "Rate limit reached", "code": "rate_limit_exceeded"}, "rate_limit"),
         (429, {"message": "You exceeded your current quota", "code": "insufficient_quota"}, "quota"),
-        (402, {"message": "Insufficient credits"}, "quota"),
         (400, {"message": "Too long.", "code": "context_length_exceeded"}, "context_too_long"),
         (400, {"message": "Filtered.", "code": "content_filter"}, "refusal"),
         (404, {"message": "The model `x` does not exist", "code": "model_not_found"}, "not_found"),
@@ -435,8 +429,7 @@ async def test_a_server_that_is_not_there_is_a_network_error(api: Api) -> None:
     async with FakeModel() as model:
         base_url = model.base_url
     provider = make(api, base_url, max_retries=1)
-    with anyio.fail_after(BOUND):
-        error = await failure(provider)
+    error = await failure(provider)
     await provider.aclose()
     assert error.kind == "network"
     assert base_url.removesuffix("/v1") in str(error)
@@ -484,7 +477,7 @@ async def test_cancelling_closes_the_connection(api: Api, answer: Answer) -> Non
 async def test_closing_the_stream_closes_the_connection(api: Api) -> None:
     async with connected(api, [Answer(text=("a", "b"), hang_after=1)]) as (provider, model):
         stream: Any = provider.stream((USER,), (), SETTINGS)
-        assert await anext(stream) == TextDelta("a")
+        assert await anext(stream) == llm.TextDelta("a")
         await stream.aclose()
         await model.answer_closed()
 
@@ -502,17 +495,13 @@ async def test_aclose_may_be_called_twice(api: Any, tmp_path: Path) -> None:
 @over_http
 async def test_configured_models_are_not_asked_for(api: Api) -> None:
     provider = make(api, "http://127.0.0.1:1", models=("a", "b"))
-    assert await provider.models() == [ModelInfo("a"), ModelInfo("b")]
+    assert await provider.models() == [llm.ModelInfo("a"), llm.ModelInfo("b")]
     await provider.aclose()
 
 
 @over_http
 async def test_models_are_asked_from_the_server(api: Api) -> None:
-    async with FakeModel(models=["a", "b"]) as model:
-        provider = make(api, model.base_url)
-        with anyio.fail_after(BOUND):
-            assert [info.id for info in await provider.models()] == ["a", "b"]
-        await provider.aclose()
+    assert [info.id for info in await listed(api, ["a", "b"])] == ["a", "b"]
 
 
 @over_http
@@ -528,11 +517,8 @@ async def test_models_are_asked_from_the_server(api: Api) -> None:
     ],
 )
 async def test_a_list_of_models_that_cannot_be_had_is_a_provider_error(api: Api, reply: Failure, kind: str) -> None:
-    async with FakeModel(models=reply) as model:
-        provider = make(api, model.base_url, max_retries=0)
-        with anyio.fail_after(BOUND), pytest.raises(ProviderError) as raised:
-            await provider.models()
-        await provider.aclose()
+    with pytest.raises(ProviderError) as raised:
+        await listed(api, reply, max_retries=0)
     assert raised.value.kind == kind
 
 

@@ -8,16 +8,12 @@ import sys
 from pathlib import Path
 from typing import Any
 
-import anyio
 import httpx2
-import pytest
 
 from acp_agent.llm.base import TextDelta
 from acp_agent.testing.fake_model import Answer, Call, Failure, FakeModel, Reply, Usage
 
-from .kit import BOUND, collect, connected, failure, make, texts
-
-pytestmark = pytest.mark.anyio
+from .kit import collect, connected, failure, make, texts
 
 
 async def test_a_used_up_script_answers_500_with_words() -> None:
@@ -42,8 +38,7 @@ async def test_requests_are_recorded_with_headers_and_body() -> None:
 
 async def test_other_paths_are_not_found() -> None:
     async with FakeModel() as model, httpx2.AsyncClient(trust_env=False) as client:
-        with anyio.fail_after(BOUND):
-            assert (await client.get(f"{model.base_url}/nothing")).status_code == 404
+        assert (await client.get(f"{model.base_url}/nothing")).status_code == 404
 
 
 async def test_it_serves_as_a_process_of_its_own(tmp_path: Path) -> None:
@@ -55,15 +50,12 @@ async def test_it_serves_as_a_process_of_its_own(tmp_path: Path) -> None:
         sys.executable, "-m", "acp_agent.testing.fake_model", str(script), stdout=asyncio.subprocess.PIPE
     )
     try:
-        with anyio.fail_after(BOUND):
-            assert process.stdout is not None
-            base_url = (await process.stdout.readline()).decode().strip()
-            for api in ("chat", "messages", "responses"):
-                provider = make(api, base_url)
-                assert [event for event in await collect(provider) if isinstance(event, TextDelta)] == [
-                    TextDelta("x")
-                ] * 3
-                await provider.aclose()
+        assert process.stdout is not None
+        base_url = (await process.stdout.readline()).decode().strip()
+        for api in ("chat", "messages", "responses"):
+            provider = make(api, base_url)
+            assert [event for event in await collect(provider) if isinstance(event, TextDelta)] == [TextDelta("x")] * 3
+            await provider.aclose()
     finally:
         process.kill()
         await process.wait()
@@ -73,8 +65,7 @@ async def gemini(model: FakeModel, method: str, **query: str) -> Any:
     """The JSON of each event, or of the whole answer."""
     async with httpx2.AsyncClient(trust_env=False) as client:
         url = f"{model.base_url.removesuffix('/v1')}/v1beta/models/gemini-9:{method}"
-        with anyio.fail_after(BOUND):
-            answered = await client.post(url, json={"contents": []}, params=query)
+        answered = await client.post(url, json={"contents": []}, params=query)
     if not query or answered.status_code != 200:
         return answered.json()
     return [json.loads(event.removeprefix("data: ")) for event in answered.text.strip().split("\r\n\r\n")]

@@ -11,35 +11,21 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from acp_agent.llm import base as llm
-from acp_agent.llm.base import (
-    AssistantMessage,
-    Finished,
-    ModelEvent,
-    ModelSettings,
-    TextDelta,
-    TextPart,
-    ThoughtDelta,
-    ToolMessage,
-    ToolUse,
-    UsageReport,
-    UserMessage,
-)
 from acp_agent.llm.messages_answer import MessagesAnswer
 from acp_agent.llm.messages_request import CONTINUED, MessagesEncoder, manner_of
 from acp_agent.loop.memory.history import History
 from acp_agent.testing.fake_messages import PromptCache, refusal
-from acp_agent.testing.fake_model import Answer, Call, Failure, FakeModel, RawAnswer
+from acp_agent.testing.fake_model import Answer, Call, Failure, RawAnswer
 from tests.nightly import times
 from tests.tables import table
 
-from .kit import TOOL, USER, calls, collect, connected, failure, make, texts, thoughts
-
-pytestmark = pytest.mark.anyio
+from .kit import TOOL, USER, calls, check_failure, collect, connected, listed, text_block, texts, thoughts, turn
 
 HEADERS = {"anthropic-version": "2023-06-01"}
-THINKER = ModelSettings("claude-opus-5", thought_level="high")
-BUDGETED = ModelSettings("claude-sonnet-4-5", thought_level="low")
-RESULT = ToolMessage("call_1_0", "read", (TextPart("content"),))
+THINKER = llm.ModelSettings("claude-opus-5", thought_level="high")
+BUDGETED = llm.ModelSettings("claude-sonnet-4-5", thought_level="low")
+ADAPTIVE = {"type": "adaptive", "display": "summarized"}
+RESULT = llm.ToolMessage("call_1_0", "read", (llm.TextPart("content"),))
 
 
 def event(kind: str, **fields: Any) -> dict[str, Any]:
@@ -66,9 +52,9 @@ def ending(reason: str = "end_turn", **fields: Any) -> dict[str, Any]:
     return event("message_delta", delta={"stop_reason": reason, **fields})
 
 
-def fold(*events: Any) -> list[ModelEvent]:
+def fold(*events: Any) -> list[llm.ModelEvent]:
     answer = MessagesAnswer("claude")
-    out: list[ModelEvent] = []
+    out: list[llm.ModelEvent] = []
     for one in events:
         out += answer.feed(one if isinstance(one, bytes) else json.dumps(one).encode())
     assert answer.ended
@@ -76,7 +62,7 @@ def fold(*events: Any) -> list[ModelEvent]:
 
 
 def encode(
-    messages: Sequence[llm.Message], settings: ModelSettings = THINKER, encoder: MessagesEncoder | None = None
+    messages: Sequence[llm.Message], settings: llm.ModelSettings = THINKER, encoder: MessagesEncoder | None = None
 ) -> dict[str, Any]:
     body: dict[str, Any] = json.loads((encoder or MessagesEncoder()).encode(messages, (TOOL,), settings))
     return body
@@ -90,8 +76,8 @@ def thought(model: str, signature: str = "sig_1", after: tuple[int, int] = (0, 0
     return {"type": "thinking", "thinking": "hm", "signature": signature, "after": after, "_from": model}
 
 
-def called(*opaque: dict[str, Any], said: str = "") -> AssistantMessage:
-    return AssistantMessage(said, (ToolUse("call_1_0", "read", "{}"),), opaque=opaque)
+def called(*opaque: dict[str, Any], said: str = "") -> llm.AssistantMessage:
+    return llm.AssistantMessage(said, (llm.ToolUse("call_1_0", "read", "{}"),), opaque=opaque)
 
 
 # --- the request -------------------------------------------------------------------------------------------------
@@ -99,12 +85,12 @@ def called(*opaque: dict[str, Any], said: str = "") -> AssistantMessage:
 
 async def test_a_whole_request() -> None:
     messages = (
-        UserMessage((TextPart("look"), llm.ImagePart("image/png", "AAAA"), llm.DocumentPart("JVBE", "a.pdf"))),
+        llm.UserMessage((llm.TextPart("look"), llm.ImagePart("image/png", "AAAA"), llm.DocumentPart("JVBE", "a.pdf"))),
         called(thought("claude-opus-5"), said="Looking."),
-        ToolMessage("call_1_0", "read", ()),
-        UserMessage((TextPart("and?"), llm.ImagePart("image/bmp", "AAAA"), TextPart(" "))),
+        llm.ToolMessage("call_1_0", "read", ()),
+        llm.UserMessage((llm.TextPart("and?"), llm.ImagePart("image/bmp", "AAAA"), llm.TextPart(" "))),
     )
-    asked = ModelSettings("claude-opus-5", "Be brief.", "low", max_output_tokens=9000)
+    asked = llm.ModelSettings("claude-opus-5", "Be brief.", "low", max_output_tokens=9000)
     mark = {"cache_control": {"type": "ephemeral"}}
     async with connected("messages", ["ok"]) as (provider, model):
         await collect(provider, messages, (TOOL, TOOL), asked)
@@ -117,41 +103,35 @@ async def test_a_whole_request() -> None:
         "model": "claude-opus-5",
         "max_tokens": 9000,
         "stream": True,
-        "thinking": {"type": "adaptive", "display": "summarized"},
+        "thinking": ADAPTIVE,
         "output_config": {"effort": "low"},
         "tools": [tool, tool | mark],
-        "system": [{"type": "text", "text": "Be brief."} | mark],
+        "system": [text_block("Be brief.") | mark],
         "messages": [
-            {
-                "role": "user",
-                "content": [
-                    {"type": "text", "text": "look"},
-                    {"type": "image", "source": {"type": "base64", "media_type": "image/png", "data": "AAAA"}},
-                    {"type": "document", "source": source, "title": "a.pdf"} | mark,
-                ],
-            },
-            {
-                "role": "assistant",
-                "content": [
-                    {"type": "thinking", "thinking": "hm", "signature": "sig_1"},
-                    {"type": "text", "text": "Looking."},
-                    {"type": "tool_use", "id": "call_1_0", "name": "read", "input": {}},
-                ],
-            },
-            {
-                "role": "user",
-                "content": [
-                    {
-                        "type": "tool_result",
-                        "tool_use_id": "call_1_0",
-                        "content": [{"type": "text", "text": "(no output)"}],
-                    },
-                    {"type": "text", "text": "and?"},
-                    {"type": "text", "text": "[image/bmp was left out: this API does not accept it.]"} | mark,
-                ],
-            },
+            turn(
+                "user",
+                text_block("look"),
+                {"type": "image", "source": {"type": "base64", "media_type": "image/png", "data": "AAAA"}},
+                {"type": "document", "source": source, "title": "a.pdf"} | mark,
+            ),
+            turn(
+                "assistant",
+                {"type": "thinking", "thinking": "hm", "signature": "sig_1"},
+                text_block("Looking."),
+                {"type": "tool_use", "id": "call_1_0", "name": "read", "input": {}},
+            ),
+            turn(
+                "user",
+                {"type": "tool_result", "tool_use_id": "call_1_0", "content": [text_block("(no output)")]},
+                text_block("and?"),
+                text_block("[image/bmp was left out: this API does not accept it.]") | mark,
+            ),
         ],
     }
+
+
+def budget(tokens: int) -> dict[str, Any]:
+    return {"thinking": {"type": "enabled", "budget_tokens": tokens}}
 
 
 @table(
@@ -159,19 +139,15 @@ async def test_a_whole_request() -> None:
     [
         ("claude-opus-5", None, {}),
         ("claude-opus-5", "off", {"thinking": {"type": "disabled"}}),
-        (
-            "claude-sonnet-4-6",
-            "high",
-            {"thinking": {"type": "adaptive", "display": "summarized"}, "output_config": {"effort": "high"}},
-        ),
-        ("claude-sonnet-4-5-20250929", "low", {"thinking": {"type": "enabled", "budget_tokens": 4096}}),
-        ("claude-opus-4-20250514", "high", {"thinking": {"type": "enabled", "budget_tokens": 24576}}),
-        ("claude-3-7-sonnet-20250219", "medium", {"thinking": {"type": "enabled", "budget_tokens": 12288}}),
-        ("glm-4.6", "low", {"thinking": {"type": "enabled", "budget_tokens": 4096}}),
+        ("claude-sonnet-4-6", "high", {"thinking": ADAPTIVE, "output_config": {"effort": "high"}}),
+        ("claude-sonnet-4-5-20250929", "low", budget(4096)),
+        ("claude-opus-4-20250514", "high", budget(24576)),
+        ("claude-3-7-sonnet-20250219", "medium", budget(12288)),
+        ("glm-4.6", "low", budget(4096)),
     ],
 )
 def test_thinking_is_asked_for_as_the_model_takes_it(model: str, level: Any, fields: dict[str, Any]) -> None:
-    body = encode([USER], ModelSettings(model, thought_level=level))
+    body = encode([USER], llm.ModelSettings(model, thought_level=level))
     assert {key: body[key] for key in ("thinking", "output_config") if key in body} == fields
 
 
@@ -179,16 +155,16 @@ def test_thinking_is_asked_for_as_the_model_takes_it(model: str, level: Any, fie
     ("message", "asked", "kept"),
     [
         (called(thought("claude-opus-5")), THINKER, True),
-        (called(thought("claude-opus-5")), ModelSettings("claude-opus-5"), True),
+        (called(thought("claude-opus-5")), llm.ModelSettings("claude-opus-5"), True),
         (called(thought("claude-opus-4-8")), THINKER, False),
-        (called(thought("claude-opus-5")), ModelSettings("claude-opus-5", thought_level="off"), False),
+        (called(thought("claude-opus-5")), llm.ModelSettings("claude-opus-5", thought_level="off"), False),
         (called(thought("claude-sonnet-4-5")), BUDGETED, True),
-        (called(thought("claude-sonnet-4-5")), ModelSettings("claude-sonnet-4-5"), False),
+        (called(thought("claude-sonnet-4-5")), llm.ModelSettings("claude-sonnet-4-5"), False),
         (called({"type": "reasoning", "encrypted_content": "x"}), THINKER, False),
     ],
 )
 def test_thoughts_go_back_to_the_model_that_had_them_while_it_thinks(
-    message: AssistantMessage, asked: ModelSettings, kept: bool
+    message: llm.AssistantMessage, asked: llm.ModelSettings, kept: bool
 ) -> None:
     body = encode([USER, message, RESULT], asked)
     assert ("thinking" in blocks(body, 1)) is kept
@@ -197,10 +173,10 @@ def test_thoughts_go_back_to_the_model_that_had_them_while_it_thinks(
 
 def test_thoughts_stand_where_they_came() -> None:
     first, second = thought("claude-opus-5"), thought("claude-opus-5", "sig_2", after=(4, 1))
-    message = AssistantMessage(
-        "One.Two.", (ToolUse("a", "read", "{}"), ToolUse("b", "read", "{}")), opaque=(first, second)
+    message = llm.AssistantMessage(
+        "One.Two.", (llm.ToolUse("a", "read", "{}"), llm.ToolUse("b", "read", "{}")), opaque=(first, second)
     )
-    results = [ToolMessage(name, "read", ()) for name in "ab"]
+    results = [llm.ToolMessage(name, "read", ()) for name in "ab"]
     body = encode([USER, message, *results])
     assert blocks(body, 1) == ["thinking", "text", "tool_use", "thinking", "text", "tool_use"]
 
@@ -209,19 +185,19 @@ def test_no_budget_is_set_in_a_turn_that_began_without_a_thought() -> None:
     body = encode([USER, called(), RESULT], BUDGETED)
     assert "thinking" not in body
     assert refusal(body, HEADERS) is None
-    later = encode([USER, called(), RESULT, AssistantMessage("Done."), USER], BUDGETED)
+    later = encode([USER, called(), RESULT, llm.AssistantMessage("Done."), USER], BUDGETED)
     assert later["thinking"]["type"] == "enabled"
 
 
 def test_a_history_that_begins_with_the_model_begins_with_words_of_the_user() -> None:
-    body = encode([AssistantMessage("Hello."), USER])
+    body = encode([llm.AssistantMessage("Hello."), USER])
     assert body["messages"][0]["content"][0]["text"] == CONTINUED
 
 
 IDS = st.sampled_from(["call_1", "functions.bash:0", "a b", "ü", "x" * 200, "call|fc_1"])
 WORDS = st.sampled_from(["", " ", "\n", "hello", "\ud83d"])
 PARTS = st.one_of(
-    st.builds(TextPart, WORDS),
+    st.builds(llm.TextPart, WORDS),
     st.sampled_from([llm.ImagePart("image/png", "AA"), llm.AudioPart("audio/wav", "AA"), llm.DocumentPart("AA")]),
 )
 THOUGHTS = st.builds(
@@ -231,15 +207,17 @@ THOUGHTS = st.builds(
     st.tuples(st.integers(0, 9), st.integers(0, 3)),
 )
 USES = st.lists(
-    st.builds(ToolUse, IDS, st.sampled_from(["read", "no such tool!", ""]), st.sampled_from(["", "{}", "[1]", '{"a'])),
+    st.builds(
+        llm.ToolUse, IDS, st.sampled_from(["read", "no such tool!", ""]), st.sampled_from(["", "{}", "[1]", '{"a'])
+    ),
     max_size=3,
     unique_by=lambda use: use.id,
 )
 MESSAGES = st.lists(
     st.one_of(
-        st.builds(UserMessage, st.lists(PARTS, max_size=3).map(tuple)),
-        st.builds(AssistantMessage, WORDS, USES.map(tuple), opaque=st.lists(THOUGHTS, max_size=2).map(tuple)),
-        st.builds(ToolMessage, IDS, st.just("read"), st.lists(PARTS, max_size=2).map(tuple)),
+        st.builds(llm.UserMessage, st.lists(PARTS, max_size=3).map(tuple)),
+        st.builds(llm.AssistantMessage, WORDS, USES.map(tuple), opaque=st.lists(THOUGHTS, max_size=2).map(tuple)),
+        st.builds(llm.ToolMessage, IDS, st.just("read"), st.lists(PARTS, max_size=2).map(tuple)),
     ),
     max_size=8,
 )
@@ -255,7 +233,7 @@ MESSAGES = st.lists(
 def test_no_history_makes_a_request_that_the_server_refuses(
     messages: list[llm.Message], model: str, level: Any, most: int | None
 ) -> None:
-    asked = ModelSettings(model, "Be brief.", level, max_output_tokens=most)
+    asked = llm.ModelSettings(model, "Be brief.", level, max_output_tokens=most)
     history = History([*messages, USER])
     encoder = MessagesEncoder()
     answer = refusal(encode(history.messages, asked, encoder), HEADERS)
@@ -280,7 +258,7 @@ def test_no_history_makes_a_request_that_the_server_refuses(
     ],
 )
 def test_what_a_model_does_not_take_is_not_sent_again(model: str, level: Any, words: str, fields: Any) -> None:
-    encoder, asked = MessagesEncoder(), ModelSettings(model, "Be brief.", level)
+    encoder, asked = MessagesEncoder(), llm.ModelSettings(model, "Be brief.", level)
     before = encode([USER], asked, encoder)
     assert encoder.learn(model, encoder.manner(model), [USER], words)
     after = encode([USER], asked, encoder)
@@ -296,7 +274,7 @@ def test_what_a_model_does_not_take_is_not_sent_again(model: str, level: Any, wo
 
 
 def test_a_configured_limit_holds_until_the_server_names_a_lower_one() -> None:
-    encoder, asked = MessagesEncoder(), ModelSettings("claude-opus-5", max_output_tokens=100_000)
+    encoder, asked = MessagesEncoder(), llm.ModelSettings("claude-opus-5", max_output_tokens=100_000)
     assert encode([USER], asked, encoder)["max_tokens"] == 100_000
     words = "max_tokens: 100000 > 8192, which is the maximum allowed number of output tokens"
     assert encoder.learn("claude-opus-5", encoder.manner("claude-opus-5"), [USER], words)
@@ -304,7 +282,7 @@ def test_a_configured_limit_holds_until_the_server_names_a_lower_one() -> None:
 
 
 async def test_an_older_model_is_asked_for_a_budget_once_it_refused_to_adapt() -> None:
-    settings_ = ModelSettings("claude-next", thought_level="low")
+    settings_ = llm.ModelSettings("claude-next", thought_level="low")
     async with connected("messages", ["one", "two"]) as (provider, model):
         assert texts(await collect(provider, settings=settings_)) == ["one"]
         assert texts(await collect(provider, settings=settings_)) == ["two"]
@@ -324,7 +302,12 @@ async def test_thoughts_that_the_server_does_not_take_back_are_left_out_from_the
 
 HELLO = [start(0, "text", text=""), text("hello"), event("content_block_stop", index=0), ending()]
 HELLO.append(event("message_stop"))
-BROKEN = b'{"type":"content_block_delta","index":0,"delta":{"type":"text_delta","text":"a\xff"}}'
+RAW_TEXT = b'{"type":"content_block_delta","index":0,"delta":{"type":"text_delta","text":"%b"}}'
+N = [("t", '{"n":1}')]
+
+
+def use(name: str, index: int = 0, **fields: Any) -> dict[str, Any]:
+    return start(index, "tool_use", name=name, **fields)
 
 
 @table(("events", "said", "made"), [
@@ -336,62 +319,19 @@ BROKEN = b'{"type":"content_block_delta","index":0,"delta":{"type":"text_delta",
     ([start(0, "text"), text("a"), start(0, "text"), text("b"), ending()], "ab", []),
     ([start(0, "server_tool_use", id="s", name="x"), arguments('{"q":1}'), *HELLO], "hello", []),
     ([start(0, "web_search_tool_result", content=[{"type": "x"}]), *HELLO], "hello", []),
-    (
-        [start(0, "tool_use", id="a", name="t", input={}), arguments('{"n"'), arguments(":1}"), ending()],
-        "",
-        [
-            ("t", '{"n":1}'),
-        ],
-    ),
-    ([start(0, "tool_use", id="a", name="t", input={"n": 1}), ending()], "", [("t", '{"n":1}')]),
-    ([start(0, "tool_use", id="a", name="t", input={}), ending()], "", [("t", "")]),
-    ([start(0, "tool_use", id="a", name="t"), arguments('{"n":'), ending("max_tokens")], "", [("t", '{"n":')]),
-    (
-        [
-            start(0, "tool_use", id="a", name="t"),
-            start(1, "tool_use", id="a", name="u"),
-            arguments('{"n":2}', 1),
-            arguments('{"n":1}', 0),
-            ending(),
-        ],
-        "",
-        [("t", '{"n":1}'), ("u", '{"n":2}')],
-    ),
-    (
-        [
-            start(0, "tool_use", name="t"),
-            arguments("1"),
-            start(0, "tool_use", name="u"),
-            arguments("2"),
-            ending(),
-        ],
-        "",
-        [("t", "1"), ("u", "2")],
-    ),
+    ([use("t", id="a", input={}), arguments('{"n"'), arguments(":1}"), ending()], "", N),
+    ([use("t", id="a", input={"n": 1}), ending()], "", N), ([use("t", id="a", input={}), ending()], "", [("t", "")]),
+    ([use("t", id="a"), arguments('{"n":'), ending("max_tokens")], "", [("t", '{"n":')]),
+    ([use("t", id="a"), use("u", 1, id="a"), arguments('{"n":2}', 1), arguments('{"n":1}'), ending()],
+     "", [*N, ("u", '{"n":2}')]),
+    ([use("t"), arguments("1"), use("u"), arguments("2"), ending()], "", [("t", "1"), ("u", "2")]),
     ([arguments('{"n":1}'), *HELLO], "hello", []), ([start(0, "tool_use", id="a"), *HELLO], "hello", []),
     ([{**start(0, "text"), "index": "0"}, {**text("hello"), "index": "0"}, ending()], "hello", []),
     ([start(0, "text", text=None), text("hello"), {**ending(), "usage": None}], "hello", []),
-    ([event("message", content=[{"type": "text", "text": "hello"}], stop_reason="end_turn")], "hello", []),
-    (
-        [event("message", content=[{"type": "tool_use", "id": "a", "name": "t", "input": {"n": 1}}])],
-        "",
-        [("t", '{"n":1}')],
-    ),
-    (HELLO[:-1] + [b"[DONE]"], "hello", []),
-    (
-        [b'{"type":"content_block_delta","index":0,"delta":{"type":"text_delta","text":"a\xff"}}', ending()],
-        "a�",
-        [],
-    ),
-    (
-        [
-            b'{"type":"content_block_delta","index":0,"delta":{"type":"text_delta","text":"a\\ud83d"}}',
-            b'{"type":"content_block_delta","index":0,"delta":{"type":"text_delta","text":"\\ude00"}}',
-            ending(),
-        ],
-        "a😀",
-        [],
-    ),
+    ([event("message", content=[text_block("hello")], stop_reason="end_turn")], "hello", []),
+    ([event("message", content=[{"type": "tool_use", "id": "a", "name": "t", "input": {"n": 1}}])], "", N),
+    (HELLO[:-1] + [b"[DONE]"], "hello", []), ([RAW_TEXT % b"a\xff", ending()], "a�", []),
+    ([RAW_TEXT % b"a\\ud83d", RAW_TEXT % b"\\ude00", ending()], "a😀", []),
 ])  # fmt: skip
 def test_streams_as_servers_send_them(events: list[Any], said: str, made: list[tuple[str, str]]) -> None:
     folded = fold(*events)
@@ -399,19 +339,18 @@ def test_streams_as_servers_send_them(events: list[Any], said: str, made: list[t
     assert [(use.name, use.arguments) for use in calls(folded)] == made
     ids = [use.id for use in calls(folded)]
     assert all(ids) and len(set(ids)) == len(ids)
-    assert isinstance(folded[-1], Finished)
+    assert isinstance(folded[-1], llm.Finished)
 
 
 @table(("events", "reason"), [
     ([ending("end_turn")], "stop"), ([ending("stop_sequence")], "stop"), ([ending("max_tokens")], "length"),
     ([ending("model_context_window_exceeded")], "length"), ([ending("pause_turn")], "length"),
     ([ending("refusal")], "refusal"), ([ending("something new")], "stop"),
-    ([start(0, "tool_use", id="a", name="t"), ending("tool_use")], "tool_calls"),
-    ([start(0, "tool_use", id="a", name="t"), ending("end_turn")], "tool_calls"),
-    ([start(0, "tool_use", id="a", name="t"), ending("max_tokens")], "length"),
+    ([use("t", id="a"), ending("tool_use")], "tool_calls"), ([use("t", id="a"), ending("end_turn")], "tool_calls"),
+    ([use("t", id="a"), ending("max_tokens")], "length"),
 ])  # fmt: skip
 def test_stop_reasons(events: list[Any], reason: Any) -> None:
-    assert fold(*events)[-1] == Finished(reason)
+    assert fold(*events)[-1] == llm.Finished(reason)
 
 
 def test_the_explanation_of_a_refusal_follows_what_was_said() -> None:
@@ -427,46 +366,38 @@ def test_a_thought_is_kept_only_with_its_signature() -> None:
     )
     assert thoughts(folded) == ["h", "m"]
     kept = {"type": "thinking", "thinking": "hm", "signature": "abc", "after": (0, 0), "_from": "claude"}
-    assert folded[-1] == Finished("stop", (kept,))
-    assert fold(*pieces, ending())[-1] == Finished("stop")
+    assert folded[-1] == llm.Finished("stop", (kept,))
+    assert fold(*pieces, ending())[-1] == llm.Finished("stop")
     redacted = fold(text("a"), start(1, "redacted_thinking", data="zzz"), ending())[-1]
-    assert redacted == Finished(
+    assert redacted == llm.Finished(
         "stop", ({"type": "redacted_thinking", "data": "zzz", "after": (1, 0), "_from": "claude"},)
     )
+
+
+def began(**usage: int) -> dict[str, Any]:
+    return event("message_start", message={"usage": usage})
+
+
+def used(**usage: Any) -> dict[str, Any]:
+    return {**ending(), "usage": usage}
 
 
 @table(
     ("events", "report"),
     [
+        ([began(input_tokens=3, output_tokens=1), used(output_tokens=9)], llm.UsageReport(3, 9)),
         (
             [
-                event("message_start", message={"usage": {"input_tokens": 3, "output_tokens": 1}}),
-                {**ending(), "usage": {"output_tokens": 9}},
+                began(input_tokens=3, cache_read_input_tokens=100, cache_creation_input_tokens=20, output_tokens=1),
+                used(output_tokens=9, output_tokens_details={"thinking_tokens": 4}),
             ],
-            UsageReport(3, 9),
+            llm.UsageReport(123, 9, cached_tokens=100, reasoning_tokens=4, cache_write_tokens=20),
         ),
-        (
-            [
-                event(
-                    "message_start",
-                    message={
-                        "usage": {
-                            "input_tokens": 3,
-                            "cache_read_input_tokens": 100,
-                            "cache_creation_input_tokens": 20,
-                            "output_tokens": 1,
-                        }
-                    },
-                ),
-                {**ending(), "usage": {"output_tokens": 9, "output_tokens_details": {"thinking_tokens": 4}}},
-            ],
-            UsageReport(123, 9, cached_tokens=100, reasoning_tokens=4, cache_write_tokens=20),
-        ),
-        ([{**ending(), "usage": {"input_tokens": 5, "output_tokens": 2.0}}], UsageReport(5, 2)),
-        ([event("message", content=[], usage={"input_tokens": 5, "output_tokens": 2})], UsageReport(5, 2)),
+        ([used(input_tokens=5, output_tokens=2.0)], llm.UsageReport(5, 2)),
+        ([event("message", content=[], usage={"input_tokens": 5, "output_tokens": 2})], llm.UsageReport(5, 2)),
     ],
 )
-def test_usage_counts_all_input_whatever_the_cache_did(events: list[Any], report: UsageReport) -> None:
+def test_usage_counts_all_input_whatever_the_cache_did(events: list[Any], report: llm.UsageReport) -> None:
     assert fold(*events)[-2] == report
 
 
@@ -477,26 +408,34 @@ def wire(*events: dict[str, Any]) -> tuple[bytes, ...]:
     return tuple(f"event: {one['type']}\ndata: {json.dumps(one)}\n\n".encode() for one in events)
 
 
+def failing(kind: str, message: str) -> dict[str, Any]:
+    return event("error", error={"type": kind, "message": message})
+
+
 @pytest.mark.parametrize(
-    ("chunks", "kind", "words"),
+    ("reply", "kind", "said"),
     [
-        (wire(event("error", error={"type": "overloaded_error", "message": "Overloaded"})), "server", "Overloaded"),
-        (wire(event("error", error={"type": "rate_limit_error", "message": "slow"})), "rate_limit", "slow"),
-        (wire(event("error", error={"type": "api_error", "message": "oops"})), "server", "oops"),
-        ((b"data: what is this\n\n",), "server", "what is this"),
-        ((b"<html>hello</html>",), "not_found", "a web page"),
-        (wire(event("message_start", message={}), text("a")), "network", "ended early"),
+        (RawAnswer(wire(failing("overloaded_error", "Overloaded"))), "server", "Overloaded"),
+        (RawAnswer(wire(failing("rate_limit_error", "slow"))), "rate_limit", "slow"),
+        (RawAnswer(wire(failing("api_error", "oops"))), "server", "oops"),
+        (RawAnswer((b"data: what is this\n\n",)), "server", "what is this"),
+        (RawAnswer((b"<html>hello</html>",)), "not_found", "a web page"),
+        (RawAnswer(wire(event("message_start", message={}), text("a"))), "network", "ended early"),
+        # A refusal is one sentence with what to do.
+        (Failure(400, failing("invalid_request_error", "Your credit balance is too low")), "quota", "credit"),
+        (Failure(401, failing("authentication_error", "invalid x-api-key")), "auth", "key"),
+        (Failure(403, failing("permission_error", "no")), "auth", "permissions"),
+        (Failure(404, failing("not_found_error", "model: x")), "not_found", "the model"),
+        (Failure(413, failing("request_too_large", "big")), "context_too_long", "compact"),
+        (Failure(400, failing("invalid_request_error", "prompt is too long: 2 > 1")), "context_too_long", "compact"),
     ],
 )
-async def test_errors_inside_an_answer(chunks: tuple[bytes, ...], kind: str, words: str) -> None:
-    async with connected("messages", [RawAnswer(chunks)], max_retries=0) as (provider, _):
-        error = await failure(provider)
-        assert error.kind == kind
-        assert words in str(error)
+async def test_errors(reply: Any, kind: str, said: str) -> None:
+    await check_failure("messages", reply, kind, said)
 
 
 async def test_an_overload_before_the_first_words_is_tried_again() -> None:
-    overload = RawAnswer(wire(event("error", error={"type": "overloaded_error", "message": "Overloaded"})))
+    overload = RawAnswer(wire(failing("overloaded_error", "Overloaded")))
     async with connected("messages", [overload, "at last"]) as (provider, model):
         assert texts(await collect(provider)) == ["at last"]
         assert len(model.requests) == 2
@@ -505,28 +444,7 @@ async def test_an_overload_before_the_first_words_is_tried_again() -> None:
 async def test_a_break_after_the_stop_reason_is_forgiven() -> None:
     chunks = (*wire(text("a"), ending()), b"never")
     async with connected("messages", [RawAnswer(chunks, drop_after=2)]) as (provider, _):
-        assert await collect(provider) == [TextDelta("a"), Finished("stop")]
-
-
-@pytest.mark.parametrize(
-    ("status", "type_", "message", "kind", "words"),
-    [
-        (400, "invalid_request_error", "Your credit balance is too low", "quota", "credit"),
-        (401, "authentication_error", "invalid x-api-key", "auth", "key"),
-        (403, "permission_error", "no", "auth", "permissions"),
-        (404, "not_found_error", "model: x", "not_found", "the model"),
-        (413, "request_too_large", "big", "context_too_long", "compact"),
-        (400, "invalid_request_error", "prompt is too long: 2 > 1", "context_too_long", "compact"),
-    ],
-)
-async def test_a_refusal_is_one_sentence_with_what_to_do(
-    status: int, type_: str, message: str, kind: str, words: str
-) -> None:
-    refused = Failure(status, event("error", error={"type": type_, "message": message}))
-    async with connected("messages", [refused], max_retries=0) as (provider, _):
-        error = await failure(provider)
-        assert error.kind == kind
-        assert words in str(error)
+        assert await collect(provider) == [llm.TextDelta("a"), llm.Finished("stop")]
 
 
 async def test_a_turn_with_thoughts_goes_back_as_it_came() -> None:
@@ -534,27 +452,24 @@ async def test_a_turn_with_thoughts_goes_back_as_it_came() -> None:
     async with connected("messages", [first, "done"]) as (provider, model):
         events = await collect(provider, settings=THINKER)
         finished = events[-1]
-        assert isinstance(finished, Finished) and events[0] == ThoughtDelta("h")
+        assert isinstance(finished, llm.Finished) and events[0] == llm.ThoughtDelta("h")
         stored = llm.AssistantMessage(
             "".join(texts(events)), tuple(calls(events)), "".join(thoughts(events)), finished.opaque
         )
-        result = ToolMessage(calls(events)[0].id, "read", (TextPart("content"),))
+        result = llm.ToolMessage(calls(events)[0].id, "read", (llm.TextPart("content"),))
         assert texts(await collect(provider, [USER, stored, result], settings=THINKER)) == ["done"]
         assert model.requests[1].body["messages"][1]["content"] == [
             {"type": "thinking", "thinking": "hm", "signature": "sig_1"},
             {"type": "redacted_thinking", "data": "zzz"},
-            {"type": "text", "text": "Looking."},
+            text_block("Looking."),
             {"type": "tool_use", "id": "call_1_0", "name": "read", "input": {"path": "a"}},
         ]
 
 
 async def test_models_come_with_what_they_take() -> None:
     able = {"image_input": {"supported": True}, "pdf_input": {"supported": False}}
-    entries: list[str | dict[str, Any]] = [{"id": "a", "max_input_tokens": 1_000_000, "capabilities": able}]
-    async with FakeModel(models=entries) as model:
-        provider = make("messages", model.base_url)
-        assert await provider.models() == [llm.ModelInfo("a", 1_000_000, ("image",))]
-        await provider.aclose()
+    entries = [{"id": "a", "max_input_tokens": 1_000_000, "capabilities": able}]
+    assert await listed("messages", entries) == [llm.ModelInfo("a", 1_000_000, ("image",))]
 
 
 def test_models_are_known_by_their_names() -> None:
@@ -566,31 +481,31 @@ def test_models_are_known_by_their_names() -> None:
 
 
 def said(*content: dict[str, Any]) -> dict[str, Any]:
-    return {"messages": [{"role": "user", "content": list(content)}]}
+    return {"messages": [turn("user", *content)]}
 
 
 @table(
-    ("change", "words"),
+    ("change", "because"),
     [
         ({"max_tokens": None}, "max_tokens"),
         ({"messages": []}, "at least one message"),
-        ({"messages": [{"role": "assistant", "content": [{"type": "text", "text": "a"}]}]}, "alternate"),
-        (said({"type": "text", "text": ""}), "non-whitespace"),
+        ({"messages": [turn("assistant", text_block("a"))]}, "alternate"),
+        (said(text_block("")), "non-whitespace"),
         (said(), "non-empty"),
-        ({"system": [{"type": "text", "text": "a", "cache_control": {}}] * 5}, "maximum of 4"),
+        ({"system": [text_block("a") | {"cache_control": {}}] * 5}, "maximum of 4"),
         (said({"type": "tool_result", "tool_use_id": "x", "content": []}), "unexpected"),
     ],
 )
-def test_the_fake_refuses_what_the_real_server_refuses(change: dict[str, Any], words: str) -> None:
-    good = {"model": "claude-opus-5", "max_tokens": 1, **said({"type": "text", "text": "a"})}
+def test_the_fake_refuses_what_the_real_server_refuses(change: dict[str, Any], because: str) -> None:
+    good = {"model": "claude-opus-5", "max_tokens": 1, **said(text_block("a"))}
     assert refusal(good, HEADERS) is None
     answer = refusal(good | change, HEADERS)
-    assert answer is not None and words in answer.body["error"]["message"]
+    assert answer is not None and because in answer.body["error"]["message"]
 
 
 def test_the_fakes_cache_looks_twenty_blocks_back() -> None:
     def ask(cache: PromptCache, size: int) -> tuple[int, int, int]:
-        content: list[dict[str, Any]] = [{"type": "text", "text": "x" * 40} for _ in range(size)]
+        content: list[dict[str, Any]] = [text_block("x" * 40) for _ in range(size)]
         content[-1]["cache_control"] = {"type": "ephemeral"}
         return cache.count({"model": "m", **said(*content)})
 

@@ -5,48 +5,31 @@ from __future__ import annotations
 import json
 from typing import Any
 
-import anyio
 import pytest
 
 from acp_agent.errors import ProviderError
-from acp_agent.llm.base import (
-    AssistantMessage,
-    DocumentPart,
-    Finished,
-    ImagePart,
-    Loading,
-    ModelInfo,
-    ModelSettings,
-    Notice,
-    TextDelta,
-    TextPart,
-    ThoughtDelta,
-    ToolMessage,
-    ToolUse,
-    UsageReport,
-    UserMessage,
-)
+from acp_agent.llm import base as llm
 from acp_agent.llm.lacks.tolerant import TolerantProvider
 from acp_agent.llm.ollama import OWN_WINDOW
 from acp_agent.testing.fake_model import Answer, Failure, FakeModel, RawAnswer, Usage
 from acp_agent.testing.fake_ollama import MODEL
 
-from .kit import BOUND, SETTINGS, TOOL, USER, collect, connected, failure, make
-
-pytestmark = pytest.mark.anyio
+from .kit import SETTINGS, TOOL, TOOL_SENT, USER, check_failure, collect, connected, failure, make
 
 
 async def test_the_whole_request() -> None:
     history = (
-        UserMessage((TextPart("look"), ImagePart("image/png", "iVBORw0="), DocumentPart("JVBERi0="))),
-        AssistantMessage("Looking.", (ToolUse("c1", "read", '{"path": "a"}'), ToolUse("c2", "read", "{oops")), "hm"),
-        ToolMessage("c1", "read", (TextPart("content"),)),
-        ToolMessage("c2", "read", ()),
-        AssistantMessage("Done.", thought="so"),
+        llm.UserMessage((llm.TextPart("look"), llm.ImagePart("image/png", "iVBORw0="), llm.DocumentPart("JVBERi0="))),
+        llm.AssistantMessage(
+            "Looking.", (llm.ToolUse("c1", "read", '{"path": "a"}'), llm.ToolUse("c2", "read", "{oops")), "hm"
+        ),
+        llm.ToolMessage("c1", "read", (llm.TextPart("content"),)),
+        llm.ToolMessage("c2", "read", ()),
+        llm.AssistantMessage("Done.", thought="so"),
         USER,
     )
-    asked = ModelSettings("qwen3:8b", system="Be brief.", thought_level="low", max_output_tokens=9)
-    async with connected("ollama", ["ok"], loading=Loading(keep_alive=60)) as (provider, model):
+    asked = llm.ModelSettings("qwen3:8b", system="Be brief.", thought_level="low", max_output_tokens=9)
+    async with connected("ollama", ["ok"], loading=llm.Loading(keep_alive=60)) as (provider, model):
         await collect(provider, history, (TOOL,), asked)
     (request,) = model.requests
     assert request.path == "/api/chat"
@@ -69,16 +52,7 @@ async def test_the_whole_request() -> None:
             {"role": "assistant", "content": "Done.", "tool_calls": []},
             {"role": "user", "content": "hi"},
         ],
-        "tools": [
-            {
-                "type": "function",
-                "function": {
-                    "name": "read",
-                    "description": "Reads a file.",
-                    "parameters": {"type": "object", "properties": {"path": {"type": "string"}}},
-                },
-            }
-        ],
+        "tools": [TOOL_SENT],
         "think": True,
         "options": {"num_ctx": 32768, "num_predict": 9},
         "keep_alive": 60,
@@ -106,7 +80,7 @@ SMALL = {"general.architecture": "gemma", "gemma.context_length": 8192}
     (Failure(404, {"error": "model 'm' not found"}), 12000, 12000),
 ])  # fmt: skip
 async def test_the_context_that_is_asked_for(show: Any, configured: int, window: int | None) -> None:
-    async with connected("ollama", ["ok"], loading=Loading(context_window=configured)) as (provider, model):
+    async with connected("ollama", ["ok"], loading=llm.Loading(context_window=configured)) as (provider, model):
         model.shown = show
         await collect(provider)
         assert model.requests[0].body["options"] == ({"num_ctx": window} if window else {})
@@ -117,18 +91,17 @@ async def test_the_context_that_is_asked_for(show: Any, configured: int, window:
 @pytest.mark.parametrize(
     ("able", "infos"),
     [
-        (["completion", "tools", "vision"], [ModelInfo("m", OWN_WINDOW, ("image",), True)]),
-        (["completion"], [ModelInfo("m", OWN_WINDOW, (), False)]),
+        (["completion", "tools", "vision"], [llm.ModelInfo("m", OWN_WINDOW, ("image",), True)]),
+        (["completion"], [llm.ModelInfo("m", OWN_WINDOW, (), False)]),
         (["embedding"], []),
-        (None, [ModelInfo("m", OWN_WINDOW)]),
+        (None, [llm.ModelInfo("m", OWN_WINDOW)]),
     ],
 )
-async def test_what_a_model_can_do_is_asked(able: list[str] | None, infos: list[ModelInfo]) -> None:
+async def test_what_a_model_can_do_is_asked(able: list[str] | None, infos: list[llm.ModelInfo]) -> None:
     async with FakeModel(models=["m"]) as model:
         model.shown = shown(capabilities=able)
         provider = make("ollama", model.base_url)
-        with anyio.fail_after(BOUND):
-            assert await provider.models() == infos
+        assert await provider.models() == infos
         await provider.aclose()
 
 
@@ -144,7 +117,7 @@ async def test_what_a_model_can_do_is_asked(able: list[str] | None, infos: list[
 )
 async def test_thinking(name: str, level: Any, think: Any) -> None:
     async with connected("ollama", ["ok"]) as (provider, model):
-        await collect(provider, settings=ModelSettings(name, thought_level=level))
+        await collect(provider, settings=llm.ModelSettings(name, thought_level=level))
         assert model.requests[0].body.get("think") == think
 
 
@@ -153,13 +126,13 @@ async def test_a_model_that_cannot_think_is_not_asked_to_again() -> None:
     async with connected("ollama", [refused, "ok", "ok"]) as (provider, model):
         tolerant = TolerantProvider(provider)
         for _ in range(2):
-            await collect(tolerant, settings=ModelSettings("gemma:2b", thought_level="low"))
+            await collect(tolerant, settings=llm.ModelSettings("gemma:2b", thought_level="low"))
         assert ["think" in request.body for request in model.requests] == [True, False, False]
 
 
 # --- prompts that are too long -----------------------------------------------------------------------------------
 
-LONG = UserMessage((TextPart("one two three " * 20_000),))
+LONG = llm.UserMessage((llm.TextPart("one two three " * 20_000),))
 
 
 async def test_a_newer_server_refuses_what_does_not_fit() -> None:
@@ -168,7 +141,7 @@ async def test_a_newer_server_refuses_what_does_not_fit() -> None:
         with pytest.raises(ProviderError) as caught:
             await collect(provider, (LONG,))
         assert caught.value.kind == "context_too_long"
-        assert await collect(provider) == [TextDelta("ok"), UsageReport(9, 5), Finished("stop")]
+        assert await collect(provider) == [llm.TextDelta("ok"), llm.UsageReport(9, 5), llm.Finished("stop")]
 
 
 @pytest.mark.parametrize("api", ["ollama", "chat"])
@@ -177,17 +150,17 @@ async def test_a_prompt_that_an_older_server_cut_is_noticed_once(api: Any) -> No
     async with connected(api, [answer]) as (provider, _):
         tolerant = TolerantProvider(provider)
         first, second = [await collect(tolerant, (LONG,)) for _ in range(2)]
-    (notice,) = [event for event in first if isinstance(event, Notice)]
+    (notice,) = [event for event in first if isinstance(event, llm.Notice)]
     assert "got about 4,096 tokens of a longer prompt" in notice.text
     assert "providers.fake.context_window" in notice.text
-    assert not [event for event in second if isinstance(event, Notice)]
+    assert not [event for event in second if isinstance(event, llm.Notice)]
 
 
 @pytest.mark.parametrize("tokens", [60_000, 50_000, 10])
 async def test_a_prompt_that_was_read_in_whole_is_not(tokens: int) -> None:
     async with connected("chat", [Answer(text="ok", usage=Usage(tokens, 5))]) as (provider, _):
         events = await collect(TolerantProvider(provider), (LONG,))
-    assert not [event for event in events if isinstance(event, Notice)]
+    assert not [event for event in events if isinstance(event, llm.Notice)]
 
 
 # --- odd answers -------------------------------------------------------------------------------------------------
@@ -215,28 +188,28 @@ async def read(*said: Any) -> list[Any]:
 
 async def test_thoughts_in_the_text_are_told_apart() -> None:
     events = await read(said(content="<think>so"), said(content="</think>Hello"), END)
-    assert events == [ThoughtDelta("so"), TextDelta("Hello"), Finished("stop")]
+    assert events == [llm.ThoughtDelta("so"), llm.TextDelta("Hello"), llm.Finished("stop")]
 
 
 async def test_calls_without_ids_of_one_id_and_with_arguments_as_text() -> None:
     events = await read(call({"path": "a"}), call('{"path": "b"}', id="x"), call(None, id="x"), END)
-    uses = [event for event in events if isinstance(event, ToolUse)]
+    uses = [event for event in events if isinstance(event, llm.ToolUse)]
     assert [use.arguments for use in uses] == ['{"path":"a"}', '{"path": "b"}', "{}"]
     assert len({use.id for use in uses}) == 3
     assert uses[1].id == "x"
-    assert events[-1] == Finished("tool_calls")
+    assert events[-1] == llm.Finished("tool_calls")
 
 
 async def test_values_of_other_types_are_read_as_far_as_possible() -> None:
     assert await read(said(content="a"), {**END, "eval_count": "3"}) == [
-        TextDelta("a"),
-        UsageReport(0, 3),
-        Finished("stop"),
+        llm.TextDelta("a"),
+        llm.UsageReport(0, 3),
+        llm.Finished("stop"),
     ]
     assert await read(said(content="a", thinking=7), {**END, "done_reason": {"a": 1}, "message": []}) == [
-        ThoughtDelta("7"),
-        TextDelta("a"),
-        Finished("stop"),
+        llm.ThoughtDelta("7"),
+        llm.TextDelta("a"),
+        llm.Finished("stop"),
     ]
     async with connected("ollama", [lines({"done": {"a": 1}})], max_retries=0) as (provider, _):
         assert (await failure(provider)).kind == "network"
@@ -251,7 +224,7 @@ async def test_what_is_asked_of_a_model_first_is_asked_again_like_the_request_it
 
 
 async def test_counts_of_a_prompt_that_was_cached_whole() -> None:
-    assert await read({**END, "eval_count": 3}) == [UsageReport(0, 3), Finished("stop")]
+    assert await read({**END, "eval_count": 3}) == [llm.UsageReport(0, 3), llm.Finished("stop")]
 
 
 @pytest.mark.parametrize(
@@ -266,14 +239,11 @@ async def test_counts_of_a_prompt_that_was_cached_whole() -> None:
     ],
 )
 async def test_failures(reply: Any, kind: str, words: str) -> None:
-    async with connected("ollama", [reply], max_retries=0) as (provider, _):
-        with pytest.raises(ProviderError) as caught:
-            await collect(provider)
-    assert (caught.value.kind, words in str(caught.value)) == (kind, True), str(caught.value)
+    await check_failure("ollama", reply, kind, words)
 
 
 async def test_a_line_may_arrive_in_any_pieces() -> None:
     whole = b"".join(json.dumps(line).encode() + b"\n" for line in (said(content="Grüße"), END))
     raw = RawAnswer(tuple(whole[place : place + 1] for place in range(len(whole))))
     async with connected("ollama", [raw]) as (provider, _):
-        assert await collect(provider, settings=SETTINGS) == [TextDelta("Grüße"), Finished("stop")]
+        assert await collect(provider, settings=SETTINGS) == [llm.TextDelta("Grüße"), llm.Finished("stop")]

@@ -8,8 +8,6 @@ import pytest
 
 from acp_agent.llm.transport import pace
 
-pytestmark = pytest.mark.anyio
-
 
 async def test_many_streams_wait_for_the_next_interval_and_few_never_do(monkeypatch: pytest.MonkeyPatch) -> None:
     now, waits = 100.01, []

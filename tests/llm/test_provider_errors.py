@@ -20,80 +20,78 @@ def openai(message: str, code: str | None = None, kind: str = "invalid_request_e
     return {"error": {"message": message, "type": kind, "param": None, "code": code}}
 
 
-@pytest.mark.parametrize(
-    ("status", "body", "kind"),
-    [
-        # auth
-        (401, openai("Incorrect API key provided: sk-…", "invalid_api_key"), "auth"),
-        (403, {"error": {"message": "You don't have access"}}, "auth"),
-        (401, "", "auth"),
-        # rate limit and quota
-        (429, openai("Rate limit reached for gpt-4o", "rate_limit_exceeded", "requests"), "rate_limit"),
-        (429, "Too many requests", "rate_limit"),
-        (429, openai("You exceeded your current quota, please check your plan", "insufficient_quota"), "quota"),
-        (402, {"error": {"message": "Insufficient credits", "code": 402}}, "quota"),
-        (402, "", "quota"),
-        # the conversation is too long, in every dialect
-        (400, openai("anything", "context_length_exceeded"), "context_too_long"),
-        (400, openai("This model's maximum context length is 8192 tokens. However, ..."), "context_too_long"),
-        (400, openai("Your input exceeds the context window of this model."), "context_too_long"),
+def said(message: str, **fields: Any) -> dict[str, Any]:
+    return {"error": {"message": message, **fields}}
+
+
+KINDS: dict[str, list[tuple[int, Any]]] = {
+    "auth": [
+        (401, openai("Incorrect API key provided: sk-…", "invalid_api_key")),
+        (403, said("You don't have access")),
+        (401, ""),
+    ],
+    "rate_limit": [
+        (429, openai("Rate limit reached for gpt-4o", "rate_limit_exceeded", "requests")),
+        (429, "Too many requests"),
+    ],
+    "quota": [
+        (429, openai("You exceeded your current quota, please check your plan", "insufficient_quota")),
+        (402, said("Insufficient credits", code=402)),
+        (402, ""),
+    ],
+    # The conversation is too long, in every dialect.
+    "context_too_long": [
+        (400, openai("anything", "context_length_exceeded")),
+        (400, openai("This model's maximum context length is 8192 tokens. However, ...")),
+        (400, openai("Your input exceeds the context window of this model.")),
         (
             400,
             {"object": "error", "message": "The decoder prompt (length 5000) is longer than the maximum model length"},
-            "context_too_long",
         ),
+        (400, said("too big", code=400, type="exceed_context_size_error", n_ctx=4096)),
+        (500, said("the request exceeds the available context size. try increasing it", code=500)),
+        (400, {"error": "the input length exceeds the context length"}),
+        (400, {"error": "prompt too long; exceeded max context length by 12 tokens"}),
+        (400, said("This endpoint's maximum context length is 128000 tokens.", code=400)),
         (
             400,
-            {"error": {"code": 400, "message": "too big", "type": "exceed_context_size_error", "n_ctx": 4096}},
-            "context_too_long",
+            said(
+                "Provider returned error",
+                code=400,
+                metadata={"raw": "prompt is too long: 210000 tokens > 200000 maximum"},
+            ),
         ),
-        (
-            500,
-            {"error": {"code": 500, "message": "the request exceeds the available context size. try increasing it"}},
-            "context_too_long",
-        ),
-        (400, {"error": "the input length exceeds the context length"}, "context_too_long"),
-        (400, {"error": "prompt too long; exceeded max context length by 12 tokens"}, "context_too_long"),
-        (
-            400,
-            {"error": {"message": "This endpoint's maximum context length is 128000 tokens.", "code": 400}},
-            "context_too_long",
-        ),
-        (
-            400,
-            {
-                "error": {
-                    "message": "Provider returned error",
-                    "code": 400,
-                    "metadata": {"raw": "prompt is too long: 210000 tokens > 200000 maximum"},
-                }
-            },
-            "context_too_long",
-        ),
-        (429, openai("Request too large for gpt-4o on TPM", "rate_limit_exceeded"), "context_too_long"),
-        # refusal
-        (400, openai("The response was filtered due to Azure OpenAI's content management policy"), "refusal"),
-        (400, openai("Filtered", "content_filter"), "refusal"),
-        (403, {"error": {"message": "Your input was flagged", "code": 403}}, "refusal"),
-        # not found
-        (404, openai("The model `gpt-9` does not exist", "model_not_found"), "not_found"),
-        (404, {"error": {"message": 'model "llama9" not found, try pulling it first'}}, "not_found"),
-        (404, "<html>404</html>", "not_found"),
-        (400, {"error": {"message": "gpt-9 is not a valid model ID", "code": 400}}, "not_found"),
-        # server
-        (500, openai("The server had an error", None, "server_error"), "server"),
-        (502, "<html>Bad Gateway</html>", "server"),
-        (503, {"error": {"code": 503, "message": "Loading model", "type": "unavailable_error"}}, "loading"),
-        (529, {"error": {"type": "overloaded_error", "message": "Overloaded"}}, "server"),
-        (408, "", "server"),
-        # bad request
-        (400, openai("Unknown parameter: 'foo'."), "bad_request"),
-        (400, openai("max_tokens is too large: 100000. This model supports at most 16384"), "bad_request"),
-        (400, openai("This model does not support tools"), "bad_request"),
-        (422, {"detail": [{"loc": ["body", "tools"], "msg": "field required"}]}, "bad_request"),
+        (429, openai("Request too large for gpt-4o on TPM", "rate_limit_exceeded")),
     ],
-)
-def test_kinds(status: int, body: Any, kind: str) -> None:
+    "refusal": [
+        (400, openai("The response was filtered due to Azure OpenAI's content management policy")),
+        (400, openai("Filtered", "content_filter")),
+        (403, said("Your input was flagged", code=403)),
+    ],
+    "not_found": [
+        (404, openai("The model `gpt-9` does not exist", "model_not_found")),
+        (404, said('model "llama9" not found, try pulling it first')),
+        (404, "<html>404</html>"),
+        (400, said("gpt-9 is not a valid model ID", code=400)),
+    ],
+    "server": [
+        (500, openai("The server had an error", None, "server_error")),
+        (502, "<html>Bad Gateway</html>"),
+        (529, said("Overloaded", type="overloaded_error")),
+        (408, ""),
+    ],
+    "loading": [(503, said("Loading model", code=503, type="unavailable_error"))],
+    "bad_request": [
+        (400, openai("Unknown parameter: 'foo'.")),
+        (400, openai("max_tokens is too large: 100000. This model supports at most 16384")),
+        (400, openai("This model does not support tools")),
+        (422, {"detail": [{"loc": ["body", "tools"], "msg": "field required"}]}),
+    ],
+}
+
+
+@table(("kind", "status", "body"), [(kind, *row) for kind, rows in KINDS.items() for row in rows])
+def test_kinds(kind: str, status: int, body: Any) -> None:
     error = error_from_status("acme", status, body if isinstance(body, str) else json.dumps(body).encode(), {})
     assert error.kind == kind
     assert error.status == status
@@ -104,13 +102,13 @@ def test_kinds(status: int, body: Any, kind: str) -> None:
 @pytest.mark.parametrize(
     ("body", "kind"),
     [
-        ({"error": {"message": "Upstream error", "code": 502}}, "server"),
-        ({"error": {"message": "Slow down", "code": 429}}, "rate_limit"),
-        ({"error": {"message": "Slow down", "code": "rate_limit_exceeded"}}, "rate_limit"),
-        ({"error": {"message": "oops"}}, "server"),
+        (said("Upstream error", code=502), "server"),
+        (said("Slow down", code=429), "rate_limit"),
+        (said("Slow down", code="rate_limit_exceeded"), "rate_limit"),
+        (said("oops"), "server"),
         ({"error": "oops"}, "server"),
-        ({"error": {"message": "bad tools", "type": "invalid_request_error"}}, "bad_request"),
-        ({"error": {"message": "Too long", "code": "context_length_exceeded"}}, "context_too_long"),
+        (said("bad tools", type="invalid_request_error"), "bad_request"),
+        (said("Too long", code="context_length_exceeded"), "context_too_long"),
         ("not json at all", "server"),
     ],
 )
@@ -171,116 +169,58 @@ def google(status: int, message: str, name: str) -> list[dict[str, Any]]:
     return [{"error": {"code": status, "message": message, "status": name}}]
 
 
-@table(
-    ("status", "body", "advice"),
-    [
-        # A wrong key.
-        (401, openai("Incorrect API key provided: sk-x. You can find it at ...", "invalid_api_key"), KEY),
-        (401, anthropic("invalid x-api-key", "authentication_error"), KEY),
-        (400, google(400, "API key not valid. Please pass a valid API key.", "INVALID_ARGUMENT"), KEY),
-        (
-            400,
-            {"code": "invalid", "error": "Incorrect API key provided: sk***YA. You can obtain an API key from ..."},
-            KEY,
-        ),
-        (
-            401,
-            {
-                "error": {
-                    "message": "Authentication Fails, Your api key: ****x is invalid",
-                    "code": "invalid_request_error",
-                }
-            },
-            KEY,
-        ),
-        (
-            403,
-            anthropic("Your API key does not have permission to use the specified resource.", "permission_error"),
-            KEY,
-        ),
-        # A model that is not there.
-        (404, openai("The model `gpt-9` does not exist or you do not have access to it.", "model_not_found"), MODEL),
-        (404, anthropic("model: claude-9", "not_found_error"), MODEL),
-        (404, google(404, "models/gemini-9 is not found for API version v1main", "NOT_FOUND"), MODEL),
-        (400, {"error": {"message": "Model Not Exist", "type": "invalid_request_error"}}, MODEL),
-        (
-            400,
-            openai("The model `x` has been decommissioned and is no longer supported.", "model_decommissioned"),
-            MODEL,
-        ),
-        (
-            404,
-            {"error": {"message": "Not found the model k9 or Permission denied", "type": "resource_not_found_error"}},
-            MODEL,
-        ),
-        (400, {"error": {"code": "unknown_model", "message": "Unknown model: x"}}, MODEL),
-        (400, {"error": {"code": "1211", "message": "Unknown Model, please check the model code."}}, MODEL),
-        # An empty balance.
+CREDIT_OF_ANTHROPIC = (
+    "Your credit balance is too low to access the Anthropic API. Please go to Plans & Billing to upgrade or purchase "
+    "credits."
+)
+COUNTRY = "Country, region, or territory not supported"
+
+ADVICE: dict[str, list[tuple[int, Any]]] = {
+    KEY: [
+        (401, openai("Incorrect API key provided: sk-x. You can find it at ...", "invalid_api_key")),
+        (401, anthropic("invalid x-api-key", "authentication_error")),
+        (400, google(400, "API key not valid. Please pass a valid API key.", "INVALID_ARGUMENT")),
+        (400, {"code": "invalid", "error": "Incorrect API key provided: sk***YA. You can obtain an API key from ..."}),
+        (401, said("Authentication Fails, Your api key: ****x is invalid", code="invalid_request_error")),
+        (403, anthropic("Your API key does not have permission to use the specified resource.", "permission_error")),
+    ],
+    MODEL: [
+        (404, openai("The model `gpt-9` does not exist or you do not have access to it.", "model_not_found")),
+        (404, anthropic("model: claude-9", "not_found_error")),
+        (404, google(404, "models/gemini-9 is not found for API version v1main", "NOT_FOUND")),
+        (400, said("Model Not Exist", type="invalid_request_error")),
+        (400, openai("The model `x` has been decommissioned and is no longer supported.", "model_decommissioned")),
+        (404, said("Not found the model k9 or Permission denied", type="resource_not_found_error")),
+        (400, said("Unknown model: x", code="unknown_model")),
+        (400, said("Unknown Model, please check the model code.", code="1211")),
+    ],
+    CREDIT: [
         (
             429,
             openai(
                 "You exceeded your current quota, please check your plan and billing details.", "insufficient_quota"
             ),
-            CREDIT,
         ),
-        (
-            400,
-            anthropic(
-                "Your credit balance is too low to access the Anthropic API. Please go to Plans & Billing to "
-                "upgrade or purchase credits.",
-                "invalid_request_error",
-            ),
-            CREDIT,
-        ),
-        (
-            402,
-            {"error": {"message": "Insufficient Balance", "type": "unknown_error", "code": "invalid_request_error"}},
-            CREDIT,
-        ),
-        (429, {"code": "x", "error": "Your team has either used all available credits or reached its limit."}, CREDIT),
-        (403, {"code": "x", "error": "Your newly created team doesn't have any credits or licenses yet."}, CREDIT),
-        (
-            429,
-            {
-                "error": {
-                    "message": "Your account is suspended due to insufficient balance",
-                    "type": "exceeded_current_quota_error",
-                }
-            },
-            CREDIT,
-        ),
-        (
-            429,
-            {"error": {"code": "1113", "message": "Insufficient balance or no resource package. Please recharge."}},
-            CREDIT,
-        ),
-        (429, {"error": {"code": "1113", "message": "余额不足或无可用资源包,请充值。"}}, CREDIT),
-        (
-            400,
-            {
-                "error": {
-                    "code": "Arrearage",
-                    "message": "Access denied, please make sure your account is in good standing.",
-                }
-            },
-            CREDIT,
-        ),
-        # A region that is not served.
-        (
-            403,
-            openai(
-                "Country, region, or territory not supported",
-                "unsupported_country_region_territory",
-                "request_forbidden",
-            ),
-            PLACE,
-        ),
-        (403, {"error": {"type": "forbidden", "message": "Request not allowed"}}, PLACE),
-        (400, google(400, "User location is not supported for the API use.", "FAILED_PRECONDITION"), PLACE),
-        (400, {"message": "Access to Anthropic models is not allowed from unsupported countries, regions, ..."}, PLACE),
+        (400, anthropic(CREDIT_OF_ANTHROPIC, "invalid_request_error")),
+        (402, said("Insufficient Balance", type="unknown_error", code="invalid_request_error")),
+        (429, {"code": "x", "error": "Your team has either used all available credits or reached its limit."}),
+        (403, {"code": "x", "error": "Your newly created team doesn't have any credits or licenses yet."}),
+        (429, said("Your account is suspended due to insufficient balance", type="exceeded_current_quota_error")),
+        (429, said("Insufficient balance or no resource package. Please recharge.", code="1113")),
+        (429, said("余额不足或无可用资源包,请充值。", code="1113")),
+        (400, said("Access denied, please make sure your account is in good standing.", code="Arrearage")),
     ],
-)
-def test_the_vendors_own_words_lead_to_what_to_do(status, body, advice):
+    PLACE: [
+        (403, openai(COUNTRY, "unsupported_country_region_territory", "request_forbidden")),
+        (403, said("Request not allowed", type="forbidden")),
+        (400, google(400, "User location is not supported for the API use.", "FAILED_PRECONDITION")),
+        (400, {"message": "Access to Anthropic models is not allowed from unsupported countries, regions, ..."}),
+    ],
+}
+
+
+@table(("advice", "status", "body"), [(advice, *row) for advice, rows in ADVICE.items() for row in rows])
+def test_the_vendors_own_words_lead_to_what_to_do(advice: str, status: int, body: Any) -> None:
     words = str(error_from_status("acme", status, json.dumps(body).encode(), {}, model="x"))
     assert words.endswith(advice)
     assert words.startswith("acme ")

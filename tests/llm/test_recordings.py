@@ -32,9 +32,6 @@ from tests.nightly import times
 
 from .kit import SETTINGS, TOOL, USER, collect
 
-pytestmark = pytest.mark.anyio
-
-
 Said = Sequence[llm.ModelEvent | ProviderError]
 
 

@@ -72,21 +72,18 @@ class Attempts:
         return [event async for event in stream]
 
 
-@pytest.mark.anyio
 async def test_waits_grow_until_an_attempt_succeeds() -> None:
     attempts = Attempts("server", "network", "rate_limit")
     assert await attempts.run() == [Finished("stop")]
     assert attempts.slept == [0.5, 1.0, 2.0]
 
 
-@pytest.mark.anyio
 async def test_the_last_failure_is_raised() -> None:
     attempts = Attempts(*["server"] * 4)
     with pytest.raises(ProviderError, match="failure 4"):
         await attempts.run()
 
 
-@pytest.mark.anyio
 async def test_no_second_attempt_after_the_first_event() -> None:
     attempts = Attempts("server", first="Hel")
     with pytest.raises(ProviderError, match="failure 1"):

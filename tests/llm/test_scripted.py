@@ -10,8 +10,6 @@ from acp_agent.llm.scripted import ScriptedProvider
 
 from .kit import USER, collect
 
-pytestmark = pytest.mark.anyio
-
 SCRIPT = """[
   {"thought": "hm", "text": ["Loo", "king."], "tool_calls": [{"name": "read", "arguments": {"path": "a"}}]},
   {"text": "Done.", "usage": {"input_tokens": 3, "output_tokens": 1}, "finish": "length"}

@@ -34,8 +34,6 @@ from acp_agent.testing.fake_model import Answer, Call, FakeModel
 from .kit import SETTINGS, TOOL, USER, Api, calls, collect, connected, make, texts, thoughts
 from .test_clouds import as_sdk
 
-pytestmark = pytest.mark.anyio
-
 APIS: tuple[Api, ...] = ("bedrock", "chat", "messages", "ollama", "responses")
 MODELS = {
     "bedrock": "anthropic.claude-sonnet-4-5",

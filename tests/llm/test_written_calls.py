@@ -182,7 +182,6 @@ def test_parameters_without_an_end_cost_no_square_of_their_number():
 SETTINGS = ModelSettings(model="m", system="You are.")
 
 
-@pytest.mark.anyio
 @pytest.mark.parametrize("mode", ["auto", "native", "fenced"])
 async def test_the_stream_ends_with_the_call_before_the_model_invents_its_result(mode):
     pieces = ("Look.\n", '```json\n{"name": "bash", "arg', 'uments": {"command": "ls"}}\n```\n', "It says OK.")
@@ -195,7 +194,6 @@ async def test_the_stream_ends_with_the_call_before_the_model_invents_its_result
         assert events[-1].reason == "tool_calls"
 
 
-@pytest.mark.anyio
 async def test_a_model_that_makes_real_calls_may_write_about_them():
     shown = '```json\n{"name": "bash", "arguments": {"command": "ls"}}\n```\n'
     async with connected("chat", [Answer(tool_calls=(Call("bash", {"command": "ls"}),)), shown]) as (inner, _):

@@ -12,17 +12,7 @@ from hypothesis import strategies as st
 
 from acp_agent.config.model import CompactionConfig
 from acp_agent.errors import ProviderError
-from acp_agent.llm.base import (
-    AssistantMessage,
-    ImagePart,
-    Message,
-    ModelSettings,
-    TextPart,
-    ToolDefinition,
-    ToolMessage,
-    ToolUse,
-    UserMessage,
-)
+from acp_agent.llm import base as llm
 from acp_agent.loop.memory.compaction import (
     Compacted,
     Limits,
@@ -37,24 +27,22 @@ from acp_agent.loop.memory.room import Asked, Room
 from acp_agent.loop.memory.token_counts import TokenEstimator, characters
 from tests.nightly import times
 
-pytestmark = pytest.mark.anyio
+
+def user(text: str) -> llm.UserMessage:
+    return llm.UserMessage((llm.TextPart(text),))
 
 
-def user(text: str) -> UserMessage:
-    return UserMessage((TextPart(text),))
+def round_of(number: int, result: str, calls: int = 1) -> list[llm.Message]:
+    uses = tuple(llm.ToolUse(f"{number}-{n}", "bash", '{"command": "x"}') for n in range(calls))
+    return [llm.AssistantMessage("", uses), *(llm.ToolMessage(use.id, "bash", (llm.TextPart(result),)) for use in uses)]
 
 
-def round_of(number: int, result: str, calls: int = 1) -> list[Message]:
-    uses = tuple(ToolUse(f"{number}-{n}", "bash", '{"command": "x"}') for n in range(calls))
-    return [AssistantMessage("", uses), *(ToolMessage(use.id, "bash", (TextPart(result),)) for use in uses)]
-
-
-def valid(messages: Sequence[Message]) -> bool:
+def valid(messages: Sequence[llm.Message]) -> bool:
     """Whether a model accepts it: what `History` would leave as it is."""
     return list(History(messages).messages) == list(messages) and not History(messages).unanswered()
 
 
-def history_of(sizes: Sequence[tuple[str, int]], *first: Message) -> list[Message]:
+def history_of(sizes: Sequence[tuple[str, int]], *first: llm.Message) -> list[llm.Message]:
     """A prompt, an answer or a round of calls for each letter, of so many characters."""
     history = History(first)
     for number, (kind, size) in enumerate(sizes):
@@ -62,26 +50,26 @@ def history_of(sizes: Sequence[tuple[str, int]], *first: Message) -> list[Messag
             case "u":
                 history.add(user("u" * (size + 1)))
             case "a":
-                history.add(AssistantMessage("a" * (size + 1)))
+                history.add(llm.AssistantMessage("a" * (size + 1)))
             case _:
                 for message in round_of(number, "r" * size, 1 + size % 3):
                     history.add(message)
     return list(history.messages)
 
 
-def text_of(messages: Sequence[Message]) -> str:
+def text_of(messages: Sequence[llm.Message]) -> str:
     said = []
     for message in messages:
-        if isinstance(message, AssistantMessage):
+        if isinstance(message, llm.AssistantMessage):
             said.append(message.text)
         else:
-            said += [part.text for part in message.content if isinstance(part, TextPart)]
+            said += [part.text for part in message.content if isinstance(part, llm.TextPart)]
     return "\n".join(said)
 
 
 LONG = [
     user("first prompt"), *round_of(1, "old result " * 500), *round_of(2, "newer result " * 500),
-    AssistantMessage("I have done it."), user("second prompt"), *round_of(3, "newest result " * 500, calls=2),
+    llm.AssistantMessage("I have done it."), user("second prompt"), *round_of(3, "newest result " * 500, calls=2),
 ]  # fmt: skip
 
 
@@ -98,7 +86,7 @@ def test_the_oldest_results_are_shortened_first_and_no_more_than_needed() -> Non
 
 
 def test_the_newest_results_stay_and_pictures_go() -> None:
-    picture = ToolMessage("1-0", "bash", (TextPart("short"), ImagePart("image/png", "AAAA")))
+    picture = llm.ToolMessage("1-0", "bash", (llm.TextPart("short"), llm.ImagePart("image/png", "AAAA")))
     history = [LONG[0], LONG[1], picture, *LONG[3:]]
     messages, count = shorten_results(history, keep=2, chars=100, need=10**9)
     assert count == 2
@@ -124,9 +112,9 @@ def test_dropping_keeps_the_last_prompt_and_the_last_round() -> None:
 
 
 def test_dropping_begins_at_a_prompt_where_whole_turns_fit() -> None:
-    history: list[Message] = []
+    history: list[llm.Message] = []
     for turn in range(20):
-        history += [user(f"prompt {turn}"), AssistantMessage(f"answer {turn} " * 20)]
+        history += [user(f"prompt {turn}"), llm.AssistantMessage(f"answer {turn} " * 20)]
     messages, dropped = drop_oldest(history, 1500)
     assert dropped
     assert size_of(messages) <= 1500
@@ -149,7 +137,7 @@ def test_whatever_is_left_out_a_model_accepts_the_rest(sizes: list[tuple[str, in
     shorter, _ = shorten_results(messages, keep=keep, chars=50, need=10**9)
     assert valid(shorter)
     assert size_of(shorter) <= size_of(messages) + 0
-    last = next((message for message in reversed(messages) if isinstance(message, UserMessage)), None)
+    last = next((message for message in reversed(messages) if isinstance(message, llm.UserMessage)), None)
     if last is not None:
         assert text_of([last]) in text_of(kept)
 
@@ -157,7 +145,7 @@ def test_whatever_is_left_out_a_model_accepts_the_rest(sizes: list[tuple[str, in
 # --- together ----------------------------------------------------------------------------------------------------
 
 
-async def no_summary(messages: Sequence[Message]) -> str:
+async def no_summary(messages: Sequence[llm.Message]) -> str:
     raise AssertionError("the model need not be asked")
 
 
@@ -169,9 +157,9 @@ async def test_shortening_alone_is_enough_where_it_is() -> None:
 
 
 async def test_what_is_old_is_summarised_and_the_prompt_stays() -> None:
-    asked: list[Sequence[Message]] = []
+    asked: list[Sequence[llm.Message]] = []
 
-    async def summary(messages: Sequence[Message]) -> str:
+    async def summary(messages: Sequence[llm.Message]) -> str:
         asked.append(messages)
         return "THE SUMMARY"
 
@@ -187,7 +175,7 @@ async def test_what_is_old_is_summarised_and_the_prompt_stays() -> None:
 
 @pytest.mark.parametrize("says", ["", "fails", "z" * 100_000])
 async def test_without_a_usable_summary_the_oldest_are_left_out(says: str) -> None:
-    async def summary(messages: Sequence[Message]) -> str:
+    async def summary(messages: Sequence[llm.Message]) -> str:
         if says == "fails":
             raise ProviderError("server", "The server failed.")
         return says
@@ -212,8 +200,11 @@ async def test_the_newest_results_are_shortened_last() -> None:
 async def test_a_result_the_model_never_saw_is_filled_up_to_what_fits_and_says_how_to_get_the_rest() -> None:
     lines = "".join(f"{number:>6}\tline {number}\n" for number in range(1, 3000))
     small = "small result\n" * 20
-    results = [ToolMessage("1", "read", (TextPart(lines),)), ToolMessage("2", "bash", (TextPart(small),))]
-    calls = AssistantMessage("", (ToolUse("1", "read", "{}"), ToolUse("2", "bash", "{}")))
+    results = [
+        llm.ToolMessage("1", "read", (llm.TextPart(lines),)),
+        llm.ToolMessage("2", "bash", (llm.TextPart(small),)),
+    ]
+    calls = llm.AssistantMessage("", (llm.ToolUse("1", "read", "{}"), llm.ToolUse("2", "bash", "{}")))
     done = await compact([*LONG, user("now"), calls, *results], Limits(12_000, 8000), CompactionConfig(), None)
     assert 9_000 < done.size <= 12_000
     long, short = done.messages[-2:]
@@ -231,10 +222,10 @@ async def test_results_of_the_last_round_are_not_shortened_while_older_ones_can_
 
 
 def test_notes_of_what_was_left_out_are_added_up() -> None:
-    messages: list[Message] = list(LONG)
+    messages: list[llm.Message] = list(LONG)
     total = 0
     for number in range(4):
-        messages += [*round_of(10 + number, "x" * 2000), AssistantMessage("y" * 500), user(f"prompt {number}")]
+        messages += [*round_of(10 + number, "x" * 2000), llm.AssistantMessage("y" * 500), user(f"prompt {number}")]
         messages, dropped = drop_oldest(messages, 3000)
         total += dropped
     text = text_of(messages)
@@ -244,17 +235,17 @@ def test_notes_of_what_was_left_out_are_added_up() -> None:
 
 
 async def test_huge_arguments_of_the_last_round_are_shortened_last() -> None:
-    use = ToolUse("1", "write", json.dumps({"path": "a", "content": "x" * 40_000}))
-    history: list[Message] = [
+    use = llm.ToolUse("1", "write", json.dumps({"path": "a", "content": "x" * 40_000}))
+    history: list[llm.Message] = [
         user("go"),
-        AssistantMessage("", (use,)),
-        ToolMessage("1", "write", (TextPart("written"),)),
+        llm.AssistantMessage("", (use,)),
+        llm.ToolMessage("1", "write", (llm.TextPart("written"),)),
     ]
     done = await compact(history, Limits(4000, 2000), CompactionConfig(), None)
     assert done.size <= 4000
     assert valid(done.messages)
     shorter = done.messages[1]
-    assert isinstance(shorter, AssistantMessage)
+    assert isinstance(shorter, llm.AssistantMessage)
     assert "were removed" in json.loads(shorter.tool_calls[0].arguments)["left_out"]
 
 
@@ -269,7 +260,7 @@ def test_whatever_is_made_of_a_history_is_valid_and_has_the_last_prompt(
 ) -> None:
     messages = history_of(sizes, user("the very first prompt"))
 
-    async def summarise(asked: Sequence[Message]) -> str:
+    async def summarise(asked: Sequence[llm.Message]) -> str:
         assert valid(asked), "what is asked for a summary is valid, too"
         if summary is None:
             raise ProviderError("server", "no")
@@ -278,7 +269,7 @@ def test_whatever_is_made_of_a_history_is_valid_and_has_the_last_prompt(
     done = anyio.run(compact, messages, Limits(most, most // 2), CompactionConfig(), summarise)
     assert valid(done.messages)
     assert done.size <= size_of(messages)
-    last = next(message for message in reversed(messages) if isinstance(message, UserMessage))
+    last = next(message for message in reversed(messages) if isinstance(message, llm.UserMessage))
     assert text_of([last]) in text_of(done.messages)
 
 
@@ -286,20 +277,19 @@ async def test_cancelled_while_the_model_summarises_nothing_is_changed() -> None
     desk, room = Desk(LONG), Room(CompactionConfig(keep_results=10), 0.8)
     asking = anyio.Event()
 
-    async def hangs(messages: Sequence[Message]) -> str:
+    async def hangs(messages: Sequence[llm.Message]) -> str:
         asking.set()
         await anyio.sleep_forever()
         return ""
 
-    with anyio.fail_after(5):
-        async with anyio.create_task_group() as tasks:
+    async with anyio.create_task_group() as tasks:
 
-            async def work() -> None:
-                await room.fit(desk, asked(5000), lambda: hangs)
+        async def work() -> None:
+            await room.fit(desk, asked(5000), lambda: hangs)
 
-            tasks.start_soon(work)
-            await asking.wait()
-            tasks.cancel_scope.cancel()
+        tasks.start_soon(work)
+        await asking.wait()
+        tasks.cancel_scope.cancel()
     assert desk.seen == ["begin", "cancelled"]
     assert desk.history == LONG
 
@@ -346,11 +336,11 @@ def test_nonsense_teaches_little() -> None:
 
 
 class Desk:
-    def __init__(self, messages: Sequence[Message]) -> None:
+    def __init__(self, messages: Sequence[llm.Message]) -> None:
         self.history = list(messages)
         self.seen: list[str] = []
 
-    def messages(self) -> Sequence[Message]:
+    def messages(self) -> Sequence[llm.Message]:
         return self.history
 
     def begin(self) -> None:
@@ -366,8 +356,8 @@ class Desk:
 
 
 def asked(window: int | None, system: str = "s" * 400, tools: int = 0) -> Asked:
-    definitions = [ToolDefinition("tool", "d" * tools, {})] if tools else []
-    return Asked("m", ModelSettings("m", system), definitions, window)
+    definitions = [llm.ToolDefinition("tool", "d" * tools, {})] if tools else []
+    return Asked("m", llm.ModelSettings("m", system), definitions, window)
 
 
 async def fit(room: Room, desk: Desk, of: Asked, *, forced: bool = False) -> str | None:
@@ -436,4 +426,4 @@ async def test_a_refusal_without_reason_does_not_wedge_the_session() -> None:
 
 
 def test_an_image_counts_as_text_of_some_length() -> None:
-    assert characters(UserMessage((ImagePart("image/png", "A" * 1_000_000),))) < 10_000
+    assert characters(llm.UserMessage((llm.ImagePart("image/png", "A" * 1_000_000),))) < 10_000

@@ -17,8 +17,6 @@ from acp_agent.loop.toolbox.relevance import Relevance
 from acp_agent.store.base import SessionRecord
 from acp_agent.store.stores import sqlite_store
 
-pytestmark = pytest.mark.anyio
-
 TEXT = "\n".join(f"line {number} of something" for number in range(400))
 
 

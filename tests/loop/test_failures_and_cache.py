@@ -20,8 +20,6 @@ from acp_agent.loop.model.doom_loop import DoomLoop
 from acp_agent.safety.access import NoAccess, PathAccess
 from acp_agent.tools.kit.tool_context import ToolResult
 
-pytestmark = pytest.mark.anyio
-
 FAILED = ToolError("no such file")
 
 

@@ -64,6 +64,18 @@ def update(**fields: object) -> LogEntry:
     return LogEntry("update", json.dumps(fields).encode())
 
 
+def kept(*messages: object) -> list[LogEntry]:
+    return [LogEntry("message", encode(message)) for message in messages]
+
+
+def call(**fields: object) -> LogEntry:
+    return update(sessionUpdate="tool_call", toolCallId="x", title="ls", status="pending", **fields)
+
+
+def progress(status: str, **fields: object) -> LogEntry:
+    return update(sessionUpdate="tool_call_update", toolCallId="x", status=status, **fields)
+
+
 def chunk(kind: str, text: str, id_: str) -> LogEntry:
     return update(sessionUpdate=kind, content={"type": "text", "text": text}, messageId=id_)
 
@@ -83,14 +95,10 @@ def test_chunks_of_one_message_are_joined_and_others_are_not():
 def test_a_call_is_replayed_once_in_its_final_state_without_terminals():
     told = replayed_updates(
         [
-            update(
-                sessionUpdate="tool_call", toolCallId="x", title="ls", status="pending", _meta={"tool_name": "bash"}
-            ),
-            update(sessionUpdate="tool_call_update", toolCallId="x", status="in_progress"),
-            update(
-                sessionUpdate="tool_call_update",
-                toolCallId="x",
-                status="completed",
+            call(_meta={"tool_name": "bash"}),
+            progress("in_progress"),
+            progress(
+                "completed",
                 content=[{"type": "terminal", "terminalId": "t"}],
                 rawOutput={"stdout": "out\n", "stderr": "err\n", "exit_code": 0, "truncated": False},
                 _meta={"terminal_exit": {}},
@@ -105,52 +113,33 @@ def test_a_call_is_replayed_once_in_its_final_state_without_terminals():
 
 
 def test_a_call_the_process_did_not_outlive_is_replayed_as_failed():
-    (told,) = replayed_updates([update(sessionUpdate="tool_call", toolCallId="x", title="ls", status="pending")])
+    (told,) = replayed_updates([call()])
     assert told["status"] == "failed"
     assert "Interrupted" in told["content"][-1]["content"]["text"]
 
 
 def test_an_update_of_an_unknown_call_is_left_out():
-    assert replayed_updates([update(sessionUpdate="tool_call_update", toolCallId="x", status="completed")]) == []
+    assert replayed_updates([progress("completed")]) == []
 
 
 def test_text_that_was_told_but_not_finished_is_remembered():
     history, repaired = rebuild_history(
-        [
-            LogEntry("message", encode(user("go"))),
-            chunk("agent_message_chunk", "half an ", "1"),
-            chunk("agent_message_chunk", "answer", "1"),
-        ]
+        [*kept(user("go")), *(chunk("agent_message_chunk", text, "1") for text in ("half an ", "answer"))]
     )
     assert history.messages[-1] == AssistantMessage("half an answer")
     assert repaired == [AssistantMessage("half an answer")]
 
 
 def test_a_reset_replaces_what_was_before():
-    entries = [
-        LogEntry("message", encode(user("one"))),
-        LogEntry("reset", b"[]"),
-        LogEntry("message", encode(user("two"))),
-    ]
-    history, repaired = rebuild_history(entries)
+    history, repaired = rebuild_history([*kept(user("one")), LogEntry("reset", b"[]"), *kept(user("two"))])
     assert (history.messages, repaired) == ([user("two")], [])
 
 
 def test_a_log_that_a_crash_has_cut_is_mended_wherever_the_cut_is():
-    entries = [
-        LogEntry("message", encode(message))
-        for message in (user("go"), calls("a", "b"), answer("a"), user("again"), answer("b"), AssistantMessage("ok"))
-    ]
-    history, repaired = rebuild_history(entries)
-    assert [type(message) for message in history.messages] == [
-        UserMessage,
-        AssistantMessage,
-        ToolMessage,
-        ToolMessage,
-        UserMessage,
-        AssistantMessage,
-    ]
-    assert history.messages[3].content[0].text == INTERRUPTED
+    said, done = user("go"), AssistantMessage("ok")
+    history, repaired = rebuild_history(kept(said, calls("a", "b"), answer("a"), user("again"), answer("b"), done))
+    closed = ToolMessage("b", "bash", (TextPart(INTERRUPTED),))
+    assert history.messages == [said, calls("a", "b"), answer("a"), closed, user("again"), done]
     assert repaired == []
 
 

@@ -6,7 +6,6 @@ import math
 from types import SimpleNamespace
 from typing import Any, cast
 
-import anyio
 import msgspec
 import pytest
 
@@ -17,8 +16,6 @@ from acp_agent.loop.modes import MODES, ModeId
 from acp_agent.loop.toolbox.offer import ESSENTIAL, STEP_AWAY, Offer, complexity, think_first, threshold_of
 from acp_agent.loop.toolbox.relevance import Relevance, lexical_scores
 from acp_agent.tools.kit.registry import Registry, SessionRegistry, ToolEntry, builtin_registry
-
-pytestmark = pytest.mark.anyio
 
 ABSENT = (
     "definition", "references", "symbols", "hover", "rename", "skill", "switch_mode", "capture_pane", "send_keys",
@@ -326,7 +323,8 @@ async def test_a_built_in_tool_that_is_a_step_away_is_sent_once_what_it_prefers_
     assert sent(made)[0] == "diagnostics"
 
 
-async def test_no_vectors_are_asked_for_where_nothing_is_chosen_by_them():
+def counted():
+    """Embeddings, and how many texts they were asked for each time."""
     asked: list[int] = []
 
     async def embed(texts):
@@ -335,6 +333,11 @@ async def test_no_vectors_are_asked_for_where_nothing_is_chosen_by_them():
 
     relevance = Relevance()
     relevance.use(embed)
+    return relevance, asked
+
+
+async def test_no_vectors_are_asked_for_where_nothing_is_chosen_by_them():
+    relevance, asked = counted()
     await offer(MANY, relevance=relevance, schema_filter=SchemaFilterConfig(max_tools=6)).aim("query")
     none = offer(MANY, relevance=relevance, schema_filter=SchemaFilterConfig(max_tools_small=0))
     await none.aim("query", 8192)
@@ -364,17 +367,9 @@ async def test_embeddings_choose_where_there_are_any_and_words_where_they_fail()
 
 
 async def test_vectors_of_tools_are_asked_for_once():
-    asked: list[int] = []
-
-    async def embed(texts):
-        asked.append(len(texts))
-        return [[1.0] for _ in texts]
-
-    relevance = Relevance()
-    relevance.use(embed)
-    with anyio.fail_after(5):
-        await relevance.scores("a", ["x", "y"])
-        await relevance.scores("b", ["x", "y"])
+    relevance, asked = counted()
+    await relevance.scores("a", ["x", "y"])
+    await relevance.scores("b", ["x", "y"])
     assert asked == [3, 1]
 
 

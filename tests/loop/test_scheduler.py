@@ -13,8 +13,6 @@ from acp_agent.errors import ProviderError, StoreError
 from acp_agent.loop.beside.scheduler import PUNCTUAL, Scheduler
 from acp_agent.store.stores import sqlite_store
 
-pytestmark = pytest.mark.anyio
-
 NOW = 1_000_000.0
 
 
@@ -66,13 +64,12 @@ def office(tmp_path):
 
 
 async def until(office: Office, *schedulers: Scheduler) -> None:
-    with anyio.fail_after(10):
-        async with anyio.create_task_group() as tasks:
-            for scheduler in schedulers:
-                tasks.start_soon(scheduler.live)
-            await office.happened.wait()
-            await anyio.lowlevel.checkpoint()
-            tasks.cancel_scope.cancel()
+    async with anyio.create_task_group() as tasks:
+        for scheduler in schedulers:
+            tasks.start_soon(scheduler.live)
+        await office.happened.wait()
+        await anyio.lowlevel.checkpoint()
+        tasks.cancel_scope.cancel()
 
 
 async def test_what_is_due_runs_once_and_the_next_time_is_set(office):
@@ -98,14 +95,13 @@ async def test_what_was_missed_is_told_once_and_not_made_up_for(office):
 
 async def test_one_that_is_added_meanwhile_is_noticed(office):
     scheduler = office.scheduler()
-    with anyio.fail_after(10):
-        async with anyio.create_task_group() as tasks:
-            tasks.start_soon(scheduler.live)
-            await anyio.lowlevel.checkpoint()
-            office.store.schedules.add("/p", "1h", "new", NOW)
-            scheduler.changed()
-            await office.happened.wait()
-            tasks.cancel_scope.cancel()
+    async with anyio.create_task_group() as tasks:
+        tasks.start_soon(scheduler.live)
+        await anyio.lowlevel.checkpoint()
+        office.store.schedules.add("/p", "1h", "new", NOW)
+        scheduler.changed()
+        await office.happened.wait()
+        tasks.cancel_scope.cancel()
     assert office.ran == ["new"]
 
 
@@ -113,12 +109,11 @@ async def test_one_that_never_comes_again_is_put_off_and_stops_nothing(office):
     office.store.schedules.add("/p", "0 0 31 2 *", "never again", NOW - 5)
     office.store.schedules.add("/p", "1h", "due", NOW - 4)
     scheduler = office.scheduler()
-    with anyio.fail_after(10):
-        async with anyio.create_task_group() as tasks:
-            tasks.start_soon(scheduler.live)
-            while len(office.ran) < 2:
-                await anyio.lowlevel.checkpoint()
-            tasks.cancel_scope.cancel()
+    async with anyio.create_task_group() as tasks:
+        tasks.start_soon(scheduler.live)
+        while len(office.ran) < 2:
+            await anyio.lowlevel.checkpoint()
+        tasks.cancel_scope.cancel()
     assert office.ran == ["never again", "due"]
 
 
@@ -147,15 +142,14 @@ async def test_a_store_that_fails_is_looked_at_again_later(office, caplog):
     office.store.schedules.add("/p", "1h", "due", NOW - 5)
     flaky = Flaky(office.store.schedules)
     scheduler = office.scheduler(flaky)
-    with anyio.fail_after(10):
-        async with anyio.create_task_group() as tasks:
-            tasks.start_soon(scheduler.live)
-            await flaky.failed.wait()
-            await anyio.lowlevel.checkpoint()
-            flaky.works = True
-            scheduler.changed()  # As after the pause.
-            await office.happened.wait()
-            tasks.cancel_scope.cancel()
+    async with anyio.create_task_group() as tasks:
+        tasks.start_soon(scheduler.live)
+        await flaky.failed.wait()
+        await anyio.lowlevel.checkpoint()
+        flaky.works = True
+        scheduler.changed()  # As after the pause.
+        await office.happened.wait()
+        tasks.cancel_scope.cancel()
     assert office.ran == ["due"]
     assert "schedules do not run for 30 s: gone" in caplog.text
 
@@ -189,17 +183,16 @@ async def test_what_was_missed_is_told_with_the_reason(office):
     office.store.schedules.add("/p", "1d", "meanwhile", NOW + 10)
     office.during["long"] = 3600.0
     scheduler = office.scheduler()
-    with anyio.fail_after(10):
-        async with anyio.create_task_group() as tasks:
-            tasks.start_soon(scheduler.live)
-            while len(office.told) < 2:
-                await anyio.lowlevel.checkpoint()
-            office.store.schedules.add("/p", "1d", "in the night", office.now + 10)
-            office.now += 30_000
-            scheduler.changed()
-            while len(office.told) < 3:
-                await anyio.lowlevel.checkpoint()
-            tasks.cancel_scope.cancel()
+    async with anyio.create_task_group() as tasks:
+        tasks.start_soon(scheduler.live)
+        while len(office.told) < 2:
+            await anyio.lowlevel.checkpoint()
+        office.store.schedules.add("/p", "1d", "in the night", office.now + 10)
+        office.now += 30_000
+        scheduler.changed()
+        while len(office.told) < 3:
+            await anyio.lowlevel.checkpoint()
+        tasks.cancel_scope.cancel()
     assert office.ran == ["long"]
     assert "no session of this project was open and free" in office.told[0]
     assert "before" in office.told[0]

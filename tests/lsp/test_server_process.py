@@ -19,12 +19,11 @@ async def run(launch: Launch) -> tuple[str, str]:
     process = start_process("it", launch)
     try:
         printed = b""
-        with anyio.fail_after(15):
-            async with anyio.create_task_group() as tasks:
-                tasks.start_soon(process.watch_stderr)
-                while chunk := await process.read():
-                    printed += chunk
-                await process.left()
+        async with anyio.create_task_group() as tasks:
+            tasks.start_soon(process.watch_stderr)
+            while chunk := await process.read():
+                printed += chunk
+            await process.left()
         await process.end()
     finally:
         process.close()

@@ -11,27 +11,25 @@ import pytest
 
 from acp_agent.mcp.base import KeeperSettings, McpError, ServerSpec
 from acp_agent.mcp.mcp_servers import RESTARTS, McpServers
-from tests.mcp.kit import BOUND, HERE, alive, environment, kept, noted, raw
+from tests.mcp.kit import HERE, alive, environment, kept, noted, raw
 
 
-async def test_tools_of_all_pages_are_listed_and_called():
-    async with kept(raw()) as k:
-        assert k.names[0] == "echo"
-        assert len(k.names) == 14
-        assert k.changes == 1
-        assert json.loads(await k.text("echo", a=[1, "ü"])) == {"a": [1, "ü"]}
+async def test_tools_of_all_pages_are_listed_and_called(server):
+    assert server.names[0] == "echo"
+    assert len(server.names) == 14
+    assert server.changes == 1
+    assert json.loads(await server.text("echo", a=[1, "ü"])) == {"a": [1, "ü"]}
 
 
-async def test_images_resources_and_audio_of_a_result():
-    async with kept(raw()) as k:
-        result = await k.call("raw", "mixed", {})
-        assert [part.mime_type for part in result.parts] == ["image/png"]
-        assert result.text.split("\n") == [
-            "red", "[audio, audio/wav: cannot be shown]", "[resource file:///a.txt]", "inside",
-            "[resource file:///a.bin, x/y, 48 bytes: cannot be shown]", "[resource] b: file:///b.txt",
-        ]  # fmt: skip
-        assert (await k.call("raw", "structured", {})).text == '{"answer": 42}'
-        assert (await k.call("raw", "fails", {})).is_error
+async def test_images_resources_and_audio_of_a_result(server):
+    result = await server.call("raw", "mixed", {})
+    assert [part.mime_type for part in result.parts] == ["image/png"]
+    assert result.text.split("\n") == [
+        "red", "[audio, audio/wav: cannot be shown]", "[resource file:///a.txt]", "inside",
+        "[resource file:///a.bin, x/y, 48 bytes: cannot be shown]", "[resource] b: file:///b.txt",
+    ]  # fmt: skip
+    assert (await server.call("raw", "structured", {})).text == '{"answer": 42}'
+    assert (await server.call("raw", "fails", {})).is_error
 
 
 async def test_a_large_result_is_bounded_and_the_server_stays():
@@ -51,14 +49,12 @@ async def test_a_message_beyond_all_bounds_ends_the_server_in_words():
         assert "message of more than" in k.troubles[0][1]
 
 
-async def test_arguments_that_json_cannot_carry_do_no_harm():
-    async with kept(raw()) as k:
-        assert json.loads(await k.text("echo", a=float("nan"), b="\ud800")) == {"a": None, "b": "?"}
+async def test_arguments_that_json_cannot_carry_do_no_harm(server):
+    assert json.loads(await server.text("echo", a=float("nan"), b="\ud800")) == {"a": None, "b": "?"}
 
 
-async def test_half_a_character_in_an_answer_costs_that_character_only():
-    async with kept(raw()) as k:
-        assert await k.text("odd", how="half") == "a?b \U0001f600 \\ud800"
+async def test_half_a_character_in_an_answer_costs_that_character_only(server):
+    assert await server.text("odd", how="half") == "a?b \U0001f600 \\ud800"
 
 
 @pytest.mark.parametrize("how", ["wrong", "bare"])
@@ -70,18 +66,16 @@ async def test_an_answer_that_is_no_valid_one_fails_its_request_at_once(how):
         assert await k.text("echo") == "{}"
 
 
-async def test_a_changed_list_is_read_again():
-    async with kept(raw()) as k:
-        await k.text("grow")
-        await k.until(lambda: "grown" in k.names)
-        assert k.changes == 2
+async def test_a_changed_list_is_read_again(server):
+    await server.text("grow")
+    await server.until(lambda: "grown" in server.names)
+    assert server.changes == 2
 
 
-async def test_prompts_are_listed_and_got():
-    async with kept(raw()) as k:
-        (prompt,) = k.servers.prompts()
-        assert (prompt.server, prompt.name, prompt.arguments[0].name) == ("raw", "explain", "topic")
-        assert await k.servers.prompt("raw", "explain", {"topic": "x"}) == [("user", "Explain x")]
+async def test_prompts_are_listed_and_got(server):
+    (prompt,) = server.servers.prompts()
+    assert (prompt.server, prompt.name, prompt.arguments[0].name) == ("raw", "explain", "topic")
+    assert await server.servers.prompt("raw", "explain", {"topic": "x"}) == [("user", "Explain x")]
 
 
 async def test_prompts_that_cannot_be_listed_cost_no_tools():
@@ -218,27 +212,25 @@ async def test_a_server_without_a_handshake_is_discovered():
 # --- death and restart ------------------------------------------------------------------------------------------------
 
 
-async def test_a_server_that_dies_is_started_again_by_the_next_call():
-    async with kept(raw()) as k:
-        with pytest.raises(McpError, match="exited with code 3; its last output: the last words") as error:
-            await k.text("die")
-        assert error.value.code == "transient"
-        await k.until(lambda: k.troubles)
-        assert "It is restarted when one of its tools is called." in k.troubles[0][1]
-        assert "echo" in k.names
-        assert await k.text("echo") == "{}"
+async def test_a_server_that_dies_is_started_again_by_the_next_call(server):
+    with pytest.raises(McpError, match="exited with code 3; its last output: the last words") as error:
+        await server.text("die")
+    assert error.value.code == "transient"
+    await server.until(lambda: server.troubles)
+    assert "It is restarted when one of its tools is called." in server.troubles[0][1]
+    assert "echo" in server.names
+    assert await server.text("echo") == "{}"
 
 
-async def test_a_server_is_started_again_only_so_often():
-    async with kept(raw()) as k:
-        for _ in range(RESTARTS + 1):
-            with pytest.raises(McpError, match="exited with code 3"):
-                await k.text("die")
-        await k.until(lambda: len(k.troubles) == RESTARTS + 1)
-        assert "will not be restarted again" in k.troubles[-1][1]
-        assert k.names == []
-        with pytest.raises(McpError, match="is not connected"):
-            await k.text("echo")
+async def test_a_server_is_started_again_only_so_often(server):
+    for _ in range(RESTARTS + 1):
+        with pytest.raises(McpError, match="exited with code 3"):
+            await server.text("die")
+    await server.until(lambda: len(server.troubles) == RESTARTS + 1)
+    assert "will not be restarted again" in server.troubles[-1][1]
+    assert server.names == []
+    with pytest.raises(McpError, match="is not connected"):
+        await server.text("echo")
 
 
 @pytest.mark.parametrize("removed", [False, True])
@@ -310,18 +302,16 @@ QUIET = KeeperSettings(
 
 async def test_cancelling_the_keeper_kills_the_processes_too(tmp_path):
     notes = tmp_path / "notes"
-    with anyio.fail_after(BOUND):
-        servers = McpServers([raw("silent", notes)], QUIET)
-        async with anyio.create_task_group() as tasks:
-            tasks.start_soon(servers.run)
-            (pid,) = await noted(notes, "pid")
-            tasks.cancel_scope.cancel()
-        assert not alive(int(pid))
+    servers = McpServers([raw("silent", notes)], QUIET)
+    async with anyio.create_task_group() as tasks:
+        tasks.start_soon(servers.run)
+        (pid,) = await noted(notes, "pid")
+        tasks.cancel_scope.cancel()
+    assert not alive(int(pid))
 
 
 async def test_closing_what_was_never_run_is_nothing():
     servers = McpServers([raw()], QUIET)
-    with anyio.fail_after(BOUND):
-        await servers.close()
-        await servers.run()
-        assert [state.state for state in servers.states()] == ["closed"]
+    await servers.close()
+    await servers.run()
+    assert [state.state for state in servers.states()] == ["closed"]

@@ -17,8 +17,6 @@ from tests.agent.kit import connect, environ_for, rig
 
 from .kit import KEY, ROOT, Proxy, Server, litellm, llama
 
-pytestmark = pytest.mark.anyio
-
 PIXEL = "iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAYAAAAfFcSJAAAADUlEQVR42mNk+M9QDwADhgGAWjR9awAAAABJRU5ErkJggg=="
 CONFIG = """
 [agent]

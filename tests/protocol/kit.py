@@ -21,6 +21,24 @@ BOUND = 10.0
 Answer = Callable[[Any], Awaitable[Any]]
 
 
+def gives(value: Any) -> Answer:
+    async def answer(params: Any) -> Any:
+        return value
+
+    return answer
+
+
+def fails(error: Exception) -> Answer:
+    async def answer(params: Any) -> Any:
+        raise error
+
+    return answer
+
+
+async def echo(params: Any) -> Any:
+    return params
+
+
 class Table:
     """A handler: one function for each method; notifications are kept."""
 

@@ -8,34 +8,25 @@ from typing import Any
 import pytest
 
 from acp_agent.protocol.codec import MAX_MERGED_CHARS, coalesce_updates, encode
-from acp_agent.schema.acp import (
-    AgentMessageChunk,
-    AgentThoughtChunk,
-    Annotations,
-    ImageContent,
-    SessionNotification,
-    TextContent,
-    ToolCall,
-    UserMessageChunk,
-)
+from acp_agent.schema import acp
 
 
-def update(value: Any, session: str = "s", **rest: Any) -> SessionNotification:
-    return SessionNotification(session_id=session, update=value, **rest)
+def update(value: Any, session: str = "s", **rest: Any) -> acp.SessionNotification:
+    return acp.SessionNotification(session_id=session, update=value, **rest)
 
 
-def say(text: str, **rest: Any) -> AgentMessageChunk:
-    return AgentMessageChunk(content=TextContent(text=text), **rest)
+def say(text: str, **rest: Any) -> acp.AgentMessageChunk:
+    return acp.AgentMessageChunk(content=acp.TextContent(text=text), **rest)
 
 
 @pytest.mark.parametrize(
     ("value", "wire"),
     [
-        (TextContent(text="a"), {"type": "text", "text": "a"}),
+        (acp.TextContent(text="a"), {"type": "text", "text": "a"}),
         ({"params": update(say("é\n"))}, None),
         ([None, True, 1, 1.5, "x"], [None, True, 1, 1.5, "x"]),
         (10**50, 10**50),
-        ({"big": [2**64, -(2**70)], "struct": TextContent(text="t")}, None),
+        ({"big": [2**64, -(2**70)], "struct": acp.TextContent(text="t")}, None),
     ],
     ids=["struct", "struct inside", "plain", "huge", "huge beside a struct"],
 )
@@ -69,16 +60,16 @@ def test_adjacent_text_chunks_of_one_message_are_merged() -> None:
         update(say("b", message_id="m"), meta={"k": 1}),
     )
     assert merged == update(say("ab", message_id="m"), meta={"k": 1})
-    thought = AgentThoughtChunk(content=TextContent(text="t"))
+    thought = acp.AgentThoughtChunk(content=acp.TextContent(text="t"))
     assert coalesce_updates("session/update", update(thought), update(thought)).update.content.text == "tt"
 
 
 def test_merging_keeps_what_belongs_to_both_texts() -> None:
-    text = TextContent(text="a", annotations=Annotations(priority=1.0), meta={"x": 1})
+    text = acp.TextContent(text="a", annotations=acp.Annotations(priority=1.0), meta={"x": 1})
     merged = coalesce_updates(
-        "session/update", update(AgentMessageChunk(content=text)), update(AgentMessageChunk(content=text))
+        "session/update", update(acp.AgentMessageChunk(content=text)), update(acp.AgentMessageChunk(content=text))
     )
-    assert merged.update.content == TextContent(text="aa", annotations=Annotations(priority=1.0), meta={"x": 1})
+    assert merged.update.content == acp.TextContent(text="aa", annotations=acp.Annotations(priority=1.0), meta={"x": 1})
 
 
 @pytest.mark.parametrize(
@@ -90,18 +81,18 @@ def test_merging_keeps_what_belongs_to_both_texts() -> None:
         (update(say("a", meta={"p": 1})), update(say("b"))),
         (update(say("a"), meta={"p": 1}), update(say("b"))),
         (update(say("a")), update(say("b"), meta={"p": 1})),
-        (update(say("a")), update(AgentThoughtChunk(content=TextContent(text="b")))),
-        (update(say("a")), update(ToolCall(tool_call_id="t", title="t"))),
-        (update(ToolCall(tool_call_id="t", title="t")), update(say("a"))),
-        (update(say("a")), update(AgentMessageChunk(content=TextContent(text="b", meta={"x": 1})))),
+        (update(say("a")), update(acp.AgentThoughtChunk(content=acp.TextContent(text="b")))),
+        (update(say("a")), update(acp.ToolCall(tool_call_id="t", title="t"))),
+        (update(acp.ToolCall(tool_call_id="t", title="t")), update(say("a"))),
+        (update(say("a")), update(acp.AgentMessageChunk(content=acp.TextContent(text="b", meta={"x": 1})))),
         (
-            update(AgentMessageChunk(content=TextContent(text="b", annotations=Annotations(priority=1.0)))),
+            update(acp.AgentMessageChunk(content=acp.TextContent(text="b", annotations=acp.Annotations(priority=1.0)))),
             update(say("a")),
         ),
-        (update(say("a")), update(AgentMessageChunk(content=ImageContent(data="", mime_type="image/png")))),
+        (update(say("a")), update(acp.AgentMessageChunk(content=acp.ImageContent(data="", mime_type="image/png")))),
         (
-            update(UserMessageChunk(content=TextContent(text="a"))),
-            update(UserMessageChunk(content=TextContent(text="b"))),
+            update(acp.UserMessageChunk(content=acp.TextContent(text="a"))),
+            update(acp.UserMessageChunk(content=acp.TextContent(text="b"))),
         ),
         (update(say("a" * MAX_MERGED_CHARS)), update(say("b"))),
         ({"sessionId": "s", "update": {}}, update(say("a"))),

@@ -15,17 +15,11 @@ from acp_agent.protocol.connection import HIGH_WATER, Connection, Reply
 from acp_agent.protocol.peer import Peer
 from acp_agent.protocol.transports import memory_pair
 from acp_agent.schema.acp import AgentMessageChunk, SessionNotification, TextContent, ToolCall
-from tests.protocol.kit import BOUND, Table, Wire, paired, served
-
-pytestmark = pytest.mark.anyio
+from tests.protocol.kit import Table, Wire, echo, fails, gives, paired, served
 
 
 def chunk(text: str, *, session: str = "s") -> SessionNotification:
     return SessionNotification(session_id=session, update=AgentMessageChunk(content=TextContent(text=text)))
-
-
-async def echo(params: Any) -> Any:
-    return params
 
 
 async def forever(params: Any) -> Any:
@@ -59,64 +53,52 @@ async def test_every_id_is_answered_with_the_full_encoder_too(id_: object) -> No
 )
 async def test_results_the_fast_encoder_refuses_are_sent_all_the_same(value: Any, sent: Any) -> None:
     """[TR-5] [TR-7]"""
-
-    async def odd(params: Any) -> Any:
-        return [value, chunk("x")]
-
-    async with served(Table(odd=odd)) as (_, wire):
+    async with served(Table(odd=gives([value, chunk("x")]))) as (_, wire):
         await wire.request(1, "odd")
         (first, second) = (await wire.receive())["result"]
         assert ascii(first) == ascii(sent)
         assert second["sessionId"] == "s"
 
 
-async def test_rpc_error_becomes_its_error_answer() -> None:
-    async def missing(params: Any) -> Any:
-        raise ResourceNotFound("no such file", {"uri": "/x"})
-
-    async with served(Table(missing=missing)) as (_, wire):
-        await wire.request(1, "missing")
-        error = {"code": -32002, "message": "no such file", "data": {"uri": "/x"}}
+@pytest.mark.parametrize(
+    ("raised", "error"),
+    [
+        (
+            ResourceNotFound("no such file", {"uri": "/x"}),
+            {"code": -32002, "message": "no such file", "data": {"uri": "/x"}},
+        ),
+        (InvalidParams("no", {"why": object()}), {"code": -32602, "message": "no"}),
+    ],
+    ids=["one of the protocol", "data that is no JSON is left out"],
+)
+async def test_rpc_error_becomes_its_error_answer(raised: Exception, error: dict[str, Any]) -> None:
+    async with served(Table(odd=fails(raised))) as (_, wire):
+        await wire.request(1, "odd")
         assert await wire.receive() == {"jsonrpc": "2.0", "id": 1, "error": error}
 
 
-async def test_error_data_that_is_no_json_is_left_out(caplog: pytest.LogCaptureFixture) -> None:
-    async def odd(params: Any) -> Any:
-        raise InvalidParams("no", {"why": object()})
-
-    async with served(Table(odd=odd)) as (_, wire):
-        await wire.request(1, "odd")
-        assert (await wire.receive())["error"] == {"code": -32602, "message": "no"}
-
-
-@pytest.mark.parametrize("result", [object(), {1, 2, object()}, {"a": {"b": object()}}])
-async def test_result_that_is_no_json_is_an_internal_error(result: object, caplog: pytest.LogCaptureFixture) -> None:
-    """[RPC-11]"""
-
-    async def odd(params: Any) -> Any:
-        return result
-
-    async with served(Table(odd=odd, echo=echo)) as (_, wire):
-        await wire.request(1, "odd")
-        assert (await wire.receive())["error"]["code"] == -32603
-        await wire.request(2, "echo", "still here")
-        assert (await wire.receive())["result"] == "still here"
-
-
-async def test_unknown_exception_is_an_internal_error_and_reading_goes_on(caplog: pytest.LogCaptureFixture) -> None:
+@pytest.mark.parametrize(
+    ("answer", "words"),
+    [
+        (gives(object()), ""),
+        (gives({1, 2, object()}), ""),
+        (gives({"a": {"b": object()}}), ""),
+        (fails(ZeroDivisionError("a sentence")), "a sentence"),
+    ],
+    ids=["no JSON", "a set", "no JSON inside", "an exception"],
+)
+async def test_what_goes_wrong_in_a_handler_is_an_internal_error_and_reading_goes_on(
+    answer: Any, words: str, caplog: pytest.LogCaptureFixture
+) -> None:
     """[RPC-10] [RPC-11]"""
-
-    async def broken(params: Any) -> Any:
-        raise ZeroDivisionError("a sentence")
-
-    async with served(Table(broken=broken, echo=echo)) as (_, wire):
-        await wire.request(1, "broken")
+    async with served(Table(odd=answer, echo=echo)) as (_, wire):
+        await wire.request(1, "odd")
         error = (await wire.receive())["error"]
         assert error["code"] == -32603
-        assert "a sentence" in error["message"]
-        await wire.request(2, "echo", 1)
-        assert (await wire.receive())["result"] == 1
-    assert "request broken failed" in caplog.text
+        await wire.request(2, "echo", "still here")
+        assert (await wire.receive())["result"] == "still here"
+    assert words in error["message"]
+    assert not words or "request odd failed" in caplog.text
 
 
 async def test_failing_notification_handler_ends_nothing(caplog: pytest.LogCaptureFixture) -> None:
@@ -208,10 +190,7 @@ async def test_reply_then_runs_right_after_the_answer_is_queued() -> None:
 async def test_reply_whose_result_is_no_json_does_not_go_on(caplog: pytest.LogCaptureFixture) -> None:
     ran: list[int] = []
 
-    async def new(params: Any) -> Any:
-        return Reply(object(), lambda: ran.append(1))
-
-    async with served(Table(new=new)) as (_, wire):
+    async with served(Table(new=gives(Reply(object(), lambda: ran.append(1))))) as (_, wire):
         await wire.request(1, "new")
         assert (await wire.receive())["error"]["code"] == -32603
     assert ran == []
@@ -321,24 +300,20 @@ async def test_cancel_runs_through_both_connections() -> None:
             ended.set()
 
     async with paired(Table(), Table(slow=slow)) as (one, _):
-        with anyio.fail_after(BOUND):
-            with anyio.CancelScope() as scope:
-                async with anyio.create_task_group() as group:
-                    group.start_soon(one.request, "slow", {})
-                    await anyio.lowlevel.checkpoint()
-                    scope.cancel()
-            await ended.wait()
+        with anyio.CancelScope() as scope:
+            async with anyio.create_task_group() as group:
+                group.start_soon(one.request, "slow", {})
+                await anyio.lowlevel.checkpoint()
+                scope.cancel()
+        await ended.wait()
 
 
 # --- requests of ours --------------------------------------------------------------------------------------------
 
 
 async def test_error_answer_is_a_peer_error() -> None:
-    async def missing(params: Any) -> Any:
-        raise ResourceNotFound("gone", [1])
-
-    async with paired(Table(), Table(missing=missing)) as (one, _):
-        with anyio.fail_after(BOUND), pytest.raises(PeerError) as caught:
+    async with paired(Table(), Table(missing=fails(ResourceNotFound("gone", [1])))) as (one, _):
+        with pytest.raises(PeerError) as caught:
             await one.request("missing", {})
     assert (caught.value.code, caught.value.message, caught.value.data) == (-32002, "gone", [1])
 
@@ -350,8 +325,7 @@ async def test_both_sides_ask_at_the_same_time() -> None:
         return await two.request("echo", params)
 
     async with paired(Table(echo=echo), Table(ask=ask_back)) as (one, two):
-        with anyio.fail_after(BOUND):
-            assert [await one.request("ask", n) for n in range(5)] == list(range(5))
+        assert [await one.request("ask", n) for n in range(5)] == list(range(5))
 
 
 async def test_malformed_answer_fails_only_its_request() -> None:
@@ -365,14 +339,13 @@ async def test_malformed_answer_fails_only_its_request() -> None:
             except PeerError as error:
                 results.append(error.code)
 
-        with anyio.fail_after(BOUND):
-            async with anyio.create_task_group() as group:
-                group.start_soon(ask)
-                first = await wire.receive()
-                group.start_soon(ask)
-                second = await wire.receive()
-                await wire.send({"jsonrpc": "2.0", "id": first["id"], "error": "oops"})
-                await wire.send({"jsonrpc": "2.0", "id": second["id"], "result": "fine"})
+        async with anyio.create_task_group() as group:
+            group.start_soon(ask)
+            first = await wire.receive()
+            group.start_soon(ask)
+            second = await wire.receive()
+            await wire.send({"jsonrpc": "2.0", "id": first["id"], "error": "oops"})
+            await wire.send({"jsonrpc": "2.0", "id": second["id"], "result": "fine"})
     assert results == [-32603, "fine"]
 
 
@@ -381,7 +354,7 @@ async def test_malformed_answer_fails_only_its_request() -> None:
 
 async def test_requests_of_ours_fail_when_the_other_side_goes() -> None:
     async with served(Table()) as (connection, wire):
-        with anyio.fail_after(BOUND), pytest.raises(ConnectionClosed):
+        with pytest.raises(ConnectionClosed):
             async with Background() as background:
 
                 async def leave() -> None:
@@ -390,7 +363,7 @@ async def test_requests_of_ours_fail_when_the_other_side_goes() -> None:
 
                 background.start(leave)
                 await connection.request("ask", None)
-        with anyio.fail_after(BOUND), pytest.raises(ConnectionClosed):
+        with pytest.raises(ConnectionClosed):
             await connection.request("again", None)
         connection.notify("goes", "nowhere")
 
@@ -409,8 +382,7 @@ async def test_running_requests_are_cancelled_and_answered_when_we_close() -> No
 
     async with served(Table(slow=slow)) as (connection, wire):
         await wire.request(1, "slow")
-        with anyio.fail_after(BOUND):
-            await started.wait()
+        await started.wait()
         connection.close()
         assert (await wire.receive())["error"]["code"] == -32800
         assert await wire.receive() is None
@@ -432,8 +404,7 @@ async def test_last_line_without_line_feed_is_answered() -> None:
     wire = Wire(theirs)
     await theirs.write(b'{"jsonrpc":"2.0","id":1,"method":"echo","params":[1]}')
     ours._incoming.end()  # the end of our stdin alone
-    with anyio.fail_after(BOUND):
-        await connection.serve()
+    await connection.serve()
     assert (await wire.receive())["result"] == [1]
 
 
@@ -470,35 +441,32 @@ async def test_handler_that_refuses_to_end_does_not_hold_up_the_end() -> None:
 
         background.start(serve)
         await Wire(theirs).request(1, "stubborn")
-        with anyio.fail_after(BOUND):
-            await started.wait()
-            theirs.close()
-            await release.wait()
+        await started.wait()
+        theirs.close()
+        await release.wait()
 
 
 async def test_cancelling_serve_closes_the_transport_and_ends_the_writer() -> None:
     ours, theirs = memory_pair()
     connection = Connection(ours, Table())
-    with anyio.fail_after(BOUND):
-        async with anyio.create_task_group() as group:
-            group.start_soon(connection.serve)
-            await anyio.lowlevel.checkpoint()
-            group.cancel_scope.cancel()
-        assert await theirs.read() == b""
+    async with anyio.create_task_group() as group:
+        group.start_soon(connection.serve)
+        await anyio.lowlevel.checkpoint()
+        group.cancel_scope.cancel()
+    assert await theirs.read() == b""
     assert connection.closed
 
 
 async def test_drain_and_flush_return_after_the_end() -> None:
     async with served(Table()) as (connection, wire):
         wire.transport.close()
-        with anyio.fail_after(BOUND):
-            while not connection.closed:
-                await anyio.lowlevel.checkpoint()
-            await connection.flush()
-            for number in range(HIGH_WATER * 3):
-                connection.notify("n", number)
-            await connection.drain()
-            await connection.flush()
+        while not connection.closed:
+            await anyio.lowlevel.checkpoint()
+        await connection.flush()
+        for number in range(HIGH_WATER * 3):
+            connection.notify("n", number)
+        await connection.drain()
+        await connection.flush()
 
 
 async def test_reader_that_went_away_is_noticed_by_the_writer(caplog: pytest.LogCaptureFixture) -> None:
@@ -507,11 +475,10 @@ async def test_reader_that_went_away_is_noticed_by_the_writer(caplog: pytest.Log
     ours, theirs = memory_pair()
     connection = Connection(ours, Table())
     theirs._incoming.end()  # they stop reading and keep their side open
-    with anyio.fail_after(BOUND):
-        async with Background() as background:
-            background.start(connection.serve)
-            connection.notify("n", "x")
-            await connection.flush()
+    async with Background() as background:
+        background.start(connection.serve)
+        connection.notify("n", "x")
+        await connection.flush()
     assert connection.write_failed
     assert "Traceback" not in caplog.text
 
@@ -569,9 +536,8 @@ async def test_what_is_pushed_is_written_at_once_and_the_rest_follows_in_order()
         assert len(taken) == 20, "nothing was written before the loop went on"
         for number in range(1, HIGH_WATER * 2):
             connection.notify("n", number)
-        with anyio.fail_after(BOUND):
-            await connection.flush()
-            await connection.drain()
+        await connection.flush()
+        await connection.drain()
         wire._rest = bytes(taken)
         assert [(await wire.receive())["params"] for _ in range(HIGH_WATER * 2)] == list(range(HIGH_WATER * 2))
 
@@ -588,9 +554,8 @@ async def test_pushing_everything_lets_a_producer_go_on() -> None:
             connection.notify("n", number)
         connection.push()
         assert written.count(b"\n") == HIGH_WATER * 2
-        with anyio.fail_after(BOUND):
-            await connection.drain()
-            await connection.flush()
+        await connection.drain()
+        await connection.flush()
 
 
 async def test_drain_holds_back_a_fast_producer_until_the_reader_goes_on() -> None:
@@ -607,13 +572,12 @@ async def test_drain_holds_back_a_fast_producer_until_the_reader_goes_on() -> No
                 longest = max(longest, len(connection._queue))
                 await connection.drain()
 
-        with anyio.fail_after(BOUND):
-            async with anyio.create_task_group() as group:
-                group.start_soon(produce)
-                await anyio.wait_all_tasks_blocked()
-                stopped_at = produced
-                assert stopped_at < 1000
-                numbers = [(await wire.receive())["params"]["number"] for _ in range(1000)]
+        async with anyio.create_task_group() as group:
+            group.start_soon(produce)
+            await anyio.wait_all_tasks_blocked()
+            stopped_at = produced
+            assert stopped_at < 1000
+            numbers = [(await wire.receive())["params"]["number"] for _ in range(1000)]
     assert numbers == list(range(1000))
     assert longest <= HIGH_WATER + 1
 
@@ -639,8 +603,7 @@ async def test_input_is_read_while_output_is_blocked() -> None:
         connection.notify("big", "x" * 100_000)
         await anyio.wait_all_tasks_blocked()
         await wire.notify("session/cancel", {"sessionId": "s"})
-        with anyio.fail_after(BOUND):
-            await got.wait()
+        await got.wait()
 
 
 async def test_concurrent_writers_never_mix_their_lines() -> None:

@@ -29,6 +29,21 @@ def one(data: bytes, peer: Peer | None = None) -> Event:
     return event
 
 
+def received(data: bytes, peer: Peer | None = None) -> RequestReceived:
+    event = one(data, peer)
+    assert isinstance(event, RequestReceived)
+    return event
+
+
+def answered(rest: str) -> ResponseReceived:
+    """What comes of this answer to a request of ours."""
+    peer = Peer()
+    id_, _ = peer.request("m", None)
+    event = one(f'{{"jsonrpc":"2.0","id":{id_},{rest}}}\n'.encode(), peer)
+    assert isinstance(event, ResponseReceived)
+    return event
+
+
 def request(id_: object, method: str = "m", params: object = None) -> bytes:
     return json.dumps({"jsonrpc": "2.0", "id": id_, "method": method, "params": params}).encode() + b"\n"
 
@@ -44,10 +59,21 @@ def answer(event: Event) -> dict[str, Any]:
 # --- what is a message -------------------------------------------------------------------------------------------
 
 
-def test_request_is_received_whole() -> None:
-    event = one(request(7, "session/new", {"cwd": "/"}))
-    assert isinstance(event, RequestReceived)
-    assert (event.id, event.method, event.params) == (7, "session/new", {"cwd": "/"})
+@pytest.mark.parametrize(
+    ("line", "id_", "method", "params"),
+    [
+        (request(7, "session/new", {"cwd": "/"}), 7, "session/new", {"cwd": "/"}),
+        (b'{"jsonrpc":"2.0","id":1,"method":"m"}\n', 1, "m", None),
+        (b'{"jsonrpc":"2.0","id":1,"id":2,"method":"a","method":"b"}\n', 2, "b", None),
+        (b'{"jsonrpc":"2.0","id":1,"method":"m","result":1,"extra":[]}\n', 1, "m", None),
+        (b'{"jsonrpc":"2.0","id":1,"method":"m"}\r\n', 1, "m", None),
+    ],
+    ids=["a whole one", "no params", "the last of duplicate keys counts", "unknown members", "a carriage return"],
+)
+def test_request_is_received_whole(line: bytes, id_: object, method: str, params: object) -> None:
+    """[TR-8]"""
+    event = received(line)
+    assert (event.id, event.method, event.params) == (id_, method, params)
 
 
 def test_notification_is_received_whole() -> None:
@@ -56,20 +82,13 @@ def test_notification_is_received_whole() -> None:
     assert (event.method, event.params) == ("session/cancel", {"sessionId": "s"})
 
 
-def test_absent_params_are_none() -> None:
-    event = one(b'{"jsonrpc":"2.0","id":1,"method":"m"}\n')
-    assert isinstance(event, RequestReceived)
-    assert event.params is None
-
-
 @pytest.mark.parametrize(
     "id_", [0, 1, -1, 2**31, 2**53 + 1, -(2**63), 2**64, 10**40, "", "1", "a b", "é\n\U0001f600", None]
 )
 def test_ids_are_echoed_with_value_and_type(id_: object) -> None:
     """[RPC-6]"""
     peer = Peer()
-    event = one(request(id_), peer)
-    assert isinstance(event, RequestReceived)
+    event = received(request(id_), peer)
     echoed = json.loads(peer.respond(event.id, {}))["id"]
     assert (type(echoed), echoed) == (type(id_), id_)
     one(request(id_), peer)
@@ -123,20 +142,8 @@ def test_what_is_not_json_is_answered_with_parse_error_and_reading_goes_on(line:
     assert isinstance(second, RequestReceived)
 
 
-def test_last_of_duplicate_keys_counts() -> None:
-    event = one(b'{"jsonrpc":"2.0","id":1,"id":2,"method":"a","method":"b"}\n')
-    assert isinstance(event, RequestReceived)
-    assert (event.id, event.method) == (2, "b")
-
-
 def test_numbers_beyond_a_double_are_no_failure() -> None:
-    event = one(b'{"jsonrpc":"2.0","id":1,"method":"m","params":[1e400,' + b"9" * 4000 + b"]}\n")
-    assert isinstance(event, RequestReceived)
-
-
-def test_unknown_members_are_ignored() -> None:
-    event = one(b'{"jsonrpc":"2.0","id":1,"method":"m","result":1,"extra":[]}\n')
-    assert isinstance(event, RequestReceived)
+    received(b'{"jsonrpc":"2.0","id":1,"method":"m","params":[1e400,' + b"9" * 4000 + b"]}\n")
 
 
 # --- lines -------------------------------------------------------------------------------------------------------
@@ -146,13 +153,7 @@ def test_unknown_members_are_ignored() -> None:
 def test_empty_lines_are_nothing(noise: bytes) -> None:
     """[TR-8]"""
     assert Peer().receive(noise) == []
-    (event,) = Peer().receive(noise + request(1) + noise)
-    assert isinstance(event, RequestReceived)
-
-
-def test_carriage_return_before_the_line_feed_is_tolerated() -> None:
-    """[TR-8]"""
-    assert isinstance(one(request(1).replace(b"\n", b"\r\n")), RequestReceived)
+    received(noise + request(1) + noise)
 
 
 @pytest.mark.parametrize("separator", ["\u2028", "\u2029", "\x85", "\x0b", "\x0c", "\x1c", "\x1d", "\x1e", "\r"])
@@ -160,9 +161,7 @@ def test_only_the_line_feed_ends_a_line(separator: str) -> None:
     """[TR-3]"""
     text = f"a{separator}b"
     raw = json.dumps({"jsonrpc": "2.0", "id": 1, "method": "m", "params": text}, ensure_ascii=separator < " ")
-    event = one(raw.encode() + b"\n")
-    assert isinstance(event, RequestReceived)
-    assert event.params == text
+    assert received(raw.encode() + b"\n").params == text
     out = Peer().notify("m", text)
     assert out.count(b"\n") == 1
     assert json.loads(out)["params"] == text
@@ -184,8 +183,7 @@ def test_any_unicode_passes_unchanged_in_both_directions() -> None:
 def test_lone_surrogates_are_replaced_and_pairs_are_kept(escaped: str, read: str) -> None:
     """[TR-7]"""
     raw = '{"jsonrpc":"2.0","id":"TEXT","method":"m","params":{"TEXT":["TEXT",{"x":"TEXT"}]}}\n'
-    event = one(raw.replace("TEXT", escaped).encode())
-    assert isinstance(event, RequestReceived)
+    event = received(raw.replace("TEXT", escaped).encode())
     assert event.id == read
     assert event.params == {read: [read, {"x": read}]}
 
@@ -340,10 +338,7 @@ def test_answer_to_an_abandoned_request_is_dropped() -> None:
     ],
 )
 def test_answers_by_result_and_error(rest: str, result: object, error: object) -> None:
-    peer = Peer()
-    id_, _ = peer.request("m", None)
-    event = one(f'{{"jsonrpc":"2.0","id":{id_},{rest}}}\n'.encode(), peer)
-    assert isinstance(event, ResponseReceived)
+    event = answered(rest)
     assert (event.result, event.error) == (result, error)
 
 
@@ -352,10 +347,7 @@ def test_answers_by_result_and_error(rest: str, result: object, error: object) -
 )
 def test_malformed_error_object_is_an_error_all_the_same(error: str) -> None:
     """[RPC-9]"""
-    peer = Peer()
-    id_, _ = peer.request("m", None)
-    event = one(f'{{"jsonrpc":"2.0","id":{id_},"error":{error}}}\n'.encode(), peer)
-    assert isinstance(event, ResponseReceived)
+    event = answered(f'"error":{error}')
     assert event.error is not None
     assert event.error[0] == -32603
     assert event.error[2] == json.loads(error)

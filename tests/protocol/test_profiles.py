@@ -11,44 +11,40 @@ from acp_agent.config.language_settings import ClientProfileConfig
 from acp_agent.config.load import load_config
 from acp_agent.errors import ConfigError
 from acp_agent.protocol.profiles import PROFILES, UNNAMED, Quirks, RenderingPlan, config_name, rendering_plan
-from acp_agent.schema.acp import (
-    ClientCapabilities,
-    ClientSessionCapabilities,
-    CompactionCapabilities,
-    ElicitationCapabilities,
-    ElicitationFormCapabilities,
-    ElicitationUrlCapabilities,
-    FileSystemCapabilities,
-    Implementation,
-    InitializeRequest,
-    NoticeCapabilities,
-)
+from acp_agent.schema import acp
 from acp_agent.schema.decode import decode_params
 
 CAPTURED = Path(__file__).parents[1] / "captured"
 SWITCHES = ("reads_files", "writes_files", "terminals", "terminal_output", "forms", "plans")
-ALL = ClientCapabilities(
-    fs=FileSystemCapabilities(read_text_file=True, write_text_file=True),
+ALL = acp.ClientCapabilities(
+    fs=acp.FileSystemCapabilities(read_text_file=True, write_text_file=True),
     terminal=True,
-    elicitation=ElicitationCapabilities(form=ElicitationFormCapabilities(), url=ElicitationUrlCapabilities()),
-    session=ClientSessionCapabilities(compaction=CompactionCapabilities(), notices=NoticeCapabilities()),
+    elicitation=acp.ElicitationCapabilities(
+        form=acp.ElicitationFormCapabilities(), url=acp.ElicitationUrlCapabilities()
+    ),
+    session=acp.ClientSessionCapabilities(compaction=acp.CompactionCapabilities(), notices=acp.NoticeCapabilities()),
     meta={"terminal_output": True},
 )
-NOTHING = ClientCapabilities()
-FILES = ClientCapabilities(fs=FileSystemCapabilities(read_text_file=True, write_text_file=True))
+NOTHING = acp.ClientCapabilities()
+FILES = acp.ClientCapabilities(fs=acp.FileSystemCapabilities(read_text_file=True, write_text_file=True))
 
 
-def named(name: str) -> Implementation:
-    return Implementation(name=name, version="1")
+def named(name: str) -> acp.Implementation:
+    return acp.Implementation(name=name, version="1")
 
 
 def switches(plan: RenderingPlan) -> dict[str, bool]:
     return {name: getattr(plan, name) for name in SWITCHES}
 
 
-def captured(name: str) -> InitializeRequest:
+def captured(name: str) -> acp.InitializeRequest:
     (file,) = CAPTURED.glob(f"acp-{name}*.json")
     return decode_params("initialize", json.loads(file.read_text(encoding="utf-8")), "agent")
+
+
+def recorded_plan(name: str) -> RenderingPlan:
+    said = captured(name)
+    return rendering_plan(said.client_capabilities, said.client_info)
 
 
 # --- the clients that were recorded --------------------------------------------------------------------------------
@@ -66,8 +62,7 @@ def captured(name: str) -> InitializeRequest:
     ],
 )
 def test_a_recorded_client_gets_the_plan_it_needs(client, name, able):
-    said = captured(client)
-    plan = rendering_plan(said.client_capabilities, said.client_info)
+    plan = recorded_plan(client)
     assert plan.name == name
     fields = (*SWITCHES, "compaction", "notices")
     assert {field for field in fields if getattr(plan, field)} == set(able.split())
@@ -79,8 +74,7 @@ def test_every_recorded_client_is_in_the_table_above():
 
 @pytest.mark.parametrize("client", ["acpx", "toad", "vscode-acp-client", "vscode-acp-coder"])
 def test_a_client_without_quirks_is_taken_at_its_word(client):
-    said = captured(client)
-    assert rendering_plan(said.client_capabilities, said.client_info).corrected == ()
+    assert recorded_plan(client).corrected == ()
 
 
 def test_the_plan_of_marimo_says_why_it_writes_no_files():
@@ -90,10 +84,7 @@ def test_the_plan_of_marimo_says_why_it_writes_no_files():
 
 
 def test_the_plan_of_codecompanion_says_why_no_plans_are_sent():
-    said = captured("codecompanion")
-    assert rendering_plan(said.client_capabilities, said.client_info).corrected == (
-        "plans: no (it does not draw plans)",
-    )
+    assert recorded_plan("codecompanion").corrected == ("plans: no (it does not draw plans)",)
 
 
 # --- names ---------------------------------------------------------------------------------------------------------
@@ -132,13 +123,13 @@ def test_a_client_that_nobody_knows_is_taken_at_its_word():
 
 
 def test_a_form_needs_a_client_that_offers_forms():
-    url = ClientCapabilities(elicitation=ElicitationCapabilities(url=ElicitationUrlCapabilities()))
+    url = acp.ClientCapabilities(elicitation=acp.ElicitationCapabilities(url=acp.ElicitationUrlCapabilities()))
     assert not rendering_plan(url, named("x")).forms
 
 
 @pytest.mark.parametrize("value", [False, None, 1, "yes", {}])
 def test_only_a_plain_yes_offers_terminal_output(value):
-    assert not rendering_plan(ClientCapabilities(meta={"terminal_output": value}), named("x")).terminal_output
+    assert not rendering_plan(acp.ClientCapabilities(meta={"terminal_output": value}), named("x")).terminal_output
 
 
 # --- nothing is asked of a client that it did not offer -----------------------------------------------------------

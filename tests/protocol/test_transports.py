@@ -7,6 +7,7 @@ import socket
 import tty
 from collections.abc import AsyncIterator, Callable, Iterator
 from contextlib import ExitStack, asynccontextmanager, suppress
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -17,9 +18,7 @@ from acp_agent.client.tasks import Background
 from acp_agent.errors import ConnectionClosed
 from acp_agent.protocol.connection import Connection
 from acp_agent.protocol.transports import FdTransport, Transport, memory_pair
-from tests.protocol.kit import BOUND, Table
-
-pytestmark = pytest.mark.anyio
+from tests.protocol.kit import Table, echo
 
 
 @pytest.fixture
@@ -52,7 +51,7 @@ async def pipes() -> AsyncIterator[tuple[Transport, Transport]]:
     (a, b), (c, d) = os.pipe(), os.pipe()
     one, two = FdTransport(a, d), FdTransport(c, b, ends_on_hangup=False)
     try:
-        yield _ClosesFds(one, d), _ClosesFds(two, b)
+        yield _Wrapped(one, partial(os.close, d)), _Wrapped(two, partial(os.close, b))
     finally:
         one.close()
         two.close()
@@ -67,14 +66,17 @@ async def sockets() -> AsyncIterator[tuple[Transport, Transport]]:
     with left, right:
         one = FdTransport(left.fileno(), left.fileno())
         two = FdTransport(right.fileno(), right.fileno())
-        yield _ShutsSocket(one, left), _ShutsSocket(two, right)
+        ends = [_Wrapped(each, partial(end.shutdown, socket.SHUT_RDWR)) for each, end in ((one, left), (two, right))]
+        yield ends[0], ends[1]
         one.close()
         two.close()
 
 
 class _Wrapped:
-    def __init__(self, inner: FdTransport) -> None:
-        self._inner = inner
+    """A transport does not own its descriptors; whoever does ends the other side's reading."""
+
+    def __init__(self, inner: FdTransport, end: Callable[[], None]) -> None:
+        self._inner, self._end = inner, end
 
     async def read(self) -> bytes:
         return await self._inner.read()
@@ -82,40 +84,20 @@ class _Wrapped:
     async def write(self, data: bytes) -> None:
         await self._inner.write(data)
 
-
-class _ClosesFds(_Wrapped):
-    """A transport does not own its descriptors; whoever does ends the other side's reading."""
-
-    def __init__(self, inner: FdTransport, write_fd: int) -> None:
-        super().__init__(inner)
-        self._write_fd = write_fd
-
     def close(self) -> None:
         self._inner.close()
         with suppress(OSError):
-            os.close(self._write_fd)
-
-
-class _ShutsSocket(_Wrapped):
-    def __init__(self, inner: FdTransport, sock: socket.socket) -> None:
-        super().__init__(inner)
-        self._sock = sock
-
-    def close(self) -> None:
-        self._inner.close()
-        with suppress(OSError):
-            self._sock.shutdown(socket.SHUT_RDWR)
+            self._end()
 
 
 async def read_all(transport: Transport, size: int | None = None) -> bytes:
     """Until the end, or until `size` bytes have come."""
     data = bytearray()
-    with anyio.fail_after(BOUND):
-        while size is None or len(data) < size:
-            part = await transport.read()
-            if not part:
-                break
-            data += part
+    while size is None or len(data) < size:
+        part = await transport.read()
+        if not part:
+            break
+        data += part
     return bytes(data)
 
 
@@ -123,11 +105,10 @@ async def read_all(transport: Transport, size: int | None = None) -> bytes:
 class TestEveryTransport:
     async def test_what_one_writes_the_other_reads(self, pair: Any) -> None:
         async with pair() as (one, two):
-            with anyio.fail_after(BOUND):
-                await one.write(b"abc\n")
-                assert await two.read() == b"abc\n"
-                await two.write(b"back\n")
-                assert await one.read() == b"back\n"
+            await one.write(b"abc\n")
+            assert await two.read() == b"abc\n"
+            await two.write(b"back\n")
+            assert await one.read() == b"back\n"
 
     async def test_many_mebibytes_pass_whole_in_partial_writes(self, pair: Any) -> None:
         data = os.urandom(5 * 1024 * 1024)
@@ -147,8 +128,7 @@ class TestEveryTransport:
             await anyio.wait_all_tasks_blocked()
             assert not done.is_set()
             assert len(await read_all(two, 4 * 1024 * 1024)) == 4 * 1024 * 1024
-            with anyio.fail_after(BOUND):
-                await done.wait()
+            await done.wait()
 
     async def test_both_directions_at_once(self, pair: Any) -> None:
         size = 1024 * 1024
@@ -160,10 +140,9 @@ class TestEveryTransport:
             async def collect(transport: Transport) -> None:
                 got.append(await read_all(transport, size))
 
-            with anyio.fail_after(BOUND):
-                async with anyio.create_task_group() as group:
-                    group.start_soon(collect, one)
-                    group.start_soon(collect, two)
+            async with anyio.create_task_group() as group:
+                group.start_soon(collect, one)
+                group.start_soon(collect, two)
         assert sorted(got) == [b"1" * size, b"2" * size]
 
     async def test_close_ends_our_read_that_waits_and_every_later_one(self, pair: Any) -> None:
@@ -178,9 +157,8 @@ class TestEveryTransport:
             await anyio.wait_all_tasks_blocked()
             one.close()
             one.close()
-            with anyio.fail_after(BOUND):
-                await ended.wait()
-                assert await one.read() == b""
+            await ended.wait()
+            assert await one.read() == b""
 
     async def test_other_side_reads_what_was_written_and_then_the_end(self, pair: Any) -> None:
         async with pair() as (one, two):
@@ -191,7 +169,7 @@ class TestEveryTransport:
     async def test_write_after_our_close_is_refused(self, pair: Any) -> None:
         async with pair() as (one, _):
             one.close()
-            with anyio.fail_after(BOUND), pytest.raises(ConnectionClosed):
+            with pytest.raises(ConnectionClosed):
                 await one.write(b"x")
 
     async def test_close_ends_a_write_that_waits(self, pair: Any) -> None:
@@ -206,25 +184,24 @@ class TestEveryTransport:
             background.start(write)
             await anyio.wait_all_tasks_blocked()
             one.close()
-            with anyio.fail_after(BOUND):
-                await ended.wait()
+            await ended.wait()
 
     async def test_cancelled_read_loses_nothing(self, pair: Any) -> None:
         async with pair() as (one, two):
-            with anyio.fail_after(BOUND):
-                with anyio.CancelScope() as scope:
-                    async with anyio.create_task_group() as group:
-                        group.start_soon(two.read)
-                        await anyio.wait_all_tasks_blocked()
-                        scope.cancel()
-                await one.write(b"still there")
-                assert await two.read() == b"still there"
+            with anyio.CancelScope() as scope:
+                async with anyio.create_task_group() as group:
+                    group.start_soon(two.read)
+                    await anyio.wait_all_tasks_blocked()
+                    scope.cancel()
+            await one.write(b"still there")
+            assert await two.read() == b"still there"
 
 
 # --- descriptors -------------------------------------------------------------------------------------------------
 
 
-async def test_closed_stdout_is_noticed_while_nothing_arrives(fds: Any) -> None:
+@pytest.mark.parametrize("what", ["a read", "a write"])
+async def test_closed_stdout_ends_what_waits(what: str, fds: Any) -> None:
     """[END-4]"""
     in_read, in_write = os.pipe()
     out_read, out_write = os.pipe()
@@ -233,38 +210,17 @@ async def test_closed_stdout_is_noticed_while_nothing_arrives(fds: Any) -> None:
     async with Background() as background:
         ended = anyio.Event()
 
-        async def read() -> None:
-            assert await transport.read() == b""
-            ended.set()
-
-        background.start(read)
-        await anyio.wait_all_tasks_blocked()
-        os.close(out_read)
-        with anyio.fail_after(BOUND):
-            await ended.wait()
-            with pytest.raises(ConnectionClosed):
-                await transport.write(b"x")
-    transport.close()
-
-
-async def test_closed_stdout_ends_a_write_that_waits(fds: Any) -> None:
-    in_read, in_write = os.pipe()
-    out_read, out_write = os.pipe()
-    fds(in_read, in_write, out_read, out_write)
-    transport = FdTransport(in_read, out_write)
-    async with Background() as background:
-        ended = anyio.Event()
-
-        async def write() -> None:
+        async def wait() -> None:
+            if what == "a read":
+                assert await transport.read() == b""
             with pytest.raises(ConnectionClosed):
                 await transport.write(b"x" * 1024 * 1024)
             ended.set()
 
-        background.start(write)
+        background.start(wait)
         await anyio.wait_all_tasks_blocked()
         os.close(out_read)
-        with anyio.fail_after(BOUND):
-            await ended.wait()
+        await ended.wait()
     transport.close()
 
 
@@ -281,25 +237,15 @@ async def test_last_words_of_a_child_that_has_gone_are_read(fds: Any) -> None:
     transport.close()
 
 
-async def test_regular_file_as_stdin_is_read_to_its_end(tmp_path: Path, fds: Any) -> None:
-    file = tmp_path / "input"
-    data = os.urandom(600 * 1024)
-    file.write_bytes(data)
+@pytest.mark.parametrize("size", [600 * 1024, None], ids=["a regular file", "/dev/null"])
+async def test_a_file_as_stdin_is_read_to_its_end(size: int | None, tmp_path: Path, fds: Any) -> None:
+    data = os.urandom(size or 0)
+    (tmp_path / "input").write_bytes(data)
     _, out_write = fds(*os.pipe())
-    (file_fd,) = fds(os.open(file, os.O_RDONLY))
-    transport = FdTransport(file_fd, out_write)
+    (file,) = fds(os.open(tmp_path / "input" if size else os.devnull, os.O_RDONLY))
+    transport = FdTransport(file, out_write)
     assert await read_all(transport) == data
-    with anyio.fail_after(BOUND):
-        assert await transport.read() == b""
-    transport.close()
-
-
-async def test_dev_null_as_stdin_is_the_end_at_once(fds: Any) -> None:
-    _, out_write = fds(*os.pipe())
-    (null,) = fds(os.open(os.devnull, os.O_RDONLY))
-    transport = FdTransport(null, out_write)
-    with anyio.fail_after(BOUND):
-        assert await transport.read() == b""
+    assert await transport.read() == b""
     transport.close()
 
 
@@ -310,8 +256,7 @@ async def test_regular_file_and_dev_null_as_stdout_are_written(tmp_path: Path, f
     (null,) = fds(os.open(os.devnull, os.O_WRONLY))
     for fd in (out, null):
         transport = FdTransport(in_read, fd)
-        with anyio.fail_after(BOUND):
-            await transport.write(b"line\n" * 100_000)
+        await transport.write(b"line\n" * 100_000)
         transport.close()
     assert file.read_bytes() == b"line\n" * 100_000
 
@@ -344,9 +289,8 @@ async def test_terminal_as_stdin_and_stdout(fds: Any) -> None:
     tty.setraw(terminal)
     transport = FdTransport(terminal, terminal)
     os.write(controller, b"typed\n")
-    with anyio.fail_after(BOUND):
-        assert await transport.read() == b"typed\n"
-        await transport.write(b"shown\n")
+    assert await transport.read() == b"typed\n"
+    await transport.write(b"shown\n")
     assert os.read(controller, 1000) == b"shown\n"
     assert os.get_blocking(terminal)
     transport.close()
@@ -355,14 +299,10 @@ async def test_terminal_as_stdin_and_stdout(fds: Any) -> None:
 async def test_connection_over_pipes_ends_with_its_input(fds: Any) -> None:
     """[END-1]"""
 
-    async def echo(params: Any) -> Any:
-        return params
-
     in_read, in_write = fds(*os.pipe())
     out_read, out_write = fds(*os.pipe())
     os.write(in_write, b'{"jsonrpc":"2.0","id":1,"method":"echo","params":"x"}\n')
     os.close(in_write)
-    with anyio.fail_after(BOUND):
-        await Connection(FdTransport(in_read, out_write), Table(echo=echo)).serve()
+    await Connection(FdTransport(in_read, out_write), Table(echo=echo)).serve()
     assert os.read(out_read, 1000) == b'{"jsonrpc":"2.0","id":1,"result":"x"}\n'
     assert os.get_blocking(out_write)

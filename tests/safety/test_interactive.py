@@ -104,7 +104,6 @@ def test_what_only_looks_so_passes(command: str) -> None:
     assert wants_terminal(command) is None
 
 
-@pytest.mark.anyio
 async def test_git_keeps_the_message_where_it_would_open_an_editor(tmp_path: Path) -> None:
     """Why `git commit --amend` is not refused."""
     made = "git init -q . && git -c user.name=n -c user.email=m commit -q --allow-empty -m kept"

@@ -91,12 +91,15 @@ def effects(listed: Sequence[Rule]) -> list[str]:
     return [rule.effect for rule in listed]
 
 
+def effect(known: RuleList, text: str) -> str | None:
+    found = known.permission("bash", [text])
+    return None if found is None else found.effect
+
+
 def test_the_first_rule_that_matches_decides_and_says_where_it_stands() -> None:
     known = rules(("*sudo*", "deny"), ("cargo *", "allow"), ("*", "ask"))
     for text, action in (("sudo x", "deny"), ("cargo test", "allow"), ("cargo sudo", "deny"), ("ls", "ask")):
-        found = known.permission("bash", [text])
-        assert found is not None
-        assert found.effect == action
+        assert effect(known, text) == action
     assert str(known.permission("bash", ["sudo x"])) == "tools.permissions.bash[0] deny `*sudo*` (c.toml:0)"
     assert rules(("cargo *", "allow")).permission("bash", ["ls"]) is None
 
@@ -121,9 +124,7 @@ def test_older_keys_become_rules_where_bash_has_none() -> None:
     bash = BashConfig(blocked_commands=["rm -rf", "[x]?"], confirm_patterns=["git push"])
     known = compiled(bash=bash)
     for text, action in (("a; rm -rf b", "deny"), ("git push origin", "ask"), ("run [x]? y", "deny")):
-        found = known.permission("bash", [text])
-        assert found is not None
-        assert found.effect == action
+        assert effect(known, text) == action
     assert known.permission("bash", ["run xy"]) is None
     both = compiled(permissions={"bash": [PermissionRule("*", "allow")]}, bash=bash)
     assert effects(both.permissions("bash")) == ["allow"]

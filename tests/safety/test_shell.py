@@ -143,6 +143,7 @@ git rev-list --alternate-refs ¦ git diff --submodule=diff ¦ git ls-files --rec
 git for-each-ref --format='%(signature)' ¦ git push --repo=ext::sh ¦ python -m mypackage.tool --flag
 python -m dotenv run -- sh ¦ python -m pylint --init-hook=x src ¦ python -m pip config set x y ¦ uv pip
 uv pip install -i x y ¦ uv pip config ¦ date -s tomorrow ¦ date --set=tomorrow ¦ date 010100002030 ¦ tree -o x
+echo x | uniq - out.txt ¦ date -r -r 01011230 ¦ git rev-list --alternate ¦ python -m dotenv run -- sh -c x
 file -C -m x ¦ find . -delete ¦ find . -exec rm x + ¦ find . -name x -execdir rm x + ¦ find . -fprint x
 find . -fprintf x y ¦ find . -fls x ¦ find -L . ¦ fd -x rm ¦ fd --exec rm ¦ fd -H -x rm ¦ rg --pre cat x
 rg --pre=cat x ¦ rg --pre-glob x y ¦ rg --hostname-bin x y ¦ rg -z x ¦ rg --search-zip x ¦ rg -L x ¦ rg --follow x
@@ -188,6 +189,7 @@ grep x ../outside/secret.txt ¦ grep --file=/etc/passwd x ¦ grep -f/etc/passwd 
 grep /etc/passwd -e root ¦ grep /etc/passwd -ne root ¦ grep -n /etc/passwd --regexp=root ¦ grep /etc/passwd --reg root
 grep /etc/passwd --fil a.txt ¦ grep /etc/passwd -fa.txt ¦ grep -A 1 /etc/passwd -e root ¦ grep -fsecret-link .
 git grep -nfsecret-link ¦ rg /etc/passwd -e root ¦ rg /etc/passwd --regexp root ¦ rg /etc/passwd -nf a.txt
+grep -h /etc/passwd -e '^root' ¦ grep /etc/passwd -f patterns ¦ rg /etc/passwd -A3 -e x
 rg /etc --files ¦ rg /etc --type-list ¦ date -r /etc/passwd ¦ date -r/etc/passwd ¦ date --reference=/etc/passwd
 rg x /etc ¦ rg -g '*.py' x /etc ¦ rg -gx pattern /etc/passwd ¦ find / -name x ¦ find .. -name x
 head -n 1 /etc/passwd ¦ diff a.txt /etc/passwd ¦ sort /etc/passwd ¦ wc -l ../x ¦ sed -n 1p /etc/passwd
@@ -303,10 +305,6 @@ def test_git_in_a_fresh_repository_looks(repository: Path) -> None:
     '[submodule "x"]\n\tupdate = !./evil.sh\n', "[credential]\n\thelper = ./evil.sh\n",
     "[alias]\n\twhatchanged = !./evil.sh\n", "[unknown]\n\tkey = x\n", "[core\n", "nonsense\n",
     "[user]\n\tname = \x00\n", '[a][core] fsmonitor = "touch x"\n', '[diff "a]b"] textconv = evil\n',
-    "[core]\n\talternateRefsCommand = evil\n", "[core]\n\tsshCommand = evil\n",
-    '[remote "o"]\n\turl = ext::sh -c evil\n', '[remote "o"]\n\tpromisor = true\n',
-    '[remote "o"]\n\tuploadpack = evil\n', "[extensions]\n\tpartialClone = o\n", '[protocol "ext"]\n\tallow = always\n',
-    "[credential]\n\thelper = evil\n", "[include]\n\tpath = evil\n", "[core\n",
 ])  # fmt: skip
 def test_git_asks_where_the_repository_names_programs(text: str, repository: Path) -> None:
     with (repository / ".git" / "config").open("a") as file:
@@ -507,20 +505,6 @@ def test_what_is_allowed_runs_nothing_but_programs_that_look(
         assert program in LOOKERS, line
         assert program != "find" or "-delete" not in arguments, line
         assert program != "sort" or "-o" not in arguments, line
-
-
-@pytest.mark.parametrize("line", [
-    "echo x | uniq - out.txt", "uniq -c - out.txt", "grep -h /etc/passwd -e '^root'", "grep /etc/passwd -ne x",
-    "grep /etc/passwd --regexp=x", "grep /etc/passwd --reg=x", "grep /etc/passwd -f patterns",
-    "grep /etc/passwd --file=patterns", "rg /etc/passwd -e x", "rg /etc/passwd -A3 -e x", "rg /etc/passwd --regexp x",
-    "date -d -d 01011230", "date -r -r 01011230", "git log --alternate-refs", "git rev-list --alternate", "uv pip list",
-    "python -m dotenv run -- sh -c x", "python -m mypackage.tool",
-])  # fmt: skip
-def test_operands_options_and_modules_that_only_seem_to_look_ask(line: str, tmp_path: Path) -> None:
-    asked = judge(line, Roots(tmp_path), tmp_path)
-    assert isinstance(asked, Ask)
-    if line.startswith(("uv", "python")):  # the others only look where they may, so their scopes are no danger
-        assert asked.scopes in ((f"bash = {line}",), (f"bash {line}",))
 
 
 def test_a_git_configuration_with_a_byte_order_mark_asks(repository: Path) -> None:

@@ -35,6 +35,14 @@ def where(home: Path, name: str) -> Path:
     return config_path(editors()[name], {"HOME": str(home)})
 
 
+def written(home: Path, name: str, text: str) -> Path:
+    """The person's own configuration of that editor."""
+    path = where(home, name)
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text(text)
+    return path
+
+
 @pytest.mark.parametrize("name", list(editors()))
 def test_an_editor_is_set_up_and_taken_back_from_nothing(tmp_path, name):
     done = run(tmp_path, name, "--yes")
@@ -62,9 +70,7 @@ BEFORE = {
 
 @pytest.mark.parametrize("name", list(BEFORE))
 def test_a_persons_file_is_what_it_was_byte_by_byte_after_the_way_back(tmp_path, name):
-    path = where(tmp_path, name)
-    path.parent.mkdir(parents=True, exist_ok=True)
-    path.write_text(BEFORE[name])
+    path = written(tmp_path, name, BEFORE[name])
     path.chmod(0o600)
     assert run(tmp_path, name, "--yes").returncode == 0
     assert path.read_text() != BEFORE[name]
@@ -80,9 +86,7 @@ def test_a_persons_file_is_what_it_was_byte_by_byte_after_the_way_back(tmp_path,
     [("zed", '{ "added": true,'), ("emacs", ";; added\n"), ("helix", '[[language]]\nname = "brainfuck"\n\n')],
 )
 def test_what_was_written_since_stays_when_it_is_taken_back(tmp_path, name, line):
-    path = where(tmp_path, name)
-    path.parent.mkdir(parents=True, exist_ok=True)
-    path.write_text(BEFORE[name])
+    path = written(tmp_path, name, BEFORE[name])
     run(tmp_path, name, "--yes")
     text = path.read_text()
     path.write_text(line + text.removeprefix("{") if name == "zed" else line + text)
@@ -102,9 +106,7 @@ def test_without_a_terminal_and_without_yes_nothing_is_written(tmp_path):
 
 
 def test_a_malformed_configuration_is_left_alone(tmp_path):
-    path = where(tmp_path, "zed")
-    path.parent.mkdir(parents=True)
-    path.write_text("{ broken")
+    path = written(tmp_path, "zed", "{ broken")
     done = run(tmp_path, "zed", "--yes")
     assert done.returncode == 2 and "fix it first" in done.stderr
     assert path.read_text() == "{ broken"
@@ -112,9 +114,7 @@ def test_a_malformed_configuration_is_left_alone(tmp_path):
 
 
 def test_a_file_of_the_persons_own_is_not_overwritten(tmp_path):
-    path = where(tmp_path, "neovim")
-    path.parent.mkdir(parents=True)
-    path.write_text("-- mine\n")
+    path = written(tmp_path, "neovim", "-- mine\n")
     done = run(tmp_path, "neovim", "--yes")
     assert done.returncode == 2 and "not written by `acp-coder setup`" in done.stderr
     assert path.read_text() == "-- mine\n"

@@ -9,8 +9,6 @@ import pytest
 from acp_agent.executors.base import Command, ExitStatus, FindQuery
 from tests.executors.kit import COMMANDS_ELSEWHERE, FILES_ELSEWHERE, run, stage, until_exists
 
-pytestmark = pytest.mark.anyio
-
 
 @pytest.mark.parametrize("backend", COMMANDS_ELSEWHERE)
 async def test_a_backend_runs_writes_finds_and_kills(backend: str, tmp_path: Path) -> None:

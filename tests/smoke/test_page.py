@@ -4,13 +4,12 @@ from __future__ import annotations
 
 import re
 
-import pytest
 from playwright.async_api import expect
 
 from tests.fronts.server.page_kit import bash, built, needs_chromium, visiting
 
 __all__ = ["built"]
-pytestmark = [pytest.mark.anyio, needs_chromium]
+pytestmark = needs_chromium
 
 
 async def test_a_command_shows_its_output_and_a_reload_shows_the_session_again(tmp_path):

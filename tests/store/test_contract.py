@@ -145,7 +145,6 @@ def test_entries_come_back_in_order_byte_for_byte(store: SessionStore, opened: O
     assert opened().entries("a") == kept
 
 
-@pytest.mark.anyio
 async def test_what_sessions_store_at_one_moment_is_each_ones_own_and_a_deleted_one_fails_alone(
     store: SessionStore, opened: Open
 ) -> None:

@@ -276,6 +276,7 @@ async def bench(
     executor: Executor | None = None,
     bash: BashConfig | None = None,
     files: FilesConfig | None = None,
+    bound: float = BOUND,
 ) -> AsyncIterator[Bench]:
     folder = tmp_path / "project"
     folder.mkdir(exist_ok=True)
@@ -302,7 +303,7 @@ async def bench(
         store.schedules,
         rules=rules,
     )
-    with anyio.fail_after(BOUND):
+    with anyio.fail_after(bound):
         try:
             yield made
         finally:

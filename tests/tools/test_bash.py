@@ -14,9 +14,7 @@ from acp_agent.executors.base import NO_NETWORK, OutputChunk
 from acp_agent.safety.access import ExecuteAccess
 from acp_agent.safety.folders.paths import Roots
 from acp_agent.tools.kit.sandbox_limits import was_forbidden
-from tests.tools.kit import REGISTRY, bench
-
-pytestmark = pytest.mark.anyio
+from tests.tools.kit import REGISTRY, Bench, bench
 
 BASH = REGISTRY.tool("bash")
 
@@ -45,42 +43,38 @@ def test_the_sandbox_is_named_where_it_is_the_likely_cause(tmp_path: Path) -> No
     assert not was_forbidden("Could not resolve host: x", "The command ran in a sandbox.", tmp_path, roots)
 
 
-async def test_output_goes_to_the_model_the_person_and_the_envelope(tmp_path: Path) -> None:
-    async with bench(tmp_path) as on:
-        result = await on.call("bash", command="echo out; echo err >&2")
-        assert sorted(result.text.splitlines()) == ["err", "out"]
-        assert result.raw_output == {"stdout": "out\n", "stderr": "err\n", "exit_code": 0, "truncated": False}
-        assert not result.failed
-        assert {OutputChunk("stdout", "out\n"), OutputChunk("stderr", "err\n")} == set(on.the_call.chunks)
+async def test_output_goes_to_the_model_the_person_and_the_envelope(on: Bench) -> None:
+    result = await on.call("bash", command="echo out; echo err >&2")
+    assert sorted(result.text.splitlines()) == ["err", "out"]
+    assert result.raw_output == {"stdout": "out\n", "stderr": "err\n", "exit_code": 0, "truncated": False}
+    assert not result.failed
+    assert {OutputChunk("stdout", "out\n"), OutputChunk("stderr", "err\n")} == set(on.the_call.chunks)
 
 
 @pytest.mark.parametrize(("command", "text", "exit_code"), [
     ("echo x; exit 3", "x\n[exit code 3]", 3), ("printf x; false", "x\n[exit code 1]", 1),
     ("exit 2", "[exit code 2]", 2), ("true", "[no output, exit code 0]", 0), ("echo x", "x\n", 0), ("printf x", "x", 0),
 ])  # fmt: skip
-async def test_the_exit_code_is_told_when_it_matters(command: str, text: str, exit_code: int, tmp_path: Path) -> None:
-    async with bench(tmp_path) as on:
-        result = await on.call("bash", command=command)
-        assert result.text == text
-        assert result.raw_output["exit_code"] == exit_code
-        assert result.failed == (exit_code != 0)
+async def test_the_exit_code_is_told_when_it_matters(on: Bench, command: str, text: str, exit_code: int) -> None:
+    result = await on.call("bash", command=command)
+    assert result.text == text
+    assert result.raw_output["exit_code"] == exit_code
+    assert result.failed == (exit_code != 0)
 
 
-async def test_a_signal_is_a_failure_without_exit_code(tmp_path: Path) -> None:
-    async with bench(tmp_path) as on:
-        result = await on.call("bash", command=f"kill -{signal.SIGKILL} $$")
-        assert result.text == "[killed by SIGKILL]"
-        assert result.raw_output["exit_code"] is None
-        assert result.failed
+async def test_a_signal_is_a_failure_without_exit_code(on: Bench) -> None:
+    result = await on.call("bash", command=f"kill -{signal.SIGKILL} $$")
+    assert result.text == "[killed by SIGKILL]"
+    assert result.raw_output["exit_code"] is None
+    assert result.failed
 
 
-async def test_a_timeout_keeps_the_output_and_says_what_to_do(tmp_path: Path) -> None:
-    async with bench(tmp_path) as on:
-        result = await on.call("bash", command="echo before; sleep 600", timeout=0.5)
-        assert result.text.startswith("before\n[killed: the command ran longer than 0.5 s.")
-        assert "Give a longer `timeout`" in result.text
-        assert result.raw_output["exit_code"] is None
-        assert result.failed
+async def test_a_timeout_keeps_the_output_and_says_what_to_do(on: Bench) -> None:
+    result = await on.call("bash", command="echo before; sleep 600", timeout=0.5)
+    assert result.text.startswith("before\n[killed: the command ran longer than 0.5 s.")
+    assert "Give a longer `timeout`" in result.text
+    assert result.raw_output["exit_code"] is None
+    assert result.failed
 
 
 async def test_the_configured_timeouts_bound_what_is_asked(tmp_path: Path) -> None:
@@ -89,12 +83,11 @@ async def test_the_configured_timeouts_bound_what_is_asked(tmp_path: Path) -> No
         assert "longer than 0.4 s" in (await on.call("bash", command="sleep 600", timeout=500)).text
 
 
-async def test_the_next_command_goes_on_where_the_last_one_ended(tmp_path: Path) -> None:
-    async with bench(tmp_path) as on:
-        (on.folder / "sub").mkdir()
-        await on.call("bash", command="cd sub; export X=1")
-        assert on.access("bash", command="ls") == [ExecuteAccess("ls", on.folder / "sub")]
-        assert (await on.call("bash", command="pwd; echo $X")).text == f"{on.folder / 'sub'}\n1\n"
+async def test_the_next_command_goes_on_where_the_last_one_ended(on: Bench) -> None:
+    (on.folder / "sub").mkdir()
+    await on.call("bash", command="cd sub; export X=1")
+    assert on.access("bash", command="ls") == [ExecuteAccess("ls", on.folder / "sub")]
+    assert (await on.call("bash", command="pwd; echo $X")).text == f"{on.folder / 'sub'}\n1\n"
 
 
 async def test_big_output_is_marked_as_truncated(tmp_path: Path) -> None:
@@ -106,17 +99,15 @@ async def test_big_output_is_marked_as_truncated(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(("command", "words"), [("  \n", "empty"), ("ls\0", "NUL"), ("ls \ud800", "unicode")])
-async def test_commands_that_cannot_run_are_refused(command: str, words: str, tmp_path: Path) -> None:
-    async with bench(tmp_path) as on:
-        with pytest.raises(ToolError, match=words):
-            on.access("bash", command=command)
+async def test_commands_that_cannot_run_are_refused(on: Bench, command: str, words: str) -> None:
+    with pytest.raises(ToolError, match=words):
+        on.access("bash", command=command)
 
 
-async def test_a_folder_that_is_gone_is_told_in_words(tmp_path: Path) -> None:
-    async with bench(tmp_path) as on:
-        on.folder.rmdir()
-        with pytest.raises(ExecutorError, match="does not exist"):
-            await on.call("bash", command="ls")
+async def test_a_folder_that_is_gone_is_told_in_words(on: Bench) -> None:
+    on.folder.rmdir()
+    with pytest.raises(ExecutorError, match="does not exist"):
+        await on.call("bash", command="ls")
 
 
 # --- how it is called --------------------------------------------------------------------------------------------
@@ -177,28 +168,25 @@ def test_the_schema_of_wait_is_simple() -> None:
 
 
 @pytest.mark.parametrize("how", [{"background": True}, {"wait": False}, {"wait": 0}])
-async def test_a_background_command_is_handed_over_at_once(how: dict[str, Any], tmp_path: Path) -> None:
-    async with bench(tmp_path) as on:
-        result = await on.call("bash", command="sleep 600", timeout=5, **how)
-        assert result.text == "[background] started run_id=run-1"
-        assert result.raw_output == {"run_id": "run-1", "background": True}
-        assert not result.failed
-        ((command, timeout),) = on.the_call.background
-        assert (command.script, command.keeps_state, timeout) == ("sleep 600", False, 5)
+async def test_a_background_command_is_handed_over_at_once(on: Bench, how: dict[str, Any]) -> None:
+    result = await on.call("bash", command="sleep 600", timeout=5, **how)
+    assert result.text == "[background] started run_id=run-1"
+    assert result.raw_output == {"run_id": "run-1", "background": True}
+    assert not result.failed
+    ((command, timeout),) = on.the_call.background
+    assert (command.script, command.keeps_state, timeout) == ("sleep 600", False, 5)
 
 
-async def test_what_outlives_its_wait_is_handed_over_with_the_time_that_is_left(tmp_path: Path) -> None:
-    async with bench(tmp_path) as on:
-        result = await on.call("bash", command="echo begun; sleep 600", wait=0.5, timeout=5)
-        assert result.text == "begun\n[background] still running after 0.5 s and continues: run_id=run-1"
-        assert on.the_call.background[0][1] == pytest.approx(4.5)
+async def test_what_outlives_its_wait_is_handed_over_with_the_time_that_is_left(on: Bench) -> None:
+    result = await on.call("bash", command="echo begun; sleep 600", wait=0.5, timeout=5)
+    assert result.text == "begun\n[background] still running after 0.5 s and continues: run_id=run-1"
+    assert on.the_call.background[0][1] == pytest.approx(4.5)
 
 
-async def test_a_timeout_within_the_wait_kills(tmp_path: Path) -> None:
-    async with bench(tmp_path) as on:
-        result = await on.call("bash", command="sleep 600", wait="30s", timeout=0.2)
-        assert "longer than 0.2 s" in result.text
-        assert not on.the_call.background
+async def test_a_timeout_within_the_wait_kills(on: Bench) -> None:
+    result = await on.call("bash", command="sleep 600", wait="30s", timeout=0.2)
+    assert "longer than 0.2 s" in result.text
+    assert not on.the_call.background
 
 
 @pytest.mark.parametrize("how", [{"background": True}, {"wait": "1s"}])
@@ -210,24 +198,22 @@ async def test_the_background_may_be_switched_off(how: dict[str, Any], tmp_path:
 
 
 @pytest.mark.parametrize("name", ["bash_output", "bash_kill"])
-async def test_a_run_nobody_knows_is_told_in_words(name: str, tmp_path: Path) -> None:
-    async with bench(tmp_path) as on:
-        with pytest.raises(ToolError, match="no background command with the run_id 'x'.*Known are: none"):
-            await on.call(name, run_id="x")
+async def test_a_run_nobody_knows_is_told_in_words(on: Bench, name: str) -> None:
+    with pytest.raises(ToolError, match="no background command with the run_id 'x'.*Known are: none"):
+        await on.call(name, run_id="x")
 
 
 # --- terminals ---------------------------------------------------------------------------------------------------
 
 
-async def test_what_wants_a_terminal_is_refused_ahead_of_the_question(tmp_path: Path) -> None:
-    async with bench(tmp_path) as on:
-        with pytest.raises(ToolError, match="needs a terminal") as error:
-            await on.preview("bash", command="vim a.txt")
-        assert error.value.category == "permanent_failure"
-        assert error.value.suggestion
-        with pytest.raises(ToolError, match="never ends"):
-            await on.preview("bash", command="tail -f a.txt")
-        await on.preview("bash", command="tail -f a.txt", background=True)
+async def test_what_wants_a_terminal_is_refused_ahead_of_the_question(on: Bench) -> None:
+    with pytest.raises(ToolError, match="needs a terminal") as error:
+        await on.preview("bash", command="vim a.txt")
+    assert error.value.category == "permanent_failure"
+    assert error.value.suggestion
+    with pytest.raises(ToolError, match="never ends"):
+        await on.preview("bash", command="tail -f a.txt")
+    await on.preview("bash", command="tail -f a.txt", background=True)
 
 
 async def test_the_refusal_can_be_switched_off(tmp_path: Path) -> None:

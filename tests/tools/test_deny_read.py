@@ -21,8 +21,6 @@ from acp_agent.safety.access import Deny, ExecuteAccess
 from acp_agent.safety.deciding.decide import decide
 from tests.tools.kit import REGISTRY, Bench, bench
 
-pytestmark = pytest.mark.anyio
-
 SECRET = "the hidden words"
 
 PNG = b"\x89PNG\r\n\x1a\n" + SECRET.encode()

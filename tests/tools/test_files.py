@@ -15,9 +15,7 @@ from acp_agent.llm.base import ImagePart
 from acp_agent.safety.access import PathAccess
 from acp_agent.schema.acp import Diff
 from acp_agent.tools.kit.tool_context import Location
-from tests.tools.kit import REGISTRY, bench
-
-pytestmark = pytest.mark.anyio
+from tests.tools.kit import REGISTRY, Bench, bench
 
 
 class OpenBuffers(LocalExecutor):
@@ -39,47 +37,45 @@ class OpenBuffers(LocalExecutor):
 # --- read --------------------------------------------------------------------------------------------------------
 
 
-async def test_read_numbers_the_lines(tmp_path: Path) -> None:
-    async with bench(tmp_path) as on:
-        (on.folder / "f.py").write_text("one\n\n  three\n")
-        result = await on.call("read", path="f.py")
-        assert result.text == "     1\tone\n     2\t\n     3\t  three"
+@pytest.mark.parametrize(
+    ("data", "text"),
+    [
+        (b"one\n\n  three\n", "     1\tone\n     2\t\n     3\t  three"),
+        (b"a\r\nb\r\n", "     1\ta\n     2\tb"),
+        (b"a\nb", "     1\ta\n     2\tb"),
+        (b"", "f is empty."),
+    ],
+    ids=["lines with their numbers", "line ends of Windows", "no last line end", "nothing"],
+)
+async def test_read_numbers_the_lines(on: Bench, data: bytes, text: str) -> None:
+    (on.folder / "f").write_bytes(data)
+    assert (await on.call("read", path="f")).text == text
 
 
-async def test_read_gives_a_part_and_says_that_there_is_more(tmp_path: Path) -> None:
-    async with bench(tmp_path) as on:
-        (on.folder / "f").write_text("".join(f"line {n}\n" for n in range(1, 11)))
-        result = await on.call("read", path="f", offset=4, limit=2)
-        assert result.text == "     4\tline 4\n     5\tline 5\n[lines 4 to 5 of 10; give offset 6 for more]"
-        assert (await on.call("read", path="f", offset=10)).text == "    10\tline 10"
-        with pytest.raises(ToolError, match="has 10 lines; line 11 does not exist"):
-            await on.call("read", path="f", offset=11)
+async def test_read_gives_a_part_and_says_that_there_is_more(on: Bench) -> None:
+    (on.folder / "f").write_text("".join(f"line {n}\n" for n in range(1, 11)))
+    result = await on.call("read", path="f", offset=4, limit=2)
+    assert result.text == "     4\tline 4\n     5\tline 5\n[lines 4 to 5 of 10; give offset 6 for more]"
+    assert (await on.call("read", path="f", offset=10)).text == "    10\tline 10"
+    with pytest.raises(ToolError, match="has 10 lines; line 11 does not exist"):
+        await on.call("read", path="f", offset=11)
 
 
-async def test_read_is_bounded_by_the_configuration(tmp_path: Path) -> None:
-    async with bench(tmp_path, files=FilesConfig(read_lines=2, max_line_chars=80, max_read_bytes=1024)) as on:
+async def test_files_are_bounded_by_the_configuration(tmp_path: Path) -> None:
+    bounds = FilesConfig(read_lines=2, max_line_chars=80, max_read_bytes=1024, max_image_bytes=1024)
+    async with bench(tmp_path, files=bounds) as on:
         (on.folder / "f").write_text("x" * 100 + "\ny\nz\n")
         assert (await on.call("read", path="f")).text == (
             f"     1\t{'x' * 80}[... 20 characters of this line omitted]\n     2\ty\n"
             "[lines 1 to 2 of 3; give offset 3 for more]"
         )
         (on.folder / "big").write_text("x" * 1025)
-        with pytest.raises(ToolError, match="1025 bytes"):
-            await on.call("read", path="big")
-
-
-async def test_read_takes_line_ends_of_every_kind_and_a_missing_last_one(tmp_path: Path) -> None:
-    async with bench(tmp_path) as on:
-        (on.folder / "crlf").write_bytes(b"a\r\nb\r\n")
-        (on.folder / "open").write_bytes(b"a\nb")
-        for name in ("crlf", "open"):
-            assert (await on.call("read", path=name)).text == "     1\ta\n     2\tb"
-
-
-async def test_read_of_an_empty_file_says_so(tmp_path: Path) -> None:
-    async with bench(tmp_path) as on:
-        (on.folder / "f").touch()
-        assert (await on.call("read", path="f")).text == "f is empty."
+        (on.folder / "p.png").write_bytes(b"\x89PNG\r\n\x1a\n" + b"x" * 2000)
+        for name, words in (("big", "1025 bytes"), ("p.png", "2008 bytes")):
+            with pytest.raises(ToolError, match=words):
+                await on.call("read", path=name)
+        with pytest.raises(ToolError):
+            await on.call("edit", path="big", old_string="x", new_string="y")
 
 
 IMAGES = [
@@ -92,47 +88,26 @@ IMAGES = [
 
 
 @pytest.mark.parametrize(("data", "mime"), IMAGES)
-async def test_read_gives_images_by_what_they_hold(data: bytes, mime: str, tmp_path: Path) -> None:
-    async with bench(tmp_path) as on:
-        (on.folder / "picture.dat").write_bytes(data)
-        result = await on.call("read", path="picture.dat")
-        assert result.parts == (ImagePart(mime, base64.b64encode(data).decode()),)
-        assert mime in result.text
-        assert result.content is not None
+async def test_read_gives_images_by_what_they_hold(on: Bench, data: bytes, mime: str) -> None:
+    (on.folder / "picture.dat").write_bytes(data)
+    result = await on.call("read", path="picture.dat")
+    assert result.parts == (ImagePart(mime, base64.b64encode(data).decode()),)
+    assert mime in result.text
+    assert result.content is not None
 
 
-async def test_read_refuses_an_image_that_is_too_large(tmp_path: Path) -> None:
-    async with bench(tmp_path, files=FilesConfig(max_image_bytes=1024)) as on:
-        (on.folder / "p.png").write_bytes(b"\x89PNG\r\n\x1a\n" + b"x" * 2000)
-        with pytest.raises(ToolError, match="2008 bytes"):
-            await on.call("read", path="p.png")
-
-
-@pytest.mark.parametrize("data", [b"\x7fELF\0\0", b"\xff\xfe\x00", b"text\0text"])
-async def test_read_refuses_binary_files(data: bytes, tmp_path: Path) -> None:
-    async with bench(tmp_path) as on:
-        (on.folder / "f").write_bytes(data)
-        with pytest.raises(ToolError, match=r"f is a binary file"):
-            await on.call("read", path="f")
-
-
-async def test_read_of_a_missing_file_names_what_is_near(tmp_path: Path) -> None:
-    async with bench(tmp_path) as on:
-        for name in ("app.py", "App.tsx", "other.md", ".git"):
-            (on.folder / name).touch()
-        with pytest.raises(ToolError, match=r"app\.js does not exist. There are similar names: App\.tsx, app\.py\."):
-            await on.call("read", path="app.js")
-        with pytest.raises(ToolError, match="neither does its folder"):
-            await on.call("read", path="nowhere/app.js")
-        with pytest.raises(ToolError, match="neither does its folder"):
-            await on.call("read", path="app.py/x")
-
-
-async def test_read_of_a_folder_names_the_right_tool(tmp_path: Path) -> None:
-    async with bench(tmp_path) as on:
-        (on.folder / "d").mkdir()
-        with pytest.raises(ToolError, match="list_directory"):
-            await on.call("read", path="d")
+async def test_read_of_what_is_no_file_names_what_is_near_or_the_right_tool(on: Bench) -> None:
+    (on.folder / "d").mkdir()
+    with pytest.raises(ToolError, match="list_directory"):
+        await on.call("read", path="d")
+    for name in ("app.py", "App.tsx", "other.md", ".git"):
+        (on.folder / name).touch()
+    with pytest.raises(ToolError, match=r"app\.js does not exist. There are similar names: App\.tsx, app\.py\."):
+        await on.call("read", path="app.js")
+    with pytest.raises(ToolError, match="neither does its folder"):
+        await on.call("read", path="nowhere/app.js")
+    with pytest.raises(ToolError, match="neither does its folder"):
+        await on.call("read", path="app.py/x")
 
 
 async def test_read_sees_unsaved_text(tmp_path: Path) -> None:
@@ -143,48 +118,42 @@ async def test_read_sees_unsaved_text(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("name", ["read", "edit", "write"])
-async def test_paths_outside_are_refused_before_anything_is_touched(name: str, tmp_path: Path) -> None:
-    async with bench(tmp_path) as on:
-        more: dict[str, Any] = {"read": {}, "edit": {"old_string": "a", "new_string": "b"}, "write": {"content": "x"}}[
-            name
-        ]
-        for path in ("../x", "/etc/passwd", str(tmp_path / "x")):
-            with pytest.raises(ToolError, match="outside"):
-                on.access(name, path=path, **more)
+async def test_paths_outside_are_refused_before_anything_is_touched(on: Bench, name: str, tmp_path: Path) -> None:
+    more: dict[str, Any] = {"read": {}, "edit": {"old_string": "a", "new_string": "b"}, "write": {"content": "x"}}[name]
+    for path in ("../x", "/etc/passwd", str(tmp_path / "x")):
+        with pytest.raises(ToolError, match="outside"):
+            on.access(name, path=path, **more)
 
 
-async def test_the_access_is_the_resolved_path(tmp_path: Path) -> None:
-    async with bench(tmp_path) as on:
-        assert on.access("read", path="./a/../f") == [PathAccess("read", on.folder / "f")]
-        assert on.access("write", path="f", content="") == [PathAccess("write", on.folder / "f")]
-        assert on.access("edit", path="f", old_string="a", new_string="b") == [PathAccess("write", on.folder / "f")]
+async def test_the_access_is_the_resolved_path(on: Bench) -> None:
+    assert on.access("read", path="./a/../f") == [PathAccess("read", on.folder / "f")]
+    assert on.access("write", path="f", content="") == [PathAccess("write", on.folder / "f")]
+    assert on.access("edit", path="f", old_string="a", new_string="b") == [PathAccess("write", on.folder / "f")]
 
 
 # --- edit --------------------------------------------------------------------------------------------------------
 
 
-async def test_edit_replaces_the_only_place(tmp_path: Path) -> None:
-    async with bench(tmp_path) as on:
-        path = on.folder / "f"
-        path.write_text("a\nb\nc\n")
-        preview = await on.preview("edit", path="f", old_string="b", new_string="B\nBB")
-        assert preview.content == (Diff(path=str(path), old_text="a\nb\nc\n", new_text="a\nB\nBB\nc\n"),)
-        assert path.read_text() == "a\nb\nc\n", "a look ahead changes nothing"
-        result = await on.call("edit", path="f", old_string="b", new_string="B\nBB")
-        assert path.read_text() == "a\nB\nBB\nc\n"
-        assert result.text == "f was changed.\n     1\ta\n     2\tB\n     3\tBB\n     4\tc"
-        assert result.content == preview.content
-        assert result.locations == (Location(path, 2),)
+async def test_edit_replaces_the_only_place(on: Bench) -> None:
+    path = on.folder / "f"
+    path.write_text("a\nb\nc\n")
+    preview = await on.preview("edit", path="f", old_string="b", new_string="B\nBB")
+    assert preview.content == (Diff(path=str(path), old_text="a\nb\nc\n", new_text="a\nB\nBB\nc\n"),)
+    assert path.read_text() == "a\nb\nc\n", "a look ahead changes nothing"
+    result = await on.call("edit", path="f", old_string="b", new_string="B\nBB")
+    assert path.read_text() == "a\nB\nBB\nc\n"
+    assert result.text == "f was changed.\n     1\ta\n     2\tB\n     3\tBB\n     4\tc"
+    assert result.content == preview.content
+    assert result.locations == (Location(path, 2),)
 
 
-async def test_edit_of_several_places_names_their_lines(tmp_path: Path) -> None:
-    async with bench(tmp_path) as on:
-        path = on.folder / "f"
-        path.write_text("x = 1\ny\nx = 1\n")
-        with pytest.raises(ToolError, match=r"occurs 2 times in f \(lines 1, 3\)"):
-            await on.call("edit", path="f", old_string="x = 1", new_string="x = 2")
-        await on.call("edit", path="f", old_string="x = 1", new_string="x = 2", replace_all=True)
-        assert path.read_text() == "x = 2\ny\nx = 2\n"
+async def test_edit_of_several_places_names_their_lines(on: Bench) -> None:
+    path = on.folder / "f"
+    path.write_text("x = 1\ny\nx = 1\n")
+    with pytest.raises(ToolError, match=r"occurs 2 times in f \(lines 1, 3\)"):
+        await on.call("edit", path="f", old_string="x = 1", new_string="x = 2")
+    await on.call("edit", path="f", old_string="x = 1", new_string="x = 2", replace_all=True)
+    assert path.read_text() == "x = 2\ny\nx = 2\n"
 
 
 async def test_edit_shows_the_lines_around_the_change(tmp_path: Path) -> None:
@@ -205,33 +174,31 @@ async def test_edit_shows_the_lines_around_the_change(tmp_path: Path) -> None:
         assert (await on.call("edit", path="f", old_string="50", new_string="x")).text == "f was changed."
 
 
-async def test_edit_takes_text_with_the_line_numbers_of_read(tmp_path: Path) -> None:
-    async with bench(tmp_path) as on:
-        path = on.folder / "f"
-        path.write_bytes(b"a\r\nb\r\nc\r\n")
-        read = (await on.call("read", path="f")).text.splitlines()
-        await on.call("edit", path="f", old_string="\n".join(read[:2]), new_string="     1\tx\n     2\ty")
-        assert path.read_bytes() == b"x\r\ny\r\nc\r\n"
-        await on.call("edit", path="f", old_string=f"{read[2]}\n", new_string="z\n")
-        assert path.read_bytes() == b"x\r\ny\r\nz\r\n"
-        (on.folder / "table").write_text("1\tone\n2\ttwo\n")
-        await on.call("edit", path="table", old_string="2\ttwo", new_string="3\tthree")
-        assert (on.folder / "table").read_text() == "1\tone\n3\tthree\n"
+async def test_edit_takes_text_with_the_line_numbers_of_read(on: Bench) -> None:
+    path = on.folder / "f"
+    path.write_bytes(b"a\r\nb\r\nc\r\n")
+    read = (await on.call("read", path="f")).text.splitlines()
+    await on.call("edit", path="f", old_string="\n".join(read[:2]), new_string="     1\tx\n     2\ty")
+    assert path.read_bytes() == b"x\r\ny\r\nc\r\n"
+    await on.call("edit", path="f", old_string=f"{read[2]}\n", new_string="z\n")
+    assert path.read_bytes() == b"x\r\ny\r\nz\r\n"
+    (on.folder / "table").write_text("1\tone\n2\ttwo\n")
+    await on.call("edit", path="table", old_string="2\ttwo", new_string="3\tthree")
+    assert (on.folder / "table").read_text() == "1\tone\n3\tthree\n"
 
 
-async def test_several_edits_of_a_file_are_made_all_or_none(tmp_path: Path) -> None:
-    async with bench(tmp_path) as on:
-        path = on.folder / "f"
-        path.write_text("a\nb\nc\n")
-        two = [{"old_string": "a", "new_string": "b"}, {"old_string": "b", "new_string": "x", "replace_all": True}]
-        with pytest.raises(ToolError, match=r"Edit 2 of 3: `old_string` occurs 2 times in f .*Nothing was written\."):
-            await on.call("edit", path="f", edits=[two[0], {"old_string": "b", "new_string": "d"}, two[1]])
-        assert path.read_text() == "a\nb\nc\n"
-        await on.call("edit", path="f", edits=two)
-        assert path.read_text() == "x\nx\nc\n"
-        for wrong in ({"edits": two, "old_string": "a", "new_string": "b"}, {"old_string": "a"}, {}):
-            with pytest.raises(ToolError, match=r"`edits`"):
-                await on.call("edit", path="f", **wrong)
+async def test_several_edits_of_a_file_are_made_all_or_none(on: Bench) -> None:
+    path = on.folder / "f"
+    path.write_text("a\nb\nc\n")
+    two = [{"old_string": "a", "new_string": "b"}, {"old_string": "b", "new_string": "x", "replace_all": True}]
+    with pytest.raises(ToolError, match=r"Edit 2 of 3: `old_string` occurs 2 times in f .*Nothing was written\."):
+        await on.call("edit", path="f", edits=[two[0], {"old_string": "b", "new_string": "d"}, two[1]])
+    assert path.read_text() == "a\nb\nc\n"
+    await on.call("edit", path="f", edits=two)
+    assert path.read_text() == "x\nx\nc\n"
+    for wrong in ({"edits": two, "old_string": "a", "new_string": "b"}, {"old_string": "a"}, {}):
+        with pytest.raises(ToolError, match=r"`edits`"):
+            await on.call("edit", path="f", **wrong)
 
 
 @pytest.mark.parametrize(
@@ -245,64 +212,63 @@ async def test_several_edits_of_a_file_are_made_all_or_none(tmp_path: Path) -> N
         ("nothing like this at all", "contains nothing similar"),
     ],
 )
-async def test_edit_of_what_is_not_there_shows_what_is_nearest(wanted: str, words: str, tmp_path: Path) -> None:
-    async with bench(tmp_path) as on:
-        (on.folder / "f").write_text("class A:\n    def run(self):\n        pass\n")
-        with pytest.raises(ToolError, match=words):
-            await on.call("edit", path="f", old_string=wanted, new_string="x")
+async def test_edit_of_what_is_not_there_shows_what_is_nearest(on: Bench, wanted: str, words: str) -> None:
+    (on.folder / "f").write_text("class A:\n    def run(self):\n        pass\n")
+    with pytest.raises(ToolError, match=words):
+        await on.call("edit", path="f", old_string=wanted, new_string="x")
 
 
-async def test_edit_of_nothing_and_to_the_same_is_refused(tmp_path: Path) -> None:
-    async with bench(tmp_path) as on:
-        (on.folder / "f").write_text("a")
-        with pytest.raises(ToolError, match="`old_string` is empty"):
-            await on.call("edit", path="f", old_string="", new_string="x")
-        with pytest.raises(ToolError, match="the same"):
-            await on.call("edit", path="f", old_string="a", new_string="a")
-        with pytest.raises(ToolError, match="does not exist"):
-            await on.call("edit", path="g", old_string="a", new_string="b")
+async def test_edit_of_nothing_and_to_the_same_is_refused(on: Bench) -> None:
+    (on.folder / "f").write_text("a")
+    with pytest.raises(ToolError, match="`old_string` is empty"):
+        await on.call("edit", path="f", old_string="", new_string="x")
+    with pytest.raises(ToolError, match="the same"):
+        await on.call("edit", path="f", old_string="a", new_string="a")
+    with pytest.raises(ToolError, match="does not exist"):
+        await on.call("edit", path="g", old_string="a", new_string="b")
 
 
-async def test_edit_keeps_the_line_ends_of_the_file(tmp_path: Path) -> None:
-    async with bench(tmp_path) as on:
-        path = on.folder / "f"
-        path.write_bytes(b"a\r\nb\r\nc\r\n")
-        await on.call("edit", path="f", old_string="a\nb", new_string="x\ny\nz")
-        assert path.read_bytes() == b"x\r\ny\r\nz\r\nc\r\n"
-        path.write_bytes(b"a\r\nb\nc\n")
-        on.memory.ledger.forget(path)
-        await on.call("edit", path="f", old_string="b\nc", new_string="B C")
-        assert path.read_bytes() == b"a\r\nB C\n"
+async def test_edit_and_write_keep_the_line_ends_of_the_file(on: Bench) -> None:
+    path = on.folder / "f"
+    path.write_bytes(b"a\r\nb\r\nc\r\n")
+    await on.call("edit", path="f", old_string="a\nb", new_string="x\ny\nz")
+    assert path.read_bytes() == b"x\r\ny\r\nz\r\nc\r\n"
+    path.write_bytes(b"a\r\nb\nc\n")
+    on.memory.ledger.forget(path)
+    await on.call("edit", path="f", old_string="b\nc", new_string="B C")
+    assert path.read_bytes() == b"a\r\nB C\n"
+    path.write_bytes(b"a\r\nb\r\n")
+    await on.call("read", path="f")
+    await on.call("write", path="f", content="x\ny\n")
+    assert path.read_bytes() == b"x\r\ny\r\n"
 
 
-async def test_edit_of_a_file_that_changed_since_it_was_read_is_refused(tmp_path: Path) -> None:
-    async with bench(tmp_path) as on:
-        path = on.folder / "f"
-        path.write_text("a\n")
-        await on.call("read", path="f")
-        path.write_text("a\nmore\n")
-        with pytest.raises(ToolError, match="has changed since you read it"):
-            await on.call("edit", path="f", old_string="a", new_string="b")
-        await on.call("read", path="f")
+async def test_edit_of_a_file_that_changed_since_it_was_read_is_refused(on: Bench) -> None:
+    path = on.folder / "f"
+    path.write_text("a\n")
+    await on.call("read", path="f")
+    path.write_text("a\nmore\n")
+    with pytest.raises(ToolError, match="has changed since you read it"):
         await on.call("edit", path="f", old_string="a", new_string="b")
-        await on.call("edit", path="f", old_string="b", new_string="c")
-        assert path.read_text() == "c\nmore\n"
+    await on.call("read", path="f")
+    await on.call("edit", path="f", old_string="a", new_string="b")
+    await on.call("edit", path="f", old_string="b", new_string="c")
+    assert path.read_text() == "c\nmore\n"
 
 
 @pytest.mark.parametrize("name", ["edit", "write"])
-async def test_a_file_that_changes_while_the_person_decides_is_not_overwritten(name: str, tmp_path: Path) -> None:
-    async with bench(tmp_path) as on:
-        path = on.folder / "f"
-        path.write_text("a\n")
-        await on.call("read", path="f")
-        arguments = {"edit": {"old_string": "a", "new_string": "b"}, "write": {"content": "b"}}[name]
-        tool = REGISTRY.tool(name)
-        params = tool.parse({"path": "f", **arguments})
-        preview = await tool.preview(params, on.ctx)
-        path.write_text("typed by a user\n")
-        with pytest.raises(ToolError, match="changed by someone else in the meantime"):
-            await tool.run(params, on.ctx, preview)
-        assert path.read_text() == "typed by a user\n"
+async def test_a_file_that_changes_while_the_person_decides_is_not_overwritten(on: Bench, name: str) -> None:
+    path = on.folder / "f"
+    path.write_text("a\n")
+    await on.call("read", path="f")
+    arguments = {"edit": {"old_string": "a", "new_string": "b"}, "write": {"content": "b"}}[name]
+    tool = REGISTRY.tool(name)
+    params = tool.parse({"path": "f", **arguments})
+    preview = await tool.preview(params, on.ctx)
+    path.write_text("typed by a user\n")
+    with pytest.raises(ToolError, match="changed by someone else in the meantime"):
+        await tool.run(params, on.ctx, preview)
+    assert path.read_text() == "typed by a user\n"
 
 
 async def test_edit_works_on_unsaved_text(tmp_path: Path) -> None:
@@ -322,15 +288,6 @@ async def test_what_the_editor_reformats_is_told_and_shown(tmp_path: Path) -> No
         assert result.content == (Diff(path=str(path), old_text="x=0\n", new_text="x = 1\n"),)
 
 
-async def test_edit_of_binary_or_large_files_is_refused(tmp_path: Path) -> None:
-    async with bench(tmp_path, files=FilesConfig(max_read_bytes=1024)) as on:
-        (on.folder / "b").write_bytes(b"\0\0")
-        (on.folder / "l").write_text("x" * 2000)
-        for name in ("b", "l"):
-            with pytest.raises(ToolError):
-                await on.call("edit", path=name, old_string="x", new_string="y")
-
-
 # --- encodings ---------------------------------------------------------------------------------------------------
 
 ENCODINGS = [
@@ -344,38 +301,34 @@ ENCODINGS = [
 
 
 @pytest.mark.parametrize(("text", "codec", "name"), ENCODINGS)
-async def test_a_file_is_read_edited_and_written_in_its_encoding(
-    text: str, codec: str, name: str, tmp_path: Path
-) -> None:
-    async with bench(tmp_path) as on:
-        path = on.folder / "f"
-        path.write_bytes(text.encode(codec))
-        read = (await on.call("read", path="f")).text
-        assert read.startswith(f"     1\t{text.splitlines()[0]}\n")
-        assert read.endswith(f"[It is in {name}, and changes are written so.]")
-        await on.call("edit", path="f", old_string="café", new_string="thé\ncafé")
-        text = text.replace("café", "thé\r\ncafé" if "\r" in text else "thé\ncafé")
-        assert path.read_bytes() == text.encode(codec)
-        assert (await on.call("write", path="f", content="né\n")).text == "f was changed."
-        assert path.read_bytes() == ("né\r\n" if "\r" in text else "né\n").encode(codec)
+async def test_a_file_is_read_edited_and_written_in_its_encoding(on: Bench, text: str, codec: str, name: str) -> None:
+    path = on.folder / "f"
+    path.write_bytes(text.encode(codec))
+    read = (await on.call("read", path="f")).text
+    assert read.startswith(f"     1\t{text.splitlines()[0]}\n")
+    assert read.endswith(f"[It is in {name}, and changes are written so.]")
+    await on.call("edit", path="f", old_string="café", new_string="thé\ncafé")
+    text = text.replace("café", "thé\r\ncafé" if "\r" in text else "thé\ncafé")
+    assert path.read_bytes() == text.encode(codec)
+    assert (await on.call("write", path="f", content="né\n")).text == "f was changed."
+    assert path.read_bytes() == ("né\r\n" if "\r" in text else "né\n").encode(codec)
 
 
 async def test_what_the_encoding_of_a_file_lacks_is_refused_in_an_edit_and_makes_it_utf8_if_it_is_written(
-    tmp_path: Path,
+    on: Bench,
 ) -> None:
     """The encoding may have been guessed wrong: what an edit leaves would be converted wrong as well."""
-    async with bench(tmp_path) as on:
-        path = on.folder / "f"
-        path.write_bytes("café\n".encode("cp1252"))
-        await on.call("read", path="f")
-        with pytest.raises(ToolError, match="f is in windows-1252, which has no '茶', so nothing was written"):
-            await on.call("edit", path="f", old_string="caf", new_string="茶")
-        assert path.read_bytes() == b"caf\xe9\n"
-        result = await on.call("write", path="f", content="café → 茶\n")
-        assert result.text == (
-            "f was changed. It is in UTF-8 now: windows-1252, which it was in, lacks a character of the new text."
-        )
-        assert path.read_text("utf-8") == "café → 茶\n"
+    path = on.folder / "f"
+    path.write_bytes("café\n".encode("cp1252"))
+    await on.call("read", path="f")
+    with pytest.raises(ToolError, match="f is in windows-1252, which has no '茶', so nothing was written"):
+        await on.call("edit", path="f", old_string="caf", new_string="茶")
+    assert path.read_bytes() == b"caf\xe9\n"
+    result = await on.call("write", path="f", content="café → 茶\n")
+    assert result.text == (
+        "f was changed. It is in UTF-8 now: windows-1252, which it was in, lacks a character of the new text."
+    )
+    assert path.read_text("utf-8") == "café → 茶\n"
 
 
 BINARIES = [
@@ -385,85 +338,72 @@ BINARIES = [
     (b"%PDF-1.7\n%\xe2\xe3\n\x00", "a PDF document"),
     (b"SQLite format 3\0\x10", "an SQLite database"),
     (b"\1\0\2\0\3\0\4\0", ""),
+    (b"\xff\xfe\x00", ""),
+    (b"text\0text", ""),
 ]
 
 
 @pytest.mark.parametrize(("data", "kind"), BINARIES)
-async def test_a_binary_file_is_named_with_its_kind_and_size(data: bytes, kind: str, tmp_path: Path) -> None:
-    async with bench(tmp_path) as on:
-        (on.folder / "f").write_bytes(data)
-        for name, more in (("read", {}), ("edit", {"old_string": "a", "new_string": "b"}), ("write", {"content": "x"})):
-            with pytest.raises(ToolError) as error:
-                await on.call(name, path="f", **more)
-            named = f"f is a binary file{f' ({kind})' if kind else ''}, {len(data)} bytes. "
-            assert str(error.value).startswith(named)
-        assert (on.folder / "f").read_bytes() == data
+async def test_a_binary_file_is_named_with_its_kind_and_size(on: Bench, data: bytes, kind: str) -> None:
+    (on.folder / "f").write_bytes(data)
+    for name, more in (("read", {}), ("edit", {"old_string": "a", "new_string": "b"}), ("write", {"content": "x"})):
+        with pytest.raises(ToolError) as error:
+            await on.call(name, path="f", **more)
+        named = f"f is a binary file{f' ({kind})' if kind else ''}, {len(data)} bytes. "
+        assert str(error.value).startswith(named)
+    assert (on.folder / "f").read_bytes() == data
 
 
 # --- write -------------------------------------------------------------------------------------------------------
 
 
-async def test_write_makes_a_file_with_its_folders(tmp_path: Path) -> None:
-    async with bench(tmp_path) as on:
-        path = on.folder / "a" / "b.txt"
-        preview = await on.preview("write", path="a/b.txt", content="new\n")
-        assert preview.content == (Diff(path=str(path), old_text=None, new_text="new\n"),)
-        assert not path.parent.exists()
-        result = await on.call("write", path="a/b.txt", content="new\n")
-        assert path.read_text() == "new\n"
-        assert result.text == "a/b.txt was created."
+async def test_write_makes_a_file_with_its_folders(on: Bench) -> None:
+    path = on.folder / "a" / "b.txt"
+    preview = await on.preview("write", path="a/b.txt", content="new\n")
+    assert preview.content == (Diff(path=str(path), old_text=None, new_text="new\n"),)
+    assert not path.parent.exists()
+    result = await on.call("write", path="a/b.txt", content="new\n")
+    assert path.read_text() == "new\n"
+    assert result.text == "a/b.txt was created."
 
 
-async def test_write_over_a_file_that_was_not_read_is_refused(tmp_path: Path) -> None:
-    async with bench(tmp_path) as on:
-        path = on.folder / "f"
-        path.write_text("precious")
-        with pytest.raises(ToolError, match="you have not read it"):
-            await on.call("write", path="f", content="x")
-        await on.call("read", path="f")
-        assert (await on.call("write", path="f", content="x")).text == "f was changed."
-        assert path.read_text() == "x"
-        await on.call("write", path="f", content="y")
-        path.write_text("z")
-        with pytest.raises(ToolError, match="has changed since you read it"):
-            await on.call("write", path="f", content="x")
-
-
-async def test_write_of_the_same_text_and_over_an_empty_file(tmp_path: Path) -> None:
-    async with bench(tmp_path) as on:
-        (on.folder / "f").touch()
+async def test_write_over_a_file_that_was_not_read_is_refused(on: Bench) -> None:
+    path = on.folder / "f"
+    path.write_text("precious")
+    with pytest.raises(ToolError, match="you have not read it"):
         await on.call("write", path="f", content="x")
-        with pytest.raises(ToolError, match="already contains exactly this text"):
-            await on.call("write", path="f", content="x")
-        await on.call("write", path="f", content="")
-        assert (on.folder / "f").read_bytes() == b""
+    await on.call("read", path="f")
+    assert (await on.call("write", path="f", content="x")).text == "f was changed."
+    assert path.read_text() == "x"
+    await on.call("write", path="f", content="y")
+    path.write_text("z")
+    with pytest.raises(ToolError, match="has changed since you read it"):
+        await on.call("write", path="f", content="x")
 
 
-async def test_write_keeps_the_line_ends_of_the_file(tmp_path: Path) -> None:
-    async with bench(tmp_path) as on:
-        path = on.folder / "f"
-        path.write_bytes(b"a\r\nb\r\n")
-        await on.call("read", path="f")
-        await on.call("write", path="f", content="x\ny\n")
-        assert path.read_bytes() == b"x\r\ny\r\n"
+async def test_write_of_the_same_text_and_over_an_empty_file(on: Bench) -> None:
+    (on.folder / "f").touch()
+    await on.call("write", path="f", content="x")
+    with pytest.raises(ToolError, match="already contains exactly this text"):
+        await on.call("write", path="f", content="x")
+    await on.call("write", path="f", content="")
+    assert (on.folder / "f").read_bytes() == b""
 
 
-async def test_write_onto_a_folder_or_through_a_file_is_refused(tmp_path: Path) -> None:
-    async with bench(tmp_path) as on:
-        (on.folder / "d").mkdir()
-        (on.folder / "f").write_text("x")
-        with pytest.raises(ToolError, match="is a folder"):
-            await on.call("write", path="d", content="x")
-        with pytest.raises(ExecutorError, match="f"):
-            await on.call("write", path="f/g", content="x")
+async def test_write_onto_a_folder_or_through_a_file_is_refused(on: Bench) -> None:
+    (on.folder / "d").mkdir()
+    (on.folder / "f").write_text("x")
+    with pytest.raises(ToolError, match="is a folder"):
+        await on.call("write", path="d", content="x")
+    with pytest.raises(ExecutorError, match="f"):
+        await on.call("write", path="f/g", content="x")
 
 
-async def test_edit_looks_for_similar_lines_only_as_far_as_that_is_quick(tmp_path: Path) -> None:
-    async with bench(tmp_path) as on:
-        (on.folder / "long").write_text(("abc def " * 1250 + "\n") * 500 + "value = compute(1)\n")
-        with pytest.raises(ToolError, match=r"The most similar line is 501:\nvalue = compute\(1\)"):
-            await on.call("edit", path="long", old_string="value = computed(1)", new_string="x")
-        lines = "".join(f"{'line ' * 20}{number}\n" for number in range(3000))
-        (on.folder / "many").write_text(lines + "value = compute(1)\n")
-        with pytest.raises(ToolError, match="contains nothing similar"):
-            await on.call("edit", path="many", old_string="value = computed(1)", new_string="x")
+async def test_edit_looks_for_similar_lines_only_as_far_as_that_is_quick(on: Bench) -> None:
+    (on.folder / "long").write_text(("abc def " * 1250 + "\n") * 500 + "value = compute(1)\n")
+    with pytest.raises(ToolError, match=r"The most similar line is 501:\nvalue = compute\(1\)"):
+        await on.call("edit", path="long", old_string="value = computed(1)", new_string="x")
+    lines = "".join(f"{'line ' * 20}{number}\n" for number in range(3000))
+    (on.folder / "many").write_text(lines + "value = compute(1)\n")
+    with pytest.raises(ToolError, match="contains nothing similar"):
+        await on.call("edit", path="many", old_string="value = computed(1)", new_string="x")

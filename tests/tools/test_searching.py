@@ -18,8 +18,6 @@ from acp_agent.tools.files.grep import KEYS_NOT_SEARCHED, NOT_SEARCHED
 from acp_agent.tools.kit.tool_context import Location
 from tests.tools.kit import Bench, bench
 
-pytestmark = pytest.mark.anyio
-
 
 def fill(on: Bench) -> None:
     (on.folder / "src").mkdir()
@@ -29,28 +27,26 @@ def fill(on: Bench) -> None:
     (on.folder / ".gitignore").write_text("ignored.py\n")
 
 
-async def test_list_directory_tells_kinds_by_what_the_entries_are(tmp_path: Path) -> None:
-    async with bench(tmp_path) as on:
-        (on.folder / "d").mkdir()
-        (on.folder / "f").touch()
-        (on.folder / "link-to-d").symlink_to("d")
-        (on.folder / "dangling").symlink_to("nowhere")
-        os.mkfifo(on.folder / "pipe")
-        result = await on.call("list_directory", path=".")
-        assert result.text.splitlines() == [
-            "[dir] d", "[symlink] dangling", "[file] f", "[symlink] link-to-d", "[other] pipe",
-        ]  # fmt: skip
-        assert (await on.call("list_directory")).text == result.text
-        assert (await on.call("list_directory", path="link-to-d")).text == "link-to-d is empty."
+async def test_list_directory_tells_kinds_by_what_the_entries_are(on: Bench) -> None:
+    (on.folder / "d").mkdir()
+    (on.folder / "f").touch()
+    (on.folder / "link-to-d").symlink_to("d")
+    (on.folder / "dangling").symlink_to("nowhere")
+    os.mkfifo(on.folder / "pipe")
+    result = await on.call("list_directory", path=".")
+    assert result.text.splitlines() == [
+        "[dir] d", "[symlink] dangling", "[file] f", "[symlink] link-to-d", "[other] pipe",
+    ]  # fmt: skip
+    assert (await on.call("list_directory")).text == result.text
+    assert (await on.call("list_directory", path="link-to-d")).text == "link-to-d is empty."
 
 
-async def test_list_directory_of_what_is_no_folder(tmp_path: Path) -> None:
-    async with bench(tmp_path) as on:
-        (on.folder / "f").touch()
-        with pytest.raises(ToolError, match="Use `read` for a file"):
-            await on.call("list_directory", path="f")
-        with pytest.raises(ToolError, match="does not exist"):
-            await on.call("list_directory", path="missing")
+async def test_list_directory_of_what_is_no_folder(on: Bench) -> None:
+    (on.folder / "f").touch()
+    with pytest.raises(ToolError, match="Use `read` for a file"):
+        await on.call("list_directory", path="f")
+    with pytest.raises(ToolError, match="does not exist"):
+        await on.call("list_directory", path="missing")
 
 
 async def test_list_directory_is_bounded(tmp_path: Path) -> None:
@@ -60,14 +56,13 @@ async def test_list_directory_is_bounded(tmp_path: Path) -> None:
         assert (await on.call("list_directory")).text == "[file] a\n[file] b\n[3 more entries are not shown]"
 
 
-async def test_find_path_gives_paths_relative_to_the_working_directory(tmp_path: Path) -> None:
-    async with bench(tmp_path) as on:
-        fill(on)
-        assert (await on.call("find_path", pattern="*.py")).text == "src/a.py\nsrc/b.py"
-        assert (await on.call("find_path", pattern="a.*", path="src")).text == "src/a.py"
-        assert (await on.call("find_path", pattern="src/")).text == "src/"
-        nothing = await on.call("find_path", pattern="*.rs")
-        assert nothing.text == "Nothing below . matches `*.rs`. Files in .gitignore are not searched."
+async def test_find_path_gives_paths_relative_to_the_working_directory(on: Bench) -> None:
+    fill(on)
+    assert (await on.call("find_path", pattern="*.py")).text == "src/a.py\nsrc/b.py"
+    assert (await on.call("find_path", pattern="a.*", path="src")).text == "src/a.py"
+    assert (await on.call("find_path", pattern="src/")).text == "src/"
+    nothing = await on.call("find_path", pattern="*.rs")
+    assert nothing.text == "Nothing below . matches `*.rs`. Files in .gitignore are not searched."
 
 
 async def test_find_path_in_what_is_no_folder_and_bounded(tmp_path: Path) -> None:
@@ -83,29 +78,27 @@ async def test_find_path_in_what_is_no_folder_and_bounded(tmp_path: Path) -> Non
         ]
 
 
-async def test_grep_gives_places_for_the_model_and_the_editor(tmp_path: Path) -> None:
-    async with bench(tmp_path) as on:
-        fill(on)
-        result = await on.call("grep", pattern="needle")
-        assert result.text == "src/b.py:1:needle"
-        assert result.locations == (Location(on.folder / "src" / "b.py", 1),)
-        both = await on.call("grep", pattern="needle", case_sensitive=False)
-        assert both.text == "src/a.py:2:NEEDLE\nsrc/b.py:1:needle"
-        assert (await on.call("grep", pattern="needle", path="src/b.py")).text == "src/b.py:1:needle"
-        absent = (await on.call("grep", pattern="absent")).text
-        assert absent == f"No line below . matches `absent`. {NOT_SEARCHED}"
-        absent = (await on.call("grep", pattern="absent", glob="*.py")).text
-        assert absent.startswith("No line below . in files `*.py` matches `absent`.")
-        assert "No line" in (await on.call("grep", pattern="needle", glob="*.md")).text
+async def test_grep_gives_places_for_the_model_and_the_editor(on: Bench) -> None:
+    fill(on)
+    result = await on.call("grep", pattern="needle")
+    assert result.text == "src/b.py:1:needle"
+    assert result.locations == (Location(on.folder / "src" / "b.py", 1),)
+    both = await on.call("grep", pattern="needle", case_sensitive=False)
+    assert both.text == "src/a.py:2:NEEDLE\nsrc/b.py:1:needle"
+    assert (await on.call("grep", pattern="needle", path="src/b.py")).text == "src/b.py:1:needle"
+    absent = (await on.call("grep", pattern="absent")).text
+    assert absent == f"No line below . matches `absent`. {NOT_SEARCHED}"
+    absent = (await on.call("grep", pattern="absent", glob="*.py")).text
+    assert absent.startswith("No line below . in files `*.py` matches `absent`.")
+    assert "No line" in (await on.call("grep", pattern="needle", glob="*.md")).text
 
 
-async def test_grep_refuses_bad_patterns_and_missing_places(tmp_path: Path) -> None:
-    async with bench(tmp_path) as on:
-        fill(on)
-        with pytest.raises(ExecutorError, match="not a valid regular expression"):
-            await on.call("grep", pattern="(")
-        with pytest.raises(ToolError, match="does not exist"):
-            await on.call("grep", pattern="x", path="missing")
+async def test_grep_refuses_bad_patterns_and_missing_places(on: Bench) -> None:
+    fill(on)
+    with pytest.raises(ExecutorError, match="not a valid regular expression"):
+        await on.call("grep", pattern="(")
+    with pytest.raises(ToolError, match="does not exist"):
+        await on.call("grep", pattern="x", path="missing")
 
 
 async def test_grep_is_bounded_in_results_and_time(tmp_path: Path) -> None:
@@ -141,31 +134,28 @@ async def test_how_it_was_searched_is_told_where_it_differs(tmp_path: Path) -> N
     await executor.close()
 
 
-async def test_what_lies_behind_links_is_not_found(tmp_path: Path) -> None:
-    async with bench(tmp_path) as on:
-        outside = tmp_path / "outside"
-        outside.mkdir()
-        (outside / "secret.py").write_text("needle\n")
-        (on.folder / "link").symlink_to(outside)
-        (on.folder / "file-link.py").symlink_to(outside / "secret.py")
-        assert "No line" in (await on.call("grep", pattern="needle")).text
-        assert "Nothing" in (await on.call("find_path", pattern="secret.py")).text
-        with pytest.raises(ToolError, match="outside"):
-            on.access("grep", pattern="x", path="link")
+async def test_what_lies_behind_links_is_not_found(on: Bench, tmp_path: Path) -> None:
+    outside = tmp_path / "outside"
+    outside.mkdir()
+    (outside / "secret.py").write_text("needle\n")
+    (on.folder / "link").symlink_to(outside)
+    (on.folder / "file-link.py").symlink_to(outside / "secret.py")
+    assert "No line" in (await on.call("grep", pattern="needle")).text
+    assert "Nothing" in (await on.call("find_path", pattern="secret.py")).text
+    with pytest.raises(ToolError, match="outside"):
+        on.access("grep", pattern="x", path="link")
 
 
-async def test_searching_touches_what_is_searched(tmp_path: Path) -> None:
-    async with bench(tmp_path) as on:
-        assert on.access("grep", pattern="x") == [PathAccess("read", on.folder)]
-        assert on.access("find_path", pattern="x", path="src") == [PathAccess("read", on.folder / "src")]
-        assert on.access("list_directory") == [PathAccess("read", on.folder)]
+async def test_searching_touches_what_is_searched(on: Bench) -> None:
+    assert on.access("grep", pattern="x") == [PathAccess("read", on.folder)]
+    assert on.access("find_path", pattern="x", path="src") == [PathAccess("read", on.folder / "src")]
+    assert on.access("list_directory") == [PathAccess("read", on.folder)]
 
 
-async def test_plan_shows_the_steps_and_says_what_is_open(tmp_path: Path) -> None:
-    async with bench(tmp_path) as on:
-        entries = [{"content": "one", "status": "completed"}, {"content": "two", "priority": "high"}]
-        result = await on.call("plan", entries=entries)
-        assert on.plans == [(GoalTask("1", "one", status="completed"), GoalTask("2", "two", "high"))]
-        assert result.text == "The plan is shown. Open: 1."
-        assert on.access("plan", entries=entries) == [NoAccess()]
-        assert "every step is done" in (await on.call("plan", entries=[])).text
+async def test_plan_shows_the_steps_and_says_what_is_open(on: Bench) -> None:
+    entries = [{"content": "one", "status": "completed"}, {"content": "two", "priority": "high"}]
+    result = await on.call("plan", entries=entries)
+    assert on.plans == [(GoalTask("1", "one", status="completed"), GoalTask("2", "two", "high"))]
+    assert result.text == "The plan is shown. Open: 1."
+    assert on.access("plan", entries=entries) == [NoAccess()]
+    assert "every step is done" in (await on.call("plan", entries=[])).text

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncIterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -19,7 +19,6 @@ from acp_agent.tools.net.web_access import WebAccess
 from acp_agent.tools.net.web_page import page_text, select
 from tests.tools.kit import Bench, bench
 from tests.tools.web_site import PUBLIC, Authority, Reply, Site, Web, redirect
-from tests.tools.web_site import serving_site as make_site
 
 PAGE = """<!doctype html><html><head><title> The  docs </title><base href="/guide/"><style>p {}</style></head><body>
 <header><a href="/">Home</a></header><nav>Menu</nav>
@@ -108,12 +107,6 @@ class Surfing:
 def replace_web(made: Bench, config: WebConfig) -> Any:
     fields = {name: getattr(made.config, name) for name in made.config.__struct_fields__}
     return type(made.config)(**{**fields, "web": config})
-
-
-@pytest.fixture(scope="module")
-def served(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Site, Authority, dict[int, int]]]:
-    with make_site(tmp_path_factory.mktemp("site")) as made:
-        yield made
 
 
 @pytest.fixture

@@ -6,7 +6,6 @@ import gzip
 import socket
 import tracemalloc
 import zlib
-from collections.abc import Iterator
 from datetime import UTC, datetime, timedelta
 from email.utils import format_datetime
 from pathlib import Path
@@ -24,15 +23,8 @@ from acp_agent.tools.net.web_body import WebAnswer, need_text
 from acp_agent.tools.net.web_client import GuardedClient, same_site
 from acp_agent.tools.net.web_text import read_link
 from tests.tools.web_site import OTHER, PUBLIC, PUBLIC_6, Authority, Proxy, Reply, Site, Web, redirect, serving
-from tests.tools.web_site import serving_site as make_site
 
 BOUND = 20.0
-
-
-@pytest.fixture(scope="module")
-def served(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Site, Authority, dict[int, int]]]:
-    with make_site(tmp_path_factory.mktemp("site")) as made:
-        yield made
 
 
 @pytest.fixture
@@ -43,8 +35,7 @@ def web(served: tuple[Site, Authority, dict[int, int]]) -> Web:
 
 
 async def get(web: Web, url: str, **config: object) -> WebAnswer:
-    with anyio.fail_after(BOUND):
-        return await web.client(**config).request("GET", url)
+    return await web.client(**config).request("GET", url)
 
 
 async def refused(web: Web, url: str, **config: object) -> ToolError:
@@ -162,7 +153,7 @@ async def test_a_certificate_for_another_name_is_refused(web: Web) -> None:
 
 async def test_an_unknown_authority_is_refused(web: Web) -> None:
     client = GuardedClient(WebConfig(), resolve=web.resolve, backend=web.wire)
-    with anyio.fail_after(BOUND), pytest.raises(ToolError, match="certificate") as error:
+    with pytest.raises(ToolError, match="certificate") as error:
         await client.request("GET", web.serve("/a", "hello"))
     assert error.value.category == "permanent_failure"
     assert web.site.asked == []
@@ -418,19 +409,18 @@ async def test_the_deadline_holds_for_the_lookup(web: Web) -> None:
         return []
 
     client = GuardedClient(WebConfig(timeout=0.1), resolve=never, ssl_context=web.authority.client, backend=web.wire)
-    with anyio.fail_after(BOUND), pytest.raises(ToolError) as error:
+    with pytest.raises(ToolError) as error:
         await client.request("GET", "https://docs.example.com/")
     assert error.value.category == "timeout"
 
 
 async def test_a_cancelled_request_hangs_up(web: Web) -> None:
     url = web.serve("/a", Reply("half", hangs=True))
-    with anyio.fail_after(BOUND):
-        async with anyio.create_task_group() as group:
-            group.start_soon(web.client().request, "GET", url)
-            assert await anyio.to_thread.run_sync(web.site.hanging.wait, BOUND)
-            group.cancel_scope.cancel()
-        assert await anyio.to_thread.run_sync(web.site.left.wait, BOUND)
+    async with anyio.create_task_group() as group:
+        group.start_soon(web.client().request, "GET", url)
+        assert await anyio.to_thread.run_sync(web.site.hanging.wait, BOUND)
+        group.cancel_scope.cancel()
+    assert await anyio.to_thread.run_sync(web.site.left.wait, BOUND)
 
 
 async def test_an_answer_that_is_shorter_than_announced_is_told(web: Web) -> None:

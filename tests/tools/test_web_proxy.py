@@ -28,10 +28,9 @@ async def refuses(host: str) -> str:
 async def test_a_host_that_a_rule_refuses_is_not_reached_by_what_a_page_loads() -> None:
     proxy = GuardedProxy(GuardedClient(WebConfig(), resolve=resolve), refuses=refuses)
     proxy.want("docs.example.com")
-    with anyio.fail_after(BOUND):
-        async with proxy.serve() as own, await anyio.connect_tcp("127.0.0.1", own) as browser:
-            await browser.send(b"CONNECT docs.example.com:443 HTTP/1.1\r\n\r\n")
-            answer = b"".join([chunk async for chunk in browser])
+    async with proxy.serve() as own, await anyio.connect_tcp("127.0.0.1", own) as browser:
+        await browser.send(b"CONNECT docs.example.com:443 HTTP/1.1\r\n\r\n")
+        answer = b"".join([chunk async for chunk in browser])
     assert answer.startswith(b"HTTP/1.1 403") and answer.endswith(b"No.\n")
     assert proxy.refused == ["https://docs.example.com:443/: No."]
 
@@ -59,21 +58,20 @@ async def test_a_proxy_that_opens_no_way_is_told_and_hung_up_on(says: bytes, wor
             except (anyio.EndOfStream, anyio.BrokenResourceError):
                 left.set()
 
-    with anyio.fail_after(BOUND):
-        listener = await anyio.create_tcp_listener(local_host="127.0.0.1")
-        port = listener.extra(anyio.abc.SocketAttribute.local_port)
-        client = GuardedClient(WebConfig(), resolve=resolve)
-        proxy = GuardedProxy(client, upstream=f"http://127.0.0.1:{port}")
-        proxy.want("docs.example.com")
-        async with listener, anyio.create_task_group() as tasks, proxy.serve() as own:
-            tasks.start_soon(listener.serve, upstream)
-            async with await anyio.connect_tcp("127.0.0.1", own) as browser:
-                await browser.send(b"CONNECT docs.example.com:443 HTTP/1.1\r\n\r\n")
-                answer = b""
-                while words not in answer:
-                    answer += await browser.receive()
-            await left.wait()
-            tasks.cancel_scope.cancel()
+    listener = await anyio.create_tcp_listener(local_host="127.0.0.1")
+    port = listener.extra(anyio.abc.SocketAttribute.local_port)
+    client = GuardedClient(WebConfig(), resolve=resolve)
+    proxy = GuardedProxy(client, upstream=f"http://127.0.0.1:{port}")
+    proxy.want("docs.example.com")
+    async with listener, anyio.create_task_group() as tasks, proxy.serve() as own:
+        tasks.start_soon(listener.serve, upstream)
+        async with await anyio.connect_tcp("127.0.0.1", own) as browser:
+            await browser.send(b"CONNECT docs.example.com:443 HTTP/1.1\r\n\r\n")
+            answer = b""
+            while words not in answer:
+                answer += await browser.receive()
+        await left.wait()
+        tasks.cancel_scope.cancel()
     assert asked == [f"CONNECT {PUBLIC}:443 HTTP/1.1\r\nHost: {PUBLIC}:443\r\n\r\n".encode()]
     assert answer.startswith(b"HTTP/1.1 403")
     assert len(proxy.refused) == 1

@@ -9,6 +9,7 @@ from __future__ import annotations
 import os
 import shutil
 import socket
+import subprocess
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -65,15 +66,6 @@ def test_what_gitignore_protected_stays_although_gitignore_is_taken_back(bench: 
     assert (bench.project / "secrets").read_text() == "the user's"
 
 
-def test_no_git_identity_is_needed(bench: Bench) -> None:
-    """Without one, the checkpoint was empty, and everything untracked was removed with a message of success."""
-    git(bench.project, "init", "-q")
-    (bench.project / "untracked").write_text("before")
-    bench.by_command("echo after > untracked; rm -f nothing")
-    bench.take_back(bench.operations())
-    assert (bench.project / "untracked").read_text() == "before"
-
-
 def test_the_users_repository_is_never_written_to(bench: Bench) -> None:
     """Nested repositories were renamed and left so; the index and HEAD moved."""
     (bench.project / "vendor").mkdir()
@@ -99,34 +91,46 @@ def test_the_users_repository_is_never_written_to(bench: Bench) -> None:
     assert (bench.project / "vendor" / "lib.c").read_text() == "int a;"
 
 
-def test_files_made_since_are_removed(bench: Bench) -> None:
-    """`checkout-index -a -f` left them."""
-    bench.by_command("mkdir -p a/b && touch a/b/c")
-    bench.take_back(bench.operations())
-    assert bench.state() == {}
+COMMIT = "git -c user.name=x -c user.email=x@example.com commit -qm first"
 
 
-def test_what_commands_changed_is_taken_back_too(bench: Bench) -> None:
-    """Only the edits of tools were."""
-    (bench.project / "a.txt").write_text("one\n")
-    (bench.project / "run.sh").write_text("#!/bin/sh\n")
-    (bench.project / "run.sh").chmod(0o644)
-    before = bench.state()
-    bench.by_command("sed -i s/one/two/ a.txt && chmod +x run.sh && mv a.txt b.txt && ln -s b.txt c && mkdir empty")
-    assert bench.state() != before
-    bench.take_back(bench.operations())
-    assert bench.state() == before
-
-
-def test_ignored_and_untracked_files_are_covered(bench: Bench) -> None:
-    """What `.gitignore` names was lost."""
-    (bench.project / ".gitignore").write_text(".env\n")
-    commit_all(bench)
-    (bench.project / ".env").write_text("KEY=1\n")
-    bench.by_command("rm .env && rm -rf .gitignore")
-    bench.take_back(bench.operations())
-    assert (bench.project / ".env").read_text() == "KEY=1\n"
-    assert (bench.project / ".gitignore").read_text() == ".env\n"
+@pytest.mark.parametrize(
+    ("before", "command"),
+    [
+        ("git init -q; echo before > untracked", "echo after > untracked; rm -f nothing"),
+        ("", "mkdir -p a/b && touch a/b/c"),
+        (
+            "echo one > a.txt; echo '#!/bin/sh' > run.sh; chmod 644 run.sh",
+            "sed -i s/one/two/ a.txt && chmod +x run.sh && mv a.txt b.txt && ln -s b.txt c && mkdir empty",
+        ),
+        (
+            f"echo .env > .gitignore; git init -q; git add -A; {COMMIT}; echo KEY=1 > .env",
+            "rm .env && rm -rf .gitignore",
+        ),
+        (
+            "echo x > target; ln -s target link; ln -s nowhere dangling; echo case > Name; mkdir -m 750 empty",
+            "rm link && ln -s elsewhere link && rm dangling && rmdir empty && mv Name name && mkfifo pipe",
+        ),
+        ("mkdir src; echo mine > src/x", "mv src lib && ln -s lib src"),
+    ],
+    ids=[
+        # Without an identity the checkpoint was empty, and everything untracked was removed with a message of success.
+        "in a repository without an identity",
+        "files made since, which `checkout-index -a -f` left",
+        "what commands did, where only the edits of tools were taken back",
+        "ignored and untracked files, which were lost",
+        "links, modes, folders and what is no file",
+        "a folder that became a link",
+    ],
+)
+def test_all_is_as_it_was_before_the_command(bench: Bench, before: str, command: str) -> None:
+    subprocess.run(["bash", "-ec", before], cwd=bench.project, check=True)
+    state = bench.state()
+    bench.by_command(command)
+    assert bench.state() != state
+    plan = bench.take_back(bench.operations())
+    assert not plan.conflicts
+    assert bench.state() == state
 
 
 def test_a_link_is_not_followed(bench: Bench, tmp_path: Path) -> None:
@@ -141,18 +145,6 @@ def test_a_link_is_not_followed(bench: Bench, tmp_path: Path) -> None:
     plan = bench.take_back(bench.operations())
     assert (outside / "file").read_text() == "outside"
     assert [conflict.path for conflict in plan.conflicts] == [bench.project / "folder" / "file"]
-
-
-def test_links_modes_folders_and_what_is_no_file_are_recorded_as_what_they_are(bench: Bench) -> None:
-    (bench.project / "target").write_text("x")
-    (bench.project / "link").symlink_to("target")
-    (bench.project / "dangling").symlink_to("nowhere")
-    (bench.project / "Name").write_text("case")
-    (bench.project / "empty").mkdir(mode=0o750)
-    before = bench.state()
-    bench.by_command("rm link && ln -s elsewhere link && rm dangling && rmdir empty && mv Name name && mkfifo pipe")
-    bench.take_back(bench.operations())
-    assert bench.state() == before
 
 
 def test_a_socket_that_was_removed_is_named_as_lost(bench: Bench) -> None:
@@ -290,16 +282,6 @@ def test_names_that_are_no_text_are_taken_back(bench: Bench) -> None:
     bench.by_command("rm -- *; mkdir $'\\xfd'; echo x > $'\\xfd/\\xfc'")
     bench.take_back(bench.operations())
     assert set(os.listdir(os.fsencode(bench.project))) == before
-
-
-def test_a_folder_that_the_agent_replaced_by_a_link_is_one_again(bench: Bench) -> None:
-    (bench.project / "src").mkdir()
-    (bench.project / "src" / "x").write_text("the user's")
-    before = bench.state()
-    bench.by_command("mv src lib && ln -s lib src")
-    plan = bench.take_back(bench.operations())
-    assert not plan.conflicts
-    assert bench.state() == before
 
 
 def test_what_changes_a_file_right_after_our_own_tool_is_found(bench: Bench) -> None:

@@ -25,8 +25,6 @@ from tests.executors.kit import Stage, open_descriptors, run, signal_masks, stag
 from tests.executors.sandbox.kit import needs_sandbox
 from tests.executors.sandbox.test_facts import command
 
-pytestmark = pytest.mark.anyio
-
 BACKENDS = ("local", "editor")
 
 

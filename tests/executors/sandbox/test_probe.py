@@ -18,8 +18,6 @@ from acp_agent.executors.sandbox.probe import find_sandbox, try_out
 from acp_agent.own_programs import find_program
 from tests.executors.sandbox.kit import needs_sandbox
 
-pytestmark = pytest.mark.anyio
-
 
 @pytest.fixture(autouse=True)
 def forgotten(monkeypatch: pytest.MonkeyPatch) -> None:

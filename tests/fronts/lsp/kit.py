@@ -32,10 +32,10 @@ from acp_agent.fronts.lsp_server.wire import Outgoing
 from acp_agent.protocol.transports import FdTransport
 from acp_agent.testing.fake_model import FakeModel, Script
 from tests.e2e.kit import environ
-from tests.editors.raw_agent import PASS_ON, RawAgent, raw_agent
+from tests.editors.raw_agent import PASS_ON, RawAgent, Turn, raw_agent
 from tests.forked import forked_command
 
-__all__ = ["CAPTURED", "LspEditor", "Question", "captured", "lsp", "raw_lsp"]
+__all__ = ["CAPTURED", "LspEditor", "Question", "begun", "captured", "lsp", "raw_lsp"]
 
 SECONDS = 20.0
 """Bound of each wait."""
@@ -435,3 +435,9 @@ async def raw_lsp(folder: Path, **how: Any) -> AsyncIterator[tuple[LspEditor, Ra
         command = [sys.executable, "-c", PASS_ON, str(agent.port)]
         async with lsp(folder, command=command, **how) as (editor, _):
             yield editor, agent
+
+
+async def begun(editor: LspEditor, agent: RawAgent, text: str = "go") -> Turn:
+    """The turn of this prompt."""
+    await editor.execute("acpCoder.prompt", text)
+    return await agent.prompted()

@@ -15,16 +15,11 @@ from lsprotocol import types
 from acp_agent.fronts.lsp_server.documents.editor_documents import Documents
 from acp_agent.fronts.lsp_server.prompt_content import passage
 from acp_agent.fronts.lsp_server.questions import QUIET_SECONDS
-from tests.editors.raw_agent import Failed, RawAgent, Turn
-from tests.fronts.lsp.kit import CAPTURED, Buffer, LspEditor, raw_lsp
+from tests.editors.raw_agent import Failed, Turn
+from tests.fronts.lsp.kit import CAPTURED, Buffer, LspEditor, begun, raw_lsp
 
 ZWJ = "\U0001f468\u200d\U0001f469\u200d\U0001f467"
 HARD = f"a = '\U0001d518'\nb = 'e\u0301 \u00fc'\nc = '{ZWJ}' # \u20ac\nd = 1\n"
-
-
-async def begun(editor: LspEditor, agent: RawAgent, text: str = "go") -> Turn:
-    await editor.execute("acpCoder.prompt", text)
-    return await agent.prompted()
 
 
 async def read(turn: Turn, path: Path, **part: int) -> str:
@@ -358,8 +353,7 @@ def test_a_pipe_is_not_read_for_a_prompt(tmp_path: Path):
 async def test_what_a_command_changed_behind_a_document_is_read_and_written_as_it_is(tmp_path: Path):
     async with raw_lsp(tmp_path, options={"save": "client"}) as (editor, agent):
         file, buffer = opened(editor, tmp_path)
-        await editor.execute("acpCoder.prompt", "go")
-        turn = await agent.prompted()
+        turn = await begun(editor, agent)
         await run(turn, f"sed -i s/two/TWO/ '{file}'")
         await editor.until(lambda: editor.changed == [buffer.uri])  # An editor that does so reads it again.
         assert await read(turn, file) == "one\nTWO\nthree\n"
@@ -372,8 +366,7 @@ async def test_what_was_typed_counts_more_than_what_a_command_changed(tmp_path: 
         file, buffer = opened(editor, tmp_path)
         editor.type(buffer, 0, 0, "typed\n")
         file.write_text("other\n")
-        await editor.execute("acpCoder.prompt", "go")
-        turn = await agent.prompted()
+        turn = await begun(editor, agent)
         assert await read(turn, file) == "typed\none\ntwo\nthree\n"
 
 
@@ -382,16 +375,14 @@ async def test_a_document_that_was_opened_with_other_text_than_the_file_is_not_t
         file = tmp_path / "project" / "a.py"
         file.write_text("old\n")
         editor.open(file, "recovered\n")  # As after a crash of the editor.
-        await editor.execute("acpCoder.prompt", "go")
-        turn = await agent.prompted()
+        turn = await begun(editor, agent)
         assert await read(turn, file) == "recovered\n"
 
 
 async def test_no_question_comes_up_while_the_person_types(tmp_path: Path):
     async with raw_lsp(tmp_path) as (editor, agent):
         _, buffer = opened(editor, tmp_path)
-        await editor.execute("acpCoder.prompt", "go")
-        turn = await agent.prompted()
+        turn = await begun(editor, agent)
         editor.type(buffer, 0, 0, "typed\n")
         began = anyio.current_time()
         options = [{"optionId": "yes", "name": "Yes", "kind": "allow_once"}]

@@ -14,7 +14,7 @@ from pygls.exceptions import JsonRpcException
 
 from tests.editors import raw_agent as raw
 from tests.editors.raw_agent import RawAgent
-from tests.fronts.lsp.kit import LspEditor, lsp, raw_lsp
+from tests.fronts.lsp.kit import LspEditor, begun, lsp, raw_lsp
 
 
 def prompts(agent: RawAgent) -> list[list[dict[str, Any]]]:
@@ -77,8 +77,7 @@ async def test_cancelling_the_request_stops_the_turn(tmp_path: Path):
 
 async def test_a_prompt_while_a_turn_runs_waits_for_its_end(tmp_path: Path):
     async with raw_lsp(tmp_path) as (editor, agent):
-        await editor.execute("acpCoder.prompt", "first")
-        turn = await agent.prompted()
+        turn = await begun(editor, agent, "first")
         await editor.execute("acpCoder.prompt", {"text": "second"})
         assert editor.said() == ["Queued until the current turn ends: second"]
         assert len(prompts(agent)) == 1
@@ -88,8 +87,7 @@ async def test_a_prompt_while_a_turn_runs_waits_for_its_end(tmp_path: Path):
 
 async def test_a_prompt_that_waits_is_taken_back(tmp_path: Path):
     async with raw_lsp(tmp_path) as (editor, agent):
-        await editor.execute("acpCoder.prompt", "first")
-        turn = await agent.prompted()
+        turn = await begun(editor, agent, "first")
         params = types.ExecuteCommandParams(command="acpCoder.prompt", arguments=[{"text": "second", "wait": True}])
         request = editor.protocol.send_request(types.WORKSPACE_EXECUTE_COMMAND, params, msg_id="mine")
         await editor.until(editor.said)
@@ -105,8 +103,7 @@ async def test_a_prompt_that_waits_is_taken_back(tmp_path: Path):
 async def test_stop_ends_the_turn_and_what_is_queued(tmp_path: Path):
     async with raw_lsp(tmp_path) as (editor, agent):
         assert not (await editor.execute("acpCoder.stop", {"wait": True}))["stopped"]
-        await editor.execute("acpCoder.prompt", "first")
-        turn = await agent.prompted()
+        turn = await begun(editor, agent, "first")
         await editor.execute("acpCoder.prompt", "second")
         question = await turn.ask({"toolCallId": "t1", "title": "rm -rf x"})
         await editor.question()
@@ -123,8 +120,7 @@ async def test_stop_ends_the_turn_and_what_is_queued(tmp_path: Path):
 @pytest.mark.parametrize("which", ["turn", "call"])
 async def test_cancelling_the_progress_of_the_turn_or_of_a_call_stops_the_turn(tmp_path: Path, which: str):
     async with raw_lsp(tmp_path, name="helix-25.07.1") as (editor, agent):
-        await editor.execute("acpCoder.prompt", "first")
-        turn = await agent.prompted()
+        turn = await begun(editor, agent, "first")
         await turn.update(sessionUpdate="tool_call", toolCallId="t1", title="Long work", status="in_progress")
         await editor.until(lambda: any(title == "Long work" for title, _ in editor.lines()))
         title = "Agent: first" if which == "turn" else "Long work"

@@ -27,7 +27,7 @@ from acp_agent.protocol.transports import FdTransport
 from acp_agent.testing.fake_model import Answer, Call
 from tests.e2e.kit import alive, environ
 from tests.editors import raw_agent as raw
-from tests.fronts.lsp.kit import CAPTURED, captured, lsp, raw_lsp
+from tests.fronts.lsp.kit import CAPTURED, begun, captured, lsp, raw_lsp
 from tests.nightly import times
 
 SECONDS = 20.0
@@ -441,8 +441,7 @@ async def test_an_editor_that_answers_nonsense_is_taken_for_a_refusal(tmp_path: 
             editor.edits.append(params)
 
         protocol.fm.features[types.WORKSPACE_APPLY_EDIT] = answer
-        await editor.execute("acpCoder.prompt", "x")
-        turn = await agent.prompted()
+        turn = await begun(editor, agent, "x")
         for _ in range(2):
             request = await turn.request("fs/write_text_file", path=str(file), content="y\n")
             with pytest.raises(raw.Failed, match="nothing was written"):

@@ -13,8 +13,8 @@ from pygls.exceptions import JsonRpcMethodNotFound
 from acp_agent.fronts.lsp_server.questions import question_text
 from acp_agent.fronts.lsp_server.status import Call
 from acp_agent.schema.acp import Content, Diff, TextContent
-from tests.editors.raw_agent import RawAgent, Turn
-from tests.fronts.lsp.kit import CAPTURED, LspEditor, lsp, raw_lsp
+from tests.editors.raw_agent import Turn
+from tests.fronts.lsp.kit import CAPTURED, begun, lsp, raw_lsp
 
 OPTIONS = [
     {"optionId": "always", "name": "Allow always", "kind": "allow_always"},
@@ -22,11 +22,6 @@ OPTIONS = [
     {"optionId": "never", "name": "Never", "kind": "reject_always"},
     {"optionId": "no", "name": "Reject", "kind": "reject_once"},
 ]
-
-
-async def begun(editor: LspEditor, agent: RawAgent) -> Turn:
-    await editor.execute("acpCoder.prompt", "go")
-    return await agent.prompted()
 
 
 async def ask(turn: Turn, title: str = "Run make", number: int = 1, **call: Any) -> Any:

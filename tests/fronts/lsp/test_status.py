@@ -9,15 +9,10 @@ import anyio
 import pytest
 from lsprotocol import types
 
-from tests.editors.raw_agent import Failed, RawAgent, Turn
-from tests.fronts.lsp.kit import CAPTURED, UNITS, Buffer, LspEditor, raw_lsp
+from tests.editors.raw_agent import Failed, Turn
+from tests.fronts.lsp.kit import CAPTURED, UNITS, Buffer, LspEditor, begun, raw_lsp
 
 TEXT = "one\n'\U0001d518 e\u0301' # two\nthree\nfour\n"
-
-
-async def begun(editor: LspEditor, agent: RawAgent, text: str = "go") -> Turn:
-    await editor.execute("acpCoder.prompt", text)
-    return await agent.prompted()
 
 
 def opened(editor: LspEditor, folder: Path, name: str = "a.py") -> Buffer:

@@ -7,11 +7,8 @@ import weakref
 
 import anyio
 import anyio.lowlevel
-import pytest
 
 from acp_agent.fronts.server import garbage
-
-pytestmark = pytest.mark.anyio
 
 
 class Ring:

@@ -16,8 +16,6 @@ from tests.fronts.server.documented import checking
 
 from .test_server import refused, served
 
-pytestmark = pytest.mark.anyio
-
 
 def port_of(http: str) -> str:
     return http.rpartition(":")[2]

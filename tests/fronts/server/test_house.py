@@ -22,8 +22,6 @@ from tests.fronts.server.documented import checking
 from tests.fronts.server.test_server import Place, editor, served
 from tests.websockets_client import connected
 
-pytestmark = pytest.mark.anyio
-
 WAITS = "touch begun; while [ ! -e go ]; do sleep 0.02; done; echo over"
 SCRIPT = [Answer(text="First. ", tool_calls=(Call("bash", {"command": WAITS}),)), Answer(text="It is done.")]
 AUTO = '[agent]\nmode = "auto"\n'

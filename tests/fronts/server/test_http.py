@@ -20,8 +20,6 @@ from tests.fronts.server.documented import checking
 from tests.fronts.server.test_house import AUTO, SCRIPT, exists
 from tests.fronts.server.test_server import INITIALIZE, Place, editor, served
 
-pytestmark = pytest.mark.anyio
-
 ROOT = Path(__file__).resolve().parents[3]
 SDK = ROOT / "editors/vscode/node_modules/@agentclientprotocol/sdk"
 CLIENT = ROOT / "tests/editors/sdk_client.mjs"

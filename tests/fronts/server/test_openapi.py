@@ -16,7 +16,6 @@ from acp_agent.fronts.server.stored_sessions import OPERATIONS
 from tests.fronts.server.documented import check, checking, document, server
 from tests.fronts.server.test_server import served
 
-pytestmark = pytest.mark.anyio
 ID = str(uuid.uuid4())
 
 

@@ -19,7 +19,6 @@ from acp_agent.testing.fake_editor import FakeEditor
 from acp_agent.testing.fake_model import Answer, Call
 from tests.fronts.server.test_server import Place, editor, served
 
-pytestmark = pytest.mark.anyio
 AUTO = '[agent]\nmode = "auto"\n'
 
 

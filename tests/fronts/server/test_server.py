@@ -32,7 +32,6 @@ from tests.forked import COMMAND
 from tests.fronts.server.documented import checking
 from tests.websockets_client import connected
 
-pytestmark = pytest.mark.anyio
 BOUND = 30.0
 INITIALIZE = {"jsonrpc": "2.0", "id": 0, "method": "initialize", "params": {"protocolVersion": 1}}
 
@@ -212,29 +211,25 @@ async def test_frames_that_are_no_messages_are_answered_and_the_connection_goes_
         assert json.loads(await client.recv())["result"] == {"sessions": []}
 
 
-@pytest.mark.parametrize("frame", [
-    "{", json.dumps({"jsonrpc": "2.0", "id": 1, "method": "session/list"}),
-    json.dumps({"jsonrpc": "2.0", "method": "initialize"}), json.dumps({**INITIALIZE, "id": None}), None,
+LIST = {"jsonrpc": "2.0", "id": 1, "method": "session/list"}
+
+
+@pytest.mark.parametrize(("settings", "frames", "code"), [
+    ("", ["{"], 1002), ("", [json.dumps(LIST)], 1002), ("", [json.dumps({**INITIALIZE, "id": None})], 1002),
+    ("", [json.dumps({"jsonrpc": "2.0", "method": "initialize"})], 1002),
+    ("[server]\ninitialize_timeout = 0.2\n", [], 1002),
+    ("[limits]\nmax_line_bytes = 65536\n", [json.dumps(INITIALIZE), '"' + "x" * 70_000 + '"'], 1009),
 ])  # fmt: skip
-async def test_what_does_not_begin_with_initialize_is_closed(tmp_path: Path, frame: str | None) -> None:
-    settings = "[server]\ninitialize_timeout = 0.2\n" if frame is None else ""
+async def test_what_does_not_begin_with_initialize_or_is_too_long_closes_the_socket(
+    tmp_path: Path, settings: str, frames: list[str], code: int
+) -> None:
     async with served(tmp_path, config=settings) as place, connected(place.url, place.token) as transport:
-        if frame is not None:
-            await transport.socket.send(frame)
         with pytest.raises(websockets.ConnectionClosed) as raised:
-            await transport.socket.recv()
-        assert raised.value.rcvd is not None and raised.value.rcvd.code == 1002
-
-
-async def test_a_message_that_is_too_long_closes_the_socket(tmp_path: Path) -> None:
-    settings = "[limits]\nmax_line_bytes = 65536\n"
-    async with served(tmp_path, config=settings) as place, connected(place.url, place.token) as transport:
-        await transport.socket.send(json.dumps(INITIALIZE))
-        await transport.socket.recv()
-        await transport.socket.send('"' + "x" * 70_000 + '"')
-        with pytest.raises(websockets.ConnectionClosed) as raised:
-            await transport.socket.recv()
-        assert raised.value.rcvd is not None and raised.value.rcvd.code == 1009
+            for frame in frames:
+                await transport.socket.send(frame)
+            while True:
+                await transport.socket.recv()
+        assert raised.value.rcvd is not None and raised.value.rcvd.code == code
 
 
 async def test_connections_are_bounded_for_each_token_and_in_all(tmp_path: Path) -> None:

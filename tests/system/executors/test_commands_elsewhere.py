@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from tests.contracts import contract
-from tests.executors import test_commands
+from tests.executors import conftest, test_commands
 from tests.executors.kit import COMMANDS_ELSEWHERE
 
 
@@ -14,4 +14,4 @@ def backend(request: pytest.FixtureRequest) -> str:
     return str(request.param)
 
 
-globals().update(contract("backend", test_commands))
+globals().update(contract("backend", test_commands, made_of_it="on"), on=conftest.on)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from tests.contracts import contract
-from tests.executors import test_files, test_hidden, test_tree
+from tests.executors import conftest, test_files, test_hidden, test_tree
 from tests.executors.kit import FILES_ELSEWHERE
 
 
@@ -14,4 +14,4 @@ def backend(request: pytest.FixtureRequest) -> str:
     return str(request.param)
 
 
-globals().update(contract("backend", test_files, test_hidden, test_tree))
+globals().update(contract("backend", test_files, test_hidden, test_tree, made_of_it="on"), on=conftest.on)
