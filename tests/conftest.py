@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import functools
 import inspect
+import os
 import subprocess
+import tempfile
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -40,6 +42,14 @@ def pytest_configure(config: pytest.Config) -> None:
     rewritten = config.pluginmanager.rewrite_hook._must_rewrite  # type: ignore[attr-defined]
     rewritten.discard("acp_agent")
     rewritten.add("acp_agent.testing")
+    _need_programs_in_temporary_folders()
+
+
+def _need_programs_in_temporary_folders() -> None:
+    """Tests put programs of their own there; where that is forbidden (`noexec`), they take another folder."""
+    forbidden = getattr(os, "ST_NOEXEC", 0)
+    if os.statvfs(tempfile.gettempdir()).f_flag & forbidden:
+        os.environ["TMPDIR"], tempfile.tempdir = "/var/tmp", None
 
 
 BOUNDED = {"client", "executors", "llm", "loop", "lsp", "mcp", "protocol", "tools"}

@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+import os
 import platform
 import struct
 import subprocess
+from contextlib import ExitStack
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
-from acp_agent.executors.sandbox.bare_program import BASE, Call, Pointing, Result, Stack, Word, executable
+from acp_agent.executors.sandbox.bare_program import BASE, Call, Pointing, Result, Stack, Word, executable, placed
 
 NO_SUCH, MASK = 2, 0xFFFF_FFFF_FFFF_FFFF
 
@@ -47,6 +50,19 @@ def test_an_argument_of_the_program_may_be_one_of_a_call(tmp_path: Path) -> None
     program.write_bytes(executable("x86_64", tuple(made)))
     program.chmod(0o755)
     assert subprocess.run([program, "one", "two"], capture_output=True, text=True).stdout == "onetwo"
+
+
+@pytest.mark.skipif(platform.machine() != "x86_64", reason="its instructions are x86-64's")
+@pytest.mark.parametrize("flags", [0, os.ST_NOEXEC], ids=["file", "in memory"])
+def test_a_program_is_placed_where_it_can_be_started(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, flags: int
+) -> None:
+    monkeypatch.setattr(os, "statvfs", lambda _: SimpleNamespace(f_flag=flags))
+    with ExitStack() as stack:
+        path = placed(executable("x86_64", (Call(231, (7,), "go on"),)), tmp_path / "program", stack)
+        assert path.is_relative_to("/proc") == bool(flags)
+        assert subprocess.run([path]).returncode == 7
+    assert not path.exists()
 
 
 class Arm:
