@@ -188,9 +188,9 @@ def test_the_trace_names_the_rule_and_its_place() -> None:
 
 def test_hidden_is_what_a_policy_always_denies_to_a_tool() -> None:
     made = policy(
-        PolicyRule("allow", "read", paths=("*/open/*",)), PolicyRule("deny", "read", paths=("*/a",)),
-        PolicyRule("deny", "read", paths=("*/b",), args_match="x"), PolicyRule("deny", "write", paths=("*/c",)),
-        PolicyRule("deny", "*", paths=("*/d",)),
+        PolicyRule("allow", "read", paths=["*/open/*"]), PolicyRule("deny", "read", paths=["*/a"]),
+        PolicyRule("deny", "read", paths=["*/b"], args_match="x"), PolicyRule("deny", "write", paths=["*/c"]),
+        PolicyRule("deny", "*", paths=["*/d"]),
     )  # fmt: skip
     assert made.hidden_paths("read") == ["*/a", "*/d"]
     assert made.denied_paths() == ["*/a", "*/b", "*/c", "*/d"]

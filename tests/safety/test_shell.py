@@ -14,6 +14,7 @@ from msgspec.structs import replace
 from acp_agent.safety.access import Allow, Ask
 from acp_agent.safety.folders.paths import Roots
 from acp_agent.safety.lines.examine import judge
+from acp_agent.safety.lines.git_folder import names_programs
 from acp_agent.safety.lines.line import BACKGROUND, HIDDEN, TOO_LONG
 from acp_agent.safety.lines.looks import HOSTILE_GIT
 from acp_agent.safety.lines.reach import CHANGES, EXPANDS, NOT_UNDERSTOOD, OUTSIDE, WRITES
@@ -310,6 +311,20 @@ def test_git_asks_where_the_repository_names_programs(text: str, repository: Pat
     with (repository / ".git" / "config").open("a") as file:
         file.write(text)
     assert judged(repository) == HOSTILE_GIT
+
+
+@pytest.mark.parametrize(("worktree", "names"), [
+    ("../../../sub", False), ("../../../a/b", False), ("../../../../sub", True), ("../../hooks", True), ("/etc", True),
+    ("../../..", True),
+])  # fmt: skip
+def test_a_submodule_says_where_its_files_are(tmp_path: Path, worktree: str, names: bool) -> None:
+    """As `git submodule add` writes it; the folder is that of the submodule's repository."""
+    git = tmp_path / ".git/modules/sub"
+    for name in ("objects", "refs"):
+        (git / name).mkdir(parents=True)
+    (git / "HEAD").write_text("ref: refs/heads/main\n")
+    (git / "config").write_text(f"[core]\n\tbare = false\n\tworktree = {worktree}\n")
+    assert names_programs(git, ()) is names
 
 
 @pytest.mark.parametrize(

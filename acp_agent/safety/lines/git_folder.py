@@ -11,6 +11,7 @@ Git also enters checked-out submodules, with their own configuration: a reposito
 
 from __future__ import annotations
 
+import os
 import re
 from collections.abc import Collection, Iterator
 from functools import cache
@@ -28,6 +29,7 @@ if TYPE_CHECKING:
 MAX_BYTES = 200_000
 MAX_INDEX_BYTES = 100_000_000
 MOST_INDEXES = 100
+TRIES = 3
 SUBMODULE = b"\0\0\xe0\0"
 """The mode of a submodule in the index; an accidental match elsewhere only costs an unnecessary question."""
 
@@ -76,15 +78,21 @@ def names_programs(git: Path, known: Collection[Path]) -> bool:
 
     Submodules do not count: each has a folder of its own to ask about.
     """
-    try:
-        folder = git.parent / _link(git, "gitdir: ", HERE) if git.is_file() else git
-        common = folder / _link(folder / "commondir", "", HERE) if _has(HERE, folder, "commondir") else folder
-        if not (_has(HERE, folder, "HEAD") and _has(HERE, common, "objects", "refs")):
-            return False
-        folders = [each for each in dict.fromkeys((folder.resolve(), common.resolve())) if each not in known]
-        return any(_runs_hooks(each, HERE) or not _is_harmless(each, HERE) for each in folders)
-    except (OSError, ValueError, RuntimeError):
-        return True
+    for _ in range(TRIES):
+        try:
+            return _names_programs(git, known)
+        except (OSError, ValueError, RuntimeError):
+            continue  # Somebody may just be writing or removing a file: git, or we our `commondir`.
+    return True
+
+
+def _names_programs(git: Path, known: Collection[Path]) -> bool:
+    folder = git.parent / _link(git, "gitdir: ", HERE) if git.is_file() else git
+    common = folder / _link(folder / "commondir", "", HERE) if _has(HERE, folder, "commondir") else folder
+    if not (_has(HERE, folder, "HEAD") and _has(HERE, common, "objects", "refs")):
+        return False
+    folders = [each for each in dict.fromkeys((folder.resolve(), common.resolve())) if each not in known]
+    return any(_runs_hooks(each, HERE) or not _is_harmless(each, HERE) for each in folders)
 
 
 def _git_folders(folder: Path, disk: Disk) -> list[Path]:
@@ -131,7 +139,20 @@ def _runs_hooks(git: Path, disk: Disk) -> bool:
 def _is_harmless(git: Path, disk: Disk) -> bool:
     """Whether its configuration has only keys that run nothing."""
     files = [git / name for name in ("config", "config.worktree") if disk.kind(git / name) in ("file", "other")]
-    return all(_is_allowed(*entry) for file in files for entry in _entries(_read(file, disk)))
+    entries = [entry for file in files for entry in _entries(_read(file, disk))]
+    return all(_is_allowed(*entry) or _is_of_submodule(git, *entry) for entry in entries)
+
+
+def _is_of_submodule(git: Path, name: str, value: str) -> bool:
+    """Whether it says where the files of a submodule are: beside `.git`, in which its own folder is."""
+    top = next((each for each in git.parents if each.name == "modules" and each.parent.name == ".git"), None)
+    files = Path(os.path.normpath(git / value))
+    return (
+        name == "core.worktree"
+        and top is not None
+        and top.parents[1] in files.parents
+        and top.parent not in files.parents
+    )
 
 
 def _has_submodules(git: Path, disk: Disk) -> bool:
