@@ -260,7 +260,7 @@ def test_own_values_are_those_worth_hiding():
 
 def test_values_are_redacted_all_the_way_down():
     token = TOKENS["GitHub token"][0]
-    same = {"a": [1, None, ("x", {"b": "text"})], "password": "string", "token": 12345678}
+    same = {"a": [1, None, ("x", {"b": "text"})], "password": "string", "token": 12345678, "PWD": "/srv/a1b2-c3"}
     assert PLAIN.value(same) is same
     assert PLAIN.value({"password": "hunter22x", "n": [{token: token}]}) == {
         "password": "[redacted: password]",

@@ -71,12 +71,12 @@ INITIALIZE = {"jsonrpc": "2.0", "id": 1, "method": "initialize", "params": {
 
 AGENT = """\
 #!/bin/sh
-ACP_CODER_CONFIG={home}/v2.toml exec {command}
+ACP_CODER_CONFIG="{home}/v2.toml" exec "{command}"
 """
 CLIENT = """\
 #!/bin/sh
 for last; do :; done
-cd {root} && exec {python} -m tests.conformance.small_client {project} "$last"
+cd "{root}" && exec "{python}" -m tests.conformance.small_client "{project}" "$last"
 """
 """In place of agents and clients of others."""
 

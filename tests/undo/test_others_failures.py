@@ -304,6 +304,18 @@ def test_files_that_take_long_to_compare_are_one_hunk() -> None:
     assert merge(old, new, old + "more\n") is None
 
 
+@pytest.mark.parametrize(("ours", "theirs", "merged"), [
+    ("a\nX\nc\n", "a\nX\nc\n", "a\nX\nc\n"),
+    ("X\nb\nc\n", "a\nb\nY\n", "X\nb\nY\n"),
+    ("a\nX\nc\n", "a\nY\nc\n", None),
+    ("a\nX\nc\n", "a\nb\nc\n", "a\nX\nc\n"),
+    ("a\nb\nc\n", "a\nY\nc\n", "a\nY\nc\n"),
+    ("X\nb\nc\n", "X\nb\nY\n", "X\nb\nY\n"),
+])  # fmt: skip
+def test_changes_of_two_are_merged_where_they_agree_or_are_apart(ours: str, theirs: str, merged: str | None) -> None:
+    assert merge("a\nb\nc\n", ours, theirs) == merged
+
+
 def test_a_users_file_that_the_agent_linked_to_is_not_written_through_the_link(bench: Bench, tmp_path: Path) -> None:
     (tmp_path / "outside").write_text("the user's")
     (bench.project / "a").write_text("before")
