@@ -159,7 +159,7 @@ NAME = at_first_use(rf"(?i)^[\w.\- ]*{NAMES}$")
 
 def names_secret(name: str) -> bool:
     """Whether the name of a field, an option or a variable ends in a word for a credential."""
-    return len(name) <= 200 and NAME.search(name) is not None and name.upper() not in ("PWD", "OLDPWD")
+    return len(name) <= 200 and NAME.search(name) is not None
 
 
 def kind_of_name(name: str) -> str:
