@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import tempfile
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from pathlib import Path
@@ -21,7 +22,8 @@ def environ(home: Path, base_url: str = "http://127.0.0.1:9/v1", **more: str) ->
     """Nothing of the user who runs the tests is found; byte code may be written. Commands are not confined."""
     return {
         "ACP_CODER_SANDBOX_DISABLED": "true", "HOME": str(home), "PATH": os.environ["PATH"], "LANG": "C.UTF-8",
-        "OPENAI_BASE_URL": base_url, "OPENAI_MODEL": "fake-model", "ACP_CODER_KEYRING": "0", **more,
+        "OPENAI_BASE_URL": base_url, "OPENAI_MODEL": "fake-model", "ACP_CODER_KEYRING": "0",
+        "TMPDIR": tempfile.gettempdir(), **more,
     }  # fmt: skip
 
 
