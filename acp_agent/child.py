@@ -31,7 +31,7 @@ TERMINATE = 0.2
 """Seconds between SIGTERM and SIGKILL."""
 REAP = 0.2
 """Seconds for the kernel to report the end."""
-LAST_WORDS = 2.0
+LAST_WORDS = 5.0
 """Seconds for a child whose output has ended to exit, so that its exit code can be reported."""
 POLL = 0.005
 
