@@ -2,7 +2,7 @@
 
 The last step into a sandbox runs for every command, inside, with nothing else around it. An interpreter takes longer to
 start than all the rest of the sandbox, so the calls are written out as machine code: no branches but "on error",
-no memory that is written, every argument known beforehand.
+every argument known beforehand. Only the kernel writes to memory, below the stack: what it says there can be compared.
 
 The layout (one read-only segment, loaded at `BASE`): ELF header, code, data. Formats: elf(5), the instruction set
 manuals of x86-64 and of AArch64.
@@ -47,7 +47,8 @@ class Result(Struct, frozen=True):
 
 
 class Stack(Struct, frozen=True):
-    """The address of a word of the program's start: 0 has the number of arguments, 1 is `argv[0]`, ..."""
+    """The address of a word of the program's start: 0 has the number of arguments, 1 is `argv[0]`, ... Negative: of the
+    free memory below."""
 
     word: int
 
@@ -70,6 +71,14 @@ if TYPE_CHECKING:
     """Bytes stand for their address."""
 
 
+class Expect(Struct, frozen=True):
+    """What a word below the stack (see `Stack`) has to be once a call has been made, in the bits of `mask`."""
+
+    word: int
+    value: int
+    mask: int = 0xFFFF_FFFF_FFFF_FFFF
+
+
 class Call(Struct, frozen=True):
     number: int
     arguments: tuple[Argument, ...]
@@ -77,6 +86,8 @@ class Call(Struct, frozen=True):
     what: str = ""
     """Its name, for the message where it fails."""
     skips: int = 0
+    expects: tuple[Expect, ...] = ()
+    """Else it has failed; only where `on_error` is `fail`."""
 
 
 @lru_cache(maxsize=8)
@@ -87,8 +98,9 @@ def executable(arch: Arch, calls: tuple[Call, ...]) -> bytes:
     failing: dict[str, bytes] = {}
     for call in calls:
         if call.on_error == "fail":
-            words = f"the sandbox could not be completed, so the command was not run: {call.what} failed\n"
-            failing.setdefault(call.what, words.encode())
+            why = call.what if call.expects else f"{call.what} failed"
+            words = f"the sandbox could not be completed, so the command was not run: {why}\n"
+            failing.setdefault(call.what, words.encode("utf-8", "surrogateescape"))
     stubs = [
         (what, (Call(write, (2, words, len(words)), "go on"), Call(leave, (FAILED,), "go on")))
         for what, words in failing.items()
@@ -142,7 +154,7 @@ def _value(argument: Argument, addresses: dict[Argument, int]) -> int:
     if isinstance(argument, (bytes, Pointing)):
         return addresses[argument]
     if isinstance(argument, (Stack, Word)):
-        return argument.word * 8
+        return argument.word * 8 & 0xFFFF_FFFF_FFFF_FFFF
     if isinstance(argument, Result):
         raise ValueError("only a first argument may be the last result")
     return argument & 0xFFFF_FFFF_FFFF_FFFF
@@ -157,7 +169,7 @@ class _X86:
     def length(self, call: Call) -> int:
         lengths: dict[object, int] = {Result: 3, Stack: 13, Word: 7}
         test = 0 if call.on_error == "go on" else 12
-        return sum(lengths.get(type(argument), 10) for argument in call.arguments) + 12 + test
+        return sum(lengths.get(type(argument), 10) for argument in call.arguments) + 12 + test + 39 * len(call.expects)
 
     def code(self, call: Call, addresses: dict[Argument, int], start: int, target: int | None) -> bytes:
         code = b""
@@ -174,6 +186,12 @@ class _X86:
         if target is not None:
             code += b"\x48\x3d\x01\xf0\xff\xff\x0f\x83"  # cmp rax, -4095; jae target
             code += struct.pack("<i", target - (start + len(code) + 4))
+            for each in call.expects:
+                code += b"\x48\x8b\x83" + struct.pack("<i", 8 * each.word)  # mov rax, [rbx + 8 * word]
+                code += b"\x48\xb9" + struct.pack("<Q", each.mask) + b"\x48\x21\xc8"  # mov rcx, mask; and rax, rcx
+                code += b"\x48\xb9" + struct.pack("<Q", each.value) + b"\x48\x39\xc8"  # mov rcx, value; cmp rax, rcx
+                code += b"\x0f\x85"  # jne target
+                code += struct.pack("<i", target - (start + len(code) + 4))
         return code
 
 
@@ -186,7 +204,7 @@ class _Arm:
     def length(self, call: Call) -> int:
         lengths: dict[object, int] = {Result: 0, Stack: 20, Word: 4}
         test = 0 if call.on_error == "go on" else 8
-        return sum(lengths.get(type(argument), 16) for argument in call.arguments) + 20 + test
+        return sum(lengths.get(type(argument), 16) for argument in call.arguments) + 20 + test + 64 * len(call.expects)
 
     def code(self, call: Call, addresses: dict[Argument, int], start: int, target: int | None) -> bytes:
         words: list[int] = []
@@ -203,6 +221,12 @@ class _Arm:
             words.append(0xB13FFC1F)  # cmn x0, #4095
             away = (target - (start + 4 * len(words))) // 4
             words.append(0x54000002 | (away & 0x7FFFF) << 5)  # b.cs target
+            for each in call.expects:
+                words += [*self._load(9, 8 * each.word & 0xFFFF_FFFF_FFFF_FFFF), 0xF8696A60]  # ldr x0, [x19, x9]
+                words += [*self._load(10, each.mask), 0x8A0A0000]  # and x0, x0, x10
+                words += [*self._load(11, each.value), 0xEB0B001F]  # cmp x0, x11
+                away = (target - (start + 4 * len(words))) // 4
+                words.append(0x54000001 | (away & 0x7FFFF) << 5)  # b.ne target
         return struct.pack(f"<{len(words)}I", *words)
 
     def _load(self, register: int, value: int) -> list[int]:

@@ -12,7 +12,17 @@ from types import SimpleNamespace
 
 import pytest
 
-from acp_agent.executors.sandbox.bare_program import BASE, Call, Pointing, Result, Stack, Word, executable, placed
+from acp_agent.executors.sandbox.bare_program import (
+    BASE,
+    Call,
+    Expect,
+    Pointing,
+    Result,
+    Stack,
+    Word,
+    executable,
+    placed,
+)
 
 NO_SUCH, MASK = 2, 0xFFFF_FFFF_FFFF_FFFF
 
@@ -65,6 +75,19 @@ def test_a_program_is_placed_where_it_can_be_started(
     assert not path.exists()
 
 
+@pytest.mark.skipif(platform.machine() != "x86_64", reason="its instructions are x86-64's")
+def test_what_a_call_wrote_is_compared(tmp_path: Path) -> None:
+    """`stat` of x86-64: the device, then the inode."""
+    found, program = tmp_path.stat(), tmp_path / "program"
+    for device, inode, status in ((found.st_dev, found.st_ino, 7), (found.st_dev, found.st_ino + 1, 126)):
+        expected = (Expect(-64, device), Expect(-63, inode & 0xFFFF, 0xFFFF))
+        called = Call(4, (bytes(tmp_path), Stack(-64)), "fail", "it changed", expects=expected)
+        program.write_bytes(executable("x86_64", (called, Call(231, (7,), "go on"))))
+        program.chmod(0o755)
+        done = subprocess.run([program], capture_output=True, text=True)
+        assert (done.returncode, done.stderr.endswith("was not run: it changed\n")) == (status, status == 126)
+
+
 class Arm:
     """Just the instructions that there are, and a kernel that opens /etc/passwd and starts /usr/bin/env."""
 
@@ -75,6 +98,7 @@ class Arm:
         self.memory = program
         self.registers = [0] * 31
         self.made: list[tuple[int, object, object]] = []
+        self.below: dict[int, int] = {}
 
     def text(self, address: int) -> object:
         if not BASE <= address < BASE + len(self.memory):
@@ -82,7 +106,7 @@ class Arm:
         return self.memory[address - BASE :].partition(b"\0")[0]
 
     def run(self) -> None:
-        registers, carry = self.registers, False
+        registers, carry, differ = self.registers, False, False
         (at,) = struct.unpack_from("<Q", self.memory, 24)
         while len(self.made) < 20:
             (word,) = struct.unpack_from("<I", self.memory, at - BASE)
@@ -99,9 +123,15 @@ class Arm:
                 registers[word & 31] = self.WORDS[word >> 10 & 0xFFF]
             elif word == 0xB13FFC1F:
                 carry = registers[0] + 4095 > MASK
-            elif word & 0xFF00001F == 0x54000002:
+            elif word & 0xFF00001E == 0x54000000 | 2 * (word >> 1 & 1):  # b.ne, b.cs
                 away = (word >> 5 & 0x7FFFF) - (1 << 19 if word & 1 << 23 else 0)
-                at += 4 * away - 4 if carry else 0
+                at += 4 * away - 4 if (differ if word & 1 else carry) else 0
+            elif word == 0xF8696A60:
+                registers[0] = self.below[registers[9]]
+            elif word == 0x8A0A0000:
+                registers[0] &= registers[10]
+            elif word == 0xEB0B001F:
+                differ = registers[0] != registers[11]
             else:
                 assert word == 0xD4000001, hex(word)
                 first, second = self.text(registers[0]), self.text(registers[1])
@@ -128,6 +158,16 @@ def test_the_program_of_the_other_architecture_makes_the_same_calls() -> None:
     machine.run()
     assert machine.made[-2][:2] == (64, 2)
     assert machine.made[-1][:2] == (94, 126)
+
+
+@pytest.mark.parametrize(("inode", "ended"), [(0x1234, 0), (0x1235, 126)])
+def test_the_other_architecture_compares_too(inode: int, ended: int) -> None:
+    expected = (Expect(-64, 9), Expect(-63, 0x1234, 0xFFFF))
+    called = Call(79, (-100, b"/etc/passwd"), "fail", "it changed", expects=expected)
+    machine = Arm(executable("aarch64", (called, Call(94, (0,), "go on"))))
+    machine.below = {-512 & MASK: 9, -504 & MASK: 0xF0000 | inode}
+    machine.run()
+    assert machine.made[-1][:2] == (94, ended)
 
 
 def test_a_structure_holds_the_address_of_what_it_points_to() -> None:
