@@ -29,6 +29,7 @@ STANDING = {
 SENT = (
     "acp_agent.disk",
     "acp_agent.errors",
+    "acp_agent.folder",
     "acp_agent.lazy",
     "acp_agent.own_programs",
     "acp_agent.executors.default_signals",

@@ -13,6 +13,8 @@ from typing import TYPE_CHECKING, Any, ClassVar, Literal, Protocol
 
 from msgspec import Struct, field
 
+from acp_agent.folder import Identity
+
 if TYPE_CHECKING:
     from acp_agent.executors.sandbox.proxy.ways import Way
 
@@ -70,6 +72,8 @@ class SandboxPolicy(Struct, frozen=True):
     protected: tuple[Path, ...] = ()
     """Below `writable` but read-only, including those that do not exist yet. Not resolved: the backend has to know if
     one is a link."""
+    opened: Mapping[Path, Identity] = field(default_factory=dict)
+    """The session's folders, as they were when it was opened: nothing else may stand there."""
     copies: Copies | None = None
     """Of some that are `protected`."""
     stand_ins: Mapping[Path, Path] = field(default_factory=dict)

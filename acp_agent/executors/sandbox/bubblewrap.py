@@ -33,7 +33,7 @@ from acp_agent.executors.sandbox.pids import door, find_groups, make_group, remo
 from acp_agent.executors.sandbox.seccomp import write_filter
 from acp_agent.executors.sandbox.syscalls import ARCHES, Arch
 from acp_agent.executors.sandbox.system import MASKED_PROC, READ_ONLY_PROC, own_python
-from acp_agent.executors.sandbox.visible_paths import ROOT, Spot, View, is_below, plan
+from acp_agent.executors.sandbox.visible_paths import ROOT, Spot, View, in_reach, is_below, plan
 from acp_agent.lazy import load
 
 if TYPE_CHECKING:
@@ -161,15 +161,19 @@ class Bubblewrap(Struct, frozen=True):
         # Only a control group limits root.
         by_group = (self.groups is not None or os.geteuid() == 0) and not policy.other_user
         limited = policy.max_processes > 0 and not by_group
-        if not (self.landlock or limited or policy.copies is not None):
-            return None
         inside = Inside(self.arch)
+        by_us = policy.copies is not None  # Mounts what is hidden.
+        for spot in spots:
+            if in_reach(spot.path, policy) and spot.treatment != "link" and not (by_us and _is_hidden_file(spot)):
+                inside.expect(spot.path, spot.identity, read_only=spot.treatment in ("read", "protect"))
         if policy.copies is not None:
             names = policy.copies.files.items()
             inside.mount_links((Copies.THERE / name / "link", file) for file, name in names)
             inside.bound_namespaces()
             hidden = [("/dev/null", str(spot.path)) for spot in spots if _is_hidden_file(spot)]
             inside.mount_read_only([*_kernels_own(), *hidden])
+            for _, path in hidden:
+                inside.expect(Path(path), None)
             inside.leave_namespace(*(policy.runs_as or (os.geteuid(), os.getegid())))
         if limited:
             inside.limit_processes(policy.max_processes, resource.getrlimit(resource.RLIMIT_NPROC)[1])
@@ -184,6 +188,8 @@ class Bubblewrap(Struct, frozen=True):
             inside.restrict_files(self.landlock, rules)
         if policy.copies is not None:
             inside.filter_calls(filter_file.read_bytes())
+        if inside.empty:
+            return None
         inside.close_files()
         return inside.become(invocation.argv, invocation.env)
 

@@ -7,14 +7,16 @@ arguments as its own. Whatever fails, the command is not run.
 from __future__ import annotations
 
 import os
+import re
 import struct
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from acp_agent.executors.sandbox.bare_program import Call, OnError, Pointing, Result, Stack, Word, executable
+from acp_agent.executors.sandbox.bare_program import Call, Expect, OnError, Pointing, Result, Stack, Word, executable
 from acp_agent.executors.sandbox.landlock import Rule, handled
 from acp_agent.executors.sandbox.syscalls import Arch, number
+from acp_agent.folder import Identity
 
 if TYPE_CHECKING:
     from acp_agent.executors.sandbox.bare_program import Argument
@@ -39,9 +41,25 @@ CAPABILITIES = 64
 CAPABILITY_VERSION = 0x20080522
 RLIMIT_NPROC = 6
 CLONE_NEWUSER = 0x10000000
+O_NOFOLLOW = os.O_NOFOLLOW
+STATX_INO, EMPTY_STATUS = 0x100, 0x1000
 OPEN_TREE_CLONE, NOT_FOLLOWED, EMPTY_PATH = 1, 0x100, 4
 BIND_ALL, READ_ONLY_AGAIN = 0x5000, 0x1 | 0x2 | 0x4 | 0x8 | 0x20 | 0x1000
 """MS_BIND|MS_REC; MS_RDONLY|NOSUID|NODEV|NOEXEC|REMOUNT|BIND."""
+
+
+STATUS = -64
+"""Words below the stack: where `statx` writes. Behind it: its attributes, the inode and the device; and the flags of
+`statfs`."""
+ATTRIBUTES, INODE, DEVICE_NUMBER, FLAGS = STATUS + 1, STATUS + 4, STATUS + 17, STATUS + 10
+MOUNTED = 1 << 13
+"""STATX_ATTR_MOUNT_ROOT, since Linux 5.8."""
+READ_ONLY = 1
+REPLACED = "was replaced while the sandbox was made, perhaps to get out of it"
+
+
+def _tells_mounts() -> bool:
+    return tuple(int(part) for part in re.findall(r"\d+", os.uname().release)[:2]) >= (5, 8)
 
 
 class Inside:
@@ -53,10 +71,18 @@ class Inside:
         self._given = 0
         """Arguments of the program that are not the command's."""
 
-    def _call(self, name: str, *arguments: Argument, on_error: OnError = "fail", skips: int = 0) -> None:
+    def _call(
+        self,
+        name: str,
+        *arguments: Argument,
+        on_error: OnError = "fail",
+        skips: int = 0,
+        what: str = "",
+        expects: Sequence[Expect] = (),
+    ) -> None:
         found = number(name, self._arch)
         assert found is not None, name
-        self._calls.append(Call(found, arguments, on_error, name, skips))
+        self._calls.append(Call(found, arguments, on_error, what or name, skips, tuple(expects)))
 
     def enter_group(self, door: Path) -> tuple[str]:
         """Joins a control group; returns what has to be an argument before the command's, so that the program is the
@@ -77,6 +103,24 @@ class Inside:
             opened.append(descriptor)
         for descriptor in opened:
             self._call("setns", descriptor, 0)
+
+    def expect(self, path: Path, identity: Identity | None, *, read_only: bool = False) -> None:
+        """At that path, which is no link, something has to be mounted: what has that identity, if one is given."""
+        expected = [Expect(ATTRIBUTES, MOUNTED, MOUNTED)] if _tells_mounts() else []
+        self._expect(AT_FDCWD, os.fsencode(path), NOT_FOLLOWED, str(path), expected, identity)
+        if read_only:
+            expected = [Expect(FLAGS, READ_ONLY, READ_ONLY)]
+            words = f"{path} {REPLACED}"
+            self._call("statfs", os.fsencode(path), Stack(STATUS), what=words, expects=expected)
+
+    def _expect(
+        self, top: int, path: bytes, flags: int, shown: str, expected: list[Expect], identity: Identity | None
+    ) -> None:
+        if identity is not None:
+            device, inode = identity
+            expected = [*expected, Expect(INODE, inode)]
+            expected.append(Expect(DEVICE_NUMBER, os.major(device) | os.minor(device) << 32))
+        self._call("statx", top, path, flags, STATX_INO, Stack(STATUS), what=f"{shown} {REPLACED}", expects=expected)
 
     def _write(self, path: bytes, text: bytes, on_error: OnError = "fail") -> None:
         if on_error == "fail":
@@ -123,8 +167,11 @@ class Inside:
             self._call("prctl", CAPBSET_DROP, capability, 0, 0, 0, on_error="go on")
         self._call("capset", struct.pack("<Ii", CAPABILITY_VERSION, 0), bytes(24))
 
-    def restrict_files(self, version: int, rules: Iterable[Rule], port: int = 0) -> None:
-        """`port`: the only TCP port that can be connected to, from ABI 4 on; 0: any."""
+    def restrict_files(
+        self, version: int, rules: Iterable[Rule], port: int = 0, meant: Mapping[Path, Identity] = {}
+    ) -> None:
+        """`meant`: what must be at paths of rules, which are no links. `port`: the only TCP port that can be connected
+        to, from ABI 4 on; 0: any."""
         rights = handled(version)
         attributes = struct.pack("<QQQ", rights, CONNECT_TCP if port else 0, SCOPED if version >= 6 else 0)
         self._call("prctl", SET_NO_NEW_PRIVS, 1, 0, 0, 0)
@@ -133,8 +180,12 @@ class Inside:
         for count, (allowed, path) in enumerate(rules, 1):
             allowed &= rights
             # What cannot be reached needs no permission.
-            self._call("openat", AT_FDCWD, os.fsencode(path), O_PATH | O_CLOEXEC, 0, on_error="skip", skips=2)
+            known = meant.get(path)
+            flags, skips = (O_PATH | O_CLOEXEC, 2) if known is None else (O_PATH | O_CLOEXEC | O_NOFOLLOW, 3)
+            self._call("openat", AT_FDCWD, os.fsencode(path), flags, 0, on_error="skip", skips=skips)
             self._call("dup3", Result(), PLACE, O_CLOEXEC)
+            if known is not None:
+                self._expect(PLACE, b"", EMPTY_STATUS, str(path), [], known)
             self._call("landlock_add_rule", RULESET, PATH_BENEATH, struct.pack("<Qi", allowed, PLACE), 0)
             if not count % OPENED:  # What was opened has two numbers, and only so many files may be open.
                 self._call("close_range", PLACE + 1, 0xFFFFFFFF, 0, on_error="go on")

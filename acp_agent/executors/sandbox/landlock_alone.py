@@ -26,6 +26,8 @@ from acp_agent.executors.sandbox.pids import door, end_group, find_groups, make_
 from acp_agent.executors.sandbox.seccomp import Sockets, write_filter
 from acp_agent.executors.sandbox.syscalls import ARCHES, Arch
 from acp_agent.executors.sandbox.system import READABLE, link_targets, now, own_python, secrets
+from acp_agent.executors.sandbox.visible_paths import check_opened, identity_of, in_reach
+from acp_agent.folder import Identity
 from acp_agent.lazy import load
 
 if TYPE_CHECKING:
@@ -78,7 +80,7 @@ class LandlockAlone(Struct, frozen=True):
                     entered = inside.enter_group(door(group))
             inside.drop_capabilities(is_root=os.geteuid() == 0 and not policy.other_user)
             port = policy.network.port if isinstance(policy.network, Proxied) else 0
-            inside.restrict_files(self.version, _rules(policy, scratch), port)
+            inside.restrict_files(self.version, _rules(policy, scratch), port, _meant(policy))
             reach: Sockets = "tcp" if isinstance(policy.network, Proxied) else policy.network
             bpf = write_filter(folder, self.arch, unix_sockets=policy.unix_sockets, network=reach)
             inside.filter_calls(bpf.read_bytes())
@@ -89,6 +91,14 @@ class LandlockAlone(Struct, frozen=True):
             return Confined(
                 (str(program), *entered, *invocation.argv), invocation.cwd, env, cleanup=stack.pop_all().close
             )
+
+
+def _meant(policy: SandboxPolicy) -> dict[Path, Identity]:
+    """What may be at the paths that commands could have changed. Raises ExecutorError."""
+    places = (path for path in (*policy.readable, *policy.writable) if in_reach(path, policy) and os.path.lexists(path))
+    meant = {path: identity_of(path) for path in places}
+    check_opened(policy)
+    return meant
 
 
 def _rules(policy: SandboxPolicy, scratch: Path) -> Iterator[Rule]:

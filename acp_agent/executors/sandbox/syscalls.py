@@ -109,6 +109,8 @@ USED: dict[str, tuple[int, int]] = {
     "prlimit64": (302, 261),
     "capset": (126, 91),
     "execve": (59, 221),
+    "statx": (332, 291),
+    "statfs": (137, 43),
     "close_range": (436, 436),
     "landlock_create_ruleset": (444, 444),
     "landlock_add_rule": (445, 445),

@@ -13,12 +13,15 @@ from pathlib import Path
 from typing import Literal
 
 from msgspec import Struct
+from msgspec.structs import replace
 
 from acp_agent.errors import ExecutorError
+from acp_agent.executors.beneath import folder
 from acp_agent.executors.sandbox.base import SandboxPolicy
 from acp_agent.executors.sandbox.holders import is_place_holder
 from acp_agent.executors.sandbox.system import link_targets, secrets
 from acp_agent.executors.sandbox.system import readable as system_paths
+from acp_agent.folder import Identity
 
 Treatment = Literal["link", "read", "write", "keep", "stand-in", "empty", "protect", "absent", "hide"]
 """`link`: a link as it is outside; `keep`: as its surroundings, but it cannot be renamed; `stand-in`: another folder
@@ -46,6 +49,8 @@ class Spot(Struct, frozen=True):
     path: Path
     treatment: Treatment
     source: Path | None = None
+    identity: Identity | None = None
+    """Of what was judged, where commands could put something else there: nothing else may be mounted."""
 
 
 class View(Struct, frozen=True):
@@ -90,6 +95,7 @@ def plan(policy: SandboxPolicy, *, scratch: Path | None, more: Iterable[Path] = 
     for path in (*readable, *writable):
         if os.path.realpath(path) != str(path):
             raise ExecutorError(f"{path} has become a link, or is behind one, so it cannot be made visible to commands")
+    check_opened(policy)
     for path in readable:
         spots[path] = Spot(path, "read")
     for path in writable:
@@ -110,7 +116,41 @@ def plan(policy: SandboxPolicy, *, scratch: Path | None, more: Iterable[Path] = 
             del spots[path]
     ordered = sorted(spots.values(), key=lambda spot: (spot.path != ROOT, str(spot.path).count("/"), str(spot.path)))
     needed = [spot for spot in ordered if spot.treatment != "read" or _above(spot.path, spots) != "read"]
+    needed = [_identified(spot) if in_reach(spot.path, policy) else spot for spot in needed]
     return View(tuple(needed), tuple(path for path in dict.fromkeys(missing) if path in spots))
+
+
+def in_reach(path: Path, policy: SandboxPolicy) -> bool:
+    """Whether a command could put something else there, or could have been let to."""
+    return any(is_below(path, top) for top in (*policy.writable, *policy.opened) if top != ROOT)
+
+
+def _identified(spot: Spot) -> Spot:
+    if spot.treatment not in ("read", "write", "keep", "protect"):
+        return spot
+    return replace(spot, identity=identity_of(spot.path))
+
+
+def check_opened(policy: SandboxPolicy) -> None:
+    """Raises ExecutorError if something else is where a folder of the session was."""
+    for path, meant in policy.opened.items():
+        if os.path.lexists(path) and identity_of(path) != meant:
+            raise ExecutorError(
+                f"{path} is not the folder any more in which the session was opened: it was replaced, perhaps to lead "
+                "commands to another one; nothing was run"
+            )
+
+
+def identity_of(path: Path) -> Identity:
+    """Of what is there, reached without following a link. Raises ExecutorError."""
+    try:
+        with folder(path.parent) as above:
+            found = os.stat(path.name or ".", dir_fd=above, follow_symlinks=False)
+    except OSError as error:
+        raise ExecutorError(f"{path} cannot be made visible to commands: {error.strerror}") from error
+    if stat.S_ISLNK(found.st_mode):
+        raise ExecutorError(f"{path} has become a link, so it cannot be made visible to commands")
+    return found.st_dev, found.st_ino
 
 
 def _above(path: Path, spots: dict[Path, Spot]) -> Treatment | None:

@@ -107,7 +107,7 @@ class CommandPolicy:
     def policy(self) -> SandboxPolicy:
         """Returns what a command may touch now."""
         config, roots = self._config, self._roots
-        folders = [real_path(root) for root in roots.all]
+        folders = list(roots.real)
         protected = [path for folder in folders for path in self._protected(folder)]
         read, write, narrowed = self.named()
         inside = [path for path in paths_of(narrowed) if any(path.is_relative_to(folder) for folder in folders)]
@@ -142,6 +142,7 @@ class CommandPolicy:
                 path for path in dict.fromkeys([*self.hidden, *self._roots.rules.moved, *own]) if os.path.exists(path)
             ),
             protected=tuple(dict.fromkeys(protected)),
+            opened={each.path: each.identity for each in roots.opened if each.identity is not None},
             network="all" if config.network == "allow" else "none",
             unix_sockets=config.allow_unix_sockets,
             scratch=self._folder.path / "scratch",
@@ -215,7 +216,7 @@ class CommandPolicy:
     def named(self) -> tuple[list[Named], list[Named], list[Named]]:
         """What `allow_read`, `allow_write` and `writable` stand for now."""
         config, folders, home = self._config, self._roots.all, self._home
-        inside = [real_path(root) for root in folders]
+        inside = list(self._roots.real)
         written = paths_of(named(config.allow_write, folders, home, inside))
         with load(ACTING_AS)(self.other) if self.other is not None else nullcontext():  # What is made is theirs.
             write = named(config.allow_write, folders, home, inside, written, make=True)

@@ -21,6 +21,7 @@ from urllib.parse import unquote, urlsplit
 
 from acp_agent.disk import HERE
 from acp_agent.errors import ToolError
+from acp_agent.folder import Folder
 from acp_agent.safety.folders.protect import PathRules
 
 if TYPE_CHECKING:
@@ -70,12 +71,24 @@ class Roots:
         self.project = f"{disk.identity}:{cwd}" if disk.identity else str(cwd)
         """What answers, memories and schedules are kept for."""
         if disk.here:
-            _ = self.real  # What they lead to now.
+            _ = self.opened  # What they lead to now.
 
     @cached_property
     def real(self) -> tuple[Path, ...]:
-        """The resolved folders."""
+        """The resolved folders, as they were opened: later links change nothing."""
         return tuple(self.disk.real_path(root) for root in self.all)
+
+    @cached_property
+    def opened(self) -> tuple[Folder, ...]:
+        """The same with their identities, if they are this machine's."""
+        return tuple(map(Folder, self.real)) if self.disk.here else ()
+
+    def as_opened(self, path: Path) -> Path:
+        """A path by a name of one of the folders, as a path in the folder that had this name when it was opened."""
+        for name, real in zip(self.all, self.real, strict=True):
+            if path == name or name in path.parents:
+                return real / path.relative_to(name)
+        return path
 
     def resolve(self, text: str) -> Path:
         """Resolves a path given to a tool. Raises ToolError if it is malformed or outside."""
