@@ -6,14 +6,22 @@ Needs the standard library alone: it is also sent to other hosts.
 from __future__ import annotations
 
 import os
-import stat
 import weakref
 from pathlib import Path
+
+from acp_agent.errors import ExecutorError
 
 Identity = tuple[int, int]
 """Device and inode."""
 
 O_PATH = getattr(os, "O_PATH", 0)
+
+
+def replaced(path: Path) -> str:
+    return (
+        f"{path} is not the folder any more in which the session was opened: it was replaced, perhaps to lead commands "
+        "to another one; nothing was run. Put it back, or open a session anew"
+    )
 
 
 class Folder:
@@ -39,14 +47,14 @@ class Folder:
 
     @property
     def is_there(self) -> bool:
-        """Whether its name still leads to it and to nothing else."""
+        """Whether its name still leads to it, without a link."""
         try:
-            found = os.lstat(self.path)
-            return stat.S_ISDIR(found.st_mode) and (found.st_dev, found.st_ino) == self.identity and not self._behind
+            found = os.stat(self.path)
         except OSError:
             return False
+        return (found.st_dev, found.st_ino) == self.identity and os.path.realpath(self.path) == str(self.path)
 
-    @property
-    def _behind(self) -> bool:
-        """Whether a link is on the way to it by now."""
-        return os.path.realpath(self.path) != str(self.path)
+    def need(self) -> None:
+        """Raises ExecutorError if something else is in its place."""
+        if not self.is_there and os.path.lexists(self.path):
+            raise ExecutorError(replaced(self.path))

@@ -14,6 +14,9 @@ from collections import Counter
 from collections.abc import Iterable
 from pathlib import Path
 
+from acp_agent.errors import ExecutorError
+from acp_agent.executors.beneath import folder
+
 log = logging.getLogger(__name__)
 
 HARMLESS = {"commondir": b".\n", "config.worktree": b""}
@@ -22,12 +25,12 @@ _held: Counter[Path] = Counter()
 """Of all sessions of this process."""
 
 
-def hold(folders: Iterable[Path]) -> list[Path]:
+def hold(repositories: Iterable[Path]) -> list[Path]:
     """The files that have to be protected, for each repository's folder that had none; to be released."""
     held = []
-    for folder in folders:
+    for git in repositories:
         for name in HARMLESS:
-            path = folder / name
+            path = git / name
             if not _held[path] and not _make(path) and not _is_ours(path):
                 continue
             _held[path] += 1
@@ -42,15 +45,20 @@ def release(held: Iterable[Path]) -> None:
             del _held[path]
             if _is_ours(path):
                 try:
-                    path.unlink(missing_ok=True)
-                except OSError as error:
+                    with folder(path.parent) as above:
+                        os.unlink(path.name, dir_fd=above)
+                except FileNotFoundError:
+                    pass
+                except (OSError, ExecutorError) as error:
                     log.warning("%s cannot be removed: %s", path, error)
 
 
 def _make(path: Path) -> bool:
     try:
-        descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC, 0o444)
-    except OSError:
+        with folder(path.parent) as above:
+            flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
+            descriptor = os.open(path.name, flags, 0o444, dir_fd=above)
+    except (OSError, ExecutorError):
         return False
     os.write(descriptor, HARMLESS[path.name])
     os.close(descriptor)
@@ -63,8 +71,10 @@ def _is_ours(path: Path) -> bool:
 
 def _read(path: Path, limit: int) -> bytes | None:
     try:
-        descriptor = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
-    except OSError:
+        with folder(path.parent) as above:
+            flags = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
+            descriptor = os.open(path.name, flags, dir_fd=above)
+    except (OSError, ExecutorError):
         return None
     try:
         return os.read(descriptor, limit)

@@ -19,6 +19,7 @@ from pathlib import Path
 from msgspec import Struct, field
 
 from acp_agent.errors import ExecutorError
+from acp_agent.executors import beneath
 
 MODE = 0o1555
 """Read-only and sticky: unlikely by accident."""
@@ -68,13 +69,13 @@ def hold(paths: Iterable[Path]) -> list[Path]:
             _parents[folder] = parent
             parent.commands += 1
             try:
-                mine = [name for name in names if name in parent.names or _make(folder / name)]
+                mine = [name for name in names if name in parent.names or _make(parent.fd, name)]
             except OSError as error:
                 _leave(folder)
                 for done, rest in _by_folder(held).items():
                     assert rest
                     _leave(done)
-                raise ExecutorError(f"{error.filename} cannot be protected: {error.strerror}") from error
+                raise ExecutorError(f"{folder / str(error.filename)} cannot be protected: {error.strerror}") from error
             parent.names.update(mine)
             held += [folder / name for name in mine]
             if not mine:
@@ -98,23 +99,26 @@ def _by_folder(paths: Iterable[Path]) -> dict[Path, list[str]]:
 
 def _open(folder: Path) -> _Parent | None:
     try:
-        fd = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
-    except OSError:
+        with beneath.folder(folder) as handle:
+            fd = beneath.named(handle)
+    except (OSError, ExecutorError):
         return None
     with contextlib.suppress(OSError):  # No locks on this file system, or another process holds one: go on without.
         fcntl.flock(fd, fcntl.LOCK_SH | fcntl.LOCK_NB)
     return _Parent(fd)
 
 
-def _make(path: Path) -> bool:
+def _make(above: int, name: str) -> bool:
     try:
-        os.mkdir(path, MODE)
-        os.chmod(path, MODE)  # whatever the umask
+        os.mkdir(name, MODE, dir_fd=above)
+        made = os.open(name, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC, dir_fd=above)
+        os.fchmod(made, MODE)  # whatever the umask
+        os.close(made)
         return True
     except FileExistsError:
         with contextlib.suppress(FileNotFoundError):
-            return is_place_holder(os.lstat(path))
-        return _make(path)
+            return is_place_holder(os.stat(name, dir_fd=above, follow_symlinks=False))
+        return _make(above, name)
     except OSError as error:
         if error.errno in IMPOSSIBLE:
             return False

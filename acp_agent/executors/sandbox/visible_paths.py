@@ -21,7 +21,7 @@ from acp_agent.executors.sandbox.base import SandboxPolicy
 from acp_agent.executors.sandbox.holders import is_place_holder
 from acp_agent.executors.sandbox.system import link_targets, secrets
 from acp_agent.executors.sandbox.system import readable as system_paths
-from acp_agent.folder import Identity
+from acp_agent.folder import Identity, replaced
 
 Treatment = Literal["link", "read", "write", "keep", "stand-in", "empty", "protect", "absent", "hide"]
 """`link`: a link as it is outside; `keep`: as its surroundings, but it cannot be renamed; `stand-in`: another folder
@@ -135,10 +135,7 @@ def check_opened(policy: SandboxPolicy) -> None:
     """Raises ExecutorError if something else is where a folder of the session was."""
     for path, meant in policy.opened.items():
         if os.path.lexists(path) and identity_of(path) != meant:
-            raise ExecutorError(
-                f"{path} is not the folder any more in which the session was opened: it was replaced, perhaps to lead "
-                "commands to another one; nothing was run"
-            )
+            raise ExecutorError(replaced(path))
 
 
 def identity_of(path: Path) -> Identity:

@@ -15,6 +15,8 @@ from pathlib import Path
 
 from msgspec import Struct
 
+from acp_agent.errors import ExecutorError
+from acp_agent.executors.beneath import folder
 from acp_agent.safety.folders.paths import real_path
 from acp_agent.safety.folders.protect import links_to
 from acp_agent.safety.globs import WILD
@@ -90,11 +92,17 @@ def _matching(text: str) -> list[Path]:
 
 def _made(path: Path) -> bool:
     try:
-        path.mkdir(parents=True)
-    except OSError as error:
+        make_folder(real_path(path))
+    except (OSError, ExecutorError) as error:
         log.warning("%s could not be made: %s", path, error)
         return False
     return True
+
+
+def make_folder(path: Path) -> None:
+    """Makes a folder and those above it, following no link. `path`: resolved. Raises OSError, ExecutorError."""
+    with folder(path, make=True):
+        pass
 
 
 def _led_away(path: Path, inside: Sequence[Path], written: Sequence[Path]) -> bool:

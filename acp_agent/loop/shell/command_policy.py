@@ -18,7 +18,7 @@ from msgspec.structs import replace
 from acp_agent.executors.sandbox.base import Invocation, SandboxPolicy
 from acp_agent.executors.sandbox.holders import is_held
 from acp_agent.lazy import load
-from acp_agent.loop.shell.command_paths import Named, named, paths_of
+from acp_agent.loop.shell.command_paths import Named, make_folder, named, paths_of
 from acp_agent.loop.shell.held_files import HeldFiles
 from acp_agent.loop.shell.private_folder import CLOSED_PARTS, PrivateFolder, others_below
 from acp_agent.safety.folders.paths import Roots, real_path
@@ -118,7 +118,7 @@ class CommandPolicy:
             seen += shown
             if shown:  # Git removes folders of branches that it packs.
                 for place in places:
-                    place.mkdir(parents=True, exist_ok=True)
+                    make_folder(place)
             if config.writable:
                 seen += places
             else:

@@ -324,7 +324,9 @@ class Confinement:
             raise ExecutorError("the sandbox has not been chosen yet")  # Our bug, never the user's mistake.
         if not command.confined:
             return Confined(invocation.argv, invocation.cwd, invocation.env)
-        invocation = self.paths.limited(invocation)
+        invocation = self.paths.limited(replace(invocation, cwd=self._roots.as_opened(invocation.cwd)))
+        for each in self._roots.opened:
+            each.need()
         held = hold(self.paths.git_folders()) if self.paths.protects_git else []
         copies: GitCopies | None = None
         network: Network | None = None

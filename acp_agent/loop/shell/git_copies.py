@@ -26,8 +26,12 @@ import uuid
 from collections.abc import Iterable, Iterator
 from pathlib import Path
 
+from acp_agent.errors import ExecutorError
+from acp_agent.executors.beneath import folder
 from acp_agent.executors.sandbox.base import Copies
-from acp_agent.executors.sandbox.holders import MODE, is_held
+from acp_agent.executors.sandbox.holders import MODE, is_place_holder
+from acp_agent.executors.tree_walk import enter, identity, look
+from acp_agent.folder import Identity
 from acp_agent.lazy import load
 from acp_agent.own_programs import find_program
 from acp_agent.safety.folders.paths import read_regular
@@ -76,15 +80,17 @@ class GitCopies:
     """Of one command."""
 
     def __init__(
-        self, folder: Path, repositories: Iterable[Path], missing: Iterable[Path], owner: tuple[int, int] | None = None
+        self, private: Path, repositories: Iterable[Path], missing: Iterable[Path], owner: tuple[int, int] | None = None
     ) -> None:
-        """`folder`: private; gets a folder for this command. `repositories`: git's folders. `missing`: `.git` folders
+        """`private`: a folder; gets a folder for this command. `repositories`: git's folders. `missing`: `.git` folders
         that there are not. `owner`: the user and group the command runs as, if not ours."""
-        self._folder = folder / f"copies-{uuid.uuid4().hex}"
+        self._folder = private / f"copies-{uuid.uuid4().hex}"
         self._folder.mkdir(mode=0o700)
         self._owner = owner
         self._give(self._folder)
         self._before: dict[Path, bytes] = {}
+        self._known: dict[Path, Identity] = {}
+        """The folders of the repositories."""
         files: dict[Path, str] = {}
         self.stand_ins: dict[Path, Path] = {}
         self.made: list[Path] = []
@@ -95,7 +101,7 @@ class GitCopies:
         if self._git_program is None:
             return
         for number, git in enumerate(repositories):
-            if number < MOST and (before := _read(config := git / "config")) is not None:
+            if number < MOST and (before := self._first(config := git / "config")) is not None:
                 place = self._make(f"copies/{number}")
                 (place / "config").write_bytes(before)
                 (place / "link").symlink_to(Copies.THERE / str(number) / "config")
@@ -106,6 +112,12 @@ class GitCopies:
             self.stand_ins[git] = self._make(f"new/{number}")
         if files:
             self.copies = Copies(self._folder / "copies", files)
+
+    def _first(self, config: Path) -> bytes | None:
+        with contextlib.suppress(OSError, ExecutorError), folder(config.parent) as git:
+            self._known[config.parent] = identity(os.fstat(git))
+            return _read_in(git, config.name)
+        return None
 
     def _make(self, name: str) -> Path:
         place = self._folder / name
@@ -145,19 +157,20 @@ class GitCopies:
             changed = {key: new.get(key, []) for key in {**old, **new} if old.get(key) != new.get(key)}
             if kept := _plain(old, changed):
                 kept = self._set(config, kept)
-        except FAILURES as error:
+        except (*FAILURES, ExecutorError) as error:
             return f"Changes of {config} were not taken over: {error}."
         return _refused(config, [key for key in changed if key not in kept])
 
     def _set(self, config: Path, settings: Settings) -> Settings:
         """Returns what was set."""
-        with _locked(config, self._until):
-            old = _read(config)
+        with self._there(config.parent) as git, _locked(git, config, self._until):
+            old = _read_in(git, config.name)
             if old is None:
                 raise Unreadable("it is no plain file")
             settings = _with_addresses(self._listed(old), settings)
             content = self._with(old, settings)
-            descriptor = os.open(config, os.O_WRONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
+            flags = os.O_WRONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
+            descriptor = os.open(config.name, flags, dir_fd=git)
             try:
                 if os.pwrite(descriptor, content, 0) < len(content):  # What was there has its place.
                     os.pwrite(descriptor, old, 0)
@@ -168,32 +181,51 @@ class GitCopies:
                 os.close(descriptor)
         return settings
 
+    @contextlib.contextmanager
+    def _there(self, git: Path) -> Iterator[int]:
+        """A handle of the folder, which is the one that it was when the command began."""
+        with folder(git) as handle:
+            if identity(os.fstat(handle)) != self._known.get(git):
+                raise Unreadable("another folder is there by now")
+            yield handle
+
     # --- a repository that there was not -----------------------------------------------------------------------
 
     def _publish(self, place: Path, git: Path) -> str:
         """Makes the new repository at `place` the one at `git`, which is missing or a place holder of others."""
-        held = is_held(git)
         try:
-            if not held:
-                git.mkdir()
-            git.chmod(0o755)
-        except OSError as error:
+            with folder(git.parent) as above:
+                left = self._published(place, git, above)
+        except (*FAILURES, ExecutorError) as error:
             return f"The new git repository {git} was not taken over: {error}."
+        self.made.append(git)
+        return _refused(git / "config", left)
+
+    def _published(self, place: Path, git: Path, above: int) -> list[str]:
+        """`above`: a handle of the folder that it is to be in."""
+        found = look(above, git.name)
+        held = found is not None and is_place_holder(found)
+        if not held:
+            os.mkdir(git.name, dir_fd=above)
+        handle = enter(above, git.name, str(git))
+        there = Path(f"/proc/self/fd/{handle}")  # The folder itself, whatever its name leads to by now.
         try:
+            os.fchmod(handle, 0o755)
             inner = [place, *_inner(place / "modules")]
             left = [words for each in inner for words in self._disarm(each, git / each.relative_to(place), git)]
             # Without HEAD there is no repository.
             for name in sorted(_names(place), key=lambda name: name == "HEAD"):
-                shutil.move(place / name, git / name)
-        except FAILURES as error:
-            for name in _names(git):
-                _remove(git / name)
-            git.chmod(MODE)
+                shutil.move(place / name, there / name)
+        except FAILURES:
+            for name in os.listdir(handle):
+                _remove(there / name)
+            os.fchmod(handle, MODE)
             if not held:
-                git.rmdir()
-            return f"The new git repository {git} was not taken over: {error}."
-        self.made.append(git)
-        return _refused(git / "config", left)
+                os.rmdir(git.name, dir_fd=above)
+            raise
+        finally:
+            os.close(handle)
+        return left
 
     def _disarm(self, git: Path, there: Path, top: Path) -> list[str]:
         """Leaves nothing in the new repository that git would run; returns what was left out. `there`: where it will
@@ -339,10 +371,10 @@ def _samples(hooks: Path) -> dict[str, bytes]:
     return found
 
 
-def _names(folder: Path) -> set[str]:
+def _names(place: Path) -> set[str]:
     """What is in a folder; nothing in what is none, or a link to one."""
     try:
-        descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC)
+        descriptor = os.open(place, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC)
     except OSError:
         return set()
     try:
@@ -358,32 +390,45 @@ def _read(path: Path) -> bytes | None:
         return None
 
 
+def _read_in(git: int, name: str) -> bytes | None:
+    """Of a file in a folder's handle."""
+    try:
+        descriptor = os.open(name, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC, dir_fd=git)
+    except OSError:
+        return None
+    with open(descriptor, "rb") as file:
+        if not stat.S_ISREG(os.fstat(descriptor).st_mode):
+            return None
+        data = file.read(MAX_BYTES + 1)
+    return data if len(data) <= MAX_BYTES else None
+
+
 @contextlib.contextmanager
-def _locked(config: Path, until: float) -> Iterator[None]:
+def _locked(git: int, config: Path, until: float) -> Iterator[None]:
     """As git locks it; waits a little, and not after `until`. Raises Unreadable."""
-    lock = config.with_name(f"{config.name}.lock")
+    lock = f"{config.name}.lock"
     for _ in range(LOCK_ROUNDS):
         try:
-            descriptor = os.open(lock, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
+            descriptor = os.open(lock, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600, dir_fd=git)
             break
         except FileExistsError:
             time.sleep(max(0.0, min(LOCK_PAUSE, until - time.monotonic())))
     else:
-        raise Unreadable(f"another git has it locked ({lock})")
+        raise Unreadable(f"another git has it locked ({config.parent / lock})")
     try:
         yield
     finally:
         made = os.fstat(descriptor)
         os.close(descriptor)
         with contextlib.suppress(OSError):
-            there = lock.lstat()
+            there = os.stat(lock, dir_fd=git, follow_symlinks=False)
             if stat.S_ISREG(there.st_mode) and there.st_ino == made.st_ino:
-                lock.unlink()
+                os.unlink(lock, dir_fd=git)
 
 
 @contextlib.contextmanager
-def _beside(folder: Path) -> Iterator[Path]:
-    file = folder / f"read-{uuid.uuid4().hex}"
+def _beside(place: Path) -> Iterator[Path]:
+    file = place / f"read-{uuid.uuid4().hex}"
     try:
         yield file
     finally:
