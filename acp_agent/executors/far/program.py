@@ -29,7 +29,6 @@ STANDING = {
 SENT = (
     "acp_agent.disk",
     "acp_agent.errors",
-    "acp_agent.folder",
     "acp_agent.lazy",
     "acp_agent.own_programs",
     "acp_agent.executors.default_signals",

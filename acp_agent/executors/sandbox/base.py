@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Literal, Protocol
 
 from msgspec import Struct, field
 
-from acp_agent.folder import Identity
+from acp_agent.disk import Identity
 
 if TYPE_CHECKING:
     from acp_agent.executors.sandbox.proxy.ways import Way

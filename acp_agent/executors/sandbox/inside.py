@@ -13,10 +13,10 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from acp_agent.disk import Identity
 from acp_agent.executors.sandbox.bare_program import Call, Expect, OnError, Pointing, Result, Stack, Word, executable
 from acp_agent.executors.sandbox.landlock import Rule, handled
 from acp_agent.executors.sandbox.syscalls import Arch, number
-from acp_agent.folder import Identity
 
 if TYPE_CHECKING:
     from acp_agent.executors.sandbox.bare_program import Argument

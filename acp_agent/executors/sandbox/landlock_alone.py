@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Any
 
 from msgspec import Struct
 
+from acp_agent.disk import Identity
 from acp_agent.errors import ExecutorError
 from acp_agent.executors.sandbox.bare_program import placed
 from acp_agent.executors.sandbox.base import Confined, Invocation, Proxied, SandboxKind, SandboxPolicy
@@ -27,7 +28,6 @@ from acp_agent.executors.sandbox.seccomp import Sockets, write_filter
 from acp_agent.executors.sandbox.syscalls import ARCHES, Arch
 from acp_agent.executors.sandbox.system import READABLE, link_targets, now, own_python, secrets
 from acp_agent.executors.sandbox.visible_paths import check_opened, identity_of, in_reach
-from acp_agent.folder import Identity
 from acp_agent.lazy import load
 
 if TYPE_CHECKING:

@@ -15,13 +15,13 @@ from typing import Literal
 from msgspec import Struct
 from msgspec.structs import replace
 
+from acp_agent.disk import Identity, replaced
 from acp_agent.errors import ExecutorError
 from acp_agent.executors.beneath import folder
 from acp_agent.executors.sandbox.base import SandboxPolicy
 from acp_agent.executors.sandbox.holders import is_place_holder
 from acp_agent.executors.sandbox.system import link_targets, secrets
 from acp_agent.executors.sandbox.system import readable as system_paths
-from acp_agent.folder import Identity, replaced
 
 Treatment = Literal["link", "read", "write", "keep", "stand-in", "empty", "protect", "absent", "hide"]
 """`link`: a link as it is outside; `keep`: as its surroundings, but it cannot be renamed; `stand-in`: another folder

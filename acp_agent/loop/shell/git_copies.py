@@ -26,12 +26,12 @@ import uuid
 from collections.abc import Iterable, Iterator
 from pathlib import Path
 
+from acp_agent.disk import Identity
 from acp_agent.errors import ExecutorError
 from acp_agent.executors.beneath import folder
 from acp_agent.executors.sandbox.base import Copies
 from acp_agent.executors.sandbox.holders import MODE, is_place_holder
 from acp_agent.executors.tree_walk import enter, identity, look
-from acp_agent.folder import Identity
 from acp_agent.lazy import load
 from acp_agent.own_programs import find_program
 from acp_agent.safety.folders.paths import read_regular

@@ -19,9 +19,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 from urllib.parse import unquote, urlsplit
 
-from acp_agent.disk import HERE
+from acp_agent.disk import HERE, Folder
 from acp_agent.errors import ToolError
-from acp_agent.folder import Folder
 from acp_agent.safety.folders.protect import PathRules
 
 if TYPE_CHECKING:

@@ -9,9 +9,9 @@ from pathlib import Path
 
 import pytest
 
+from acp_agent.disk import Folder
 from acp_agent.errors import ExecutorError
 from acp_agent.executors.sandbox.base import Invocation, SandboxPolicy
-from acp_agent.folder import Folder
 
 from .runner import SECRET, Place, sandboxes, start
 
