@@ -54,6 +54,9 @@ class Copies(Struct, frozen=True):
     """What the command sees as `THERE`, and may write."""
     files: Mapping[Path, str]
     """The file -> its folder in `folder`, which has a `link` to the copy beside it."""
+    stand_ins: Mapping[Path, Path] = field(default_factory=dict)
+    """A folder that may be missing and has protected paths in it -> a private folder, which the command may write, in
+    its place if it is missing."""
     THERE: ClassVar[Path] = Path("/run/acp-coder-copies")
 
 
@@ -76,9 +79,6 @@ class SandboxPolicy(Struct, frozen=True):
     """The session's folders, as they were when it was opened: nothing else may stand there."""
     copies: Copies | None = None
     """Of some that are `protected`."""
-    stand_ins: Mapping[Path, Path] = field(default_factory=dict)
-    """A folder that may be missing and has `protected` paths in it -> a private folder, which the command may write, in
-    its place if it is missing."""
     network: Reach = "all"
     unix_sockets: bool = False
     """Whether AF_UNIX sockets may be created (pairs always may)."""

@@ -90,10 +90,11 @@ class Bubblewrap(Struct, frozen=True):
         if policy.scratch is not None:
             for name in ("tmp", "home"):
                 (policy.scratch / name).mkdir(mode=0o700, exist_ok=True)
+        stand_ins = policy.copies.stand_ins if policy.copies is not None else {}
         if not self.copies or policy.copies is None or not policy.copies.files:
             policy = replace(policy, copies=None)
         more = () if policy.other_user else own_python()
-        view = plan(policy, scratch=policy.scratch, more=more)
+        view = plan(policy, scratch=policy.scratch, more=more, stand_ins=stand_ins)
         if not view.sees(invocation.cwd):
             raise ExecutorError(
                 f"commands cannot be run in {invocation.cwd}: it is outside the session's folders, which is all the "

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import os
 import stat
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Literal
 
@@ -78,8 +78,10 @@ class View(Struct, frozen=True):
         return spot.treatment != "empty"
 
 
-def plan(policy: SandboxPolicy, *, scratch: Path | None, more: Iterable[Path] = ()) -> View:
-    """The view that `policy` requires. `more`: further paths that must be readable. Raises ExecutorError if a path
+def plan(
+    policy: SandboxPolicy, *, scratch: Path | None, more: Iterable[Path] = (), stand_ins: Mapping[Path, Path] = {}
+) -> View:
+    """The view that `policy` requires. `more`: further paths that must be readable. `stand_ins`: as of `Copies`. Raises ExecutorError if a path
     cannot be protected."""
     spots = {path: Spot(path, "link" if is_link else "read") for path, is_link in system_paths()}
     spots[Path("/run")] = Spot(Path("/run"), "empty")
@@ -104,7 +106,7 @@ def plan(policy: SandboxPolicy, *, scratch: Path | None, more: Iterable[Path] = 
     missing: list[Path] = []
     for path in policy.protected:
         missing += _protect(path, writable, spots)
-    for path, source in policy.stand_ins.items():
+    for path, source in stand_ins.items():
         if (spot := spots.get(path)) is not None and spot.treatment == "absent":
             spots[path] = Spot(path, "stand-in", source)
     for path in (*secrets(), *policy.hidden):

@@ -343,7 +343,7 @@ class Confinement:
             policy = replace(policy, protected=(*policy.protected, *held))
             if self.paths.protects_git and self.found.sandbox.kind == "bubblewrap":
                 copies = self._copies(policy)
-                policy = replace(policy, copies=copies.copies, stand_ins=copies.stand_ins)
+                policy = replace(policy, copies=copies.copies)
             confined = self.found.sandbox.confine(invocation, policy, self._folder.path / "sandbox")
         except BaseException:
             release(held)

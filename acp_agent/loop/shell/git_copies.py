@@ -110,8 +110,7 @@ class GitCopies:
                 files[config] = str(number)
         for number, git in enumerate(missing):
             self.stand_ins[git] = self._make(f"new/{number}")
-        if files:
-            self.copies = Copies(self._folder / "copies", files)
+        self.copies = Copies(self._folder / "copies", files, self.stand_ins)
 
     def _first(self, config: Path) -> bytes | None:
         with contextlib.suppress(OSError, ExecutorError), folder(config.parent) as git:
