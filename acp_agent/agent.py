@@ -38,10 +38,11 @@ from acp_agent.lazy import load
 from acp_agent.loop.opened import Opened
 from acp_agent.loop.session import Session, says_something
 from acp_agent.open_sessions import OpenSessions
-from acp_agent.opening import Opening, answer, chosen, known_models, normal, opened, rules
+from acp_agent.opening import Opening, answer, chosen, normal, rules
 from acp_agent.protocol.client import MARK, Client, Wire
 from acp_agent.protocol.connection import Connection, Dialect, Reply
 from acp_agent.protocol.profiles import RenderingPlan, rendering_plan
+from acp_agent.safety.folders.paths import real_path
 from acp_agent.schema import acp
 from acp_agent.schema.decode import decode_params
 from acp_agent.store.base import LogEntry, SessionRecord
@@ -306,7 +307,7 @@ class Agent:
             record = await self._moved(forked, cwd if hold is None else hold.worktree.path, more)
             config = chosen(config, record, self._opening.environ)
             await self._expect(record.id)
-            session = self._add(opened(record, config, known_models(config), request.mcp_servers))
+            session = self._add(self._opening.opened(record, config, request.mcp_servers))
         finally:
             if hold is not None:
                 hold.release()
@@ -369,7 +370,7 @@ class Agent:
             store = self._opening.store(config)
             entries = await store.do(store.entries, record.id) if reads else []
             await self._expect(record.id)
-            return self._add(opened(record, config, known_models(config), mcp_servers)), entries
+            return self._add(self._opening.opened(record, config, mcp_servers)), entries
         finally:
             if hold is not None:
                 hold.release()
@@ -380,8 +381,10 @@ class Agent:
     async def _moved(self, record: SessionRecord, cwd: str, more: tuple[str, ...]) -> SessionRecord:
         """Returns the session with the folders it is opened with now: each load and resume states them again."""
         if (cwd, more) != (record.cwd, record.additional_directories):
+            real = "" if cwd == record.cwd else str(real_path(Path(cwd)))
             _, store = await asyncio.to_thread(self._opening.own)
-            await store.do(store.change, record.id, cwd=cwd, additional_directories=more)
+            await store.do(store.change, record.id, cwd=cwd, additional_directories=more, real=real or None)
+            record = replace(record, real=real or record.real)
         return replace(record, cwd=cwd, additional_directories=more)
 
     def adopt(self, opened: Opened) -> None:

@@ -83,7 +83,30 @@ class Opening:
         return other
 
     def may_open(self, folder: str) -> bool:
-        return not self._below or any(real_path(Path(folder)).is_relative_to(top) for top in self._below)
+        return self._may(real_path(Path(folder)))
+
+    def _may(self, real: Path) -> bool:
+        return not self._below or any(real.is_relative_to(top) for top in self._below)
+
+    def opened(
+        self,
+        record: SessionRecord,
+        config: Config,
+        mcp_servers: Sequence[acp.McpServer] | None,
+        models: Sequence[str] = (),
+    ) -> Opened:
+        """The session with its folders, which are from now on what they are now. Raises InvalidParams if one of them
+        may not be opened: its name may lead elsewhere than when it was looked at."""
+        more = configured_folders(config.settings.tools.files.allowed_paths)
+        roots = Roots(Path(record.cwd), [*map(Path, record.additional_directories), *more])
+        for name, real in zip((record.cwd, *record.additional_directories), roots.real, strict=False):
+            if not self._may(real):
+                raise InvalidParams(f"Invalid params: {name} is in none of the folders that may be opened")
+        if record.real and record.real != str(roots.real[0]):
+            words = f"{record.cwd} leads to {roots.real[0]} now; this session is of {record.real}, so it was not opened"
+            raise InvalidParams(f"Invalid params: $.cwd: {words}. State one of the two as `cwd`")
+        record = msgspec.structs.replace(record, real=str(roots.real[0]))
+        return Opened(record, config, roots, tuple(models or known_models(config)), tuple(mcp_servers or ()))
 
     def isolates(self, meta: Mapping[str, Any] | None, config: Config) -> bool:
         """Whether a session is to be in a worktree of its own. Raises InvalidParams."""
@@ -121,8 +144,8 @@ class Opening:
             model=models[0],
             thought_level=agent.thought_level,
         )
-        new = opened(record, config, models, request.mcp_servers)
-        self.store(config).create(record)
+        new = self.opened(record, config, request.mcp_servers, models)
+        self.store(config).create(new.record)
         return new
 
     def config(self, cwd: str | None = None) -> Config:
@@ -175,14 +198,6 @@ def chosen(config: Config, record: SessionRecord, environ: Mapping[str, str]) ->
         return config.in_place(record.place)
     except ConfigError as error:
         raise InvalidParams(f"The place that was chosen for this session cannot be had: {error}") from error
-
-
-def opened(
-    record: SessionRecord, config: Config, models: Sequence[str], mcp_servers: Sequence[acp.McpServer] | None
-) -> Opened:
-    more = configured_folders(config.settings.tools.files.allowed_paths)
-    roots = Roots(Path(record.cwd), [*map(Path, record.additional_directories), *more])
-    return Opened(record, config, roots, tuple(models), tuple(mcp_servers or ()))
 
 
 def answer(opened: Opened) -> acp.NewSessionResponse:

@@ -32,6 +32,8 @@ class SessionRecord(msgspec.Struct, frozen=True):
     """Prompts so far."""
     place: str = ""
     """As in `agent.place`, if one was chosen for it."""
+    real: str = ""
+    """What `cwd` led to when it was stated; empty in sessions of earlier versions."""
 
 
 class LogEntry(msgspec.Struct, frozen=True):

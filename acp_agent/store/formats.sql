@@ -235,3 +235,7 @@ END
 CREATE TRIGGER shown_removed AFTER DELETE ON shown BEGIN
     INSERT INTO shown_words (shown_words, rowid, text) VALUES ('delete', old.seq, old.text);
 END
+
+-- format 10
+
+ALTER TABLE sessions ADD COLUMN real_cwd TEXT NOT NULL DEFAULT ''

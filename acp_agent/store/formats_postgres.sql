@@ -204,3 +204,7 @@ CREATE INDEX changes_by_operation ON changes (operation)
 CREATE TABLE channels (secret TEXT NOT NULL)
 
 INSERT INTO channels VALUES (gen_random_uuid()::text || gen_random_uuid()::text)
+
+-- format 10
+
+ALTER TABLE sessions ADD COLUMN real_cwd TEXT NOT NULL DEFAULT ''

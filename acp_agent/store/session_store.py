@@ -40,7 +40,9 @@ STALE_SECONDS = 1.0
 _Entries = tuple[str, Sequence[LogEntry]]
 """What is to be stored of a session."""
 
-COLUMNS = "id, cwd, additional_directories, title, created_at, updated_at, mode, model, thought_level, turns, place"
+COLUMNS = (
+    "id, cwd, additional_directories, title, created_at, updated_at, mode, model, thought_level, turns, place, real_cwd"
+)
 
 
 class SessionStore(Part):
@@ -72,7 +74,7 @@ class SessionStore(Part):
     def create(self, record: SessionRecord) -> None:
         made = record.created_at or now()
         self._db.change(
-            f"INSERT INTO sessions ({COLUMNS}) VALUES (?,?,?,?,?,?,?,?,?,?,?)",
+            f"INSERT INTO sessions ({COLUMNS}) VALUES (?,?,?,?,?,?,?,?,?,?,?,?)",
             record.id,
             record.cwd,
             _directories(record.additional_directories),
@@ -84,6 +86,7 @@ class SessionStore(Part):
             record.thought_level,
             record.turns,
             record.place,
+            record.real,
         )
 
     def get(self, session_id: str) -> SessionRecord | None:
@@ -101,6 +104,7 @@ class SessionStore(Part):
         model: str | None = None,
         thought_level: str | None = None,
         place: str | None = None,
+        real: str | None = None,
         new_turn: bool = False,
     ) -> str:
         """Changes what is given and sets `updated_at`, which it returns."""
@@ -109,7 +113,7 @@ class SessionStore(Part):
             changed["additional_directories"] = _directories(additional_directories)
         for column, value in (
             ("cwd", cwd), ("title", _text(title)), ("mode", mode), ("model", model), ("thought_level", thought_level),
-            ("place", place),
+            ("place", place), ("real_cwd", real),
         ):  # fmt: skip
             if value is not None:
                 changed[column] = value

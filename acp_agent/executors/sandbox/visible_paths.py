@@ -81,8 +81,8 @@ class View(Struct, frozen=True):
 def plan(
     policy: SandboxPolicy, *, scratch: Path | None, more: Iterable[Path] = (), stand_ins: Mapping[Path, Path] = {}
 ) -> View:
-    """The view that `policy` requires. `more`: further paths that must be readable. `stand_ins`: as of `Copies`. Raises ExecutorError if a path
-    cannot be protected."""
+    """The view that `policy` requires. `more`: further paths that must be readable. `stand_ins`: as of `Copies`. Raises
+    ExecutorError if a path cannot be protected."""
     spots = {path: Spot(path, "link" if is_link else "read") for path, is_link in system_paths()}
     spots[Path("/run")] = Spot(Path("/run"), "empty")
     for path in (*link_targets(), *more):

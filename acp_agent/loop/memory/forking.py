@@ -17,6 +17,7 @@ from acp_agent.errors import InvalidParams, StoreError, WorktreeError
 from acp_agent.llm.base import AssistantMessage, UserMessage
 from acp_agent.loop.memory.history import decode_message
 from acp_agent.loop.memory.rewinding import RewindError, TurnMark, before, is_number, kept
+from acp_agent.safety.folders.paths import real_path
 from acp_agent.store.base import LogEntry, SessionRecord
 from acp_agent.store.session_store import SessionStore
 
@@ -65,6 +66,7 @@ def fork(
         source,
         id=str(uuid.uuid4()),
         cwd=cwd or source.cwd,
+        real=str(real_path(Path(cwd))) if cwd else source.real,
         additional_directories=() if cwd else source.additional_directories,
         title=f"{source.title} (fork)" if marks and source.title else None,
         created_at="",

@@ -42,6 +42,7 @@ def project_layer(folder: str, store: SessionStore) -> Layer | None:
 
 def trusted_files(folder: str, store: SessionStore) -> dict[str, bytes]:
     """The folder's own files if the user trusts exactly these, else none. Raises StoreError."""
+    folder = os.path.realpath(folder)  # Trusted is what is in it, by whatever name it was opened.
     files: dict[str, bytes] = load(OWN_FILES)(Path(folder))
     scope = load(SCOPE_OF)(files)
     trusted = any(

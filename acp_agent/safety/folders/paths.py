@@ -67,10 +67,10 @@ class Roots:
         self._named = tuple(named) or self.all
         self.clients = tuple(clients) or self._named
         """Those on this machine, for what runs on it whatever the session's place: MCP servers, hooks."""
-        self.project = f"{disk.identity}:{cwd}" if disk.identity else str(cwd)
-        """What answers, memories and schedules are kept for."""
         if disk.here:
             _ = self.opened  # What they lead to now.
+        self.project = f"{disk.identity}:{cwd}" if disk.identity else str(self.real[0] if disk.here else cwd)
+        """What answers, memories and schedules are kept for: the folder, by whatever name it was opened."""
 
     @cached_property
     def real(self) -> tuple[Path, ...]:
