@@ -21,6 +21,8 @@ import pytest
 
 from acp_agent.agent import Agent
 from acp_agent.config.load import load_config
+from acp_agent.config.safety_settings import SandboxConfig
+from acp_agent.executors.sandbox import probe
 from acp_agent.fronts.server.app import Server
 from acp_agent.fronts.server.identities import Identities, Identity
 from acp_agent.opening import Opening
@@ -33,6 +35,7 @@ from acp_agent.store.sqlite import Sqlite
 from acp_agent.testing.fake_editor import FakeEditor
 from acp_agent.testing.fake_model import Answer, Call, FakeModel, Script
 from tests import v2_wire
+from tests.executors.sandbox.kit import needs_sandbox
 from tests.postgres_server import PostgresServer
 from tests.v2_wire import V2Wire
 from tests.websockets_client import connected
@@ -114,7 +117,10 @@ async def connect(environ: Mapping[str, str], **editor: Any) -> AsyncIterator[tu
     """An agent with that environment and an editor, connected; nothing has been said yet. `sandbox`: whether commands
     are confined, which most of these tests are not about (`test_safety`, `e2e` and `executors/sandbox` are)."""
     flags = {"mcp.prompt_wait": "30"}  # Seconds: a busy machine takes its time.
-    if not editor.pop("sandbox", False):
+    if editor.pop("sandbox", False):
+        if [kind for kind, _ in probe._candidates(SandboxConfig())][:1] == ["bubblewrap"]:
+            needs_sandbox()
+    else:
         flags["tools.sandbox.disabled"] = "true"
     if STORE == "postgres":
         schema = hashlib.sha256(environ["HOME"].encode()).hexdigest()[:32]
