@@ -10,8 +10,6 @@ from acp_agent.testing.fake_model import Answer, Call
 
 from .kit import rig
 
-pytestmark = pytest.mark.anyio
-
 ALL = """*** Begin Patch
 *** Update File: a.py
 @@ def two():

@@ -15,8 +15,6 @@ from tests.executors.kit import until_dead, until_exists
 
 from .kit import Rig, bash, on_stdio, rig, went
 
-pytestmark = pytest.mark.anyio
-
 EDITORS = {
     "terminals": {"terminal": True},
     "nothing": {"terminal": False},

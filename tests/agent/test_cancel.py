@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-import os
-from pathlib import Path
-
 import anyio
 import pytest
 
@@ -12,10 +9,10 @@ from acp_agent.schema import acp
 from acp_agent.schema.acp import AgentMessageChunk, CompactionUpdate, ToolCallProgress
 from acp_agent.testing.fake_editor import AnswersLate, NeverAnswers
 from acp_agent.testing.fake_model import Answer
+from tests.executors.kit import alive
+from tests.waits import until
 
 from .kit import bash, rig, went
-
-pytestmark = pytest.mark.anyio
 
 
 async def _cancelled(r, turn):
@@ -57,33 +54,19 @@ async def test_while_streaming_the_model_is_dropped_and_what_was_said_stays(tmp_
         assert r.messages(2)[2]["content"] == "half"
 
 
-def _alive(pid: int) -> bool:
-    try:
-        os.kill(pid, 0)
-    except ProcessLookupError:
-        return False
-    return "Z" not in Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0]
-
-
 @pytest.mark.parametrize("terminal", [True, False])
 async def test_a_running_command_is_killed_with_all_it_started(tmp_path, terminal):
     pids = tmp_path / "pids"
     command = f"(setsid sh -c 'echo $$ >>{pids}; sleep 600' &) ; echo $$ >>{pids}; echo begun >>{pids}; sleep 600"
     async with rig(tmp_path, [Answer(tool_calls=(bash(command),)), "fine"], terminal=terminal) as r:
         turn = r.editor.begin("go")
-        with anyio.fail_after(10):
-            while not pids.exists() or len(pids.read_text().splitlines()) < 3:
-                await anyio.sleep(0.01)
+        await until(lambda: pids.exists() and len(pids.read_text().splitlines()) == 3)
         await _cancelled(r, turn)
         r.editor.tool_call().assert_finished("failed")
         if not terminal:
-            with anyio.fail_after(10):
-                while any(_alive(int(pid)) for pid in pids.read_text().split() if pid.isdigit()):
-                    await anyio.sleep(0.01)
+            await until(lambda: not any(alive(int(pid)) for pid in pids.read_text().split() if pid.isdigit()))
         # The cancel may come before the editor has told us the terminal's id; then it is ended a moment later.
-        with anyio.fail_after(10):
-            while r.editor.terminals.open:
-                await anyio.sleep(0.01)
+        await until(lambda: not r.editor.terminals.open)
         await r.editor.prompt("again")
         assert [m["role"] for m in r.messages(2)] == ["system", "user", "assistant", "tool", "user"]
 
@@ -211,9 +194,7 @@ async def test_a_late_terminal_is_ended_by_its_mark_where_the_client_kills_nothi
     late = AnswersLate(served_at_once=True)
     async with rig(tmp_path, script, misbehave={"terminal/create": late}, nothing_is_killed=True) as r:
         turn = r.editor.begin("go")
-        with anyio.fail_after(10):
-            while not (tmp_path / "pid").exists():
-                await anyio.sleep(0.01)
+        await until((tmp_path / "pid").exists)
         await _cancelled(r, turn)
         late.release.set()
         await r.editor.wait_until(lambda: r.editor.lines("from_agent", "terminal/release"))

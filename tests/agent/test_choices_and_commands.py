@@ -18,8 +18,6 @@ from acp_agent.testing.fake_model import Answer, Call, Failure
 
 from .kit import agent_rig, rig, went
 
-pytestmark = pytest.mark.anyio
-
 
 def values(options):
     return {option.id: option.current_value for option in options}

@@ -15,7 +15,7 @@ from acp_agent.testing.fake_editor import FakeEditor
 from acp_agent.testing.fake_model import Answer, Call, Failure, FakeModel
 from tests.agent.kit import connect, environ_for, on_stdio
 
-pytestmark = [pytest.mark.anyio, on_stdio]
+pytestmark = on_stdio
 REMOTE = "https://api.openai.com/v1"
 TOKEN = "gw-not-a-real-token-1234"
 CONFIG = "[protocol]\nunstable = true\n"

@@ -11,8 +11,6 @@ from acp_agent.schema.acp import CompactionUpdate, Notice, UsageUpdate
 from acp_agent.testing.fake_model import Failure, Usage
 from tests.agent.kit import Answer, Call, rig, went
 
-pytestmark = pytest.mark.anyio
-
 TOO_LONG = Failure(
     400,
     {

@@ -15,8 +15,6 @@ from acp_agent.testing.fake_model import Answer, Call, FakeModel, RawAnswer, Usa
 
 from .kit import connect, environ_for, rig, went
 
-pytestmark = pytest.mark.anyio
-
 PRICES = """
 [[agent.prices]]
 model = "default/fake-*"

@@ -3,15 +3,12 @@
 from __future__ import annotations
 
 import anyio
-import pytest
 
 from acp_agent.client.permissions import reject_once
 from acp_agent.schema.acp import AgentMessageChunk, ToolCall, ToolCallProgress
 from acp_agent.testing.fake_model import Answer, Call, Failure
 
 from .kit import rig, went
-
-pytestmark = pytest.mark.anyio
 
 
 def delegate(**arguments: object) -> Answer:

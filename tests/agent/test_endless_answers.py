@@ -15,8 +15,6 @@ from acp_agent.testing.fake_model import RawAnswer
 
 from .kit import rig
 
-pytestmark = pytest.mark.anyio
-
 NEVER_STOPPED = "[agent]\nmax_repetition = 0\n"
 PIECES = 500_000
 """More than anybody waits for."""

@@ -15,8 +15,6 @@ from tests.tools.test_contract import SOME
 
 from .kit import rig
 
-pytestmark = pytest.mark.anyio
-
 NAMES = [entry.name for entry in REGISTRY.entries()]
 NO_FORM = {"ask_user": {"question": "Which?", "choices": ["a", "b"]}}
 

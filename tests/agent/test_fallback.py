@@ -14,8 +14,6 @@ from acp_agent.testing.fake_model import Answer, Call, Failure, FakeModel, Reply
 
 from .kit import connect, environ_for
 
-pytestmark = pytest.mark.anyio
-
 OVERLOADED = Failure(529, {"error": {"message": "Overloaded", "type": "overloaded_error"}})
 EMPTY = Failure(429, {"error": {"message": "You exceeded your current quota", "code": "insufficient_quota"}})
 LIMITED = Failure(429, {"error": {"message": "Rate limit reached", "code": "rate_limit_exceeded"}})

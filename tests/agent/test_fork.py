@@ -16,8 +16,6 @@ from acp_agent.testing.fake_model import Answer, Call
 from .kit import Rig, agent_rig, rig, went
 from .test_undo import bash, said, write
 
-pytestmark = pytest.mark.anyio
-
 
 async def fork(r: Rig, source: str, meta: dict[str, Any] | None = None, **params: Any) -> dict[str, Any]:
     asked = {"sessionId": source, "cwd": str(r.project), "mcpServers": [], **params}

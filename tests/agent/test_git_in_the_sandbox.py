@@ -16,6 +16,7 @@ from hypothesis import strategies as st
 from acp_agent.loop.shell import confinement, git_copies
 from acp_agent.loop.shell.git_copies import GitCopies
 from tests.nightly import times
+from tests.waits import until
 
 from .kit import bash, results, rig, rounds, went
 from .test_safety import audit, git, repository
@@ -150,11 +151,8 @@ async def test_a_command_in_the_background_has_its_changes_taken_over_when_it_en
     async with rig(tmp_path, script, mode="auto", sandbox=True, terminal=False) as r:
         repository(r.project)
         await r.editor.prompt("go")
-        with anyio.fail_after(20):
-            while "user.name=late" not in config_of(r.project):
-                await anyio.sleep(0.01)
-            while "`core.pager`" not in r.editor.text():
-                await anyio.sleep(0.01)
+        await until(lambda: "user.name=late" in config_of(r.project))
+        await until(lambda: "`core.pager`" in r.editor.text())
         assert "core.pager=x" not in config_of(r.project)
 
 
@@ -231,9 +229,7 @@ async def test_two_commands_together_name_no_remote_without_an_address(tmp_path:
         await r.editor.prompt("go")
         assert "branch.main.remote=origin" in config_of(r.project)
         (r.project / "on").touch()
-        with anyio.fail_after(20):
-            while "`remote.origin.url`" not in r.editor.text():
-                await anyio.sleep(0.01)
+        await until(lambda: "`remote.origin.url`" in r.editor.text())
         assert "remote.origin.url=https://example.org/x" in config_of(r.project)
 
 
@@ -274,9 +270,7 @@ async def test_what_the_person_sets_in_a_new_repository_is_no_alarm(tmp_path: Pa
     async with went(tmp_path, script, mode="auto", sandbox=True, terminal=False) as r:
         git(r.project, "config", "core.pager", "less")
         await r.editor.prompt("go on")
-        with anyio.fail_after(20):
-            while not (told := [line for line in audit(tmp_path) if "made the git" in line.get("reason", "")]):
-                await anyio.sleep(0.01)
+        told = await until(lambda: [line for line in audit(tmp_path) if "made the git" in line.get("reason", "")])
         assert [str(r.project / "evil") in line["reason"] for line in told] == [True]
 
 
@@ -351,9 +345,7 @@ async def test_the_person_hears_of_a_link_that_leads_to_another_repository(tmp_p
         (r.project / "sub/.git").rename(r.project / "elsewhere")
         (r.project / "sub/.git").symlink_to(r.project / "elsewhere")
         await r.editor.prompt("go")
-        with anyio.fail_after(20):
-            while not any(str(r.project / "evil") in line.get("reason", "") for line in audit(tmp_path)):
-                await anyio.sleep(0.01)
+        await until(lambda: any(str(r.project / "evil") in line.get("reason", "") for line in audit(tmp_path)))
 
 
 async def test_the_time_of_taking_over_is_bounded_for_all_repositories_together(

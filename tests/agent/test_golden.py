@@ -16,8 +16,6 @@ from acp_agent.testing.fake_model import Answer, Call, Usage
 
 from .kit import connect, environ_for, on_stdio, rig
 
-pytestmark = pytest.mark.anyio
-
 GOLDEN = Path(__file__).parents[1] / "golden"
 UUID = re.compile(r"[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}")
 TIME = re.compile(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d+Z")

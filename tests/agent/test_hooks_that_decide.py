@@ -29,10 +29,9 @@ from acp_agent.loop.hooks.hook_names import TOOLS, in_our_names, in_their_form, 
 from acp_agent.loop.hooks.hook_protocol import read_exit, read_text
 from acp_agent.schema.acp import CreateElicitationResponse
 from acp_agent.testing.fake_model import Answer, Call
+from tests.waits import until
 
 from .kit import bash, results, rig, rounds, went
-
-pytestmark = pytest.mark.anyio
 
 
 def hook(event: str, command: str, **more: object) -> str:
@@ -56,9 +55,7 @@ def told(file: Path) -> list[dict[str, Any]]:
 
 async def kept(file: Path, number: int) -> list[dict[str, Any]]:
     """So many lines of hooks that nobody waits for."""
-    with anyio.fail_after(20):
-        while not file.exists() or file.read_text().count("\n") < number:
-            await anyio.sleep(0.01)
+    await until(lambda: file.exists() and file.read_text().count("\n") >= number)
     return told(file)
 
 
@@ -287,9 +284,7 @@ async def test_hooks_that_are_running_end_with_the_turn_and_all_they_started(tmp
     command = f"sleep 98761 & setsid sleep 98762 & echo >> {began}; wait"
     async with rig(tmp_path, rounds(bash("true")), mode="auto", config=hook(event, command) * number) as r:
         turn = r.editor.begin("go")
-        with anyio.fail_after(20):
-            while not began.exists() or len(began.read_text()) < number:
-                await anyio.sleep(0.01)
+        await until(lambda: began.exists() and len(began.read_text()) >= number)
         r.editor.cancel()
         assert (await turn.response()).stop_reason == "cancelled"
         for call in r.editor.tool_calls().values():
@@ -481,9 +476,7 @@ async def test_no_allow_of_a_hook_outlives_the_mode_it_was_said_in(tmp_path):
     config = hook("PermissionRequest", allow, name="yes", frees=True)
     async with rig(tmp_path, rounds(bash("touch made")), config=config) as r:
         turn = r.editor.begin("go")
-        with anyio.fail_after(20):
-            while not began.exists():
-                await anyio.sleep(0.01)
+        await until(began.exists)
         await r.editor.client.set_session_mode(r.editor.session_id, "architect")
         await anyio.to_thread.run_sync(go.write_text, "")
         await turn.response()

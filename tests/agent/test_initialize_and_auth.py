@@ -14,8 +14,6 @@ from acp_agent.testing.fake_editor import FakeEditor
 
 from .kit import agent_rig, connect, environ_for, on_stdio
 
-pytestmark = pytest.mark.anyio
-
 CAPTURED = sorted(Path(__file__).parents[1].joinpath("captured").glob("acp-*.json"))
 REMOTE = "https://models.invalid/v1"
 

@@ -30,8 +30,6 @@ from tests.tables import table as rows
 
 from .kit import agent_rig, connect
 
-pytestmark = pytest.mark.anyio
-
 ANTHROPIC = {"ANTHROPIC_API_KEY": "sk-ant-x"}
 GROQ = {"GROQ_API_KEY": "gsk-x"}
 OPENAI = {"OPENAI_API_KEY": "sk-x"}

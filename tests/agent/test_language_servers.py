@@ -17,8 +17,6 @@ from acp_agent.schema.lsp_types import METHODS, NOTIFICATIONS, Position
 from acp_agent.testing.fake_editor import AnswersError, AnswersGarbage, NeverAnswers
 from tests.agent.kit import Answer, Call, Rig, rig
 
-pytestmark = pytest.mark.anyio
-
 PLACE = {"start": {"line": 2, "character": 4}, "end": {"line": 2, "character": 9}}
 
 

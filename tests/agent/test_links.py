@@ -14,8 +14,6 @@ from acp_agent.testing.fake_model import Answer, Call
 
 from .kit import rig, went
 
-pytestmark = pytest.mark.anyio
-
 OPEN = '[tools.web]\nprivate_hosts = ["localhost"]\nhttp_hosts = ["localhost"]\n'
 
 

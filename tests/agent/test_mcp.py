@@ -26,8 +26,6 @@ from tests.mcp.kit import HERE
 
 from .kit import agent_rig
 
-pytestmark = pytest.mark.anyio
-
 
 def server(mode: str = "good", name: str = "raw", notes: str = "") -> McpServerStdio:
     env = [EnvVariable(name="GIVEN", value="yes")]

@@ -13,8 +13,6 @@ from .kit import agent_rig
 from .test_background import asks, kill, model, output, result, said
 from .test_mcp import answers, server
 
-pytestmark = pytest.mark.anyio
-
 SOON = "[mcp]\nbackground_after = 0.05\n"
 LONG = asks(Call("mcp_all_trigger-long-running-operation", {"duration": 1, "steps": 4}))
 SLOW = asks(Call("mcp_raw_slow", {}))

@@ -19,8 +19,6 @@ from acp_agent.schema.acp import (
 )
 from tests.agent.kit import Answer, Call, agent_rig
 
-pytestmark = pytest.mark.anyio
-
 PROGRAM = Path(__file__).parents[1] / ".node/node_modules/@modelcontextprotocol/server-everything/dist/index.js"
 
 

@@ -6,15 +6,12 @@ import json
 import sys
 
 import anyio
-import pytest
 
 from acp_agent.plugins.mcp_json import folder_servers
 from acp_agent.schema.acp import McpServerStdio
 from tests.mcp.kit import HERE
 
 from .kit import Answer, Call, Rig, agent_rig
-
-pytestmark = pytest.mark.anyio
 
 
 def entry(mode: str = "good", **env: str) -> dict:

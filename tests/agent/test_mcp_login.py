@@ -27,8 +27,6 @@ from .kit import Answer, Call, agent_rig, environ_for
 from .test_hooks_that_decide import hook, keeps, kept
 from .test_mcp_folder import trust
 
-pytestmark = pytest.mark.anyio
-
 
 @pytest.fixture
 def locked():

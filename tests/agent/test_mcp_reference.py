@@ -6,14 +6,10 @@ import json
 import subprocess
 import sys
 
-import pytest
-
 from acp_agent.client.permissions import allow_always
 from acp_agent.schema.acp import McpServerStdio
 from acp_agent.testing.fake_model import Answer, Call
 from tests.agent.kit import agent_rig
-
-pytestmark = pytest.mark.anyio
 
 
 def reference(name: str, *args: str) -> McpServerStdio:

@@ -15,8 +15,6 @@ from acp_agent.testing.fake_messages import PromptCache, blocks_of
 
 from .kit import Answer, Call, Rig, agent_rig, rig, went
 
-pytestmark = pytest.mark.anyio
-
 CLAUDE = '[providers.default]\napi = "messages"\nmodels = ["claude-opus-5"]\n'
 MODEL = {"OPENAI_MODEL": "claude-opus-5"}
 

@@ -13,8 +13,6 @@ from acp_agent.testing.fake_model import Answer, Call, Failure, Usage
 
 from .kit import agent_rig, rig, went
 
-pytestmark = pytest.mark.anyio
-
 PIXEL = "iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAYAAAAfFcSJAAAADUlEQVR42mNk+M9QDwADhgGAWjR9awAAAABJRU5ErkJggg=="
 PICTURE = [TextContent(text="what is this?"), ImageContent(data=PIXEL, mime_type="image/png")]
 INSTEAD = "[an image, which this model cannot see]"

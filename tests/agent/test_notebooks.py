@@ -13,8 +13,6 @@ from acp_agent.testing.fake_model import Answer, Call
 
 from .kit import Rig, rig, went
 
-pytestmark = pytest.mark.anyio
-
 SECRET = "ghp_" + "a1B2c3D4e5" * 3 + "f6G7h8"
 PNG = base64.b64encode(b"\x89PNG\r\n\x1a\n" + bytes(92)).decode()
 

@@ -8,8 +8,6 @@ from acp_agent.errors import PeerError
 
 from .kit import agent_rig, connect, environ_for, rig
 
-pytestmark = pytest.mark.anyio
-
 
 @pytest.mark.parametrize("uri", ["http://[foo", "file://[x", "[", ""])
 @pytest.mark.parametrize("kind", ["resource_link", "resource"])

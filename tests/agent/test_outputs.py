@@ -16,8 +16,6 @@ from acp_agent.schema.acp import EmbeddedResource, Notice, Plan, TextContent, Te
 from acp_agent.testing.fake_model import Failure
 from tests.agent.kit import Answer, Call, bash, rig, went
 
-pytestmark = pytest.mark.anyio
-
 KEY = "sk-" + "proj-" + "A1b2C3d4" * 6
 PASSWORD = "corr3ct-" + "h0rse"
 SCHEMAS = Path(__file__).parents[2] / "schemas"

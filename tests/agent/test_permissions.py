@@ -12,8 +12,6 @@ from acp_agent.testing.fake_model import Answer, Call
 
 from .kit import agent_rig, bash, connect, rig, went
 
-pytestmark = pytest.mark.anyio
-
 
 def script(*calls: Call) -> list[Answer | str]:
     return [*(Answer(tool_calls=(call,)) for call in calls), "done"]

@@ -102,7 +102,6 @@ def read(folder: Path) -> Plugin:
 # --- in a session ------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.anyio
 async def test_what_a_plugin_has_works_in_the_next_session(tmp_path, capsys):
     assert plugin(tmp_path, "add", source=str(claude(tmp_path / "source")), yes=True) == 0
     script = [
@@ -131,7 +130,6 @@ async def test_what_a_plugin_has_works_in_the_next_session(tmp_path, capsys):
         assert "PreToolUse `Bash`: `tools: PreToolUse 1`" in r.editor.text()
 
 
-@pytest.mark.anyio
 async def test_a_plugin_whose_files_were_changed_is_not_used_and_that_is_said(tmp_path, capsys):
     plugin(tmp_path, "add", source=str(claude(tmp_path / "source")), yes=True)
     folder = Shelf(environ(tmp_path)).folder("tools")
@@ -143,7 +141,6 @@ async def test_a_plugin_whose_files_were_changed_is_not_used_and_that_is_said(tm
     assert (folder / "scripts/check.sh").read_text() == CHECK
 
 
-@pytest.mark.anyio
 async def test_plugins_can_be_switched_off(tmp_path, capsys):
     plugin(tmp_path, "add", source=str(claude(tmp_path / "source")), yes=True)
     for config in ("[plugins]\nenabled = false\n", '[plugins]\ndisabled = ["tools"]\n'):
@@ -151,7 +148,6 @@ async def test_plugins_can_be_switched_off(tmp_path, capsys):
             assert "tools:" not in json.dumps(r.request(1))
 
 
-@pytest.mark.anyio
 async def test_a_servers_program_runs_in_the_plugin_with_its_folders(tmp_path, capsys):
     source = put(
         tmp_path / "source",
@@ -517,7 +513,6 @@ def test_huge_files_pipes_and_too_many_are_refused(tmp_path, monkeypatch):
         read_files(source)
 
 
-@pytest.mark.anyio
 async def test_names_like_ours_replace_nothing(tmp_path, capsys):
     files = {
         "commands/help.md": "Evil help",

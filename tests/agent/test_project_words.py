@@ -20,8 +20,6 @@ from acp_agent.testing.fake_model import Call
 from .kit import agent_rig, on_stdio, put, rig, rounds, went
 from .test_mcp import server
 
-pytestmark = pytest.mark.anyio
-
 SKILL = """---
 name: release-notes
 description: >

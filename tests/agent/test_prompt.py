@@ -23,8 +23,6 @@ from acp_agent.testing.fake_model import Answer, Call, Failure, Usage
 
 from .kit import rig, went
 
-pytestmark = pytest.mark.anyio
-
 PIXEL = base64.b64encode(b"\x89PNG\r\n\x1a\n" + b"0" * 20).decode()
 
 

@@ -18,6 +18,7 @@ from acp_agent.loop.shell import confinement, free_disk
 from acp_agent.safety.lines import line
 from acp_agent.testing.fake_model import Answer, Call
 from tests.forked import COMMAND
+from tests.waits import until
 
 from .kit import agent_rig, bash, results, rig, rounds, went
 
@@ -366,9 +367,7 @@ async def test_every_line_says_for_whom_in_what_scope_and_for_what_goal_it_was(t
     ]
     async with went(tmp_path, script, mode="auto", prompt="/plan Clean the house") as r:
         await r.editor.prompt("/tidy all")
-        with anyio.fail_after(10):
-            while not any(line.get("exit_code") == 4 for line in audit(tmp_path)):
-                await anyio.sleep(0.01)
+        await until(lambda: any(line.get("exit_code") == 4 for line in audit(tmp_path)))
         session = r.editor.session_id
     lines = audit(tmp_path)
     user = pwd.getpwuid(os.geteuid()).pw_name
@@ -756,9 +755,7 @@ async def test_a_repository_is_not_led_elsewhere_while_a_command_runs_in_the_bac
     async with rig(tmp_path, rounds(bash(loop, background=True)), mode="auto", sandbox=True, terminal=False) as r:
         repository(r.project)
         await r.editor.prompt("go")
-        with anyio.fail_after(20):
-            while not (r.project / "up").exists():
-                await anyio.sleep(0.01)
+        await until((r.project / "up").exists)
         for _ in range(5):
             assert "up" in git(r.project, "status", "--short")
         assert not marker.exists()
@@ -770,9 +767,7 @@ async def test_the_person_hears_of_a_repository_that_a_command_made_and_that_run
     async with rig(tmp_path, rounds(bash(make)), mode="auto", sandbox=True, terminal=False, notices=True) as r:
         repository(r.project)
         await r.editor.prompt("go")
-        with anyio.fail_after(20):
-            while not any("made the git repository" in line.get("reason", "") for line in audit(tmp_path)):
-                await anyio.sleep(0.01)
+        await until(lambda: any("made the git repository" in line.get("reason", "") for line in audit(tmp_path)))
         told = [line["reason"] for line in audit(tmp_path) if "git repository" in line.get("reason", "")]
         assert len(told) == 1
         assert str(r.project / "lib") in told[0]
@@ -790,14 +785,10 @@ async def test_what_the_sandbox_puts_in_place_of_a_repository_is_not_told_as_one
     wait = "echo up > up; while [ ! -e done ]; do sleep 0.05; done"
     script = rounds(bash(wait, background=True), bash("true"), bash(EVIL))
     async with went(tmp_path, script, mode="auto", sandbox=True, terminal=False) as r:
-        with anyio.fail_after(20):
-            while not any(str(r.project / "evil") in words for words in told_of_repositories(tmp_path)):
-                await anyio.sleep(0.01)
+        await until(lambda: any(str(r.project / "evil") in words for words in told_of_repositories(tmp_path)))
         assert (r.project / ".git").exists()
         (r.project / "done").touch()
-        with anyio.fail_after(20):
-            while (r.project / ".git").exists():
-                await anyio.sleep(0.01)
+        await until(lambda: not (r.project / ".git").exists())
     assert len(told_of_repositories(tmp_path)) == 1
 
 
@@ -809,9 +800,7 @@ async def test_a_worktree_of_a_repository_that_was_there_is_not_told_as_a_new_on
     submodule = f"git init -q over/sub && git -C over/sub {who} commit -q --allow-empty -m x && git -C over add sub"
     script = rounds(bash("git worktree add -q copy"), bash(f"git init -q over && {submodule}"), bash(EVIL))
     async with went(tmp_path, script, mode="auto", sandbox=True, terminal=False):
-        with anyio.fail_after(20):
-            while not any(str(project / "evil") in words for words in told_of_repositories(tmp_path)):
-                await anyio.sleep(0.01)
+        await until(lambda: any(str(project / "evil") in words for words in told_of_repositories(tmp_path)))
         assert (project / "copy/.git").is_file()
         assert (project / "over/.git/index").exists()
     assert len(told_of_repositories(tmp_path)) == 1
@@ -961,9 +950,7 @@ async def test_calls_that_were_stopped_or_never_run_have_their_line(tmp_path):
     script = [Answer(tool_calls=waiting), *rounds(Call("nonsense", {"x": 1}))]
     async with rig(tmp_path, script, mode="auto", terminal=False) as r:
         turn = r.editor.begin("go")
-        with anyio.fail_after(20):
-            while not (r.project / "up").exists():
-                await anyio.sleep(0.01)
+        await until((r.project / "up").exists)
         r.editor.client.cancel(r.editor.session_id)
         assert (await turn.response()).stop_reason == "cancelled"
         await r.editor.prompt("again")
@@ -1000,9 +987,7 @@ async def test_a_repository_is_looked_for_however_long_the_command_took(tmp_path
     monkeypatch.setattr(confinement, "LOOK_AFTER", -5.0)
     make = "git init -q lib && git -C lib config core.fsmonitor 'touch x'"
     async with went(tmp_path, rounds(bash(make)), mode="auto", sandbox=True, terminal=False):
-        with anyio.fail_after(20):
-            while not any("made the git repository" in line.get("reason", "") for line in audit(tmp_path)):
-                await anyio.sleep(0.01)
+        await until(lambda: any("made the git repository" in line.get("reason", "") for line in audit(tmp_path)))
     assert "work in the background failed" not in caplog.text
 
 

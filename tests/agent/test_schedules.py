@@ -10,10 +10,9 @@ import pytest
 from acp_agent.client.permissions import reject_once
 from acp_agent.store.stores import sqlite_store
 from acp_agent.testing.fake_model import Answer, Call
+from tests.waits import until
 
 from .kit import agent_rig, went
-
-pytestmark = pytest.mark.anyio
 
 
 async def test_a_due_prompt_is_announced_run_and_kept(tmp_path):
@@ -98,9 +97,7 @@ async def test_a_run_that_waits_for_the_persons_turn_is_announced_when_its_own_b
         add = store.schedules.add(str(tmp_path / "project"), "1h", "Tick.", time.time())
         session = r.agent.sessions.get(r.editor.session_id)
         (await session.parts()).calls.scheduler.changed()
-        with anyio.fail_after(10):
-            while store.schedules.list(add.project)[0].runs == 0:
-                await anyio.sleep(0.01)
+        await until(lambda: store.schedules.list(add.project)[0].runs)
         r.model.release()
         await turn.response()
         await r.editor.wait_for(lambda u: "tock" in str(getattr(u, "content", "")))

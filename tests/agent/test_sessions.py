@@ -26,8 +26,6 @@ from acp_agent.testing.fake_model import Answer, Call, Failure
 
 from .kit import agent_rig, connect, in_a_file, on_stdio, rig, went
 
-pytestmark = pytest.mark.anyio
-
 
 @pytest.mark.parametrize("cwd", ["relative", "", "./x", "/does/not/exist", "/tmp/\0"])
 async def test_a_cwd_that_is_not_an_absolute_folder_is_invalid(tmp_path, cwd):

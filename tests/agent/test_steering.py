@@ -14,8 +14,6 @@ from acp_agent.testing.fake_model import Answer, Call
 
 from .kit import Rig, rig
 
-pytestmark = pytest.mark.anyio
-
 WAIT = Answer(tool_calls=(Call("bash", {"command": "while [ ! -e go ]; do sleep 0.01; done"}),))
 READY = {"steering": {"idleBehavior": "promptRequired"}}
 

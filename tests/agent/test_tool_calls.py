@@ -18,8 +18,6 @@ from acp_agent.testing.fake_model import Answer, Call
 
 from .kit import bash, rig, went
 
-pytestmark = pytest.mark.anyio
-
 
 def calls(*wanted: Call) -> list[Answer]:
     return [Answer(tool_calls=wanted), Answer(text="done")]

@@ -17,8 +17,6 @@ from acp_agent.tools.kit.registry import builtin_registry
 
 from .kit import bash, results, rig, rounds, went
 
-pytestmark = pytest.mark.anyio
-
 
 def said(r) -> str:
     return str(r.editor.text())

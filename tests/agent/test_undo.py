@@ -8,7 +8,6 @@ import tempfile
 from pathlib import Path
 from typing import Any
 
-import anyio
 import pytest
 
 from acp_agent.client.permissions import reject_once
@@ -16,11 +15,10 @@ from acp_agent.errors import PeerError
 from acp_agent.schema import acp
 from acp_agent.testing.fake_editor import AnswersError
 from acp_agent.testing.fake_model import Answer, Call
+from tests.waits import until
 
 from ..undo.kit import git
 from .kit import Rig, agent_rig, rig, went
-
-pytestmark = pytest.mark.anyio
 
 
 def write(path: Path | str, content: str) -> Answer:
@@ -40,12 +38,6 @@ def picks(option: str) -> Any:
         return acp.SelectedPermissionOutcome(option_id=option)
 
     return answer
-
-
-async def there(path: Path) -> None:
-    with anyio.fail_after(10):
-        while not path.exists():
-            await anyio.sleep(0.005)
 
 
 async def said(r: Rig, prompt: str) -> str:
@@ -756,10 +748,8 @@ async def test_what_a_command_in_the_background_changes_is_taken_back_only_by_it
     async with went(tmp_path, [background, "Started.", "Next."], mode="auto", prompt="Start it.") as r:
         (first,) = r.editor.tool_calls()
         (r.project / "go").touch()
-        await there(r.project / "out.txt")
-        with anyio.fail_after(10):
-            while (r.project / "go").exists():
-                await anyio.sleep(0.005)
+        await until((r.project / "out.txt").exists)
+        await until(lambda: not (r.project / "go").exists())
         assert "Nothing is left to take back" in await said(r, "/undo 1 files yes")
         assert (r.project / "out.txt").exists(), "it could be the user's"
         await r.editor.prompt("Next.")
@@ -775,7 +765,7 @@ async def test_what_another_sessions_tools_write_meanwhile_is_not_the_commands(t
     async with rig(tmp_path, [command, write("b.txt", "2\n"), "Second.", "First."], mode="auto") as r:
         first = r.editor.session_id
         turn = r.editor.begin("one")
-        await there(r.project / "a.txt")
+        await until((r.project / "a.txt").exists)
         await r.editor.new_session(r.project)
         await r.editor.client.set_session_mode(r.editor.session_id, "auto")
         await r.editor.prompt("two")
@@ -799,7 +789,7 @@ async def test_a_command_that_is_stopped_is_taken_back_too(tmp_path):
     wait = bash("echo half > a.txt; touch there; while :; do sleep 0.05; done")
     async with rig(tmp_path, [wait], mode="auto") as r:
         turn = r.editor.begin("Do it.")
-        await there(r.project / "there")
+        await until((r.project / "there").exists)
         r.editor.cancel()
         assert (await turn.response()).stop_reason == "cancelled"
         await said(r, "/undo 1 files yes")
@@ -820,7 +810,7 @@ async def test_in_the_home_folder_commands_are_not_covered_and_that_is_said(tmp_
 async def test_an_undo_while_a_turn_runs_is_refused(tmp_path):
     async with rig(tmp_path, [bash("touch there; while :; do sleep 0.05; done")], mode="auto") as r:
         turn = r.editor.begin("Do it.")
-        await there(r.project / "there")
+        await until((r.project / "there").exists)
         with pytest.raises(PeerError, match="A turn is running"):
             await call(r, "_session/undo")
         assert (await call(r, "_session/checkpoints"))["checkpoints"], "looking is possible"

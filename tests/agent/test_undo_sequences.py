@@ -14,8 +14,6 @@ from acp_agent.testing.fake_model import Answer, Call
 from tests.agent.kit import Rig, rig
 from tests.agent.test_undo import said
 
-pytestmark = pytest.mark.anyio
-
 STEPS = 14
 KINDS = ("tool", "tool", "command", "types", "types", "saves", "disk", "undo", "undo", "redo")
 

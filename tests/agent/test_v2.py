@@ -30,7 +30,6 @@ from tests.fronts.server.test_server import editor, served
 from tests.v2_wire import schema
 from tests.websockets_client import connected
 
-pytestmark = pytest.mark.anyio
 BOUND = 20.0
 INFO = {"name": "raw", "version": "1"}
 TOUCH = Call("bash", {"command": "touch made"})

@@ -7,18 +7,16 @@ import subprocess
 from pathlib import Path
 from typing import Any
 
-import anyio
 import pytest
 
 from acp_agent.errors import PeerError
 from acp_agent.loop.shell.worktrees import all_of, make, sweep
 from acp_agent.testing.fake_model import Answer, Call
+from tests.waits import until
 
 from .kit import Rig, agent_rig, bash, results, rig, rounds, went
 from .test_safety import git, repository
 from .test_undo import said, write
-
-pytestmark = pytest.mark.anyio
 
 
 def state(tmp_path: Path) -> Path:
@@ -219,9 +217,7 @@ async def test_what_killed_agents_left_is_removed_only_if_nothing_was_changed(tm
         hold.release()  # As the end of its process does.
         os.utime(f"{hold.worktree.path}.json", (1, 1))
     async with went(tmp_path, ["hello"], prompt="hi") as r:
-        with anyio.fail_after(20):
-            while same.exists():
-                await anyio.sleep(0.01)
+        await until(lambda: not same.exists())
         assert changed.exists() and used.exists()
         assert "merge acp-coder/" in r.editor.text()
         told = await said(r, "/worktree")

@@ -21,8 +21,6 @@ from acp_agent.testing.fake_model import Answer, Call
 
 from .kit import put, rig, rounds, went
 
-pytestmark = pytest.mark.anyio
-
 
 def prompt(r, number: int = 1) -> str:
     """What the model reads as the user's prompt."""

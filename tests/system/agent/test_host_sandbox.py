@@ -30,6 +30,7 @@ from tests.agent.test_background import model, result
 from tests.executors.sandbox.kit import needs_sandbox
 from tests.forked import COMMAND
 from tests.system.agent.test_terminals import in_terminal, line, look
+from tests.waits import until
 
 
 @pytest.fixture
@@ -147,9 +148,7 @@ async def test_a_stop_ends_all_of_a_confined_command_there(tmp_path: Path, confi
     async with rig(tmp_path, script, config=config, mode="auto", sandbox=True) as r:
         async with anyio.create_task_group() as tasks:
             tasks.start_soon(r.editor.prompt, "go")
-            with anyio.fail_after(20):
-                while not (there / "begun").exists():
-                    await anyio.sleep(0.01)
+            await until((there / "begun").exists)
             r.editor.cancel()
         assert not [line for line in commands() if "sleep 706" in line]
         assert sorted(path.name for path in there.iterdir()) == ["begun"]
@@ -267,9 +266,7 @@ async def test_nothing_is_left_of_a_terminal_there_that_ends_by_itself_or_never_
     kwargs: Any = {"config": config, "mode": "auto", "otherwise": allow_once, "sandbox": True}
     async with went(tmp_path, model(*script), **kwargs) as r:
         assert ".vscode" in result(r, 3)
-        with anyio.fail_after(20):
-            while list(there.iterdir()):
-                await anyio.sleep(0.01)
+        await until(lambda: not list(there.iterdir()))
     monkeypatch.setattr(far_executor, "START_THERE", "tests.system.agent.test_host_sandbox:does_not_start")
     async with went(tmp_path, model(in_terminal("ls -A; read line"), "done"), **kwargs) as r:
         assert "nothing starts here" in result(r, 2)
@@ -283,9 +280,7 @@ def does_not_start(*_: Any, **__: Any) -> Any:
 async def test_nothing_is_left_of_what_prints_into_a_closed_session(tmp_path: Path, config: str, there: Path) -> None:
     script = [bash("touch begun; yes", background=True), Answer(text="ok")]
     async with went(tmp_path, script, config=config, mode="auto", otherwise=allow_once, sandbox=True):
-        with anyio.fail_after(20):
-            while not (there / "begun").exists():
-                await anyio.sleep(0.01)
+        await until((there / "begun").exists)
     assert [path.name for path in there.iterdir()] == ["begun"]
 
 

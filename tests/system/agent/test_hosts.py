@@ -33,6 +33,7 @@ from acp_agent.schema import acp
 from acp_agent.testing.fake_model import Answer, Call
 from tests import ssh_server
 from tests.agent.kit import agent_rig, rig, went
+from tests.waits import until
 
 REQUEST = "session/request_permission"
 
@@ -343,9 +344,7 @@ async def test_a_lost_connection_is_said_while_the_call_goes_on(tmp_path: Path, 
     script = [bash("touch begun; while [ ! -e go ]; do sleep 0.05; done; echo ended"), Answer(text="ok")]
     async with rig(tmp_path, script, config=config, permissions=[allow_once]) as r:
         turn = r.editor.begin("go")
-        with anyio.fail_after(30):
-            while not (there / "begun").exists():
-                await anyio.sleep(0.01)
+        await until((there / "begun").exists)
         for link in ssh_children():
             os.kill(link, signal.SIGKILL)
         await r.editor.wait_until(lambda: "host far was reached again after" in str(r.editor.transcript))

@@ -26,6 +26,7 @@ from tests.agent.test_background import model, result
 from tests.executors.kit import until_exists
 from tests.forked import COMMAND
 from tests.system.agent.test_terminals import in_terminal, line, look
+from tests.waits import until
 
 ROOT = Path(__file__).parents[3]
 BUSYBOX = "busybox"
@@ -76,9 +77,7 @@ def files_of(name: str) -> str:
 
 
 async def until_nothing_is_left(name: str) -> None:
-    with anyio.fail_after(30):
-        while ours(name) or files_of(name):
-            await anyio.sleep(0.05)
+    await until(lambda: not (ours(name) or files_of(name)))
 
 
 @pytest.mark.parametrize("name", ["with Python", BUSYBOX], indirect=True)
@@ -226,9 +225,7 @@ async def test_what_a_killed_agent_left_is_ended_by_itself_or_by_the_next(
     if linger > 60:
         assert any("sleep 7052" in each for each in ours(name))
         async with went(tmp_path, [Answer(text="ok")], config=config):
-            with anyio.fail_after(30):
-                while any("sleep 705" in each for each in ours(name)):
-                    await anyio.sleep(0.05)
+            await until(lambda: not any("sleep 705" in each for each in ours(name)))
     await until_nothing_is_left(name)
 
 

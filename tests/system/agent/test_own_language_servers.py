@@ -8,7 +8,6 @@ from pathlib import Path
 from typing import Any
 
 import anyio
-import pytest
 
 from acp_agent.client.permissions import allow_once, reject_once
 from acp_agent.schema.acp import Diff
@@ -16,8 +15,7 @@ from acp_agent.schema.lsp_types import Position, Range, TextEdit
 from acp_agent.testing.fake_model import Answer, Call
 from acp_agent.tools.code.rename import edited
 from tests.agent.kit import Rig, results, rig
-
-pytestmark = pytest.mark.anyio
+from tests.waits import until
 
 BIN = str(Path(sys.executable).parent)
 PATH = f"{BIN}:/usr/local/bin:/usr/bin:/bin"
@@ -204,9 +202,7 @@ async def test_the_servers_end_with_the_session(tmp_path):
         await run(r)
         assert running()
         await r.editor.client.close_session(r.editor.session_id)
-        with anyio.fail_after(20):
-            while running():
-                await anyio.sleep(0.02)
+        await until(lambda: not running())
 
 
 async def test_the_tools_are_offered_where_a_server_is_installed_only(tmp_path):

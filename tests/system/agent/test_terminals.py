@@ -14,8 +14,6 @@ from tests import containers, ssh_server
 from tests.agent.kit import Rig, bash, rig, went
 from tests.agent.test_background import RUN_ID, asks, ended, model, result, started
 
-pytestmark = pytest.mark.anyio
-
 CLAIM = {"risk": "low", "mutation": False, "privesc": False, "why": "To go on"}
 SHELL = "exec bash --norc --noprofile"
 

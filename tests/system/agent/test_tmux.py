@@ -8,11 +8,9 @@ import pty
 import re
 import shutil
 import subprocess
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-import anyio
 import pytest
 
 from acp_agent.client.permissions import allow_once, reject_once
@@ -27,8 +25,9 @@ from tests.agent.kit import Rig, environ_for, rig, went
 from tests.agent.test_background import model
 from tests.forked import COMMAND
 from tests.system.agent.test_terminals import CLAIM
+from tests.waits import until
 
-pytestmark = [pytest.mark.anyio, pytest.mark.skipif(shutil.which("tmux") is None, reason="not installed: tmux")]
+pytestmark = pytest.mark.skipif(shutil.which("tmux") is None, reason="not installed: tmux")
 
 TMUX = '[tools.tmux]\nsession = "main"\nmax_panes = 3\nmax_sessions = 2\n'
 
@@ -86,12 +85,6 @@ def attached(r: Rig) -> list[str]:
 def tmux(r: Rig, *words: str) -> str:
     done = subprocess.run([*attached(r), *words], capture_output=True, text=True, check=True, timeout=20)
     return done.stdout
-
-
-async def until(holds: Callable[[], bool]) -> None:
-    with anyio.fail_after(20):
-        while not holds():
-            await anyio.sleep(0.02)
 
 
 async def test_the_user_sees_what_runs_in_a_terminal_and_can_type(tmp_path: Path) -> None:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from pathlib import Path
 
-import anyio
 import pytest
 
 from acp_agent.client.permissions import reject_once
@@ -13,8 +12,7 @@ from acp_agent.schema.acp import AgentMessageChunk, Plan, ResourceLink, TextCont
 from acp_agent.testing.fake_model import Answer, Call
 from tests.e2e.kit import until_gone
 from tests.system.e2e.captured import Talk, recorded, talking
-
-pytestmark = pytest.mark.anyio
+from tests.waits import until
 
 by_client = pytest.mark.parametrize("file", recorded(), ids=lambda file: file.stem)
 
@@ -129,9 +127,7 @@ async def test_a_cancelled_command_is_killed_and_the_next_prompt_works(file, tmp
 
 
 async def written(path: Path) -> str:
-    with anyio.fail_after(10):
-        while not path.exists():
-            await anyio.sleep(0.01)
+    await until(path.exists)
     return path.read_text().strip()
 
 

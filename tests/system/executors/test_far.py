@@ -32,8 +32,7 @@ from acp_agent.executors.posix import sh_side
 from acp_agent.executors.posix.sh_side import ShSide
 from tests import ssh_server
 from tests.executors.kit import alive, run, until_dead, until_exists
-
-pytestmark = pytest.mark.anyio
+from tests.waits import until
 
 ROOT = Path(__file__).parents[3]
 
@@ -217,9 +216,7 @@ async def test_what_a_killed_agent_left_is_ended_by_itself_or_by_the_next(
             assert alive(pid) and socket.exists()
             await executor.ready()
         await until_dead(pid)
-        with anyio.fail_after(20):
-            while folder.exists() or sleeping("705[012]"):
-                await anyio.sleep(0.02)
+        await until(lambda: not (folder.exists() or sleeping("705[012]")))
 
 
 @with_and_without_python

@@ -27,8 +27,6 @@ from acp_agent.executors.route import Offer
 from tests import containers
 from tests.executors.kit import collect, run, until_dead, until_exists
 
-pytestmark = pytest.mark.anyio
-
 DEAD = 4_194_305
 """A process number that Linux never gives."""
 

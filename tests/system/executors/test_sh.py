@@ -28,8 +28,7 @@ from acp_agent.executors.posix import sh_shell
 from acp_agent.executors.posix.sh_program import PREFIX, words
 from acp_agent.executors.posix.sh_side import ShSide
 from tests.executors.kit import run
-
-pytestmark = pytest.mark.anyio
+from tests.waits import until
 
 SHELLS = {"dash": ("dash",), "bash": ("bash", "--posix"), "busybox": ("busybox", "sh")}
 
@@ -377,9 +376,7 @@ async def test_only_our_own_folders_are_taken_for_ours(tmp_path: Path) -> None:
             os.chown(planted, 65534, 65534)
         async with over(Local("dash")) as executor:
             await executor.ready()
-            with anyio.fail_after(20):
-                while dead.exists():
-                    await anyio.sleep(0.02)
+            await until(lambda: not dead.exists())
             await run(executor, "true", tmp_path)
         assert os.geteuid() != 0 or victim.poll() is None
     finally:

@@ -19,11 +19,9 @@ from acp_agent.executors.base import Command, Process, TerminalSize
 from acp_agent.executors.local import LocalExecutor
 from acp_agent.executors.tmux.shared_shell import SharedShell
 from acp_agent.executors.tmux.tmux_server import Tmux
+from tests.waits import until
 
-pytestmark = [
-    pytest.mark.anyio,
-    pytest.mark.skipif(shutil.which("tmux") is None, reason="not installed: tmux"),
-]
+pytestmark = pytest.mark.skipif(shutil.which("tmux") is None, reason="not installed: tmux")
 
 SIZE = TerminalSize(100, 30, 2000)
 
@@ -49,9 +47,7 @@ async def ended(process: Process) -> int | None:
 
 
 async def until_gone(socket: Path) -> None:
-    with anyio.fail_after(20):
-        while subprocess.run(["tmux", "-S", socket, "ls"], capture_output=True, check=False).returncode == 0:
-            await anyio.sleep(0.02)
+    await until(lambda: subprocess.run(["tmux", "-S", socket, "ls"], capture_output=True, check=False).returncode)
 
 
 async def test_all_that_is_printed_comes_up_to_the_end(tmp_path: Path) -> None:
@@ -71,9 +67,7 @@ async def test_what_is_typed_arrives_byte_by_byte_also_while_the_user_looks_back
         async with anyio.create_task_group() as tasks:
             tasks.start_soon(ended, process)
             assert process.terminal is not None
-            with anyio.fail_after(20):
-                while "ready" not in process.combined:
-                    await anyio.sleep(0.01)
+            await until(lambda: "ready" in process.combined)
             tmux.ask("copy-mode", "-t", "=acp-coder-main:one")
             await process.terminal.type(data)
         assert (tmp_path / "typed").read_bytes() == data
@@ -85,9 +79,7 @@ async def test_a_window_that_the_user_closes_ends_what_runs_in_it(tmp_path: Path
         process = await started(tmux, "trap 'echo told >told; exit 1' HUP; echo ready; read", tmp_path)
         async with anyio.create_task_group() as tasks:
             tasks.start_soon(ended, process)
-            with anyio.fail_after(20):
-                while "ready" not in process.combined:
-                    await anyio.sleep(0.01)
+            await until(lambda: "ready" in process.combined)
             tmux.ask("kill-window", "-t", "=acp-coder-main:one")
         assert (tmp_path / "told").exists()
         await process.close()
@@ -138,9 +130,7 @@ async def test_nothing_is_left_of_an_agent_that_was_killed(tmp_path: Path) -> No
     agent.wait()
     agent.stdout.close()
     await until_gone(tmp_path / "tmux")
-    with anyio.fail_after(20):
-        while Path(f"/proc/{program}").exists():
-            await anyio.sleep(0.02)
+    await until(lambda: not Path(f"/proc/{program}").exists())
 
 
 async def test_marks_of_others_and_halves_of_marks_are_output(tmp_path: Path) -> None:
@@ -213,9 +203,7 @@ async def test_a_program_that_knows_the_marks_is_typed_to_by_nobody(tmp_path: Pa
             with pytest.raises(ExecutorError, match="(cat|sh) runs in it"):
                 await shell.run(Command("echo secret", tmp_path))
             await shell.terminal.type(b"\x03")
-            with anyio.fail_after(20):
-                while shell.busy:
-                    await anyio.sleep(0.02)
+            await until(lambda: not shell.busy)
             assert await ended(await shell.run(Command("PWD=/home", tmp_path))) == 0
             assert shell.folder == tmp_path
             assert (tmp_path / "got").read_text() == ""

@@ -30,7 +30,6 @@ from tests.fronts.server.test_house import AUTO, log_of, places
 from tests.fronts.server.test_server import BOUND, INITIALIZE, Place, served
 from tests.websockets_client import connected
 
-pytestmark = pytest.mark.anyio
 HALF_OPEN = 10_000
 SPARE_FILES = 500
 KEY = "dGhlIHNhbXBsZSBub25jZQ=="

@@ -30,7 +30,7 @@ from tests.fronts.server.page_kit import (
 from tests.fronts.server.test_server import Place
 
 __all__ = ["built"]
-pytestmark = [pytest.mark.anyio, needs_chromium]
+pytestmark = needs_chromium
 
 
 # --- getting in -----------------------------------------------------------------------------------------------------

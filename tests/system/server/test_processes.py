@@ -29,8 +29,6 @@ from tests.fronts.server.test_house import AUTO, WAITS, asked, cut_off, exists, 
 from tests.fronts.server.test_server import BOUND, Place, editor, running, served
 from tests.postgres_server import PostgresServer
 
-pytestmark = pytest.mark.anyio
-
 
 @asynccontextmanager
 async def two(

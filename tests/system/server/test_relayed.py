@@ -27,8 +27,6 @@ from tests.postgres_server import PostgresServer
 from tests.system.server.test_processes import said, two
 from tests.websockets_client import connected
 
-pytestmark = pytest.mark.anyio
-
 
 async def test_a_turn_goes_on_without_its_client_that_was_connected_elsewhere(
     postgres: PostgresServer,

@@ -25,11 +25,9 @@ from acp_agent.tools.net.browser_session import BrowserSession
 from acp_agent.tools.net.chromium import find_chromium, missing_browser
 from acp_agent.tools.net.web_client import GuardedClient
 from tests.tools.kit import Bench, bench
+from tests.waits import until
 
-pytestmark = [
-    pytest.mark.anyio,
-    pytest.mark.skipif(find_chromium(BrowserConfig()) is None, reason="no Chromium; scripts/install_tools.sh has it"),
-]
+pytestmark = pytest.mark.skipif(find_chromium(BrowserConfig()) is None, reason="no Chromium (make tools)")
 
 PAGES = {
     "/": """<html><head><title>Start</title></head><body><h1>Hello</h1><p id=made></p>
@@ -196,9 +194,7 @@ async def test_an_unused_browser_is_closed_and_started_again_when_it_is_needed(t
     site, _ = sites
     async with browsing(tmp_path, idle_timeout=0.05) as tools:
         await tools.call("browser", action="open", url=url(site))
-        with anyio.fail_after(10):
-            while tools.web.browser.url:
-                await anyio.lowlevel.checkpoint()
+        await until(lambda: not tools.web.browser.url)
         assert "Title: Start" in (await tools.call("browser", action="open", url=url(site))).text
 
 
@@ -316,9 +312,7 @@ async def test_a_browser_that_was_killed_is_started_again_by_the_next_call(tmp_p
     async with browsing(tmp_path) as tools:
         await tools.call("browser", action="open", url=url(site))
         kill(str(profiles))
-        with anyio.fail_after(10):
-            while tools.web.browser.url:
-                await anyio.lowlevel.checkpoint()
+        await until(lambda: not tools.web.browser.url)
         with pytest.raises(ToolError, match="No page is open"):
             await tools.call("browser", action="text")
         assert "Title: Start" in (await tools.call("browser", action="open", url=url(site))).text
