@@ -37,7 +37,7 @@ from tests.postgres_server import PostgresServer
 from tests.v2_wire import V2Wire
 from tests.websockets_client import connected
 
-__all__ = ["Answer", "Call", "Rig", "agent_rig", "bash", "connect", "put", "results", "rig", "rounds", "went"]
+__all__ = ["Answer", "Call", "Rig", "agent_rig", "bash", "confined", "connect", "put", "results", "rig", "rounds", "went"]
 
 BASH = "bash"
 on_stdio = pytest.mark.skipif("ACP_TEST_WIRE" in os.environ, reason="a server answers this otherwise")
@@ -230,6 +230,20 @@ async def went(tmp_path: Path, script: Script = (), *, prompt: Any = "go", **edi
     """The same after one turn."""
     async with rig(tmp_path, script, **editor) as made:
         await made.editor.prompt(prompt)
+        yield made
+
+
+@asynccontextmanager
+async def confined(
+    tmp_path: Path, *calls: Call | str, before: Callable[[Path], object] | None = None, **editor: Any
+) -> AsyncIterator[Rig]:
+    """After one turn in which nobody was asked and commands ran in the sandbox, not in the editor's terminals. Strings
+    are commands. `before`: called with the project ahead of the turn."""
+    script = rounds(*(bash(call) if isinstance(call, str) else call for call in calls))
+    async with rig(tmp_path, script, mode="auto", sandbox=True, terminal=False, **editor) as made:
+        if before is not None:
+            before(made.project)
+        await made.editor.prompt("go")
         yield made
 
 
