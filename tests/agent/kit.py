@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import atexit
 import hashlib
+import json
 import os
 import socket
 import sys
@@ -37,7 +38,10 @@ from tests.postgres_server import PostgresServer
 from tests.v2_wire import V2Wire
 from tests.websockets_client import connected
 
-__all__ = ["Answer", "Call", "Rig", "agent_rig", "bash", "confined", "connect", "put", "results", "rig", "rounds", "went"]
+__all__ = [
+    "Answer", "Call", "Rig", "agent_rig", "audit", "bash", "confined", "connect", "put", "results", "rig", "rounds",
+    "went",
+]  # fmt: skip
 
 BASH = "bash"
 on_stdio = pytest.mark.skipif("ACP_TEST_WIRE" in os.environ, reason="a server answers this otherwise")
@@ -265,3 +269,9 @@ def results(made: Rig, number: int | None = None) -> list[str]:
     """What the n-th request, or the last, has of tools."""
     number = len(made.model.requests) if number is None else number
     return [message["content"] for message in made.messages(number) if message["role"] == "tool"]
+
+
+def audit(tmp_path: Path) -> list[dict[str, Any]]:
+    """The lines of the agent's log."""
+    log = tmp_path / "home/.local/state/acp-coder/audit.jsonl"
+    return [json.loads(line) for line in log.read_text(encoding="utf-8").splitlines()]

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import socket
 from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager, closing
@@ -21,7 +20,7 @@ from acp_agent.executors.sandbox.proxy.ways import OwnNetwork
 from acp_agent.loop.shell.command_network import CommandNetwork
 from acp_agent.safety.access import NetworkAccess
 from acp_agent.schema import acp
-from tests.agent.kit import Answer, Call, Rig, rig
+from tests.agent.kit import Answer, Call, Rig, audit, rig
 from tests.executors.sandbox.kit import needs_sandbox
 
 BOUND = 30.0
@@ -76,10 +75,8 @@ async def ran(made: Rig) -> str:
     return str(made.messages(len(made.model.requests))[-1]["content"])
 
 
-def audit(made: Rig, event: str) -> list[dict[str, Any]]:
-    file = next(made.project.parent.rglob("audit.jsonl"))
-    lines = [json.loads(line) for line in file.read_text().splitlines()]
-    return [line for line in lines if line["event"] == event]
+def events(made: Rig, event: str) -> list[dict[str, Any]]:
+    return [line for line in audit(made.project.parent) if line["event"] == event]
 
 
 async def test_a_host_is_asked_about_while_the_command_waits(tmp_path: Path, names: list[str]) -> None:
@@ -101,10 +98,10 @@ async def test_a_host_is_asked_about_while_the_command_waits(tmp_path: Path, nam
             "reject_always",
         ]
         assert got[0].startswith(b"POST /x HTTP/1.1\r\n") and names == ["registry.test"]
-        (line,) = audit(made, "network")
+        (line,) = events(made, "network")
         assert line["host"] == f"registry.test:{port}" and line["call_id"] == call.id
         assert line["sent"] == len(got[0]) and line["received"] > len("hello")
-        assert [line["decision"] for line in audit(made, "decision") if line["tool"] == "connect"] == [
+        assert [line["decision"] for line in events(made, "decision") if line["tool"] == "connect"] == [
             "allowed_by_person"
         ]
 

@@ -31,7 +31,7 @@ from acp_agent.schema.acp import CreateElicitationResponse
 from acp_agent.testing.fake_model import Answer, Call
 from tests.waits import until
 
-from .kit import bash, results, rig, rounds, went
+from .kit import audit, bash, results, rig, rounds, went
 
 
 def hook(event: str, command: str, **more: object) -> str:
@@ -57,11 +57,6 @@ async def kept(file: Path, number: int) -> list[dict[str, Any]]:
     """So many lines of hooks that nobody waits for."""
     await until(lambda: file.exists() and file.read_text().count("\n") >= number)
     return told(file)
-
-
-def audit(r) -> list[dict[str, Any]]:
-    file = Path(r.environ["HOME"]) / ".local/state/acp-coder/audit.jsonl"
-    return [json.loads(line) for line in file.read_text().splitlines()]
 
 
 # --- PreToolUse --------------------------------------------------------------------------------------------------
@@ -110,7 +105,7 @@ async def test_a_hook_denies_and_the_model_reads_why(tmp_path, command):
         assert "The hook `curfew` does not allow this call: not today" in results(r, 2)[0]
         r.editor.tool_call().assert_finished("failed")
         assert not r.editor.permission_requests
-        decision = next(line for line in audit(r) if line["event"] == "decision")
+        decision = next(line for line in audit(tmp_path) if line["event"] == "decision")
         assert (decision["decision"], decision["rule"]) == ("deny", "hook curfew")
 
 
@@ -133,7 +128,7 @@ async def test_an_allow_answers_a_question_only_where_the_configuration_says_so(
         config = hook("PreToolUse", allow, name="easy", frees=frees)
         async with went(home, rounds(Call("write", {"path": "a", "content": "x"})), config=config) as r:
             assert len(r.editor.permission_requests) == asked
-            decisions = [line for line in audit(r) if line["event"] == "decision"]
+            decisions = [line for line in audit(home) if line["event"] == "decision"]
             assert decisions[0]["rule"] == ("hook easy" if frees else decisions[0]["rule"])
 
 
@@ -158,7 +153,7 @@ async def test_a_changed_input_is_shown_judged_again_and_run(tmp_path):
         assert call.title == "touch other"
         assert (r.project / "other").exists()
         assert not (r.project / "made").exists()
-        assert json.loads(next(line for line in audit(r) if line["event"] == "decision")["arguments"]) == {
+        assert json.loads(next(line for line in audit(tmp_path) if line["event"] == "decision")["arguments"]) == {
             "command": "touch other"
         }
 
@@ -464,7 +459,7 @@ async def test_a_hook_answers_the_question_before_the_user_is_asked(tmp_path):
             "touch three",
             "sudo -n touch two",
         ]
-        rules = {line["rule"]: line["decision"] for line in audit(r) if line["event"] == "decision"}
+        rules = {line["rule"]: line["decision"] for line in audit(tmp_path) if line["event"] == "decision"}
         assert rules["hook no"] == "deny"
         assert rules["hook yes"] == "allow"
 
@@ -660,7 +655,13 @@ async def test_no_credential_in_the_url_of_a_hook_is_told(tmp_path, capsys):
         assert "PreToolUse: `http://127.0.0.1:9/hook`" in r.editor.text()
         assert try_hooks.run(Namespace(verb="list", cwd=str(r.project)), r.environ) == 0
         kept = dict(rows(load_config(r.environ)))["hooks.on"]
-        everything = [str(r.editor.transcript), str(audit(r)), capsys.readouterr().out, kept, *map(str, r.messages(2))]
+        everything = [
+            str(r.editor.transcript),
+            str(audit(tmp_path)),
+            capsys.readouterr().out,
+            kept,
+            *map(str, r.messages(2)),
+        ]
         assert all("127.0.0.1:9/hook" in text for text in everything[1:4])
         assert not [text for text in everything if re.search("word.(one|two|three|four)|someone", text)]
     there.close()

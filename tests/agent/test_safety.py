@@ -20,16 +20,11 @@ from acp_agent.testing.fake_model import Answer, Call
 from tests.forked import COMMAND
 from tests.waits import until
 
-from .kit import agent_rig, bash, results, rig, rounds, went
-
-
-def audit(tmp_path: Path) -> list[dict]:
-    path = tmp_path / "home/.local/state/acp-coder/audit.jsonl"
-    return [json.loads(line) for line in path.read_text(encoding="utf-8").splitlines()]
-
+from .kit import agent_rig, audit, bash, confined, results, rig, rounds, went
 
 ALLOW_TOUCH = '[[tools.permissions.bash]]\npattern = "touch *"\naction = "allow"\n'
 DENY_SUDO = '[[tools.permissions.bash]]\npattern = "*sudo*"\naction = "deny"\n'
+DENY_RMDIR = '[[tools.permissions.bash]]\npattern = "*rmdir*"\naction = "deny"\n'
 ASK_LS = '[[tools.permissions.bash]]\npattern = "ls *"\naction = "ask"\n'
 
 
@@ -108,12 +103,57 @@ async def test_a_rule_answers_the_question_and_covers_every_part_of_a_line(tmp_p
         assert asked.tool_call.title == "touch c; chmod 600 c"
 
 
-@pytest.mark.parametrize("command", ["rmdir x", "r\\mdir x", "env A=1 rmdir x", "bash -c 'rm''dir x'", "echo; rmdir x"])
-async def test_a_rule_that_denies_wins_however_the_command_is_dressed_up(tmp_path, command):
-    config = '[[tools.permissions.bash]]\npattern = "echo*"\naction = "allow"\n' + DENY_SUDO.replace("sudo", "rmdir")
+ECHO_ONLY = '[[tools.scoped.constraints]]\ntool = "bash"\nparameter = "command"\nallow_patterns = ["echo *"]\n'
+LISTED = '[tools.risk]\nallowed_commands = ["echo", "ls"]\n'
+DENIED = "A user's rule denies this call (tools.permissions.bash[0])"
+NAMES = {
+    "rule": '[[tools.permissions.run_command]]\npattern = "*touch*"\naction = "deny"\n',
+    "policy": '[tools.policy]\nrules = [{effect = "deny", tool = "shell", args_match = "touch"}]\n',
+    "limit": '[tools.scoped]\ndenied_tools = ["run_shell"]\n',
+}
+
+
+@pytest.mark.parametrize(
+    ("config", "command", "told"),
+    [
+        *((DENY_RMDIR, dressed, DENIED) for dressed in ("rmdir x", "r\\mdir x", "env A=1 rmdir x", "echo; rmdir x")),
+        (DENY_RMDIR, "bash -c 'rm''dir x'", DENIED),
+        (NAMES["rule"], "touch a", DENIED),
+        (NAMES["policy"], "touch a", "The policy denied this call"),
+        (NAMES["limit"], "touch a", "tools.scoped"),
+        ("[tools.risk]\nblock_high_risk_commands = true\n", "sudo -n true", "High-risk commands are blocked"),
+        ("", "cat ~/.ssh/id_rsa", "tools.risk.forbidden_paths"),
+        ("", "cat $HOME/.ssh/id", "tools.risk.forbidden_paths"),
+        ("", "tar cf x.tar ~/.ssh", "tools.risk.forbidden_paths"),
+        ("", "ls /etc/shadow", "tools.risk.forbidden_paths"),
+        (LISTED, "echo a; touch b", "`touch` is not among the allowed programs"),
+        (ECHO_ONLY, "echo a; touch b", "must look like"),
+        (ECHO_ONLY, "echo a\ntouch b", "must look like"),
+        (ECHO_ONLY, "echo $(touch b)", "must look like"),
+        ('[tools.scope]\nrun_as_user = "nobody-of-that-name"\n', "touch a", "does not exist on this machine"),
+    ],
+)
+async def test_what_is_forbidden_is_not_run_and_the_model_hears_why(tmp_path, config, command, told):
+    """`execute_bash` is another name of `bash`."""
+    async with went(tmp_path, rounds(Call("execute_bash", {"command": command})), config=config, mode="auto") as r:
+        assert told in results(r, 2)[0]
+        assert not r.editor.permission_requests
+        assert list(r.project.iterdir()) == []
+
+
+@pytest.mark.parametrize(
+    ("config", "command"),
+    [
+        ('[tools.risk]\nautonomy = "full"\n', "sudo -n echo fine || echo fine"),
+        (LISTED, "echo fine"),
+        (ECHO_ONLY, "echo fine"),
+        (ECHO_ONLY, "echo a > b; echo fine"),
+    ],
+)
+async def test_what_is_not_forbidden_runs_unasked(tmp_path, config, command):
     async with went(tmp_path, rounds(bash(command)), config=config, mode="auto") as r:
         assert not r.editor.permission_requests
-        assert "A user's rule denies this call (tools.permissions.bash[1])" in results(r, 2)[0]
+        assert "fine\n" in results(r, 2)[0]
 
 
 async def test_a_rule_that_asks_asks_in_every_mode_and_is_named(tmp_path):
@@ -219,17 +259,6 @@ async def test_dangerous_commands_are_asked_about_in_every_mode_and_each_time(tm
         assert "Risk: high" in asked.tool_call.content[-1].content.text
 
 
-async def test_dangerous_commands_may_be_blocked_or_left_to_the_mode(tmp_path):
-    for number, (config, text) in enumerate(
-        [("block_high_risk_commands = true", "High-risk commands are blocked"), ('autonomy = "full"', "")]
-    ):
-        folder = tmp_path / str(number)
-        folder.mkdir()
-        async with went(folder, rounds(bash("sudo -n true")), config=f"[tools.risk]\n{config}\n", mode="auto") as r:
-            assert not r.editor.permission_requests
-            assert text in results(r, 2)[0]
-
-
 async def test_readonly_autonomy_changes_nothing_in_any_mode(tmp_path):
     script = rounds(bash("touch a"), Call("write", {"path": "b", "content": "x"}), Call("read", {"path": "c"}))
     async with rig(tmp_path, script, config='[tools.risk]\nautonomy = "readonly"\n', mode="auto") as r:
@@ -237,19 +266,6 @@ async def test_readonly_autonomy_changes_nothing_in_any_mode(tmp_path):
         await r.editor.prompt("go")
         assert sorted(path.name for path in r.project.iterdir()) == ["c"]
         assert "here" in results(r, 4)[2]
-
-
-@pytest.mark.parametrize("command", ["cat ~/.ssh/id_rsa", "cat $HOME/.ssh/id", "tar cf x.tar ~/.ssh", "ls /etc/shadow"])
-async def test_no_command_names_a_forbidden_path(tmp_path, command):
-    async with went(tmp_path, rounds(bash(command)), mode="auto") as r:
-        assert "tools.risk.forbidden_paths" in results(r, 2)[0]
-
-
-async def test_only_listed_programs_run(tmp_path):
-    config = '[tools.risk]\nallowed_commands = ["echo", "ls"]\n'
-    async with went(tmp_path, rounds(bash("echo a; touch b"), bash("echo c")), config=config, mode="auto") as r:
-        assert "`touch` is not among the allowed programs" in results(r, 2)[0]
-        assert "c" in results(r, 3)[1]
 
 
 async def test_changing_calls_are_counted_by_the_hour(tmp_path):
@@ -278,15 +294,23 @@ async def test_the_model_must_say_what_it_thinks_of_the_risk_and_is_not_believed
 # --- what was learned --------------------------------------------------------------------------------------------
 
 
-async def test_a_rejected_call_is_not_repeated_in_a_later_session(tmp_path):
-    config = "[tools.governance]\ntrajectory_enabled = true\nblock_risky_patterns = true\nwindow = 2\n"
+LEARNS = "[tools.governance]\ntrajectory_enabled = true\nblock_risky_patterns = true\nwindow = 2\n"
+
+
+@pytest.mark.parametrize("more", ["", 'always_available = ["bash"]\n'], ids=["ordinary", "always available"])
+async def test_a_rejected_call_is_not_repeated_in_a_later_session(tmp_path, more):
+    config = LEARNS + more
     async with went(tmp_path, rounds(bash("touch a")), config=config, mode="auto") as r:
         await r.editor.prompt("/reject")
         assert "are not acceptable" in r.editor.text()
         (r.project / "a").unlink()
     async with went(tmp_path, rounds(bash("touch a"), bash("touch b")), config=config, mode="auto") as r:
-        assert "the user rejected before" in results(r, 2)[0]
-        assert sorted(path.name for path in r.project.iterdir()) == ["b"]
+        assert ("the user rejected before" in results(r, 2)[0]) is not bool(more)
+        assert sorted(path.name for path in r.project.iterdir()) == (["a", "b"] if more else ["b"])
+        await r.editor.prompt('/policy check bash {"command": "touch a"}')
+        assert ("deny: Calls like this one the user rejected before" in r.editor.text()) is not bool(more)
+        await r.editor.prompt("/policy check")
+        assert "Which call?" in r.editor.text()
 
 
 async def test_a_tool_that_always_fails_is_blocked_until_the_person_unblocks_it(tmp_path):
@@ -337,8 +361,9 @@ async def test_rules_that_would_have_saved_questions_are_proposed(tmp_path):
 
 
 async def test_every_call_and_decision_is_written_down(tmp_path):
-    script = rounds(bash("echo hi; exit 3"), Call("nonsense", {}), Call("read", {"path": "none"}), bash("touch no"))
-    async with went(tmp_path, script, permissions=[allow_once, reject_once]) as r:
+    outside = Call("write", {"path": "/etc/x", "content": "x"})
+    calls = (bash("echo hi; exit 3"), Call("nonsense", {}), Call("read", {"path": "none"}), bash("touch no"), outside)
+    async with went(tmp_path, rounds(*calls), permissions=[allow_once, reject_once]) as r:
         session = r.editor.session_id
     lines = audit(tmp_path)
     assert {line["caller_id"] for line in lines} == {session}
@@ -348,6 +373,8 @@ async def test_every_call_and_decision_is_written_down(tmp_path):
     assert ("result", "nonsense", "failed") in seen
     assert ("result", "read", "failed") in seen
     assert ("decision", "bash", "rejected_by_person") in seen
+    assert seen[-1] == ("decision", "write", "deny")
+    assert "outside this session's folders" in lines[-1]["reason"]
     ended = next(line for line in lines if line["event"] == "result" and line["tool"] == "bash")
     assert ended["exit_code"] == 3
     assert ended["duration_ms"] >= 0
@@ -473,8 +500,7 @@ async def test_outside_of_the_sandbox_the_person_is_asked_every_time(tmp_path):
 
 async def test_strict_never_runs_outside_of_the_sandbox(tmp_path):
     config = "[tools.sandbox]\nstrict = true\n"
-    script = rounds(bash("touch a", outside_sandbox=True), bash("touch b"))
-    async with went(tmp_path, script, mode="auto", sandbox=True, terminal=False, config=config) as r:
+    async with confined(tmp_path, bash("touch a", outside_sandbox=True), "touch b", config=config) as r:
         assert "Nothing may run outside the sandbox" in results(r, 2)[0]
         assert sorted(path.name for path in r.project.iterdir()) == ["b"]
 
@@ -495,7 +521,7 @@ async def test_what_must_not_be_read_is_hidden_from_commands(tmp_path):
 
 async def test_commands_do_not_inherit_credentials(tmp_path):
     environ = {"GITHUB_TOKEN": "abcdefgh12345678", "LC_ALL": "C", "STRANGE": "1"}
-    async with went(tmp_path, rounds(bash("env")), mode="auto", sandbox=True, terminal=False, environ=environ) as r:
+    async with confined(tmp_path, "env", environ=environ) as r:
         names = {line.partition("=")[0] for line in results(r, 2)[0].splitlines()}
         assert "LC_ALL" in names
         assert not {"GITHUB_TOKEN", "STRANGE", "OPENAI_BASE_URL"} & names
@@ -524,8 +550,7 @@ async def test_a_protected_path_that_is_a_link_stops_no_command_and_its_target_i
 
 
 async def test_no_place_holder_is_left_in_the_project(tmp_path):
-    script = rounds(bash("ls -A; mkdir .vscode; echo x > .mcp.json; true"))
-    async with went(tmp_path, script, mode="auto", sandbox=True, terminal=False) as r:
+    async with confined(tmp_path, "ls -A; mkdir .vscode; echo x > .mcp.json; true") as r:
         assert list(r.project.iterdir()) == []
         assert ".bashrc" not in results(r, 2)[0]
 
@@ -602,13 +627,6 @@ async def test_without_the_right_to_switch_no_tool_runs_where_that_is_required(t
         assert (r.project / "a").exists(), "control: switched off"
 
 
-async def test_a_user_there_is_not_is_a_clear_error(tmp_path):
-    config = '[tools.scope]\nrun_as_user = "nobody-of-that-name"\n'
-    async with went(tmp_path, rounds(bash("touch a")), mode="auto", config=config) as r:
-        assert "which does not exist on this machine" in results(r, 2)[0]
-        assert list(r.project.iterdir()) == []
-
-
 # --- without a sandbox -------------------------------------------------------------------------------------------
 
 
@@ -619,7 +637,7 @@ def no_backend(monkeypatch):
 
 
 async def test_where_there_is_no_sandbox_the_person_is_told_everywhere_and_commands_run(tmp_path, no_backend, caplog):
-    async with went(tmp_path, rounds(bash("touch a")), mode="auto", sandbox=True, terminal=False) as r:
+    async with confined(tmp_path, "touch a") as r:
         assert (r.project / "a").exists()
         assert "Commands run with: no sandbox" in r.editor.text()
     assert "Commands run with: no sandbox" in caplog.text
@@ -630,7 +648,7 @@ async def test_where_there_is_no_sandbox_the_person_is_told_everywhere_and_comma
 
 async def test_strict_refuses_to_run_without_a_sandbox(tmp_path, no_backend):
     config = "[tools.sandbox]\nstrict = true\n"
-    async with went(tmp_path, rounds(bash("touch a")), mode="auto", sandbox=True, terminal=False, config=config) as r:
+    async with confined(tmp_path, "touch a", config=config) as r:
         assert list(r.project.iterdir()) == []
         assert "strict" in results(r, 2)[0]
 
@@ -724,8 +742,7 @@ async def test_what_a_confined_command_left_for_the_next_shell_is_not_run_outsid
     marker = tmp_path / "marker"
     states = f"{tempfile.gettempdir()}/acp-coder-*/state"
     leave = f"trap - EXIT; for place in {states}; do echo 'touch {marker}' > $place/shell-1; done"
-    script = rounds(bash(f"export A=1; {leave}"), bash("echo [$A]", outside_sandbox=True), bash("echo [$A]"))
-    async with went(tmp_path, script, mode="auto", sandbox=True, terminal=False) as r:
+    async with confined(tmp_path, f"export A=1; {leave}", bash("echo [$A]", outside_sandbox=True), "echo [$A]") as r:
         assert results(r, 3)[1].startswith("[]")
         assert not marker.exists()
 
@@ -734,8 +751,7 @@ async def test_folders_of_the_configuration_belong_to_every_session(tmp_path):
     shared = tmp_path / "shared"
     shared.mkdir()
     config = f'[tools.files]\nallowed_paths = ["{shared}", "{tmp_path}/none", "relative"]\n'
-    script = rounds(bash(f"echo a > {shared}/a"), Call("read", {"path": f"{shared}/a"}))
-    async with went(tmp_path, script, mode="auto", sandbox=True, terminal=False, config=config) as r:
+    async with confined(tmp_path, f"echo a > {shared}/a", Call("read", {"path": f"{shared}/a"}), config=config) as r:
         assert (shared / "a").read_text() == "a\n"
         assert "a" in results(r, 3)[1]
         await r.editor.prompt("/status")
@@ -752,9 +768,7 @@ async def test_a_repository_is_not_led_elsewhere_while_a_command_runs_in_the_bac
         f"cp -r .git evil; printf '[core]\\n\\tfsmonitor = touch {marker}; false\\n' >> evil/config; "
         "echo 1 > up; while :; do echo ../evil > .git/commondir; done 2>/dev/null"
     )
-    async with rig(tmp_path, rounds(bash(loop, background=True)), mode="auto", sandbox=True, terminal=False) as r:
-        repository(r.project)
-        await r.editor.prompt("go")
+    async with confined(tmp_path, bash(loop, background=True), before=repository) as r:
         await until((r.project / "up").exists)
         for _ in range(5):
             assert "up" in git(r.project, "status", "--short")
@@ -762,19 +776,15 @@ async def test_a_repository_is_not_led_elsewhere_while_a_command_runs_in_the_bac
     assert not (r.project / ".git/commondir").exists()
 
 
-async def test_the_person_hears_of_a_repository_that_a_command_made_and_that_runs_something(tmp_path):
-    make = "git init -q lib && git -C lib config core.fsmonitor 'touch x' && git init -q harmless"
-    async with rig(tmp_path, rounds(bash(make)), mode="auto", sandbox=True, terminal=False, notices=True) as r:
-        repository(r.project)
-        await r.editor.prompt("go")
-        await until(lambda: any("made the git repository" in line.get("reason", "") for line in audit(tmp_path)))
-        told = [line["reason"] for line in audit(tmp_path) if "git repository" in line.get("reason", "")]
-        assert len(told) == 1
-        assert str(r.project / "lib") in told[0]
-
-
 def told_of_repositories(tmp_path):
     return [line["reason"] for line in audit(tmp_path) if "git repository" in line.get("reason", "")]
+
+
+async def test_the_person_hears_of_a_repository_that_a_command_made_and_that_runs_something(tmp_path):
+    make = "git init -q lib && git -C lib config core.fsmonitor 'touch x' && git init -q harmless"
+    async with confined(tmp_path, make, notices=True, before=repository) as r:
+        (told,) = await until(lambda: told_of_repositories(tmp_path))
+        assert str(r.project / "lib") in told
 
 
 EVIL = "git init -q evil && git -C evil config core.hooksPath hooks"
@@ -783,8 +793,7 @@ EVIL = "git init -q evil && git -C evil config core.hooksPath hooks"
 async def test_what_the_sandbox_puts_in_place_of_a_repository_is_not_told_as_one(tmp_path, monkeypatch):
     monkeypatch.setattr(confinement, "LOOK_AFTER", -5.0)
     wait = "echo up > up; while [ ! -e done ]; do sleep 0.05; done"
-    script = rounds(bash(wait, background=True), bash("true"), bash(EVIL))
-    async with went(tmp_path, script, mode="auto", sandbox=True, terminal=False) as r:
+    async with confined(tmp_path, bash(wait, background=True), "true", EVIL) as r:
         await until(lambda: any(str(r.project / "evil") in words for words in told_of_repositories(tmp_path)))
         assert (r.project / ".git").exists()
         (r.project / "done").touch()
@@ -792,18 +801,18 @@ async def test_what_the_sandbox_puts_in_place_of_a_repository_is_not_told_as_one
     assert len(told_of_repositories(tmp_path)) == 1
 
 
-async def test_a_worktree_of_a_repository_that_was_there_is_not_told_as_a_new_one(tmp_path, monkeypatch):
+async def test_a_worktree_of_a_repository_that_was_there_is_not_told_as_a_new_one(tmp_path, monkeypatch, caplog):
     monkeypatch.setattr(confinement, "LOOK_AFTER", -5.0)
     project = repository(tmp_path / "project")
     git(project, "config", "core.hooksPath", ".husky")
     who = "-c user.name=a -c user.email=a@b"
     submodule = f"git init -q over/sub && git -C over/sub {who} commit -q --allow-empty -m x && git -C over add sub"
-    script = rounds(bash("git worktree add -q copy"), bash(f"git init -q over && {submodule}"), bash(EVIL))
-    async with went(tmp_path, script, mode="auto", sandbox=True, terminal=False):
+    async with confined(tmp_path, "git worktree add -q copy", f"git init -q over && {submodule}", EVIL):
         await until(lambda: any(str(project / "evil") in words for words in told_of_repositories(tmp_path)))
         assert (project / "copy/.git").is_file()
         assert (project / "over/.git/index").exists()
     assert len(told_of_repositories(tmp_path)) == 1
+    assert "work in the background failed" not in caplog.text
 
 
 async def test_what_is_hidden_stays_hidden_whatever_is_renamed_or_flooded(tmp_path):
@@ -831,7 +840,7 @@ async def test_a_private_folder_is_never_within_reach_of_commands(tmp_path):
     old = tempfile.tempdir
     tempfile.tempdir = str(temporary)
     try:
-        async with went(tmp_path, rounds(bash(look)), mode="auto", sandbox=True, terminal=False) as r:
+        async with confined(tmp_path, look) as r:
             assert "acp-coder" not in results(r, 2)[0].replace("cannot access '/tmp/acp-coder-*", "")
     finally:
         tempfile.tempdir = old
@@ -873,7 +882,7 @@ async def test_pairs_of_datagram_sockets_reach_nobody(tmp_path):
         "import socket; a, b = socket.socketpair(); a.send(b'x'); print('stream', b.recv(1)); "
         "socket.socketpair(type=socket.SOCK_DGRAM)"
     )
-    async with went(tmp_path, rounds(bash(f'python3 -c "{code}"')), mode="auto", sandbox=True, terminal=False) as r:
+    async with confined(tmp_path, f'python3 -c "{code}"') as r:
         assert "stream b'x'" in results(r, 2)[0]
         assert "Operation not permitted" in results(r, 2)[0]
 
@@ -884,22 +893,6 @@ async def test_what_is_protected_is_asked_about_in_every_mode(tmp_path, path):
     async with went(tmp_path, script, mode="auto", otherwise=reject_once) as r:
         assert len(r.editor.permission_requests) == 1
         assert not (r.project / path).exists()
-
-
-@pytest.mark.parametrize(
-    ("command", "passes"),
-    [
-        ("echo a", True),
-        ("echo a; touch b", False),
-        ("echo a\ntouch b", False),
-        ("echo $(touch b)", False),
-        ("echo a > b", True),
-    ],
-)
-async def test_a_limit_of_a_command_line_holds_for_each_of_its_parts(tmp_path, command, passes):
-    config = '[[tools.scoped.constraints]]\ntool = "bash"\nparameter = "command"\nallow_patterns = ["echo *"]\n'
-    async with went(tmp_path, rounds(bash(command)), mode="auto", config=config) as r:
-        assert ("must look like" in results(r, 2)[0]) is not passes
 
 
 async def test_a_limit_of_paths_holds_for_commands(tmp_path):
@@ -926,23 +919,9 @@ async def test_what_a_policy_denies_to_be_read_no_command_and_no_tool_reads(tmp_
 
 async def test_no_command_leaves_a_program_that_runs_as_the_person(tmp_path):
     code = "import os; os.close(os.open('y', os.O_CREAT | os.O_WRONLY, 0o4755))"
-    script = rounds(bash(f'cp /bin/true x; chmod 4755 x; chmod 755 x; python3 -c "{code}"; true'))
-    async with went(tmp_path, script, mode="auto", sandbox=True, terminal=False) as r:
+    async with confined(tmp_path, f'cp /bin/true x; chmod 4755 x; chmod 755 x; python3 -c "{code}"; true') as r:
         assert (r.project / "x").stat().st_mode & 0o7777 == 0o755
         assert not any(path.stat().st_mode & 0o4000 for path in r.project.iterdir())
-
-
-@pytest.mark.parametrize(
-    "config",
-    [
-        '[[tools.permissions.run_command]]\npattern = "*touch*"\naction = "deny"\n',
-        '[tools.policy]\nrules = [{effect = "deny", tool = "shell", args_match = "touch"}]\n',
-        '[tools.scoped]\ndenied_tools = ["run_shell"]\n',
-    ],
-)
-async def test_rules_may_name_a_tool_by_any_of_its_names(tmp_path, config):
-    async with went(tmp_path, rounds(Call("execute_bash", {"command": "touch a"})), mode="auto", config=config) as r:
-        assert list(r.project.iterdir()) == []
 
 
 async def test_calls_that_were_stopped_or_never_run_have_their_line(tmp_path):
@@ -983,32 +962,6 @@ async def test_folders_of_hooks_that_the_configuration_names_are_protected(tmp_p
 # --- what a newcomer stumbled over -------------------------------------------------------------------------------
 
 
-async def test_a_repository_is_looked_for_however_long_the_command_took(tmp_path, monkeypatch, caplog):
-    monkeypatch.setattr(confinement, "LOOK_AFTER", -5.0)
-    make = "git init -q lib && git -C lib config core.fsmonitor 'touch x'"
-    async with went(tmp_path, rounds(bash(make)), mode="auto", sandbox=True, terminal=False):
-        await until(lambda: any("made the git repository" in line.get("reason", "") for line in audit(tmp_path)))
-    assert "work in the background failed" not in caplog.text
-
-
-async def test_a_check_knows_what_was_learned(tmp_path):
-    config = "[tools.governance]\ntrajectory_enabled = true\nblock_risky_patterns = true\nwindow = 2\n"
-    async with went(tmp_path, rounds(bash("touch a")), config=config, mode="auto") as r:
-        await r.editor.prompt("/reject")
-    async with went(tmp_path, [], config=config, mode="auto", prompt='/policy check bash {"command": "touch a"}') as r:
-        assert "deny: Calls like this one the user rejected before" in r.editor.text()
-        await r.editor.prompt("/policy check")
-        assert "Which call?" in r.editor.text()
-
-
-async def test_a_path_that_the_tool_itself_refuses_is_a_decision_in_the_log(tmp_path):
-    async with rig(tmp_path, rounds(Call("write", {"path": "/etc/x", "content": "x"})), mode="auto") as r:
-        await r.editor.prompt("go")
-    (line,) = audit(tmp_path)
-    assert (line["event"], line["decision"], line["tool"]) == ("decision", "deny", "write")
-    assert "outside this session's folders" in line["reason"]
-
-
 async def test_a_trusted_configuration_that_cannot_be_used_locks_nobody_out(tmp_path):
     (tmp_path / "project/.acp-coder").mkdir(parents=True)
     (tmp_path / "project/.acp-coder/config.toml").write_text("[tools.sandbox]\ndisabled = true\n")
@@ -1044,9 +997,8 @@ async def test_medium_risk_may_go_unasked_and_high_risk_not(tmp_path):
 
 
 async def test_what_was_learned_is_listed_and_forgotten_in_a_session_and_without_one(tmp_path):
-    config = "[tools.governance]\ntrajectory_enabled = true\nblock_risky_patterns = true\nwindow = 2\n"
     script = [*rounds(bash("touch a")), *rounds(bash("touch b")), *rounds(bash("touch a"), bash("touch b"))]
-    async with rig(tmp_path, script, config=config, mode="auto") as r:
+    async with rig(tmp_path, script, config=LEARNS, mode="auto") as r:
         for _ in range(2):
             await r.editor.prompt("go")
             await r.editor.prompt("/reject")
@@ -1083,30 +1035,6 @@ async def test_wrong_paths_are_no_anomaly(tmp_path):
         told = results(r, 5)
         assert "is blocked" not in str(told)
         assert [("found words" in text) for text in told[-2:]] == [True, True]
-
-
-async def test_a_tool_that_is_always_available_is_not_blocked_by_what_was_learned(tmp_path):
-    config = (
-        "[tools.governance]\ntrajectory_enabled = true\nblock_risky_patterns = true\nwindow = 2\n"
-        'always_available = ["bash"]\n'
-    )
-    async with went(tmp_path, [*rounds(bash("touch a")), *rounds(bash("touch a"))], config=config, mode="auto") as r:
-        await r.editor.prompt("/reject")
-        (r.project / "a").unlink()
-        await r.editor.prompt("again")
-        assert (r.project / "a").exists()
-
-
-async def test_further_folders_may_be_opened_to_commands(tmp_path):
-    for name in ("out", "seen"):
-        (tmp_path / name).mkdir()
-    (tmp_path / "seen/a").write_text("words of it\n")
-    config = f'[tools.sandbox]\nallow_write = ["{tmp_path}/out"]\nallow_read = ["{tmp_path}/seen"]\n'
-    script = rounds(bash(f"cat {tmp_path}/seen/a; echo x > {tmp_path}/seen/b; echo x > {tmp_path}/out/b; true"))
-    async with went(tmp_path, script, mode="auto", sandbox=True, terminal=False, config=config) as r:
-        assert "words of it" in results(r, 2)[0]
-        assert (tmp_path / "out/b").exists()
-        assert not (tmp_path / "seen/b").exists()
 
 
 @pytest.mark.parametrize("kind", ["bubblewrap", "landlock"])
@@ -1172,22 +1100,21 @@ async def test_memory_and_files_of_a_command_are_bounded_and_it_is_said(tmp_path
         assert ("1000000 bytes for a file" if limited else "any number of bytes for a file") in r.editor.text()
 
 
-async def test_what_commands_may_read_and_write_is_named_by_globs_and_relative_paths(tmp_path):
-    for name in ("shared/one", "shared/two", "other"):
+async def test_what_commands_may_read_and_write_is_named_by_globs_and_relative_and_absolute_paths(tmp_path):
+    names = ["shared/one", "shared/two", "other", "out", "seen"]
+    for name in names:
         (tmp_path / name).mkdir(parents=True)
         (tmp_path / name / "a").write_text(f"words of {name}\n")
-    config = '[tools.sandbox]\nallow_write = ["../shared/*"]\nallow_read = ["../othe?", "../none"]\n'
-    line = "for d in shared/one shared/two other; do cat ../$d/a; echo x > ../$d/b; done; true"
-    async with rig(tmp_path, rounds(bash(line)), mode="auto", sandbox=True, terminal=False, config=config) as r:
-        await r.editor.prompt("go")
+    writes, reads = ["../shared/*", f"{tmp_path}/out"], ["../othe?", "../none", f"{tmp_path}/seen"]
+    config = f"[tools.sandbox]\nallow_write = {json.dumps(writes)}\nallow_read = {json.dumps(reads)}\n"
+    line = f"for d in {' '.join(names)}; do cat ../$d/a; echo x > ../$d/b; done; true"
+    async with confined(tmp_path, line, config=config) as r:
         (said,) = results(r, 2)
-        assert [name for name in ("shared/one", "shared/two", "other") if f"words of {name}" in said] == [
-            "shared/one", "shared/two", "other",
-        ]  # fmt: skip
+        assert all(f"words of {name}" in said for name in names)
         written = sorted(str(path.relative_to(tmp_path)) for path in tmp_path.rglob("b"))
-        assert written == ["shared/one/b", "shared/two/b"]
+        assert written == ["out/b", "shared/one/b", "shared/two/b"]
         await r.editor.prompt("/doctor")
-        assert "Also readable: ../othe? (1 now), ../none (nothing is there now)." in r.editor.text()
+        assert "Also readable: ../othe? (1 now), ../none (nothing is there now)" in r.editor.text()
 
 
 @pytest.mark.parametrize("link", [True, False])
@@ -1203,8 +1130,7 @@ async def test_a_link_that_a_command_makes_never_opens_another_place(tmp_path, l
         f"ln -s {target} $n" if link else "mkdir $n; echo 'hidden words' > $n/secret"
     )
     look = f"for n in out cache/a {tmp_path}/w/x; do cat $n/secret; echo x > $n/made; done; true"
-    script = rounds(bash(f"{make}; done"), bash(look))
-    async with went(tmp_path, script, mode="auto", sandbox=True, terminal=False, config=config) as r:
+    async with confined(tmp_path, f"{make}; done", look, config=config) as r:
         assert results(r, 3)[1].count("hidden words") == (0 if link else 3)
         assert (tmp_path / "outside/made").exists() is False
         assert (tmp_path / "w/x/made").exists() is not link

@@ -25,7 +25,7 @@ from acp_agent.executors.far import far_executor, program, side
 from acp_agent.executors.far.far_peer import STATE
 from acp_agent.testing.fake_model import Answer, Call
 from tests import ssh_server
-from tests.agent.kit import results, rig, went
+from tests.agent.kit import audit, results, rig, went
 from tests.agent.test_background import model, result
 from tests.executors.sandbox.kit import needs_sandbox
 from tests.forked import COMMAND
@@ -86,9 +86,7 @@ async def test_commands_there_are_held_as_they_are_here(tmp_path: Path, config: 
     assert (there / "sub" / "here").exists()
     assert (tmp_path / "outside").read_text() == "tangerine"
     assert not list(there.rglob("post-commit"))
-    log = tmp_path / "home/.local/state/acp-coder/audit.jsonl"
-    entries = [json.loads(line) for line in log.read_text(encoding="utf-8").splitlines()]
-    assert {entry["sandbox"] for entry in entries if entry.get("sandbox")} == {"host far: bubblewrap"}
+    assert {entry["sandbox"] for entry in audit(tmp_path) if entry.get("sandbox")} == {"host far: bubblewrap"}
 
 
 async def test_outside_of_it_only_with_a_question_and_nothing_left_for_it_by_others(

@@ -32,7 +32,7 @@ from acp_agent.safety.deciding.deciders import Deciders
 from acp_agent.schema import acp
 from acp_agent.testing.fake_model import Answer, Call
 from tests import ssh_server
-from tests.agent.kit import agent_rig, rig, went
+from tests.agent.kit import agent_rig, audit, rig, went
 from tests.waits import until
 
 REQUEST = "session/request_permission"
@@ -113,9 +113,7 @@ async def test_commands_and_files_are_there_and_everybody_is_told_so(tmp_path: P
         assert f"files are there: {there} (" in r.editor.text()
         methods = {line.message.get("method") for line in r.editor.transcript}
         assert not methods & {"terminal/create", "fs/read_text_file", "fs/write_text_file"}
-    log = tmp_path / "home/.local/state/acp-coder/audit.jsonl"
-    entries = [json.loads(line) for line in log.read_text(encoding="utf-8").splitlines()]
-    assert {entry["sandbox"] for entry in entries if entry.get("sandbox")} == {"host far"}
+    assert {entry["sandbox"] for entry in audit(tmp_path) if entry.get("sandbox")} == {"host far"}
 
 
 async def test_answers_and_memories_hold_for_the_folder_on_that_host(tmp_path: Path, config: str, there: Path) -> None:

@@ -21,7 +21,7 @@ from acp_agent.config.sources import parse
 from acp_agent.errors import ConfigError, PeerError
 from acp_agent.testing.fake_model import Answer, Call
 from tests import containers
-from tests.agent.kit import agent_rig, environ_for, rig, went
+from tests.agent.kit import agent_rig, audit, environ_for, rig, went
 from tests.agent.test_background import model, result
 from tests.executors.kit import until_exists
 from tests.forked import COMMAND
@@ -131,9 +131,7 @@ async def test_commands_and_files_are_there_and_everybody_is_told_so(
         assert not methods & {"terminal/create", "fs/read_text_file", "fs/write_text_file"}
         assert ours(name) and files_of(name)
     await until_nothing_is_left(name)
-    log = tmp_path / "home/.local/state/acp-coder/audit.jsonl"
-    entries = [json.loads(line) for line in log.read_text(encoding="utf-8").splitlines()]
-    assert {entry["sandbox"] for entry in entries if entry.get("sandbox")} == {"container web"}
+    assert {entry["sandbox"] for entry in audit(tmp_path) if entry.get("sandbox")} == {"container web"}
 
 
 async def test_the_folder_can_be_named_on_the_command_line_or_by_paths(tmp_path: Path, name: str, there: Path) -> None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
 from typing import Any
 
@@ -14,7 +13,7 @@ from acp_agent.executors.sandbox.landlock import READ, WRITE, abi
 from acp_agent.executors.sandbox.landlock_alone import LEAST
 from acp_agent.testing.fake_model import Answer, Call
 from tests import containers
-from tests.agent.kit import went
+from tests.agent.kit import audit, went
 from tests.agent.test_background import model, result
 from tests.system.agent.test_host_sandbox import bash
 from tests.system.agent.test_terminals import in_terminal, line, look
@@ -65,9 +64,7 @@ async def test_landlock_holds_commands_in_a_container_that_runs_already(
             "Landlock confines each command" in r.editor.text() and "is protected here is not there" in r.editor.text()
         )
     assert (project / "made").exists()
-    log = tmp_path / "home/.local/state/acp-coder/audit.jsonl"
-    entries = [json.loads(line) for line in log.read_text(encoding="utf-8").splitlines()]
-    assert {entry["sandbox"] for entry in entries if entry.get("sandbox")} == {
+    assert {entry["sandbox"] for entry in audit(tmp_path) if entry.get("sandbox")} == {
         "container web: landlock",
         "container web",
     }

@@ -31,7 +31,7 @@ from acp_agent.safety.folders.paths import Roots
 from acp_agent.store.stores import sqlite_store
 from acp_agent.testing.fake_model import Answer, Call
 from tests import containers
-from tests.agent.kit import environ_for, rig, went
+from tests.agent.kit import audit, environ_for, rig, went
 from tests.agent.test_background import RUN_ID
 from tests.executors.kit import until_dead, until_exists
 from tests.forked import COMMAND
@@ -77,9 +77,7 @@ async def test_commands_run_in_the_container_and_everybody_is_told_so(tmp_path: 
         mine = [name for name in containers.names() if name.startswith(f"acp-coder-{r.editor.session_id[:8]}")]
         assert len(mine) == 1
     assert mine[0] not in containers.names()
-    log = tmp_path / "home/.local/state/acp-coder/audit.jsonl"
-    entries = [json.loads(line) for line in log.read_text(encoding="utf-8").splitlines()]
-    assert {entry["sandbox"] for entry in entries if entry.get("sandbox")} == {"container web"}
+    assert {entry["sandbox"] for entry in audit(tmp_path) if entry.get("sandbox")} == {"container web"}
 
 
 async def test_what_was_always_allowed_in_one_place_is_asked_in_another(tmp_path: Path, config: str) -> None:
@@ -273,9 +271,11 @@ async def test_a_single_call_runs_in_another_place_with_a_shell_of_its_own(tmp_p
         assert "in:'container web (" in r.editor.text()
         session = r.editor.session_id
     assert not [name for name in containers.names() if name.startswith(f"acp-coder-{session[:8]}")]
-    log = tmp_path / "home/.local/state/acp-coder/audit.jsonl"
-    entries = [json.loads(line) for line in log.read_text(encoding="utf-8").splitlines()]
-    assert [entry["sandbox"] for entry in entries if entry.get("sandbox")] == ["container web", "none", "container web"]
+    assert [entry["sandbox"] for entry in audit(tmp_path) if entry.get("sandbox")] == [
+        "container web",
+        "none",
+        "container web",
+    ]
 
 
 async def test_a_container_is_not_left_without_a_question(tmp_path: Path, config: str) -> None:
