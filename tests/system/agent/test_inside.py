@@ -8,7 +8,6 @@ import subprocess
 import sys
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
 
 import anyio
 import pytest
@@ -19,12 +18,12 @@ from acp_agent.config.load import load_config
 from acp_agent.config.place_settings import PlaceConfig, find_place
 from acp_agent.config.sources import parse
 from acp_agent.errors import ConfigError, PeerError
-from acp_agent.testing.fake_model import Answer, Call
+from acp_agent.testing.fake_model import Answer
 from tests import containers
-from tests.agent.kit import agent_rig, audit, environ_for, rig, went
+from tests.agent.kit import agent_rig, audit, environ_for, results, rig, went
 from tests.agent.test_background import model, result
 from tests.executors.kit import until_exists
-from tests.forked import COMMAND
+from tests.system.agent.kit import bash, doctor, tool
 from tests.system.agent.test_terminals import in_terminal, line, look
 from tests.waits import until
 
@@ -55,14 +54,6 @@ def name(there: Path, request: pytest.FixtureRequest) -> Iterator[str]:
 @pytest.fixture
 def config(name: str) -> str:
     return f'[places.web]\ncontainer = "{name}"\nroot = "/app"\n[agent]\nplace = "web"\n'
-
-
-def bash(command: str) -> Answer:
-    return Answer(tool_calls=(Call("bash", {"command": command}),))
-
-
-def tool(name: str, /, **arguments: Any) -> Answer:
-    return Answer(tool_calls=(Call(name, arguments),))
 
 
 def ours(name: str) -> list[str]:
@@ -96,19 +87,13 @@ async def test_commands_and_files_are_there_and_everybody_is_told_so(
         tool("read", path=".env"),
         Answer(text="ok"),
     ]
-    asked: list[tuple[str, list[str]]] = []
-
-    async def always(request: Any) -> Any:
-        asked.append((request.tool_call.title, [option.name for option in request.options]))
-        return await allow_always(request)
-
     hidden = '[tools.files]\ndeny_read = [".env"]\n'
-    async with went(tmp_path, script, config=config + hidden, permissions=[always] * 6) as r:
-        results = [message["content"] for message in r.messages(len(r.model.requests)) if message["role"] == "tool"]
-        assert "/app\npapaya\nKEY=banana\n" in results[0]
-        assert "one" in results[2]
-        assert "old.txt:2:two" in results[3]
-        assert "deny_read" in results[5] and "banana" not in results[5]
+    async with went(tmp_path, script, config=config + hidden, permissions=[allow_always] * 6) as r:
+        told = results(r)
+        assert "/app\npapaya\nKEY=banana\n" in told[0]
+        assert "one" in told[2]
+        assert "old.txt:2:two" in told[3]
+        assert "deny_read" in told[5] and "banana" not in told[5]
         assert (there / "made").exists()
         assert (there / "new.txt").read_text() == "fresh\n"
         assert (there / "old.txt").read_text() == "one\nthree\n"
@@ -117,8 +102,9 @@ async def test_commands_and_files_are_there_and_everybody_is_told_so(
         assert "Commands run in container web, where the files are." in first
         assert "tangerine" in first
         titles = ["pwd; echo $FRUIT; cat .e*; touch made; ls / | grep -x work", "Write new.txt"]
-        assert [title for title, _ in asked] == [f"{title} (in container web)" for title in titles]
-        assert all(any("in container web" in option for option in options) for _, options in asked)
+        asked = r.editor.permission_requests
+        assert [request.tool_call.title for request in asked] == [f"{title} (in container web)" for title in titles]
+        assert all(any("in container web" in option.name for option in request.options) for request in asked)
         await r.editor.prompt("/place")
         said = r.editor.text()
         assert "Commands run in container web, and files are there: /app (" in said
@@ -259,9 +245,7 @@ def test_doctor_names_the_place(tmp_path: Path, config: str) -> None:
         (config.replace("/app", "/nowhere"), r"BAD +place +container web has no folder /nowhere"),
     ):
         (tmp_path / "config.toml").write_text(text)
-        argv = [COMMAND, "doctor", "--offline"]
-        said = subprocess.run(argv, env=environ, cwd=tmp_path, capture_output=True, text=True, check=False).stdout
-        assert re.search(words, said), said
+        assert re.search(words, said := doctor(environ, tmp_path)), said
 
 
 async def test_there_are_no_worktrees(tmp_path: Path) -> None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
 from typing import Any
 
@@ -10,9 +9,9 @@ import pytest
 
 from acp_agent.client.permissions import allow_always, allow_once, reject_once
 from acp_agent.testing.fake_model import Answer, Call
-from tests import containers, ssh_server
 from tests.agent.kit import Rig, bash, rig, went
 from tests.agent.test_background import RUN_ID, asks, ended, model, result, started
+from tests.system.agent.kit import in_container, on_host
 
 CLAIM = {"risk": "low", "mutation": False, "privesc": False, "why": "To go on"}
 SHELL = "exec bash --norc --noprofile"
@@ -253,22 +252,6 @@ async def test_the_tools_are_offered_once_there_is_a_terminal(tmp_path: Path) ->
         assert {"capture_pane", "send_keys"} <= r.tool_names(2)
 
 
-def elsewhere(where: str, folder: Path) -> str:
-    """The configuration of a session there, in `folder`."""
-    if where == "container":
-        if why := containers.missing():
-            pytest.skip(why)
-        arguments = json.dumps(list(containers.ARGUMENTS))
-        named = f'image = "{containers.WITH_BASH}"\narguments = {arguments}\n'
-    else:
-        if why := ssh_server.missing():
-            pytest.skip(f"not installed: {why}")
-        server = ssh_server.running()
-        arguments = json.dumps(["-F", str(server.config)])
-        named = f'kind = "ssh"\nhost = "far"\nroot = "{folder}"\narguments = {arguments}\n'
-    return f'[places.web]\n{named}[agent]\nplace = "web"\n'
-
-
 @pytest.mark.parametrize("where", ["container", "host"])
 async def test_in_a_place_what_is_typed_is_asked_about_and_judged_as_a_command(tmp_path: Path, where: str) -> None:
     rules = '[[tools.permissions.bash]]\npattern = "shutdown*"\naction = "deny"\n'
@@ -276,7 +259,7 @@ async def test_in_a_place_what_is_typed_is_asked_about_and_judged_as_a_command(t
         in_terminal("read -p 'Name? ' x; echo hello $x; read y; echo bye $y"), line("Bob"), line("shutdown now"),
         in_terminal("cat", place="local"), keys(keys=["C-c"]), "done",
     ]  # fmt: skip
-    config = elsewhere(where, tmp_path / "project") + rules
+    config = (in_container() if where == "container" else on_host(tmp_path / "project")) + rules
     async with went(tmp_path, model(*script), config=config, otherwise=allow_once) as r:
         assert "Name?" in result(r, 2)
         assert "hello Bob" in result(r, 3)

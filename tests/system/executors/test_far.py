@@ -8,8 +8,8 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import AsyncIterator, Callable
-from contextlib import asynccontextmanager
+from collections.abc import AsyncIterator, Callable, Iterator
+from contextlib import asynccontextmanager, contextmanager
 from pathlib import Path
 from typing import Any, cast
 
@@ -74,6 +74,19 @@ def clients(executor: FarExecutor) -> list[int]:
     return [] if link is None else [link._close.__self__._popen.pid]  # type: ignore[attr-defined]
 
 
+@contextmanager
+def not_reached(server: ssh_server.SshServer, executor: FarExecutor) -> Iterator[None]:
+    """The links are lost, and new ones lead to nobody."""
+    config = server.config.read_text()
+    server.config.write_text(config.replace("HostName 127.0.0.1", "HostName 127.0.0.2"))
+    try:
+        for client in clients(executor):
+            os.kill(client, signal.SIGKILL)
+        yield
+    finally:
+        server.config.write_text(config)
+
+
 class Stub:
     """A host where `python3` is something else."""
 
@@ -117,18 +130,11 @@ async def test_a_command_goes_on_while_the_link_is_lost_and_files_wait_for_it(
         script = "echo begun > begun; until [ -e go ]; do sleep 0.01; done; echo done; sleep 0.1; pwd > ended"
         process = await executor.run(Command(script, tmp_path))
         await until_exists(tmp_path / "begun")
-        config = server.config.read_text()
-        try:
-            server.config.write_text(config.replace("HostName 127.0.0.1", "HostName 127.0.0.2"))
-            for pid in clients(executor):
-                os.kill(pid, signal.SIGKILL)
-            while executor.link.lost_at is None:
-                await anyio.sleep(0.01)
+        with not_reached(server, executor):
+            await until(lambda: executor.link.lost_at is not None)
             (tmp_path / "go").touch()
             assert await until_exists(tmp_path / "ended") == f"{tmp_path}\n"
             assert executor.link.lost_at is not None
-        finally:
-            server.config.write_text(config)
         (tmp_path / "file").write_text("text")
         assert await executor.read_text(tmp_path / "file") == "text"
         assert await process.wait() == ExitStatus(0)
@@ -153,18 +159,12 @@ async def test_what_runs_there_ends_when_the_agent_is_not_heard_of(
     async with over(reached(server), linger=2.0, heartbeat=0.5) as executor:
         process = await executor.run(Command(f"echo $$ > pid; setsid sleep {OURS} & sleep 7041", tmp_path))
         pid = int(await until_exists(tmp_path / "pid"))
-        config = server.config.read_text()
-        try:
-            server.config.write_text(config.replace("HostName 127.0.0.1", "HostName 127.0.0.2"))
-            for client in clients(executor):
-                os.kill(client, signal.SIGKILL)
+        with not_reached(server, executor):
             await until_dead(pid)
             assert await process.wait() == ExitStatus()
             assert "was lost" in process.remark
             with pytest.raises(ExecutorError, match="host far: the connection was lost"):
                 await executor.read_text(tmp_path / "pid")
-        finally:
-            server.config.write_text(config)
         assert not sleeping(OURS)
         await process.close()
 

@@ -9,10 +9,9 @@ import signal
 import subprocess
 import threading
 import uuid
-from collections.abc import AsyncIterator, Mapping
-from contextlib import asynccontextmanager, suppress
+from collections.abc import Mapping
+from contextlib import suppress
 from pathlib import Path
-from typing import Any
 
 import anyio
 import anyio.to_thread
@@ -28,6 +27,7 @@ from acp_agent.executors.posix import sh_shell
 from acp_agent.executors.posix.sh_program import PREFIX, words
 from acp_agent.executors.posix.sh_side import ShSide
 from tests.executors.kit import run
+from tests.system.executors.test_far import over
 from tests.waits import until
 
 SHELLS = {"dash": ("dash",), "bash": ("bash", "--posix"), "busybox": ("busybox", "sh")}
@@ -47,16 +47,6 @@ class Local:
         if argv[0] == "python3":
             return ("sh", "-c", "exit 127")
         return (*self._before, *(self._shell if argv[0] == "sh" else argv[:1]), *argv[1:])
-
-
-@asynccontextmanager
-async def over(way: Any, **more: Any) -> AsyncIterator[FarExecutor]:
-    executor = FarExecutor(FarLink(way, owner(), is_left, 60.0), **more)
-    with anyio.fail_after(60):
-        try:
-            yield executor
-        finally:
-            await executor.close()
 
 
 def side(executor: FarExecutor) -> ShSide:
@@ -144,8 +134,8 @@ async def test_the_disk_is_what_it_is_here(shell: tuple[str, ...], tmp_path: Pat
                 assert disk.below(tmp_path / "d", 2) is None and disk.below(tmp_path / "none", 2) == []
                 assert disk.text(tmp_path / "fl", 4) == "text" and disk.head(tmp_path / "d" / "f.txt", 2) == b"te"
                 assert disk.holds(tmp_path / "fl", b"ex", 9) and not disk.holds(tmp_path / "fl", b"xe", 9)
-                for path, error in ((tmp_path / "loop", OSError), (tmp_path / ("n" * 300), OSError)):
-                    with pytest.raises(error):
+                for path in (tmp_path / "loop", tmp_path / ("n" * 300)):
+                    with pytest.raises(OSError):
                         disk.real_path(path)
                 for path, error in ((tmp_path / "none", FileNotFoundError), (tmp_path / "d", IsADirectoryError)):
                     with pytest.raises(OSError) as raised:
