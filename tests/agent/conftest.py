@@ -4,7 +4,10 @@ what v2 does not have. The rule: together they see each kind of message of the s
 
 from __future__ import annotations
 
+import os
 import sys
+import tempfile
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -179,6 +182,16 @@ KINDS = {
     """,
 }
 """As `v2_wire.kind` names them."""
+
+
+@pytest.fixture
+def open_folder() -> Iterator[Path]:
+    """For what runs as another user, who does not reach `tmp_path`."""
+    if os.geteuid() != 0:
+        pytest.skip("only root may become another user")
+    with tempfile.TemporaryDirectory(prefix="acp-user-") as name:
+        Path(name).chmod(0o755)
+        yield Path(name)
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:

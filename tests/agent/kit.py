@@ -9,8 +9,8 @@ import json
 import os
 import socket
 import sys
-from collections.abc import AsyncIterator, Callable, Mapping, Sequence
-from contextlib import asynccontextmanager
+from collections.abc import AsyncIterator, Callable, Iterator, Mapping, Sequence
+from contextlib import asynccontextmanager, contextmanager
 from dataclasses import dataclass, field
 from functools import cache, wraps
 from pathlib import Path
@@ -22,6 +22,7 @@ import pytest
 
 from acp_agent.agent import Agent
 from acp_agent.config.load import load_config
+from acp_agent.errors import PeerError
 from acp_agent.fronts.server.app import Server
 from acp_agent.fronts.server.identities import Identities, Identity
 from acp_agent.opening import Opening
@@ -39,8 +40,8 @@ from tests.v2_wire import V2Wire
 from tests.websockets_client import connected
 
 __all__ = [
-    "Answer", "Call", "Rig", "agent_rig", "audit", "bash", "confined", "connect", "put", "results", "rig", "rounds",
-    "went",
+    "Answer", "Call", "Rig", "agent_rig", "another", "audit", "bash", "confined", "connect", "put", "refused",
+    "results", "rig", "rounds", "went",
 ]  # fmt: skip
 
 BASH = "bash"
@@ -131,6 +132,23 @@ async def connect(environ: Mapping[str, str], **editor: Any) -> AsyncIterator[tu
 
 
 @asynccontextmanager
+async def another(environ: Mapping[str, str], **editor: Any) -> AsyncIterator[FakeEditor]:
+    """The editor alone; `initialize` has been done."""
+    async with connect(environ, **editor) as (fake, _):
+        await fake.start()
+        yield fake
+
+
+@contextmanager
+def refused(code: int, words: str = "") -> Iterator[None]:
+    """What is asked within is answered by this error."""
+    with pytest.raises(PeerError) as error:
+        yield
+    assert error.value.code == code
+    assert words in error.value.message
+
+
+@asynccontextmanager
 async def in_memory(opening: Opening) -> AsyncIterator[tuple[Transport, Agent]]:
     agent = Agent(opening)
     theirs, ours = memory_pair()
@@ -218,10 +236,11 @@ async def agent_rig(tmp_path: Path, script: Script = (), **editor: Any) -> Async
 
 @asynccontextmanager
 async def rig(tmp_path: Path, script: Script = (), **editor: Any) -> AsyncIterator[Rig]:
-    """The same with a session in `project`. `mode`: its mode. `files`: text of files, put in `project` then."""
-    mode, files = editor.pop("mode", None), editor.pop("files", {})
+    """The same with a session in `project`. `mode`: its mode. `files`: text of files, put in `project` then.
+    `mcp_servers`: of the client."""
+    mode, files, servers = editor.pop("mode", None), editor.pop("files", {}), editor.pop("mcp_servers", ())
     async with agent_rig(tmp_path, script, **editor) as made:
-        await made.editor.new_session(made.project)
+        await made.editor.new_session(made.project, mcp_servers=servers)
         if mode is not None:
             await made.editor.client.set_session_mode(made.editor.session_id, mode)
         for name, text in files.items():

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+
 import anyio
 import pytest
 
@@ -20,6 +22,13 @@ async def _cancelled(r, turn):
     with anyio.fail_after(10):
         assert (await turn.response()).stop_reason == "cancelled"
     r.editor.assert_tool_calls_finished()
+
+
+async def _prompted(r, id_):
+    """A prompt in a request with that id."""
+    params = {"sessionId": r.editor.session_id, "prompt": [{"type": "text", "text": "hi"}]}
+    request = {"jsonrpc": "2.0", "id": id_, "method": "session/prompt", "params": params}
+    await r.editor.send_line(json.dumps(request).encode())
 
 
 async def test_before_the_first_byte(tmp_path):
@@ -81,14 +90,9 @@ async def test_partial_output_of_a_cancelled_command_is_kept(tmp_path):
 
 @pytest.mark.parametrize("method", ["terminal/kill", "terminal/release", "terminal/output"])
 async def test_a_client_that_does_not_answer_the_kill_does_not_hold_the_cancel(tmp_path, method):
-    config = tmp_path / "c.toml"
-    config.write_text("[limits]\nkill_timeout = 0.2\nclient_timeout = 0.5\n")
-    async with rig(
-        tmp_path,
-        [Answer(tool_calls=(bash("sleep 600"),))],
-        misbehave={method: NeverAnswers()},
-        environ={"ACP_CODER_CONFIG": str(config)},
-    ) as r:
+    config = "[limits]\nkill_timeout = 0.2\nclient_timeout = 0.5\n"
+    script = [Answer(tool_calls=(bash("sleep 600"),))]
+    async with rig(tmp_path, script, misbehave={method: NeverAnswers()}, config=config) as r:
         turn = r.editor.begin("go")
         await r.editor.wait_until(lambda: r.editor.lines("from_agent", "terminal/wait_for_exit"))
         await _cancelled(r, turn)
@@ -146,10 +150,7 @@ async def test_other_sessions_go_on(tmp_path):
 
 async def test_cancel_request_for_a_prompt_gives_a_stop_reason(tmp_path):
     async with rig(tmp_path, [Answer(text="x", hang_before=True)]) as r:
-        await r.editor.send_line(
-            b'{"jsonrpc":"2.0","id":"p","method":"session/prompt","params":{"sessionId":"%s",'
-            b'"prompt":[{"type":"text","text":"hi"}]}}' % r.editor.session_id.encode()
-        )
+        await _prompted(r, "p")
         await r.model.wait_for_request(1)
         r.editor.notify("$/cancel_request", {"requestId": "p"})
         answer = await r.editor.wait_until(lambda: [m for m in r.editor.lines("from_agent") if m.get("id") == "p"])
@@ -217,10 +218,7 @@ async def test_cancel_request_for_a_waiting_prompt_leaves_the_running_one_alone(
     async with rig(tmp_path, [Answer(text=("x",), hang_after=1)]) as r:
         first = r.editor.begin("one")
         await r.model.wait_for_request(1)
-        await r.editor.send_line(
-            b'{"jsonrpc":"2.0","id":"p2","method":"session/prompt","params":{"sessionId":"%s",'
-            b'"prompt":[{"type":"text","text":"two"}]}}' % r.editor.session_id.encode()
-        )
+        await _prompted(r, "p2")
         r.editor.notify("$/cancel_request", {"requestId": "p2"})
         await r.editor.wait_until(lambda: [m for m in r.editor.lines("from_agent") if m.get("id") == "p2"])
         assert not first.done

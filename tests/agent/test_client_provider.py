@@ -13,7 +13,7 @@ from acp_agent.errors import PeerError
 from acp_agent.schema import acp
 from acp_agent.testing.fake_editor import FakeEditor
 from acp_agent.testing.fake_model import Answer, Call, Failure, FakeModel
-from tests.agent.kit import connect, environ_for, on_stdio
+from tests.agent.kit import another, environ_for, on_stdio, refused
 
 pytestmark = on_stdio
 REMOTE = "https://api.openai.com/v1"
@@ -28,8 +28,7 @@ async def client(
     (tmp_path / "config.toml").write_text(config)
     (tmp_path / "project").mkdir(exist_ok=True)
     environ = environ_for(tmp_path, base_url, ACP_CODER_CONFIG=str(tmp_path / "config.toml"), **more.pop("environ", {}))
-    async with connect(environ, **more) as (editor, _):
-        await editor.start()
+    async with another(environ, **more) as editor:
         yield editor
 
 
@@ -64,9 +63,8 @@ async def test_a_disabled_provider_is_not_used_and_may_be_set_again(tmp_path: Pa
             assert await editor.request("providers/disable", {"providerId": name}) == {}
         (main,) = (await editor.request("providers/list", {}))["providers"]
         assert main.get("current") is None
-        with pytest.raises(PeerError) as error:
+        with refused(-32000):
             await editor.new_session(tmp_path / "project")
-        assert error.value.code == -32000
         await editor.request("providers/set", given(model))
         await editor.new_session(tmp_path / "project")
         assert (await editor.prompt("Hi")).stop_reason == "end_turn"
@@ -93,9 +91,8 @@ async def test_what_cannot_be_set_is_refused_and_changes_nothing(tmp_path: Path,
 async def test_off_it_is_not_there(tmp_path: Path) -> None:
     async with FakeModel([]) as model, client(tmp_path, config="") as editor:
         for method, params in (("list", {}), ("set", given(model)), ("disable", {"providerId": "main"})):
-            with pytest.raises(PeerError) as error:
+            with refused(-32601):
                 await editor.request(f"providers/{method}", params)
-            assert error.value.code == -32601
 
 
 async def test_a_gateway_far_away_needs_no_key_and_none_of_the_users_is_sent_there(tmp_path: Path) -> None:
@@ -169,13 +166,11 @@ async def test_a_gateway_is_offered_to_clients_that_have_one_and_needs_no_login(
         offered = {each.id: each.meta for each in editor.initialized.auth_methods}
         assert offered["gateway"] == {"gateway": {"protocol": "anthropic"}}
         assert offered["gateway-openai"] == {"gateway": {"protocol": "openai"}}
-        with pytest.raises(PeerError) as error:
+        with refused(-32000):
             await editor.new_session(tmp_path / "project")
-        assert error.value.code == -32000
         for wrong in (None, {}, {"gateway": 7}, {"gateway": {"baseUrl": 7}}, {"gateway": {"baseUrl": "file:///a"}}):
-            with pytest.raises(PeerError) as error:
+            with refused(-32602):
                 await editor.request("authenticate", {"methodId": "gateway-openai", "_meta": wrong})
-            assert error.value.code == -32602
         gateway = {"baseUrl": model.base_url, "headers": {"X-Gateway": TOKEN}, "providerName": "ours"}
         await editor.request("authenticate", {"methodId": "gateway-openai", "_meta": {"gateway": gateway}})
         await editor.new_session(tmp_path / "project")
@@ -192,9 +187,8 @@ async def test_a_logout_and_another_login_end_that_of_a_gateway(tmp_path: Path) 
         assert error.value.code == -32000
         await editor.new_session(tmp_path / "project")
         await editor.request("logout", {})
-        with pytest.raises(PeerError) as error:
+        with refused(-32000):
             await editor.new_session(tmp_path / "project")
-        assert error.value.code == -32000
         await editor.request("authenticate", log_in)
         await editor.new_session(tmp_path / "project")
 

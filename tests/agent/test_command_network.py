@@ -12,7 +12,7 @@ import anyio
 import pytest
 from anyio.abc import SocketAttribute, SocketStream
 
-from acp_agent.client.permissions import allow_always, allow_once, reject_always, reject_once
+from acp_agent.client.permissions import allow_always, allow_once, never_answers, reject_always, reject_once
 from acp_agent.errors import ExecutorError
 from acp_agent.executors.sandbox import probe
 from acp_agent.executors.sandbox.base import SANDBOXES
@@ -22,6 +22,7 @@ from acp_agent.safety.access import NetworkAccess
 from acp_agent.schema import acp
 from tests.agent.kit import Answer, Call, Rig, audit, rig
 from tests.executors.sandbox.kit import needs_sandbox
+from tests.waits import until
 
 BOUND = 30.0
 NEAR = '[tools.web]\nprivate_hosts = ["registry.test"]\nhttp_hosts = ["registry.test"]\n'
@@ -189,12 +190,7 @@ async def test_a_clouds_credentials_are_never_asked_about(tmp_path: Path) -> Non
 
 async def test_an_unanswered_question_is_withdrawn_and_refuses(tmp_path: Path) -> None:
     config = f"{NEAR}[tools.sandbox]\nhost_timeout = 0.1\n"
-
-    async def never(request: acp.RequestPermissionRequest) -> acp.RequestPermissionOutcome:
-        await anyio.sleep_forever()
-        raise AssertionError
-
-    async with session(tmp_path, "curl -sS http://registry.test:1", config=config, permissions=[never]) as made:
+    async with session(tmp_path, "curl -sS http://registry.test:1", config=config, permissions=[never_answers]) as made:
         assert "did not answer within 0.1 s" in await ran(made)
 
 
@@ -282,15 +278,11 @@ async def test_other_calls_go_on_while_a_host_is_asked_about(tmp_path: Path) -> 
         waits = Call("bash", {"command": f"curl -sS http://registry.test:{port}", "background": True})
         async with session(tmp_path, waits, "echo meanwhile", permissions=[when_the_other_is_done]) as made:
             await ran(made)
-            with anyio.fail_after(BOUND):
-                while not made.editor.permission_requests:
-                    await anyio.sleep(0.01)
+            await until(lambda: made.editor.permission_requests)
             assert "meanwhile" in await ran(made)
             assert not got
             going_on.set()
-            with anyio.fail_after(BOUND):
-                while not got:
-                    await anyio.sleep(0.01)
+            await until(lambda: got)
 
 
 def no_bubblewrap(config: object, other: object = None) -> None:

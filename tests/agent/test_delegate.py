@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import anyio
-
 from acp_agent.client.permissions import reject_once
 from acp_agent.schema.acp import AgentMessageChunk, ToolCall, ToolCallProgress
 from acp_agent.testing.fake_model import Answer, Call, Failure
@@ -102,20 +100,12 @@ async def test_two_levels_are_the_depth_and_no_more(tmp_path):
 async def test_cancel_reaches_it(tmp_path):
     sleep = Answer(tool_calls=(Call("bash", {"command": "sleep 600"}),))
     async with rig(tmp_path, [delegate(), sleep], mode="auto") as r:
-        outcome = []
-
-        async def go():
-            outcome.append(await r.editor.prompt("go"))
-
-        async with anyio.create_task_group() as tasks:
-            tasks.start_soon(go)
-            await r.editor.wait_for(
-                lambda u: (
-                    isinstance(u, ToolCallProgress) and u.status == "in_progress" and len(r.editor.tool_calls()) == 2
-                )
-            )
-            r.editor.cancel()
-        assert outcome[0].stop_reason == "cancelled"
+        turn = r.editor.begin("go")
+        await r.editor.wait_until(
+            lambda: [call.status for call in r.editor.tool_calls().values()] == ["in_progress"] * 2
+        )
+        r.editor.cancel()
+        assert (await turn.response()).stop_reason == "cancelled"
         for call in r.editor.tool_calls().values():
             call.assert_finished("failed")
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 
-import anyio
 import pytest
 
 from acp_agent.client.permissions import never_answers
@@ -13,7 +12,7 @@ from acp_agent.testing.fake_model import Answer, Call
 from tests.tools.kit import REGISTRY
 from tests.tools.test_contract import SOME
 
-from .kit import rig
+from .kit import rig, rounds
 
 NAMES = [entry.name for entry in REGISTRY.entries()]
 NO_FORM = {"ask_user": {"question": "Which?", "choices": ["a", "b"]}}
@@ -40,7 +39,7 @@ def children() -> set[str]:
 
 @pytest.mark.parametrize("name", NAMES)
 async def test_wrong_arguments_are_feedback_and_ask_nobody(tmp_path, name):
-    async with rig(tmp_path, [Answer(tool_calls=(Call(name, {"invented": 1}),)), "done"]) as r:
+    async with rig(tmp_path, rounds(Call(name, {"invented": 1}))) as r:
         assert (await r.editor.prompt("go")).stop_reason == "end_turn"
         text = r.messages(2)[-1]["content"]
         assert text.startswith("[tool_error] The arguments of ")
@@ -57,16 +56,10 @@ async def test_a_cancel_leaves_every_call_ended_and_nothing_running(tmp_path, na
     script = [Answer(tool_calls=(Call(name, arguments(name)),)), Answer(hang_before=True)]
     async with rig(tmp_path, script, mode="code" if asked else "auto", otherwise=never_answers) as r:
         (r.project / "f").write_text("a\n")
-        outcome = []
-
-        async def go() -> None:
-            outcome.append(await r.editor.prompt("go"))
-
-        async with anyio.create_task_group() as tasks:
-            tasks.start_soon(go)
-            await r.editor.wait_for(lambda update: isinstance(update, ToolCall))
-            r.editor.cancel()
-        assert outcome[0].stop_reason == "cancelled"
+        turn = r.editor.begin("go")
+        await r.editor.wait_for(lambda update: isinstance(update, ToolCall))
+        r.editor.cancel()
+        assert (await turn.response()).stop_reason == "cancelled"
         for call in r.editor.tool_calls().values():
             call.assert_finished(call.status)
             assert call.status in ("completed", "failed")

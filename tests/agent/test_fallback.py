@@ -12,7 +12,7 @@ from acp_agent.errors import PeerError
 from acp_agent.testing.fake_editor import FakeEditor
 from acp_agent.testing.fake_model import Answer, Call, Failure, FakeModel, Reply
 
-from .kit import connect, environ_for
+from .kit import another, environ_for
 
 OVERLOADED = Failure(529, {"error": {"message": "Overloaded", "type": "overloaded_error"}})
 EMPTY = Failure(429, {"error": {"message": "You exceeded your current quota", "code": "insufficient_quota"}})
@@ -57,8 +57,7 @@ async def two(
         )
         environ = environ_for(home, "", ACP_CODER_CONFIG=str(tmp_path / "config.toml"))
         del environ["OPENAI_BASE_URL"], environ["OPENAI_MODEL"]
-        async with connect(environ) as (editor, _):
-            await editor.start()
+        async with another(environ) as editor:
             await editor.new_session(project)
             yield Two(editor, one, other)
 

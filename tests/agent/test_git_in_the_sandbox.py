@@ -216,8 +216,8 @@ async def test_no_push_and_no_rebase_runs_what_a_command_made(tmp_path: Path, na
 
 async def test_two_commands_together_name_no_remote_without_an_address(tmp_path: Path) -> None:
     take = "while [ ! -e on ]; do sleep 0.01; done; git config --unset remote.origin.url"
-    calls = [bash(take, background=True), "git config branch.main.remote origin; touch ready"]
-    async with confined(tmp_path, *calls, before=published) as r:
+    name = "git config branch.main.remote origin; touch ready"
+    async with confined(tmp_path, bash(take, background=True), name, before=published) as r:
         assert "branch.main.remote=origin" in config_of(r.project)
         (r.project / "on").touch()
         await until(lambda: "`remote.origin.url`" in r.editor.text())

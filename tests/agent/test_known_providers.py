@@ -28,7 +28,7 @@ from acp_agent.schema.acp import ConfigOptionUpdate
 from acp_agent.testing.fake_model import Failure, FakeModel
 from tests.tables import table as rows
 
-from .kit import agent_rig, connect
+from .kit import agent_rig, another
 
 ANTHROPIC = {"ANTHROPIC_API_KEY": "sk-ant-x"}
 GROQ = {"GROQ_API_KEY": "gsk-x"}
@@ -48,8 +48,7 @@ async def with_keys(tmp_path, monkeypatch, script, **environ):
         moved = {name: row._replace(base_url=model.base_url) for name, row in table().items()}
         monkeypatch.setattr(provider_rows, "table", lambda: moved)
         own = {"HOME": str(tmp_path), "PATH": "/usr/bin:/bin", "ACP_CODER_KEYRING": "0", **environ}
-        async with connect(own) as (editor, _):
-            await editor.start()
+        async with another(own) as editor:
             yield editor, model, model_of(await editor.new_session(tmp_path / "project"))
 
 
@@ -196,8 +195,7 @@ def on_this_machine(monkeypatch, **models):
 async def test_without_any_configuration_a_server_of_this_machine_is_used(tmp_path, monkeypatch, name, models, path):
     own = {"HOME": str(tmp_path), "PATH": "/usr/bin:/bin", "ACP_CODER_KEYRING": "0"}
     with on_this_machine(monkeypatch, **{name: models}) as servers:
-        async with connect(own) as (editor, _):
-            await editor.start()
+        async with another(own) as editor:
             assert model_of(await editor.new_session(tmp_path)) == (f"{name}/auto", [f"{name}/auto"])
             assert (await editor.prompt("hi")).stop_reason == "end_turn"
             assert f"No model is configured, so `{name}` at http://127.0.0.1:" in editor.text()

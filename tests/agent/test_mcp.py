@@ -5,8 +5,6 @@ from __future__ import annotations
 import os
 import pwd
 import sys
-import tempfile
-from pathlib import Path
 from typing import Any
 
 import anyio
@@ -24,7 +22,7 @@ from acp_agent.schema.acp import (
 from acp_agent.testing.fake_model import Answer, Call
 from tests.mcp.kit import HERE
 
-from .kit import agent_rig
+from .kit import agent_rig, rig, went
 
 
 def server(mode: str = "good", name: str = "raw", notes: str = "") -> McpServerStdio:
@@ -39,9 +37,7 @@ def ends(script: list) -> list:
 
 async def test_tools_of_a_server_are_offered_called_and_asked_about_with_a_scope_of_their_own(tmp_path):
     call = Answer(tool_calls=(Call("mcp_raw_echo", {"a": 1}),))
-    async with agent_rig(tmp_path, ends([call, call]), otherwise=allow_always) as r:
-        await r.editor.new_session(r.project, mcp_servers=[server()])
-        await r.editor.prompt("go")
+    async with went(tmp_path, ends([call, call]), otherwise=allow_always, mcp_servers=[server()]) as r:
         assert "mcp_raw_echo" in r.tool_names(1)
         first, second = r.editor.tool_calls().values()
         first.assert_finished("completed")
@@ -90,17 +86,13 @@ async def test_a_call_fails_with_the_reason_if_the_user_does_not_open_its_url(tm
 
 
 async def test_tools_of_servers_are_not_offered_where_nothing_may_change(tmp_path):
-    async with agent_rig(tmp_path, ["ok"]) as r:
-        await r.editor.new_session(r.project, mcp_servers=[server()])
-        await r.editor.client.set_session_mode(r.editor.session_id, "ask")
-        await r.editor.prompt("go")
+    async with went(tmp_path, ["ok"], mode="ask", mcp_servers=[server()]) as r:
         assert not any(name.startswith("mcp_") for name in r.tool_names(1))
 
 
 async def test_a_server_that_fails_is_named_in_words_and_takes_nothing_with_it(tmp_path):
     bad = McpServerStdio(name="bad", command="/nowhere/program", args=[], env=[])
-    async with agent_rig(tmp_path, ["ok"], notices=True) as r:
-        await r.editor.new_session(r.project, mcp_servers=[bad, server()])
+    async with rig(tmp_path, ["ok"], notices=True, mcp_servers=[bad, server()]) as r:
         notice = await r.editor.wait_for(lambda u: isinstance(u, Notice))
         assert "bad" in notice.title
         assert "/nowhere/program" in notice.title
@@ -110,8 +102,7 @@ async def test_a_server_that_fails_is_named_in_words_and_takes_nothing_with_it(t
 
 async def test_without_notices_the_failure_is_a_message_and_status_names_each_server(tmp_path):
     bad = McpServerStdio(name="bad", command="/nowhere/program", args=[], env=[])
-    async with agent_rig(tmp_path, []) as r:
-        await r.editor.new_session(r.project, mcp_servers=[bad, server()])
+    async with rig(tmp_path, [], mcp_servers=[bad, server()]) as r:
         await r.editor.wait_for(lambda u: "/nowhere/program" in str(getattr(u, "content", "")))
         with anyio.fail_after(10):
             while "MCP server `raw`: ready" not in r.editor.text():
@@ -121,9 +112,7 @@ async def test_without_notices_the_failure_is_a_message_and_status_names_each_se
 
 async def test_a_huge_structured_result_does_not_travel_whole(tmp_path):
     call = Answer(tool_calls=(Call("mcp_raw_structured", {"size": 3_000_000}),))
-    async with agent_rig(tmp_path, ends([call])) as r:
-        await r.editor.new_session(r.project, mcp_servers=[server()])
-        await r.editor.prompt("go")
+    async with went(tmp_path, ends([call]), mcp_servers=[server()]) as r:
         assert max(len(str(line)) for line in r.editor.lines("from_agent")) < 2_500_000
 
 
@@ -133,17 +122,14 @@ async def test_servers_of_the_configuration_are_used_and_the_clients_win(tmp_pat
         f'[mcp.servers.{name}]\ncommand = "{command}"\nargs = {args!r}\n'
         for name, command in (("own", sys.executable), ("raw", "/nowhere/program"))
     )
-    async with agent_rig(tmp_path, ["ok"], config=config) as r:
-        await r.editor.new_session(r.project, mcp_servers=[server()])
-        await r.editor.prompt("go")
+    async with went(tmp_path, ["ok"], config=config, mcp_servers=[server()]) as r:
         assert {"mcp_own_echo", "mcp_raw_echo"} <= r.tool_names(1)
 
 
 async def test_a_tool_that_a_server_adds_later_is_offered_later(tmp_path):
     grow = Answer(tool_calls=(Call("mcp_raw_grow", {}),))
     script = [grow, Answer(text="x", hang_before=True), "done"]
-    async with agent_rig(tmp_path, script) as r:
-        await r.editor.new_session(r.project, mcp_servers=[server()])
+    async with rig(tmp_path, script, mcp_servers=[server()]) as r:
         async with anyio.create_task_group() as tasks:
             tasks.start_soon(r.editor.prompt, "go")
             await r.model.wait_for_request(2)
@@ -157,8 +143,7 @@ async def test_a_tool_that_a_server_adds_later_is_offered_later(tmp_path):
 
 async def test_a_dead_servers_calls_fail_and_the_turn_goes_on(tmp_path):
     die = Answer(tool_calls=(Call("mcp_raw_die", {}),))
-    async with agent_rig(tmp_path, ends([die])) as r:
-        await r.editor.new_session(r.project, mcp_servers=[server()])
+    async with rig(tmp_path, ends([die]), mcp_servers=[server()]) as r:
         assert (await r.editor.prompt("go")).stop_reason == "end_turn"
         (call,) = r.editor.tool_calls().values()
         call.assert_finished("failed")
@@ -169,27 +154,18 @@ async def test_a_dead_servers_calls_fail_and_the_turn_goes_on(tmp_path):
 async def test_cancelling_a_turn_cancels_the_servers_call(tmp_path):
     slow = Answer(tool_calls=(Call("mcp_raw_slow", {}),))
     notes = tmp_path / "notes"
-    async with agent_rig(tmp_path, [slow]) as r:
-        await r.editor.new_session(r.project, mcp_servers=[server(notes=str(notes))])
-        outcome = []
-
-        async def go():
-            outcome.append(await r.editor.prompt("go"))
-
-        async with anyio.create_task_group() as tasks:
-            tasks.start_soon(go)
-            await r.editor.wait_for(lambda u: getattr(u, "status", None) == "in_progress")
-            r.editor.cancel()
-        assert outcome[0].stop_reason == "cancelled"
+    async with rig(tmp_path, [slow], mcp_servers=[server(notes=str(notes))]) as r:
+        turn = r.editor.begin("go")
+        await r.editor.wait_for(lambda u: getattr(u, "status", None) == "in_progress")
+        r.editor.cancel()
+        assert (await turn.response()).stop_reason == "cancelled"
         (call,) = r.editor.tool_calls().values()
         call.assert_finished("failed")
 
 
 async def test_closing_a_session_ends_its_servers(tmp_path):
     env = Answer(tool_calls=(Call("mcp_raw_env", {}),))
-    async with agent_rig(tmp_path, ends([env]), environ={"OPENAI_API_KEY": "sk-secret"}) as r:
-        await r.editor.new_session(r.project, mcp_servers=[server()])
-        await r.editor.prompt("go")
+    async with went(tmp_path, ends([env]), environ={"OPENAI_API_KEY": "sk-secret"}, mcp_servers=[server()]) as r:
         told = r.messages(2)[-1]["content"]
         assert "GIVEN" in told
         assert "sk-secret" not in told
@@ -199,23 +175,19 @@ async def test_closing_a_session_ends_its_servers(tmp_path):
         assert not _children(os.getpid(), "raw_server.py") & children
 
 
-@pytest.mark.skipif(os.geteuid() != 0, reason="only root may become another user")
-async def test_servers_get_a_safe_environment_and_run_as_the_user_of_the_scope():
+async def test_servers_get_a_safe_environment_and_run_as_the_user_of_the_scope(open_folder):
     given = {"FOR_ALL_TOKEN": "1", "FOR_OWN_TOKEN": "2", "AWS_SECRET_ACCESS_KEY": "3", "SSH_AUTH_SOCK": "4"}
-    with tempfile.TemporaryDirectory(prefix="acp-user-") as name:
-        folder = Path(name)
-        folder.chmod(0o755)
-        config = (
-            '[mcp]\ninherit = ["FOR_ALL_TOKEN"]\n[mcp.servers.own]\ncommand = "/bin/sh"\n'
-            'args = ["-c", "env > noted"]\ninherit = ["FOR_OWN_TOKEN"]\n[tools.scope]\nrun_as_user = "nobody"\n'
-        )
-        async with agent_rig(folder, ["ok"], config=config, environ={**given, "LANG": "C.UTF-8"}) as r:
-            r.project.chmod(0o777)
-            await r.editor.new_session(r.project)
-            await r.editor.prompt("go")
-            noted = r.project / "noted"
-            env = dict(line.split("=", 1) for line in noted.read_text().splitlines())
-            assert noted.stat().st_uid == pwd.getpwnam("nobody").pw_uid
+    config = (
+        '[mcp]\ninherit = ["FOR_ALL_TOKEN"]\n[mcp.servers.own]\ncommand = "/bin/sh"\n'
+        'args = ["-c", "env > noted"]\ninherit = ["FOR_OWN_TOKEN"]\n[tools.scope]\nrun_as_user = "nobody"\n'
+    )
+    async with agent_rig(open_folder, ["ok"], config=config, environ={**given, "LANG": "C.UTF-8"}) as r:
+        r.project.chmod(0o777)
+        await r.editor.new_session(r.project)
+        await r.editor.prompt("go")
+        noted = r.project / "noted"
+        env = dict(line.split("=", 1) for line in noted.read_text().splitlines())
+        assert noted.stat().st_uid == pwd.getpwnam("nobody").pw_uid
     assert {name for name in given if name in env} == {"FOR_ALL_TOKEN", "FOR_OWN_TOKEN"}
     assert (env["USER"], env["LANG"]) == ("nobody", "C.UTF-8")
 
@@ -237,8 +209,7 @@ def _children(parent: int, marked: str) -> set[int]:
 
 
 async def test_prompts_of_a_server_are_commands_and_reach_the_model_as_its_text(tmp_path):
-    async with agent_rig(tmp_path, ["ok"]) as r:
-        await r.editor.new_session(r.project, mcp_servers=[server()])
+    async with rig(tmp_path, ["ok"], mcp_servers=[server()]) as r:
         offered = await r.editor.wait_for(
             lambda u: (
                 isinstance(u, AvailableCommandsUpdate) and any(c.name.startswith("raw:") for c in u.available_commands)

@@ -9,7 +9,7 @@ from acp_agent.testing.fake_model import Answer, Call
 from tests.agent.test_mcp_everything import everything
 from tests.mcp.kit import noted
 
-from .kit import agent_rig
+from .kit import agent_rig, went
 from .test_background import asks, kill, model, output, result, said
 from .test_mcp import answers, server
 
@@ -52,9 +52,7 @@ async def test_the_model_is_told_at_its_next_turn_and_the_user_immediately(tmp_p
 
 async def test_what_a_sub_agent_left_running_is_told_by_name(tmp_path):
     script = model(asks(Call("delegate", {"prompt": "Do it.", "title": "do"})), LONG, "begun", "later", "thanks")
-    async with agent_rig(tmp_path, script, config=SOON, otherwise=allow_always) as r:
-        await r.editor.new_session(r.project, mcp_servers=[everything()])
-        await r.editor.prompt("go")
+    async with went(tmp_path, script, config=SOON, otherwise=allow_always, mcp_servers=[everything()]) as r:
         await r.editor.wait_until(lambda: "Background command finished" in said(r))
         await r.editor.prompt("and?")
         assert "[command: MCP call all: trigger-long-running-operation" in str(r.messages(5)[-1])
@@ -63,9 +61,7 @@ async def test_what_a_sub_agent_left_running_is_told_by_name(tmp_path):
 async def test_ending_it_tells_the_server(tmp_path):
     notes = tmp_path / "notes"
     script = model(SLOW, kill, "done")
-    async with agent_rig(tmp_path, script, config=SOON, otherwise=allow_always) as r:
-        await r.editor.new_session(r.project, mcp_servers=[server(notes=str(notes))])
-        await r.editor.prompt("go")
+    async with went(tmp_path, script, config=SOON, otherwise=allow_always, mcp_servers=[server(notes=str(notes))]) as r:
         started = await noted(notes, "started")
         assert await noted(notes, "cancelled") == started
         assert "killed by `bash_kill`" in result(r, 3)
@@ -74,9 +70,7 @@ async def test_ending_it_tells_the_server(tmp_path):
 async def test_a_server_that_dies_meanwhile_ends_it_with_the_reason(tmp_path):
     die = Answer(tool_calls=(Call("mcp_raw_die", {}),))
     script = model(SLOW, die, output(wait=True), "done")
-    async with agent_rig(tmp_path, script, config=SOON, otherwise=allow_always) as r:
-        await r.editor.new_session(r.project, mcp_servers=[server()])
-        await r.editor.prompt("go")
+    async with went(tmp_path, script, config=SOON, otherwise=allow_always, mcp_servers=[server()]) as r:
         assert "exit_code=1" in result(r, 4)
         assert "The tool `slow` of the MCP server raw failed: its process exited with code 3" in result(r, 4)
 
@@ -86,9 +80,7 @@ async def test_a_server_that_dies_meanwhile_ends_it_with_the_reason(tmp_path):
 )
 async def test_it_is_waited_for_where_nothing_may_go_on(tmp_path, config):
     slow = f"[mcp]\ncall_timeout = 0.2\n{config}"
-    async with agent_rig(tmp_path, [SLOW, "done"], config=slow, otherwise=allow_always) as r:
-        await r.editor.new_session(r.project, mcp_servers=[server()])
-        await r.editor.prompt("go")
+    async with went(tmp_path, [SLOW, "done"], config=slow, otherwise=allow_always, mcp_servers=[server()]) as r:
         assert "did not answer within 0.2 seconds" in result(r, 2)
         assert "background" not in result(r, 2)
 

@@ -17,7 +17,7 @@ from acp_agent.schema.acp import (
     McpServerStdio,
     ToolCallUpdate,
 )
-from tests.agent.kit import Answer, Call, agent_rig
+from tests.agent.kit import Answer, Call, agent_rig, rig, went
 
 PROGRAM = Path(__file__).parents[1] / ".node/node_modules/@modelcontextprotocol/server-everything/dist/index.js"
 
@@ -38,9 +38,7 @@ async def test_progress_is_shown_in_the_card_and_links_and_structured_content_re
         ("get-resource-links", {"count": 2}),
         ("get-structured-content", {"location": "Chicago"}),
     )
-    async with agent_rig(tmp_path, script, otherwise=allow_always) as r:
-        await r.editor.new_session(r.project, mcp_servers=[everything()])
-        await r.editor.prompt("go")
+    async with went(tmp_path, script, otherwise=allow_always, mcp_servers=[everything()]) as r:
         shown = [update for update in r.editor.updates[r.editor.session_id] if isinstance(update, ToolCallUpdate)]
         assert any("1 of 2" in str(update.content) for update in shown)
         slow, links, weather = r.editor.tool_calls().values()
@@ -65,9 +63,7 @@ async def test_what_a_server_asks_the_user_is_a_form_or_a_url_of_the_client_that
         ("trigger-url-elicitation", {"url": "https://example.com/a?b=c", "message": "Open this"}),
         ("trigger-url-elicitation", {"url": "javascript:alert(1)"}),
     )
-    async with agent_rig(tmp_path, script, otherwise=allow_always, elicitation=answer) as r:
-        await r.editor.new_session(r.project, mcp_servers=[everything()])
-        await r.editor.prompt("go")
+    async with went(tmp_path, script, otherwise=allow_always, elicitation=answer, mcp_servers=[everything()]) as r:
         form, url = r.editor.elicitations
         assert isinstance(form, ElicitationFormMode)
         assert form.message.startswith("The MCP server all asks: Please provide")
@@ -90,9 +86,7 @@ async def test_a_url_without_which_a_server_refuses_is_opened_and_the_call_made_
     """This server never tells that the user is done."""
     monkeypatch.setattr("acp_agent.mcp.mcp_client.URL_WAIT", 0.05)
     script = calls(("trigger-url-elicitation", {"url": "https://example.com/", "errorPath": True}))
-    async with agent_rig(tmp_path, script, otherwise=allow_always, elicitation=accepts) as r:
-        await r.editor.new_session(r.project, mcp_servers=[everything()])
-        await r.editor.prompt("go")
+    async with went(tmp_path, script, otherwise=allow_always, elicitation=accepts, mcp_servers=[everything()]) as r:
         first, then = r.editor.elicitations
         assert (first.url, then.url) == ("https://modelcontextprotocol.io", "https://example.com/")
         r.editor.tool_call().assert_finished("completed")
@@ -100,8 +94,7 @@ async def test_a_url_without_which_a_server_refuses_is_opened_and_the_call_made_
 
 async def test_a_resource_that_a_prompt_names_is_read_for_the_model_or_its_absence_is_said(tmp_path):
     text = "demo://resource/dynamic/text/2"
-    async with agent_rig(tmp_path, ["ok"], config="[limits]\nmax_link_chars = 200\n") as r:
-        await r.editor.new_session(r.project, mcp_servers=[everything()])
+    async with rig(tmp_path, ["ok"], config="[limits]\nmax_link_chars = 200\n", mcp_servers=[everything()]) as r:
         await r.editor.prompt(f"What is (@all:{text}), @all:demo://nothing and me@all:x or @other:y?")
         told = str(r.messages(1)[-1]["content"])
         assert f"[The resource {text} of the MCP server all, named in the prompt]" in told
@@ -114,9 +107,7 @@ async def test_a_resource_that_a_prompt_names_is_read_for_the_model_or_its_absen
 
 
 async def test_a_client_that_cannot_ask_gets_no_tools_that_need_it(tmp_path):
-    async with agent_rig(tmp_path, ["ok"]) as r:
-        await r.editor.new_session(r.project, mcp_servers=[everything()])
-        await r.editor.prompt("go")
+    async with went(tmp_path, ["ok"], mcp_servers=[everything()]) as r:
         assert "mcp_all_echo" in r.tool_names(1)
         assert not any("elicitation" in name or "sampling" in name for name in r.tool_names(1))
 

@@ -11,7 +11,7 @@ from acp_agent.plugins.mcp_json import folder_servers
 from acp_agent.schema.acp import McpServerStdio
 from tests.mcp.kit import HERE
 
-from .kit import Answer, Call, Rig, agent_rig
+from .kit import Answer, Call, Rig, agent_rig, went
 
 
 def entry(mode: str = "good", **env: str) -> dict:
@@ -84,9 +84,7 @@ async def test_lists_of_tools_also_apply_to_a_server_of_the_client(tmp_path):
     lists = '[mcp.servers.raw]\nallow = ["e*", "die"]\ndeny = ["en*", "err*"]\n'
     made = entry()
     client = McpServerStdio(name="raw", command=made["command"], args=made["args"], env=[])
-    async with agent_rig(tmp_path, ["ok"], config=lists) as r:
-        await r.editor.new_session(r.project, mcp_servers=[client])
-        await r.editor.prompt("go")
+    async with went(tmp_path, ["ok"], config=lists, mcp_servers=[client]) as r:
         assert {name for name in r.tool_names(1) if name.startswith("mcp_")} == {"mcp_raw_echo", "mcp_raw_die"}
         await r.editor.prompt("/mcp tools raw")
         assert "- `echo`\n" in r.editor.text()
@@ -101,9 +99,7 @@ async def test_the_user_chooses_tools_for_a_session_whatever_the_lists_say_also_
     lists = '[mcp.servers.raw]\nallow = ["echo"]\n'
     made = entry()
     client = McpServerStdio(name="raw", command=made["command"], args=made["args"], env=[])
-    async with agent_rig(tmp_path, ["ok"] * 3, config=lists) as r:
-        await r.editor.new_session(r.project, mcp_servers=[client])
-        await r.editor.prompt("go")
+    async with went(tmp_path, ["ok"] * 3, config=lists, mcp_servers=[client]) as r:
         assert offered(r, 1) == {"mcp_raw_echo"}
         for words, told in (
             ("/mcp enable raw e*", "Offered in this session: `echo`, `error`, `env`."),

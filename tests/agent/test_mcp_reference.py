@@ -9,7 +9,7 @@ import sys
 from acp_agent.client.permissions import allow_always
 from acp_agent.schema.acp import McpServerStdio
 from acp_agent.testing.fake_model import Answer, Call
-from tests.agent.kit import agent_rig
+from tests.agent.kit import agent_rig, went
 
 
 def reference(name: str, *args: str) -> McpServerStdio:
@@ -51,9 +51,7 @@ async def test_the_time_server_answers_and_its_errors_are_told(tmp_path):
         Answer(tool_calls=(Call("mcp_time_convert_time", {**arguments, "time": "25:00"}),)),
         "done",
     ]
-    async with agent_rig(tmp_path, script, otherwise=allow_always) as r:
-        await r.editor.new_session(r.project, mcp_servers=[reference("time")])
-        await r.editor.prompt("go")
+    async with went(tmp_path, script, otherwise=allow_always, mcp_servers=[reference("time")]) as r:
         good, bad = r.editor.tool_calls().values()
         assert json.loads(good.text())["target"]["timezone"] == "Asia/Tokyo"
         bad.assert_finished("failed")

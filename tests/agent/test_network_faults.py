@@ -25,7 +25,7 @@ from acp_agent.safety.deciding.hosts import find_host, is_registry, judged
 from tests.agent.kit import Call
 from tests.tables import table
 
-from .test_command_network import BOUND, audit, names, ran, session, web_server
+from .test_command_network import BOUND, events, names, ran, session, web_server
 
 assert names  # The fixture, which holds for these tests, too.
 
@@ -251,4 +251,4 @@ async def test_a_command_that_tries_many_hosts_does_not_fill_the_audit_log(
     line = "for n in $(seq 9); do curl -sS http://h$n.example.com; curl -sS http://h$n.example.com; done"
     async with session(tmp_path, line, config='[tools.sandbox]\nnetwork = ["a.b"]\n') as made:
         assert "was refused 5 hosts" in await ran(made)
-        assert len([each for each in audit(made, "decision") if each["tool"] == "connect"]) == 5
+        assert len([each for each in events(made, "decision") if each["tool"] == "connect"]) == 5

@@ -10,7 +10,7 @@ from acp_agent.schema.acp import Diff, SelectedPermissionOutcome, ToolCallProgre
 from acp_agent.testing.fake_editor import AnswersError, AnswersGarbage
 from acp_agent.testing.fake_model import Answer, Call
 
-from .kit import agent_rig, bash, connect, rig, rounds, went
+from .kit import agent_rig, another, bash, rig, rounds, went
 
 
 async def test_the_request_shows_the_exact_command(tmp_path):
@@ -105,8 +105,7 @@ async def test_always_is_remembered_by_the_project_and_not_elsewhere(tmp_path):
     calls = rounds(Call("write", {"path": "a.txt", "content": "a"}))
     async with went(tmp_path, [*calls, *calls, *calls], otherwise=allow_always) as r:
         (r.project / "a.txt").unlink()
-        async with connect(r.environ, otherwise=reject_once) as (other, _):
-            await other.start()
+        async with another(r.environ, otherwise=reject_once) as other:
             await other.new_session(r.project)
             await other.prompt("go")
             assert other.permission_requests == []

@@ -558,20 +558,16 @@ async def test_no_place_holder_is_left_in_the_project(tmp_path):
 # --- another user ------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.skipif(os.geteuid() != 0, reason="only root may become another user")
 @pytest.mark.parametrize("sandbox", [False, True])
-async def test_commands_run_as_another_user_where_that_is_wanted(tmp_path, sandbox):
+async def test_commands_run_as_another_user_where_that_is_wanted(open_folder, sandbox):
     config = '[tools.scope]\nrun_as_user = "nobody"\n'
     script = rounds(bash("id -un; echo $USER; echo x > /tmp/mine.$$ && touch a; export B=1"), bash("echo $B; touch a"))
-    with tempfile.TemporaryDirectory(prefix="acp-user-") as name:
-        folder = Path(name)
-        folder.chmod(0o755)
-        async with rig(folder, script, mode="auto", sandbox=sandbox, config=config) as r:
-            r.project.chmod(0o777)
-            await r.editor.prompt("go")
-            assert results(r, 2)[0].split()[:2] == ["nobody", "nobody"]
-            assert (r.project / "a").stat().st_uid != 0
-            assert results(r, 3)[1].split()[0] == "1"
+    async with rig(open_folder, script, mode="auto", sandbox=sandbox, config=config) as r:
+        r.project.chmod(0o777)
+        await r.editor.prompt("go")
+        assert results(r, 2)[0].split()[:2] == ["nobody", "nobody"]
+        assert (r.project / "a").stat().st_uid != 0
+        assert results(r, 3)[1].split()[0] == "1"
 
 
 def made_by_root(project: Path) -> None:
@@ -583,9 +579,8 @@ def made_by_root(project: Path) -> None:
     (project / "open").write_text("other words")
 
 
-@pytest.mark.skipif(os.geteuid() != 0, reason="only root may become another user")
 @pytest.mark.parametrize("user", ["nobody", ""])
-async def test_file_tools_do_what_the_other_user_may_and_nothing_else(tmp_path, user):
+async def test_file_tools_do_what_the_other_user_may_and_nothing_else(open_folder, user):
     """The control, without another user, reads, finds, copies and deletes all of it."""
     script = rounds(
         Call("write", {"path": "new/file", "content": "words"}),
@@ -598,23 +593,20 @@ async def test_file_tools_do_what_the_other_user_may_and_nothing_else(tmp_path, 
         Call("edit", {"path": "open", "old_text": "other", "new_text": "changed"}),
         Call("create_directory", {"path": "folder"}),
     )
-    with tempfile.TemporaryDirectory(prefix="acp-user-") as name:
-        folder = Path(name)
-        folder.chmod(0o755)
-        async with rig(folder, script, mode="auto", config=f'[tools.scope]\nrun_as_user = "{user}"\n') as r:
-            made_by_root(r.project)
-            await r.editor.prompt("go")
-            told = results(r, len(script))
-            for path in ("new", "new/file", "folder"):
-                assert (r.project / path).stat().st_uid == (pwd.getpwnam(user).pw_uid if user else 0)
-            assert ("hidden words" in told[1]) is not bool(user)
-            assert ("private:1" in told[2]) is not bool(user)
-            assert "open" in told[2]
-            assert "private" in told[3]
-            assert (r.project / "copy").exists() is not bool(user)
-            assert (r.project / "root/made").exists() is False
-            assert (r.project / "root/file").exists() is bool(user)
-            assert (r.project / "open").read_text() == ("other words" if user else "changed words")
+    async with rig(open_folder, script, mode="auto", config=f'[tools.scope]\nrun_as_user = "{user}"\n') as r:
+        made_by_root(r.project)
+        await r.editor.prompt("go")
+        told = results(r, len(script))
+        for path in ("new", "new/file", "folder"):
+            assert (r.project / path).stat().st_uid == (pwd.getpwnam(user).pw_uid if user else 0)
+        assert ("hidden words" in told[1]) is not bool(user)
+        assert ("private:1" in told[2]) is not bool(user)
+        assert "open" in told[2]
+        assert "private" in told[3]
+        assert (r.project / "copy").exists() is not bool(user)
+        assert (r.project / "root/made").exists() is False
+        assert (r.project / "root/file").exists() is bool(user)
+        assert (r.project / "open").read_text() == ("other words" if user else "changed words")
     assert os.stat("/proc/thread-self").st_uid == 0
 
 

@@ -19,8 +19,8 @@ from acp_agent.safety.lines.examine import examine
 from acp_agent.testing.fake_model import Call
 from tests.nightly import times
 
-from .kit import bash, results, rig, rounds, went
-from .test_safety import audit, git, repository
+from .kit import audit, bash, results, rig, rounds, went
+from .test_safety import git, repository
 
 NOTHING = "[tools.sandbox]\nprotect = []\nprotect_existing = []\nreport = []\n"
 TOLD = "Other programs load by themselves"

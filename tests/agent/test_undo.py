@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import os
 import sys
-import tempfile
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
 
@@ -18,7 +19,7 @@ from acp_agent.testing.fake_model import Answer, Call
 from tests.waits import until
 
 from ..undo.kit import git
-from .kit import Rig, agent_rig, rig, went
+from .kit import Rig, agent_rig, refused, rig, went
 
 
 def write(path: Path | str, content: str) -> Answer:
@@ -38,6 +39,13 @@ def picks(option: str) -> Any:
         return acp.SelectedPermissionOutcome(option_id=option)
 
     return answer
+
+
+@asynccontextmanager
+async def changed(tmp_path: Path, *answers: Answer, **more: Any) -> AsyncIterator[Rig]:
+    """After one prompt, in auto mode."""
+    async with went(tmp_path, [*answers, "Done."], mode="auto", prompt="Change it.", **more) as made:
+        yield made
 
 
 async def said(r: Rig, prompt: str) -> str:
@@ -109,8 +117,7 @@ async def test_only_files_or_only_the_conversation(tmp_path):
 
 
 async def test_one_call_is_taken_back_by_its_id_and_later_changes_stay(tmp_path):
-    async with rig(tmp_path, [write("a.txt", "a\n"), write("b.txt", "b\n"), "Done."], mode="auto") as r:
-        await r.editor.prompt("Change it.")
+    async with changed(tmp_path, write("a.txt", "a\n"), write("b.txt", "b\n")) as r:
         first, _ = r.editor.tool_calls()
         await said(r, f"/undo {first} yes")
         assert [path.name for path in r.project.iterdir()] == ["b.txt"]
@@ -160,8 +167,7 @@ async def test_checkpoints_list_prompts_with_files_and_lines(tmp_path):
 
 
 async def test_nothing_happens_without_a_yes(tmp_path):
-    async with rig(tmp_path, [write("a.txt", "new\n"), "Done."], mode="auto", permissions=[reject_once]) as r:
-        await r.editor.prompt("Change it.")
+    async with changed(tmp_path, write("a.txt", "new\n"), permissions=[reject_once]) as r:
         assert await said(r, "/undo") == "Nothing was changed. `/undo 1 yes` does it without a question."
         assert (r.project / "a.txt").exists()
         assert {option.option_id for option in r.editor.permission_requests[0].options} == {
@@ -173,8 +179,7 @@ async def test_an_editor_that_cannot_ask_is_told_the_word(tmp_path):
     async def fails(request: acp.RequestPermissionRequest) -> acp.RequestPermissionOutcome:
         raise PeerError(-32601, "Method not found")
 
-    async with rig(tmp_path, [write("a.txt", "new\n"), "Done."], mode="auto", otherwise=fails) as r:
-        await r.editor.prompt("Change it.")
+    async with changed(tmp_path, write("a.txt", "new\n"), otherwise=fails) as r:
         assert "Your editor cannot ask: `/undo 1 yes`" in await said(r, "/undo")
         assert (r.project / "a.txt").exists()
 
@@ -186,17 +191,14 @@ async def test_an_editor_with_forms_is_asked_by_one(tmp_path):
         assert isinstance(choice, acp.StringPropertySchema) and choice.enum is not None
         return acp.CreateElicitationResponse(action="accept", content={"choice": choice.enum[1]})
 
-    async with rig(tmp_path, [write("a.txt", "new\n"), "Done."], mode="auto", elicitation=answer) as r:
-        await r.editor.prompt("Change it.")
+    async with changed(tmp_path, write("a.txt", "new\n"), elicitation=answer) as r:
         assert "1 file restored." in await said(r, "/undo")
         assert not (r.project / "a.txt").exists()
 
 
 async def test_what_the_user_changed_is_named_and_left_or_merged(tmp_path):
-    async with rig(tmp_path, [bash("sed -i s/2/two/ a.txt"), "Done."], mode="auto") as r:
+    async with changed(tmp_path, bash("sed -i s/2/two/ a.txt"), files={"a.txt": "1\n2\n3\n4\n5\n"}) as r:
         path = r.project / "a.txt"
-        path.write_text("1\n2\n3\n4\n5\n")
-        await r.editor.prompt("Change it.")
         path.write_text("1\ntwo\n3\n4\nfive\n")
         r.editor.permissions.append(picks("keep"))
         await said(r, "/undo")
@@ -207,10 +209,8 @@ async def test_what_the_user_changed_is_named_and_left_or_merged(tmp_path):
 
 
 async def test_a_merge_takes_back_no_more_than_was_asked_for(tmp_path):
-    async with rig(tmp_path, [bash("sed -i s/2/two/ a.txt"), "Done."], mode="auto") as r:
+    async with changed(tmp_path, bash("sed -i s/2/two/ a.txt"), files={"a.txt": "1\n2\n3\n4\n5\n"}) as r:
         path = r.project / "a.txt"
-        path.write_text("1\n2\n3\n4\n5\n")
-        await r.editor.prompt("Change it.")
         path.write_text("1\ntwo\n3\n4\nfive\n")
         r.editor.permissions.append(picks("merge"))
         words = await said(r, "/undo 1 files")
@@ -269,9 +269,7 @@ async def test_unsaved_text_of_the_editor_comes_back(tmp_path):
 
 async def test_unsaved_changes_made_since_are_a_conflict(tmp_path):
     path = tmp_path / "project" / "a.txt"
-    async with rig(tmp_path, [read(path), write(path, "agent\n"), "Done."], mode="auto") as r:
-        path.write_text("before\n")
-        await r.editor.prompt("Change it.")
+    async with changed(tmp_path, read(path), write(path, "agent\n"), files={"a.txt": "before\n"}) as r:
         r.editor.files.buffers[path] = "agent\nand mine\n"
         assert "the editor has unsaved changes of it" in await said(r, "/undo files yes")
         assert (path.read_text(), r.editor.files.buffers[path]) == ("agent\n", "agent\nand mine\n")
@@ -284,9 +282,7 @@ async def test_what_is_typed_while_the_question_is_open_is_not_overwritten(tmp_p
         path.write_text("agent\nand mine\n")
         return acp.SelectedPermissionOutcome(option_id="files")
 
-    async with rig(tmp_path, [read(path), write(path, "agent\n"), "Done."], mode="auto") as r:
-        path.write_text("before\n")
-        await r.editor.prompt("Change it.")
+    async with changed(tmp_path, read(path), write(path, "agent\n"), files={"a.txt": "before\n"}) as r:
         r.editor.permissions.append(types)
         assert "changed in the last moment, so nothing was restored" in await said(r, "/undo")
         assert path.read_text() == "agent\nand mine\n"
@@ -451,7 +447,7 @@ async def test_an_editor_that_refuses_to_write_leaves_nothing_half_restored(tmp_
 
 
 async def test_after_a_restart_all_is_still_known(tmp_path):
-    async with went(tmp_path, [write("a.txt", "new\n"), "Done."], mode="auto", prompt="Change it.") as r:
+    async with changed(tmp_path, write("a.txt", "new\n")) as r:
         session = r.editor.session_id
     async with agent_rig(tmp_path, ["Next.", "Last."]) as r:
         await r.editor.load_session(session, r.project)
@@ -466,7 +462,7 @@ async def test_after_a_restart_all_is_still_known(tmp_path):
 
 
 async def test_without_a_login_what_was_done_is_taken_back(tmp_path):
-    async with went(tmp_path, [write("a.txt", "new\n"), "Done."], mode="auto", prompt="Change it.") as r:
+    async with changed(tmp_path, write("a.txt", "new\n")) as r:
         session = r.editor.session_id
     async with agent_rig(tmp_path, environ={"OPENAI_BASE_URL": "https://api.openai.com/v1"}) as r:
         with pytest.raises(PeerError, match="OPENAI_API_KEY"):
@@ -511,8 +507,7 @@ async def test_files_of_a_sub_agent_go_with_its_call(tmp_path):
 
 
 async def test_switched_off_nothing_is_kept(tmp_path):
-    async with rig(tmp_path, [write("a.txt", "x\n"), "Done."], mode="auto", config="[undo]\nenabled = false\n") as r:
-        await r.editor.prompt("Change it.")
+    async with changed(tmp_path, write("a.txt", "x\n"), config="[undo]\nenabled = false\n") as r:
         assert "`undo.enabled" in await said(r, "/undo yes")
         assert not (Path(r.environ["HOME"]) / ".local/state/acp-coder/undo").exists()
 
@@ -559,10 +554,8 @@ async def test_a_hunk_of_a_file_in_another_encoding_is_reverted_in_it(tmp_path):
 
 async def test_a_hunk_is_reverted_and_redone(tmp_path):
     old, new = "1\n2\n3\f3\n4\n5\n6\n", "1\ntwo\n3\f3\n4\nfive\n6\n"
-    async with rig(tmp_path, [read("a.txt"), write("a.txt", new), "Done."], mode="auto") as r:
+    async with changed(tmp_path, read("a.txt"), write("a.txt", new), files={"a.txt": old}) as r:
         path = r.project / "a.txt"
-        path.write_text(old)
-        await r.editor.prompt("Change it.")
         (change,) = (await call(r, "_session/changes"))["changes"]
         assert [hunk["oldStart"] for hunk in change["hunks"]] == [2, 5]
         await revert(r, change, 1)
@@ -574,7 +567,7 @@ async def test_a_hunk_is_reverted_and_redone(tmp_path):
 
 
 async def test_a_file_taken_back_leaves_its_calls_other_files_and_each_undo_is_redone(tmp_path):
-    async with went(tmp_path, [bash("echo a > a.txt; echo b > b.txt"), "Done."], mode="auto", prompt="Change it.") as r:
+    async with changed(tmp_path, bash("echo a > a.txt; echo b > b.txt")) as r:
         a, b = r.project / "a.txt", r.project / "b.txt"
         for path in (a, b):
             await call(r, "_session/undo", path=str(path), since=1)
@@ -598,10 +591,8 @@ async def revert(r: Rig, change: dict[str, Any], *hunks: int, **params: Any) -> 
 
 async def test_a_hunk_is_known_by_its_lines_and_never_another_one_in_its_place(tmp_path):
     new = "1\ntwo\n3\n4\nfive\n6\n"
-    async with rig(tmp_path, [read("a.txt"), write("a.txt", new), "Done."], mode="auto") as r:
+    async with changed(tmp_path, read("a.txt"), write("a.txt", new), files={"a.txt": "1\n2\n3\n4\n5\n6\n"}) as r:
         path = r.project / "a.txt"
-        path.write_text("1\n2\n3\n4\n5\n6\n")
-        await r.editor.prompt("Change it.")
         (change,) = (await call(r, "_session/changes"))["changes"]
         with pytest.raises(PeerError, match=r"expect: the `id` of each of the `hunks`"):
             await call(r, "_session/undo", path=str(path), hunks=[0])
@@ -693,10 +684,8 @@ async def test_changes_of_the_user_are_not_shown_as_the_agents(tmp_path):
 
 async def test_a_hunk_is_reverted_in_the_text_as_it_is_now(tmp_path):
     new = "1\ntwo\n3\n4\n5\nsix\n7\n"
-    async with rig(tmp_path, [read("a.txt"), write("a.txt", new), "Done."], mode="auto") as r:
+    async with changed(tmp_path, read("a.txt"), write("a.txt", new), files={"a.txt": "1\n2\n3\n4\n5\n6\n7\n"}) as r:
         path = r.project / "a.txt"
-        path.write_text("1\n2\n3\n4\n5\n6\n7\n")
-        await r.editor.prompt("Change it.")
         path.write_text("mine\n" + new)
         (change,) = (await call(r, "_session/changes"))["changes"]
         r.editor.files.buffers[path] = f"unsaved\nmine\n{new}"
@@ -706,10 +695,8 @@ async def test_a_hunk_is_reverted_in_the_text_as_it_is_now(tmp_path):
 
 async def test_a_hunk_whose_lines_the_user_changed_is_left_alone_and_the_others_are_not(tmp_path):
     new = "1\ntwo\n3\n4\n5\nsix\n7\n"
-    async with rig(tmp_path, [read("a.txt"), write("a.txt", new), "Done."], mode="auto") as r:
+    async with changed(tmp_path, read("a.txt"), write("a.txt", new), files={"a.txt": "1\n2\n3\n4\n5\n6\n7\n"}) as r:
         path = r.project / "a.txt"
-        path.write_text("1\n2\n3\n4\n5\n6\n7\n")
-        await r.editor.prompt("Change it.")
         path.write_text(new.replace("two", "TWO"))
         (change,) = (await call(r, "_session/changes"))["changes"]
         assert shown_lines(change) == ("1\n2\n3\n4\n5\n6\n7\n", new, 2, 2) and change["mixed"] is True
@@ -724,10 +711,9 @@ async def test_a_hunk_whose_lines_the_user_changed_is_left_alone_and_the_others_
     {"hunks": [0], "expect": ["x"]}, {"what": "all"}, {"call": "nobody"},
 ])  # fmt: skip
 async def test_bad_parameters_are_refused_with_a_reason(tmp_path, params):
-    async with went(tmp_path, [write("a.txt", "x\n"), "Done."], mode="auto", prompt="Change it.") as r:
-        with pytest.raises(PeerError) as refused:
+    async with changed(tmp_path, write("a.txt", "x\n")) as r:
+        with refused(-32602):
             await call(r, "_session/undo", **params)
-        assert refused.value.code == -32602
         assert (r.project / "a.txt").exists()
 
 
@@ -736,7 +722,7 @@ async def test_bad_parameters_are_refused_with_a_reason(tmp_path, params):
 
 async def test_what_the_users_hooks_change_after_a_call_goes_with_it(tmp_path):
     config = '[[hooks.file_changed]]\ncommand = "echo formatted >> $ACP_CODER_FILE"\n'
-    async with went(tmp_path, [write("a.txt", "a\n"), "Done."], mode="auto", config=config, prompt="Change it.") as r:
+    async with changed(tmp_path, write("a.txt", "a\n"), config=config) as r:
         assert (r.project / "a.txt").read_text() == "a\nformatted\n"
         words = await said(r, "/undo files yes")
         assert not (r.project / "a.txt").exists(), words
@@ -865,39 +851,33 @@ async def test_what_an_mcp_server_changes_goes_with_its_call(tmp_path):
         assert path.read_text() == "before", words
 
 
-@pytest.mark.skipif(os.geteuid() != 0, reason="only root can act as another user")
-async def test_another_users_files_are_kept_and_restored_as_theirs():
+async def test_another_users_files_are_kept_and_restored_as_theirs(open_folder):
     config = '[tools.scope]\nrun_as_user = "nobody"\n'
     script = [bash("echo after > a.txt; echo new > b.txt"), read("a.txt"), write("a.txt", "written\n"), "Done."]
-    with tempfile.TemporaryDirectory(prefix="acp-user-") as name:
-        Path(name).chmod(0o755)
-        async with rig(Path(name), script, mode="auto", config=config) as r:
-            r.project.chmod(0o777)
-            (r.project / "a.txt").write_text("before\n")
-            (r.project / "a.txt").chmod(0o666)
-            await r.editor.prompt("Change it.")
-            assert (r.project / "a.txt").read_text() == "written\n", r.editor.text()
-            words = await said(r, "/undo files yes")
-            assert (r.project / "a.txt").read_text() == "before\n", words
-            assert not (r.project / "b.txt").exists()
+    async with rig(open_folder, script, mode="auto", config=config) as r:
+        r.project.chmod(0o777)
+        (r.project / "a.txt").write_text("before\n")
+        (r.project / "a.txt").chmod(0o666)
+        await r.editor.prompt("Change it.")
+        assert (r.project / "a.txt").read_text() == "written\n", r.editor.text()
+        words = await said(r, "/undo files yes")
+        assert (r.project / "a.txt").read_text() == "before\n", words
+        assert not (r.project / "b.txt").exists()
 
 
-@pytest.mark.skipif(os.geteuid() != 0, reason="only root can act as another user")
-async def test_changes_in_a_folder_that_is_not_to_be_written_to_are_shown_and_reverted():
+async def test_changes_in_a_folder_that_is_not_to_be_written_to_are_shown_and_reverted(open_folder):
     config = '[tools.scope]\nrun_as_user = "nobody"\n'
-    with tempfile.TemporaryDirectory(prefix="acp-user-") as name:
-        Path(name).chmod(0o755)
-        async with rig(Path(name), [bash("echo after > d/a.txt"), "Done."], mode="auto", config=config) as r:
-            path = r.project / "d" / "a.txt"
-            path.parent.mkdir()
-            path.write_text("before\n")
-            path.chmod(0o666)
-            path.parent.chmod(0o555)
-            await r.editor.prompt("Change it.")
-            (change,) = (await call(r, "_session/changes"))["changes"]
-            assert shown_lines(change) == ("before\n", "after\n", 1, 1)
-            await revert(r, change, 0)
-            assert path.read_text() == "before\n"
+    async with rig(open_folder, [bash("echo after > d/a.txt"), "Done."], mode="auto", config=config) as r:
+        path = r.project / "d" / "a.txt"
+        path.parent.mkdir()
+        path.write_text("before\n")
+        path.chmod(0o666)
+        path.parent.chmod(0o555)
+        await r.editor.prompt("Change it.")
+        (change,) = (await call(r, "_session/changes"))["changes"]
+        assert shown_lines(change) == ("before\n", "after\n", 1, 1)
+        await revert(r, change, 0)
+        assert path.read_text() == "before\n"
 
 
 @pytest.mark.parametrize("by_method", [False, True])
