@@ -68,7 +68,6 @@ NOT_IN_V2 = {
     """,
     "a compaction is an update of its own in v2, without words": """
         test_a_cap_in_tokens_makes_room_whatever_the_window
-        test_a_client_that_shows_notices_gets_one
         test_a_model_that_cannot_summarise_costs_the_oldest_turns_and_no_more
         test_an_unknown_window_counts_as_128000_tokens
         test_compact_replaces_the_conversation_by_a_summary

@@ -9,20 +9,10 @@ import pytest
 
 from acp_agent.schema.acp import CompactionUpdate, Notice, UsageUpdate
 from acp_agent.testing.fake_model import Failure, Usage
-from tests.agent.kit import Answer, Call, rig, went
-
-TOO_LONG = Failure(
-    400,
-    {
-        "error": {
-            "message": "This model's maximum context length is {} tokens. Please reduce the length of the messages.",
-            "code": "context_length_exceeded",
-        }
-    },
-)
+from tests.agent.kit import WIRE, Answer, Call, rig, went
 
 
-def refusal(window: int) -> Failure:
+def refusal(window: int | str) -> Failure:
     words = f"This model's maximum context length is {window} tokens."
     return Failure(400, {"error": {"message": words, "code": "context_length_exceeded"}})
 
@@ -52,6 +42,7 @@ def sizes(r):
     return [len(json.dumps(request.body["messages"])) for request in r.model.requests]
 
 
+in_v1 = pytest.mark.skipif(WIRE == "v2", reason="a compaction is an update of its own in v2, without words")
 FILES = [f"f{number}" for number in range(6)]
 
 
@@ -104,37 +95,26 @@ async def test_an_unknown_window_counts_as_128000_tokens(tmp_path):
         assert "can hold 128000 tokens" in r.editor.text()
 
 
-async def test_a_client_that_shows_compactions_gets_them_with_the_summary(tmp_path):
-    script = [says(wordy(2000)), says(wordy(2000)), says(wordy(2000)), says("THE SUMMARY"), says("the end")]
-    async with rig(tmp_path, script, config=config(14_500), compaction=True) as r:
+@pytest.mark.parametrize("shows", ["compaction", pytest.param("notices", marks=in_v1)])
+async def test_a_client_gets_compactions_with_the_summary_or_a_notice_if_it_shows_them(tmp_path, shows):
+    script = [*[says(wordy(2000))] * 3, says("THE SUMMARY"), says("the end")]
+    async with rig(tmp_path, script, config=config(14_500), **{shows: True}) as r:
         for number in range(4):
             assert (await r.editor.prompt(f"prompt {number}")).stop_reason == "end_turn"
-        shown = updates(r, CompactionUpdate)
-        assert [update.status for update in shown] == ["in_progress", "completed"]
-        assert len({update.compaction_id for update in shown}) == 1
-        assert shown[-1].summary[0].text == "THE SUMMARY"
+        if shows == "compaction":
+            shown = updates(r, CompactionUpdate)
+            assert [update.status for update in shown] == ["in_progress", "completed"]
+            assert len({update.compaction_id for update in shown}) == 1
+            assert shown[-1].summary[0].text == "THE SUMMARY"
+        else:
+            assert any("messages summarised" in notice.title for notice in updates(r, Notice))
         assert "made shorter" not in r.editor.text()
         last = str(r.messages(len(r.model.requests)))
         assert "THE SUMMARY" in last and "prompt 3" in last and "prompt 0" not in last
 
 
-async def test_a_client_that_shows_notices_gets_one(tmp_path):
-    script = [says(wordy(2000)), says(wordy(2000)), says(wordy(2000)), says("THE SUMMARY"), says("the end")]
-    async with rig(tmp_path, script, config=config(14_500), notices=True) as r:
-        for number in range(4):
-            await r.editor.prompt(f"prompt {number}")
-        assert any("messages summarised" in notice.title for notice in updates(r, Notice))
-        assert "made shorter" not in r.editor.text()
-
-
 async def test_a_model_that_cannot_summarise_costs_the_oldest_turns_and_no_more(tmp_path):
-    script = [
-        says(wordy(2000)),
-        says(wordy(2000)),
-        says(wordy(2000)),
-        Failure(400, {"error": {"message": "no"}}),
-        says("the end"),
-    ]
+    script = [*[says(wordy(2000))] * 3, Failure(400, {"error": {"message": "no"}}), says("the end")]
     async with rig(tmp_path, script, config=config(14_500)) as r:
         for number in range(4):
             assert (await r.editor.prompt(f"prompt {number}")).stop_reason == "end_turn"
@@ -155,7 +135,7 @@ async def test_what_a_server_finds_too_long_is_made_shorter_and_asked_again_once
 
 
 async def test_a_server_that_refuses_again_is_an_error_in_words_and_not_a_loop(tmp_path):
-    async with went(tmp_path, [says(wordy(3000)), *[TOO_LONG] * 4, says("later")], prompt="one") as r:
+    async with went(tmp_path, [says(wordy(3000)), *[refusal("{}")] * 4, says("later")], prompt="one") as r:
         with pytest.raises(Exception, match="too long"):
             await r.editor.prompt("two")
         assert len(r.model.requests) <= 4

@@ -11,7 +11,7 @@ import pytest
 from acp_agent.schema.acp import Diff
 from acp_agent.testing.fake_model import Answer, Call
 
-from .kit import Rig, rig, went
+from .kit import results, rig, went
 
 SECRET = "ghp_" + "a1B2c3D4e5" * 3 + "f6G7h8"
 PNG = base64.b64encode(b"\x89PNG\r\n\x1a\n" + bytes(92)).decode()
@@ -70,10 +70,6 @@ def calls(*made: tuple[str, dict[str, Any]]) -> list[Any]:
 
 
 READ = ("read", {"path": "n.ipynb"})
-
-
-def results(r: Rig) -> list[str]:
-    return [str(m["content"]) for m in r.messages(len(r.model.requests)) if m["role"] == "tool"]
 
 
 async def run(tmp_path: Any, *made: tuple[str, dict[str, Any]], text: str | None = None, **options: Any) -> list[str]:

@@ -6,7 +6,6 @@ import importlib.util
 import os
 import py_compile
 import re
-import subprocess
 import sys
 from datetime import date
 from pathlib import Path
@@ -17,6 +16,7 @@ from acp_agent.client.permissions import allow_always, allow_once, reject_always
 from acp_agent.schema.acp import AvailableCommandsUpdate, EmbeddedResource, TextContent, TextResourceContents
 from acp_agent.testing.fake_model import Call
 
+from ..undo.kit import git
 from .kit import agent_rig, on_stdio, put, rig, rounds, went
 from .test_mcp import server
 
@@ -141,11 +141,6 @@ async def test_a_new_session_of_a_project_begins_with_the_same_words_for_a_day(t
     assert third not in (first, second)
     key.symlink_to(key.rename(tmp_path / "known"))
     assert await words(tmp_path / "project") not in (first, second, third), "a link is not followed"
-
-
-def git(folder: Path, *words: str) -> None:
-    who = ("-c", "user.name=a", "-c", "user.email=a@b.c")
-    subprocess.run(["git", *who, "-C", str(folder), *words], check=True, capture_output=True)
 
 
 @pytest.mark.parametrize("version", ["2", "3", "4"])
@@ -463,10 +458,8 @@ async def test_trust_can_be_taken_back(tmp_path):
 async def test_a_tool_file_that_breaks_is_told_and_takes_nothing_with_it(tmp_path):
     with_tool(tmp_path)
     put(tmp_path / "project/.acp-coder/tools/broken.py", "raise RuntimeError('boom')\n")
-    put(
-        tmp_path / "project/.acp-coder/tools/bash.py",
-        TOOL.replace("word_count", "bash").replace("{marker!r}", "'/dev/null'"),
-    )
+    text = TOOL.replace("word_count", "bash").replace("{marker!r}", "'/dev/null'")
+    put(tmp_path / "project/.acp-coder/tools/bash.py", text)
     async with rig(tmp_path, ["ok"]) as r:
         await trust(r)
         assert "broken.py was not loaded: RuntimeError: boom" in r.editor.text()

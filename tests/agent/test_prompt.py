@@ -26,11 +26,12 @@ from .kit import refused, rig, went
 PIXEL = base64.b64encode(b"\x89PNG\r\n\x1a\n" + b"0" * 20).decode()
 
 
-async def test_text_streams_in_order_and_the_turn_ends(tmp_path):
-    async with rig(tmp_path, [Answer(text=("Hel", "lo ", "world"))]) as r:
+async def test_text_and_thoughts_stream_in_order_and_the_turn_ends(tmp_path):
+    async with rig(tmp_path, [Answer(thought=("hm", "m"), text=("Hel", "lo ", "world"))]) as r:
         answer = await r.editor.prompt("hi")
         assert answer.stop_reason == "end_turn"
         assert r.editor.text() == "Hello world"
+        assert r.editor.thoughts() == "hmm"
         system, user = r.messages(1)
         assert str(r.project) in system["content"]
         assert user["content"] == "hi"
@@ -44,12 +45,6 @@ async def test_chunks_of_one_message_share_an_id_and_messages_do_not(tmp_path):
         for chunk in chunks:
             ids.setdefault(chunk.content.text, set()).add(chunk.message_id)
         assert len({i for group in ids.values() for i in group}) == 3
-
-
-async def test_thoughts_are_kept_apart(tmp_path):
-    async with went(tmp_path, [Answer(thought=("hm", "m"), text="yes")], prompt="hi") as r:
-        assert r.editor.thoughts() == "hmm"
-        assert r.editor.text() == "yes"
 
 
 async def test_later_turns_carry_the_earlier_ones_and_tool_results(tmp_path):
@@ -67,6 +62,7 @@ async def test_every_block_kind_reaches_the_model(tmp_path):
             [
                 TextContent(text="look"),
                 ResourceLink(name="app.py", uri="file:///srv/my%20app.py#L10"),
+                ResourceLink(name="x", uri="/srv/x.py"),
                 EmbeddedResource(resource=TextResourceContents(uri="file:///srv/b.txt", text="inside b")),
                 EmbeddedResource(
                     resource=BlobResourceContents(uri="file:///srv/c.txt", blob=base64.b64encode(b"inside c").decode())
@@ -80,6 +76,7 @@ async def test_every_block_kind_reaches_the_model(tmp_path):
         content = r.messages(1)[1]["content"]
         text = "\n".join(part["text"] for part in content if part["type"] == "text")
         assert "[app.py](/srv/my app.py L10)" in text
+        assert "[x](/srv/x.py)" in text
         assert "inside b" in text
         assert "inside c" in text
         assert "binary, 2 bytes" in text
@@ -88,22 +85,19 @@ async def test_every_block_kind_reaches_the_model(tmp_path):
         ]
 
 
-async def test_a_bare_path_as_uri_is_a_mention_too(tmp_path):
-    async with went(tmp_path, ["ok"], prompt=[ResourceLink(name="x", uri="/srv/x.py")]) as r:
-        assert "[x](/srv/x.py)" in str(r.messages(1)[1]["content"])
-
-
-async def test_audio_that_was_not_advertised_is_refused_without_harm(tmp_path):
+@pytest.mark.parametrize(
+    ("block", "words"),
+    [
+        (AudioContent(data="AAAA", mime_type="audio/wav"), ""),
+        (ImageContent(data="not base64!", mime_type="image/png"), "$.prompt[0]"),
+    ],
+    ids=["audio, which is not advertised", "an image that is no base64"],
+)
+async def test_a_block_that_cannot_be_taken_is_refused_without_harm(tmp_path, block, words):
     async with rig(tmp_path, ["ok"]) as r:
-        with refused(-32602):
-            await r.editor.prompt([AudioContent(data="AAAA", mime_type="audio/wav")])
+        with refused(-32602, words):
+            await r.editor.prompt([block])
         assert (await r.editor.prompt("hi")).stop_reason == "end_turn"
-
-
-async def test_an_image_that_is_no_base64_is_invalid_params(tmp_path):
-    async with rig(tmp_path, ["ok"]) as r:
-        with refused(-32602, "$.prompt[0]"):
-            await r.editor.prompt([ImageContent(data="not base64!", mime_type="image/png")])
 
 
 @pytest.mark.parametrize("blocks", [[], [TextContent(text="  \n")]])

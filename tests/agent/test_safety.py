@@ -686,12 +686,12 @@ def git(folder: Path, *arguments: str) -> str:
     return done.stdout
 
 
-def repository(folder: Path) -> Path:
+def repository(folder: Path, message: str = "x") -> Path:
     folder.mkdir(parents=True, exist_ok=True)
     git(folder, "init", "-q")
     (folder / "file").write_text("x\n")
     git(folder, "add", "file")
-    git(folder, "commit", "-q", "-m", "x")
+    git(folder, "commit", "-q", "-m", message)
     return folder
 
 

@@ -283,12 +283,7 @@ async def test_a_sub_agent_works_in_a_worktree(tmp_path: Path) -> None:
 )
 async def test_what_can_have_no_worktree_is_said(tmp_path: Path, prepare: str, why: str) -> None:
     async with agent_rig(tmp_path) as r:
-        named = {
-            "GIT_AUTHOR_NAME": "a",
-            "GIT_AUTHOR_EMAIL": "a@b",
-            "GIT_COMMITTER_NAME": "a",
-            "GIT_COMMITTER_EMAIL": "a@b",
-        }
+        named = {f"GIT_{who}_{what}": "a@b" for who in ("AUTHOR", "COMMITTER") for what in ("NAME", "EMAIL")}
         environ = {**os.environ, **named, "GIT_CONFIG_GLOBAL": "/dev/null"}
         subprocess.run(["bash", "-ec", prepare], cwd=r.project, env=environ, check=True, timeout=30)
         with pytest.raises(PeerError, match=why):

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import subprocess
 from pathlib import Path
 
 import pytest
@@ -20,6 +19,7 @@ from acp_agent.schema.acp import AvailableCommandsUpdate
 from acp_agent.testing.fake_model import Answer, Call
 
 from .kit import put, rig, rounds, went
+from .test_safety import repository
 
 
 def prompt(r, number: int = 1) -> str:
@@ -239,15 +239,6 @@ async def test_a_sub_agent_with_a_narrower_mode_gets_tools_that_only_read(tmp_pa
 # --- the agent's own ---------------------------------------------------------------------------------------------
 
 
-def repository(folder: Path) -> None:
-    folder.mkdir(parents=True, exist_ok=True)
-    for words in (
-        ["init", "-q"],
-        ["-c", "user.name=a", "-c", "user.email=a@b", "commit", "-q", "--allow-empty", "-m", "The first"],
-    ):
-        subprocess.run(["git", "-C", str(folder), *words], check=True, capture_output=True)
-
-
 async def test_init_asks_for_an_agents_file(tmp_path):
     async with rig(tmp_path, rounds(Call("write", {"path": "AGENTS.md", "content": "# Build\n"}))) as r:
         await r.editor.prompt("/init the tests")
@@ -257,7 +248,7 @@ async def test_init_asks_for_an_agents_file(tmp_path):
 
 
 async def test_commit_shows_what_is_there_and_asks_before_it_commits(tmp_path):
-    repository(tmp_path / "project")
+    repository(tmp_path / "project", "The first")
     put(tmp_path / "project/new.txt", "x")
     commit = Call("bash", {"command": "git add new.txt && git commit -qm 'Add new'"})
     async with went(tmp_path, rounds(commit), permissions=[allow_once], prompt="/commit") as r:
@@ -267,7 +258,7 @@ async def test_commit_shows_what_is_there_and_asks_before_it_commits(tmp_path):
 
 
 async def test_a_review_is_done_by_a_sub_agent_and_its_findings_have_places(tmp_path):
-    repository(tmp_path / "project")
+    repository(tmp_path / "project", "The first")
     put(tmp_path / "project/src/app.py", "x = 1\ny = 2\n")
     found = "src/app.py:2: error: y is wrong.\n    It should be 3.\nsrc/gone.py:9: warning: not there\n\nI read it."
     async with went(tmp_path, [found, "Two findings."], prompt="/review uncommitted") as r:
