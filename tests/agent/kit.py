@@ -40,7 +40,7 @@ from tests.v2_wire import V2Wire
 from tests.websockets_client import connected
 
 __all__ = [
-    "Answer", "Call", "Rig", "agent_rig", "another", "audit", "bash", "confined", "connect", "put", "refused",
+    "Answer", "Call", "Rig", "agent_rig", "another", "asks", "audit", "bash", "confined", "connect", "put", "refused",
     "results", "rig", "rounds", "went",
 ]  # fmt: skip
 
@@ -73,6 +73,11 @@ WIRE = os.environ.get("ACP_TEST_WIRE", "memory")
 """`websocket`: the agent is at the other end of a real one; `v2`: it speaks v2 of ACP."""
 
 
+with_each_editor = pytest.mark.parametrize(
+    "editor",
+    [{"terminal": True}, {"terminal": False}, {"terminal": False, "terminal_output_meta": True}],
+    ids=["terminals", "nothing", "display"],
+)
 in_a_file = pytest.mark.skipif(STORE != "sqlite", reason="it is about the file of the store")
 
 
@@ -274,6 +279,10 @@ def put(path: Path, text: str) -> Path:
     path.parent.mkdir(parents=True, exist_ok=True)
     path.write_text(text)
     return path
+
+
+def asks(*calls: Call) -> Answer:
+    return Answer(tool_calls=calls)
 
 
 def bash(command: str, **more: object) -> Call:

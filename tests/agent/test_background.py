@@ -13,20 +13,9 @@ from acp_agent.schema.acp import Terminal, ToolCallUpdate
 from acp_agent.testing.fake_model import Answer, Call
 from tests.executors.kit import until_dead, until_exists
 
-from .kit import Rig, bash, on_stdio, rig, went
-
-EDITORS = {
-    "terminals": {"terminal": True},
-    "nothing": {"terminal": False},
-    "display": {"terminal": False, "terminal_output_meta": True},
-}
-with_each_editor = pytest.mark.parametrize("editor", EDITORS.values(), ids=EDITORS)
+from .kit import Rig, asks, bash, on_stdio, rig, went, with_each_editor
 
 RUN_ID = re.compile(r"run_id=([0-9a-f-]{36})")
-
-
-def asks(*calls: Call) -> Answer:
-    return Answer(tool_calls=calls)
 
 
 def model(*steps: Answer | str | Callable[[list[str]], Answer]) -> Callable[[dict[str, Any]], Answer | str]:

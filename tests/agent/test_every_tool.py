@@ -9,6 +9,7 @@ import pytest
 from acp_agent.client.permissions import never_answers
 from acp_agent.schema.acp import ToolCall
 from acp_agent.testing.fake_model import Answer, Call
+from tests.processes import running
 from tests.tools.kit import REGISTRY
 from tests.tools.test_contract import SOME
 
@@ -20,21 +21,6 @@ NO_FORM = {"ask_user": {"question": "Which?", "choices": ["a", "b"]}}
 
 def arguments(name: str) -> dict:
     return NO_FORM.get(name, SOME[name])
-
-
-def children() -> set[str]:
-    own = os.getpid()
-    found = set()
-    for entry in os.listdir("/proc"):
-        if entry.isdigit():
-            try:
-                with open(f"/proc/{entry}/stat", encoding="utf-8") as file:
-                    words = file.read().rpartition(")")[2].split()
-            except OSError:
-                continue
-            if int(words[1]) == own and words[0] != "Z":
-                found.add(entry)
-    return found
 
 
 @pytest.mark.parametrize("name", NAMES)
@@ -52,7 +38,7 @@ async def test_wrong_arguments_are_feedback_and_ask_nobody(tmp_path, name):
 @pytest.mark.parametrize("name", NAMES)
 @pytest.mark.parametrize("asked", [True, False], ids=["while the user is asked", "while it runs"])
 async def test_a_cancel_leaves_every_call_ended_and_nothing_running(tmp_path, name, asked):
-    before = children()
+    before = running(parent=os.getpid())
     script = [Answer(tool_calls=(Call(name, arguments(name)),)), Answer(hang_before=True)]
     async with rig(tmp_path, script, mode="code" if asked else "auto", otherwise=never_answers) as r:
         (r.project / "f").write_text("a\n")
@@ -64,7 +50,7 @@ async def test_a_cancel_leaves_every_call_ended_and_nothing_running(tmp_path, na
             call.assert_finished(call.status)
             assert call.status in ("completed", "failed")
         r.model.release()
-    assert children() <= before
+    assert running(parent=os.getpid()) <= before
 
 
 @pytest.mark.parametrize(("name", "given"), [

@@ -12,7 +12,7 @@ from acp_agent.errors import PeerError
 from acp_agent.handshake import answer_initialize
 from acp_agent.testing.fake_editor import FakeEditor
 
-from .kit import agent_rig, another, connect, environ_for, on_stdio, refused
+from .kit import agent_rig, another, connect, environ_for, on_stdio, refused, rig
 
 CAPTURED = sorted(Path(__file__).parents[1].joinpath("captured").glob("acp-*.json"))
 REMOTE = "https://models.invalid/v1"
@@ -163,8 +163,7 @@ async def test_requests_before_initialize_are_answered(tmp_path):
 
 
 async def test_a_second_initialize_leaves_sessions_alone(tmp_path):
-    async with agent_rig(tmp_path, ["ok"]) as r:
-        await r.editor.new_session(r.project)
+    async with rig(tmp_path, ["ok"]) as r:
         await r.editor.start()
         assert (await r.editor.prompt("hi")).stop_reason == "end_turn"
 

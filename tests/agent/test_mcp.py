@@ -21,6 +21,7 @@ from acp_agent.schema.acp import (
 )
 from acp_agent.testing.fake_model import Answer, Call
 from tests.mcp.kit import HERE
+from tests.processes import running
 
 from .kit import agent_rig, rig, went
 
@@ -169,10 +170,10 @@ async def test_closing_a_session_ends_its_servers(tmp_path):
         told = r.messages(2)[-1]["content"]
         assert "GIVEN" in told
         assert "sk-secret" not in told
-        children = _children(os.getpid(), "raw_server.py")
+        children = running("raw_server.py", parent=os.getpid())
         assert children
         await r.editor.client.close_session(r.editor.session_id)
-        assert not _children(os.getpid(), "raw_server.py") & children
+        assert not running("raw_server.py", parent=os.getpid()) & children
 
 
 async def test_servers_get_a_safe_environment_and_run_as_the_user_of_the_scope(open_folder):
@@ -190,22 +191,6 @@ async def test_servers_get_a_safe_environment_and_run_as_the_user_of_the_scope(o
         assert noted.stat().st_uid == pwd.getpwnam("nobody").pw_uid
     assert {name for name in given if name in env} == {"FOR_ALL_TOKEN", "FOR_OWN_TOKEN"}
     assert (env["USER"], env["LANG"]) == ("nobody", "C.UTF-8")
-
-
-def _children(parent: int, marked: str) -> set[int]:
-    found = set()
-    for entry in os.listdir("/proc"):
-        if entry.isdigit():
-            try:
-                with open(f"/proc/{entry}/cmdline", "rb") as file:
-                    words = file.read()
-                with open(f"/proc/{entry}/stat", encoding="utf-8") as file:
-                    above = int(file.read().rpartition(")")[2].split()[1])
-            except OSError:
-                continue
-            if above == parent and marked.encode() in words:
-                found.add(int(entry))
-    return found
 
 
 async def test_prompts_of_a_server_are_commands_and_reach_the_model_as_its_text(tmp_path):

@@ -9,8 +9,8 @@ from acp_agent.testing.fake_model import Answer, Call
 from tests.agent.test_mcp_everything import everything
 from tests.mcp.kit import noted
 
-from .kit import agent_rig, went
-from .test_background import asks, kill, model, output, result, said
+from .kit import agent_rig, asks, went
+from .test_background import kill, model, output, result, said
 from .test_mcp import answers, server
 
 SOON = "[mcp]\nbackground_after = 0.05\n"

@@ -11,7 +11,7 @@ from acp_agent.plugins.mcp_json import folder_servers
 from acp_agent.schema.acp import McpServerStdio
 from tests.mcp.kit import HERE
 
-from .kit import Answer, Call, Rig, agent_rig, went
+from .kit import Answer, Call, Rig, agent_rig, rig, went
 
 
 def entry(mode: str = "good", **env: str) -> dict:
@@ -122,8 +122,7 @@ async def test_the_user_chooses_tools_for_a_session_whatever_the_lists_say_also_
 
 async def test_mcp_shows_states_and_logs_and_connects_a_failed_server_anew(tmp_path):
     late = tmp_path / "late"
-    async with agent_rig(tmp_path, ["ok"], config=f'[mcp.servers.late]\ncommand = "{late}"\n') as r:
-        await r.editor.new_session(r.project)
+    async with rig(tmp_path, ["ok"], config=f'[mcp.servers.late]\ncommand = "{late}"\n') as r:
         with anyio.fail_after(20):
             while "`late`: failed" not in r.editor.text():
                 await r.editor.prompt("/mcp")
@@ -142,7 +141,5 @@ async def test_mcp_shows_states_and_logs_and_connects_a_failed_server_anew(tmp_p
 
 
 async def test_without_servers_mcp_says_how_to_add_one(tmp_path):
-    async with agent_rig(tmp_path, []) as r:
-        await r.editor.new_session(r.project)
-        await r.editor.prompt("/mcp")
+    async with went(tmp_path, [], prompt="/mcp") as r:
         assert "acp-coder mcp add" in r.editor.text()

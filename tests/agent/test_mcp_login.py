@@ -23,7 +23,7 @@ from acp_agent.schema.acp import (
 )
 from tests.mcp.oauth_server import OAuthServer, browse, oauth_server
 
-from .kit import Answer, Call, agent_rig, environ_for
+from .kit import Answer, Call, agent_rig, environ_for, rig
 from .test_hooks_that_decide import hook, keeps, kept
 from .test_mcp_folder import trust
 
@@ -145,8 +145,7 @@ async def test_in_a_session_the_user_logs_in_by_the_clients_question_or_a_url_in
 ):
     seen = tmp_path / "seen"
     config = f'[mcp.servers.locked]\nurl = "{locked.url}"\n' + hook("Notification", keeps(seen))
-    async with agent_rig(tmp_path, ["ok"], config=config, elicitation=in_a_browser if urls else None) as r:
-        await r.editor.new_session(r.project)
+    async with rig(tmp_path, ["ok"], config=config, elicitation=in_a_browser if urls else None) as r:
         await r.editor.wait_for(lambda u: "wants a login" in str(getattr(u, "content", "")))
         async with anyio.create_task_group() as tasks:
             tasks.start_soon(r.editor.prompt, "/mcp login locked")
@@ -166,8 +165,7 @@ async def test_in_a_session_the_user_logs_in_by_the_clients_question_or_a_url_in
 async def test_the_question_about_a_login_ends_with_it_also_if_it_failed(locked: OAuthServer, tmp_path: Path):
     locked.answer = {"code": "", "error": "access_denied"}
     config = f'[mcp.servers.locked]\nurl = "{locked.url}"\n'
-    async with agent_rig(tmp_path, [], config=config, elicitation=in_a_browser) as r:
-        await r.editor.new_session(r.project)
+    async with rig(tmp_path, [], config=config, elicitation=in_a_browser) as r:
         for number in (1, 2):
             await r.editor.prompt("/mcp login locked")
             assert "access_denied" in r.editor.text()

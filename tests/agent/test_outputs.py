@@ -14,22 +14,11 @@ import pytest
 
 from acp_agent.schema.acp import EmbeddedResource, Notice, Plan, TextContent, TextResourceContents, ToolCallProgress
 from acp_agent.testing.fake_model import Failure
-from tests.agent.kit import Answer, Call, bash, rig, went
+from tests.agent.kit import Answer, Call, asks, bash, rig, went, with_each_editor
 
 KEY = "sk-" + "proj-" + "A1b2C3d4" * 6
 PASSWORD = "corr3ct-" + "h0rse"
 SCHEMAS = Path(__file__).parents[2] / "schemas"
-
-EDITORS = [
-    pytest.param({"terminal": True}, id="terminals"),
-    pytest.param({"terminal": False}, id="nothing"),
-    pytest.param({"terminal": False, "terminal_output_meta": True}, id="display"),
-]
-with_each_editor = pytest.mark.parametrize("editor", EDITORS)
-
-
-def asks(*calls: Call) -> Answer:
-    return Answer(tool_calls=calls)
 
 
 def model(*steps):

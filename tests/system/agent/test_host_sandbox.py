@@ -9,7 +9,7 @@ import threading
 import time
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor, wait
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -27,6 +27,7 @@ from acp_agent.testing.fake_model import Answer
 from tests.agent.kit import audit, results, rig, went
 from tests.agent.test_background import model, result
 from tests.executors.sandbox.kit import needs_sandbox
+from tests.processes import running
 from tests.system.agent.kit import bash, doctor, on_host
 from tests.system.agent.test_terminals import in_terminal, line, look
 from tests.waits import until
@@ -142,7 +143,7 @@ async def test_a_stop_ends_all_of_a_confined_command_there(tmp_path: Path, confi
             tasks.start_soon(r.editor.prompt, "go")
             await until((there / "begun").exists)
             r.editor.cancel()
-        assert not [line for line in commands() if "sleep 706" in line]
+        assert not running("sleep 706")
         assert sorted(path.name for path in there.iterdir()) == ["begun"]
 
 
@@ -160,14 +161,6 @@ async def test_strict_runs_nothing_where_nothing_confines(
         await r.editor.prompt("/doctor")
         assert "Nothing confines commands there" in r.editor.text()
     assert list(there.iterdir()) == []
-
-
-def commands() -> list[str]:
-    found = []
-    for file in Path("/proc").glob("[0-9]*/cmdline"):
-        with suppress(OSError):
-            found.append(file.read_bytes().replace(b"\0", b" ").decode(errors="replace"))
-    return found
 
 
 async def test_that_nothing_confines_commands_there_is_said_with_the_first(

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import sys
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -15,6 +16,7 @@ from acp_agent.schema.lsp_types import Position, Range, TextEdit
 from acp_agent.testing.fake_model import Answer, Call
 from acp_agent.tools.code.rename import edited
 from tests.agent.kit import Rig, results, rig
+from tests.processes import running
 from tests.waits import until
 
 BIN = str(Path(sys.executable).parent)
@@ -187,22 +189,20 @@ async def test_a_server_in_the_sandbox_reads_the_project_and_writes_nothing_of_i
 
 
 async def test_the_servers_end_with_the_session(tmp_path):
-    def running() -> set[int]:
-        found = set()
-        for folder in Path("/proc").glob("[0-9]*"):
-            try:
-                line = (folder / "cmdline").read_bytes()
-                if b"langserver" in line and os.readlink(folder / "cwd") == str(tmp_path / "project"):
-                    found.add(int(folder.name))
-            except OSError:
-                continue
-        return found
+    def ours() -> bool:
+        return any(works_in(pid, tmp_path / "project") for pid in running("langserver"))
 
     async with on(tmp_path, Call("hover", {"path": "main.py", "symbol": "total"})) as r:
         await run(r)
-        assert running()
+        assert ours()
         await r.editor.client.close_session(r.editor.session_id)
-        await until(lambda: not running())
+        await until(lambda: not ours())
+
+
+def works_in(pid: int, folder: Path) -> bool:
+    with suppress(OSError):
+        return os.readlink(f"/proc/{pid}/cwd") == str(folder)
+    return False
 
 
 async def test_the_tools_are_offered_where_a_server_is_installed_only(tmp_path):

@@ -9,8 +9,8 @@ import pytest
 
 from acp_agent.client.permissions import allow_always, allow_once, reject_once
 from acp_agent.testing.fake_model import Answer, Call
-from tests.agent.kit import Rig, bash, rig, went
-from tests.agent.test_background import RUN_ID, asks, ended, model, result, started
+from tests.agent.kit import Rig, asks, bash, rig, went
+from tests.agent.test_background import RUN_ID, ended, model, result, started
 from tests.system.agent.kit import in_container, on_host
 
 CLAIM = {"risk": "low", "mutation": False, "privesc": False, "why": "To go on"}

@@ -7,7 +7,8 @@ import pytest
 from mcp.shared.exceptions import MCPError
 
 from acp_agent.testing.fake_model import Call
-from tests.agent.test_background import asks, model, output
+from tests.agent.kit import asks
+from tests.agent.test_background import model, output
 from tests.fronts.test_mcp_front import bash, served
 from tests.waits import until
 

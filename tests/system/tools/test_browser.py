@@ -24,6 +24,7 @@ from acp_agent.safety.access import NetworkAccess, NoAccess
 from acp_agent.tools.net.browser_session import BrowserSession
 from acp_agent.tools.net.chromium import find_chromium, missing_browser
 from acp_agent.tools.net.web_client import GuardedClient
+from tests.processes import running
 from tests.tools.kit import Bench, bench
 from tests.waits import until
 
@@ -210,31 +211,18 @@ def profiles(monkeypatch) -> Iterator[Path]:
 
 
 def kill(marked: str) -> None:
-    for process in _running(marked):
+    for process in running(marked):
         with suppress(ProcessLookupError):
-            os.kill(int(process), signal.SIGKILL)
+            os.kill(process, signal.SIGKILL)
 
 
 async def test_no_process_and_no_profile_is_left_behind(tmp_path, site, profiles):
     async with browsing(tmp_path) as tools:
         await tools.call("browser", action="open", url=url(site))
         assert list(profiles.glob("acp-coder-browser-*"))
-        assert _running(str(profiles))
+        assert running(str(profiles))
     assert not list(profiles.glob("acp-coder-browser-*"))
-    assert not _running(str(profiles))
-
-
-def _running(marked: str) -> list[str]:
-    found = []
-    for entry in Path("/proc").iterdir():
-        if entry.name.isdigit():
-            try:
-                words = (entry / "cmdline").read_bytes()
-            except OSError:
-                continue
-            if marked.encode() in words:
-                found.append(entry.name)
-    return found
+    assert not running(str(profiles))
 
 
 async def test_what_a_call_touches_is_the_host_and_sending_is_more_than_looking(tmp_path):
