@@ -41,7 +41,7 @@ from tests.websockets_client import connected
 
 __all__ = [
     "Answer", "Call", "Rig", "agent_rig", "another", "asks", "audit", "bash", "confined", "connect", "put", "refused",
-    "results", "rig", "rounds", "went",
+    "results", "rig", "rounds", "trust", "went",
 ]  # fmt: skip
 
 BASH = "bash"
@@ -241,15 +241,18 @@ async def agent_rig(tmp_path: Path, script: Script = (), **editor: Any) -> Async
 
 @asynccontextmanager
 async def rig(tmp_path: Path, script: Script = (), **editor: Any) -> AsyncIterator[Rig]:
-    """The same with a session in `project`. `mode`: its mode. `files`: text of files, put in `project` then.
-    `mcp_servers`: of the client."""
-    mode, files, servers = editor.pop("mode", None), editor.pop("files", {}), editor.pop("mcp_servers", ())
+    """The same with a session in `project`. `mode`: its mode. `files`: text of files, put in `project` then. `before`:
+    called with `project` then. `mcp_servers`: of the client."""
+    mode, files, before = editor.pop("mode", None), editor.pop("files", {}), editor.pop("before", None)
+    servers = editor.pop("mcp_servers", ())
     async with agent_rig(tmp_path, script, **editor) as made:
         await made.editor.new_session(made.project, mcp_servers=servers)
         if mode is not None:
             await made.editor.client.set_session_mode(made.editor.session_id, mode)
         for name, text in files.items():
             put(made.project / name, text)
+        if before is not None:
+            before(made.project)
         yield made
 
 
@@ -262,16 +265,11 @@ async def went(tmp_path: Path, script: Script = (), *, prompt: Any = "go", **edi
 
 
 @asynccontextmanager
-async def confined(
-    tmp_path: Path, *calls: Call | str, before: Callable[[Path], object] | None = None, **editor: Any
-) -> AsyncIterator[Rig]:
-    """After one turn in which nobody was asked and commands ran in the sandbox, not in the editor's terminals. Strings
-    are commands. `before`: called with the project ahead of the turn."""
+async def confined(tmp_path: Path, *calls: Call | str, **editor: Any) -> AsyncIterator[Rig]:
+    """After a turn in which nobody was asked and commands (the strings) ran in the sandbox, not in the editor's
+    terminals."""
     script = rounds(*(bash(call) if isinstance(call, str) else call for call in calls))
-    async with rig(tmp_path, script, mode="auto", sandbox=True, terminal=False, **editor) as made:
-        if before is not None:
-            before(made.project)
-        await made.editor.prompt("go")
+    async with went(tmp_path, script, **{"mode": "auto", "sandbox": True, "terminal": False, **editor}) as made:
         yield made
 
 
@@ -279,6 +277,14 @@ def put(path: Path, text: str) -> Path:
     path.parent.mkdir(parents=True, exist_ok=True)
     path.write_text(text)
     return path
+
+
+async def trust(r: Rig) -> str:
+    """Trusts the folder, by the mark that `/trust` shows."""
+    await r.editor.prompt("/trust")
+    mark = r.editor.text().rpartition("/trust yes ")[2].partition("`")[0]
+    await r.editor.prompt(f"/trust yes {mark}")
+    return mark
 
 
 def asks(*calls: Call) -> Answer:

@@ -44,17 +44,12 @@ def sizes(r):
 
 in_v1 = pytest.mark.skipif(WIRE == "v2", reason="a compaction is an update of its own in v2, without words")
 FILES = [f"f{number}" for number in range(6)]
-
-
-def plant(r) -> None:
-    for name in FILES:
-        (r.project / name).write_text(f"{name} {name} {name}\n" * 1300)
+LONG = {name: f"{name} {name} {name}\n" * 1300 for name in FILES}
 
 
 async def test_old_results_make_room_for_new_ones_and_the_turn_goes_on(tmp_path):
     script = [*(reads(name) for name in FILES), says("all read")]
-    async with rig(tmp_path, script, config=config(24_000, "[compaction]\nkeep_results = 1\n")) as r:
-        plant(r)
+    async with rig(tmp_path, script, config=config(24_000, "[compaction]\nkeep_results = 1\n"), files=LONG) as r:
         assert (await r.editor.prompt("read them all")).stop_reason == "end_turn"
         assert r.editor.text().endswith("all read")
         assert "The conversation was shortened" in r.editor.text()
@@ -69,8 +64,7 @@ async def test_old_results_make_room_for_new_ones_and_the_turn_goes_on(tmp_path)
 
 async def test_a_cap_in_tokens_makes_room_whatever_the_window(tmp_path):
     capped = config(128_000, "[agent]\ncontext_budget_tokens = 19_000\n[compaction]\nkeep_results = 1\n")
-    async with rig(tmp_path, [*(reads(name) for name in FILES), says("all read")], config=capped) as r:
-        plant(r)
+    async with rig(tmp_path, [*(reads(name) for name in FILES), says("all read")], config=capped, files=LONG) as r:
         assert (await r.editor.prompt("read them all")).stop_reason == "end_turn"
         assert "The conversation was shortened" in r.editor.text()
         await r.editor.prompt("/context")
@@ -173,8 +167,7 @@ async def test_a_session_that_is_over_the_limit_goes_on_after_a_restart(tmp_path
 async def test_a_full_context_stops_the_turn_where_room_is_not_to_be_made(tmp_path):
     script = [reads("f0"), reads("f1"), reads("f2"), says("after clear")]
     more = "[compaction]\nenabled = false\n"
-    async with rig(tmp_path, script, config=config(20_000, more)) as r:
-        plant(r)
+    async with rig(tmp_path, script, config=config(20_000, more), files=LONG) as r:
         assert (await r.editor.prompt("go")).stop_reason == "max_tokens"
         assert "context is full to" in r.editor.text()
         await r.editor.prompt("/clear")

@@ -127,8 +127,7 @@ async def test_the_real_configuration_names_no_program_even_for_a_moment(tmp_pat
     write = "for i in {1..30}; do git config core.fsmonitor 'touch x'; git config user.name n$i; done"
     new = "mkdir -p new && cd new && git init -q . && git config core.fsmonitor 'touch x'"
     script = rounds(bash(f"{write}; sleep 0.3", background=True), bash(write), bash("sleep 0.5"), bash(new))
-    async with rig(tmp_path, script, mode="auto", sandbox=True, terminal=False) as r:
-        repository(r.project)
+    async with rig(tmp_path, script, mode="auto", sandbox=True, terminal=False, before=repository) as r:
         seen, over = set[str](), threading.Event()
 
         def watch() -> None:
@@ -313,8 +312,7 @@ async def test_the_configuration_of_a_worktree_that_is_not_there_is_not_made(
     """Also where git does not read it (yet): `git sparse-checkout` makes it do so."""
     place = ".git/worktrees/tree" if linked else ".git"
     script = rounds(bash(f"ls {place}; echo '[core]' >> {place}/config.worktree; git status"))
-    async with rig(tmp_path, script, mode="auto", sandbox=True, terminal=False) as r:
-        repository(r.project)
+    async with rig(tmp_path, script, mode="auto", sandbox=True, terminal=False, before=repository) as r:
         git(r.project, "config", "extensions.worktreeConfig", str(read))
         git(r.project, "worktree", "add", "-q", "-b", "tree", "tree")
         await r.editor.prompt("go")

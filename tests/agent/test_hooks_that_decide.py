@@ -32,7 +32,7 @@ from acp_agent.testing.fake_model import Answer, Call
 from tests.processes import running
 from tests.waits import until
 
-from .kit import audit, bash, results, rig, rounds, went
+from .kit import audit, bash, results, rig, rounds, trust, went
 
 
 def hook(event: str, command: str, **more: object) -> str:
@@ -388,9 +388,7 @@ async def test_hooks_that_a_team_wrote_for_claude_code_run_in_a_folder_that_is_t
     async with went(tmp_path, script, mode="auto") as r:
         assert (r.project / "forbidden").exists()
         (r.project / "forbidden").unlink()
-        await r.editor.prompt("/trust")
-        mark = r.editor.text().partition("/trust yes ")[2].partition("`")[0]
-        await r.editor.prompt(f"/trust yes {mark}")
+        await trust(r)
         assert ".claude/settings.json: the event 'Odd' is not supported" in r.editor.text()
         await r.editor.prompt("again")
         assert "not here" in results(r, 4)[1]
@@ -408,9 +406,8 @@ async def test_no_sub_agent_gets_around_a_hook_of_the_folder(tmp_path):
         subprocess.run([*git, *words], check=True, capture_output=True)
     task = {"prompt": "Do it.", "isolation": "worktree"}
     script = [*rounds(Call("delegate", task))[:1], *rounds(bash("touch forbidden")), "done"]
-    async with went(tmp_path, script, mode="auto", prompt="/trust") as r:
-        mark = r.editor.text().partition("/trust yes ")[2].partition("`")[0]
-        await r.editor.prompt(f"/trust yes {mark}")
+    async with rig(tmp_path, script, mode="auto") as r:
+        await trust(r)
         await r.editor.prompt("go")
         assert "not here" in results(r, 3)[0]
 

@@ -11,7 +11,7 @@ from acp_agent.plugins.mcp_json import folder_servers
 from acp_agent.schema.acp import McpServerStdio
 from tests.mcp.kit import HERE
 
-from .kit import Answer, Call, Rig, agent_rig, rig, went
+from .kit import Answer, Call, Rig, agent_rig, rig, trust, went
 
 
 def entry(mode: str = "good", **env: str) -> dict:
@@ -25,13 +25,6 @@ def put(r: Rig, **servers: dict) -> None:
 def config(name: str, more: str) -> str:
     args = [str(part) for part in ("-S", HERE / "raw_server.py", "good")]
     return f'[mcp.servers.{name}]\ncommand = "{sys.executable}"\nargs = {args!r}\n{more}\n'
-
-
-async def trust(r: Rig) -> str:
-    await r.editor.prompt("/trust")
-    mark = r.editor.text().rpartition("/trust yes ")[2].split("`")[0]
-    await r.editor.prompt(f"/trust yes {mark}")
-    return mark
 
 
 async def test_the_servers_of_a_folder_are_used_once_it_is_trusted_and_until_it_no_longer_is(tmp_path):

@@ -23,9 +23,8 @@ from acp_agent.schema.acp import (
 )
 from tests.mcp.oauth_server import OAuthServer, browse, oauth_server
 
-from .kit import Answer, Call, agent_rig, environ_for, rig
+from .kit import Answer, Call, agent_rig, environ_for, rig, trust
 from .test_hooks_that_decide import hook, keeps, kept
-from .test_mcp_folder import trust
 
 
 @pytest.fixture

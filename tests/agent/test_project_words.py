@@ -17,7 +17,7 @@ from acp_agent.schema.acp import AvailableCommandsUpdate, EmbeddedResource, Text
 from acp_agent.testing.fake_model import Call
 
 from ..undo.kit import git
-from .kit import agent_rig, on_stdio, put, rig, rounds, went
+from .kit import agent_rig, on_stdio, put, rig, rounds, trust, went
 from .test_mcp import server
 
 SKILL = """---
@@ -294,11 +294,6 @@ def with_tool(tmp_path: Path) -> Path:
     marker = tmp_path / "marker"
     put(tmp_path / "project/.acp-coder/tools/words.py", TOOL.replace("{marker!r}", repr(str(marker))))
     return marker
-
-
-async def trust(r) -> None:
-    await r.editor.prompt("/trust")
-    await r.editor.prompt("/trust yes")
 
 
 async def test_only_files_that_were_shown_can_be_trusted(tmp_path):

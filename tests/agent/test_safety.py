@@ -417,11 +417,9 @@ async def test_every_line_says_for_whom_in_what_scope_and_for_what_goal_it_was(t
 
 async def test_rotated_logs_in_the_project_are_the_agents_own_as_the_log_is(tmp_path):
     config = f'[audit]\nfile = "{tmp_path}/project/log.jsonl"\n'
-    (tmp_path / "project").mkdir()
-    for name in ("log.jsonl.1", "other.1"):
-        (tmp_path / "project" / name).write_text("hidden words")
-    calls = rounds(Call("read", {"path": "log.jsonl.1"}), bash("cat log.jsonl.1; echo x > log.jsonl.1; cat other.1"))
-    async with went(tmp_path, calls, config=config, mode="auto", sandbox=True, terminal=False) as r:
+    calls = (Call("read", {"path": "log.jsonl.1"}), "cat log.jsonl.1; echo x > log.jsonl.1; cat other.1")
+    files = dict.fromkeys(("log.jsonl.1", "other.1"), "hidden words")
+    async with confined(tmp_path, *calls, config=config, files=files) as r:
         assert "it belongs to the agent" in results(r, 3)[0]
         assert results(r, 3)[1].count("hidden words") == 1
     assert (tmp_path / "project/log.jsonl.1").read_text() == "hidden words"
@@ -438,6 +436,10 @@ async def test_no_tool_runs_where_the_log_is_required_and_cannot_be_written(tmp_
 # --- the sandbox -------------------------------------------------------------------------------------------------
 
 
+def hooks(project: Path) -> None:
+    (project / ".git/hooks").mkdir(parents=True)
+
+
 async def kinds(r) -> str:
     await r.editor.prompt("/doctor")
     return r.editor.text()
@@ -447,12 +449,8 @@ async def test_commands_are_confined_to_the_folders_of_the_session(tmp_path):
     outside = tmp_path / "outside"
     outside.mkdir()
     (outside / "secret").write_text("hidden words")
-    script = rounds(
-        bash(f"echo in > inside; echo out > {outside}/file; cat {outside}/secret; echo x > .git/hooks/pre-commit; true")
-    )
-    async with rig(tmp_path, script, mode="auto", sandbox=True, terminal=False) as r:
-        (r.project / ".git/hooks").mkdir(parents=True)
-        await r.editor.prompt("go")
+    tries = f"echo in > inside; echo out > {outside}/file; cat {outside}/secret; echo x > .git/hooks/pre-commit; true"
+    async with confined(tmp_path, tries, before=hooks) as r:
         assert (r.project / "inside").read_text() == "in\n"
         assert not (outside / "file").exists()
         assert "hidden words" not in results(r, 2)[0]
@@ -461,39 +459,28 @@ async def test_commands_are_confined_to_the_folders_of_the_session(tmp_path):
     assert [line["sandbox"] for line in audit(tmp_path) if line["event"] == "decision"] == ["bubblewrap"]
 
 
-async def test_commands_in_the_editors_terminal_are_confined_too_unless_switched_off(tmp_path):
-    outside = tmp_path / "outside"
-    outside.mkdir()
-    for number, (config, written) in enumerate([("", False), ("[tools.sandbox]\neditor_terminal = false\n", True)]):
-        script = rounds(bash(f"echo in > inside; echo out > {outside}/file"))
-        folder = tmp_path / str(number)
-        folder.mkdir()
-        async with went(folder, script, mode="auto", sandbox=True, config=config) as r:
-            assert (r.project / "inside").read_text() == "in\n"
-            assert (outside / "file").exists() is written
-            assert r.editor.tool_call().status == ("completed" if written else "failed")
+@pytest.mark.parametrize(("config", "written"), [("", False), ("[tools.sandbox]\neditor_terminal = false\n", True)])
+async def test_commands_in_the_editors_terminal_are_confined_too_unless_switched_off(tmp_path, config, written):
+    async with confined(tmp_path, "echo in > inside; echo out > ../file", terminal=True, config=config) as r:
+        assert (r.project / "inside").read_text() == "in\n"
+        assert (tmp_path / "file").exists() is written
+        assert r.editor.tool_call().status == ("completed" if written else "failed")
 
 
 async def test_what_one_command_leaves_in_tmp_the_next_one_finds(tmp_path):
-    script = rounds(bash("echo kept > /tmp/left; export A=1; cd sub"), bash("cat /tmp/left; echo $A; pwd"))
-    async with rig(tmp_path, script, mode="auto", sandbox=True, terminal=False) as r:
-        (r.project / "sub").mkdir()
-        await r.editor.prompt("go")
+    calls = ("mkdir sub; echo kept > /tmp/left; export A=1; cd sub", "cat /tmp/left; echo $A; pwd")
+    async with confined(tmp_path, *calls) as r:
         assert results(r, 3)[1].split() == ["kept", "1", str(r.project / "sub")]
         assert not os.path.exists("/tmp/left")
 
 
 async def test_outside_of_the_sandbox_the_person_is_asked_every_time(tmp_path):
     outside = tmp_path / "outside"
-    command = f"echo out > {outside}"
-    script = rounds(bash(command, outside_sandbox=True), bash(command, outside_sandbox=True))
-    answers = [reject_once, allow_once]
-    async with went(tmp_path, script, mode="auto", sandbox=True, terminal=False, permissions=answers) as r:
+    calls = [bash(f"echo out > {outside}", outside_sandbox=True)] * 2
+    async with confined(tmp_path, *calls, permissions=[reject_once, allow_once]) as r:
         assert len(r.editor.permission_requests) == 2
-        assert (
-            f"it runs outside the sandbox, in {r.project}"
-            in r.editor.permission_requests[0].tool_call.content[-1].content.text
-        )
+        asked = r.editor.permission_requests[0].tool_call
+        assert f"it runs outside the sandbox, in {r.project}" in asked.content[-1].content.text
         assert outside.read_text() == "out\n"
     assert [line["sandbox"] for line in audit(tmp_path) if line["event"] == "decision"] == ["none", "none"]
 
@@ -507,13 +494,9 @@ async def test_strict_never_runs_outside_of_the_sandbox(tmp_path):
 
 async def test_what_must_not_be_read_is_hidden_from_commands(tmp_path):
     config = '[tools.files]\ndeny_read = [".env*"]\nallow_read = [".env.example"]\n'
-    script = rounds(bash("cat .env .env.example sub/.env.local; true"), Call("read", {"path": ".env"}))
-    async with rig(tmp_path, script, mode="auto", sandbox=True, terminal=False, config=config) as r:
-        (r.project / "sub").mkdir()
-        for name in (".env", "sub/.env.local"):
-            (r.project / name).write_text("hidden words\n")
-        (r.project / ".env.example").write_text("example words\n")
-        await r.editor.prompt("go")
+    calls = ("cat .env .env.example sub/.env.local; true", Call("read", {"path": ".env"}))
+    files = {**dict.fromkeys((".env", "sub/.env.local"), "hidden words\n"), ".env.example": "example words\n"}
+    async with confined(tmp_path, *calls, config=config, files=files) as r:
         assert "hidden words" not in results(r, 2)[0]
         assert "example words" in results(r, 2)[0]
         assert "deny_read" in results(r, 3)[1]
@@ -529,21 +512,17 @@ async def test_commands_do_not_inherit_credentials(tmp_path):
 
 async def test_the_model_is_told_of_the_sandbox_where_that_may_be_why_a_command_failed(tmp_path):
     ordinary = ("exit 3", "cat missing.txt", "./missing/run.sh", "cat /usr/missing", "touch f; ./f", "cat $PWD/missing")
-    script = rounds(bash("echo x > /usr/out"), bash("echo x > .git/hooks/a"), *map(bash, ordinary))
-    async with rig(tmp_path, script, mode="auto", sandbox=True, terminal=False) as r:
-        (r.project / ".git/hooks").mkdir(parents=True)
-        await r.editor.prompt("go")
+    async with confined(tmp_path, "echo x > /usr/out", "echo x > .git/hooks/a", *ordinary, before=hooks) as r:
         told = results(r, 9)
         assert ["outside_sandbox" in text for text in told] == [True, True, *[False] * len(ordinary)]
 
 
 async def test_a_protected_path_that_is_a_link_stops_no_command_and_its_target_is_protected(tmp_path):
-    script = rounds(bash("echo fine; echo evil >> .vscode/settings.json"))
-    async with rig(tmp_path, script, mode="auto", sandbox=True, terminal=False) as r:
-        (r.project / "shared").mkdir()
-        (r.project / "shared/settings.json").write_text("{}\n")
-        (r.project / ".vscode").symlink_to("shared")
-        await r.editor.prompt("go")
+    def links(project: Path) -> None:
+        (project / ".vscode").symlink_to("shared")
+
+    tries, files = "echo fine; echo evil >> .vscode/settings.json", {"shared/settings.json": "{}\n"}
+    async with confined(tmp_path, tries, files=files, before=links) as r:
         assert "fine" in results(r, 2)[0]
         assert (r.project / "shared/settings.json").read_text() == "{}\n"
         assert "Links, so they can be replaced" in await kinds(r)
@@ -816,10 +795,8 @@ async def test_what_is_hidden_stays_hidden_whatever_is_renamed_or_flooded(tmp_pa
         bash("cat *.pem 2>&1; true"),
         bash("rm -f x*; true"),
     )
-    async with rig(tmp_path, script, mode="auto", sandbox=True, terminal=False, config=config) as r:
-        for name in ("config/secrets.yml", "priv/key", "z.pem"):
-            (r.project / name).parent.mkdir(exist_ok=True)
-            (r.project / name).write_text("hidden words\n")
+    files = dict.fromkeys(("config/secrets.yml", "priv/key", "z.pem"), "hidden words\n")
+    async with rig(tmp_path, script, mode="auto", sandbox=True, terminal=False, config=config, files=files) as r:
         await r.editor.prompt("go", seconds=60)
         assert not [text for text in results(r, 6) if "hidden words" in text]
         assert (r.project / "config/secrets.yml").exists()
@@ -902,10 +879,8 @@ async def test_a_limit_of_paths_holds_for_commands(tmp_path):
 @pytest.mark.parametrize("command", ["cat keys/k", "cat k*/k", "cat ke{y,z}s/k", "x=keys; cat $x/k", "grep -r words ."])
 async def test_what_a_policy_denies_to_be_read_no_command_and_no_tool_reads(tmp_path, command):
     config = '[tools.policy]\nrules = [{effect = "deny", tool = "*", paths = ["*/keys/*"]}]\n'
-    script = rounds(bash(f"{command}; true"), Call("grep", {"pattern": "words"}), Call("read", {"path": "keys/k"}))
-    async with went(
-        tmp_path, script, mode="auto", sandbox=True, terminal=False, config=config, files={"keys/k": "hidden words\n"}
-    ) as r:
+    calls = (f"{command}; true", Call("grep", {"pattern": "words"}), Call("read", {"path": "keys/k"}))
+    async with confined(tmp_path, *calls, config=config, files={"keys/k": "hidden words\n"}) as r:
         assert not [text for text in results(r, 4) if "hidden words" in text]
 
 
@@ -940,8 +915,7 @@ async def test_commands_that_run_out_of_time_count_as_failures_of_the_tool(tmp_p
 
 async def test_folders_of_hooks_that_the_configuration_names_are_protected(tmp_path):
     script = rounds(bash("echo evil > .husky/pre-commit; echo '[core] x' >> shared.gitconfig; mv .husky .old; true"))
-    async with rig(tmp_path, script, mode="auto", sandbox=True, terminal=False) as r:
-        repository(r.project)
+    async with rig(tmp_path, script, mode="auto", sandbox=True, terminal=False, before=repository) as r:
         (r.project / ".husky").mkdir()
         (r.project / "shared.gitconfig").write_text("[user]\n")
         git(r.project, "config", "core.hooksPath", ".husky")

@@ -140,21 +140,19 @@ async def test_the_terminal_runs_a_program_with_one_script_as_its_only_argument(
         r.editor.tool_call().assert_finished("failed")
 
 
-async def test_folder_and_variables_carry_over_within_a_turn_and_not_beyond(tmp_path):
+@pytest.mark.parametrize("terminal", [True, False])
+async def test_folder_and_variables_carry_over_within_a_turn_and_not_beyond(tmp_path, terminal):
     script = [
         Answer(tool_calls=(bash("mkdir sub && cd sub && export FOO=bar"), bash("pwd; echo $FOO"))),
         "one",
         Answer(tool_calls=(bash("pwd; echo [$FOO]"),)),
         "two",
     ]
-    for terminal in (True, False):
-        folder = tmp_path / str(terminal)
-        folder.mkdir()
-        async with went(folder, script, terminal=terminal) as r:
-            await r.editor.prompt("again")
-            _, second, third = r.editor.tool_calls().values()
-            assert second.raw_output["stdout"] == f"{r.project}/sub\nbar\n"
-            assert third.raw_output["stdout"] == f"{r.project}\n[]\n"
+    async with went(tmp_path, script, terminal=terminal) as r:
+        await r.editor.prompt("again")
+        _, second, third = r.editor.tool_calls().values()
+        assert second.raw_output["stdout"] == f"{r.project}/sub\nbar\n"
+        assert third.raw_output["stdout"] == f"{r.project}\n[]\n"
 
 
 @pytest.mark.parametrize("editor", [{}, {"wait_never_answers_after_kill": True}, {"terminal": False}], ids=str)

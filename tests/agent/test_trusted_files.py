@@ -196,8 +196,7 @@ async def test_everyday_commands_work_and_say_one_line_at_most(tmp_path: Path) -
         bash("git switch -q main && git init -q lib && echo x > package.json"),
         bash("d=.vs; mkdir -p node_modules/a/${d}code && touch .gitignore"),
     )
-    async with rig(tmp_path, script, mode="auto", sandbox=True, terminal=False) as r:
-        repository(r.project)
+    async with rig(tmp_path, script, mode="auto", sandbox=True, terminal=False, before=repository) as r:
         git(r.project, "branch", "-M", "main")
         (r.project / ".github/workflows").mkdir(parents=True)
         for branch in ("main", "other"):

@@ -229,9 +229,7 @@ async def test_what_killed_agents_left_is_removed_only_if_nothing_was_changed(tm
 
 
 async def test_a_fork_gets_a_worktree_and_is_opened_there(tmp_path: Path) -> None:
-    async with rig(tmp_path, ["One.", "Two.", "Three."], mode="auto") as r:
-        prepared(r.project)
-        await r.editor.prompt("First.")
+    async with went(tmp_path, ["One.", "Two.", "Three."], mode="auto", before=prepared, prompt="First.") as r:
         told = await said(r, "/fork worktree")
         (made,) = all_of(state(tmp_path))
         assert made.path in told
@@ -257,8 +255,7 @@ async def test_a_sub_agent_works_in_a_worktree(tmp_path: Path) -> None:
         task("Write."), write("made", "x\n"), Answer(tool_calls=(bash("pwd; cat file made"),)), "Written.",
         task("Look."), "Looked.", "Done.",
     ]  # fmt: skip
-    async with rig(tmp_path, script, mode="auto", sandbox=True, terminal=False) as r:
-        prepared(r.project)
+    async with rig(tmp_path, script, mode="auto", sandbox=True, terminal=False, before=prepared) as r:
         before = status(r.project)
         await r.editor.prompt("go")
         (left,) = all_of(state(tmp_path))

@@ -18,7 +18,7 @@ from acp_agent.safety.folders.paths import Roots
 from acp_agent.schema.acp import AvailableCommandsUpdate
 from acp_agent.testing.fake_model import Answer, Call
 
-from .kit import put, rig, rounds, went
+from .kit import put, rig, rounds, trust, went
 from .test_safety import repository
 
 
@@ -144,9 +144,7 @@ async def test_what_a_folder_has_for_other_agents_counts_once_it_is_trusted(tmp_
     async with went(tmp_path, ["plain", *rounds(DOES[0]), "again"], prompt="/go") as r:
         assert prompt(r) == "/go"
         assert not r.editor.permission_requests
-        await r.editor.prompt("/trust")
-        mark = r.editor.text().partition("/trust yes ")[2].partition("`")[0]
-        await r.editor.prompt(f"/trust yes {mark}")
+        await trust(r)
         await r.editor.prompt("/go")
         assert prompt(r, 2) == "Go on."
         assert not r.editor.permission_requests
