@@ -14,7 +14,7 @@ from acp_agent.testing.fake_model import Answer
 from tests.executors.kit import alive
 from tests.waits import until
 
-from .kit import bash, rig, went
+from .kit import asks, bash, rig, went
 
 
 async def _cancelled(r, turn):
@@ -67,7 +67,7 @@ async def test_while_streaming_the_model_is_dropped_and_what_was_said_stays(tmp_
 async def test_a_running_command_is_killed_with_all_it_started(tmp_path, terminal):
     pids = tmp_path / "pids"
     command = f"(setsid sh -c 'echo $$ >>{pids}; sleep 600' &) ; echo $$ >>{pids}; echo begun >>{pids}; sleep 600"
-    async with rig(tmp_path, [Answer(tool_calls=(bash(command),)), "fine"], terminal=terminal) as r:
+    async with rig(tmp_path, [asks(bash(command)), "fine"], terminal=terminal) as r:
         turn = r.editor.begin("go")
         await until(lambda: pids.exists() and len(pids.read_text().splitlines()) == 3)
         await _cancelled(r, turn)
@@ -81,7 +81,7 @@ async def test_a_running_command_is_killed_with_all_it_started(tmp_path, termina
 
 
 async def test_partial_output_of_a_cancelled_command_is_kept(tmp_path):
-    async with rig(tmp_path, [Answer(tool_calls=(bash("echo begun; sleep 600"),))], terminal=False) as r:
+    async with rig(tmp_path, [asks(bash("echo begun; sleep 600"))], terminal=False) as r:
         turn = r.editor.begin("go")
         await r.editor.wait_for(lambda u: isinstance(u, ToolCallProgress) and "begun" in str(u.content))
         await _cancelled(r, turn)
@@ -91,7 +91,7 @@ async def test_partial_output_of_a_cancelled_command_is_kept(tmp_path):
 @pytest.mark.parametrize("method", ["terminal/kill", "terminal/release", "terminal/output"])
 async def test_a_client_that_does_not_answer_the_kill_does_not_hold_the_cancel(tmp_path, method):
     config = "[limits]\nkill_timeout = 0.2\nclient_timeout = 0.5\n"
-    script = [Answer(tool_calls=(bash("sleep 600"),))]
+    script = [asks(bash("sleep 600"))]
     async with rig(tmp_path, script, misbehave={method: NeverAnswers()}, config=config) as r:
         turn = r.editor.begin("go")
         await r.editor.wait_until(lambda: r.editor.lines("from_agent", "terminal/wait_for_exit"))
@@ -101,7 +101,7 @@ async def test_a_client_that_does_not_answer_the_kill_does_not_hold_the_cancel(t
 
 
 async def test_calls_that_had_not_begun_are_answered_for_the_model(tmp_path):
-    async with rig(tmp_path, [Answer(tool_calls=(bash("sleep 600"), bash("touch never"))), "fine"]) as r:
+    async with rig(tmp_path, [asks(bash("sleep 600"), bash("touch never")), "fine"]) as r:
         turn = r.editor.begin("go")
         await r.editor.wait_until(lambda: r.editor.lines("from_agent", "terminal/wait_for_exit"))
         assert [call.status for call in r.editor.tool_calls().values()] == ["in_progress", "pending"]
@@ -166,7 +166,7 @@ async def test_cancel_request_for_unknown_ids_is_ignored(tmp_path):
 
 
 async def test_no_update_of_the_turn_follows_its_answer(tmp_path):
-    async with rig(tmp_path, [Answer(tool_calls=(bash("yes | head -c 200000; sleep 600"),))], terminal=False) as r:
+    async with rig(tmp_path, [asks(bash("yes | head -c 200000; sleep 600"))], terminal=False) as r:
         turn = r.editor.begin("go")
         await r.editor.wait_for(lambda u: isinstance(u, ToolCallProgress) and "y" in str(u.content))
         await _cancelled(r, turn)
@@ -177,7 +177,7 @@ async def test_no_update_of_the_turn_follows_its_answer(tmp_path):
 
 
 async def test_a_terminal_made_after_the_cancel_is_killed_and_released(tmp_path):
-    script = [Answer(tool_calls=(bash(f"sleep 1; touch {tmp_path / 'ran'}"),)), "fine"]
+    script = [asks(bash(f"sleep 1; touch {tmp_path / 'ran'}")), "fine"]
     late = AnswersLate()
     async with rig(tmp_path, script, misbehave={"terminal/create": late}) as r:
         turn = r.editor.begin("go")
@@ -191,7 +191,7 @@ async def test_a_terminal_made_after_the_cancel_is_killed_and_released(tmp_path)
 
 
 async def test_a_late_terminal_is_ended_by_its_mark_where_the_client_kills_nothing(tmp_path):
-    script = [Answer(tool_calls=(bash(f"echo $$ > {tmp_path / 'pid'}; sleep 1000"),)), "fine"]
+    script = [asks(bash(f"echo $$ > {tmp_path / 'pid'}; sleep 1000")), "fine"]
     late = AnswersLate(served_at_once=True)
     async with rig(tmp_path, script, misbehave={"terminal/create": late}, nothing_is_killed=True) as r:
         turn = r.editor.begin("go")

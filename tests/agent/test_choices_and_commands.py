@@ -14,9 +14,9 @@ from acp_agent.schema.acp import (
     ResourceLink,
     TextContent,
 )
-from acp_agent.testing.fake_model import Answer, Call, Failure
+from acp_agent.testing.fake_model import Call, Failure
 
-from .kit import agent_rig, refused, rig, went
+from .kit import agent_rig, asks, refused, rig, went
 
 
 def values(options):
@@ -211,7 +211,7 @@ async def test_compact_answers_also_where_the_model_fails_and_leaves_the_convers
 async def test_permissions_are_listed_and_revoked(tmp_path):
     call = Call("write", {"path": "a.txt", "content": "a"})
     again = Call("write", {"path": "b.txt", "content": "b"})
-    script = [Answer(tool_calls=(call,)), "x", Answer(tool_calls=(again,)), "y"]
+    script = [asks(call), "x", asks(again), "y"]
     async with went(tmp_path, script, otherwise=allow_always) as r:
         await r.editor.prompt("/permissions")
         assert "#1 always allow `edit *`" in r.editor.text()

@@ -20,7 +20,7 @@ from acp_agent.executors.sandbox.proxy.ways import OwnNetwork
 from acp_agent.loop.shell.command_network import CommandNetwork
 from acp_agent.safety.access import NetworkAccess
 from acp_agent.schema import acp
-from tests.agent.kit import Answer, Call, Rig, audit, rig
+from tests.agent.kit import Answer, Call, Rig, asks, audit, rig
 from tests.executors.sandbox.kit import needs_sandbox
 from tests.waits import until
 
@@ -64,7 +64,7 @@ async def web_server() -> AsyncIterator[tuple[int, list[bytes]]]:
 async def session(tmp_path: Path, *commands: str | Call, **more: Any) -> AsyncIterator[Rig]:
     """One prompt makes one call."""
     calls = [call if isinstance(call, Call) else Call("bash", {"command": call}) for call in commands]
-    script = [answer for call in calls for answer in (Answer(tool_calls=(call,)), Answer(text="done"))]
+    script = [answer for call in calls for answer in (asks(call), Answer(text="done"))]
     more = {"sandbox": True, "mode": "auto", "config": NEAR, **more}
     async with rig(tmp_path, script, **more) as made:
         yield made

@@ -13,7 +13,7 @@ from tests.processes import running
 from tests.tools.kit import REGISTRY
 from tests.tools.test_contract import SOME
 
-from .kit import rig, rounds
+from .kit import asks, rig, rounds
 
 NAMES = [entry.name for entry in REGISTRY.entries()]
 NO_FORM = {"ask_user": {"question": "Which?", "choices": ["a", "b"]}}
@@ -39,7 +39,7 @@ async def test_wrong_arguments_are_feedback_and_ask_nobody(tmp_path, name):
 @pytest.mark.parametrize("asked", [True, False], ids=["while the user is asked", "while it runs"])
 async def test_a_cancel_leaves_every_call_ended_and_nothing_running(tmp_path, name, asked):
     before = running(parent=os.getpid())
-    script = [Answer(tool_calls=(Call(name, arguments(name)),)), Answer(hang_before=True)]
+    script = [asks(Call(name, arguments(name))), Answer(hang_before=True)]
     async with rig(tmp_path, script, mode="code" if asked else "auto", otherwise=never_answers) as r:
         (r.project / "f").write_text("a\n")
         turn = r.editor.begin("go")
@@ -59,8 +59,8 @@ async def test_a_cancel_leaves_every_call_ended_and_nothing_running(tmp_path, na
     ("memory_recall", {"query": "word"}),
 ])  # fmt: skip
 async def test_what_a_call_gives_is_bounded_for_model_and_person(tmp_path, name, given):
-    store = Answer(tool_calls=(Call("memory_store", {"key": "k", "content": "word " * 1500}),))
-    script = [store, Answer(tool_calls=(Call(name, given),)), "done"]
+    store = asks(Call("memory_store", {"key": "k", "content": "word " * 1500}))
+    script = [store, asks(Call(name, given)), "done"]
     async with rig(tmp_path, script, config="[tools]\nmax_output_chars = 1000\n", mode="auto", terminal=False) as r:
         (r.project / "big").write_text("word\n" * 5000)
         for number in range(300):

@@ -10,9 +10,9 @@ import anyio
 import pytest
 
 from acp_agent.client.permissions import allow_once
-from acp_agent.testing.fake_model import Answer, Call
+from acp_agent.testing.fake_model import Call
 
-from .kit import Rig, agent_rig, refused, rig, went
+from .kit import Rig, agent_rig, asks, refused, rig, went
 from .test_undo import bash, said, write
 
 
@@ -151,7 +151,7 @@ async def test_a_fork_reads_the_outputs_that_its_source_kept(tmp_path):
         answer = next(m["content"] for m in r.messages(2) if m["role"] == "tool")
         (kept,) = set(re.findall(r"[0-9a-f]{8}-[0-9a-f-]{27}", answer))
         r.editor.session_id = (await fork(r, r.editor.session_id))["sessionId"]
-        script += [Answer(tool_calls=(Call("read_overflow", {"id": kept, "offset": 0, "limit": 50}),)), "Read."]
+        script += [asks(Call("read_overflow", {"id": kept, "offset": 0, "limit": 50})), "Read."]
         await r.editor.prompt("Read it.")
         assert "\n7\n" in next(m["content"] for m in reversed(r.messages(4)) if m["role"] == "tool")
 

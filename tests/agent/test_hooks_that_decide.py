@@ -32,7 +32,7 @@ from acp_agent.testing.fake_model import Answer, Call
 from tests.processes import running
 from tests.waits import until
 
-from .kit import audit, bash, results, rig, rounds, trust, went
+from .kit import asks, audit, bash, results, rig, rounds, trust, went
 
 
 def hook(event: str, command: str, **more: object) -> str:
@@ -588,7 +588,7 @@ async def test_a_sub_agent_is_told_and_goes_on(tmp_path):
     seen = tmp_path / "seen"
     stop = 'grep -q \'"stop_hook_active": true\' || { echo "look again" >&2; exit 2; }'
     config = hook("SubagentStart", keeps(seen, "echo be brief")) + hook("SubagentStop", stop)
-    call = Answer(tool_calls=(Call("delegate", {"prompt": "Find it.", "title": "find it"}),))
+    call = asks(Call("delegate", {"prompt": "Find it.", "title": "find it"}))
     async with went(tmp_path, [call, "first", "second", "done"], config=config) as r:
         assert told(seen)[0]["agent_type"] == "find it"
         assert "be brief" in str(r.messages(2))
@@ -599,7 +599,7 @@ async def test_a_sub_agent_is_told_and_goes_on(tmp_path):
 async def test_hooks_of_calls_are_told_which_sub_agent_makes_them(tmp_path):
     seen = tmp_path / "seen"
     config = "".join(hook(event, keeps(seen)) for event in ("PreToolUse", "PermissionRequest", "PostToolUse"))
-    call = Answer(tool_calls=(Call("delegate", {"prompt": "Find it.", "title": "find it"}),))
+    call = asks(Call("delegate", {"prompt": "Find it.", "title": "find it"}))
     script = [call, *rounds(bash("touch one")), *rounds(bash("touch two"))]
     async with went(tmp_path, script, config=config, permissions=[allow_once] * 2) as r:
         delegate = next(iter(r.editor.tool_calls()))
@@ -617,7 +617,7 @@ async def test_a_compaction_of_a_sub_agent_is_asked_about_and_says_whose_it_is(t
     config = "[providers.default]\ncontext_window = 24_000\n[compaction]\nkeep_results = 1\n"
     config += hook("PreCompact", keeps(seen, "echo 'not yet' >&2; exit 2" if refuses else ""), name="p")
     reads = [Answer(tool_calls=(Call("read", {"path": f"f{number}"}),), usage=None) for number in range(6)]
-    call = Answer(tool_calls=(Call("delegate", {"prompt": "Read all.", "title": "reader"}),))
+    call = asks(Call("delegate", {"prompt": "Read all.", "title": "reader"}))
     async with rig(tmp_path, [call, *reads, *(() if refuses else ("all read",)), "done"], config=config) as r:
         for number in range(6):
             (r.project / f"f{number}").write_text(f"f{number} f{number} f{number}\n" * 1300)
@@ -675,7 +675,7 @@ async def test_what_each_event_tells_is_as_it_was(tmp_path):
     """`UPDATE_GOLDEN=1` writes the files."""
     script = [
         *rounds(Call("write", {"path": "a.txt", "content": "x"}), bash("echo hi"))[:2],
-        Answer(tool_calls=(Call("delegate", {"prompt": "Find it.", "title": "find it"}),)),
+        asks(Call("delegate", {"prompt": "Find it.", "title": "find it"})),
         "found",
         LONG,
         "summary",

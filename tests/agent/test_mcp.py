@@ -23,7 +23,7 @@ from acp_agent.testing.fake_model import Answer, Call
 from tests.mcp.kit import HERE
 from tests.processes import running
 
-from .kit import agent_rig, rig, went
+from .kit import agent_rig, asks, rig, went
 
 
 def server(mode: str = "good", name: str = "raw", notes: str = "") -> McpServerStdio:
@@ -37,7 +37,7 @@ def ends(script: list) -> list:
 
 
 async def test_tools_of_a_server_are_offered_called_and_asked_about_with_a_scope_of_their_own(tmp_path):
-    call = Answer(tool_calls=(Call("mcp_raw_echo", {"a": 1}),))
+    call = asks(Call("mcp_raw_echo", {"a": 1}))
     async with went(tmp_path, ends([call, call]), otherwise=allow_always, mcp_servers=[server()]) as r:
         assert "mcp_raw_echo" in r.tool_names(1)
         first, second = r.editor.tool_calls().values()
@@ -57,7 +57,7 @@ def answers(action: str) -> Any:
 
 
 async def test_the_client_is_told_when_a_url_is_done_with_and_only_then_the_call_is_made_again(tmp_path):
-    call = Answer(tool_calls=(Call("mcp_raw_url", {"url": "https://example.com/pay", "told": True}),))
+    call = asks(Call("mcp_raw_url", {"url": "https://example.com/pay", "told": True}))
     async with agent_rig(tmp_path, ends([call]), otherwise=allow_always, elicitation=answers("accept")) as r:
         await r.editor.new_session(r.project, mcp_servers=[server()])
         await r.editor.prompt("go")
@@ -78,7 +78,7 @@ async def test_the_client_is_told_when_a_url_is_done_with_and_only_then_the_call
     ],
 )
 async def test_a_call_fails_with_the_reason_if_the_user_does_not_open_its_url(tmp_path, url, action, why):
-    call = Answer(tool_calls=(Call("mcp_raw_url", {"url": url}),))
+    call = asks(Call("mcp_raw_url", {"url": url}))
     async with agent_rig(tmp_path, ends([call]), otherwise=allow_always, elicitation=answers(action)) as r:
         await r.editor.new_session(r.project, mcp_servers=[server()])
         await r.editor.prompt("go")
@@ -112,7 +112,7 @@ async def test_without_notices_the_failure_is_a_message_and_status_names_each_se
 
 
 async def test_a_huge_structured_result_does_not_travel_whole(tmp_path):
-    call = Answer(tool_calls=(Call("mcp_raw_structured", {"size": 3_000_000}),))
+    call = asks(Call("mcp_raw_structured", {"size": 3_000_000}))
     async with went(tmp_path, ends([call]), mcp_servers=[server()]) as r:
         assert max(len(str(line)) for line in r.editor.lines("from_agent")) < 2_500_000
 
@@ -128,7 +128,7 @@ async def test_servers_of_the_configuration_are_used_and_the_clients_win(tmp_pat
 
 
 async def test_a_tool_that_a_server_adds_later_is_offered_later(tmp_path):
-    grow = Answer(tool_calls=(Call("mcp_raw_grow", {}),))
+    grow = asks(Call("mcp_raw_grow", {}))
     script = [grow, Answer(text="x", hang_before=True), "done"]
     async with rig(tmp_path, script, mcp_servers=[server()]) as r:
         async with anyio.create_task_group() as tasks:
@@ -143,7 +143,7 @@ async def test_a_tool_that_a_server_adds_later_is_offered_later(tmp_path):
 
 
 async def test_a_dead_servers_calls_fail_and_the_turn_goes_on(tmp_path):
-    die = Answer(tool_calls=(Call("mcp_raw_die", {}),))
+    die = asks(Call("mcp_raw_die", {}))
     async with rig(tmp_path, ends([die]), mcp_servers=[server()]) as r:
         assert (await r.editor.prompt("go")).stop_reason == "end_turn"
         (call,) = r.editor.tool_calls().values()
@@ -153,7 +153,7 @@ async def test_a_dead_servers_calls_fail_and_the_turn_goes_on(tmp_path):
 
 
 async def test_cancelling_a_turn_cancels_the_servers_call(tmp_path):
-    slow = Answer(tool_calls=(Call("mcp_raw_slow", {}),))
+    slow = asks(Call("mcp_raw_slow", {}))
     notes = tmp_path / "notes"
     async with rig(tmp_path, [slow], mcp_servers=[server(notes=str(notes))]) as r:
         turn = r.editor.begin("go")
@@ -165,7 +165,7 @@ async def test_cancelling_a_turn_cancels_the_servers_call(tmp_path):
 
 
 async def test_closing_a_session_ends_its_servers(tmp_path):
-    env = Answer(tool_calls=(Call("mcp_raw_env", {}),))
+    env = asks(Call("mcp_raw_env", {}))
     async with went(tmp_path, ends([env]), environ={"OPENAI_API_KEY": "sk-secret"}, mcp_servers=[server()]) as r:
         told = r.messages(2)[-1]["content"]
         assert "GIVEN" in told

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from acp_agent.client.permissions import allow_always
-from acp_agent.testing.fake_model import Answer, Call
+from acp_agent.testing.fake_model import Call
 from tests.agent.test_mcp_everything import everything
 from tests.mcp.kit import noted
 
@@ -68,7 +68,7 @@ async def test_ending_it_tells_the_server(tmp_path):
 
 
 async def test_a_server_that_dies_meanwhile_ends_it_with_the_reason(tmp_path):
-    die = Answer(tool_calls=(Call("mcp_raw_die", {}),))
+    die = asks(Call("mcp_raw_die", {}))
     script = model(SLOW, die, output(wait=True), "done")
     async with went(tmp_path, script, config=SOON, otherwise=allow_always, mcp_servers=[server()]) as r:
         assert "exit_code=1" in result(r, 4)

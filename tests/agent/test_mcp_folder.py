@@ -11,7 +11,7 @@ from acp_agent.plugins.mcp_json import folder_servers
 from acp_agent.schema.acp import McpServerStdio
 from tests.mcp.kit import HERE
 
-from .kit import Answer, Call, Rig, agent_rig, rig, trust, went
+from .kit import Call, Rig, agent_rig, asks, rig, trust, went
 
 
 def entry(mode: str = "good", **env: str) -> dict:
@@ -28,7 +28,7 @@ def config(name: str, more: str) -> str:
 
 
 async def test_the_servers_of_a_folder_are_used_once_it_is_trusted_and_until_it_no_longer_is(tmp_path):
-    call = Answer(tool_calls=(Call("mcp_own_env", {}),))
+    call = asks(Call("mcp_own_env", {}))
     async with agent_rig(tmp_path, ["ok", call, "ok", "ok"], environ={"OPENAI_API_KEY": "sk-secret"}) as r:
         put(r, own=entry(GIVEN="${LANG:-none}"))
         await r.editor.new_session(r.project)

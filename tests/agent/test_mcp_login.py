@@ -23,7 +23,7 @@ from acp_agent.schema.acp import (
 )
 from tests.mcp.oauth_server import OAuthServer, browse, oauth_server
 
-from .kit import Answer, Call, agent_rig, environ_for, rig, trust
+from .kit import Answer, Call, agent_rig, asks, environ_for, rig, trust
 from .test_hooks_that_decide import hook, keeps, kept
 
 
@@ -111,7 +111,7 @@ async def test_what_a_session_refreshes_at_a_server_of_the_client_or_the_folder_
         assert (await anyio.to_thread.run_sync(mcp, verb, "locked"))[0] == 0
     before = locked.access | locked.refresh
     locked.revoke()
-    script: list[Answer | str] = ["ok", Answer(tool_calls=(Call("read", {"path": "tokens"}),)), "ok"]
+    script: list[Answer | str] = ["ok", asks(Call("read", {"path": "tokens"})), "ok"]
     async with agent_rig(tmp_path, script, environ={"HOME": str(tmp_path)}) as r:
         server = McpServerHttp(name="locked", url=locked.url, headers=[])
         key = HttpHeader(name="Authorization", value="Bearer one-key-of-mine")

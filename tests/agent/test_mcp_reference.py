@@ -8,8 +8,8 @@ import sys
 
 from acp_agent.client.permissions import allow_always
 from acp_agent.schema.acp import McpServerStdio
-from acp_agent.testing.fake_model import Answer, Call
-from tests.agent.kit import agent_rig, went
+from acp_agent.testing.fake_model import Call
+from tests.agent.kit import agent_rig, asks, went
 
 
 def reference(name: str, *args: str) -> McpServerStdio:
@@ -23,10 +23,10 @@ async def test_the_git_server_works_in_the_sessions_repository_alone(tmp_path):
         subprocess.run(["git", "init", "--quiet", str(folder)], check=True)
     here = str(tmp_path / "project")
     script = [
-        Answer(tool_calls=(Call("mcp_git_git_add", {"repo_path": here, "files": ["new.txt"]}),)),
-        Answer(tool_calls=(Call("mcp_git_git_status", {"repo_path": here}),)),
-        Answer(tool_calls=(Call("mcp_git_git_status", {"repo_path": str(elsewhere)}),)),
-        Answer(tool_calls=(Call("mcp_git_git_commit", {"repo_path": here}),)),
+        asks(Call("mcp_git_git_add", {"repo_path": here, "files": ["new.txt"]})),
+        asks(Call("mcp_git_git_status", {"repo_path": here})),
+        asks(Call("mcp_git_git_status", {"repo_path": str(elsewhere)})),
+        asks(Call("mcp_git_git_commit", {"repo_path": here})),
         "done",
     ]
     async with agent_rig(tmp_path, script, otherwise=allow_always) as r:
@@ -47,8 +47,8 @@ async def test_the_git_server_works_in_the_sessions_repository_alone(tmp_path):
 async def test_the_time_server_answers_and_its_errors_are_told(tmp_path):
     arguments = {"source_timezone": "Europe/Berlin", "time": "12:00", "target_timezone": "Asia/Tokyo"}
     script = [
-        Answer(tool_calls=(Call("mcp_time_convert_time", arguments),)),
-        Answer(tool_calls=(Call("mcp_time_convert_time", {**arguments, "time": "25:00"}),)),
+        asks(Call("mcp_time_convert_time", arguments)),
+        asks(Call("mcp_time_convert_time", {**arguments, "time": "25:00"})),
         "done",
     ]
     async with went(tmp_path, script, otherwise=allow_always, mcp_servers=[reference("time")]) as r:

@@ -9,9 +9,9 @@ from typing import Any
 import pytest
 
 from acp_agent.schema.acp import Diff
-from acp_agent.testing.fake_model import Answer, Call
+from acp_agent.testing.fake_model import Call
 
-from .kit import results, rig, went
+from .kit import asks, results, rig, went
 
 SECRET = "ghp_" + "a1B2c3D4e5" * 3 + "f6G7h8"
 PNG = base64.b64encode(b"\x89PNG\r\n\x1a\n" + bytes(92)).decode()
@@ -66,7 +66,7 @@ def as_text(notebook: Any = NOTEBOOK) -> str:
 
 
 def calls(*made: tuple[str, dict[str, Any]]) -> list[Any]:
-    return [*(Answer(tool_calls=(Call(name, arguments),)) for name, arguments in made), "done"]
+    return [*(asks(Call(name, arguments)) for name, arguments in made), "done"]
 
 
 READ = ("read", {"path": "n.ipynb"})
@@ -366,11 +366,11 @@ async def test_a_cell_is_not_changed_by_number_before_the_notebook_was_read(tmp_
 )
 async def test_a_notebook_that_changed_since_it_was_read_is_not_changed(tmp_path, change):
     script = [
-        Answer(tool_calls=(Call(*READ),)),
-        Answer(tool_calls=(Call("bash", {"command": "sed -i 's/Title/Other/' n.ipynb"}),)),
-        Answer(tool_calls=(Call(*change),)),
-        Answer(tool_calls=(Call(*READ),)),
-        Answer(tool_calls=(Call(*change),)),
+        asks(Call(*READ)),
+        asks(Call("bash", {"command": "sed -i 's/Title/Other/' n.ipynb"})),
+        asks(Call(*change)),
+        asks(Call(*READ)),
+        asks(Call(*change)),
         "done",
     ]
     async with went(tmp_path, script, mode="auto", files={"n.ipynb": as_text()}) as r:

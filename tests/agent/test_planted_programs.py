@@ -18,7 +18,7 @@ from acp_agent.executors.sandbox import bubblewrap, probe
 from acp_agent.own_programs import find_bash, find_program, search_path, with_search_path
 from acp_agent.testing.fake_model import Answer, Call
 
-from .kit import bash, rig, went
+from .kit import asks, bash, rig, went
 
 REAL = "/usr/local/bin:/usr/bin:/bin"
 PLANTED = (
@@ -88,7 +88,7 @@ async def test_no_program_of_the_repository_is_started_by_the_agent(kind, termin
 async def test_a_failing_sandbox_is_not_no_sandbox_without_a_question(planted, tmp_path, monkeypatch, answer):
     """A yes holds for the session."""
     monkeypatch.setattr(probe, "_candidates", lambda config: [])
-    script = [Answer(tool_calls=(bash("touch one"), bash("touch two"))), Answer(text="done")]
+    script = [asks(bash("touch one"), bash("touch two")), Answer(text="done")]
     async with went(tmp_path, script, mode="auto", sandbox=True, terminal=False, otherwise=answer) as r:
         asked = r.editor.permission_requests
         assert len(asked) == (1 if answer is allow_once else 2)

@@ -21,7 +21,7 @@ from acp_agent.schema.acp import (
 )
 from acp_agent.testing.fake_model import Answer, Call, Failure, Usage
 
-from .kit import refused, rig, went
+from .kit import asks, refused, rig, went
 
 PIXEL = base64.b64encode(b"\x89PNG\r\n\x1a\n" + b"0" * 20).decode()
 
@@ -48,7 +48,7 @@ async def test_chunks_of_one_message_share_an_id_and_messages_do_not(tmp_path):
 
 
 async def test_later_turns_carry_the_earlier_ones_and_tool_results(tmp_path):
-    script = [Answer(tool_calls=(Call("list_directory", {"path": "."}),)), Answer(text="one"), Answer(text="two")]
+    script = [asks(Call("list_directory", {"path": "."})), Answer(text="one"), Answer(text="two")]
     async with went(tmp_path, script, files={"a.txt": "x"}, prompt="first") as r:
         await r.editor.prompt("second")
         roles = [m["role"] for m in r.messages(3)]
@@ -124,7 +124,7 @@ async def test_a_turn_goes_on_for_many_rounds_and_its_limit_is_told_to_user_and_
     (tmp_path / "project").mkdir()
     for number in range(12):
         (tmp_path / "project" / f"file{number}").write_text(str(number))
-    rounds = [Answer(tool_calls=(Call("read", {"path": f"file{number}"}),)) for number in range(12)]
+    rounds = [asks(Call("read", {"path": f"file{number}"})) for number in range(12)]
     async with rig(tmp_path, [*rounds, "done"]) as r:
         assert (await r.editor.prompt("hi")).stop_reason == "end_turn"
     async with rig(tmp_path, rounds, environ={"ACP_CODER_MAX_TOOL_ITERATIONS": "8"}) as r:
@@ -139,7 +139,7 @@ async def test_a_turn_goes_on_for_many_rounds_and_its_limit_is_told_to_user_and_
 
 
 async def test_a_circle_of_different_calls_is_a_doom_loop(tmp_path):
-    circle = [Answer(tool_calls=(Call("bash", {"command": f"echo {word}"}),)) for word in ("one", "two", "three")]
+    circle = [asks(Call("bash", {"command": f"echo {word}"})) for word in ("one", "two", "three")]
     async with rig(tmp_path, [*circle * 3, "never asked for"]) as r:
         assert (await r.editor.prompt("hi")).stop_reason == "max_turn_requests"
         assert len(r.model.requests) == 9

@@ -20,7 +20,7 @@ from acp_agent.testing.fake_model import Answer, Call
 from tests.forked import COMMAND
 from tests.waits import until
 
-from .kit import agent_rig, audit, bash, confined, results, rig, rounds, went
+from .kit import agent_rig, asks, audit, bash, confined, put, results, rig, rounds, went
 
 ALLOW_TOUCH = '[[tools.permissions.bash]]\npattern = "touch *"\naction = "allow"\n'
 DENY_SUDO = '[[tools.permissions.bash]]\npattern = "*sudo*"\naction = "deny"\n'
@@ -418,8 +418,9 @@ async def test_every_line_says_for_whom_in_what_scope_and_for_what_goal_it_was(t
 async def test_rotated_logs_in_the_project_are_the_agents_own_as_the_log_is(tmp_path):
     config = f'[audit]\nfile = "{tmp_path}/project/log.jsonl"\n'
     calls = (Call("read", {"path": "log.jsonl.1"}), "cat log.jsonl.1; echo x > log.jsonl.1; cat other.1")
-    files = dict.fromkeys(("log.jsonl.1", "other.1"), "hidden words")
-    async with confined(tmp_path, *calls, config=config, files=files) as r:
+    for name in ("log.jsonl.1", "other.1"):
+        put(tmp_path / "project" / name, "hidden words")
+    async with confined(tmp_path, *calls, config=config) as r:
         assert "it belongs to the agent" in results(r, 3)[0]
         assert results(r, 3)[1].count("hidden words") == 1
     assert (tmp_path / "project/log.jsonl.1").read_text() == "hidden words"
@@ -461,9 +462,10 @@ async def test_commands_are_confined_to_the_folders_of_the_session(tmp_path):
 
 @pytest.mark.parametrize(("config", "written"), [("", False), ("[tools.sandbox]\neditor_terminal = false\n", True)])
 async def test_commands_in_the_editors_terminal_are_confined_too_unless_switched_off(tmp_path, config, written):
-    async with confined(tmp_path, "echo in > inside; echo out > ../file", terminal=True, config=config) as r:
+    (outside := tmp_path / "outside").mkdir()
+    async with confined(tmp_path, f"echo in > inside; echo out > {outside}/file", terminal=True, config=config) as r:
         assert (r.project / "inside").read_text() == "in\n"
-        assert (tmp_path / "file").exists() is written
+        assert (outside / "file").exists() is written
         assert r.editor.tool_call().status == ("completed" if written else "failed")
 
 
@@ -996,7 +998,7 @@ async def test_wrong_paths_are_no_anomaly(tmp_path):
         Answer(tool_calls=tuple(Call(tool, {"path": f"none{n}", "pattern": "x", **more}) for n in range(3)))
         for tool, more in (("read", {}), ("grep", {}), ("edit", {"old_string": "a", "new_string": "b"}))
     ]
-    there = Answer(tool_calls=(Call("read", {"path": "there"}), Call("grep", {"pattern": "found"})))
+    there = asks(Call("read", {"path": "there"}), Call("grep", {"pattern": "found"}))
     async with went(tmp_path, [*wrong, there, "done"], config=config, mode="auto", files={"there": "found words"}) as r:
         told = results(r, 5)
         assert "is blocked" not in str(told)

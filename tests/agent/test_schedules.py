@@ -11,7 +11,7 @@ from acp_agent.store.stores import sqlite_store
 from acp_agent.testing.fake_model import Answer, Call
 from tests.waits import until
 
-from .kit import rig, went
+from .kit import asks, rig, went
 
 
 @pytest.fixture
@@ -32,7 +32,7 @@ def heard(word):
 
 async def test_a_due_prompt_is_announced_run_and_kept(tmp_path, store):
     store.schedules.add(str(tmp_path / "project"), "1h", "Look at the tests.", time.time())
-    script = [Answer(tool_calls=(Call("list_directory", {}),)), "All green."]
+    script = [asks(Call("list_directory", {})), "All green."]
     async with rig(tmp_path, script, environ=environ(tmp_path)) as r:
         await r.editor.wait_until(lambda: "All green." in r.editor.text())
         assert "Scheduled (`1h`): Look at the tests." in r.editor.text()
@@ -50,7 +50,7 @@ async def test_missed_runs_are_told_at_the_next_start(tmp_path, store):
 
 
 async def test_a_schedule_the_model_adds_is_asked_about_and_runs_in_this_session(tmp_path):
-    add = Answer(tool_calls=(Call("schedule_add", {"timing": "1s", "prompt": "Tick."}),))
+    add = asks(Call("schedule_add", {"timing": "1s", "prompt": "Tick."}))
     async with went(tmp_path, [add, "added", "tock"], config="[tools.schedule]\nmin_interval = 1\n") as r:
         (asked,) = r.editor.permission_requests
         assert "Tick." in str(asked.tool_call.content)
@@ -73,7 +73,7 @@ async def test_a_run_is_never_freer_than_both_the_session_and_the_mode_it_was_ad
     tmp_path, store, added_in, session
 ):
     store.schedules.add(str(tmp_path / "project"), "1h", "Go.", time.time(), added_in)
-    touch = Answer(tool_calls=(Call("bash", {"command": "touch made"}),))
+    touch = asks(Call("bash", {"command": "touch made"}))
     async with rig(
         tmp_path,
         [touch, "heard", touch, "done"],

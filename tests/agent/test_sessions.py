@@ -24,7 +24,7 @@ from acp_agent.store.session_store import SessionStore
 from acp_agent.testing.fake_editor import NeverAnswers
 from acp_agent.testing.fake_model import Answer, Call, Failure
 
-from .kit import agent_rig, another, connect, in_a_file, on_stdio, refused, rig, went
+from .kit import agent_rig, another, asks, connect, in_a_file, on_stdio, refused, rig, went
 
 
 @pytest.mark.parametrize("cwd", ["relative", "", "./x", "/does/not/exist", "/tmp/\0"])
@@ -317,7 +317,7 @@ async def test_closing_a_session_at_once_leaves_no_folder_behind(tmp_path, monke
 
 @pytest.mark.parametrize("ending", ["load", "delete"])
 async def test_a_session_is_loaded_or_deleted_only_after_a_close_has_ended(tmp_path, ending):
-    bash = Answer(tool_calls=(Call("bash", {"command": "sleep 600"}),))
+    bash = asks(Call("bash", {"command": "sleep 600"}))
     async with rig(
         tmp_path,
         [bash, "later"],

@@ -16,9 +16,9 @@ from acp_agent.schema.acp import TextContent, UserMessageChunk
 from acp_agent.testing.fake_editor import Turn
 from acp_agent.testing.fake_model import Answer, Call
 
-from .kit import Rig, refused, rig
+from .kit import Rig, asks, refused, rig
 
-WAIT = Answer(tool_calls=(Call("bash", {"command": "while [ ! -e go ]; do sleep 0.01; done"}),))
+WAIT = asks(Call("bash", {"command": "while [ ! -e go ]; do sleep 0.01; done"}))
 READY = {"steering": {"idleBehavior": "promptRequired"}}
 
 
@@ -171,7 +171,7 @@ async def test_a_turn_that_a_schedule_started_takes_no_words(tmp_path):
 
 async def test_what_is_written_while_a_sub_agent_works_is_for_the_session_alone(tmp_path):
     task = Call("delegate", {"prompt": "Look.", "title": "look"})
-    script = [Answer(tool_calls=(task,)), Answer(text=("Seen", "."), hang_after=1), "done"]
+    script = [asks(task), Answer(text=("Seen", "."), hang_after=1), "done"]
     async with rig(tmp_path, script, mode="auto") as r:
         turn = r.editor.begin("Indent it.")
         await r.model.wait_for_request(2)
@@ -188,7 +188,7 @@ async def test_what_is_written_while_a_permission_is_asked_for_waits_for_the_res
         await answered.wait()
         return await reject_once(request)
 
-    call = Answer(tool_calls=(Call("bash", {"command": "touch f"}),))
+    call = asks(Call("bash", {"command": "touch f"}))
     async with rig(tmp_path, [call, "done"], permissions=[permit]) as r:
         turn = r.editor.begin("Indent it.")
         await r.editor.wait_until(lambda: r.editor.permission_requests)

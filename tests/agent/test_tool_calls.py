@@ -15,7 +15,7 @@ from acp_agent.schema.acp import Diff, Plan, Terminal, ToolCall, ToolCallProgres
 from acp_agent.testing.fake_editor import AnswersError, AnswersGarbage, NeverAnswers
 from acp_agent.testing.fake_model import Answer, Call
 
-from .kit import bash, rig, rounds, went
+from .kit import asks, bash, rig, rounds, went
 
 
 def calls(*wanted: Call) -> list[Answer]:
@@ -31,12 +31,9 @@ MIXES = [
 @pytest.mark.parametrize("mix", MIXES, ids=lambda mix: "-".join(k for k, v in mix.items() if v) or "nothing")
 async def test_edit_and_bash_work_with_every_mix_of_capabilities(tmp_path, mix):
     script = [
-        Answer(tool_calls=(Call("read", {"path": "a.txt"}),)),
-        Answer(
-            tool_calls=(
-                Call("edit", {"path": "a.txt", "old_string": "one", "new_string": "two"}),
-                bash("cat a.txt; echo err >&2"),
-            )
+        asks(Call("read", {"path": "a.txt"})),
+        asks(
+            Call("edit", {"path": "a.txt", "old_string": "one", "new_string": "two"}), bash("cat a.txt; echo err >&2")
         ),
         Answer(text="done"),
     ]
@@ -81,8 +78,8 @@ async def test_the_first_report_has_all_and_ids_are_uuids(tmp_path):
 
 async def test_ids_the_model_repeats_do_not_collide(tmp_path):
     script = [
-        Answer(tool_calls=(Call("list_directory", {}, id="x"), Call("list_directory", {}, id="x"))),
-        Answer(tool_calls=(Call("list_directory", {}, id="x"),)),
+        asks(Call("list_directory", {}, id="x"), Call("list_directory", {}, id="x")),
+        asks(Call("list_directory", {}, id="x")),
         "done",
     ]
     async with went(tmp_path, script) as r:
@@ -143,9 +140,9 @@ async def test_the_terminal_runs_a_program_with_one_script_as_its_only_argument(
 @pytest.mark.parametrize("terminal", [True, False])
 async def test_folder_and_variables_carry_over_within_a_turn_and_not_beyond(tmp_path, terminal):
     script = [
-        Answer(tool_calls=(bash("mkdir sub && cd sub && export FOO=bar"), bash("pwd; echo $FOO"))),
+        asks(bash("mkdir sub && cd sub && export FOO=bar"), bash("pwd; echo $FOO")),
         "one",
-        Answer(tool_calls=(bash("pwd; echo [$FOO]"),)),
+        asks(bash("pwd; echo [$FOO]")),
         "two",
     ]
     async with went(tmp_path, script, terminal=terminal) as r:
@@ -334,7 +331,7 @@ async def test_files_of_an_additional_directory_can_be_used(tmp_path):
 
 
 async def test_reading_calls_are_announced_in_the_models_order(tmp_path):
-    warm = [Answer(tool_calls=(Call("list_directory", {}),)), "warm"]
+    warm = [asks(Call("list_directory", {})), "warm"]
     async with rig(tmp_path, [*warm, *calls(*(Call("list_directory", {"path": f"d{n}"}) for n in range(6)))]) as r:
         await r.editor.prompt("a first call loads the tool")
         await r.editor.prompt("go")

@@ -15,7 +15,7 @@ from acp_agent.schema.acp import Plan as OldPlan
 from acp_agent.testing.fake_model import Answer, Call, Failure
 from acp_agent.tools.kit.registry import builtin_registry
 
-from .kit import bash, results, rig, rounds, went
+from .kit import asks, bash, results, rig, rounds, went
 
 
 def said(r) -> str:
@@ -126,7 +126,7 @@ async def test_three_rounds_with_the_same_call_end_the_turn_before_the_third_run
 
 
 async def test_three_rounds_with_the_same_output_end_the_turn(tmp_path):
-    script = [Answer(tool_calls=(bash(f"echo same; false # {number}"),)) for number in range(9)]
+    script = [asks(bash(f"echo same; false # {number}")) for number in range(9)]
     async with rig(tmp_path, script, mode="auto") as r:
         assert (await r.editor.prompt("go")).stop_reason == "max_turn_requests"
         assert "the same output 3 times in a row" in said(r)
@@ -143,7 +143,7 @@ async def test_changes_that_succeed_without_a_word_are_no_doom_loop(tmp_path):
 
 
 async def test_the_quota_counts_messages_blocks_everything_after_and_ends_with_clear(tmp_path):
-    two = Answer(tool_calls=(Call("list_directory", {}), Call("find_path", {"pattern": "*"})))
+    two = asks(Call("list_directory", {}), Call("find_path", {"pattern": "*"}))
     async with went(tmp_path, [two, two, "done", two, "done"], config="[tools]\nmax_tool_calls_per_session = 1\n") as r:
         first, second = results(r, 3)[:2], results(r, 3)[2:]
         assert not any("quota_blocked" in text for text in first)
@@ -164,7 +164,7 @@ async def test_the_quota_survives_a_restart(tmp_path):
 
 
 async def test_a_window_nobody_told_of_stops_nothing(tmp_path):
-    script = [Answer(tool_calls=(Call("read", {"path": "big"}),)), "done"]
+    script = [asks(Call("read", {"path": "big"})), "done"]
     async with rig(tmp_path, script, config="[tools]\nmax_output_chars = 900000\n") as r:
         (r.project / "big").write_text("word word word\n" * 50_000)
         assert (await r.editor.prompt("go")).stop_reason == "end_turn"
@@ -191,8 +191,8 @@ async def test_a_path_that_changed_is_read_again(tmp_path, how):
     }[how]
     buffers: dict = {}
     script = [
-        Answer(tool_calls=(read,)),
-        Answer(tool_calls=(between,)),
+        asks(read),
+        asks(between),
         Answer(tool_calls=(read,), hang_before=True),
         "done",
     ]
@@ -323,7 +323,7 @@ async def test_without_forms_a_question_with_choices_is_asked_like_a_permission(
 
 
 async def test_without_forms_and_choices_the_question_ends_the_turn_and_the_next_prompt_answers(tmp_path):
-    async with rig(tmp_path, [Answer(tool_calls=(Call("ask_user", {"question": "What name?"}),)), "thanks"]) as r:
+    async with rig(tmp_path, [asks(Call("ask_user", {"question": "What name?"})), "thanks"]) as r:
         assert (await r.editor.prompt("go")).stop_reason == "end_turn"
         assert "What name?" in said(r)
         assert len(r.model.requests) == 1
@@ -405,7 +405,7 @@ def _method(line: Any) -> str:
 
 
 async def test_a_plan_that_is_not_approved_ends_the_turn_and_the_next_prompt_says_why(tmp_path):
-    script = [Answer(tool_calls=(PROPOSES,)), "Then so."]
+    script = [asks(PROPOSES), "Then so."]
     async with went(tmp_path, script, mode="architect", permissions=[reject_once]) as r:
         assert len(r.model.requests) == 1
         await r.editor.prompt("Smaller steps.")
@@ -486,7 +486,7 @@ async def test_a_server_that_refuses_tools_is_asked_again_in_blocks(tmp_path):
 
 async def test_calls_behind_an_open_question_are_not_run(tmp_path):
     question, write = Call("ask_user", {"question": "Delete all?"}), Call("write", {"path": "x", "content": "x"})
-    async with rig(tmp_path, [Answer(tool_calls=(question, write)), "ok"], mode="auto") as r:
+    async with rig(tmp_path, [asks(question, write), "ok"], mode="auto") as r:
         assert (await r.editor.prompt("go")).stop_reason == "end_turn"
         assert not (r.project / "x").exists()
         asked, written = r.editor.tool_calls().values()

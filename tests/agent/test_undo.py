@@ -19,19 +19,19 @@ from acp_agent.testing.fake_model import Answer, Call
 from tests.waits import until
 
 from ..undo.kit import git
-from .kit import Rig, agent_rig, refused, rig, went
+from .kit import Rig, agent_rig, asks, refused, rig, went
 
 
 def write(path: Path | str, content: str) -> Answer:
-    return Answer(tool_calls=(Call("write", {"path": str(path), "content": content}),))
+    return asks(Call("write", {"path": str(path), "content": content}))
 
 
 def read(path: Path | str) -> Answer:
-    return Answer(tool_calls=(Call("read", {"path": str(path)}),))
+    return asks(Call("read", {"path": str(path)}))
 
 
 def bash(command: str) -> Answer:
-    return Answer(tool_calls=(Call("bash", {"command": command}),))
+    return asks(Call("bash", {"command": command}))
 
 
 def picks(option: str) -> Any:
@@ -257,7 +257,7 @@ async def test_checkpoints_say_what_of_a_prompt_was_taken_back(tmp_path):
 
 async def test_unsaved_text_of_the_editor_comes_back(tmp_path):
     path = tmp_path / "project" / "a.txt"
-    edit = Answer(tool_calls=(Call("edit", {"path": str(path), "old_text": "unsaved", "new_text": "edited"}),))
+    edit = asks(Call("edit", {"path": str(path), "old_text": "unsaved", "new_text": "edited"}))
     async with rig(tmp_path, [read(path), edit, "Done."], mode="auto") as r:
         path.write_text("saved\n")
         r.editor.files.buffers[path] = "unsaved\n"
@@ -495,9 +495,7 @@ async def test_what_is_not_covered_is_said_in_the_result_and_in_checkpoints(tmp_
 
 
 async def test_files_of_a_sub_agent_go_with_its_call(tmp_path):
-    delegate = Answer(
-        tool_calls=(Call("delegate", {"prompt": "Write it.", "description": "write", "tools": ["write"]}),)
-    )
+    delegate = asks(Call("delegate", {"prompt": "Write it.", "description": "write", "tools": ["write"]}))
     async with rig(tmp_path, [delegate, write("a.txt", "x\n"), "Written.", "Done."], mode="auto") as r:
         await r.editor.prompt("Let it be written.")
         assert (r.project / "a.txt").exists(), r.editor.text()
@@ -730,7 +728,7 @@ async def test_what_the_users_hooks_change_after_a_call_goes_with_it(tmp_path):
 
 async def test_what_a_command_in_the_background_changes_is_taken_back_only_by_its_call(tmp_path):
     wait = "until [ -e go ]; do sleep 0.01; done; echo built > out.txt; rm go; until [ -e end ]; do sleep 0.01; done"
-    background = Answer(tool_calls=(Call("bash", {"command": wait, "background": True}),))
+    background = asks(Call("bash", {"command": wait, "background": True}))
     async with went(tmp_path, [background, "Started.", "Next."], mode="auto", prompt="Start it.") as r:
         (first,) = r.editor.tool_calls()
         (r.project / "go").touch()
@@ -836,7 +834,7 @@ for line in sys.stdin:
 
 
 async def test_what_an_mcp_server_changes_goes_with_its_call(tmp_path):
-    script = [Answer(tool_calls=(Call("mcp_w_put", {}),)), "Done."]
+    script = [asks(Call("mcp_w_put", {})), "Done."]
     async with agent_rig(tmp_path, script) as r:
         path = r.project / "a.txt"
         path.write_text("before")

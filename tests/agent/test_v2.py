@@ -25,7 +25,7 @@ from acp_agent.protocol.v2.dialect import V2
 from acp_agent.protocol.v2.patches import MOST_PAIRS, _hunks, patch
 from acp_agent.testing.fake_editor import FakeEditor
 from acp_agent.testing.fake_model import Answer, Call, FakeModel, Script
-from tests.agent.kit import environ_for, in_memory
+from tests.agent.kit import asks, environ_for, in_memory
 from tests.forked import COMMAND
 from tests.fronts.server.test_server import Place as Served
 from tests.fronts.server.test_server import editor, served
@@ -313,7 +313,7 @@ async def test_v2_can_1_a_cancel_right_behind_a_prompt_ends_it(tmp_path: Path) -
 
 
 async def test_what_is_written_during_a_turn_comes_back(tmp_path: Path) -> None:
-    async with place(tmp_path, [Answer(tool_calls=(TOUCH,)), "Fine."]) as here, here.session() as (client, session):
+    async with place(tmp_path, [asks(TOUCH), "Fine."]) as here, here.session() as (client, session):
         await client.ask("session/prompt", sessionId=session, prompt=text("one"))
         asked = await client.until(lambda each: each.get("method") == "session/request_permission")
         for words in ("two", "three"):
@@ -383,7 +383,7 @@ async def test_a_prompt_that_waits_is_answered_when_its_turn_begins(tmp_path: Pa
 
 
 async def test_v2_perm_a_question_names_the_call_and_the_turn_waits_for_it(tmp_path: Path) -> None:
-    async with place(tmp_path, [Answer(tool_calls=(TOUCH,)), "It is made."]) as here:
+    async with place(tmp_path, [asks(TOUCH), "It is made."]) as here:
         async with here.session(allows) as (client, session):
             await client.ask("session/prompt", sessionId=session, prompt=text("Make it"))
             await client.ended()
@@ -401,7 +401,7 @@ async def test_v2_perm_a_question_names_the_call_and_the_turn_waits_for_it(tmp_p
     "answer", [{"outcome": {"outcome": "maybe"}}, {"outcome": {"outcome": "selected", "optionId": "sudo"}}, None]
 )
 async def test_v2_perm_5_an_odd_answer_is_never_a_yes(tmp_path: Path, answer: Any) -> None:
-    async with place(tmp_path, [Answer(tool_calls=(TOUCH,)), "As you wish."]) as here:
+    async with place(tmp_path, [asks(TOUCH), "As you wish."]) as here:
         async with here.session(lambda _: answer) as (client, session):
             await client.ask("session/prompt", sessionId=session, prompt=text("Make it"))
             await client.ended()
@@ -409,7 +409,7 @@ async def test_v2_perm_5_an_odd_answer_is_never_a_yes(tmp_path: Path, answer: An
 
 
 async def test_v2_can_3_and_5_a_cancel_withdraws_the_question_itself(tmp_path: Path) -> None:
-    async with place(tmp_path, [Answer(tool_calls=(TOUCH,))]) as here, here.session() as (client, session):
+    async with place(tmp_path, [asks(TOUCH)]) as here, here.session() as (client, session):
         await client.ask("session/prompt", sessionId=session, prompt=text("Make it"))
         asked = await client.until(lambda each: each.get("method") == "session/request_permission")
         await client.tell("session/cancel", sessionId=session)
@@ -540,7 +540,7 @@ async def old_and_new(
 
 
 async def test_clients_of_v1_and_v2_see_one_session(tmp_path: Path) -> None:
-    script = [Answer(tool_calls=(TOUCH,)), "It is one.", "It is two.", "It is three."]
+    script: Script = [asks(TOUCH), "It is one.", "It is two.", "It is three."]
     async with old_and_new(tmp_path, script, allows) as (here, old, client, session):
         answer = await client.ask("session/prompt", sessionId=session, prompt=text("one"))
         await client.ended()

@@ -14,7 +14,7 @@ from acp_agent.loop.shell.worktrees import all_of, make, sweep
 from acp_agent.testing.fake_model import Answer, Call
 from tests.waits import until
 
-from .kit import Rig, agent_rig, bash, results, rig, rounds, went
+from .kit import Rig, agent_rig, asks, bash, results, rig, rounds, went
 from .test_safety import git, repository
 from .test_undo import said, write
 
@@ -249,10 +249,10 @@ async def test_a_fork_gets_a_worktree_and_is_opened_there(tmp_path: Path) -> Non
 
 async def test_a_sub_agent_works_in_a_worktree(tmp_path: Path) -> None:
     def task(prompt: str) -> Answer:
-        return Answer(tool_calls=(Call("delegate", {"prompt": prompt, "isolation": "worktree"}),))
+        return asks(Call("delegate", {"prompt": prompt, "isolation": "worktree"}))
 
     script: list[Answer | str] = [
-        task("Write."), write("made", "x\n"), Answer(tool_calls=(bash("pwd; cat file made"),)), "Written.",
+        task("Write."), write("made", "x\n"), asks(bash("pwd; cat file made")), "Written.",
         task("Look."), "Looked.", "Done.",
     ]  # fmt: skip
     async with rig(tmp_path, script, mode="auto", sandbox=True, terminal=False, before=prepared) as r:

@@ -16,9 +16,9 @@ from acp_agent.loop.prompts.library import BUILT_IN, REVIEWER, Library
 from acp_agent.loop.prompts.written_commands import MAX_COMMANDS, WrittenCommand
 from acp_agent.safety.folders.paths import Roots
 from acp_agent.schema.acp import AvailableCommandsUpdate
-from acp_agent.testing.fake_model import Answer, Call
+from acp_agent.testing.fake_model import Call
 
-from .kit import put, rig, rounds, trust, went
+from .kit import asks, put, rig, rounds, trust, went
 from .test_safety import repository
 
 
@@ -195,7 +195,7 @@ async def test_a_sub_agent_has_its_own_instructions_tools_and_model(tmp_path):
     put(tmp_path / "project/.agents/agents/scout.md", SCOUT)
     config = '[providers.default]\nmodels = ["fake-model", "other-model"]\n'
     call = Call("delegate", {"prompt": "Find it.", "agent": "scout"})
-    async with went(tmp_path, [Answer(tool_calls=(call,)), "Here.", "done"], config=config) as r:
+    async with went(tmp_path, [asks(call), "Here.", "done"], config=config) as r:
         (parameter,) = [
             tool["function"]["parameters"]["properties"]["agent"]
             for tool in r.request(1)["tools"]
@@ -212,7 +212,7 @@ async def test_a_sub_agent_has_its_own_instructions_tools_and_model(tmp_path):
 async def test_a_sub_agent_is_named_in_a_prompt_and_one_that_is_not_there_is_an_error(tmp_path):
     put(tmp_path / "project/.agents/agents/scout.md", SCOUT)
     call = Call("delegate", {"prompt": "Find it.", "agent": "spy"})
-    async with rig(tmp_path, [Answer(tool_calls=(call,)), "done"]) as r:
+    async with rig(tmp_path, [asks(call), "done"]) as r:
         await r.editor.prompt("@scout find it, and write to me@scout")
         assert 'call `delegate` with `agent`: "scout"' in prompt(r).replace('\\"', '"')
         assert "There is no sub-agent `spy`. There are: `scout`." in r.messages(2)[-1]["content"]
@@ -229,7 +229,7 @@ async def test_without_sub_agents_of_a_project_the_request_is_as_ever(tmp_path):
 async def test_a_sub_agent_with_a_narrower_mode_gets_tools_that_only_read(tmp_path):
     put(tmp_path / "project/.agents/agents/scout.md", "---\npermissionMode: plan\n---\nLook.\n")
     call = Call("delegate", {"prompt": "Find it.", "agent": "scout"})
-    async with went(tmp_path, [Answer(tool_calls=(call,)), "Here.", "done"], mode="auto") as r:
+    async with went(tmp_path, [asks(call), "Here.", "done"], mode="auto") as r:
         assert "read" in r.tool_names(2)
         assert not {"bash", "write", "edit"} & r.tool_names(2)
 

@@ -13,7 +13,7 @@ from acp_agent.executors.sandbox.landlock import READ, WRITE, abi
 from acp_agent.executors.sandbox.landlock_alone import LEAST
 from acp_agent.testing.fake_model import Answer, Call
 from tests import containers
-from tests.agent.kit import audit, results, went
+from tests.agent.kit import asks, audit, results, went
 from tests.agent.test_background import model, result
 from tests.system.agent.kit import bash
 from tests.system.agent.test_terminals import in_terminal, line, look
@@ -102,7 +102,7 @@ async def test_what_is_hidden_stays_so_wherever_a_command_moves_it(tmp_path: Pat
     script = [
         bash("mv .env x; ln x y; mv keys locks; cat x y locks/one"),
         bash("cat x y locks/one; mv x z; ln z a; mv y sub/y"), bash("cat a y z sub/y locks/one"),
-        Answer(tool_calls=(Call("read", {"path": "z"}), Call("read", {"path": "locks/one"}))),
+        asks(Call("read", {"path": "z"}), Call("read", {"path": "locks/one"})),
         bash("mkdir n; ln a n/x; ln locks/one n/one; ls n"), bash("cat n/x n/one"),
         bash("rm -rf n a y z; echo mandarin >z; echo $?"), bash("cat z"), Answer(text="ok"),
     ]  # fmt: skip

@@ -15,7 +15,7 @@ from acp_agent.schema.acp import Diff
 from acp_agent.schema.lsp_types import Position, Range, TextEdit
 from acp_agent.testing.fake_model import Answer, Call
 from acp_agent.tools.code.rename import edited
-from tests.agent.kit import Rig, results, rig
+from tests.agent.kit import Rig, asks, results, rig
 from tests.processes import running
 from tests.waits import until
 
@@ -48,7 +48,7 @@ def on(tmp_path: Path, *calls: Call, **more: Any):
     (project / "shapes.py").write_text(SHAPES, encoding="utf-8")
     (project / "main.py").write_text(MAIN, encoding="utf-8")
     (project / "pyproject.toml").write_text('[tool.basedpyright]\ntypeCheckingMode = "standard"\n')
-    script = [*(Answer(tool_calls=(call,)) for call in calls), Answer(text="done")]
+    script = [*(asks(call) for call in calls), Answer(text="done")]
     settings = {"sandbox": True, "mode": "auto", "config": CONFIG, "environ": {"PATH": PATH}, **more}
     return rig(tmp_path, script, **settings)
 

@@ -118,13 +118,13 @@ def ends(made: FakeEditor, session: str, words: str) -> bool:
 @pytest.mark.parametrize("seed", range(2))
 async def test_behind_a_network_that_cuts_and_delays_nothing_is_lost_or_repeated(tmp_path: Path, seed: int) -> None:
     async with served(tmp_path, [Answer(text=tuple(CHUNKS), delay=0.002)], config=AUTO) as place:
-        async with prompted(place) as (_, session):
-            async with Network(int(place.http.rpartition(":")[2]), seed).url() as url:
-                seen: list[int] = []
-                text = ""
-                while not text.endswith(CHUNKS[-1]):
-                    if (made := await tried(url, place, session, seen, CHUNKS[-1])) is not None:
-                        seen, text = [*seen, *places(made, session)], text + made.text(session_id=session)
+        network = Network(int(place.http.rpartition(":")[2]), seed)
+        async with prompted(place) as (_, session), network.url() as url:
+            seen: list[int] = []
+            text = ""
+            while not text.endswith(CHUNKS[-1]):
+                if (made := await tried(url, place, session, seen, CHUNKS[-1])) is not None:
+                    seen, text = [*seen, *places(made, session)], text + made.text(session_id=session)
         assert text == "".join(CHUNKS)
         assert seen == sorted(set(seen))
         assert seen == [row["seq"] for row in await log_of(place, session)]
@@ -136,10 +136,10 @@ async def test_bytes_that_come_twice_end_at_most_their_connection(
 ) -> None:
     script = [Answer(text=tuple(CHUNKS), delay=0.001)] * 5
     async with served(tmp_path, script, config=AUTO) as place:
-        async with prompted(place) as (first, session):
-            async with Network(int(place.http.rpartition(":")[2]), seed, repeats=True).url() as url:
-                for _ in range(10):
-                    await tried(url, place, session, [], CHUNKS[-1])
+        network = Network(int(place.http.rpartition(":")[2]), seed, repeats=True)
+        async with prompted(place) as (first, session), network.url() as url:
+            for _ in range(10):
+                await tried(url, place, session, [], CHUNKS[-1])
         assert first.text() == "".join(CHUNKS)
         assert not first.violations
     assert not errors(caplog)
