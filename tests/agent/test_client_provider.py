@@ -12,8 +12,8 @@ import pytest
 from acp_agent.errors import PeerError
 from acp_agent.schema import acp
 from acp_agent.testing.fake_editor import FakeEditor
-from acp_agent.testing.fake_model import Answer, Call, Failure, FakeModel
-from tests.agent.kit import another, asks, environ_for, on_stdio, refused
+from acp_agent.testing.fake_model import Answer, Failure, FakeModel
+from tests.agent.kit import another, asks, bash, environ_for, on_stdio, refused
 
 pytestmark = on_stdio
 REMOTE = "https://api.openai.com/v1"
@@ -144,7 +144,7 @@ async def test_what_a_gateway_says_of_its_headers_is_hidden(tmp_path: Path) -> N
 
 async def test_what_it_gave_is_hidden_from_model_and_disk(tmp_path: Path) -> None:
     command = f"echo {TOKEN[:8]}''{TOKEN[8:]}"
-    script: list[Answer | str] = [asks(Call("bash", {"command": command})), "Done."]
+    script: list[Answer | str] = [asks(bash(command)), "Done."]
     headers = {"X-Api-Key": TOKEN, "Authorization": "Bearer another-not-a-token"}
     env = {"ACP_CODER_MODE": "auto"}
     async with FakeModel(script) as model, client(tmp_path, environ=env) as editor:

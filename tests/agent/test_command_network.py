@@ -20,7 +20,7 @@ from acp_agent.executors.sandbox.proxy.ways import OwnNetwork
 from acp_agent.loop.shell.command_network import CommandNetwork
 from acp_agent.safety.access import NetworkAccess
 from acp_agent.schema import acp
-from tests.agent.kit import Answer, Call, Rig, asks, audit, rig
+from tests.agent.kit import Answer, Call, Rig, asks, audit, bash, rig
 from tests.executors.sandbox.kit import needs_sandbox
 from tests.waits import until
 
@@ -63,7 +63,7 @@ async def web_server() -> AsyncIterator[tuple[int, list[bytes]]]:
 @asynccontextmanager
 async def session(tmp_path: Path, *commands: str | Call, **more: Any) -> AsyncIterator[Rig]:
     """One prompt makes one call."""
-    calls = [call if isinstance(call, Call) else Call("bash", {"command": call}) for call in commands]
+    calls = [call if isinstance(call, Call) else bash(call) for call in commands]
     script = [answer for call in calls for answer in (asks(call), Answer(text="done"))]
     more = {"sandbox": True, "mode": "auto", "config": NEAR, **more}
     async with rig(tmp_path, script, **more) as made:
@@ -198,7 +198,7 @@ async def test_the_time_limit_does_not_run_while_the_user_is_asked(tmp_path: Pat
         return await allow_once(request)
 
     async with web_server() as (port, _):
-        call = Call("bash", {"command": f"curl -sS http://registry.test:{port}", "timeout": 0.6})
+        call = bash(f"curl -sS http://registry.test:{port}", timeout=0.6)
         async with session(tmp_path, call, permissions=[late]) as made:
             assert "hello" in await ran(made)
     assert asked.is_set()
@@ -232,7 +232,7 @@ SERVE = "python3 -m http.server 8765 --bind 127.0.0.1"
 
 
 async def test_a_server_of_the_session_is_reached_by_its_commands_and_by_the_user(tmp_path: Path) -> None:
-    started = Call("bash", {"command": SERVE.replace("8765", str(port := free_port())), "background": True})
+    started = bash(SERVE.replace("8765", str(port := free_port())), background=True)
     fetch = (
         f"for i in $(seq 100); do curl -sS http://localhost:{port}/file 2>/dev/null && break; sleep 0.1; done; "
         f"curl -sS --socks5-hostname ${{SOCKS_PROXY#socks5h://}} http://localhost:{port}/file"
@@ -268,7 +268,7 @@ async def test_other_calls_go_on_while_a_host_is_asked_about(tmp_path: Path) -> 
         return await allow_once(request)
 
     async with web_server() as (port, got):
-        waits = Call("bash", {"command": f"curl -sS http://registry.test:{port}", "background": True})
+        waits = bash(f"curl -sS http://registry.test:{port}", background=True)
         async with session(tmp_path, waits, "echo meanwhile", permissions=[when_the_other_is_done]) as made:
             await ran(made)
             await until(lambda: made.editor.permission_requests)

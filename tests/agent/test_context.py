@@ -9,7 +9,7 @@ import pytest
 
 from acp_agent.schema.acp import CompactionUpdate, Notice, UsageUpdate
 from acp_agent.testing.fake_model import Failure, Usage
-from tests.agent.kit import WIRE, Answer, Call, asks, rig, went
+from tests.agent.kit import WIRE, Answer, Call, asks, bash, rig, went
 
 
 def refusal(window: int | str) -> Failure:
@@ -207,7 +207,7 @@ async def test_both_commands_answer_without_a_server(tmp_path, command):
 
 async def test_the_beginning_of_the_requests_of_a_session_is_the_same_to_the_byte(tmp_path):
     script = [
-        asks(Call("bash", {"command": "seq 1 30000"})),
+        asks(bash("seq 1 30000")),
         asks(Call("plan", {"entries": [{"content": "x"}]})),
         "done",
         "again",

@@ -6,7 +6,7 @@ from acp_agent.client.permissions import reject_once
 from acp_agent.schema.acp import AgentMessageChunk, ToolCall, ToolCallProgress
 from acp_agent.testing.fake_model import Answer, Call, Failure
 
-from .kit import asks, rig, went
+from .kit import asks, bash, rig, went
 
 
 def delegate(**arguments: object) -> Answer:
@@ -67,7 +67,7 @@ async def test_its_permission_requests_say_whose_they_are(tmp_path):
 async def test_it_gets_only_the_tools_it_was_given(tmp_path):
     async with went(
         tmp_path,
-        [delegate(tools=["grep", "read_file"]), asks(Call("bash", {"command": "ls"})), "no", "done"],
+        [delegate(tools=["grep", "read_file"]), asks(bash("ls")), "no", "done"],
     ) as r:
         assert r.tool_names(2) == {"grep", "read"}
         assert "not among the tools of this sub-agent" in last(r, 3)
@@ -98,7 +98,7 @@ async def test_two_levels_are_the_depth_and_no_more(tmp_path):
 
 
 async def test_cancel_reaches_it(tmp_path):
-    sleep = asks(Call("bash", {"command": "sleep 600"}))
+    sleep = asks(bash("sleep 600"))
     async with rig(tmp_path, [delegate(), sleep], mode="auto") as r:
         turn = r.editor.begin("go")
         await r.editor.wait_until(
@@ -153,8 +153,8 @@ async def test_what_a_sub_folder_says_is_told_to_both(tmp_path):
 
 
 async def test_its_shell_and_what_it_has_read_are_its_own(tmp_path):
-    away = asks(Call("bash", {"command": "mkdir sub; cd sub; export X=1"}), Call("read", {"path": "a.txt"}))
-    here = asks(Call("bash", {"command": "pwd; echo x=$X"}), Call("write", {"path": "a.txt", "content": "b"}))
+    away = asks(bash("mkdir sub; cd sub; export X=1"), Call("read", {"path": "a.txt"}))
+    here = asks(bash("pwd; echo x=$X"), Call("write", {"path": "a.txt", "content": "b"}))
     async with went(tmp_path, [delegate(), away, "moved", here, "done"], mode="auto", files={"a.txt": "a\n"}) as r:
         shell, written = (message["content"] for message in r.messages(5)[-2:])
         assert shell == f"{r.project}\nx=\n"
@@ -168,7 +168,7 @@ async def test_delegation_can_be_switched_off(tmp_path):
 
 async def test_what_a_sub_agent_changed_can_be_read_and_edited_by_the_one_above(tmp_path):
     read = asks(Call("read", {"path": "a.txt"}))
-    change = asks(Call("bash", {"command": "echo two > a.txt"}))
+    change = asks(bash("echo two > a.txt"))
     edit = asks(Call("edit", {"path": "a.txt", "old_string": "two", "new_string": "three"}))
     script = [read, delegate(), change, read, "changed", read, edit, "done"]
     async with went(tmp_path, script, mode="auto", files={"a.txt": "one\n"}) as r:

@@ -14,7 +14,7 @@ from acp_agent.errors import PeerError
 from acp_agent.own_programs import find_bash
 from acp_agent.testing.fake_model import Answer, Call, Usage
 
-from .kit import another, environ_for, on_stdio, rig
+from .kit import another, bash, environ_for, on_stdio, rig
 
 GOLDEN = Path(__file__).parents[1] / "golden"
 UUID = re.compile(r"[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}")
@@ -29,7 +29,7 @@ SCRIPT = [
             Call("plan", {"entries": [{"content": "Look", "status": "in_progress"}]}),
             Call("read", {"path": "a.txt"}),
             Call("edit", {"path": "a.txt", "old_string": "one", "new_string": "two"}),
-            Call("bash", {"command": "echo hi; touch made"}),
+            bash("echo hi; touch made"),
             Call("grep", {"pattern": "two"}),
             Call("nonsense", {}),
         ),

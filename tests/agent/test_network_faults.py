@@ -22,7 +22,7 @@ from acp_agent.loop.calls import connections
 from acp_agent.loop.shell.command_network import CommandNetwork
 from acp_agent.proxying import serve
 from acp_agent.safety.deciding.hosts import find_host, is_registry, judged
-from tests.agent.kit import Call
+from tests.agent.kit import bash
 from tests.tables import table
 
 from .test_command_network import BOUND, events, names, ran, session, web_server
@@ -201,7 +201,7 @@ async def test_only_so_many_ports_of_a_command_are_published(tmp_path: Path, mon
         "        with server.accept()[0] as client:\n"
         "            client.sendall(b'inside')\n"
     )
-    started = Call("bash", {"command": "python3 listen.py", "background": True})
+    started = bash("python3 listen.py", background=True)
     async with session(tmp_path, started) as made:
         (made.project / "listen.py").write_text(script)
         await ran(made)

@@ -11,7 +11,7 @@ import pytest
 from acp_agent.schema.acp import Diff
 from acp_agent.testing.fake_model import Call
 
-from .kit import asks, results, rig, went
+from .kit import asks, bash, results, rig, went
 
 SECRET = "ghp_" + "a1B2c3D4e5" * 3 + "f6G7h8"
 PNG = base64.b64encode(b"\x89PNG\r\n\x1a\n" + bytes(92)).decode()
@@ -367,7 +367,7 @@ async def test_a_cell_is_not_changed_by_number_before_the_notebook_was_read(tmp_
 async def test_a_notebook_that_changed_since_it_was_read_is_not_changed(tmp_path, change):
     script = [
         asks(Call(*READ)),
-        asks(Call("bash", {"command": "sed -i 's/Title/Other/' n.ipynb"})),
+        asks(bash("sed -i 's/Title/Other/' n.ipynb")),
         asks(Call(*change)),
         asks(Call(*READ)),
         asks(Call(*change)),

@@ -250,7 +250,7 @@ async def test_a_folder_that_becomes_a_link_while_the_person_thinks_is_not_follo
 
 async def test_a_question_cannot_be_made_to_look_like_another_by_characters_that_nobody_sees(tmp_path):
     reversing, erasing = "a\u202egnp.sh", "ls \x1b[2K\rrm -rf x"
-    calls = (Call("write", {"path": reversing, "content": "x"}), Call("bash", {"command": erasing}))
+    calls = (Call("write", {"path": reversing, "content": "x"}), bash(erasing))
     async with went(tmp_path, [Answer(tool_calls=calls), "done"]) as r:
         titles = [call.title for call in r.editor.tool_calls().values()]
         assert titles == ["Write a\\u202egnp.sh", "ls \\x1b[2K\\x0drm -rf x"]

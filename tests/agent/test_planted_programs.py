@@ -55,9 +55,9 @@ def paths(folder: Path) -> dict[str, str]:
 
 
 CALLS = (
-    Call("bash", {"command": "echo out; echo x > made"}),
+    bash("echo out; echo x > made"),
     Call("grep", {"pattern": "needle"}),
-    Call("bash", {"command": "bash -c 'echo inner' && git init -q repo && git -C repo status"}),
+    bash("bash -c 'echo inner' && git init -q repo && git -C repo status"),
 )
 
 

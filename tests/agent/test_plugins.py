@@ -25,7 +25,7 @@ from acp_agent.plugins.shown import described, difference
 from acp_agent.testing.fake_model import Call
 
 from ..undo.kit import git
-from .kit import rounds, went
+from .kit import bash, rounds, went
 
 SCHEMAS = "https://agent-plugins.org/schemas/1.0.0/"
 MANIFEST = {"$schema": f"{SCHEMAS}plugin.schema.json", "name": "tools", "version": "1.2.0", "description": "Some tools"}
@@ -111,7 +111,7 @@ def read(folder: Path) -> Plugin:
 async def test_what_a_plugin_has_works_in_the_next_session(tmp_path, capsys):
     assert plugin(tmp_path, "add", source=str(claude(tmp_path / "source")), yes=True) == 0
     script = [
-        *rounds(Call("bash", {"command": "touch forbidden"}), Call("bash", {"command": "touch made"})),
+        *rounds(bash("touch forbidden"), bash("touch made")),
         *rounds(
             Call("skill", {"name": "tools:deploy", "file": "notes.txt"}),
             Call("skill", {"name": "tools:deploy", "file": "../../scripts/check.sh"}),
@@ -140,7 +140,7 @@ async def test_a_plugin_whose_files_were_changed_is_not_used_and_that_is_said(tm
     plugin(tmp_path, "add", source=str(claude(tmp_path / "source")), yes=True)
     folder = Shelf(environ(tmp_path)).folder("tools")
     (folder / "scripts/check.sh").write_text("touch /tmp/never\n")
-    async with went(tmp_path, rounds(Call("bash", {"command": "touch forbidden"})), mode="auto") as r:
+    async with went(tmp_path, rounds(bash("touch forbidden")), mode="auto") as r:
         assert (r.project / "forbidden").exists()
         assert "The files of the plugin `tools` are not those that you accepted" in r.editor.text()
     assert plugin(tmp_path, "update", name="tools", yes=True) == 0

@@ -21,7 +21,7 @@ from acp_agent.schema.acp import (
 )
 from acp_agent.testing.fake_model import Answer, Call, Failure, Usage
 
-from .kit import asks, refused, rig, went
+from .kit import asks, bash, refused, rig, went
 
 PIXEL = base64.b64encode(b"\x89PNG\r\n\x1a\n" + b"0" * 20).decode()
 
@@ -139,7 +139,7 @@ async def test_a_turn_goes_on_for_many_rounds_and_its_limit_is_told_to_user_and_
 
 
 async def test_a_circle_of_different_calls_is_a_doom_loop(tmp_path):
-    circle = [asks(Call("bash", {"command": f"echo {word}"})) for word in ("one", "two", "three")]
+    circle = [asks(bash(f"echo {word}")) for word in ("one", "two", "three")]
     async with rig(tmp_path, [*circle * 3, "never asked for"]) as r:
         assert (await r.editor.prompt("hi")).stop_reason == "max_turn_requests"
         assert len(r.model.requests) == 9
@@ -149,7 +149,7 @@ async def test_a_circle_of_different_calls_is_a_doom_loop(tmp_path):
 
 async def test_a_call_that_the_limit_of_an_answer_cut_in_two_is_told_as_that(tmp_path):
     cut = Call("write", '{"path": "a.txt", "content": "half of')
-    script = [Answer(tool_calls=(Call("bash", {"command": "touch ran"}), cut), finish="length"), "sorry"]
+    script = [Answer(tool_calls=(bash("touch ran"), cut), finish="length"), "sorry"]
     async with rig(tmp_path, script) as r:
         assert (await r.editor.prompt("hi")).stop_reason == "end_turn"
         assert not (r.project / "ran").exists()

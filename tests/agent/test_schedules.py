@@ -11,7 +11,7 @@ from acp_agent.store.stores import sqlite_store
 from acp_agent.testing.fake_model import Answer, Call
 from tests.waits import until
 
-from .kit import asks, rig, went
+from .kit import asks, bash, rig, went
 
 
 @pytest.fixture
@@ -73,7 +73,7 @@ async def test_a_run_is_never_freer_than_both_the_session_and_the_mode_it_was_ad
     tmp_path, store, added_in, session
 ):
     store.schedules.add(str(tmp_path / "project"), "1h", "Go.", time.time(), added_in)
-    touch = asks(Call("bash", {"command": "touch made"}))
+    touch = asks(bash("touch made"))
     async with rig(
         tmp_path,
         [touch, "heard", touch, "done"],

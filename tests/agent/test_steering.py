@@ -16,9 +16,9 @@ from acp_agent.schema.acp import TextContent, UserMessageChunk
 from acp_agent.testing.fake_editor import Turn
 from acp_agent.testing.fake_model import Answer, Call
 
-from .kit import Rig, asks, refused, rig
+from .kit import Rig, asks, bash, refused, rig
 
-WAIT = asks(Call("bash", {"command": "while [ ! -e go ]; do sleep 0.01; done"}))
+WAIT = asks(bash("while [ ! -e go ]; do sleep 0.01; done"))
 READY = {"steering": {"idleBehavior": "promptRequired"}}
 
 
@@ -188,7 +188,7 @@ async def test_what_is_written_while_a_permission_is_asked_for_waits_for_the_res
         await answered.wait()
         return await reject_once(request)
 
-    call = asks(Call("bash", {"command": "touch f"}))
+    call = asks(bash("touch f"))
     async with rig(tmp_path, [call, "done"], permissions=[permit]) as r:
         turn = r.editor.begin("Indent it.")
         await r.editor.wait_until(lambda: r.editor.permission_requests)

@@ -37,8 +37,7 @@ async def test_edit_and_bash_work_with_every_mix_of_capabilities(tmp_path, mix):
         ),
         Answer(text="done"),
     ]
-    async with rig(tmp_path, script, **mix) as r:
-        (r.project / "a.txt").write_text("one\n")
+    async with rig(tmp_path, script, **mix, files={"a.txt": "one\n"}) as r:
         assert (await r.editor.prompt("go")).stop_reason == "end_turn"
         read, edit, ran = r.editor.tool_calls().values()
         for call in (read, edit, ran):

@@ -40,7 +40,7 @@ def said(r) -> str:
         (Call("read", "[1]"), "invalid_parameters", "not a JSON object"),
         (Call("read", {"path": "../outside.txt"}), "policy_blocked", "outside this session's folders"),
         (Call("read", {"path": "a\0b"}), "invalid_parameters", "NUL"),
-        (Call("bash", {"command": "  "}), "invalid_parameters", "empty"),
+        (bash("  "), "invalid_parameters", "empty"),
         (Call("write", {"path": "/etc/made", "content": "x"}), "policy_blocked", "outside this session's folders"),
         (Call("edit", {"path": "b.txt", "old_string": "x", "new_string": "y"}), "invalid_parameters", "does not exist"),
     ],
@@ -512,7 +512,7 @@ async def test_a_question_shows_what_will_be_sent(tmp_path):
 
 
 async def test_a_timeout_and_a_missing_program_are_told_in_the_terms_of_the_taxonomy(tmp_path):
-    slow = Call("bash", {"command": "echo begun; sleep 600", "timeout": 0.2})
+    slow = bash("echo begun; sleep 600", timeout=0.2)
     async with went(tmp_path, rounds(slow, bash("no-such-program-here")), mode="auto", terminal=False) as r:
         first, second = results(r, 3)
         assert first.startswith("begun\n")

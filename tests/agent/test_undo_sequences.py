@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from acp_agent.testing.fake_model import Answer, Call
-from tests.agent.kit import Rig, asks, rig
+from tests.agent.kit import Rig, asks, bash, rig
 from tests.agent.test_undo import said
 
 STEPS = 14
@@ -66,7 +66,7 @@ class Run:
                 await self.r.editor.prompt(f"write {self.count}")
             case "command":
                 script = f"echo {self.line('command').rstrip()} >> {path.name}"
-                self.answers.append(asks(Call("bash", {"command": script})))
+                self.answers.append(asks(bash(script)))
                 await self.r.editor.prompt(f"run {self.count}")
             case "types":
                 self.buffers[path] = self.line("user") + self.shown(path)

@@ -24,8 +24,8 @@ from acp_agent.protocol.transports import Transport, memory_pair
 from acp_agent.protocol.v2.dialect import V2
 from acp_agent.protocol.v2.patches import MOST_PAIRS, _hunks, patch
 from acp_agent.testing.fake_editor import FakeEditor
-from acp_agent.testing.fake_model import Answer, Call, FakeModel, Script
-from tests.agent.kit import asks, environ_for, in_memory
+from acp_agent.testing.fake_model import Answer, FakeModel, Script
+from tests.agent.kit import asks, bash, environ_for, in_memory
 from tests.forked import COMMAND
 from tests.fronts.server.test_server import Place as Served
 from tests.fronts.server.test_server import editor, served
@@ -34,7 +34,7 @@ from tests.websockets_client import connected
 
 BOUND = 20.0
 INFO = {"name": "raw", "version": "1"}
-TOUCH = Call("bash", {"command": "touch made"})
+TOUCH = bash("touch made")
 
 
 class Client:

@@ -18,7 +18,7 @@ from acp_agent.safety.folders.paths import Roots
 from acp_agent.schema.acp import AvailableCommandsUpdate
 from acp_agent.testing.fake_model import Call
 
-from .kit import asks, put, rig, rounds, trust, went
+from .kit import asks, bash, put, rig, rounds, trust, went
 from .test_safety import repository
 
 
@@ -110,9 +110,9 @@ allowed-tools: Bash(touch:*), Write
 Go on.
 """
 DOES = [
-    Call("bash", {"command": "touch a"}),
-    Call("bash", {"command": "touch b; mkdir c"}),
-    Call("bash", {"command": "touch d > /tmp/x-$$"}),
+    bash("touch a"),
+    bash("touch b; mkdir c"),
+    bash("touch d > /tmp/x-$$"),
     Call("write", {"path": "e", "content": "x"}),
     Call("write", {"path": ".git/hooks/pre-commit", "content": "x"}),
 ]
@@ -120,7 +120,7 @@ DOES = [
 
 async def test_allowed_tools_of_your_own_commands_need_no_question_in_their_turn(tmp_path):
     put(tmp_path / "home/.config/acp-coder/commands/go.md", ALLOWS)
-    script = [*rounds(*DOES), *rounds(Call("bash", {"command": "touch f"}))]
+    script = [*rounds(*DOES), *rounds(bash("touch f"))]
     async with went(tmp_path, script, permissions=[reject_once] * 5, prompt="/go") as r:
         assert [request.tool_call.title for request in r.editor.permission_requests] == [
             "touch b; mkdir c",
@@ -174,8 +174,7 @@ async def test_a_command_names_its_model_and_its_mode_for_its_turn_only(tmp_path
 
 async def test_a_mode_in_a_file_never_widens_the_sessions(tmp_path):
     put(tmp_path / "home/.config/acp-coder/commands/go.md", "---\nmode: auto\n---\nGo.\n")
-    async with rig(tmp_path, rounds(Call("bash", {"command": "touch a"})), permissions=[reject_once]) as r:
-        await r.editor.prompt("/go")
+    async with went(tmp_path, rounds(bash("touch a")), permissions=[reject_once], prompt="/go") as r:
         assert len(r.editor.permission_requests) == 1
 
 
@@ -212,8 +211,7 @@ async def test_a_sub_agent_has_its_own_instructions_tools_and_model(tmp_path):
 async def test_a_sub_agent_is_named_in_a_prompt_and_one_that_is_not_there_is_an_error(tmp_path):
     put(tmp_path / "project/.agents/agents/scout.md", SCOUT)
     call = Call("delegate", {"prompt": "Find it.", "agent": "spy"})
-    async with rig(tmp_path, [asks(call), "done"]) as r:
-        await r.editor.prompt("@scout find it, and write to me@scout")
+    async with went(tmp_path, [asks(call), "done"], prompt="@scout find it, and write to me@scout") as r:
         assert 'call `delegate` with `agent`: "scout"' in prompt(r).replace('\\"', '"')
         assert "There is no sub-agent `spy`. There are: `scout`." in r.messages(2)[-1]["content"]
         await r.editor.prompt("/agents")
@@ -248,7 +246,7 @@ async def test_init_asks_for_an_agents_file(tmp_path):
 async def test_commit_shows_what_is_there_and_asks_before_it_commits(tmp_path):
     repository(tmp_path / "project", "The first")
     put(tmp_path / "project/new.txt", "x")
-    commit = Call("bash", {"command": "git add new.txt && git commit -qm 'Add new'"})
+    commit = bash("git add new.txt && git commit -qm 'Add new'")
     async with went(tmp_path, rounds(commit), permissions=[allow_once], prompt="/commit") as r:
         assert "?? new.txt" in prompt(r)
         assert "The first" in prompt(r)

@@ -15,7 +15,7 @@ from anyio.streams.tls import TLSListener
 
 from acp_agent.executors.sandbox.proxy.injection import Authority
 from acp_agent.loop.shell.command_network import CommandNetwork
-from tests.agent.kit import Answer, Call, asks, rig
+from tests.agent.kit import Answer, asks, bash, rig
 from tests.agent.test_command_network import web_server
 from tests.executors.sandbox.kit import needs_sandbox
 
@@ -88,7 +88,7 @@ CREDENTIAL = f'[network.credentials.mine]\nhost = "{HOST}"\nenv = "GIT_HOST_WORD
 
 
 async def outputs(tmp_path: Path, config: str, *commands: str, **environ: str) -> list[str]:
-    script = [a for line in commands for a in (asks(Call("bash", {"command": line})), Answer(text="ok"))]
+    script = [a for line in commands for a in (asks(bash(line)), Answer(text="ok"))]
     found = []
     async with rig(tmp_path, script, sandbox=True, mode="auto", config=config, environ=environ) as made:
         for _ in commands:

@@ -8,7 +8,7 @@ import pytest
 
 from acp_agent.errors import PeerError
 from acp_agent.schema.acp import UserMessageChunk
-from tests.agent.kit import Answer, Call, another, asks, in_a_file, went
+from tests.agent.kit import Answer, another, asks, bash, in_a_file, went
 from tests.postgres_server import MISSING, PostgresServer
 
 pytestmark = [in_a_file, pytest.mark.skipif(bool(MISSING), reason=MISSING)]  # It brings its own server.
@@ -26,7 +26,7 @@ def configured(server: PostgresServer) -> str:
 
 
 async def test_a_session_is_opened_again_by_another_agent_with_all_that_was_said(tmp_path, server):
-    script = [asks(Call("bash", {"command": "echo made > made.txt"})), "It is made.", "Again."]
+    script = [asks(bash("echo made > made.txt")), "It is made.", "Again."]
     async with went(tmp_path, script, config=configured(server), prompt="make it") as r:
         session_id = r.editor.session_id
         assert not list((tmp_path / "home").rglob("sessions.db"))

@@ -15,7 +15,7 @@ from acp_agent.schema.acp import Diff
 from acp_agent.schema.lsp_types import Position, Range, TextEdit
 from acp_agent.testing.fake_model import Answer, Call
 from acp_agent.tools.code.rename import edited
-from tests.agent.kit import Rig, asks, results, rig
+from tests.agent.kit import Rig, asks, bash, results, rig
 from tests.processes import running
 from tests.waits import until
 
@@ -231,7 +231,7 @@ async def test_a_rename_changes_what_the_editor_has_and_not_what_the_disk_had(tm
 
 async def test_a_rename_changes_what_a_command_has_written_meanwhile(tmp_path):
     edit = Call("edit", {"path": "main.py", "old_string": "print(", "new_string": "print( "})
-    command = Call("bash", {"command": "printf '# new\\n' | cat - main.py > /tmp/x && cat /tmp/x > main.py"})
+    command = bash("printf '# new\\n' | cat - main.py > /tmp/x && cat /tmp/x > main.py")
     async with on(tmp_path, edit, command, RENAME) as r:
         *_, told = await run(r)
         assert (r.project / "main.py").read_text(encoding="utf-8") == "# new\n" + RENAMED.replace("print(", "print( ")

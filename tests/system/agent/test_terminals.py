@@ -9,7 +9,7 @@ import pytest
 
 from acp_agent.client.permissions import allow_always, allow_once, reject_once
 from acp_agent.testing.fake_model import Answer, Call
-from tests.agent.kit import Rig, asks, bash, rig, went
+from tests.agent.kit import Rig, asks, bash, went
 from tests.agent.test_background import RUN_ID, ended, model, result, started
 from tests.system.agent.kit import in_container, on_host
 
@@ -81,8 +81,7 @@ async def test_what_another_program_gets_asks_and_always_holds_for_that_terminal
               lambda runs: asks(Call("send_keys", {"target": runs[-1], **CLAIM, "literal_text": "x", "enter": True})),
               "done"]  # fmt: skip
     permissions = [allow_always, allow_once]
-    async with rig(tmp_path, model(*script), permissions=permissions, otherwise=reject_once) as r:
-        await r.editor.prompt("go")
+    async with went(tmp_path, model(*script), permissions=permissions, otherwise=reject_once) as r:
         assert questions(r) == ["Type one Enter", "Type x Enter"]
         asked = r.editor.permission_requests[0]
         assert "typed into cat in this terminal" in asked.options[1].name
@@ -104,8 +103,7 @@ async def test_a_rule_for_bash_holds_for_lines_and_for_halves_of_them(tmp_path: 
     rules = '[[tools.permissions.bash]]\npattern = "touch *"\naction = "deny"\n'
     script = [in_terminal(SHELL), line("touch a"), keys(literal_text="tou"), keys(literal_text="ch b"),
               keys(enter=True), "done"]  # fmt: skip
-    async with rig(tmp_path, model(*script), config=rules, mode="auto", otherwise=allow_once) as r:
-        await r.editor.prompt("go")
+    async with went(tmp_path, model(*script), config=rules, mode="auto", otherwise=allow_once) as r:
         assert "policy_blocked" in result(r, 3) and "policy_blocked" in result(r, 5)
         assert sorted(path.name for path in r.project.iterdir() if path.name in "ab") == []
 
