@@ -19,8 +19,7 @@ from .kit import asks, bash, rig, went
 
 async def _cancelled(r, turn):
     r.editor.cancel()
-    with anyio.fail_after(10):
-        assert (await turn.response()).stop_reason == "cancelled"
+    assert (await turn.response()).stop_reason == "cancelled"
     r.editor.assert_tool_calls_finished()
 
 
@@ -118,8 +117,7 @@ async def test_queued_prompts_are_cancelled_too(tmp_path):
         await r.model.wait_for_request(1)
         await r.editor.wait_until(lambda: len(r.editor.lines("to_agent", "session/prompt")) == 2)
         r.editor.cancel()
-        with anyio.fail_after(10):
-            assert [(await turn.response()).stop_reason for turn in turns] == ["cancelled"] * 2
+        assert [(await turn.response()).stop_reason for turn in turns] == ["cancelled"] * 2
         assert (await r.editor.prompt("three")).stop_reason == "end_turn"
 
 
@@ -141,11 +139,10 @@ async def test_other_sessions_go_on(tmp_path):
         second = r.editor.begin("two", session_id=two)
         await r.model.wait_for_request(2)
         r.editor.cancel(session_id=one)
-        with anyio.fail_after(10):
-            assert (await first.response()).stop_reason == "cancelled"
-            assert not second.done
-            r.model.release()
-            assert (await second.response()).stop_reason == "end_turn"
+        assert (await first.response()).stop_reason == "cancelled"
+        assert not second.done
+        r.model.release()
+        assert (await second.response()).stop_reason == "end_turn"
 
 
 async def test_cancel_request_for_a_prompt_gives_a_stop_reason(tmp_path):
@@ -223,6 +220,5 @@ async def test_cancel_request_for_a_waiting_prompt_leaves_the_running_one_alone(
         await r.editor.wait_until(lambda: [m for m in r.editor.lines("from_agent") if m.get("id") == "p2"])
         assert not first.done
         r.model.release()
-        with anyio.fail_after(10):
-            assert (await first.response()).stop_reason == "end_turn"
+        assert (await first.response()).stop_reason == "end_turn"
         assert len(r.model.requests) == 1

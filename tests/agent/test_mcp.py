@@ -23,7 +23,7 @@ from acp_agent.testing.fake_model import Answer, Call
 from tests.mcp.kit import HERE
 from tests.processes import running
 
-from .kit import agent_rig, asks, rig, went
+from .kit import agent_rig, asks, rig, rounds, went
 
 
 def server(mode: str = "good", name: str = "raw", notes: str = "") -> McpServerStdio:
@@ -32,13 +32,9 @@ def server(mode: str = "good", name: str = "raw", notes: str = "") -> McpServerS
     return McpServerStdio(name=name, command=sys.executable, args=args, env=env)
 
 
-def ends(script: list) -> list:
-    return [*script, "done"]
-
-
 async def test_tools_of_a_server_are_offered_called_and_asked_about_with_a_scope_of_their_own(tmp_path):
-    call = asks(Call("mcp_raw_echo", {"a": 1}))
-    async with went(tmp_path, ends([call, call]), otherwise=allow_always, mcp_servers=[server()]) as r:
+    call = Call("mcp_raw_echo", {"a": 1})
+    async with went(tmp_path, rounds(call, call), otherwise=allow_always, mcp_servers=[server()]) as r:
         assert "mcp_raw_echo" in r.tool_names(1)
         first, second = r.editor.tool_calls().values()
         first.assert_finished("completed")
@@ -57,10 +53,9 @@ def answers(action: str) -> Any:
 
 
 async def test_the_client_is_told_when_a_url_is_done_with_and_only_then_the_call_is_made_again(tmp_path):
-    call = asks(Call("mcp_raw_url", {"url": "https://example.com/pay", "told": True}))
-    async with agent_rig(tmp_path, ends([call]), otherwise=allow_always, elicitation=answers("accept")) as r:
-        await r.editor.new_session(r.project, mcp_servers=[server()])
-        await r.editor.prompt("go")
+    script = rounds(Call("mcp_raw_url", {"url": "https://example.com/pay", "told": True}))
+    more = {"elicitation": answers("accept"), "mcp_servers": [server()]}
+    async with went(tmp_path, script, otherwise=allow_always, **more) as r:
         (asked,) = r.editor.elicitations
         assert (asked.url, asked.message) == ("https://example.com/pay", "The MCP server raw asks: Pay here")
         (told,) = r.editor.lines("from_agent", "elicitation/complete")
@@ -78,10 +73,9 @@ async def test_the_client_is_told_when_a_url_is_done_with_and_only_then_the_call
     ],
 )
 async def test_a_call_fails_with_the_reason_if_the_user_does_not_open_its_url(tmp_path, url, action, why):
-    call = asks(Call("mcp_raw_url", {"url": url}))
-    async with agent_rig(tmp_path, ends([call]), otherwise=allow_always, elicitation=answers(action)) as r:
-        await r.editor.new_session(r.project, mcp_servers=[server()])
-        await r.editor.prompt("go")
+    script = rounds(Call("mcp_raw_url", {"url": url}))
+    more = {"elicitation": answers(action), "mcp_servers": [server()]}
+    async with went(tmp_path, script, otherwise=allow_always, **more) as r:
         r.editor.tool_call().assert_finished("failed")
         assert why in r.editor.tool_call().text()
 
@@ -112,8 +106,7 @@ async def test_without_notices_the_failure_is_a_message_and_status_names_each_se
 
 
 async def test_a_huge_structured_result_does_not_travel_whole(tmp_path):
-    call = asks(Call("mcp_raw_structured", {"size": 3_000_000}))
-    async with went(tmp_path, ends([call]), mcp_servers=[server()]) as r:
+    async with went(tmp_path, rounds(Call("mcp_raw_structured", {"size": 3_000_000})), mcp_servers=[server()]) as r:
         assert max(len(str(line)) for line in r.editor.lines("from_agent")) < 2_500_000
 
 
@@ -131,23 +124,19 @@ async def test_a_tool_that_a_server_adds_later_is_offered_later(tmp_path):
     grow = asks(Call("mcp_raw_grow", {}))
     script = [grow, Answer(text="x", hang_before=True), "done"]
     async with rig(tmp_path, script, mcp_servers=[server()]) as r:
-        async with anyio.create_task_group() as tasks:
-            tasks.start_soon(r.editor.prompt, "go")
-            await r.model.wait_for_request(2)
-            r.model.release()
+        turn = r.editor.begin("go")
+        await r.model.wait_for_request(2)
+        r.model.release()
+        await turn.response()
         with anyio.fail_after(10):
-            while True:
+            while "mcp_raw_grown" not in r.editor.text():
                 await r.editor.prompt("/tools")
-                if r.editor.text().count("`mcp_raw_") > 0 and "mcp_raw_grown" in r.editor.text():
-                    break
 
 
 async def test_a_dead_servers_calls_fail_and_the_turn_goes_on(tmp_path):
-    die = asks(Call("mcp_raw_die", {}))
-    async with rig(tmp_path, ends([die]), mcp_servers=[server()]) as r:
+    async with rig(tmp_path, rounds(Call("mcp_raw_die", {})), mcp_servers=[server()]) as r:
         assert (await r.editor.prompt("go")).stop_reason == "end_turn"
-        (call,) = r.editor.tool_calls().values()
-        call.assert_finished("failed")
+        r.editor.tool_call().assert_finished("failed")
         assert "category: network_error" in r.messages(2)[-1]["content"]
         assert "retryable: true" in r.messages(2)[-1]["content"]
 
@@ -160,13 +149,12 @@ async def test_cancelling_a_turn_cancels_the_servers_call(tmp_path):
         await r.editor.wait_for(lambda u: getattr(u, "status", None) == "in_progress")
         r.editor.cancel()
         assert (await turn.response()).stop_reason == "cancelled"
-        (call,) = r.editor.tool_calls().values()
-        call.assert_finished("failed")
+        r.editor.tool_call().assert_finished("failed")
 
 
 async def test_closing_a_session_ends_its_servers(tmp_path):
-    env = asks(Call("mcp_raw_env", {}))
-    async with went(tmp_path, ends([env]), environ={"OPENAI_API_KEY": "sk-secret"}, mcp_servers=[server()]) as r:
+    script = rounds(Call("mcp_raw_env", {}))
+    async with went(tmp_path, script, environ={"OPENAI_API_KEY": "sk-secret"}, mcp_servers=[server()]) as r:
         told = r.messages(2)[-1]["content"]
         assert "GIVEN" in told
         assert "sk-secret" not in told

@@ -17,7 +17,7 @@ from acp_agent.schema.acp import (
     McpServerStdio,
     ToolCallUpdate,
 )
-from tests.agent.kit import Answer, Call, agent_rig, rig, went
+from tests.agent.kit import Answer, Call, rig, went
 
 PROGRAM = Path(__file__).parents[1] / ".node/node_modules/@modelcontextprotocol/server-everything/dist/index.js"
 
@@ -119,10 +119,8 @@ SAMPLING = "[mcp.servers.all]\nsampling = true\n"
 async def test_a_server_may_ask_the_model_only_if_its_table_and_the_user_each_time_say_so(tmp_path, allowed):
     call, done = calls(("trigger-sampling-request", {"prompt": "Say ``` hello"}))
     script = [call, "the answer for it", done] if allowed else [call, done]
-    async with agent_rig(tmp_path, script, config=SAMPLING) as r:
-        r.editor.permissions += [allow_once, allow_once if allowed else reject_once]
-        await r.editor.new_session(r.project, mcp_servers=[everything()])
-        await r.editor.prompt("go")
+    said = [allow_once, allow_once if allowed else reject_once]
+    async with went(tmp_path, script, config=SAMPLING, permissions=said, mcp_servers=[everything()]) as r:
         _, asked = r.editor.permission_requests
         assert asked.tool_call.title == "The MCP server all asks default/fake-model"
         assert "Say ``` hello" in str(asked.tool_call.content)

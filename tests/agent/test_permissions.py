@@ -56,8 +56,7 @@ async def test_nothing_runs_and_the_call_stays_pending_until_the_answer(tmp_path
         assert r.editor.tool_call().statuses == ["pending"]
         assert not (r.project / "made").exists()
         released.set()
-        with anyio.fail_after(10):
-            await turn.response()
+        await turn.response()
         r.editor.tool_call().assert_finished("completed")
         assert (r.project / "made").exists()
 
@@ -156,8 +155,7 @@ async def test_a_pending_question_does_not_hold_a_cancel_up_and_is_withdrawn(tmp
         turn = r.editor.begin("go")
         await r.editor.wait_until(lambda: r.editor.permission_requests)
         r.editor.cancel()
-        with anyio.fail_after(10):
-            assert (await turn.response()).stop_reason == "cancelled"
+        assert (await turn.response()).stop_reason == "cancelled"
         r.editor.tool_call().assert_finished("failed")
         assert any(line.get("method") == "$/cancel_request" for line in r.editor.lines("from_agent"))
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import base64
 
-import anyio
 import pytest
 
 from acp_agent.errors import PeerError
@@ -240,9 +239,8 @@ async def test_a_second_prompt_waits_for_the_first(tmp_path):
         await r.model.wait_for_request(1)
         second = r.editor.begin("two")
         r.model.release()
-        with anyio.fail_after(10):
-            assert (await first.response()).stop_reason == "end_turn"
-            assert (await second.response()).stop_reason == "end_turn"
+        assert (await first.response()).stop_reason == "end_turn"
+        assert (await second.response()).stop_reason == "end_turn"
         assert [m["role"] for m in r.messages(2)] == ["system", "user", "assistant", "user"]
 
 
@@ -251,9 +249,8 @@ async def test_sessions_stream_side_by_side(tmp_path):
         one = r.editor.session_id
         two = (await r.editor.new_session(r.project)).session_id
         turns = [r.editor.begin("one", session_id=one), r.editor.begin("two", session_id=two)]
-        with anyio.fail_after(10):
-            for turn in turns:
-                await turn.response()
+        for turn in turns:
+            await turn.response()
         assert r.editor.text(session_id=one) == "one!"
         assert r.editor.text(session_id=two) == "two!"
 
