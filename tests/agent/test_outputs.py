@@ -410,9 +410,8 @@ async def test_the_model_reads_envelopes_where_it_is_configured_so(tmp_path):
         asks(bash("sleep 60", timeout=0.2)),
         "done",
     ]
-    async with rig(tmp_path, script, mode="auto", config='[tools]\nobservation = "envelope"\n') as r:
-        (r.project / "big").write_text("".join(f"line {number}\n" for number in range(1900)))
-        await r.editor.prompt("go")
+    files = {"big": "".join(f"line {number}\n" for number in range(1900))}
+    async with went(tmp_path, script, mode="auto", config='[tools]\nobservation = "envelope"\n', files=files) as r:
         messages = [message for message in r.messages(4) if message["role"] == "tool"]
         seen = [json.loads(message["content"]) for message in messages]
         schema = json.loads((SCHEMAS / "tool-observation.schema.json").read_text())
@@ -444,9 +443,8 @@ async def test_the_model_reads_envelopes_where_it_is_configured_so(tmp_path):
 async def test_each_result_has_its_time_where_it_is_configured_so(tmp_path):
     script = [asks(bash("echo out; exit 3"), Call("time", {}), Call("read", {"path": "a.json"})), "done"]
     before = time.time_ns() // 1_000_000
-    async with rig(tmp_path, script, mode="auto", config='[tools]\nobservation = "timestamp"\n') as r:
-        (r.project / "a.json").write_text('{"not": "ours"}')
-        await r.editor.prompt("go")
+    files = {"a.json": '{"not": "ours"}'}
+    async with went(tmp_path, script, mode="auto", config='[tools]\nobservation = "timestamp"\n', files=files) as r:
         ran, clock, file = [json.loads(message["content"]) for message in r.messages(2) if message["role"] == "tool"]
         for each in (ran, clock, file):
             assert each.keys() == {"harness_timestamp", "result"}

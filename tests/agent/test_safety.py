@@ -261,9 +261,8 @@ async def test_dangerous_commands_are_asked_about_in_every_mode_and_each_time(tm
 
 async def test_readonly_autonomy_changes_nothing_in_any_mode(tmp_path):
     script = rounds(bash("touch a"), Call("write", {"path": "b", "content": "x"}), Call("read", {"path": "c"}))
-    async with rig(tmp_path, script, config='[tools.risk]\nautonomy = "readonly"\n', mode="auto") as r:
-        (r.project / "c").write_text("here\n")
-        await r.editor.prompt("go")
+    files = {"c": "here\n"}
+    async with went(tmp_path, script, config='[tools.risk]\nautonomy = "readonly"\n', mode="auto", files=files) as r:
         assert sorted(path.name for path in r.project.iterdir()) == ["c"]
         assert "here" in results(r, 4)[2]
 

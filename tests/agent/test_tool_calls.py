@@ -58,9 +58,8 @@ async def test_edit_and_bash_work_with_every_mix_of_capabilities(tmp_path, mix):
 
 
 async def test_the_first_report_has_all_and_ids_are_uuids(tmp_path):
-    async with rig(tmp_path, calls(Call("read", {"path": "a.txt", "offset": 2}, id="same"))) as r:
-        (r.project / "a.txt").write_text("1\n2\n")
-        await r.editor.prompt("go")
+    files = {"a.txt": "1\n2\n"}
+    async with went(tmp_path, calls(Call("read", {"path": "a.txt", "offset": 2}, id="same")), files=files) as r:
         first = await r.editor.wait_for(lambda u: isinstance(u, ToolCall))
         uuid.UUID(first.tool_call_id)
         assert first.title == "Read a.txt from line 2"
