@@ -11,14 +11,7 @@ import anyio
 import pytest
 
 from acp_agent.client.permissions import allow_always
-from acp_agent.schema.acp import (
-    AvailableCommandsUpdate,
-    CreateElicitationRequest,
-    CreateElicitationResponse,
-    EnvVariable,
-    McpServerStdio,
-    Notice,
-)
+from acp_agent.schema import acp
 from acp_agent.testing.fake_model import Answer, Call
 from tests.mcp.kit import HERE
 from tests.processes import running
@@ -26,10 +19,10 @@ from tests.processes import running
 from .kit import agent_rig, asks, rig, rounds, went
 
 
-def server(mode: str = "good", name: str = "raw", notes: str = "") -> McpServerStdio:
-    env = [EnvVariable(name="GIVEN", value="yes")]
+def server(mode: str = "good", name: str = "raw", notes: str = "") -> acp.McpServerStdio:
+    env = [acp.EnvVariable(name="GIVEN", value="yes")]
     args = ["-S", str(HERE / "raw_server.py"), mode, notes]
-    return McpServerStdio(name=name, command=sys.executable, args=args, env=env)
+    return acp.McpServerStdio(name=name, command=sys.executable, args=args, env=env)
 
 
 async def test_tools_of_a_server_are_offered_called_and_asked_about_with_a_scope_of_their_own(tmp_path):
@@ -46,8 +39,8 @@ async def test_tools_of_a_server_are_offered_called_and_asked_about_with_a_scope
 
 
 def answers(action: str) -> Any:
-    async def answer(request: CreateElicitationRequest) -> CreateElicitationResponse:
-        return CreateElicitationResponse(action=action)
+    async def answer(request: acp.CreateElicitationRequest) -> acp.CreateElicitationResponse:
+        return acp.CreateElicitationResponse(action=action)
 
     return answer
 
@@ -86,9 +79,9 @@ async def test_tools_of_servers_are_not_offered_where_nothing_may_change(tmp_pat
 
 
 async def test_a_server_that_fails_is_named_in_words_and_takes_nothing_with_it(tmp_path):
-    bad = McpServerStdio(name="bad", command="/nowhere/program", args=[], env=[])
+    bad = acp.McpServerStdio(name="bad", command="/nowhere/program", args=[], env=[])
     async with rig(tmp_path, ["ok"], notices=True, mcp_servers=[bad, server()]) as r:
-        notice = await r.editor.wait_for(lambda u: isinstance(u, Notice))
+        notice = await r.editor.wait_for(lambda u: isinstance(u, acp.Notice))
         assert "bad" in notice.title
         assert "/nowhere/program" in notice.title
         assert (await r.editor.prompt("go")).stop_reason == "end_turn"
@@ -96,7 +89,7 @@ async def test_a_server_that_fails_is_named_in_words_and_takes_nothing_with_it(t
 
 
 async def test_without_notices_the_failure_is_a_message_and_status_names_each_server(tmp_path):
-    bad = McpServerStdio(name="bad", command="/nowhere/program", args=[], env=[])
+    bad = acp.McpServerStdio(name="bad", command="/nowhere/program", args=[], env=[])
     async with rig(tmp_path, [], mcp_servers=[bad, server()]) as r:
         await r.editor.wait_for(lambda u: "/nowhere/program" in str(getattr(u, "content", "")))
         with anyio.fail_after(10):
@@ -181,14 +174,15 @@ async def test_servers_get_a_safe_environment_and_run_as_the_user_of_the_scope(o
     assert (env["USER"], env["LANG"]) == ("nobody", "C.UTF-8")
 
 
+def named(update: Any) -> list[str]:
+    """The commands of the server that an update has."""
+    commands = update.available_commands if isinstance(update, acp.AvailableCommandsUpdate) else ()
+    return [command.name for command in commands if command.name.startswith("raw:")]
+
+
 async def test_prompts_of_a_server_are_commands_and_reach_the_model_as_its_text(tmp_path):
     async with rig(tmp_path, ["ok"], mcp_servers=[server()]) as r:
-        offered = await r.editor.wait_for(
-            lambda u: (
-                isinstance(u, AvailableCommandsUpdate) and any(c.name.startswith("raw:") for c in u.available_commands)
-            )
-        )
-        name = next(c.name for c in offered.available_commands if c.name.startswith("raw:"))
+        name, *_ = named(await r.editor.wait_for(named))
         await r.editor.prompt(f"/{name} Ada")
         assert "Ada" in r.messages(1)[-1]["content"]
         assert not r.messages(1)[-1]["content"].startswith("/")

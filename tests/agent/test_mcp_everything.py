@@ -9,23 +9,16 @@ from typing import Any
 import pytest
 
 from acp_agent.client.permissions import allow_always, allow_once, reject_once
-from acp_agent.schema.acp import (
-    CreateElicitationRequest,
-    CreateElicitationResponse,
-    ElicitationFormMode,
-    ElicitationUrlMode,
-    McpServerStdio,
-    ToolCallUpdate,
-)
+from acp_agent.schema import acp
 from tests.agent.kit import Answer, Call, rig, went
 
 PROGRAM = Path(__file__).parents[1] / ".node/node_modules/@modelcontextprotocol/server-everything/dist/index.js"
 
 
-def everything() -> McpServerStdio:
+def everything() -> acp.McpServerStdio:
     node = shutil.which("node")
     assert node is not None, "`make tools` installs it"
-    return McpServerStdio(name="all", command=node, args=[str(PROGRAM), "stdio"], env=[])
+    return acp.McpServerStdio(name="all", command=node, args=[str(PROGRAM), "stdio"], env=[])
 
 
 def calls(*made: tuple[str, dict]) -> list:
@@ -39,7 +32,7 @@ async def test_progress_is_shown_in_the_card_and_links_and_structured_content_re
         ("get-structured-content", {"location": "Chicago"}),
     )
     async with went(tmp_path, script, otherwise=allow_always, mcp_servers=[everything()]) as r:
-        shown = [update for update in r.editor.updates[r.editor.session_id] if isinstance(update, ToolCallUpdate)]
+        shown = [update for update in r.editor.updates[r.editor.session_id] if isinstance(update, acp.ToolCallUpdate)]
         assert any("1 of 2" in str(update.content) for update in shown)
         slow, links, weather = r.editor.tool_calls().values()
         assert "Long running operation completed" in slow.text()
@@ -52,11 +45,11 @@ async def test_progress_is_shown_in_the_card_and_links_and_structured_content_re
 
 
 async def test_what_a_server_asks_the_user_is_a_form_or_a_url_of_the_client_that_names_the_server(tmp_path):
-    async def answer(request: CreateElicitationRequest) -> CreateElicitationResponse:
+    async def answer(request: acp.CreateElicitationRequest) -> acp.CreateElicitationResponse:
         content: dict[str, Any] | None = (
-            {"name": "Ada", "check": True} if isinstance(request, ElicitationFormMode) else None
+            {"name": "Ada", "check": True} if isinstance(request, acp.ElicitationFormMode) else None
         )
-        return CreateElicitationResponse(action="accept", content=content)
+        return acp.CreateElicitationResponse(action="accept", content=content)
 
     script = calls(
         ("trigger-elicitation-request", {}),
@@ -65,12 +58,12 @@ async def test_what_a_server_asks_the_user_is_a_form_or_a_url_of_the_client_that
     )
     async with went(tmp_path, script, otherwise=allow_always, elicitation=answer, mcp_servers=[everything()]) as r:
         form, url = r.editor.elicitations
-        assert isinstance(form, ElicitationFormMode)
+        assert isinstance(form, acp.ElicitationFormMode)
         assert form.message.startswith("The MCP server all asks: Please provide")
         assert {"name", "email", "integer"} <= set(form.requested_schema.properties)
         titled = [each for each in form.requested_schema.properties.values() if getattr(each, "one_of", None)]
         assert {"Cats", "Reptiles"} <= {choice.title for each in titled for choice in each.one_of}
-        assert isinstance(url, ElicitationUrlMode)
+        assert isinstance(url, acp.ElicitationUrlMode)
         assert (url.url, url.message) == ("https://example.com/a?b=c", "The MCP server all asks: Open this")
         told, opened, refused = r.editor.tool_calls().values()
         assert "Ada" in told.text()
@@ -78,8 +71,8 @@ async def test_what_a_server_asks_the_user_is_a_form_or_a_url_of_the_client_that
         assert "the URL is not one of http or https" in refused.text()
 
 
-async def accepts(request: CreateElicitationRequest) -> CreateElicitationResponse:
-    return CreateElicitationResponse(action="accept")
+async def accepts(request: acp.CreateElicitationRequest) -> acp.CreateElicitationResponse:
+    return acp.CreateElicitationResponse(action="accept")
 
 
 async def test_a_url_without_which_a_server_refuses_is_opened_and_the_call_made_again(tmp_path, monkeypatch):

@@ -14,13 +14,7 @@ import pytest
 from acp_agent.build.own_credentials import own_credentials
 from acp_agent.cli import main
 from acp_agent.config.load import load_config
-from acp_agent.schema.acp import (
-    CreateElicitationRequest,
-    CreateElicitationResponse,
-    ElicitationUrlMode,
-    HttpHeader,
-    McpServerHttp,
-)
+from acp_agent.schema import acp
 from tests.mcp.oauth_server import OAuthServer, browse, oauth_server
 
 from .kit import Answer, Call, agent_rig, asks, environ_for, rig, trust
@@ -113,9 +107,9 @@ async def test_what_a_session_refreshes_at_a_server_of_the_client_or_the_folder_
     locked.revoke()
     script: list[Answer | str] = ["ok", asks(Call("read", {"path": "tokens"})), "ok"]
     async with agent_rig(tmp_path, script, environ={"HOME": str(tmp_path)}) as r:
-        server = McpServerHttp(name="locked", url=locked.url, headers=[])
-        key = HttpHeader(name="Authorization", value="Bearer one-key-of-mine")
-        other = McpServerHttp(name="other", url="http://127.0.0.1:9/", headers=[key])
+        server = acp.McpServerHttp(name="locked", url=locked.url, headers=[])
+        key = acp.HttpHeader(name="Authorization", value="Bearer one-key-of-mine")
+        other = acp.McpServerHttp(name="other", url="http://127.0.0.1:9/", headers=[key])
         if named == "folder":
             (r.project / ".mcp.json").write_text(json.dumps({"mcpServers": {"locked": {"url": locked.url}}}))
         await r.editor.new_session(r.project, mcp_servers=[other, *([server] if named == "client" else [])])
@@ -131,11 +125,11 @@ async def test_what_a_session_refreshes_at_a_server_of_the_client_or_the_folder_
         assert not [word for word in (*fresh, *before, "one-key-of-mine") if word in str(r.messages(3))]
 
 
-async def in_a_browser(request: CreateElicitationRequest) -> CreateElicitationResponse:
+async def in_a_browser(request: acp.CreateElicitationRequest) -> acp.CreateElicitationResponse:
     """The user opens the URL that is asked about."""
-    assert isinstance(request, ElicitationUrlMode)
+    assert isinstance(request, acp.ElicitationUrlMode)
     Thread(target=browse, args=(request.url,), daemon=True).start()
-    return CreateElicitationResponse(action="accept")
+    return acp.CreateElicitationResponse(action="accept")
 
 
 @pytest.mark.parametrize("urls", [True, False])

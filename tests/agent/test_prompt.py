@@ -7,20 +7,15 @@ import base64
 import pytest
 
 from acp_agent.errors import PeerError
-from acp_agent.schema.acp import (
-    AudioContent,
-    BlobResourceContents,
-    EmbeddedResource,
-    ImageContent,
-    ResourceLink,
-    SessionInfoUpdate,
-    TextContent,
-    TextResourceContents,
-    UsageUpdate,
-)
+from acp_agent.schema import acp
 from acp_agent.testing.fake_model import Answer, Call, Failure, Usage
 
 from .kit import asks, bash, refused, rig, went
+
+
+def blob(uri: str, content: bytes) -> acp.EmbeddedResource:
+    return acp.EmbeddedResource(resource=acp.BlobResourceContents(uri=uri, blob=base64.b64encode(content).decode()))
+
 
 PIXEL = base64.b64encode(b"\x89PNG\r\n\x1a\n" + b"0" * 20).decode()
 
@@ -59,17 +54,13 @@ async def test_every_block_kind_reaches_the_model(tmp_path):
     async with rig(tmp_path, ["ok"]) as r:
         await r.editor.prompt(
             [
-                TextContent(text="look"),
-                ResourceLink(name="app.py", uri="file:///srv/my%20app.py#L10"),
-                ResourceLink(name="x", uri="/srv/x.py"),
-                EmbeddedResource(resource=TextResourceContents(uri="file:///srv/b.txt", text="inside b")),
-                EmbeddedResource(
-                    resource=BlobResourceContents(uri="file:///srv/c.txt", blob=base64.b64encode(b"inside c").decode())
-                ),
-                EmbeddedResource(
-                    resource=BlobResourceContents(uri="file:///srv/d.bin", blob=base64.b64encode(b"\0\1").decode())
-                ),
-                ImageContent(data=PIXEL, mime_type="image/png"),
+                acp.TextContent(text="look"),
+                acp.ResourceLink(name="app.py", uri="file:///srv/my%20app.py#L10"),
+                acp.ResourceLink(name="x", uri="/srv/x.py"),
+                acp.EmbeddedResource(resource=acp.TextResourceContents(uri="file:///srv/b.txt", text="inside b")),
+                blob("file:///srv/c.txt", b"inside c"),
+                blob("file:///srv/d.bin", b"\0\1"),
+                acp.ImageContent(data=PIXEL, mime_type="image/png"),
             ]
         )
         content = r.messages(1)[1]["content"]
@@ -87,8 +78,8 @@ async def test_every_block_kind_reaches_the_model(tmp_path):
 @pytest.mark.parametrize(
     ("block", "words"),
     [
-        (AudioContent(data="AAAA", mime_type="audio/wav"), ""),
-        (ImageContent(data="not base64!", mime_type="image/png"), "$.prompt[0]"),
+        (acp.AudioContent(data="AAAA", mime_type="audio/wav"), ""),
+        (acp.ImageContent(data="not base64!", mime_type="image/png"), "$.prompt[0]"),
     ],
     ids=["audio, which is not advertised", "an image that is no base64"],
 )
@@ -99,7 +90,7 @@ async def test_a_block_that_cannot_be_taken_is_refused_without_harm(tmp_path, bl
         assert (await r.editor.prompt("hi")).stop_reason == "end_turn"
 
 
-@pytest.mark.parametrize("blocks", [[], [TextContent(text="  \n")]])
+@pytest.mark.parametrize("blocks", [[], [acp.TextContent(text="  \n")]])
 async def test_an_empty_prompt_is_answered(tmp_path, blocks):
     async with rig(tmp_path, []) as r:
         assert (await r.editor.prompt(blocks)).stop_reason == "end_turn"
@@ -182,13 +173,13 @@ async def test_usage_is_reported_after_each_model_call(tmp_path):
         Answer(text="ok", usage=Usage(200, 20)),
     ]
     async with went(tmp_path, script, prompt="hi") as r:
-        used = [u.used for u in r.editor.updates[r.editor.session_id] if isinstance(u, UsageUpdate)]
+        used = [u.used for u in r.editor.updates[r.editor.session_id] if isinstance(u, acp.UsageUpdate)]
         assert used == [110, 220]
 
 
 async def test_usage_is_estimated_where_the_server_tells_none(tmp_path):
     async with went(tmp_path, [Answer(text="ok", usage=None)], prompt="hi") as r:
-        update = await r.editor.wait_for(lambda u: isinstance(u, UsageUpdate))
+        update = await r.editor.wait_for(lambda u: isinstance(u, acp.UsageUpdate))
         assert update.used > 0
         assert update.size == 128_000
 
@@ -197,14 +188,14 @@ async def test_the_context_window_is_the_one_the_server_tells(tmp_path):
     models = [{"id": "fake-model", "context_length": 4096}]
     async with went(tmp_path, ["one", "two"], models=models, prompt="hi") as r:
         await r.editor.prompt("again")  # the first did not wait for the list of models
-        sizes = [u.size for u in r.editor.updates[r.editor.session_id] if isinstance(u, UsageUpdate)]
+        sizes = [u.size for u in r.editor.updates[r.editor.session_id] if isinstance(u, acp.UsageUpdate)]
         assert sizes[-1] == 4096
 
 
 async def test_the_title_comes_from_the_first_prompt_only(tmp_path):
     async with went(tmp_path, ["a", "b"], prompt="Fix the parser\nplease") as r:
         await r.editor.prompt("And now the lexer")
-        titles = [u.title for u in r.editor.updates[r.editor.session_id] if isinstance(u, SessionInfoUpdate)]
+        titles = [u.title for u in r.editor.updates[r.editor.session_id] if isinstance(u, acp.SessionInfoUpdate)]
         assert titles == ["Fix the parser"]
         listed = await r.editor.client.list_sessions()
         assert listed.sessions[0].title == "Fix the parser"

@@ -11,15 +11,7 @@ import anyio
 import pytest
 
 from acp_agent.errors import PeerError, StoreBusy
-from acp_agent.schema.acp import (
-    AgentMessageChunk,
-    AgentThoughtChunk,
-    AvailableCommandsUpdate,
-    ImageContent,
-    Plan,
-    ToolCall,
-    UserMessageChunk,
-)
+from acp_agent.schema import acp
 from acp_agent.store.session_store import SessionStore
 from acp_agent.testing.fake_editor import NeverAnswers
 from acp_agent.testing.fake_model import Answer, Call, Failure
@@ -45,7 +37,7 @@ async def test_additional_directories_must_be_absolute(tmp_path):
 
 async def test_no_update_precedes_the_answer_that_names_the_session(tmp_path):
     async with rig(tmp_path) as r:
-        await r.editor.wait_for(lambda u: isinstance(u, AvailableCommandsUpdate))
+        await r.editor.wait_for(lambda u: isinstance(u, acp.AvailableCommandsUpdate))
         lines = r.editor.lines("from_agent")
         named = next(i for i, line in enumerate(lines) if line.get("result", {}).get("sessionId"))
         assert not any(line.get("method") == "session/update" for line in lines[:named])
@@ -83,20 +75,20 @@ async def test_load_replays_everything_in_order_before_it_answers(tmp_path):
             answer = await other.load_session(session_id, r.project)
             assert answer.modes.current_mode_id == "code"
             replayed = list(other.updates[session_id])
-            kinds = [type(u) for u in replayed if not isinstance(u, AvailableCommandsUpdate)]
+            kinds = [type(u) for u in replayed if not isinstance(u, acp.AvailableCommandsUpdate)]
             assert kinds == [
-                UserMessageChunk,
-                AgentThoughtChunk,
-                AgentMessageChunk,
-                ToolCall,
-                ToolCall,
-                ToolCall,
-                Plan,
-                AgentMessageChunk,
+                acp.UserMessageChunk,
+                acp.AgentThoughtChunk,
+                acp.AgentMessageChunk,
+                acp.ToolCall,
+                acp.ToolCall,
+                acp.ToolCall,
+                acp.Plan,
+                acp.AgentMessageChunk,
             ]
             assert replayed[0].content.text == "Do it"
             assert replayed[-1].content.text == "All done."
-            write, bash = [u for u in replayed if isinstance(u, ToolCall)][1:]
+            write, bash = [u for u in replayed if isinstance(u, acp.ToolCall)][1:]
             assert (write.status, write.kind, write.title) == ("completed", "edit", "Write new.txt")
             assert write.content[0].new_text == "hello\n"
             assert (bash.status, bash.kind) == ("failed", "execute")
@@ -121,7 +113,7 @@ async def test_resume_restores_without_replay(tmp_path):
         async with another(r.environ) as other:
             await other.resume_session(session_id, r.project)
             told = other.updates.get(session_id, [])
-            assert not any(isinstance(u, UserMessageChunk | ToolCall | AgentMessageChunk) for u in told)
+            assert not any(isinstance(u, acp.UserMessageChunk | acp.ToolCall | acp.AgentMessageChunk) for u in told)
             await other.prompt("Go on")
             assert len(r.messages(3)) == 8
 
@@ -311,7 +303,7 @@ async def test_closing_a_session_at_once_leaves_no_folder_behind(tmp_path, monke
             await r.editor.new_session(r.project)
             await r.editor.client.close_session(r.editor.session_id)
         await r.editor.new_session(r.project)
-        await r.editor.wait_for(lambda u: isinstance(u, AvailableCommandsUpdate))
+        await r.editor.wait_for(lambda u: isinstance(u, acp.AvailableCommandsUpdate))
     assert list(folders.iterdir()) == []
 
 
@@ -352,7 +344,7 @@ async def test_a_prompt_that_comes_before_the_load_is_answered_waits_for_it(tmp_
                     tasks.start_soon(other.client.load_session, session_id, r.project)
                     await other.wait_until(lambda: other.lines("to_agent", "session/load"))
                     tasks.start_soon(other.client.prompt, session_id, "second")
-            users = [u.content.text for u in other.updates[session_id] if isinstance(u, UserMessageChunk)]
+            users = [u.content.text for u in other.updates[session_id] if isinstance(u, acp.UserMessageChunk)]
             assert users == ["first"]
             assert r.messages(3)[-1]["content"] == "second"
 
@@ -375,10 +367,10 @@ async def test_a_prompt_whose_provider_fails_is_not_lost_to_the_model(tmp_path):
 async def test_a_prompt_that_is_refused_is_not_kept(tmp_path):
     async with rig(tmp_path, ["ok"]) as r:
         with pytest.raises(PeerError):
-            await r.editor.prompt([ImageContent(data="no base64!", mime_type="image/png")])
+            await r.editor.prompt([acp.ImageContent(data="no base64!", mime_type="image/png")])
         await r.editor.prompt("fine")
         await r.editor.load_session(r.editor.session_id, r.project)
-        users = [u.content for u in r.editor.updates[r.editor.session_id] if isinstance(u, UserMessageChunk)]
+        users = [u.content for u in r.editor.updates[r.editor.session_id] if isinstance(u, acp.UserMessageChunk)]
         assert [content.text for content in users] == ["fine"]
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import sys
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
@@ -42,9 +42,13 @@ def picks(option: str) -> Any:
 
 
 @asynccontextmanager
-async def changed(tmp_path: Path, *answers: Answer, **more: Any) -> AsyncIterator[Rig]:
-    """After one prompt, in auto mode."""
-    async with went(tmp_path, [*answers, "Done."], mode="auto", prompt="Change it.", **more) as made:
+async def changed(
+    tmp_path: Path, *answers: Answer | str, prompts: Sequence[str] = ("Change it.",), **more: Any
+) -> AsyncIterator[Rig]:
+    """After these prompts, in auto mode."""
+    async with rig(tmp_path, [*answers, "Done."], mode="auto", **more) as made:
+        for prompt in prompts:
+            await made.editor.prompt(prompt)
         yield made
 
 
@@ -88,7 +92,7 @@ async def test_a_prompt_is_taken_back_with_everything_it_changed(tmp_path):
 
 
 async def test_redo_brings_files_and_conversation_back(tmp_path):
-    async with went(tmp_path, [write("a.txt", "new\n"), "Done.", "Next."], mode="auto", prompt="Change it.") as r:
+    async with changed(tmp_path, write("a.txt", "new\n"), "Done.", "Next.") as r:
         await said(r, "/undo yes")
         assert not (r.project / "a.txt").exists()
         words = await said(r, "/redo yes")
@@ -102,8 +106,7 @@ async def test_redo_brings_files_and_conversation_back(tmp_path):
 
 
 async def test_only_files_or_only_the_conversation(tmp_path):
-    async with rig(tmp_path, [write("a.txt", "new\n"), "Done.", "Next.", "Last."], mode="auto") as r:
-        await r.editor.prompt("Change it.")
+    async with changed(tmp_path, write("a.txt", "new\n"), "Done.", "Next.") as r:
         await said(r, "/undo files yes")
         assert not (r.project / "a.txt").exists()
         await said(r, "Go on.")
@@ -144,20 +147,16 @@ async def test_what_redo_cannot_make_again_and_hard_links_are_named_before_they_
 
 
 async def test_a_prompt_in_the_middle_goes_with_all_after_it(tmp_path):
-    script = [write("a.txt", "1\n"), "One.", write("a.txt", "2\n"), "Two.", write("a.txt", "3\n"), "Three."]
-    async with rig(tmp_path, script, mode="auto") as r:
-        for word in ("one", "two", "three"):
-            await r.editor.prompt(word)
+    script = [write("a.txt", "1\n"), "One.", write("a.txt", "2\n"), "Two.", write("a.txt", "3\n")]
+    async with changed(tmp_path, *script, prompts=("one", "two", "three")) as r:
         await said(r, "/undo 2 yes")
         assert (r.project / "a.txt").read_text() == "1\n"
         assert "taken back" in (await said(r, "/checkpoints")).split("2. ")[1]
 
 
 async def test_checkpoints_list_prompts_with_files_and_lines(tmp_path):
-    async with rig(tmp_path, [read("a.txt"), write("a.txt", "1\n2\n"), "One.", "Two."], mode="auto") as r:
-        (r.project / "a.txt").write_text("0\n")
-        await r.editor.prompt("Write a file.")
-        await r.editor.prompt("Thanks.")
+    script, prompts = [read("a.txt"), write("a.txt", "1\n2\n"), "One."], ("Write a file.", "Thanks.")
+    async with changed(tmp_path, *script, prompts=prompts, files={"a.txt": "0\n"}) as r:
         await said(r, "/help")
         lines = (await said(r, "/checkpoints")).splitlines()
         assert [line[2:5] + line.split(" ", 4)[4] for line in lines if line.startswith("- ")] == [
@@ -197,22 +196,18 @@ async def test_an_editor_with_forms_is_asked_by_one(tmp_path):
 
 
 async def test_what_the_user_changed_is_named_and_left_or_merged(tmp_path):
+    """A merge takes back no more than was asked for."""
     async with changed(tmp_path, bash("sed -i s/2/two/ a.txt"), files={"a.txt": "1\n2\n3\n4\n5\n"}) as r:
         path = r.project / "a.txt"
         path.write_text("1\ntwo\n3\n4\nfive\n")
         r.editor.permissions.append(picks("keep"))
         await said(r, "/undo")
         assert "it was changed since" in r.editor.permission_requests[-1].tool_call.content[0].content.text
-        r.editor.permissions.append(picks("merge"))
+        assert path.read_text() == "1\ntwo\n3\n4\nfive\n"
+        r.editor.permissions += [picks("merge")] * 2
         await said(r, "/undo")
         assert path.read_text() == "1\n2\n3\n4\nfive\n"
-
-
-async def test_a_merge_takes_back_no_more_than_was_asked_for(tmp_path):
-    async with changed(tmp_path, bash("sed -i s/2/two/ a.txt"), files={"a.txt": "1\n2\n3\n4\n5\n"}) as r:
-        path = r.project / "a.txt"
-        path.write_text("1\ntwo\n3\n4\nfive\n")
-        r.editor.permissions.append(picks("merge"))
+        await said(r, "/redo yes")
         words = await said(r, "/undo 1 files")
         assert path.read_text() == "1\n2\n3\n4\nfive\n" and "conversation" not in words
         assert (await call(r, "_session/checkpoints"))["checkpoints"][0]["cut"] is False
@@ -223,9 +218,8 @@ async def test_a_merge_takes_back_no_more_than_was_asked_for(tmp_path):
 
 
 async def test_each_redo_restores_its_own_cut_of_the_conversation_or_none(tmp_path):
-    script = [write("a.txt", "1\n"), "One.", write("b.txt", "2\n"), "Two.", "Three."]
-    async with went(tmp_path, script, mode="auto", prompt="one") as r:
-        await r.editor.prompt("two")
+    script = [write("a.txt", "1\n"), "One.", write("b.txt", "2\n"), "Two."]
+    async with changed(tmp_path, *script, prompts=("one", "two")) as r:
         await said(r, "/undo 2 yes")
         await said(r, "/undo 1 yes")
         await said(r, "/redo files yes")
@@ -242,10 +236,8 @@ async def test_a_cut_conversation_is_not_restored_once_the_model_was_asked(tmp_p
 
 
 async def test_checkpoints_say_what_of_a_prompt_was_taken_back(tmp_path):
-    script = [write("a.txt", "1\n"), "One.", write("b.txt", "2\n"), "Two.", write("c.txt", "3\n"), "Three."]
-    async with rig(tmp_path, script, mode="auto") as r:
-        for word in ("one", "two", "three"):
-            await r.editor.prompt(word)
+    script = [write("a.txt", "1\n"), "One.", write("b.txt", "2\n"), "Two.", write("c.txt", "3\n")]
+    async with changed(tmp_path, *script, prompts=("one", "two", "three")) as r:
         await said(r, "/undo 3 yes")
         await said(r, "/undo 2 conversation yes")
         file, both = "1 file (+1 -0)", ", files and conversation taken back"
@@ -258,10 +250,8 @@ async def test_checkpoints_say_what_of_a_prompt_was_taken_back(tmp_path):
 async def test_unsaved_text_of_the_editor_comes_back(tmp_path):
     path = tmp_path / "project" / "a.txt"
     edit = asks(Call("edit", {"path": str(path), "old_text": "unsaved", "new_text": "edited"}))
-    async with rig(tmp_path, [read(path), edit, "Done."], mode="auto") as r:
-        path.write_text("saved\n")
-        r.editor.files.buffers[path] = "unsaved\n"
-        await r.editor.prompt("Change it.")
+    files, buffers = {"a.txt": "saved\n"}, {path: "unsaved\n"}
+    async with changed(tmp_path, read(path), edit, files=files, buffers=buffers) as r:
         assert path.read_text() == "edited\n"
         await said(r, "/undo yes")
         assert path.read_text() == "unsaved\n", r.editor.text()
@@ -289,9 +279,8 @@ async def test_what_is_typed_while_the_question_is_open_is_not_overwritten(tmp_p
 
 
 async def test_what_was_taken_back_is_not_brought_back_by_another_undo(tmp_path):
-    async with rig(tmp_path, [write("a.txt", "1\n"), "One.", write("b.txt", "2\n"), "Two."], mode="auto") as r:
-        await r.editor.prompt("one")
-        await r.editor.prompt("two")
+    script = [write("a.txt", "1\n"), "One.", write("b.txt", "2\n")]
+    async with changed(tmp_path, *script, prompts=("one", "two")) as r:
         await said(r, "/undo 1 files yes")
         await said(r, "/undo 2 files yes")
         assert list(r.project.iterdir()) == []
@@ -299,11 +288,9 @@ async def test_what_was_taken_back_is_not_brought_back_by_another_undo(tmp_path)
 
 async def test_what_was_taken_back_with_older_changes_is_not_brought_back(tmp_path):
     script = [read("a.txt"), write("a.txt", "1\n"), "One.", read("a.txt"), write("a.txt", "2\n"), "Two."]
-    async with rig(tmp_path, [*script, read("a.txt"), write("a.txt", "3\n"), "Three."], mode="auto") as r:
+    script += [read("a.txt"), write("a.txt", "3\n")]
+    async with changed(tmp_path, *script, prompts=("one", "two"), files={"a.txt": "0\n"}) as r:
         path = r.project / "a.txt"
-        path.write_text("0\n")
-        await r.editor.prompt("one")
-        await r.editor.prompt("two")
         await call(r, "_session/undo", to=1, what="files")
         assert "Nothing is left to take back" in await said(r, "/undo 2 files yes")
         assert (await call(r, "_session/changes", since=2))["changes"] == []
@@ -324,12 +311,9 @@ async def test_what_was_taken_back_with_older_changes_is_not_brought_back(tmp_pa
 
 
 async def test_a_call_that_was_taken_back_alone_does_not_come_back_with_the_next_prompt(tmp_path):
-    script = [bash("sed -i s/1/one/ a.txt"), "One.", bash("sed -i s/5/five/ a.txt"), "Two."]
-    async with rig(tmp_path, script, mode="auto") as r:
+    script = [bash("sed -i s/1/one/ a.txt"), "One.", bash("sed -i s/5/five/ a.txt")]
+    async with changed(tmp_path, *script, prompts=("one", "two"), files={"a.txt": "1\n2\n3\n4\n5\n"}) as r:
         path = r.project / "a.txt"
-        path.write_text("1\n2\n3\n4\n5\n")
-        await r.editor.prompt("one")
-        await r.editor.prompt("two")
         first, _ = r.editor.tool_calls()
         await said(r, f"/undo {first} merge yes")
         assert path.read_text() == "1\n2\n3\n4\nfive\n"
@@ -340,10 +324,9 @@ async def test_a_call_that_was_taken_back_alone_does_not_come_back_with_the_next
 
 
 async def test_after_a_hunk_was_reverted_the_prompt_is_taken_back_without_a_merge(tmp_path):
-    async with rig(tmp_path, [bash("sed -i 's/1/one/; s/5/five/' a.txt"), "Done."], mode="auto") as r:
+    command = bash("sed -i 's/1/one/; s/5/five/' a.txt")
+    async with changed(tmp_path, command, files={"a.txt": "1\n2\n3\n4\n5\n"}) as r:
         path = r.project / "a.txt"
-        path.write_text("1\n2\n3\n4\n5\n")
-        await r.editor.prompt("one")
         (change,) = (await call(r, "_session/changes"))["changes"]
         await revert(r, change, 0)
         await said(r, "/undo 1 files yes")
@@ -354,10 +337,7 @@ async def test_after_a_hunk_was_reverted_the_prompt_is_taken_back_without_a_merg
 async def test_many_changes_of_one_command_are_taken_back_again_after_a_redo(tmp_path, monkeypatch, by_call):
     monkeypatch.setattr("acp_agent.undo.folder_looks.MOST_KEPT", 5)
     change = bash("for n in $(seq 20); do echo after > $n; echo new > new$n; done")
-    async with rig(tmp_path, [change, "Done."], mode="auto") as r:
-        for number in range(1, 21):
-            (r.project / str(number)).write_text("before\n")
-        await r.editor.prompt("Change them.")
+    async with changed(tmp_path, change, files={str(number): "before\n" for number in range(1, 21)}) as r:
         (first,) = r.editor.tool_calls()
         target = {"call": first} if by_call else {"to": 1, "what": "files"}
         for _ in range(2):
@@ -384,8 +364,7 @@ async def test_odd_digits_are_no_numbers(tmp_path, command):
 
 
 async def test_a_fork_after_an_undo_lives(tmp_path):
-    async with went(tmp_path, ["One.", "Two.", "Three."], mode="auto", prompt="one") as r:
-        await r.editor.prompt("two")
+    async with changed(tmp_path, "One.", "Two.", prompts=("one", "two")) as r:
         await said(r, "/undo 2 conversation yes")
         asked = {"sessionId": r.editor.session_id, "cwd": str(r.project), "mcpServers": []}
         made = (await r.editor.request("session/fork", asked))["sessionId"]
@@ -395,10 +374,8 @@ async def test_a_fork_after_an_undo_lives(tmp_path):
 
 async def test_a_change_that_the_editor_keeps_unsaved_is_taken_back_in_the_buffer(tmp_path):
     path = tmp_path / "project" / "a.txt"
-    async with rig(tmp_path, [read(path), write(path, "agent\n"), "Done."], mode="auto", save=False) as r:
-        path.write_text("saved\n")
-        r.editor.files.buffers[path] = "saved\n"
-        await r.editor.prompt("Change it.")
+    more = {"files": {"a.txt": "saved\n"}, "buffers": {path: "saved\n"}}
+    async with changed(tmp_path, read(path), write(path, "agent\n"), save=False, **more) as r:
         assert (path.read_text(), r.editor.files.buffers[path]) == ("saved\n", "agent\n")
         await said(r, "/undo files yes")
         assert (path.read_text(), r.editor.files.buffers[path]) == ("saved\n", "saved\n")
@@ -430,11 +407,8 @@ async def test_changes_that_the_user_saved_later_are_taken_back_and_redone_saved
 
 
 async def test_an_editor_that_refuses_to_write_leaves_nothing_half_restored(tmp_path):
-    script = [bash("for f in a b c; do echo after > $f; done; echo new > d"), "Done."]
-    async with rig(tmp_path, script, mode="auto") as r:
-        for name in "abc":
-            (r.project / name).write_text("before\n")
-        await r.editor.prompt("Change it.")
+    command = bash("for f in a b c; do echo after > $f; done; echo new > d")
+    async with changed(tmp_path, command, files=dict.fromkeys("abc", "before\n")) as r:
         r.editor.misbehave["fs/write_text_file"] = AnswersError(code=-32603, message="out of order")
         words = await said(r, "/undo both yes")
         assert words.startswith("Nothing was restored: ") and "out of order" in words
@@ -475,8 +449,7 @@ async def test_without_a_login_what_was_done_is_taken_back(tmp_path):
 
 
 async def test_diff_shows_all_changes_over_several_edits_and_commands(tmp_path):
-    script = [write("a.txt", "1\n"), bash("echo 2 >> a.txt; echo x > gone; rm gone"), "Done."]
-    async with went(tmp_path, script, mode="auto", prompt="Change it.") as r:
+    async with changed(tmp_path, write("a.txt", "1\n"), bash("echo 2 >> a.txt; echo x > gone; rm gone")) as r:
         assert await said(r, "/diff") == "1 file changed in this session (+2 -0)."
         card = list(r.editor.tool_calls().values())[-1]
         assert [(each.old_text, each.new_text) for each in card.content if isinstance(each, acp.Diff)] == [
@@ -485,10 +458,8 @@ async def test_diff_shows_all_changes_over_several_edits_and_commands(tmp_path):
 
 
 async def test_what_is_not_covered_is_said_in_the_result_and_in_checkpoints(tmp_path):
-    config = "[undo]\nmax_file_bytes = 10\n"
-    async with rig(tmp_path, [bash("echo x > big.txt"), "Done."], mode="auto", config=config) as r:
-        (r.project / "big.txt").write_text("more than ten bytes")
-        await r.editor.prompt("Change it.")
+    config, files = "[undo]\nmax_file_bytes = 10\n", {"big.txt": "more than ten bytes"}
+    async with changed(tmp_path, bash("echo x > big.txt"), config=config, files=files) as r:
         assert "Cannot be taken back" in r.editor.tool_call().text()
         words = await said(r, "/checkpoints")
         assert "big.txt (it is larger than 10 bytes)" in words
@@ -496,8 +467,7 @@ async def test_what_is_not_covered_is_said_in_the_result_and_in_checkpoints(tmp_
 
 async def test_files_of_a_sub_agent_go_with_its_call(tmp_path):
     delegate = asks(Call("delegate", {"prompt": "Write it.", "description": "write", "tools": ["write"]}))
-    async with rig(tmp_path, [delegate, write("a.txt", "x\n"), "Written.", "Done."], mode="auto") as r:
-        await r.editor.prompt("Let it be written.")
+    async with changed(tmp_path, delegate, write("a.txt", "x\n"), "Written.") as r:
         assert (r.project / "a.txt").exists(), r.editor.text()
         first = next(iter(r.editor.tool_calls()))
         words = await said(r, f"/undo {first} yes")
@@ -518,9 +488,8 @@ async def call(r: Rig, method: str, **params: Any) -> Any:
 
 
 async def test_clients_list_preview_undo_and_redo(tmp_path):
-    async with rig(tmp_path, [write("a.txt", "1\n2\n"), "Done."], mode="auto") as r:
+    async with changed(tmp_path, write("a.txt", "1\n2\n")) as r:
         assert (r.editor.initialized.agent_capabilities.meta or {})["undo"] == {"version": 1}
-        await r.editor.prompt("Change it.")
         (checkpoint,) = (await call(r, "_session/checkpoints"))["checkpoints"]
         assert (checkpoint["prompt"], checkpoint["title"], checkpoint["undone"]) == (1, "Change it.", False)
         assert checkpoint["cut"] is False
@@ -803,9 +772,8 @@ async def test_an_undo_while_a_turn_runs_is_refused(tmp_path):
 
 
 async def test_compaction_and_clear_do_not_stand_in_the_way(tmp_path):
-    async with rig(tmp_path, [write("a.txt", "1\n"), "One.", "Two.", "A summary.", "Three."], mode="auto") as r:
-        await r.editor.prompt("one")
-        await r.editor.prompt("two")
+    script = [write("a.txt", "1\n"), "One.", "Two.", "A summary.", "Three."]
+    async with changed(tmp_path, *script, prompts=("one", "two")) as r:
         before = r.messages(3)
         await said(r, "/clear")
         await said(r, "/undo 2 conversation yes")
