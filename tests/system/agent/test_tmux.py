@@ -20,7 +20,7 @@ from acp_agent.errors import ConfigError, UsageError
 from acp_agent.executors.tmux import tmux_server
 from acp_agent.safety.lines.shared_line import ends_shell
 from acp_agent.testing.fake_model import Answer
-from tests.agent.kit import Rig, environ_for, results, went
+from tests.agent.kit import Rig, environ_for, results, rig, went
 from tests.agent.test_background import model
 from tests.system.agent.kit import bash, doctor, in_container, on_host, tool
 from tests.system.agent.test_terminals import CLAIM
@@ -252,7 +252,8 @@ async def test_what_runs_in_a_pane_cannot_command_tmux(tmp_path: Path) -> None:
         answer: Answer = step() if callable(step) else step
         return answer
 
-    async with went(tmp_path, reply, config=TMUX, mode="auto", sandbox=True, otherwise=allow_once) as r:
+    async with rig(tmp_path, reply, config=TMUX, mode="auto", sandbox=True, otherwise=allow_once) as r:
+        await r.editor.prompt("go")
         said = results(r)
         assert said[0] == "TMUX=.\n"
         assert "[exit code" in said[1]
