@@ -1,4 +1,4 @@
-"""without_namespaces.py COMMAND...: runs it where nothing may make a user namespace, as containers forbid it. Linux, root."""
+"""without_namespaces.py COMMAND...: runs it where nothing may make a user namespace, as in containers. Needs root."""
 
 from __future__ import annotations
 

@@ -4,7 +4,10 @@ what v2 does not have. The rule: together they see each kind of message of the s
 
 from __future__ import annotations
 
+import os
 import sys
+import tempfile
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -65,7 +68,6 @@ NOT_IN_V2 = {
     """,
     "a compaction is an update of its own in v2, without words": """
         test_a_cap_in_tokens_makes_room_whatever_the_window
-        test_a_client_that_shows_notices_gets_one
         test_a_model_that_cannot_summarise_costs_the_oldest_turns_and_no_more
         test_an_unknown_window_counts_as_128000_tokens
         test_compact_replaces_the_conversation_by_a_summary
@@ -179,6 +181,16 @@ KINDS = {
     """,
 }
 """As `v2_wire.kind` names them."""
+
+
+@pytest.fixture
+def open_folder() -> Iterator[Path]:
+    """For what runs as another user, who does not reach `tmp_path`."""
+    if os.geteuid() != 0:
+        pytest.skip("only root may become another user")
+    with tempfile.TemporaryDirectory(prefix="acp-user-") as name:
+        Path(name).chmod(0o755)
+        yield Path(name)
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:

@@ -5,11 +5,12 @@ from __future__ import annotations
 import asyncio
 import atexit
 import hashlib
+import json
 import os
 import socket
 import sys
-from collections.abc import AsyncIterator, Callable, Mapping, Sequence
-from contextlib import asynccontextmanager
+from collections.abc import AsyncIterator, Callable, Iterator, Mapping, Sequence
+from contextlib import asynccontextmanager, contextmanager
 from dataclasses import dataclass, field
 from functools import cache, wraps
 from pathlib import Path
@@ -21,6 +22,9 @@ import pytest
 
 from acp_agent.agent import Agent
 from acp_agent.config.load import load_config
+from acp_agent.config.safety_settings import SandboxConfig
+from acp_agent.errors import PeerError
+from acp_agent.executors.sandbox import probe
 from acp_agent.fronts.server.app import Server
 from acp_agent.fronts.server.identities import Identities, Identity
 from acp_agent.opening import Opening
@@ -33,11 +37,15 @@ from acp_agent.store.sqlite import Sqlite
 from acp_agent.testing.fake_editor import FakeEditor
 from acp_agent.testing.fake_model import Answer, Call, FakeModel, Script
 from tests import v2_wire
+from tests.executors.sandbox.kit import needs_sandbox
 from tests.postgres_server import PostgresServer
 from tests.v2_wire import V2Wire
 from tests.websockets_client import connected
 
-__all__ = ["Answer", "Call", "Rig", "agent_rig", "bash", "connect", "put", "results", "rig", "rounds", "went"]
+__all__ = [
+    "Answer", "Call", "Rig", "agent_rig", "another", "asks", "audit", "bash", "confined", "connect", "put", "refused",
+    "results", "rig", "rounds", "trust", "went",
+]  # fmt: skip
 
 BASH = "bash"
 on_stdio = pytest.mark.skipif("ACP_TEST_WIRE" in os.environ, reason="a server answers this otherwise")
@@ -68,6 +76,11 @@ WIRE = os.environ.get("ACP_TEST_WIRE", "memory")
 """`websocket`: the agent is at the other end of a real one; `v2`: it speaks v2 of ACP."""
 
 
+with_each_editor = pytest.mark.parametrize(
+    "editor",
+    [{"terminal": True}, {"terminal": False}, {"terminal": False, "terminal_output_meta": True}],
+    ids=["terminals", "nothing", "display"],
+)
 in_a_file = pytest.mark.skipif(STORE != "sqlite", reason="it is about the file of the store")
 
 
@@ -114,7 +127,10 @@ async def connect(environ: Mapping[str, str], **editor: Any) -> AsyncIterator[tu
     """An agent with that environment and an editor, connected; nothing has been said yet. `sandbox`: whether commands
     are confined, which most of these tests are not about (`test_safety`, `e2e` and `executors/sandbox` are)."""
     flags = {"mcp.prompt_wait": "30"}  # Seconds: a busy machine takes its time.
-    if not editor.pop("sandbox", False):
+    if editor.pop("sandbox", False):
+        if [kind for kind, _ in probe._candidates(SandboxConfig())][:1] == ["bubblewrap"]:
+            needs_sandbox()
+    else:
         flags["tools.sandbox.disabled"] = "true"
     if STORE == "postgres":
         schema = hashlib.sha256(environ["HOME"].encode()).hexdigest()[:32]
@@ -124,6 +140,23 @@ async def connect(environ: Mapping[str, str], **editor: Any) -> AsyncIterator[tu
     wire = {"websocket": over_websocket, "v2": in_v2}.get(WIRE, in_memory)
     async with wire(Opening(environ, flags)) as (ours, agent), FakeEditor(ours, **editor) as fake:
         yield fake, agent
+
+
+@asynccontextmanager
+async def another(environ: Mapping[str, str], **editor: Any) -> AsyncIterator[FakeEditor]:
+    """The editor alone; `initialize` has been done."""
+    async with connect(environ, **editor) as (fake, _):
+        await fake.start()
+        yield fake
+
+
+@contextmanager
+def refused(code: int, words: str = "") -> Iterator[None]:
+    """What is asked within is answered by this error."""
+    with pytest.raises(PeerError) as error:
+        yield
+    assert error.value.code == code
+    assert words in error.value.message
 
 
 @asynccontextmanager
@@ -214,14 +247,18 @@ async def agent_rig(tmp_path: Path, script: Script = (), **editor: Any) -> Async
 
 @asynccontextmanager
 async def rig(tmp_path: Path, script: Script = (), **editor: Any) -> AsyncIterator[Rig]:
-    """The same with a session in `project`. `mode`: its mode. `files`: text of files, put in `project` then."""
-    mode, files = editor.pop("mode", None), editor.pop("files", {})
+    """The same with a session in `project`. `mode`: its mode. `files`: text of files, put in `project` then. `before`:
+    called with `project` then. `mcp_servers`: of the client."""
+    mode, files, before = editor.pop("mode", None), editor.pop("files", {}), editor.pop("before", None)
+    servers = editor.pop("mcp_servers", ())
     async with agent_rig(tmp_path, script, **editor) as made:
-        await made.editor.new_session(made.project)
+        await made.editor.new_session(made.project, mcp_servers=servers)
         if mode is not None:
             await made.editor.client.set_session_mode(made.editor.session_id, mode)
         for name, text in files.items():
             put(made.project / name, text)
+        if before is not None:
+            before(made.project)
         yield made
 
 
@@ -233,10 +270,31 @@ async def went(tmp_path: Path, script: Script = (), *, prompt: Any = "go", **edi
         yield made
 
 
+@asynccontextmanager
+async def confined(tmp_path: Path, *calls: Call | str, **editor: Any) -> AsyncIterator[Rig]:
+    """After a turn in which nobody was asked and commands (the strings) ran in the sandbox, not in the editor's
+    terminals."""
+    script = rounds(*(bash(call) if isinstance(call, str) else call for call in calls))
+    async with went(tmp_path, script, **{"mode": "auto", "sandbox": True, "terminal": False, **editor}) as made:
+        yield made
+
+
 def put(path: Path, text: str) -> Path:
     path.parent.mkdir(parents=True, exist_ok=True)
     path.write_text(text)
     return path
+
+
+async def trust(r: Rig) -> str:
+    """Trusts the folder, by the mark that `/trust` shows."""
+    await r.editor.prompt("/trust")
+    mark = r.editor.text().rpartition("/trust yes ")[2].partition("`")[0]
+    await r.editor.prompt(f"/trust yes {mark}")
+    return mark
+
+
+def asks(*calls: Call) -> Answer:
+    return Answer(tool_calls=calls)
 
 
 def bash(command: str, **more: object) -> Call:
@@ -251,3 +309,9 @@ def results(made: Rig, number: int | None = None) -> list[str]:
     """What the n-th request, or the last, has of tools."""
     number = len(made.model.requests) if number is None else number
     return [message["content"] for message in made.messages(number) if message["role"] == "tool"]
+
+
+def audit(tmp_path: Path) -> list[dict[str, Any]]:
+    """The lines of the agent's log."""
+    log = tmp_path / "home/.local/state/acp-coder/audit.jsonl"
+    return [json.loads(line) for line in log.read_text(encoding="utf-8").splitlines()]

@@ -6,11 +6,9 @@ import pytest
 
 from acp_agent.client.permissions import reject_once
 from acp_agent.schema.acp import Content, Diff
-from acp_agent.testing.fake_model import Answer, Call
+from acp_agent.testing.fake_model import Call
 
-from .kit import rig
-
-pytestmark = pytest.mark.anyio
+from .kit import asks, rig, went
 
 ALL = """*** Begin Patch
 *** Update File: a.py
@@ -41,10 +39,8 @@ def said(r, number: int = 2) -> str:
 
 
 async def test_one_patch_changes_moves_adds_and_deletes_after_one_question(tmp_path):
-    script = [Answer(tool_calls=(Call("apply_patch", {"input": ALL}),)), "done"]
-    async with rig(tmp_path, script, environ={"OPENAI_MODEL": "gpt-5.1"}) as r:
-        put(r.project)
-        await r.editor.prompt("go")
+    script = [asks(Call("apply_patch", {"input": ALL})), "done"]
+    async with went(tmp_path, script, environ={"OPENAI_MODEL": "gpt-5.1"}, before=put) as r:
         assert "apply_patch" in r.tool_names(1) and "edit" not in r.tool_names(1)
         (asked,) = r.editor.permission_requests
         assert [content.path.rsplit("/", 1)[1] for content in asked.tool_call.content if isinstance(content, Diff)] == [
@@ -68,9 +64,8 @@ async def test_one_patch_changes_moves_adds_and_deletes_after_one_question(tmp_p
 
 async def test_nothing_is_changed_where_one_part_does_not_fit_or_the_user_says_no(tmp_path):
     wrong = ALL.replace("-old\n", "-other\n")
-    calls = [Answer(tool_calls=(Call("apply_patch", {"input": text}),)) for text in (wrong, ALL)]
-    async with rig(tmp_path, [*calls, "done"], permissions=[reject_once]) as r:
-        put(r.project)
+    calls = [asks(Call("apply_patch", {"input": text})) for text in (wrong, ALL)]
+    async with rig(tmp_path, [*calls, "done"], permissions=[reject_once], before=put) as r:
         before = {path.name: path.read_text() for path in r.project.iterdir()}
         await r.editor.prompt("go")
         assert "old.txt: The patch does not fit: these lines are not in the file" in said(r)
@@ -89,10 +84,8 @@ FORBIDDEN = {
 
 @pytest.mark.parametrize("name", FORBIDDEN)
 async def test_what_rules_forbid_other_tools_a_patch_does_not_do(tmp_path, name):
-    script = [Answer(tool_calls=(Call("apply_patch", {"input": ALL}),)), "done"]
-    async with rig(tmp_path, script, mode="auto", config=FORBIDDEN[name]) as r:
-        put(r.project)
-        await r.editor.prompt("go")
+    script = [asks(Call("apply_patch", {"input": ALL})), "done"]
+    async with went(tmp_path, script, mode="auto", config=FORBIDDEN[name], before=put) as r:
         assert (r.project / "a.py").read_text() == A and (r.project / "gone.txt").exists()
 
 
@@ -101,10 +94,8 @@ async def test_what_a_rule_asks_about_for_edits_is_asked_about_unless_one_allows
     allow = '[[tools.permissions.apply_patch]]\npattern = "*"\naction = "allow"\n'
     for number, (config, asked) in enumerate(((ask, 1), (ask + allow, 0))):
         (folder := tmp_path / str(number)).mkdir()
-        script = [Answer(tool_calls=(Call("apply_patch", {"input": ALL}),)), "done"]
-        async with rig(folder, script, mode="auto", config=config) as r:
-            put(r.project)
-            await r.editor.prompt("go")
+        script = [asks(Call("apply_patch", {"input": ALL})), "done"]
+        async with went(folder, script, mode="auto", config=config, before=put) as r:
             assert len(r.editor.permission_requests) == asked
             assert not (r.project / "gone.txt").exists()
 
@@ -112,8 +103,7 @@ async def test_what_a_rule_asks_about_for_edits_is_asked_about_unless_one_allows
 async def test_a_patch_without_json_around_it_and_a_protected_file(tmp_path):
     """The rules of every path hold, whatever else is in the patch."""
     text = ALL.replace("sub/added.txt", ".git/hooks/pre-commit")
-    async with rig(tmp_path, [Answer(tool_calls=(Call("apply_patch", text),)), "done"], mode="auto") as r:
-        put(r.project)
+    async with rig(tmp_path, [asks(Call("apply_patch", text)), "done"], mode="auto", before=put) as r:
         (r.project / ".git" / "hooks").mkdir(parents=True)
         r.editor.permissions = [reject_once]
         await r.editor.prompt("go")
@@ -121,7 +111,7 @@ async def test_a_patch_without_json_around_it_and_a_protected_file(tmp_path):
         assert (r.project / "a.py").read_text() == A and not (r.project / ".git/hooks/pre-commit").exists()
     outside = ALL.replace("sub/new.txt", "../../out.txt")
     (tmp_path / "b").mkdir()
-    async with rig(tmp_path / "b", [Answer(tool_calls=(Call("apply_patch", {"input": outside}),)), "done"]) as r:
+    async with rig(tmp_path / "b", [asks(Call("apply_patch", {"input": outside})), "done"]) as r:
         put(r.project)
         await r.editor.prompt("go")
         assert (r.project / "old.txt").exists() and not (tmp_path / "out.txt").exists()
@@ -150,9 +140,7 @@ async def test_a_patch_without_json_around_it_and_a_protected_file(tmp_path):
     ],
 )
 async def test_calls_in_the_form_of_other_agents_tools_are_understood(tmp_path, name, arguments, title, words):
-    async with rig(tmp_path, [Answer(tool_calls=(Call(name, arguments),)), "done"], mode="auto") as r:
-        put(r.project)
-        await r.editor.prompt("go")
+    async with went(tmp_path, [asks(Call(name, arguments)), "done"], mode="auto", before=put) as r:
         (call,) = r.editor.tool_calls().values()
         assert call.title.startswith(title)
         assert words in said(r)

@@ -6,29 +6,17 @@ import re
 from collections.abc import Callable
 from typing import Any
 
-import anyio
 import pytest
 
 from acp_agent.schema.acp import Terminal, ToolCallUpdate
 from acp_agent.testing.fake_model import Answer, Call
-from tests.executors.kit import until_dead, until_exists
+from tests.executors.kit import alive, until_exists
+from tests.waits import until
 
-from .kit import Rig, bash, on_stdio, rig, went
-
-pytestmark = pytest.mark.anyio
-
-EDITORS = {
-    "terminals": {"terminal": True},
-    "nothing": {"terminal": False},
-    "display": {"terminal": False, "terminal_output_meta": True},
-}
-with_each_editor = pytest.mark.parametrize("editor", EDITORS.values(), ids=EDITORS)
+from .kit import Rig, asks, bash, on_stdio, rig, went, with_each_editor
 
 RUN_ID = re.compile(r"run_id=([0-9a-f-]{36})")
-
-
-def asks(*calls: Call) -> Answer:
-    return Answer(tool_calls=calls)
+LISTS_LATER = Answer(tool_calls=(Call("bash_list", {}),), hang_before=True)
 
 
 def model(*steps: Answer | str | Callable[[list[str]], Answer]) -> Callable[[dict[str, Any]], Answer | str]:
@@ -269,12 +257,8 @@ async def test_the_tools_for_runs_are_there_from_the_start_for_the_servers_promp
 @with_each_editor
 async def test_bash_output_shows_what_was_printed_so_far(tmp_path, editor):
     ready = tmp_path / "ready"
-    script = model(
-        asks(bash(f"echo begun; echo x > {ready}; exec sleep 600", background=True)),
-        Answer(tool_calls=(Call("bash_list", {}),), hang_before=True),
-        output(),
-        "done",
-    )
+    command = f"echo begun; echo x > {ready}; exec sleep 600"
+    script = model(asks(bash(command, background=True)), LISTS_LATER, output(), "done")
     async with rig(tmp_path, script, mode="auto", **editor) as r:
         turn = r.editor.begin("go")
         await until_exists(ready)
@@ -287,22 +271,14 @@ async def test_bash_output_shows_what_was_printed_so_far(tmp_path, editor):
 async def test_bash_kill_ends_the_command_and_its_children_without_asking(tmp_path, editor):
     pids = tmp_path / "pids"
     command = f"sleep 600 & echo $$ $! > {pids}; wait"
-    script = model(
-        asks(bash(command, background=True)),
-        Answer(tool_calls=(Call("bash_list", {}),), hang_before=True),
-        kill,
-        "killed",
-        "later",
-    )
+    script = model(asks(bash(command, background=True)), LISTS_LATER, kill, "killed", "later")
     async with rig(tmp_path, script, **editor) as r:
         turn = r.editor.begin("go")
         mine = [int(pid) for pid in (await until_exists(pids)).split()]
         r.model.release()
         await turn.response()
         assert "killed by `bash_kill`" in result(r, 4)
-        with anyio.fail_after(5):
-            for pid in mine:
-                await until_dead(pid)
+        await until(lambda: not any(map(alive, mine)), seconds=5)
         assert len(r.editor.permission_requests) == 1, "only `bash` itself is asked about"
         (end,) = await ended(r)
         assert end.meta["background"]["exit_code"] is None
@@ -389,9 +365,7 @@ async def test_what_runs_in_the_background_ends_with_its_session(tmp_path, edito
             assert "begun" in call.text()
             await r.editor.prompt("and?")
             assert "background complete" not in told(r, 3)
-    with anyio.fail_after(5):
-        for pid in mine:
-            await until_dead(pid)
+    await until(lambda: not any(map(alive, mine)), seconds=5)
 
 
 @with_each_editor

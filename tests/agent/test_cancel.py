@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-import os
-from pathlib import Path
+import json
 
 import anyio
 import pytest
@@ -12,17 +11,23 @@ from acp_agent.schema import acp
 from acp_agent.schema.acp import AgentMessageChunk, CompactionUpdate, ToolCallProgress
 from acp_agent.testing.fake_editor import AnswersLate, NeverAnswers
 from acp_agent.testing.fake_model import Answer
+from tests.executors.kit import alive
+from tests.waits import until
 
-from .kit import bash, rig, went
-
-pytestmark = pytest.mark.anyio
+from .kit import asks, bash, rig, went
 
 
 async def _cancelled(r, turn):
     r.editor.cancel()
-    with anyio.fail_after(10):
-        assert (await turn.response()).stop_reason == "cancelled"
+    assert (await turn.response()).stop_reason == "cancelled"
     r.editor.assert_tool_calls_finished()
+
+
+async def _prompted(r, id_):
+    """A prompt in a request with that id."""
+    params = {"sessionId": r.editor.session_id, "prompt": [{"type": "text", "text": "hi"}]}
+    request = {"jsonrpc": "2.0", "id": id_, "method": "session/prompt", "params": params}
+    await r.editor.send_line(json.dumps(request).encode())
 
 
 async def test_before_the_first_byte(tmp_path):
@@ -57,39 +62,25 @@ async def test_while_streaming_the_model_is_dropped_and_what_was_said_stays(tmp_
         assert r.messages(2)[2]["content"] == "half"
 
 
-def _alive(pid: int) -> bool:
-    try:
-        os.kill(pid, 0)
-    except ProcessLookupError:
-        return False
-    return "Z" not in Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0]
-
-
 @pytest.mark.parametrize("terminal", [True, False])
 async def test_a_running_command_is_killed_with_all_it_started(tmp_path, terminal):
     pids = tmp_path / "pids"
     command = f"(setsid sh -c 'echo $$ >>{pids}; sleep 600' &) ; echo $$ >>{pids}; echo begun >>{pids}; sleep 600"
-    async with rig(tmp_path, [Answer(tool_calls=(bash(command),)), "fine"], terminal=terminal) as r:
+    async with rig(tmp_path, [asks(bash(command)), "fine"], terminal=terminal) as r:
         turn = r.editor.begin("go")
-        with anyio.fail_after(10):
-            while not pids.exists() or len(pids.read_text().splitlines()) < 3:
-                await anyio.sleep(0.01)
+        await until(lambda: pids.exists() and len(pids.read_text().splitlines()) == 3)
         await _cancelled(r, turn)
         r.editor.tool_call().assert_finished("failed")
         if not terminal:
-            with anyio.fail_after(10):
-                while any(_alive(int(pid)) for pid in pids.read_text().split() if pid.isdigit()):
-                    await anyio.sleep(0.01)
+            await until(lambda: not any(alive(int(pid)) for pid in pids.read_text().split() if pid.isdigit()))
         # The cancel may come before the editor has told us the terminal's id; then it is ended a moment later.
-        with anyio.fail_after(10):
-            while r.editor.terminals.open:
-                await anyio.sleep(0.01)
+        await until(lambda: not r.editor.terminals.open)
         await r.editor.prompt("again")
         assert [m["role"] for m in r.messages(2)] == ["system", "user", "assistant", "tool", "user"]
 
 
 async def test_partial_output_of_a_cancelled_command_is_kept(tmp_path):
-    async with rig(tmp_path, [Answer(tool_calls=(bash("echo begun; sleep 600"),))], terminal=False) as r:
+    async with rig(tmp_path, [asks(bash("echo begun; sleep 600"))], terminal=False) as r:
         turn = r.editor.begin("go")
         await r.editor.wait_for(lambda u: isinstance(u, ToolCallProgress) and "begun" in str(u.content))
         await _cancelled(r, turn)
@@ -98,14 +89,9 @@ async def test_partial_output_of_a_cancelled_command_is_kept(tmp_path):
 
 @pytest.mark.parametrize("method", ["terminal/kill", "terminal/release", "terminal/output"])
 async def test_a_client_that_does_not_answer_the_kill_does_not_hold_the_cancel(tmp_path, method):
-    config = tmp_path / "c.toml"
-    config.write_text("[limits]\nkill_timeout = 0.2\nclient_timeout = 0.5\n")
-    async with rig(
-        tmp_path,
-        [Answer(tool_calls=(bash("sleep 600"),))],
-        misbehave={method: NeverAnswers()},
-        environ={"ACP_CODER_CONFIG": str(config)},
-    ) as r:
+    config = "[limits]\nkill_timeout = 0.2\nclient_timeout = 0.5\n"
+    script = [asks(bash("sleep 600"))]
+    async with rig(tmp_path, script, misbehave={method: NeverAnswers()}, config=config) as r:
         turn = r.editor.begin("go")
         await r.editor.wait_until(lambda: r.editor.lines("from_agent", "terminal/wait_for_exit"))
         await _cancelled(r, turn)
@@ -114,7 +100,7 @@ async def test_a_client_that_does_not_answer_the_kill_does_not_hold_the_cancel(t
 
 
 async def test_calls_that_had_not_begun_are_answered_for_the_model(tmp_path):
-    async with rig(tmp_path, [Answer(tool_calls=(bash("sleep 600"), bash("touch never"))), "fine"]) as r:
+    async with rig(tmp_path, [asks(bash("sleep 600"), bash("touch never")), "fine"]) as r:
         turn = r.editor.begin("go")
         await r.editor.wait_until(lambda: r.editor.lines("from_agent", "terminal/wait_for_exit"))
         assert [call.status for call in r.editor.tool_calls().values()] == ["in_progress", "pending"]
@@ -131,8 +117,7 @@ async def test_queued_prompts_are_cancelled_too(tmp_path):
         await r.model.wait_for_request(1)
         await r.editor.wait_until(lambda: len(r.editor.lines("to_agent", "session/prompt")) == 2)
         r.editor.cancel()
-        with anyio.fail_after(10):
-            assert [(await turn.response()).stop_reason for turn in turns] == ["cancelled"] * 2
+        assert [(await turn.response()).stop_reason for turn in turns] == ["cancelled"] * 2
         assert (await r.editor.prompt("three")).stop_reason == "end_turn"
 
 
@@ -154,19 +139,15 @@ async def test_other_sessions_go_on(tmp_path):
         second = r.editor.begin("two", session_id=two)
         await r.model.wait_for_request(2)
         r.editor.cancel(session_id=one)
-        with anyio.fail_after(10):
-            assert (await first.response()).stop_reason == "cancelled"
-            assert not second.done
-            r.model.release()
-            assert (await second.response()).stop_reason == "end_turn"
+        assert (await first.response()).stop_reason == "cancelled"
+        assert not second.done
+        r.model.release()
+        assert (await second.response()).stop_reason == "end_turn"
 
 
 async def test_cancel_request_for_a_prompt_gives_a_stop_reason(tmp_path):
     async with rig(tmp_path, [Answer(text="x", hang_before=True)]) as r:
-        await r.editor.send_line(
-            b'{"jsonrpc":"2.0","id":"p","method":"session/prompt","params":{"sessionId":"%s",'
-            b'"prompt":[{"type":"text","text":"hi"}]}}' % r.editor.session_id.encode()
-        )
+        await _prompted(r, "p")
         await r.model.wait_for_request(1)
         r.editor.notify("$/cancel_request", {"requestId": "p"})
         answer = await r.editor.wait_until(lambda: [m for m in r.editor.lines("from_agent") if m.get("id") == "p"])
@@ -182,7 +163,7 @@ async def test_cancel_request_for_unknown_ids_is_ignored(tmp_path):
 
 
 async def test_no_update_of_the_turn_follows_its_answer(tmp_path):
-    async with rig(tmp_path, [Answer(tool_calls=(bash("yes | head -c 200000; sleep 600"),))], terminal=False) as r:
+    async with rig(tmp_path, [asks(bash("yes | head -c 200000; sleep 600"))], terminal=False) as r:
         turn = r.editor.begin("go")
         await r.editor.wait_for(lambda u: isinstance(u, ToolCallProgress) and "y" in str(u.content))
         await _cancelled(r, turn)
@@ -193,7 +174,7 @@ async def test_no_update_of_the_turn_follows_its_answer(tmp_path):
 
 
 async def test_a_terminal_made_after_the_cancel_is_killed_and_released(tmp_path):
-    script = [Answer(tool_calls=(bash(f"sleep 1; touch {tmp_path / 'ran'}"),)), "fine"]
+    script = [asks(bash(f"sleep 1; touch {tmp_path / 'ran'}")), "fine"]
     late = AnswersLate()
     async with rig(tmp_path, script, misbehave={"terminal/create": late}) as r:
         turn = r.editor.begin("go")
@@ -207,13 +188,11 @@ async def test_a_terminal_made_after_the_cancel_is_killed_and_released(tmp_path)
 
 
 async def test_a_late_terminal_is_ended_by_its_mark_where_the_client_kills_nothing(tmp_path):
-    script = [Answer(tool_calls=(bash(f"echo $$ > {tmp_path / 'pid'}; sleep 1000"),)), "fine"]
+    script = [asks(bash(f"echo $$ > {tmp_path / 'pid'}; sleep 1000")), "fine"]
     late = AnswersLate(served_at_once=True)
     async with rig(tmp_path, script, misbehave={"terminal/create": late}, nothing_is_killed=True) as r:
         turn = r.editor.begin("go")
-        with anyio.fail_after(10):
-            while not (tmp_path / "pid").exists():
-                await anyio.sleep(0.01)
+        await until((tmp_path / "pid").exists)
         await _cancelled(r, turn)
         late.release.set()
         await r.editor.wait_until(lambda: r.editor.lines("from_agent", "terminal/release"))
@@ -236,14 +215,10 @@ async def test_cancel_request_for_a_waiting_prompt_leaves_the_running_one_alone(
     async with rig(tmp_path, [Answer(text=("x",), hang_after=1)]) as r:
         first = r.editor.begin("one")
         await r.model.wait_for_request(1)
-        await r.editor.send_line(
-            b'{"jsonrpc":"2.0","id":"p2","method":"session/prompt","params":{"sessionId":"%s",'
-            b'"prompt":[{"type":"text","text":"two"}]}}' % r.editor.session_id.encode()
-        )
+        await _prompted(r, "p2")
         r.editor.notify("$/cancel_request", {"requestId": "p2"})
         await r.editor.wait_until(lambda: [m for m in r.editor.lines("from_agent") if m.get("id") == "p2"])
         assert not first.done
         r.model.release()
-        with anyio.fail_after(10):
-            assert (await first.response()).stop_reason == "end_turn"
+        assert (await first.response()).stop_reason == "end_turn"
         assert len(r.model.requests) == 1

@@ -6,23 +6,20 @@ import pytest
 
 from acp_agent.client.permissions import allow_always
 from acp_agent.errors import PeerError
-from acp_agent.schema.acp import (
-    AvailableCommandsUpdate,
-    CompactionUpdate,
-    ConfigOptionUpdate,
-    CurrentModeUpdate,
-    ResourceLink,
-    TextContent,
-)
-from acp_agent.testing.fake_model import Answer, Call, Failure
+from acp_agent.schema import acp
+from acp_agent.testing.fake_model import Call, Failure
 
-from .kit import agent_rig, rig, went
-
-pytestmark = pytest.mark.anyio
+from .kit import agent_rig, asks, refused, rig, went
 
 
 def values(options):
     return {option.id: option.current_value for option in options}
+
+
+async def told(r, holds):
+    """The options, once the client was told of some of which this holds."""
+    update = await r.editor.wait_for(lambda u: isinstance(u, acp.ConfigOptionUpdate) and holds(u.config_options))
+    return update.config_options
 
 
 async def test_modes_and_options_are_offered_and_agree(tmp_path):
@@ -45,15 +42,14 @@ async def test_modes_and_options_are_offered_and_agree(tmp_path):
 async def test_a_mode_set_by_the_client_shows_in_the_options(tmp_path):
     async with rig(tmp_path) as r:
         await r.editor.client.set_session_mode(r.editor.session_id, "architect")
-        update = await r.editor.wait_for(lambda u: isinstance(u, ConfigOptionUpdate))
-        assert values(update.config_options)["mode"] == "architect"
+        assert values(await told(r, lambda options: True))["mode"] == "architect"
 
 
 async def test_a_mode_set_as_an_option_shows_in_the_modes(tmp_path):
     async with rig(tmp_path) as r:
         answer = await r.editor.client.set_config_option(r.editor.session_id, "mode", "ask")
         assert values(answer.config_options)["mode"] == "ask"
-        update = await r.editor.wait_for(lambda u: isinstance(u, CurrentModeUpdate))
+        update = await r.editor.wait_for(lambda u: isinstance(u, acp.CurrentModeUpdate))
         assert update.current_mode_id == "ask"
 
 
@@ -63,11 +59,10 @@ async def test_a_mode_set_as_an_option_shows_in_the_modes(tmp_path):
 ])  # fmt: skip
 async def test_unknown_options_and_values_are_invalid_params(tmp_path, option, value):
     async with rig(tmp_path) as r:
-        with pytest.raises(PeerError) as error:
+        with refused(-32602):
             await r.editor.request(
                 "session/set_config_option", {"sessionId": r.editor.session_id, "configId": option, "value": value}
             )
-        assert error.value.code == -32602
 
 
 async def test_unknown_modes_are_an_error(tmp_path):
@@ -79,9 +74,7 @@ async def test_unknown_modes_are_an_error(tmp_path):
 
 async def test_the_chosen_model_and_thought_level_are_asked_for(tmp_path):
     async with rig(tmp_path, ["a"], models=("fake-model", "other-model")) as r:
-        await r.editor.wait_for(
-            lambda u: isinstance(u, ConfigOptionUpdate) and "other-model" in str(u.config_options[1].options)
-        )
+        await told(r, lambda options: "other-model" in str(options[1].options))
         await r.editor.client.set_config_option(r.editor.session_id, "model", "default/other-model")
         await r.editor.client.set_config_option(r.editor.session_id, "thought_level", "high")
         await r.editor.prompt("hi")
@@ -92,29 +85,22 @@ async def test_the_chosen_model_and_thought_level_are_asked_for(tmp_path):
 async def test_the_model_can_be_set_as_clients_of_old_schemas_do(tmp_path):
     async with rig(tmp_path, ["a"], models=("fake-model", "other-model")) as r:
         session = r.editor.session_id
-        await r.editor.wait_for(
-            lambda u: isinstance(u, ConfigOptionUpdate) and "other-model" in str(u.config_options[1].options)
-        )
+        await told(r, lambda options: "other-model" in str(options[1].options))
         params = {"sessionId": session, "modelId": "default/other-model"}
         assert await r.editor.request("session/set_model", params) == {}
-        await r.editor.wait_for(
-            lambda u: isinstance(u, ConfigOptionUpdate) and values(u.config_options)["model"] == "default/other-model"
-        )
+        await told(r, lambda options: values(options)["model"] == "default/other-model")
         await r.editor.prompt("hi")
         assert r.request(1)["model"] == "other-model"
         for wrong in ({**params, "modelId": "default/unknown"}, {**params, "modelId": 7}, {"modelId": "x"}, []):
-            with pytest.raises(PeerError) as error:
+            with refused(-32602):
                 await r.editor.request("session/set_model", wrong)
-            assert error.value.code == -32602
 
 
 async def test_auto_becomes_the_servers_first_model(tmp_path):
     async with went(tmp_path, ["a"], models=("first", "second"), environ={"OPENAI_MODEL": ""}, prompt="hi") as r:
         assert r.request(1)["model"] == "first"
-        update = await r.editor.wait_for(
-            lambda u: isinstance(u, ConfigOptionUpdate) and values(u.config_options)["model"] == "default/first"
-        )
-        assert "auto" not in str(update.config_options[1].options)
+        options = await told(r, lambda options: values(options)["model"] == "default/first")
+        assert "auto" not in str(options[1].options)
 
 
 async def test_providers_stand_side_by_side(tmp_path):
@@ -138,7 +124,7 @@ async def test_providers_stand_side_by_side(tmp_path):
 
 async def test_commands_are_announced_without_slash_and_described(tmp_path):
     async with rig(tmp_path) as r:
-        update = await r.editor.wait_for(lambda u: isinstance(u, AvailableCommandsUpdate))
+        update = await r.editor.wait_for(lambda u: isinstance(u, acp.AvailableCommandsUpdate))
         names = [command.name for command in update.available_commands]
         assert {"help", "model", "mode", "clear", "compact", "context", "tools", "status", "permissions"} <= set(names)
         assert len(set(names)) == len(names)
@@ -159,7 +145,8 @@ async def test_each_command_answers_without_the_model(tmp_path, command, words):
 
 
 async def test_a_command_runs_with_other_blocks_beside_it(tmp_path):
-    async with went(tmp_path, [], prompt=[ResourceLink(name="x", uri="file:///x"), TextContent(text="/mode ask")]) as r:
+    blocks = [acp.ResourceLink(name="x", uri="file:///x"), acp.TextContent(text="/mode ask")]
+    async with went(tmp_path, [], prompt=blocks) as r:
         assert "Mode: `ask`" in r.editor.text()
 
 
@@ -171,9 +158,8 @@ async def test_what_is_no_command_is_a_prompt(tmp_path, text):
 
 async def test_mode_command_switches_and_tells_the_client_both_ways(tmp_path):
     async with went(tmp_path, [], prompt="/mode auto") as r:
-        mode = await r.editor.wait_for(lambda u: isinstance(u, CurrentModeUpdate))
-        options = await r.editor.wait_for(lambda u: isinstance(u, ConfigOptionUpdate))
-        assert mode.current_mode_id == values(options.config_options)["mode"] == "auto"
+        mode = await r.editor.wait_for(lambda u: isinstance(u, acp.CurrentModeUpdate))
+        assert mode.current_mode_id == values(await told(r, lambda options: True))["mode"] == "auto"
 
 
 async def test_clear_lets_the_model_forget_also_after_a_load(tmp_path):
@@ -192,7 +178,7 @@ async def test_compact_replaces_the_conversation_by_a_summary(tmp_path, compacti
     async with went(tmp_path, ["a" * 1000, "the summary", "b"], compaction=compaction, prompt="one") as r:
         await r.editor.prompt("/compact")
         assert "Compacted" in r.editor.text()
-        updates = [u for u in r.editor.updates[r.editor.session_id] if isinstance(u, CompactionUpdate)]
+        updates = [u for u in r.editor.updates[r.editor.session_id] if isinstance(u, acp.CompactionUpdate)]
         assert [u.status for u in updates] == (["in_progress", "completed"] if compaction else [])
         await r.editor.prompt("two")
         messages = r.messages(3)
@@ -206,7 +192,7 @@ async def test_compact_answers_also_where_the_model_fails_and_leaves_the_convers
         await r.editor.prompt("one")
         assert (await r.editor.prompt("/compact")).stop_reason == "end_turn"
         assert "could not be shortened" in r.editor.text()
-        updates = [u for u in r.editor.updates[r.editor.session_id] if isinstance(u, CompactionUpdate)]
+        updates = [u for u in r.editor.updates[r.editor.session_id] if isinstance(u, acp.CompactionUpdate)]
         assert updates[-1].status == "failed"
         await r.editor.prompt("two")
         assert [m["content"] for m in r.messages(3)[1:]] == ["one", "a", "two"]
@@ -215,7 +201,7 @@ async def test_compact_answers_also_where_the_model_fails_and_leaves_the_convers
 async def test_permissions_are_listed_and_revoked(tmp_path):
     call = Call("write", {"path": "a.txt", "content": "a"})
     again = Call("write", {"path": "b.txt", "content": "b"})
-    script = [Answer(tool_calls=(call,)), "x", Answer(tool_calls=(again,)), "y"]
+    script = [asks(call), "x", asks(again), "y"]
     async with went(tmp_path, script, otherwise=allow_always) as r:
         await r.editor.prompt("/permissions")
         assert "#1 always allow `edit *`" in r.editor.text()

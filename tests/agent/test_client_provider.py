@@ -12,10 +12,10 @@ import pytest
 from acp_agent.errors import PeerError
 from acp_agent.schema import acp
 from acp_agent.testing.fake_editor import FakeEditor
-from acp_agent.testing.fake_model import Answer, Call, Failure, FakeModel
-from tests.agent.kit import connect, environ_for, on_stdio
+from acp_agent.testing.fake_model import Answer, Failure, FakeModel
+from tests.agent.kit import another, asks, bash, environ_for, on_stdio, refused
 
-pytestmark = [pytest.mark.anyio, on_stdio]
+pytestmark = on_stdio
 REMOTE = "https://api.openai.com/v1"
 TOKEN = "gw-not-a-real-token-1234"
 CONFIG = "[protocol]\nunstable = true\n"
@@ -28,14 +28,20 @@ async def client(
     (tmp_path / "config.toml").write_text(config)
     (tmp_path / "project").mkdir(exist_ok=True)
     environ = environ_for(tmp_path, base_url, ACP_CODER_CONFIG=str(tmp_path / "config.toml"), **more.pop("environ", {}))
-    async with connect(environ, **more) as (editor, _):
-        await editor.start()
+    async with another(environ, **more) as editor:
         yield editor
 
 
 def given(model: FakeModel, **more: Any) -> dict[str, Any]:
     about = {"providerId": "main", "apiType": "openai", "baseUrl": model.base_url, "headers": {"X-Gateway": TOKEN}}
     return {**about, **more}
+
+
+async def prompted(editor: FakeEditor, tmp_path: Path, model: FakeModel, **more: Any) -> None:
+    """A turn of a new session at the provider that the client has set."""
+    await editor.request("providers/set", given(model, **more))
+    await editor.new_session(tmp_path / "project")
+    assert (await editor.prompt("Hi")).stop_reason == "end_turn"
 
 
 async def test_requests_go_where_the_client_says_with_its_headers_and_no_key_of_ours(tmp_path: Path) -> None:
@@ -64,12 +70,9 @@ async def test_a_disabled_provider_is_not_used_and_may_be_set_again(tmp_path: Pa
             assert await editor.request("providers/disable", {"providerId": name}) == {}
         (main,) = (await editor.request("providers/list", {}))["providers"]
         assert main.get("current") is None
-        with pytest.raises(PeerError) as error:
+        with refused(-32000):
             await editor.new_session(tmp_path / "project")
-        assert error.value.code == -32000
-        await editor.request("providers/set", given(model))
-        await editor.new_session(tmp_path / "project")
-        assert (await editor.prompt("Hi")).stop_reason == "end_turn"
+        await prompted(editor, tmp_path, model)
 
 
 @pytest.mark.parametrize("wrong", [
@@ -93,9 +96,8 @@ async def test_what_cannot_be_set_is_refused_and_changes_nothing(tmp_path: Path,
 async def test_off_it_is_not_there(tmp_path: Path) -> None:
     async with FakeModel([]) as model, client(tmp_path, config="") as editor:
         for method, params in (("list", {}), ("set", given(model)), ("disable", {"providerId": "main"})):
-            with pytest.raises(PeerError) as error:
+            with refused(-32601):
                 await editor.request(f"providers/{method}", params)
-            assert error.value.code == -32601
 
 
 async def test_a_gateway_far_away_needs_no_key_and_none_of_the_users_is_sent_there(tmp_path: Path) -> None:
@@ -106,16 +108,11 @@ async def test_a_gateway_far_away_needs_no_key_and_none_of_the_users_is_sent_the
     stored.parent.mkdir(parents=True)
     stored.write_text('{"client": "sk-stored-for-that-name"}')
     async with FakeModel(["Hello."]) as model, client(tmp_path, config=config, environ=env) as editor:
-        await editor.request("providers/set", given(model))
-        await editor.new_session(tmp_path / "project")
-        assert (await editor.prompt("Hi")).stop_reason == "end_turn"
+        await prompted(editor, tmp_path, model)
         assert "authorization" not in {name.lower() for name in model.requests[0].headers}
         far = "http://gateway.invalid/v1"
-        await editor.request("providers/set", given(model, baseUrl=far))
-        await editor.new_session(tmp_path / "project")
-        with pytest.raises(PeerError) as error:
-            await editor.prompt("Hi")
-        assert far in error.value.message  # It was asked.
+        with pytest.raises(PeerError, match=far):  # It was asked.
+            await prompted(editor, tmp_path, model, baseUrl=far)
 
 
 async def test_no_other_provider_stands_in_for_it(tmp_path: Path) -> None:
@@ -125,10 +122,8 @@ async def test_no_other_provider_stands_in_for_it(tmp_path: Path) -> None:
         config += f'base_url = "{other.base_url}"\n'
         env = {"ACP_CODER_MODEL": "fake-model"}
         async with client(tmp_path, config=config, environ=env) as editor:
-            await editor.request("providers/set", given(model))
-            await editor.new_session(tmp_path / "project")
             with pytest.raises(PeerError):
-                await editor.prompt("Hi")
+                await prompted(editor, tmp_path, model)
         assert {each.body["model"] for each in model.requests} == {"fake-model", "b"}
         assert other.requests == []
 
@@ -137,23 +132,19 @@ async def test_what_a_gateway_says_of_its_headers_is_hidden(tmp_path: Path) -> N
     refusal = Failure(401, {"error": {"message": f"{TOKEN} is not known"}})
     env = {"ACP_CODER_MODEL": "fake-model"}
     async with FakeModel([refusal]) as model, client(tmp_path, environ=env) as editor:
-        await editor.request("providers/set", given(model))
-        await editor.new_session(tmp_path / "project")
         with pytest.raises(PeerError) as error:
-            await editor.prompt("Hi")
+            await prompted(editor, tmp_path, model)
         assert "is not known" in error.value.message
         assert TOKEN not in error.value.message
 
 
 async def test_what_it_gave_is_hidden_from_model_and_disk(tmp_path: Path) -> None:
     command = f"echo {TOKEN[:8]}''{TOKEN[8:]}"
-    script: list[Answer | str] = [Answer(tool_calls=(Call("bash", {"command": command}),)), "Done."]
+    script: list[Answer | str] = [asks(bash(command)), "Done."]
     headers = {"X-Api-Key": TOKEN, "Authorization": "Bearer another-not-a-token"}
     env = {"ACP_CODER_MODE": "auto"}
     async with FakeModel(script) as model, client(tmp_path, environ=env) as editor:
-        await editor.request("providers/set", given(model, headers=headers))
-        await editor.new_session(tmp_path / "project")
-        await editor.prompt("Say it")
+        await prompted(editor, tmp_path, model, headers=headers)
         assert TOKEN not in str(model.requests[1].body)
     for file in tmp_path.rglob("*"):
         assert not file.is_file() or TOKEN.encode() not in file.read_bytes(), file
@@ -169,13 +160,11 @@ async def test_a_gateway_is_offered_to_clients_that_have_one_and_needs_no_login(
         offered = {each.id: each.meta for each in editor.initialized.auth_methods}
         assert offered["gateway"] == {"gateway": {"protocol": "anthropic"}}
         assert offered["gateway-openai"] == {"gateway": {"protocol": "openai"}}
-        with pytest.raises(PeerError) as error:
+        with refused(-32000):
             await editor.new_session(tmp_path / "project")
-        assert error.value.code == -32000
         for wrong in (None, {}, {"gateway": 7}, {"gateway": {"baseUrl": 7}}, {"gateway": {"baseUrl": "file:///a"}}):
-            with pytest.raises(PeerError) as error:
+            with refused(-32602):
                 await editor.request("authenticate", {"methodId": "gateway-openai", "_meta": wrong})
-            assert error.value.code == -32602
         gateway = {"baseUrl": model.base_url, "headers": {"X-Gateway": TOKEN}, "providerName": "ours"}
         await editor.request("authenticate", {"methodId": "gateway-openai", "_meta": {"gateway": gateway}})
         await editor.new_session(tmp_path / "project")
@@ -187,14 +176,12 @@ async def test_a_logout_and_another_login_end_that_of_a_gateway(tmp_path: Path) 
     async with FakeModel([]) as model, client(tmp_path, config="", capabilities=GATEWAY, environ=env) as editor:
         log_in = {"methodId": "gateway", "_meta": {"gateway": {"baseUrl": model.base_url}}}
         await editor.request("authenticate", log_in)
-        with pytest.raises(PeerError) as error:  # There is no key, so what was before stays.
+        with refused(-32000):  # There is no key, so what was before stays.
             await editor.request("authenticate", {"methodId": "api-key"})
-        assert error.value.code == -32000
         await editor.new_session(tmp_path / "project")
         await editor.request("logout", {})
-        with pytest.raises(PeerError) as error:
+        with refused(-32000):
             await editor.new_session(tmp_path / "project")
-        assert error.value.code == -32000
         await editor.request("authenticate", log_in)
         await editor.new_session(tmp_path / "project")
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import socket
 from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager, closing
@@ -13,7 +12,7 @@ import anyio
 import pytest
 from anyio.abc import SocketAttribute, SocketStream
 
-from acp_agent.client.permissions import allow_always, allow_once, reject_always, reject_once
+from acp_agent.client.permissions import allow_always, allow_once, never_answers, reject_always, reject_once
 from acp_agent.errors import ExecutorError
 from acp_agent.executors.sandbox import probe
 from acp_agent.executors.sandbox.base import SANDBOXES
@@ -21,8 +20,9 @@ from acp_agent.executors.sandbox.proxy.ways import OwnNetwork
 from acp_agent.loop.shell.command_network import CommandNetwork
 from acp_agent.safety.access import NetworkAccess
 from acp_agent.schema import acp
-from tests.agent.kit import Answer, Call, Rig, rig
+from tests.agent.kit import Answer, Call, Rig, asks, audit, bash, rig
 from tests.executors.sandbox.kit import needs_sandbox
+from tests.waits import until
 
 BOUND = 30.0
 NEAR = '[tools.web]\nprivate_hosts = ["registry.test"]\nhttp_hosts = ["registry.test"]\n'
@@ -44,8 +44,9 @@ def names(monkeypatch: pytest.MonkeyPatch) -> list[str]:
 
 
 @asynccontextmanager
-async def web_server(got: list[bytes]) -> AsyncIterator[int]:
-    """Answers each request with `hello`."""
+async def web_server() -> AsyncIterator[tuple[int, list[bytes]]]:
+    """Answers each request with `hello`. Its port, and what it got."""
+    got: list[bytes] = []
 
     async def serve(client: SocketStream) -> None:
         async with client:
@@ -55,15 +56,15 @@ async def web_server(got: list[bytes]) -> AsyncIterator[int]:
     listener = await anyio.create_tcp_listener(local_host="127.0.0.1")
     async with listener, anyio.create_task_group() as tasks:
         tasks.start_soon(listener.serve, serve)
-        yield listener.extra(SocketAttribute.local_port)
+        yield listener.extra(SocketAttribute.local_port), got
         tasks.cancel_scope.cancel()
 
 
 @asynccontextmanager
 async def session(tmp_path: Path, *commands: str | Call, **more: Any) -> AsyncIterator[Rig]:
     """One prompt makes one call."""
-    calls = [call if isinstance(call, Call) else Call("bash", {"command": call}) for call in commands]
-    script = [answer for call in calls for answer in (Answer(tool_calls=(call,)), Answer(text="done"))]
+    calls = [call if isinstance(call, Call) else bash(call) for call in commands]
+    script = [answer for call in calls for answer in (asks(call), Answer(text="done"))]
     more = {"sandbox": True, "mode": "auto", "config": NEAR, **more}
     async with rig(tmp_path, script, **more) as made:
         yield made
@@ -76,15 +77,12 @@ async def ran(made: Rig) -> str:
     return str(made.messages(len(made.model.requests))[-1]["content"])
 
 
-def audit(made: Rig, event: str) -> list[dict[str, Any]]:
-    file = next(made.project.parent.rglob("audit.jsonl"))
-    lines = [json.loads(line) for line in file.read_text().splitlines()]
-    return [line for line in lines if line["event"] == event]
+def events(made: Rig, event: str) -> list[dict[str, Any]]:
+    return [line for line in audit(made.project.parent) if line["event"] == event]
 
 
 async def test_a_host_is_asked_about_while_the_command_waits(tmp_path: Path, names: list[str]) -> None:
-    got: list[bytes] = []
-    async with web_server(got) as port:
+    async with web_server() as (port, got):
         command = f"curl -sS -d secret http://registry.test:{port}/x"
         async with session(tmp_path, command) as made:
             text = await ran(made)
@@ -101,17 +99,16 @@ async def test_a_host_is_asked_about_while_the_command_waits(tmp_path: Path, nam
             "reject_always",
         ]
         assert got[0].startswith(b"POST /x HTTP/1.1\r\n") and names == ["registry.test"]
-        (line,) = audit(made, "network")
+        (line,) = events(made, "network")
         assert line["host"] == f"registry.test:{port}" and line["call_id"] == call.id
         assert line["sent"] == len(got[0]) and line["received"] > len("hello")
-        assert [line["decision"] for line in audit(made, "decision") if line["tool"] == "connect"] == [
+        assert [line["decision"] for line in events(made, "decision") if line["tool"] == "connect"] == [
             "allowed_by_person"
         ]
 
 
 async def test_a_refused_host_is_neither_reached_nor_looked_up(tmp_path: Path, names: list[str]) -> None:
-    got: list[bytes] = []
-    async with web_server(got) as port:
+    async with web_server() as (port, got):
         command = f"curl -sS http://registry.test:{port}; curl -sS http://registry.test:{port}"
         async with session(tmp_path, command, permissions=[reject_once]) as made:
             text = await ran(made)
@@ -121,8 +118,7 @@ async def test_a_refused_host_is_neither_reached_nor_looked_up(tmp_path: Path, n
 
 
 async def test_an_answer_for_always_holds_for_the_next_command_and_for_fetch(tmp_path: Path) -> None:
-    got: list[bytes] = []
-    async with web_server(got) as port:
+    async with web_server() as (port, _):
         url = f"http://registry.test:{port}/"
         commands = [f"curl -sS {url}", f"curl -sS {url}"]
         async with session(tmp_path, *commands, permissions=[allow_always]) as made:
@@ -144,8 +140,7 @@ async def test_an_answer_for_always_holds_for_the_next_command_and_for_fetch(tmp
 async def test_the_configuration_answers_without_a_question(
     tmp_path: Path, network: str, reached: list[str] | None, names: list[str]
 ) -> None:
-    got: list[bytes] = []
-    async with web_server(got) as port:
+    async with web_server() as (port, _):
         host = "127.0.0.1" if reached is None else "registry.test"
         config = f"{NEAR}[tools.sandbox]\nnetwork = {network}\n"
         async with session(tmp_path, f"curl -sS http://{host}:{port}", config=config) as made:
@@ -156,8 +151,7 @@ async def test_the_configuration_answers_without_a_question(
 
 
 async def test_a_rule_for_connections_holds_for_commands_and_web_tools(tmp_path: Path) -> None:
-    got: list[bytes] = []
-    async with web_server(got) as port:
+    async with web_server() as (port, got):
         rules = '[[tools.permissions.connect]]\npattern = "registry.test*"\naction = "{}"\n'
         calls = (f"curl -sS http://registry.test:{port}", Call("fetch", {"url": "https://registry.test/"}))
         async with session(tmp_path, *calls, config=NEAR + rules.format("deny")) as made:
@@ -170,8 +164,7 @@ async def test_a_rule_for_connections_holds_for_commands_and_web_tools(tmp_path:
 
 
 async def test_a_public_name_that_leads_to_this_machine_is_asked_about_again(tmp_path: Path) -> None:
-    got: list[bytes] = []
-    async with web_server(got) as port:
+    async with web_server() as (port, got):
         command = f"curl -sS http://public.example.com:{port}"
         async with session(tmp_path, command, permissions=[allow_once, reject_once]) as made:
             text = await ran(made)
@@ -192,12 +185,7 @@ async def test_a_clouds_credentials_are_never_asked_about(tmp_path: Path) -> Non
 
 async def test_an_unanswered_question_is_withdrawn_and_refuses(tmp_path: Path) -> None:
     config = f"{NEAR}[tools.sandbox]\nhost_timeout = 0.1\n"
-
-    async def never(request: acp.RequestPermissionRequest) -> acp.RequestPermissionOutcome:
-        await anyio.sleep_forever()
-        raise AssertionError
-
-    async with session(tmp_path, "curl -sS http://registry.test:1", config=config, permissions=[never]) as made:
+    async with session(tmp_path, "curl -sS http://registry.test:1", config=config, permissions=[never_answers]) as made:
         assert "did not answer within 0.1 s" in await ran(made)
 
 
@@ -209,9 +197,8 @@ async def test_the_time_limit_does_not_run_while_the_user_is_asked(tmp_path: Pat
         await anyio.sleep(1.2)
         return await allow_once(request)
 
-    got: list[bytes] = []
-    async with web_server(got) as port:
-        call = Call("bash", {"command": f"curl -sS http://registry.test:{port}", "timeout": 0.6})
+    async with web_server() as (port, _):
+        call = bash(f"curl -sS http://registry.test:{port}", timeout=0.6)
         async with session(tmp_path, call, permissions=[late]) as made:
             assert "hello" in await ran(made)
     assert asked.is_set()
@@ -245,7 +232,7 @@ SERVE = "python3 -m http.server 8765 --bind 127.0.0.1"
 
 
 async def test_a_server_of_the_session_is_reached_by_its_commands_and_by_the_user(tmp_path: Path) -> None:
-    started = Call("bash", {"command": SERVE.replace("8765", str(port := free_port())), "background": True})
+    started = bash(SERVE.replace("8765", str(port := free_port())), background=True)
     fetch = (
         f"for i in $(seq 100); do curl -sS http://localhost:{port}/file 2>/dev/null && break; sleep 0.1; done; "
         f"curl -sS --socks5-hostname ${{SOCKS_PROXY#socks5h://}} http://localhost:{port}/file"
@@ -280,20 +267,15 @@ async def test_other_calls_go_on_while_a_host_is_asked_about(tmp_path: Path) -> 
         await going_on.wait()
         return await allow_once(request)
 
-    got: list[bytes] = []
-    async with web_server(got) as port:
-        waits = Call("bash", {"command": f"curl -sS http://registry.test:{port}", "background": True})
+    async with web_server() as (port, got):
+        waits = bash(f"curl -sS http://registry.test:{port}", background=True)
         async with session(tmp_path, waits, "echo meanwhile", permissions=[when_the_other_is_done]) as made:
             await ran(made)
-            with anyio.fail_after(BOUND):
-                while not made.editor.permission_requests:
-                    await anyio.sleep(0.01)
+            await until(lambda: made.editor.permission_requests)
             assert "meanwhile" in await ran(made)
             assert not got
             going_on.set()
-            with anyio.fail_after(BOUND):
-                while not got:
-                    await anyio.sleep(0.01)
+            await until(lambda: got)
 
 
 def no_bubblewrap(config: object, other: object = None) -> None:
@@ -303,8 +285,7 @@ def no_bubblewrap(config: object, other: object = None) -> None:
 async def test_with_landlock_alone_only_the_proxy_is_reached(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(SANDBOXES, "bubblewrap", f"{__name__}:no_bubblewrap")
     monkeypatch.setattr(probe, "_found", {})
-    got: list[bytes] = []
-    async with web_server(got) as port:
+    async with web_server() as (port, got):
         url = f"http://registry.test:{port}"
         near = f"curl -sS http://127.0.0.1:{port}; curl -sS --noproxy '*' http://127.0.0.1:{port}"
         permissions = [allow_once, reject_once]
@@ -317,8 +298,7 @@ async def test_with_landlock_alone_only_the_proxy_is_reached(tmp_path: Path, mon
 
 @pytest.mark.parametrize("terminal", [True, False])
 async def test_it_is_the_same_in_the_editors_terminal_and_without_one(tmp_path: Path, terminal: bool) -> None:
-    got: list[bytes] = []
-    async with web_server(got) as port:
+    async with web_server() as (port, _):
         near = f"curl -sS --noproxy '*' http://127.0.0.1:{port}"
         commands = (
             f"export HTTP_PROXY=x; curl -sS http://registry.test:{port}",
@@ -332,8 +312,7 @@ async def test_it_is_the_same_in_the_editors_terminal_and_without_one(tmp_path: 
 
 
 async def test_git_over_ssh_goes_through_the_proxy(tmp_path: Path) -> None:
-    got: list[bytes] = []
-    async with web_server(got) as port:
+    async with web_server() as (port, got):
         command = f"git ls-remote ssh://git@registry.test:{port}/x.git"
         async with session(tmp_path, command, command, permissions=[reject_once, allow_once]) as made:
             assert "Not connected to registry.test" in await ran(made) and not got
@@ -342,8 +321,6 @@ async def test_git_over_ssh_goes_through_the_proxy(tmp_path: Path) -> None:
 
 
 async def test_a_redirect_to_another_host_is_another_question(tmp_path: Path) -> None:
-    got: list[bytes] = []
-
     async def redirect(client: SocketStream) -> None:
         async with client:
             await client.receive()
@@ -351,7 +328,7 @@ async def test_a_redirect_to_another_host_is_another_question(tmp_path: Path) ->
 
     listener = await anyio.create_tcp_listener(local_host="127.0.0.1")
     first = listener.extra(SocketAttribute.local_port)
-    async with web_server(got) as port, listener, anyio.create_task_group() as tasks:
+    async with web_server() as (port, got), listener, anyio.create_task_group() as tasks:
         tasks.start_soon(listener.serve, redirect)
         command = f"curl -sSL http://registry.test:{first}/"
         async with session(tmp_path, command, permissions=[allow_once, reject_once]) as made:
@@ -401,8 +378,7 @@ def test_the_name_of_a_host_is_what_is_before_its_port(host: str, name: str) -> 
 async def test_a_service_of_this_machine_is_at_localhost_where_the_configuration_opens_it(
     tmp_path: Path, opened: bool
 ) -> None:
-    got: list[bytes] = []
-    async with web_server(got) as port:
+    async with web_server() as (port, _):
         config = f"[tools.sandbox]\nloopback_ports = [{port if opened else ''}]\n"
         async with session(tmp_path, f"curl -sS http://localhost:{port}", config=config) as made:
             text = await ran(made)
@@ -419,8 +395,7 @@ async def test_a_network_that_was_killed_is_made_anew(tmp_path: Path, monkeypatc
         made_ways.append(self)
 
     monkeypatch.setattr(OwnNetwork, "__init__", noted)
-    got: list[bytes] = []
-    async with web_server(got) as port:
+    async with web_server() as (port, _):
         command = f"curl -sS http://registry.test:{port}"
         async with session(tmp_path, command, command) as made:
             assert "hello" in await ran(made)

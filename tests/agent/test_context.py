@@ -9,22 +9,10 @@ import pytest
 
 from acp_agent.schema.acp import CompactionUpdate, Notice, UsageUpdate
 from acp_agent.testing.fake_model import Failure, Usage
-from tests.agent.kit import Answer, Call, rig, went
-
-pytestmark = pytest.mark.anyio
-
-TOO_LONG = Failure(
-    400,
-    {
-        "error": {
-            "message": "This model's maximum context length is {} tokens. Please reduce the length of the messages.",
-            "code": "context_length_exceeded",
-        }
-    },
-)
+from tests.agent.kit import WIRE, Answer, Call, asks, bash, rig, went
 
 
-def refusal(window: int) -> Failure:
+def refusal(window: int | str) -> Failure:
     words = f"This model's maximum context length is {window} tokens."
     return Failure(400, {"error": {"message": words, "code": "context_length_exceeded"}})
 
@@ -54,18 +42,14 @@ def sizes(r):
     return [len(json.dumps(request.body["messages"])) for request in r.model.requests]
 
 
+in_v1 = pytest.mark.skipif(WIRE == "v2", reason="a compaction is an update of its own in v2, without words")
 FILES = [f"f{number}" for number in range(6)]
-
-
-def plant(r) -> None:
-    for name in FILES:
-        (r.project / name).write_text(f"{name} {name} {name}\n" * 1300)
+LONG = {name: f"{name} {name} {name}\n" * 1300 for name in FILES}
 
 
 async def test_old_results_make_room_for_new_ones_and_the_turn_goes_on(tmp_path):
     script = [*(reads(name) for name in FILES), says("all read")]
-    async with rig(tmp_path, script, config=config(24_000, "[compaction]\nkeep_results = 1\n")) as r:
-        plant(r)
+    async with rig(tmp_path, script, config=config(24_000, "[compaction]\nkeep_results = 1\n"), files=LONG) as r:
         assert (await r.editor.prompt("read them all")).stop_reason == "end_turn"
         assert r.editor.text().endswith("all read")
         assert "The conversation was shortened" in r.editor.text()
@@ -80,8 +64,7 @@ async def test_old_results_make_room_for_new_ones_and_the_turn_goes_on(tmp_path)
 
 async def test_a_cap_in_tokens_makes_room_whatever_the_window(tmp_path):
     capped = config(128_000, "[agent]\ncontext_budget_tokens = 19_000\n[compaction]\nkeep_results = 1\n")
-    async with rig(tmp_path, [*(reads(name) for name in FILES), says("all read")], config=capped) as r:
-        plant(r)
+    async with rig(tmp_path, [*(reads(name) for name in FILES), says("all read")], config=capped, files=LONG) as r:
         assert (await r.editor.prompt("read them all")).stop_reason == "end_turn"
         assert "The conversation was shortened" in r.editor.text()
         await r.editor.prompt("/context")
@@ -106,37 +89,26 @@ async def test_an_unknown_window_counts_as_128000_tokens(tmp_path):
         assert "can hold 128000 tokens" in r.editor.text()
 
 
-async def test_a_client_that_shows_compactions_gets_them_with_the_summary(tmp_path):
-    script = [says(wordy(2000)), says(wordy(2000)), says(wordy(2000)), says("THE SUMMARY"), says("the end")]
-    async with rig(tmp_path, script, config=config(14_500), compaction=True) as r:
+@pytest.mark.parametrize("shows", ["compaction", pytest.param("notices", marks=in_v1)])
+async def test_a_client_gets_compactions_with_the_summary_or_a_notice_if_it_shows_them(tmp_path, shows):
+    script = [*[says(wordy(2000))] * 3, says("THE SUMMARY"), says("the end")]
+    async with rig(tmp_path, script, config=config(14_500), **{shows: True}) as r:
         for number in range(4):
             assert (await r.editor.prompt(f"prompt {number}")).stop_reason == "end_turn"
-        shown = updates(r, CompactionUpdate)
-        assert [update.status for update in shown] == ["in_progress", "completed"]
-        assert len({update.compaction_id for update in shown}) == 1
-        assert shown[-1].summary[0].text == "THE SUMMARY"
+        if shows == "compaction":
+            shown = updates(r, CompactionUpdate)
+            assert [update.status for update in shown] == ["in_progress", "completed"]
+            assert len({update.compaction_id for update in shown}) == 1
+            assert shown[-1].summary[0].text == "THE SUMMARY"
+        else:
+            assert any("messages summarised" in notice.title for notice in updates(r, Notice))
         assert "made shorter" not in r.editor.text()
         last = str(r.messages(len(r.model.requests)))
         assert "THE SUMMARY" in last and "prompt 3" in last and "prompt 0" not in last
 
 
-async def test_a_client_that_shows_notices_gets_one(tmp_path):
-    script = [says(wordy(2000)), says(wordy(2000)), says(wordy(2000)), says("THE SUMMARY"), says("the end")]
-    async with rig(tmp_path, script, config=config(14_500), notices=True) as r:
-        for number in range(4):
-            await r.editor.prompt(f"prompt {number}")
-        assert any("messages summarised" in notice.title for notice in updates(r, Notice))
-        assert "made shorter" not in r.editor.text()
-
-
 async def test_a_model_that_cannot_summarise_costs_the_oldest_turns_and_no_more(tmp_path):
-    script = [
-        says(wordy(2000)),
-        says(wordy(2000)),
-        says(wordy(2000)),
-        Failure(400, {"error": {"message": "no"}}),
-        says("the end"),
-    ]
+    script = [*[says(wordy(2000))] * 3, Failure(400, {"error": {"message": "no"}}), says("the end")]
     async with rig(tmp_path, script, config=config(14_500)) as r:
         for number in range(4):
             assert (await r.editor.prompt(f"prompt {number}")).stop_reason == "end_turn"
@@ -157,7 +129,7 @@ async def test_what_a_server_finds_too_long_is_made_shorter_and_asked_again_once
 
 
 async def test_a_server_that_refuses_again_is_an_error_in_words_and_not_a_loop(tmp_path):
-    async with went(tmp_path, [says(wordy(3000)), *[TOO_LONG] * 4, says("later")], prompt="one") as r:
+    async with went(tmp_path, [says(wordy(3000)), *[refusal("{}")] * 4, says("later")], prompt="one") as r:
         with pytest.raises(Exception, match="too long"):
             await r.editor.prompt("two")
         assert len(r.model.requests) <= 4
@@ -195,8 +167,7 @@ async def test_a_session_that_is_over_the_limit_goes_on_after_a_restart(tmp_path
 async def test_a_full_context_stops_the_turn_where_room_is_not_to_be_made(tmp_path):
     script = [reads("f0"), reads("f1"), reads("f2"), says("after clear")]
     more = "[compaction]\nenabled = false\n"
-    async with rig(tmp_path, script, config=config(20_000, more)) as r:
-        plant(r)
+    async with rig(tmp_path, script, config=config(20_000, more), files=LONG) as r:
         assert (await r.editor.prompt("go")).stop_reason == "max_tokens"
         assert "context is full to" in r.editor.text()
         await r.editor.prompt("/clear")
@@ -236,8 +207,8 @@ async def test_both_commands_answer_without_a_server(tmp_path, command):
 
 async def test_the_beginning_of_the_requests_of_a_session_is_the_same_to_the_byte(tmp_path):
     script = [
-        Answer(tool_calls=(Call("bash", {"command": "seq 1 30000"}),)),
-        Answer(tool_calls=(Call("plan", {"entries": [{"content": "x"}]}),)),
+        asks(bash("seq 1 30000")),
+        asks(Call("plan", {"entries": [{"content": "x"}]})),
         "done",
         "again",
         "loaded",

@@ -4,18 +4,15 @@ from __future__ import annotations
 
 from contextlib import asynccontextmanager
 
-import anyio
 import pytest
 
-from acp_agent.client.permissions import cancelled, reject_once
+from acp_agent.client.permissions import cancelled, never_answers, reject_once
 from acp_agent.errors import InternalError
 from acp_agent.loop.model import spending
 from acp_agent.schema.acp import UsageUpdate
 from acp_agent.testing.fake_model import Answer, Call, FakeModel, RawAnswer, Usage
 
-from .kit import connect, environ_for, rig, went
-
-pytestmark = pytest.mark.anyio
+from .kit import another, environ_for, rig, went
 
 PRICES = """
 [[agent.prices]]
@@ -101,8 +98,7 @@ async def test_sub_agents_and_summaries_count(tmp_path):
 async def test_the_cost_survives_a_restart_and_the_deletion_of_its_session_does_not_lower_the_days_sum(tmp_path):
     async with went(tmp_path, [says("one"), says("two"), says("three")], config=PRICES) as r:
         first = r.editor.session_id
-        async with connect(r.environ) as (editor, _):
-            await editor.start()
+        async with another(r.environ) as editor:
             await editor.resume_session(first, r.project)
             await editor.prompt("more")
             assert costs(editor) == pytest.approx([2 * COST])
@@ -173,16 +169,9 @@ async def test_a_client_that_gives_no_answer_stops_the_turn(tmp_path, answer):
 
 
 async def test_a_turn_is_cancelled_while_the_question_is_open(tmp_path):
-    asked = anyio.Event()
-
-    async def waits(request):
-        asked.set()
-        await anyio.sleep_forever()
-
-    async with rig(tmp_path, [READ, says("done")], config=capped(1.5), permissions=[waits]) as r:
+    async with rig(tmp_path, [READ, says("done")], config=capped(1.5), permissions=[never_answers]) as r:
         turn = r.editor.begin("go")
-        with anyio.fail_after(20):
-            await asked.wait()
+        await r.editor.wait_until(lambda: r.editor.permission_requests)
         r.editor.cancel()
         assert (await turn.response()).stop_reason == "cancelled"
         r.editor.assert_tool_calls_finished()
@@ -199,8 +188,7 @@ async def test_a_sub_agent_that_stops_at_the_cap_stops_its_parent_with_one_quest
 
 async def test_the_days_cap_holds_for_all_agents_of_a_user(tmp_path):
     async with went(tmp_path, [says("one"), says("two")], config=capped(1.5, "max_cost_per_day")) as r:
-        async with connect(r.environ, permissions=[reject_once]) as (editor, _):
-            await editor.start()
+        async with another(r.environ, permissions=[reject_once]) as editor:
             await editor.new_session(r.project)
             assert (await editor.prompt("go")).meta["limit"] == "agent.max_cost_per_day"
             (asked,) = editor.permission_requests
@@ -233,8 +221,7 @@ async def through_a_proxy(tmp_path, script, more=""):
         home.mkdir()
         environ = environ_for(home, "", ACP_CODER_CONFIG=str(tmp_path / "config.toml"))
         del environ["OPENAI_BASE_URL"], environ["OPENAI_MODEL"]
-        async with connect(environ) as (editor, _):
-            await editor.start()
+        async with another(environ) as editor:
             await editor.new_session(tmp_path)
             yield editor
 

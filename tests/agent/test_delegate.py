@@ -2,23 +2,18 @@
 
 from __future__ import annotations
 
-import anyio
-import pytest
-
 from acp_agent.client.permissions import reject_once
 from acp_agent.schema.acp import AgentMessageChunk, ToolCall, ToolCallProgress
 from acp_agent.testing.fake_model import Answer, Call, Failure
 
-from .kit import rig, went
-
-pytestmark = pytest.mark.anyio
+from .kit import asks, bash, rig, went
 
 
 def delegate(**arguments: object) -> Answer:
-    return Answer(tool_calls=(Call("delegate", {"prompt": "Find the number.", "title": "find it", **arguments}),))
+    return asks(Call("delegate", {"prompt": "Find the number.", "title": "find it", **arguments}))
 
 
-READ = Answer(tool_calls=(Call("read", {"path": "a.txt"}),))
+READ = asks(Call("read", {"path": "a.txt"}))
 
 
 def last(r, number: int) -> str:
@@ -59,7 +54,7 @@ async def test_its_calls_stand_below_the_parent_and_the_parents_card_shows_what_
 
 
 async def test_its_permission_requests_say_whose_they_are(tmp_path):
-    write = Answer(tool_calls=(Call("write", {"path": "b.txt", "content": "x"}),))
+    write = asks(Call("write", {"path": "b.txt", "content": "x"}))
     async with went(tmp_path, [delegate(), write, "written", "done"], permissions=[reject_once]) as r:
         (asked,) = r.editor.permission_requests
         assert asked.tool_call.title == "Write b.txt (sub-agent: find it)"
@@ -72,7 +67,7 @@ async def test_its_permission_requests_say_whose_they_are(tmp_path):
 async def test_it_gets_only_the_tools_it_was_given(tmp_path):
     async with went(
         tmp_path,
-        [delegate(tools=["grep", "read_file"]), Answer(tool_calls=(Call("bash", {"command": "ls"}),)), "no", "done"],
+        [delegate(tools=["grep", "read_file"]), asks(bash("ls")), "no", "done"],
     ) as r:
         assert r.tool_names(2) == {"grep", "read"}
         assert "not among the tools of this sub-agent" in last(r, 3)
@@ -103,22 +98,14 @@ async def test_two_levels_are_the_depth_and_no_more(tmp_path):
 
 
 async def test_cancel_reaches_it(tmp_path):
-    sleep = Answer(tool_calls=(Call("bash", {"command": "sleep 600"}),))
+    sleep = asks(bash("sleep 600"))
     async with rig(tmp_path, [delegate(), sleep], mode="auto") as r:
-        outcome = []
-
-        async def go():
-            outcome.append(await r.editor.prompt("go"))
-
-        async with anyio.create_task_group() as tasks:
-            tasks.start_soon(go)
-            await r.editor.wait_for(
-                lambda u: (
-                    isinstance(u, ToolCallProgress) and u.status == "in_progress" and len(r.editor.tool_calls()) == 2
-                )
-            )
-            r.editor.cancel()
-        assert outcome[0].stop_reason == "cancelled"
+        turn = r.editor.begin("go")
+        await r.editor.wait_until(
+            lambda: [call.status for call in r.editor.tool_calls().values()] == ["in_progress"] * 2
+        )
+        r.editor.cancel()
+        assert (await turn.response()).stop_reason == "cancelled"
         for call in r.editor.tool_calls().values():
             call.assert_finished("failed")
 
@@ -147,8 +134,8 @@ async def test_a_loaded_session_shows_its_calls(tmp_path):
 
 
 async def test_a_sub_agent_cannot_delegate_what_it_may_not_do_itself(tmp_path):
-    write = Answer(tool_calls=(Call("write", {"path": "b.txt", "content": "x"}),))
-    inner = Answer(tool_calls=(Call("delegate", {"prompt": "Write it.", "tools": ["write"]}),))
+    write = asks(Call("write", {"path": "b.txt", "content": "x"}))
+    inner = asks(Call("delegate", {"prompt": "Write it.", "tools": ["write"]}))
     script = [delegate(tools=["read", "delegate"]), inner, delegate(), write, "no", "no", "done"]
     async with went(tmp_path, script, mode="auto") as r:
         assert "cannot have the tools write" in last(r, 3)
@@ -157,7 +144,7 @@ async def test_a_sub_agent_cannot_delegate_what_it_may_not_do_itself(tmp_path):
 
 
 async def test_what_a_sub_folder_says_is_told_to_both(tmp_path):
-    look = Answer(tool_calls=(Call("read", {"path": "sub/a.txt"}),))
+    look = asks(Call("read", {"path": "sub/a.txt"}))
     async with rig(tmp_path, [delegate(), look, "seen", look, "done"], files={"sub/AGENTS.md": "tangerine"}) as r:
         (r.project / "sub/a.txt").write_text("a\n")
         await r.editor.prompt("go")
@@ -166,12 +153,8 @@ async def test_what_a_sub_folder_says_is_told_to_both(tmp_path):
 
 
 async def test_its_shell_and_what_it_has_read_are_its_own(tmp_path):
-    away = Answer(
-        tool_calls=(Call("bash", {"command": "mkdir sub; cd sub; export X=1"}), Call("read", {"path": "a.txt"}))
-    )
-    here = Answer(
-        tool_calls=(Call("bash", {"command": "pwd; echo x=$X"}), Call("write", {"path": "a.txt", "content": "b"}))
-    )
+    away = asks(bash("mkdir sub; cd sub; export X=1"), Call("read", {"path": "a.txt"}))
+    here = asks(bash("pwd; echo x=$X"), Call("write", {"path": "a.txt", "content": "b"}))
     async with went(tmp_path, [delegate(), away, "moved", here, "done"], mode="auto", files={"a.txt": "a\n"}) as r:
         shell, written = (message["content"] for message in r.messages(5)[-2:])
         assert shell == f"{r.project}\nx=\n"
@@ -184,9 +167,9 @@ async def test_delegation_can_be_switched_off(tmp_path):
 
 
 async def test_what_a_sub_agent_changed_can_be_read_and_edited_by_the_one_above(tmp_path):
-    read = Answer(tool_calls=(Call("read", {"path": "a.txt"}),))
-    change = Answer(tool_calls=(Call("bash", {"command": "echo two > a.txt"}),))
-    edit = Answer(tool_calls=(Call("edit", {"path": "a.txt", "old_string": "two", "new_string": "three"}),))
+    read = asks(Call("read", {"path": "a.txt"}))
+    change = asks(bash("echo two > a.txt"))
+    edit = asks(Call("edit", {"path": "a.txt", "old_string": "two", "new_string": "three"}))
     script = [read, delegate(), change, read, "changed", read, edit, "done"]
     async with went(tmp_path, script, mode="auto", files={"a.txt": "one\n"}) as r:
         assert (r.project / "a.txt").read_text() == "three\n"

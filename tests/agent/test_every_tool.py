@@ -4,18 +4,16 @@ from __future__ import annotations
 
 import os
 
-import anyio
 import pytest
 
 from acp_agent.client.permissions import never_answers
 from acp_agent.schema.acp import ToolCall
 from acp_agent.testing.fake_model import Answer, Call
+from tests.processes import running
 from tests.tools.kit import REGISTRY
 from tests.tools.test_contract import SOME
 
-from .kit import rig
-
-pytestmark = pytest.mark.anyio
+from .kit import asks, rig, rounds
 
 NAMES = [entry.name for entry in REGISTRY.entries()]
 NO_FORM = {"ask_user": {"question": "Which?", "choices": ["a", "b"]}}
@@ -25,24 +23,9 @@ def arguments(name: str) -> dict:
     return NO_FORM.get(name, SOME[name])
 
 
-def children() -> set[str]:
-    own = os.getpid()
-    found = set()
-    for entry in os.listdir("/proc"):
-        if entry.isdigit():
-            try:
-                with open(f"/proc/{entry}/stat", encoding="utf-8") as file:
-                    words = file.read().rpartition(")")[2].split()
-            except OSError:
-                continue
-            if int(words[1]) == own and words[0] != "Z":
-                found.add(entry)
-    return found
-
-
 @pytest.mark.parametrize("name", NAMES)
 async def test_wrong_arguments_are_feedback_and_ask_nobody(tmp_path, name):
-    async with rig(tmp_path, [Answer(tool_calls=(Call(name, {"invented": 1}),)), "done"]) as r:
+    async with rig(tmp_path, rounds(Call(name, {"invented": 1}))) as r:
         assert (await r.editor.prompt("go")).stop_reason == "end_turn"
         text = r.messages(2)[-1]["content"]
         assert text.startswith("[tool_error] The arguments of ")
@@ -55,25 +38,19 @@ async def test_wrong_arguments_are_feedback_and_ask_nobody(tmp_path, name):
 @pytest.mark.parametrize("name", NAMES)
 @pytest.mark.parametrize("asked", [True, False], ids=["while the user is asked", "while it runs"])
 async def test_a_cancel_leaves_every_call_ended_and_nothing_running(tmp_path, name, asked):
-    before = children()
-    script = [Answer(tool_calls=(Call(name, arguments(name)),)), Answer(hang_before=True)]
+    before = running(parent=os.getpid())
+    script = [asks(Call(name, arguments(name))), Answer(hang_before=True)]
     async with rig(tmp_path, script, mode="code" if asked else "auto", otherwise=never_answers) as r:
         (r.project / "f").write_text("a\n")
-        outcome = []
-
-        async def go() -> None:
-            outcome.append(await r.editor.prompt("go"))
-
-        async with anyio.create_task_group() as tasks:
-            tasks.start_soon(go)
-            await r.editor.wait_for(lambda update: isinstance(update, ToolCall))
-            r.editor.cancel()
-        assert outcome[0].stop_reason == "cancelled"
+        turn = r.editor.begin("go")
+        await r.editor.wait_for(lambda update: isinstance(update, ToolCall))
+        r.editor.cancel()
+        assert (await turn.response()).stop_reason == "cancelled"
         for call in r.editor.tool_calls().values():
             call.assert_finished(call.status)
             assert call.status in ("completed", "failed")
         r.model.release()
-    assert children() <= before
+    assert running(parent=os.getpid()) <= before
 
 
 @pytest.mark.parametrize(("name", "given"), [
@@ -82,8 +59,8 @@ async def test_a_cancel_leaves_every_call_ended_and_nothing_running(tmp_path, na
     ("memory_recall", {"query": "word"}),
 ])  # fmt: skip
 async def test_what_a_call_gives_is_bounded_for_model_and_person(tmp_path, name, given):
-    store = Answer(tool_calls=(Call("memory_store", {"key": "k", "content": "word " * 1500}),))
-    script = [store, Answer(tool_calls=(Call(name, given),)), "done"]
+    store = asks(Call("memory_store", {"key": "k", "content": "word " * 1500}))
+    script = [store, asks(Call(name, given)), "done"]
     async with rig(tmp_path, script, config="[tools]\nmax_output_chars = 1000\n", mode="auto", terminal=False) as r:
         (r.project / "big").write_text("word\n" * 5000)
         for number in range(300):

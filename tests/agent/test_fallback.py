@@ -12,9 +12,7 @@ from acp_agent.errors import PeerError
 from acp_agent.testing.fake_editor import FakeEditor
 from acp_agent.testing.fake_model import Answer, Call, Failure, FakeModel, Reply
 
-from .kit import connect, environ_for
-
-pytestmark = pytest.mark.anyio
+from .kit import another, asks, environ_for
 
 OVERLOADED = Failure(529, {"error": {"message": "Overloaded", "type": "overloaded_error"}})
 EMPTY = Failure(429, {"error": {"message": "You exceeded your current quota", "code": "insufficient_quota"}})
@@ -23,7 +21,7 @@ DOWN = Failure(503, "")
 BAD_KEY = Failure(401, {"error": {"message": "Incorrect API key provided", "code": "invalid_api_key"}})
 BAD_REQUEST = Failure(400, {"error": {"message": "temperature is wrong", "type": "invalid_request_error"}})
 UNKNOWN = Failure(404, {"error": {"message": "The model `a` does not exist", "code": "model_not_found"}})
-LOOK = Answer(tool_calls=(Call("list_directory", {}),))
+LOOK = asks(Call("list_directory", {}))
 
 
 @dataclass
@@ -59,8 +57,7 @@ async def two(
         )
         environ = environ_for(home, "", ACP_CODER_CONFIG=str(tmp_path / "config.toml"))
         del environ["OPENAI_BASE_URL"], environ["OPENAI_MODEL"]
-        async with connect(environ) as (editor, _):
-            await editor.start()
+        async with another(environ) as editor:
             await editor.new_session(project)
             yield Two(editor, one, other)
 
@@ -172,7 +169,7 @@ async def test_a_fallback_without_tools_gets_them_as_text(tmp_path):
 
 
 async def test_a_sub_agent_falls_back_and_its_parent_goes_on_with_the_same_model(tmp_path):
-    delegate = Answer(tool_calls=(Call("delegate", {"prompt": "Look.", "title": "look"}),))
+    delegate = asks(Call("delegate", {"prompt": "Look.", "title": "look"}))
     async with two(tmp_path, [delegate, OVERLOADED], ["seen", "done"]) as r:
         await r.editor.prompt("go")
         assert r.editor.text().endswith("done")

@@ -10,13 +10,10 @@ import anyio
 import pytest
 
 from acp_agent.client.permissions import allow_once
-from acp_agent.errors import PeerError
-from acp_agent.testing.fake_model import Answer, Call
+from acp_agent.testing.fake_model import Call
 
-from .kit import Rig, agent_rig, rig, went
+from .kit import Rig, agent_rig, asks, refused, rig, went
 from .test_undo import bash, said, write
-
-pytestmark = pytest.mark.anyio
 
 
 async def fork(r: Rig, source: str, meta: dict[str, Any] | None = None, **params: Any) -> dict[str, Any]:
@@ -154,7 +151,7 @@ async def test_a_fork_reads_the_outputs_that_its_source_kept(tmp_path):
         answer = next(m["content"] for m in r.messages(2) if m["role"] == "tool")
         (kept,) = set(re.findall(r"[0-9a-f]{8}-[0-9a-f-]{27}", answer))
         r.editor.session_id = (await fork(r, r.editor.session_id))["sessionId"]
-        script += [Answer(tool_calls=(Call("read_overflow", {"id": kept, "offset": 0, "limit": 50}),)), "Read."]
+        script += [asks(Call("read_overflow", {"id": kept, "offset": 0, "limit": 50})), "Read."]
         await r.editor.prompt("Read it.")
         assert "\n7\n" in next(m["content"] for m in reversed(r.messages(4)) if m["role"] == "tool")
 
@@ -190,9 +187,8 @@ async def test_a_fork_can_end_with_a_message(tmp_path, kind, left):
 )
 async def test_a_fork_that_cannot_be_is_refused(tmp_path, params, meta, code):
     async with went(tmp_path, ["One."], prompt="First.") as r:
-        with pytest.raises(PeerError) as error:
+        with refused(code):
             await fork(r, r.editor.session_id, meta, **params)
-        assert error.value.code == code
         assert len((await r.editor.client.list_sessions()).sessions) == 1
 
 

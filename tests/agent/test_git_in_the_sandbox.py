@@ -16,9 +16,10 @@ from hypothesis import strategies as st
 from acp_agent.loop.shell import confinement, git_copies
 from acp_agent.loop.shell.git_copies import GitCopies
 from tests.nightly import times
+from tests.waits import until
 
-from .kit import bash, results, rig, rounds, went
-from .test_safety import audit, git, repository
+from .kit import audit, bash, confined, put, results, rig, rounds, went
+from .test_safety import git, repository
 
 QUIET = "export GIT_CONFIG_COUNT=1 GIT_CONFIG_KEY_0=protocol.file.allow GIT_CONFIG_VALUE_0=always; set -e\n"
 
@@ -43,15 +44,21 @@ EVERYDAY = {
 }
 
 
-def prepared(project: Path, up: Path) -> None:
-    """A repository with a remote beside the file, both in the session's folder."""
+def prepared(project: Path) -> None:
+    """A repository with a remote beside it."""
     repository(project)
     git(project, "config", "user.name", "a")
     git(project, "config", "user.email", "a@b")
-    git(project, "init", "-q", "-b", "main", "--bare", str(up))
+    git(project, "init", "-q", "-b", "main", "--bare", "../up.git")
     git(project, "remote", "add", "origin", "../up.git")
     git(project, "push", "-q", "origin", "HEAD:main", "HEAD:dev")
     git(project, "fetch", "-q")
+
+
+def published(project: Path) -> None:
+    """A repository with a remote that has an address."""
+    repository(project)
+    git(project, "remote", "add", "origin", "https://example.org/x")
 
 
 def config_of(project: Path) -> list[str]:
@@ -62,10 +69,8 @@ def config_of(project: Path) -> list[str]:
 async def test_everyday_git_works(tmp_path: Path, name: str) -> None:
     command, kept = EVERYDAY[name]
     config = f'[tools.sandbox]\nallow_write = ["{tmp_path}/up.git"]\n'
-    script = rounds(bash(QUIET + command + "\necho all went well"))
-    async with rig(tmp_path, script, mode="auto", sandbox=True, terminal=False, config=config) as r:
-        prepared(r.project, tmp_path / "up.git")
-        await r.editor.prompt("go")
+    command = f"{QUIET}{command}\necho all went well"
+    async with confined(tmp_path, command, config=config, before=prepared) as r:
         (told,) = results(r, 2)
         assert "all went well" in told
         assert "Not taken over" not in told
@@ -99,8 +104,7 @@ async def test_a_new_repository_is_there_after_the_command_and_names_no_program(
 
 
 async def test_a_folder_that_does_not_look_empty_is_explained(tmp_path: Path) -> None:
-    script = rounds(bash("git init -q --bare /tmp/b; git clone -q /tmp/b ."))
-    async with went(tmp_path, script, mode="auto", sandbox=True, terminal=False) as r:
+    async with confined(tmp_path, "git init -q --bare /tmp/b; git clone -q /tmp/b .") as r:
         (told,) = results(r, 2)
         assert "not an empty directory" in told
         assert "empty folders take the place of missing ones" in told
@@ -109,10 +113,7 @@ async def test_a_folder_that_does_not_look_empty_is_explained(tmp_path: Path) ->
 
 async def test_what_names_a_program_is_taken_back_and_told_and_the_rest_kept(tmp_path: Path) -> None:
     change = "git config core.hooksPath x; git config user.name new; git config alias.st '!evil'; git config user.name"
-    script = rounds(bash(change), bash("git config --list --local"))
-    async with rig(tmp_path, script, mode="auto", sandbox=True, terminal=False) as r:
-        repository(r.project)
-        await r.editor.prompt("go")
+    async with confined(tmp_path, change, "git config --list --local", before=repository) as r:
         first, second = results(r, 3)
         assert first.startswith("new\n")
         assert "`core.hookspath`, `alias.st`" in first
@@ -126,8 +127,7 @@ async def test_the_real_configuration_names_no_program_even_for_a_moment(tmp_pat
     write = "for i in {1..30}; do git config core.fsmonitor 'touch x'; git config user.name n$i; done"
     new = "mkdir -p new && cd new && git init -q . && git config core.fsmonitor 'touch x'"
     script = rounds(bash(f"{write}; sleep 0.3", background=True), bash(write), bash("sleep 0.5"), bash(new))
-    async with rig(tmp_path, script, mode="auto", sandbox=True, terminal=False) as r:
-        repository(r.project)
+    async with rig(tmp_path, script, mode="auto", sandbox=True, terminal=False, before=repository) as r:
         seen, over = set[str](), threading.Event()
 
         def watch() -> None:
@@ -146,15 +146,10 @@ async def test_the_real_configuration_names_no_program_even_for_a_moment(tmp_pat
 
 
 async def test_a_command_in_the_background_has_its_changes_taken_over_when_it_ends(tmp_path: Path) -> None:
-    script = rounds(bash("git config core.pager x; git config user.name late", background=True))
-    async with rig(tmp_path, script, mode="auto", sandbox=True, terminal=False) as r:
-        repository(r.project)
-        await r.editor.prompt("go")
-        with anyio.fail_after(20):
-            while "user.name=late" not in config_of(r.project):
-                await anyio.sleep(0.01)
-            while "`core.pager`" not in r.editor.text():
-                await anyio.sleep(0.01)
+    calls = [bash("git config core.pager x; git config user.name late", background=True)]
+    async with confined(tmp_path, *calls, before=repository) as r:
+        await until(lambda: "user.name=late" in config_of(r.project))
+        await until(lambda: "`core.pager`" in r.editor.text())
         assert "core.pager=x" not in config_of(r.project)
 
 
@@ -190,10 +185,8 @@ async def test_whatever_takes_the_place_of_the_copy_the_configuration_stays_as_i
 
 
 async def test_a_key_without_a_value_stays_true(tmp_path: Path) -> None:
-    script = rounds(bash("printf '[commit]\\n\\tgpgSign\\n[core]\\n\\tbare\\n' >> $(readlink .git/config)"))
-    async with rig(tmp_path, script, mode="auto", sandbox=True, terminal=False) as r:
-        repository(r.project)
-        await r.editor.prompt("go")
+    calls = ["printf '[commit]\\n\\tgpgSign\\n[core]\\n\\tbare\\n' >> $(readlink .git/config)"]
+    async with confined(tmp_path, *calls, before=repository) as r:
         assert "`core.bare`" in results(r, 2)[0]
         assert git(r.project, "config", "--type=bool", "commit.gpgsign").strip() == "true"
 
@@ -213,27 +206,20 @@ LEADING = {
 
 @pytest.mark.parametrize("name", LEADING)
 async def test_no_push_and_no_rebase_runs_what_a_command_made(tmp_path: Path, name: str) -> None:
-    async with rig(tmp_path, rounds(bash(LEADING[name])), mode="auto", sandbox=True, terminal=False) as r:
-        repository(r.project)
-        git(r.project, "remote", "add", "origin", "https://example.org/x")
-        before = set(config_of(r.project))
-        await r.editor.prompt("go")
+    published(tmp_path / "project")
+    before = set(config_of(tmp_path / "project"))
+    async with confined(tmp_path, LEADING[name]) as r:
         assert "Not taken over" in results(r, 2)[0]
         assert set(config_of(r.project)) - {"branch.main.remote=origin"} == before
 
 
 async def test_two_commands_together_name_no_remote_without_an_address(tmp_path: Path) -> None:
     take = "while [ ! -e on ]; do sleep 0.01; done; git config --unset remote.origin.url"
-    script = rounds(bash(take, background=True), bash("git config branch.main.remote origin; touch ready"))
-    async with rig(tmp_path, script, mode="auto", sandbox=True, terminal=False) as r:
-        repository(r.project)
-        git(r.project, "remote", "add", "origin", "https://example.org/x")
-        await r.editor.prompt("go")
+    name = "git config branch.main.remote origin; touch ready"
+    async with confined(tmp_path, bash(take, background=True), name, before=published) as r:
         assert "branch.main.remote=origin" in config_of(r.project)
         (r.project / "on").touch()
-        with anyio.fail_after(20):
-            while "`remote.origin.url`" not in r.editor.text():
-                await anyio.sleep(0.01)
+        await until(lambda: "`remote.origin.url`" in r.editor.text())
         assert "remote.origin.url=https://example.org/x" in config_of(r.project)
 
 
@@ -254,8 +240,7 @@ PUBLISHED = {
 
 @pytest.mark.parametrize("name", PUBLISHED)
 async def test_a_new_repository_leads_to_no_program(tmp_path: Path, name: str) -> None:
-    script = rounds(bash(f"git init -q .; {PUBLISHED[name]}; ls -A .git"))
-    async with went(tmp_path, script, mode="auto", sandbox=True, terminal=False) as r:
+    async with confined(tmp_path, f"git init -q .; {PUBLISHED[name]}; ls -A .git") as r:
         found = r.project / ".git"
         assert (found / "HEAD").is_file()
         assert not (found / "hooks").is_symlink()
@@ -274,9 +259,7 @@ async def test_what_the_person_sets_in_a_new_repository_is_no_alarm(tmp_path: Pa
     async with went(tmp_path, script, mode="auto", sandbox=True, terminal=False) as r:
         git(r.project, "config", "core.pager", "less")
         await r.editor.prompt("go on")
-        with anyio.fail_after(20):
-            while not (told := [line for line in audit(tmp_path) if "made the git" in line.get("reason", "")]):
-                await anyio.sleep(0.01)
+        told = await until(lambda: [line for line in audit(tmp_path) if "made the git" in line.get("reason", "")])
         assert [str(r.project / "evil") in line["reason"] for line in told] == [True]
 
 
@@ -286,37 +269,34 @@ async def test_a_repository_made_by_somebody_else_meanwhile_stays_theirs(tmp_pat
     )
     async with rig(tmp_path, script, mode="auto", sandbox=True, terminal=False) as r:
         turn = r.editor.begin("go")
-        with anyio.fail_after(20):
-            while not (r.project / "ready").exists():
-                await anyio.sleep(0.01)
-            (r.project / ".git").chmod(0o755)
-            git(r.project, "init", "-q")
-            git(r.project, "config", "user.name", "theirs")
-            (r.project / "on").touch()
-            await turn.response()
+        await until((r.project / "ready").exists)
+        (r.project / ".git").chmod(0o755)
+        git(r.project, "init", "-q")
+        git(r.project, "config", "user.name", "theirs")
+        (r.project / "on").touch()
+        await turn.response()
         assert "user.name=theirs" in config_of(r.project)
         assert "was not taken over" in results(r, 2)[0]
 
 
+def led_elsewhere(project: Path) -> None:
+    """The repository `sub`, whose folder of git is a link."""
+    repository(project / "sub")
+    (project / "sub/.git").rename(project / "elsewhere")
+    (project / "sub/.git").symlink_to(project / "elsewhere")
+
+
 async def test_a_protected_repository_whose_git_folder_is_a_link_is_protected(tmp_path: Path) -> None:
-    script = rounds(bash("git -C sub config core.pager x; echo x > sub/.git/hooks/pre-commit; ls sub/.git/hooks; true"))
-    async with rig(tmp_path, script, mode="auto", sandbox=True, terminal=False) as r:
-        repository(r.project / "sub")
-        (r.project / "sub/.git").rename(r.project / "elsewhere")
-        (r.project / "sub/.git").symlink_to(r.project / "elsewhere")
-        await r.editor.prompt("go")
+    change = "git -C sub config core.pager x; echo x > sub/.git/hooks/pre-commit; ls sub/.git/hooks; true"
+    async with confined(tmp_path, change, before=led_elsewhere) as r:
         assert "pager" not in (r.project / "elsewhere/config").read_text()
         assert not (r.project / "elsewhere/hooks/pre-commit").exists()
 
 
 @pytest.mark.parametrize("where", [".", "sub/bare.git"])
 async def test_a_bare_repository_is_protected_like_others(tmp_path: Path, where: str) -> None:
-    script = rounds(
-        bash(f"cd {where}; git config core.pager x; git config user.name n; echo x > hooks/pre-receive; git branch -a")
-    )
-    async with rig(tmp_path, script, mode="auto", sandbox=True, terminal=False) as r:
-        git(r.project, "init", "-q", "--bare", where)
-        await r.editor.prompt("go")
+    change = f"cd {where}; git config core.pager x; git config user.name n; echo x > hooks/pre-receive; git branch -a"
+    async with confined(tmp_path, change, before=lambda project: git(project, "init", "-q", "--bare", where)) as r:
         assert "`core.pager`" in results(r, 2)[0]
         config = (r.project / where / "config").read_text()
         assert "name = n" in config
@@ -332,8 +312,7 @@ async def test_the_configuration_of_a_worktree_that_is_not_there_is_not_made(
     """Also where git does not read it (yet): `git sparse-checkout` makes it do so."""
     place = ".git/worktrees/tree" if linked else ".git"
     script = rounds(bash(f"ls {place}; echo '[core]' >> {place}/config.worktree; git status"))
-    async with rig(tmp_path, script, mode="auto", sandbox=True, terminal=False) as r:
-        repository(r.project)
+    async with rig(tmp_path, script, mode="auto", sandbox=True, terminal=False, before=repository) as r:
         git(r.project, "config", "extensions.worktreeConfig", str(read))
         git(r.project, "worktree", "add", "-q", "-b", "tree", "tree")
         await r.editor.prompt("go")
@@ -346,41 +325,38 @@ async def test_the_configuration_of_a_worktree_that_is_not_there_is_not_made(
 async def test_the_person_hears_of_a_link_that_leads_to_another_repository(tmp_path: Path) -> None:
     """A link cannot be protected itself."""
     make = "git init -q evil; git -C evil config core.pager x; rm sub/.git; ln -s ../evil/.git sub/.git"
-    async with rig(tmp_path, rounds(bash(make)), mode="auto", sandbox=True, terminal=False) as r:
-        repository(r.project / "sub")
-        (r.project / "sub/.git").rename(r.project / "elsewhere")
-        (r.project / "sub/.git").symlink_to(r.project / "elsewhere")
-        await r.editor.prompt("go")
-        with anyio.fail_after(20):
-            while not any(str(r.project / "evil") in line.get("reason", "") for line in audit(tmp_path)):
-                await anyio.sleep(0.01)
+    async with confined(tmp_path, make, before=led_elsewhere) as r:
+        await until(lambda: any(str(r.project / "evil") in line.get("reason", "") for line in audit(tmp_path)))
 
 
 async def test_the_time_of_taking_over_is_bounded_for_all_repositories_together(
     tmp_path: Path, monkeypatch: Any
 ) -> None:
     monkeypatch.setattr(git_copies, "SECONDS", 0.0)
-    script = rounds(bash("git config user.name new; git -C sub config user.name new"))
-    async with rig(tmp_path, script, mode="auto", sandbox=True, terminal=False) as r:
-        repository(r.project)
-        repository(r.project / "sub")
-        await r.editor.prompt("go")
+    repository(tmp_path / "project/sub")
+    change = "git config user.name new; git -C sub config user.name new"
+    async with confined(tmp_path, change, before=repository) as r:
         assert results(r, 2)[0].count("were not taken over: it takes too long") == 2
         assert "user.name=new" not in [*config_of(r.project), *config_of(r.project / "sub")]
 
 
-def test_on_a_full_disk_the_configuration_stays_as_it_was(tmp_path: Path, monkeypatch: Any) -> None:
-    (repo := tmp_path / ".git").mkdir()
-    (repo / "config").write_text(before := "[core]\n\tfilemode = true\n[user]\n\tname = old\n# mine\n")
-    copies = GitCopies(Path(os.path.realpath(tmp_path)), [repo], [])
+def changed(folder: Path, before: str, changes: list[tuple[str, str]]) -> tuple[GitCopies, Path]:
+    """A repository with that configuration, whose copy was changed."""
+    config = put(Path(os.path.realpath(folder)) / ".git/config", before)
+    copies = GitCopies(config.parents[1], [config.parent], [])
     assert copies.copies is not None
-    copy = copies.copies.folder / "0/config"
-    for key, value in {"user.name": "new", "user.email": "a@b"}.items():
-        subprocess.run(["git", "config", "--file", copy, key, value], check=True, cwd="/")
+    for key, value in changes:
+        subprocess.run(["git", "config", "--file", copies.copies.folder / "0/config", key, value], check=True, cwd="/")
+    return copies, config
+
+
+def test_on_a_full_disk_the_configuration_stays_as_it_was(tmp_path: Path, monkeypatch: Any) -> None:
+    before = "[core]\n\tfilemode = true\n[user]\n\tname = old\n# mine\n"
+    copies, config = changed(tmp_path, before, [("user.name", "new"), ("user.email", "a@b")])
     pwrite = os.pwrite
     monkeypatch.setattr(os, "pwrite", lambda fd, data, at: pwrite(fd, data[: len(before)], at))
     assert "not taken over: the disk is full" in copies.take_over()
-    assert (repo / "config").read_text() == before
+    assert config.read_text() == before
 
 
 PROGRAMS = (
@@ -406,16 +382,10 @@ ADDRESSES = ["remote.x.url", "remote.x.pushurl", "submodule.x.url", "branch.x.re
 def test_never_does_a_key_that_names_a_program_get_into_the_configuration(
     tmp_path: Path, changes: list[tuple[str, str]]
 ) -> None:
-    folder = Path(os.path.realpath(tmp_path)) / f"r{len(list(tmp_path.iterdir()))}"
-    (repo := folder / ".git").mkdir(parents=True)
-    (repo / "config").write_text("[user]\n\tname = old\n")
-    copies = GitCopies(folder, [repo], [])
-    assert copies.copies is not None
-    copy = copies.copies.folder / "0/config"
-    for key, value in changes:
-        subprocess.run(["git", "config", "--file", copy, key, value], check=True, cwd="/")
+    folder = tmp_path / f"r{len(list(tmp_path.iterdir()))}"
+    copies, config = changed(folder, "[user]\n\tname = old\n", changes)
     told = copies.take_over()
-    listed = subprocess.run(["git", "config", "--file", repo / "config", "--list"], capture_output=True, text=True)
+    listed = subprocess.run(["git", "config", "--file", config, "--list"], capture_output=True, text=True)
     found = dict(line.split("=", 1) for line in listed.stdout.splitlines())
     programs = {key.lower() for key in PROGRAMS}
     assert not programs & {key.lower() for key in found}

@@ -14,9 +14,7 @@ from acp_agent.errors import PeerError
 from acp_agent.own_programs import find_bash
 from acp_agent.testing.fake_model import Answer, Call, Usage
 
-from .kit import connect, environ_for, on_stdio, rig
-
-pytestmark = pytest.mark.anyio
+from .kit import another, bash, environ_for, on_stdio, rig
 
 GOLDEN = Path(__file__).parents[1] / "golden"
 UUID = re.compile(r"[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}")
@@ -31,7 +29,7 @@ SCRIPT = [
             Call("plan", {"entries": [{"content": "Look", "status": "in_progress"}]}),
             Call("read", {"path": "a.txt"}),
             Call("edit", {"path": "a.txt", "old_string": "one", "new_string": "two"}),
-            Call("bash", {"command": "echo hi; touch made"}),
+            bash("echo hi; touch made"),
             Call("grep", {"pattern": "two"}),
             Call("nonsense", {}),
         ),
@@ -109,8 +107,7 @@ async def conversation(tmp_path: Path) -> dict[str, Any]:
 async def remote(tmp_path: Path) -> dict[str, Any]:
     """An agent whose model needs a login."""
     environ = environ_for(tmp_path, "https://models.invalid/v1")
-    async with connect(environ, terminal_auth=True) as (editor, _):
-        await editor.start()
+    async with another(environ, terminal_auth=True) as editor:
         with pytest.raises(PeerError):
             await editor.request("session/new", {"cwd": str(tmp_path), "mcpServers": []})
         await editor.client.logout()

@@ -29,10 +29,10 @@ from acp_agent.loop.hooks.hook_names import TOOLS, in_our_names, in_their_form, 
 from acp_agent.loop.hooks.hook_protocol import read_exit, read_text
 from acp_agent.schema.acp import CreateElicitationResponse
 from acp_agent.testing.fake_model import Answer, Call
+from tests.processes import running
+from tests.waits import until
 
-from .kit import bash, results, rig, rounds, went
-
-pytestmark = pytest.mark.anyio
+from .kit import asks, audit, bash, results, rig, rounds, trust, went
 
 
 def hook(event: str, command: str, **more: object) -> str:
@@ -56,15 +56,8 @@ def told(file: Path) -> list[dict[str, Any]]:
 
 async def kept(file: Path, number: int) -> list[dict[str, Any]]:
     """So many lines of hooks that nobody waits for."""
-    with anyio.fail_after(20):
-        while not file.exists() or file.read_text().count("\n") < number:
-            await anyio.sleep(0.01)
+    await until(lambda: file.exists() and file.read_text().count("\n") >= number)
     return told(file)
-
-
-def audit(r) -> list[dict[str, Any]]:
-    file = Path(r.environ["HOME"]) / ".local/state/acp-coder/audit.jsonl"
-    return [json.loads(line) for line in file.read_text().splitlines()]
 
 
 # --- PreToolUse --------------------------------------------------------------------------------------------------
@@ -113,7 +106,7 @@ async def test_a_hook_denies_and_the_model_reads_why(tmp_path, command):
         assert "The hook `curfew` does not allow this call: not today" in results(r, 2)[0]
         r.editor.tool_call().assert_finished("failed")
         assert not r.editor.permission_requests
-        decision = next(line for line in audit(r) if line["event"] == "decision")
+        decision = next(line for line in audit(tmp_path) if line["event"] == "decision")
         assert (decision["decision"], decision["rule"]) == ("deny", "hook curfew")
 
 
@@ -136,7 +129,7 @@ async def test_an_allow_answers_a_question_only_where_the_configuration_says_so(
         config = hook("PreToolUse", allow, name="easy", frees=frees)
         async with went(home, rounds(Call("write", {"path": "a", "content": "x"})), config=config) as r:
             assert len(r.editor.permission_requests) == asked
-            decisions = [line for line in audit(r) if line["event"] == "decision"]
+            decisions = [line for line in audit(home) if line["event"] == "decision"]
             assert decisions[0]["rule"] == ("hook easy" if frees else decisions[0]["rule"])
 
 
@@ -161,7 +154,7 @@ async def test_a_changed_input_is_shown_judged_again_and_run(tmp_path):
         assert call.title == "touch other"
         assert (r.project / "other").exists()
         assert not (r.project / "made").exists()
-        assert json.loads(next(line for line in audit(r) if line["event"] == "decision")["arguments"]) == {
+        assert json.loads(next(line for line in audit(tmp_path) if line["event"] == "decision")["arguments"]) == {
             "command": "touch other"
         }
 
@@ -287,19 +280,12 @@ async def test_hooks_that_are_running_end_with_the_turn_and_all_they_started(tmp
     command = f"sleep 98761 & setsid sleep 98762 & echo >> {began}; wait"
     async with rig(tmp_path, rounds(bash("true")), mode="auto", config=hook(event, command) * number) as r:
         turn = r.editor.begin("go")
-        with anyio.fail_after(20):
-            while not began.exists() or len(began.read_text()) < number:
-                await anyio.sleep(0.01)
+        await until(lambda: began.exists() and len(began.read_text()) >= number)
         r.editor.cancel()
         assert (await turn.response()).stop_reason == "cancelled"
         for call in r.editor.tool_calls().values():
             call.assert_finished("failed")
-        left = [
-            path
-            for path in Path("/proc").glob("[0-9]*/cmdline")
-            if path.exists() and path.read_bytes() in (b"sleep\x0098761\x00", b"sleep\x0098762\x00")
-        ]
-        assert not left
+        assert not running("sleep 9876")
 
 
 async def test_a_hook_at_a_url_decides_as_one_that_is_a_command(tmp_path):
@@ -402,9 +388,7 @@ async def test_hooks_that_a_team_wrote_for_claude_code_run_in_a_folder_that_is_t
     async with went(tmp_path, script, mode="auto") as r:
         assert (r.project / "forbidden").exists()
         (r.project / "forbidden").unlink()
-        await r.editor.prompt("/trust")
-        mark = r.editor.text().partition("/trust yes ")[2].partition("`")[0]
-        await r.editor.prompt(f"/trust yes {mark}")
+        await trust(r)
         assert ".claude/settings.json: the event 'Odd' is not supported" in r.editor.text()
         await r.editor.prompt("again")
         assert "not here" in results(r, 4)[1]
@@ -422,9 +406,8 @@ async def test_no_sub_agent_gets_around_a_hook_of_the_folder(tmp_path):
         subprocess.run([*git, *words], check=True, capture_output=True)
     task = {"prompt": "Do it.", "isolation": "worktree"}
     script = [*rounds(Call("delegate", task))[:1], *rounds(bash("touch forbidden")), "done"]
-    async with went(tmp_path, script, mode="auto", prompt="/trust") as r:
-        mark = r.editor.text().partition("/trust yes ")[2].partition("`")[0]
-        await r.editor.prompt(f"/trust yes {mark}")
+    async with rig(tmp_path, script, mode="auto") as r:
+        await trust(r)
         await r.editor.prompt("go")
         assert "not here" in results(r, 3)[0]
 
@@ -469,7 +452,7 @@ async def test_a_hook_answers_the_question_before_the_user_is_asked(tmp_path):
             "touch three",
             "sudo -n touch two",
         ]
-        rules = {line["rule"]: line["decision"] for line in audit(r) if line["event"] == "decision"}
+        rules = {line["rule"]: line["decision"] for line in audit(tmp_path) if line["event"] == "decision"}
         assert rules["hook no"] == "deny"
         assert rules["hook yes"] == "allow"
 
@@ -481,9 +464,7 @@ async def test_no_allow_of_a_hook_outlives_the_mode_it_was_said_in(tmp_path):
     config = hook("PermissionRequest", allow, name="yes", frees=True)
     async with rig(tmp_path, rounds(bash("touch made")), config=config) as r:
         turn = r.editor.begin("go")
-        with anyio.fail_after(20):
-            while not began.exists():
-                await anyio.sleep(0.01)
+        await until(began.exists)
         await r.editor.client.set_session_mode(r.editor.session_id, "architect")
         await anyio.to_thread.run_sync(go.write_text, "")
         await turn.response()
@@ -607,7 +588,7 @@ async def test_a_sub_agent_is_told_and_goes_on(tmp_path):
     seen = tmp_path / "seen"
     stop = 'grep -q \'"stop_hook_active": true\' || { echo "look again" >&2; exit 2; }'
     config = hook("SubagentStart", keeps(seen, "echo be brief")) + hook("SubagentStop", stop)
-    call = Answer(tool_calls=(Call("delegate", {"prompt": "Find it.", "title": "find it"}),))
+    call = asks(Call("delegate", {"prompt": "Find it.", "title": "find it"}))
     async with went(tmp_path, [call, "first", "second", "done"], config=config) as r:
         assert told(seen)[0]["agent_type"] == "find it"
         assert "be brief" in str(r.messages(2))
@@ -618,7 +599,7 @@ async def test_a_sub_agent_is_told_and_goes_on(tmp_path):
 async def test_hooks_of_calls_are_told_which_sub_agent_makes_them(tmp_path):
     seen = tmp_path / "seen"
     config = "".join(hook(event, keeps(seen)) for event in ("PreToolUse", "PermissionRequest", "PostToolUse"))
-    call = Answer(tool_calls=(Call("delegate", {"prompt": "Find it.", "title": "find it"}),))
+    call = asks(Call("delegate", {"prompt": "Find it.", "title": "find it"}))
     script = [call, *rounds(bash("touch one")), *rounds(bash("touch two"))]
     async with went(tmp_path, script, config=config, permissions=[allow_once] * 2) as r:
         delegate = next(iter(r.editor.tool_calls()))
@@ -636,7 +617,7 @@ async def test_a_compaction_of_a_sub_agent_is_asked_about_and_says_whose_it_is(t
     config = "[providers.default]\ncontext_window = 24_000\n[compaction]\nkeep_results = 1\n"
     config += hook("PreCompact", keeps(seen, "echo 'not yet' >&2; exit 2" if refuses else ""), name="p")
     reads = [Answer(tool_calls=(Call("read", {"path": f"f{number}"}),), usage=None) for number in range(6)]
-    call = Answer(tool_calls=(Call("delegate", {"prompt": "Read all.", "title": "reader"}),))
+    call = asks(Call("delegate", {"prompt": "Read all.", "title": "reader"}))
     async with rig(tmp_path, [call, *reads, *(() if refuses else ("all read",)), "done"], config=config) as r:
         for number in range(6):
             (r.project / f"f{number}").write_text(f"f{number} f{number} f{number}\n" * 1300)
@@ -667,7 +648,13 @@ async def test_no_credential_in_the_url_of_a_hook_is_told(tmp_path, capsys):
         assert "PreToolUse: `http://127.0.0.1:9/hook`" in r.editor.text()
         assert try_hooks.run(Namespace(verb="list", cwd=str(r.project)), r.environ) == 0
         kept = dict(rows(load_config(r.environ)))["hooks.on"]
-        everything = [str(r.editor.transcript), str(audit(r)), capsys.readouterr().out, kept, *map(str, r.messages(2))]
+        everything = [
+            str(r.editor.transcript),
+            str(audit(tmp_path)),
+            capsys.readouterr().out,
+            kept,
+            *map(str, r.messages(2)),
+        ]
         assert all("127.0.0.1:9/hook" in text for text in everything[1:4])
         assert not [text for text in everything if re.search("word.(one|two|three|four)|someone", text)]
     there.close()
@@ -688,7 +675,7 @@ async def test_what_each_event_tells_is_as_it_was(tmp_path):
     """`UPDATE_GOLDEN=1` writes the files."""
     script = [
         *rounds(Call("write", {"path": "a.txt", "content": "x"}), bash("echo hi"))[:2],
-        Answer(tool_calls=(Call("delegate", {"prompt": "Find it.", "title": "find it"}),)),
+        asks(Call("delegate", {"prompt": "Find it.", "title": "find it"})),
         "found",
         LONG,
         "summary",

@@ -12,9 +12,7 @@ from acp_agent.errors import PeerError
 from acp_agent.handshake import answer_initialize
 from acp_agent.testing.fake_editor import FakeEditor
 
-from .kit import agent_rig, connect, environ_for, on_stdio
-
-pytestmark = pytest.mark.anyio
+from .kit import agent_rig, another, connect, environ_for, on_stdio, refused, rig
 
 CAPTURED = sorted(Path(__file__).parents[1].joinpath("captured").glob("acp-*.json"))
 REMOTE = "https://models.invalid/v1"
@@ -30,9 +28,8 @@ async def test_the_version_is_one_whatever_was_asked(tmp_path, version):
 @pytest.mark.parametrize("version", ["1", 1.0, True, None, -1, 65536, [], {}])
 async def test_an_impossible_version_is_invalid_params(tmp_path, version):
     async with connect(environ_for(tmp_path, "http://localhost:1/v1")) as (editor, _):
-        with pytest.raises(PeerError) as error:
+        with refused(-32602):
             await editor.request("initialize", {"protocolVersion": version})
-        assert error.value.code == -32602
 
 
 @pytest.mark.parametrize(
@@ -90,8 +87,7 @@ async def test_terminal_login_is_offered_only_where_the_client_has_it(tmp_path):
 
 
 async def test_without_a_key_sessions_need_a_login_and_nothing_else_does(tmp_path):
-    async with connect(environ_for(tmp_path, REMOTE)) as (editor, _):
-        await editor.start()
+    async with another(environ_for(tmp_path, REMOTE)) as editor:
         for method, params in (
             ("session/new", {"cwd": str(tmp_path), "mcpServers": []}),
             ("authenticate", {"methodId": "api-key"}),
@@ -107,16 +103,14 @@ async def test_without_a_key_sessions_need_a_login_and_nothing_else_does(tmp_pat
 @on_stdio
 async def test_a_key_stored_meanwhile_is_found_by_authenticate_and_forgotten_by_logout(tmp_path):
     environ = environ_for(tmp_path, REMOTE)
-    async with connect(environ) as (editor, _):
-        await editor.start()
+    async with another(environ) as editor:
         store_key("default", "sk-test-not-a-key", environ)
         assert credentials_file(environ).stat().st_mode & 0o777 == 0o600
         await editor.client.authenticate("api-key")
         await editor.new_session(tmp_path)
         await editor.client.logout()
-        with pytest.raises(PeerError) as error:
+        with refused(-32000):
             await editor.new_session(tmp_path)
-        assert error.value.code == -32000
         assert json.loads(credentials_file(environ).read_text()) == {}
 
 
@@ -135,21 +129,18 @@ async def test_the_status_of_the_login_is_told_and_so_are_its_changes_to_who_ask
         await editor.client.logout()
         told = [line["params"] for line in editor.lines("from_agent", "auth/status_update")]
         assert told == [{"state": "authenticated"}, {"state": "unauthenticated"}]
-    async with connect(environ_for(tmp_path, "http://localhost:1/v1", **more)) as (editor, _):
-        await editor.start()
+    async with another(environ_for(tmp_path, "http://localhost:1/v1", **more)) as editor:
         assert await editor.request("auth/status", {}) == {"state": "not_required"}
     async with connect(environ_for(tmp_path, REMOTE)) as (editor, _):
         answer = await editor.start()
         assert answer.agent_capabilities.auth.status is None
-        with pytest.raises(PeerError) as error:
+        with refused(-32601):
             await editor.request("auth/status", {})
-        assert error.value.code == -32601
 
 
 @on_stdio
 async def test_after_logout_a_key_of_the_environment_counts_only_after_authenticate(tmp_path):
-    async with connect(environ_for(tmp_path, REMOTE, OPENAI_API_KEY="sk-test-not-a-key")) as (editor, _):
-        await editor.start()
+    async with another(environ_for(tmp_path, REMOTE, OPENAI_API_KEY="sk-test-not-a-key")) as editor:
         await editor.new_session(tmp_path)
         await editor.client.logout()
         with pytest.raises(PeerError):
@@ -160,11 +151,9 @@ async def test_after_logout_a_key_of_the_environment_counts_only_after_authentic
 
 @pytest.mark.parametrize("method_id", ["login", "nonsense", ""])
 async def test_other_methods_cannot_be_authenticated_here(tmp_path, method_id):
-    async with connect(environ_for(tmp_path, REMOTE, OPENAI_API_KEY="sk-test-not-a-key")) as (editor, _):
-        await editor.start()
-        with pytest.raises(PeerError) as error:
+    async with another(environ_for(tmp_path, REMOTE, OPENAI_API_KEY="sk-test-not-a-key")) as editor:
+        with refused(-32602):
             await editor.request("authenticate", {"methodId": method_id})
-        assert error.value.code == -32602
 
 
 @on_stdio
@@ -174,8 +163,7 @@ async def test_requests_before_initialize_are_answered(tmp_path):
 
 
 async def test_a_second_initialize_leaves_sessions_alone(tmp_path):
-    async with agent_rig(tmp_path, ["ok"]) as r:
-        await r.editor.new_session(r.project)
+    async with rig(tmp_path, ["ok"]) as r:
         await r.editor.start()
         assert (await r.editor.prompt("hi")).stop_reason == "end_turn"
 
@@ -184,9 +172,8 @@ async def test_a_second_initialize_leaves_sessions_alone(tmp_path):
 @pytest.mark.parametrize("method", ["session/archive", "_vendor/thing", "nonsense", "session/cancelled"])
 async def test_unknown_methods_are_not_found(tmp_path, method):
     async with connect(environ_for(tmp_path, "http://localhost:1/v1")) as (editor, _):
-        with pytest.raises(PeerError) as error:
+        with refused(-32601):
             await editor.request(method, {})
-        assert error.value.code == -32601
 
 
 async def test_unknown_notifications_are_ignored(tmp_path):

@@ -18,7 +18,7 @@ from acp_agent.safety.lines.examine import examine
 from acp_agent.testing.fake_model import Call
 from tests.tables import table
 
-from .kit import bash, results, rig, rounds
+from .kit import bash, results, rig, rounds, went
 from .test_links import link
 
 SECRET = "tangerine"
@@ -52,8 +52,7 @@ TOOLS = {
 async def test_a_key_file_is_asked_about_in_every_mode(tmp_path: Path, mode: str) -> None:
     ways = {how: call for how, call in TOOLS.items() if mode != "ask" or call.name in ("read", "grep")}
     script = [answer for call in ways.values() for answer in rounds(call)]
-    async with rig(tmp_path, script, mode=mode, otherwise=reject_once) as r:
-        fill(r.project)
+    async with rig(tmp_path, script, mode=mode, otherwise=reject_once, before=fill) as r:
         for number, how in enumerate(ways, 1):
             await r.editor.prompt("go")
             assert len(r.editor.permission_requests) == number, how
@@ -66,8 +65,7 @@ async def test_without_the_list_nothing_is_asked_in_auto(tmp_path: Path) -> None
     """But what is a high risk anyhow."""
     ways = {how: call for how, call in TOOLS.items() if how != "upload"}
     script = [answer for call in ways.values() for answer in rounds(call)]
-    async with rig(tmp_path, script, mode="auto", config=NONE, otherwise=reject_once) as r:
-        fill(r.project)
+    async with rig(tmp_path, script, mode="auto", config=NONE, otherwise=reject_once, before=fill) as r:
         for how in ways:
             await r.editor.prompt("go")
             assert not r.editor.permission_requests, how
@@ -77,9 +75,7 @@ async def test_without_the_list_nothing_is_asked_in_auto(tmp_path: Path) -> None
 async def test_always_covers_one_file_only_for_tools_and_commands_alike(tmp_path: Path) -> None:
     calls = [Call("read", {"path": ".env"}), Call("grep", {"pattern": "word", "path": ".env"}), bash("cat .env")]
     other = Call("read", {"path": "sub/server.key"})
-    async with rig(tmp_path, rounds(*calls, other), mode="auto", otherwise=allow_always) as r:
-        fill(r.project)
-        await r.editor.prompt("go")
+    async with went(tmp_path, rounds(*calls, other), mode="auto", otherwise=allow_always, before=fill) as r:
         assert [str(r.project / name) in option.name for asked, name in zip(
             r.editor.permission_requests, (".env", "sub/server.key"), strict=True
         ) for option in asked.options if option.kind == "allow_always"] == [True, True]  # fmt: skip
@@ -90,8 +86,7 @@ async def test_a_search_shows_nothing_of_them_and_says_so_whether_or_not_they_ma
     script = rounds(
         Call("grep", {"pattern": SECRET}), Call("grep", {"pattern": "absent"}), Call("grep", {"pattern": "^word tan"})
     )
-    async with rig(tmp_path, script, mode="auto") as r:
-        fill(r.project)
+    async with rig(tmp_path, script, mode="auto", before=fill) as r:
         os.remove(r.project / "plain.txt")
         os.remove(r.project / ".env.example")
         await r.editor.prompt("go")
@@ -108,24 +103,20 @@ async def test_a_rule_answers_only_if_it_names_the_file(tmp_path: Path) -> None:
         for tool, pattern in (("read", "*"), ("bash", "cat *"), ("bash", "head .env"))
     )
     script = rounds(Call("read", {"path": ".env"}), bash("cat .env"), bash("head .env"))
-    async with rig(tmp_path, script, mode="auto", config=config, otherwise=reject_once) as r:
-        fill(r.project)
-        await r.editor.prompt("go")
+    async with went(tmp_path, script, mode="auto", config=config, otherwise=reject_once, before=fill) as r:
         assert len(r.editor.permission_requests) == 2
         assert "word" in results(r, 4)[2]
 
 
 async def test_instructions_that_include_one_do_not_bring_it_to_the_model(tmp_path: Path) -> None:
-    async with rig(tmp_path, ["ok", "ok"]) as r:
-        fill(r.project)
+    async with rig(tmp_path, ["ok", "ok"], before=fill) as r:
         (r.project / "AGENTS.md").symlink_to(".env")
         await r.editor.prompt([link(f"file://{r.project}/.env")])
         assert SECRET not in str(r.request(1))
 
 
 async def test_a_build_that_reads_one_by_itself_works(tmp_path: Path) -> None:
-    async with rig(tmp_path, rounds(bash("sh build.sh")), mode="auto", sandbox=True, terminal=False) as r:
-        fill(r.project)
+    async with rig(tmp_path, rounds(bash("sh build.sh")), mode="auto", sandbox=True, terminal=False, before=fill) as r:
         (r.project / "build.sh").write_text("wc -l < .env; echo built\n")
         await r.editor.prompt("go")
         assert "built" in results(r, 2)[0]

@@ -28,9 +28,7 @@ from acp_agent.schema.acp import ConfigOptionUpdate
 from acp_agent.testing.fake_model import Failure, FakeModel
 from tests.tables import table as rows
 
-from .kit import agent_rig, connect
-
-pytestmark = pytest.mark.anyio
+from .kit import agent_rig, another
 
 ANTHROPIC = {"ANTHROPIC_API_KEY": "sk-ant-x"}
 GROQ = {"GROQ_API_KEY": "gsk-x"}
@@ -42,6 +40,10 @@ def model_of(answer: Any) -> tuple[str, list[str]]:
     return option.current_value, [each.value for each in option.options]
 
 
+def config_of(tmp_path, **environ):
+    return load_config({"HOME": str(tmp_path), "ACP_CODER_KEYRING": "0", **environ})
+
+
 @asynccontextmanager
 async def with_keys(tmp_path, monkeypatch, script, **environ):
     """An agent with these variables alone. The rows lead to FakeModel."""
@@ -50,8 +52,7 @@ async def with_keys(tmp_path, monkeypatch, script, **environ):
         moved = {name: row._replace(base_url=model.base_url) for name, row in table().items()}
         monkeypatch.setattr(provider_rows, "table", lambda: moved)
         own = {"HOME": str(tmp_path), "PATH": "/usr/bin:/bin", "ACP_CODER_KEYRING": "0", **environ}
-        async with connect(own) as (editor, _):
-            await editor.start()
+        async with another(own) as editor:
             yield editor, model, model_of(await editor.new_session(tmp_path / "project"))
 
 
@@ -124,18 +125,18 @@ async def test_nothing_changes_for_whoever_has_a_server_configured(tmp_path):
 def test_the_default_is_the_one_that_is_meant(environ, config, provider, models, tmp_path):
     path = tmp_path / "config.toml"
     path.write_text(config)
-    loaded = load_config({"HOME": str(tmp_path), "ACP_CODER_CONFIG": str(path), "ACP_CODER_KEYRING": "0", **environ})
+    loaded = config_of(tmp_path, ACP_CODER_CONFIG=str(path), **environ)
     assert loaded.settings.chosen_provider == provider
     assert known_models(loaded) == models
 
 
 def test_a_provider_that_nobody_knows_is_not_made_up(tmp_path):
-    loaded = load_config({"HOME": str(tmp_path), "ACP_CODER_PROVIDER": "nobody"})
+    loaded = config_of(tmp_path, ACP_CODER_PROVIDER="nobody")
     assert loaded.settings.provider("nobody") is None
 
 
 def test_a_key_says_from_which_variable_it_is(tmp_path):
-    loaded = load_config({"HOME": str(tmp_path), "ACP_CODER_KEYRING": "0", "GOOGLE_API_KEY": "x"})
+    loaded = config_of(tmp_path, GOOGLE_API_KEY="x")
     assert loaded.settings.providers["google"].api_key_env == "GOOGLE_API_KEY"
     assert "GOOGLE_API_KEY" in loaded.origin("providers.google.base_url")
 
@@ -198,17 +199,12 @@ def on_this_machine(monkeypatch, **models):
 async def test_without_any_configuration_a_server_of_this_machine_is_used(tmp_path, monkeypatch, name, models, path):
     own = {"HOME": str(tmp_path), "PATH": "/usr/bin:/bin", "ACP_CODER_KEYRING": "0"}
     with on_this_machine(monkeypatch, **{name: models}) as servers:
-        async with connect(own) as (editor, _):
-            await editor.start()
+        async with another(own) as editor:
             assert model_of(await editor.new_session(tmp_path)) == (f"{name}/auto", [f"{name}/auto"])
             assert (await editor.prompt("hi")).stop_reason == "end_turn"
             assert f"No model is configured, so `{name}` at http://127.0.0.1:" in editor.text()
         (request,) = servers[name].requests
         assert (request.path, request.body["model"]) == (path, "qwen")
-
-
-def config_of(tmp_path, **environ):
-    return load_config({"HOME": str(tmp_path), "ACP_CODER_KEYRING": "0", **environ})
 
 
 def test_the_first_is_the_default_and_each_can_be_chosen(tmp_path, monkeypatch):
@@ -294,14 +290,12 @@ AZURE = {"AZURE_OPENAI_API_KEY": "x"}
 
 
 def test_azure_needs_its_address(tmp_path):
-    home = {"HOME": str(tmp_path), "ACP_CODER_KEYRING": "0"}
-    assert not load_config({**home, **AZURE}).found
-    found = load_config({**home, **AZURE, "AZURE_OPENAI_ENDPOINT": "https://me.openai.azure.com/"})
+    assert not config_of(tmp_path, **AZURE).found
+    found = config_of(tmp_path, **AZURE, AZURE_OPENAI_ENDPOINT="https://me.openai.azure.com/")
     assert (found.settings.chosen_provider, found.settings.providers["azure"].api) == ("azure", "responses")
-    with pytest.raises(
-        ConfigError, match=r"`azure` has no address: set AZURE_OPENAI_ENDPOINT to the URL of the resource"
-    ):
-        load_config({**home, **AZURE, "OPENAI_MODEL": "azure/gpt-5"})
+    words = "`azure` has no address: set AZURE_OPENAI_ENDPOINT to the URL of the resource"
+    with pytest.raises(ConfigError, match=words):
+        config_of(tmp_path, **AZURE, OPENAI_MODEL="azure/gpt-5")
 
 
 @rows(

@@ -15,9 +15,7 @@ from acp_agent.protocol.client import Client
 from acp_agent.schema.decode import MalformedResult
 from acp_agent.schema.lsp_types import METHODS, NOTIFICATIONS, Position
 from acp_agent.testing.fake_editor import AnswersError, AnswersGarbage, NeverAnswers
-from tests.agent.kit import Answer, Call, Rig, rig
-
-pytestmark = pytest.mark.anyio
+from tests.agent.kit import Answer, Call, Rig, asks, rig
 
 PLACE = {"start": {"line": 2, "character": 4}, "end": {"line": 2, "character": 9}}
 
@@ -271,7 +269,7 @@ async def test_the_editors_servers_are_asked_by_the_tools_and_a_rename_is_one_ch
         return {"items": []} if method == "_lsp/diagnostics" else []
 
     rename = Call("rename", {"path": "a.py", "symbol": "old", "new_name": "new"})
-    script = [Answer(tool_calls=(rename,)), Answer(text="done")]
+    script = [asks(rename), Answer(text="done")]
     async with rig(tmp_path, script, language_servers=answer, mode="auto", config="[lsp]\nown_servers = false\n") as it:
         await it.editor.prompt("go")
         assert it.editor.tool_call().status == "completed"
@@ -295,7 +293,7 @@ async def test_the_errors_that_an_edit_brought_about_are_those_that_the_editor_d
         publish(it, project / "a.py", *now)
 
     edit = Call("edit", {"path": "a.py", "old_string": "one = 1", "new_string": "one = two"})
-    script = [Answer(tool_calls=(edit,)), Answer(text="done")]
+    script = [asks(edit), Answer(text="done")]
     async with rig(tmp_path, script, language_servers=answer, mode="auto") as it, anyio.create_task_group() as tasks:
         tasks.start_soon(after_the_write, it)
         await it.editor.prompt("go")

@@ -10,11 +10,9 @@ import pytest
 
 from acp_agent.client.permissions import allow_always
 from acp_agent.schema.acp import ResourceLink, TextContent
-from acp_agent.testing.fake_model import Answer, Call
+from acp_agent.testing.fake_model import Call
 
-from .kit import rig, went
-
-pytestmark = pytest.mark.anyio
+from .kit import asks, rig, went
 
 OPEN = '[tools.web]\nprivate_hosts = ["localhost"]\nhttp_hosts = ["localhost"]\n'
 
@@ -90,8 +88,8 @@ async def test_nothing_is_fetched_where_fetch_is_switched_off(tmp_path, site):
 
 
 async def test_fetching_is_asked_about_by_host_also_where_nothing_may_change(tmp_path, site):
-    fetch = Answer(tool_calls=(Call("fetch", {"url": f"{site}/page"}),))
-    again = Answer(tool_calls=(Call("fetch", {"url": f"{site}/other"}),))
+    fetch = asks(Call("fetch", {"url": f"{site}/page"}))
+    again = asks(Call("fetch", {"url": f"{site}/other"}))
     async with went(tmp_path, [fetch, again, "done"], config=OPEN, mode="ask", otherwise=allow_always) as r:
         assert "The answer is 42." in r.messages(2)[-1]["content"]
         (asked,) = r.editor.permission_requests
@@ -99,8 +97,8 @@ async def test_fetching_is_asked_about_by_host_also_where_nothing_may_change(tmp
 
 
 async def test_a_page_from_memory_says_how_old_it_is(tmp_path, site):
-    fetch = Answer(tool_calls=(Call("fetch", {"url": f"{site}/page"}),))
-    look = Answer(tool_calls=(Call("list_directory", {}),))
+    fetch = asks(Call("fetch", {"url": f"{site}/page"}))
+    look = asks(Call("list_directory", {}))
     async with went(tmp_path, [fetch, look, fetch, "done"], config=OPEN, mode="auto") as r:
         again = r.messages(4)[-1]["content"]
         assert again.startswith("[cached: the same call returned this ")
@@ -108,7 +106,7 @@ async def test_a_page_from_memory_says_how_old_it_is(tmp_path, site):
 
 
 async def test_what_sends_something_is_not_run_where_nothing_may_change(tmp_path, site):
-    send = Answer(tool_calls=(Call("http_request", {"method": "POST", "url": f"{site}/page", "body": "x"}),))
+    send = asks(Call("http_request", {"method": "POST", "url": f"{site}/page", "body": "x"}))
     async with went(tmp_path, [send, "done"], config=OPEN, mode="ask") as r:
         assert "http_request" not in r.tool_names(1)
         assert "policy_blocked" in r.messages(2)[-1]["content"]

@@ -9,25 +9,16 @@ from typing import Any
 import pytest
 
 from acp_agent.client.permissions import allow_always, allow_once, reject_once
-from acp_agent.schema.acp import (
-    CreateElicitationRequest,
-    CreateElicitationResponse,
-    ElicitationFormMode,
-    ElicitationUrlMode,
-    McpServerStdio,
-    ToolCallUpdate,
-)
-from tests.agent.kit import Answer, Call, agent_rig
-
-pytestmark = pytest.mark.anyio
+from acp_agent.schema import acp
+from tests.agent.kit import Answer, Call, rig, went
 
 PROGRAM = Path(__file__).parents[1] / ".node/node_modules/@modelcontextprotocol/server-everything/dist/index.js"
 
 
-def everything() -> McpServerStdio:
+def everything() -> acp.McpServerStdio:
     node = shutil.which("node")
     assert node is not None, "`make tools` installs it"
-    return McpServerStdio(name="all", command=node, args=[str(PROGRAM), "stdio"], env=[])
+    return acp.McpServerStdio(name="all", command=node, args=[str(PROGRAM), "stdio"], env=[])
 
 
 def calls(*made: tuple[str, dict]) -> list:
@@ -40,10 +31,8 @@ async def test_progress_is_shown_in_the_card_and_links_and_structured_content_re
         ("get-resource-links", {"count": 2}),
         ("get-structured-content", {"location": "Chicago"}),
     )
-    async with agent_rig(tmp_path, script, otherwise=allow_always) as r:
-        await r.editor.new_session(r.project, mcp_servers=[everything()])
-        await r.editor.prompt("go")
-        shown = [update for update in r.editor.updates[r.editor.session_id] if isinstance(update, ToolCallUpdate)]
+    async with went(tmp_path, script, otherwise=allow_always, mcp_servers=[everything()]) as r:
+        shown = [update for update in r.editor.updates[r.editor.session_id] if isinstance(update, acp.ToolCallUpdate)]
         assert any("1 of 2" in str(update.content) for update in shown)
         slow, links, weather = r.editor.tool_calls().values()
         assert "Long running operation completed" in slow.text()
@@ -56,27 +45,25 @@ async def test_progress_is_shown_in_the_card_and_links_and_structured_content_re
 
 
 async def test_what_a_server_asks_the_user_is_a_form_or_a_url_of_the_client_that_names_the_server(tmp_path):
-    async def answer(request: CreateElicitationRequest) -> CreateElicitationResponse:
+    async def answer(request: acp.CreateElicitationRequest) -> acp.CreateElicitationResponse:
         content: dict[str, Any] | None = (
-            {"name": "Ada", "check": True} if isinstance(request, ElicitationFormMode) else None
+            {"name": "Ada", "check": True} if isinstance(request, acp.ElicitationFormMode) else None
         )
-        return CreateElicitationResponse(action="accept", content=content)
+        return acp.CreateElicitationResponse(action="accept", content=content)
 
     script = calls(
         ("trigger-elicitation-request", {}),
         ("trigger-url-elicitation", {"url": "https://example.com/a?b=c", "message": "Open this"}),
         ("trigger-url-elicitation", {"url": "javascript:alert(1)"}),
     )
-    async with agent_rig(tmp_path, script, otherwise=allow_always, elicitation=answer) as r:
-        await r.editor.new_session(r.project, mcp_servers=[everything()])
-        await r.editor.prompt("go")
+    async with went(tmp_path, script, otherwise=allow_always, elicitation=answer, mcp_servers=[everything()]) as r:
         form, url = r.editor.elicitations
-        assert isinstance(form, ElicitationFormMode)
+        assert isinstance(form, acp.ElicitationFormMode)
         assert form.message.startswith("The MCP server all asks: Please provide")
         assert {"name", "email", "integer"} <= set(form.requested_schema.properties)
         titled = [each for each in form.requested_schema.properties.values() if getattr(each, "one_of", None)]
         assert {"Cats", "Reptiles"} <= {choice.title for each in titled for choice in each.one_of}
-        assert isinstance(url, ElicitationUrlMode)
+        assert isinstance(url, acp.ElicitationUrlMode)
         assert (url.url, url.message) == ("https://example.com/a?b=c", "The MCP server all asks: Open this")
         told, opened, refused = r.editor.tool_calls().values()
         assert "Ada" in told.text()
@@ -84,17 +71,15 @@ async def test_what_a_server_asks_the_user_is_a_form_or_a_url_of_the_client_that
         assert "the URL is not one of http or https" in refused.text()
 
 
-async def accepts(request: CreateElicitationRequest) -> CreateElicitationResponse:
-    return CreateElicitationResponse(action="accept")
+async def accepts(request: acp.CreateElicitationRequest) -> acp.CreateElicitationResponse:
+    return acp.CreateElicitationResponse(action="accept")
 
 
 async def test_a_url_without_which_a_server_refuses_is_opened_and_the_call_made_again(tmp_path, monkeypatch):
     """This server never tells that the user is done."""
     monkeypatch.setattr("acp_agent.mcp.mcp_client.URL_WAIT", 0.05)
     script = calls(("trigger-url-elicitation", {"url": "https://example.com/", "errorPath": True}))
-    async with agent_rig(tmp_path, script, otherwise=allow_always, elicitation=accepts) as r:
-        await r.editor.new_session(r.project, mcp_servers=[everything()])
-        await r.editor.prompt("go")
+    async with went(tmp_path, script, otherwise=allow_always, elicitation=accepts, mcp_servers=[everything()]) as r:
         first, then = r.editor.elicitations
         assert (first.url, then.url) == ("https://modelcontextprotocol.io", "https://example.com/")
         r.editor.tool_call().assert_finished("completed")
@@ -102,8 +87,7 @@ async def test_a_url_without_which_a_server_refuses_is_opened_and_the_call_made_
 
 async def test_a_resource_that_a_prompt_names_is_read_for_the_model_or_its_absence_is_said(tmp_path):
     text = "demo://resource/dynamic/text/2"
-    async with agent_rig(tmp_path, ["ok"], config="[limits]\nmax_link_chars = 200\n") as r:
-        await r.editor.new_session(r.project, mcp_servers=[everything()])
+    async with rig(tmp_path, ["ok"], config="[limits]\nmax_link_chars = 200\n", mcp_servers=[everything()]) as r:
         await r.editor.prompt(f"What is (@all:{text}), @all:demo://nothing and me@all:x or @other:y?")
         told = str(r.messages(1)[-1]["content"])
         assert f"[The resource {text} of the MCP server all, named in the prompt]" in told
@@ -116,9 +100,7 @@ async def test_a_resource_that_a_prompt_names_is_read_for_the_model_or_its_absen
 
 
 async def test_a_client_that_cannot_ask_gets_no_tools_that_need_it(tmp_path):
-    async with agent_rig(tmp_path, ["ok"]) as r:
-        await r.editor.new_session(r.project, mcp_servers=[everything()])
-        await r.editor.prompt("go")
+    async with went(tmp_path, ["ok"], mcp_servers=[everything()]) as r:
         assert "mcp_all_echo" in r.tool_names(1)
         assert not any("elicitation" in name or "sampling" in name for name in r.tool_names(1))
 
@@ -130,10 +112,8 @@ SAMPLING = "[mcp.servers.all]\nsampling = true\n"
 async def test_a_server_may_ask_the_model_only_if_its_table_and_the_user_each_time_say_so(tmp_path, allowed):
     call, done = calls(("trigger-sampling-request", {"prompt": "Say ``` hello"}))
     script = [call, "the answer for it", done] if allowed else [call, done]
-    async with agent_rig(tmp_path, script, config=SAMPLING) as r:
-        r.editor.permissions += [allow_once, allow_once if allowed else reject_once]
-        await r.editor.new_session(r.project, mcp_servers=[everything()])
-        await r.editor.prompt("go")
+    said = [allow_once, allow_once if allowed else reject_once]
+    async with went(tmp_path, script, config=SAMPLING, permissions=said, mcp_servers=[everything()]) as r:
         _, asked = r.editor.permission_requests
         assert asked.tool_call.title == "The MCP server all asks default/fake-model"
         assert "Say ``` hello" in str(asked.tool_call.content)

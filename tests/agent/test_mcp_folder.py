@@ -7,15 +7,12 @@ import shlex
 import sys
 
 import anyio
-import pytest
 
 from acp_agent.plugins.mcp_json import folder_servers
 from acp_agent.schema.acp import McpServerStdio
 from tests.mcp.kit import HERE
 
-from .kit import Answer, Call, Rig, agent_rig
-
-pytestmark = pytest.mark.anyio
+from .kit import Call, Rig, agent_rig, asks, rig, trust, went
 
 
 def entry(mode: str = "good", **env: str) -> dict:
@@ -31,15 +28,8 @@ def config(name: str, more: str) -> str:
     return f'[mcp.servers.{name}]\ncommand = "{sys.executable}"\nargs = {args!r}\n{more}\n'
 
 
-async def trust(r: Rig) -> str:
-    await r.editor.prompt("/trust")
-    mark = r.editor.text().rpartition("/trust yes ")[2].split("`")[0]
-    await r.editor.prompt(f"/trust yes {mark}")
-    return mark
-
-
 async def test_the_servers_of_a_folder_are_used_once_it_is_trusted_and_until_it_no_longer_is(tmp_path):
-    call = Answer(tool_calls=(Call("mcp_own_env", {}),))
+    call = asks(Call("mcp_own_env", {}))
     async with agent_rig(tmp_path, ["ok", call, "ok", "ok"], environ={"OPENAI_API_KEY": "sk-secret"}) as r:
         put(r, own=entry(GIVEN="${LANG:-none}"))
         await r.editor.new_session(r.project)
@@ -88,9 +78,7 @@ async def test_lists_of_tools_also_apply_to_a_server_of_the_client(tmp_path):
     lists = '[mcp.servers.raw]\nallow = ["e*", "die"]\ndeny = ["en*", "err*"]\n'
     made = entry()
     client = McpServerStdio(name="raw", command=made["command"], args=made["args"], env=[])
-    async with agent_rig(tmp_path, ["ok"], config=lists) as r:
-        await r.editor.new_session(r.project, mcp_servers=[client])
-        await r.editor.prompt("go")
+    async with went(tmp_path, ["ok"], config=lists, mcp_servers=[client]) as r:
         assert {name for name in r.tool_names(1) if name.startswith("mcp_")} == {"mcp_raw_echo", "mcp_raw_die"}
         await r.editor.prompt("/mcp tools raw")
         assert "- `echo`\n" in r.editor.text()
@@ -105,9 +93,7 @@ async def test_the_user_chooses_tools_for_a_session_whatever_the_lists_say_also_
     lists = '[mcp.servers.raw]\nallow = ["echo"]\n'
     made = entry()
     client = McpServerStdio(name="raw", command=made["command"], args=made["args"], env=[])
-    async with agent_rig(tmp_path, ["ok"] * 3, config=lists) as r:
-        await r.editor.new_session(r.project, mcp_servers=[client])
-        await r.editor.prompt("go")
+    async with went(tmp_path, ["ok"] * 3, config=lists, mcp_servers=[client]) as r:
         assert offered(r, 1) == {"mcp_raw_echo"}
         for words, told in (
             ("/mcp enable raw e*", "Offered in this session: `echo`, `error`, `env`."),
@@ -130,8 +116,7 @@ async def test_the_user_chooses_tools_for_a_session_whatever_the_lists_say_also_
 
 async def test_mcp_shows_states_and_logs_and_connects_a_failed_server_anew(tmp_path):
     late = tmp_path / "late"
-    async with agent_rig(tmp_path, ["ok"], config=f'[mcp.servers.late]\ncommand = "{late}"\n') as r:
-        await r.editor.new_session(r.project)
+    async with rig(tmp_path, ["ok"], config=f'[mcp.servers.late]\ncommand = "{late}"\n') as r:
         with anyio.fail_after(20):
             while "`late`: failed" not in r.editor.text():
                 await r.editor.prompt("/mcp")
@@ -150,7 +135,5 @@ async def test_mcp_shows_states_and_logs_and_connects_a_failed_server_anew(tmp_p
 
 
 async def test_without_servers_mcp_says_how_to_add_one(tmp_path):
-    async with agent_rig(tmp_path, []) as r:
-        await r.editor.new_session(r.project)
-        await r.editor.prompt("/mcp")
+    async with went(tmp_path, [], prompt="/mcp") as r:
         assert "acp-coder mcp add" in r.editor.text()

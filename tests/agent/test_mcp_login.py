@@ -14,20 +14,11 @@ import pytest
 from acp_agent.build.own_credentials import own_credentials
 from acp_agent.cli import main
 from acp_agent.config.load import load_config
-from acp_agent.schema.acp import (
-    CreateElicitationRequest,
-    CreateElicitationResponse,
-    ElicitationUrlMode,
-    HttpHeader,
-    McpServerHttp,
-)
+from acp_agent.schema import acp
 from tests.mcp.oauth_server import OAuthServer, browse, oauth_server
 
-from .kit import Answer, Call, agent_rig, environ_for
+from .kit import Answer, Call, agent_rig, asks, environ_for, rig, trust
 from .test_hooks_that_decide import hook, keeps, kept
-from .test_mcp_folder import trust
-
-pytestmark = pytest.mark.anyio
 
 
 @pytest.fixture
@@ -114,11 +105,11 @@ async def test_what_a_session_refreshes_at_a_server_of_the_client_or_the_folder_
         assert (await anyio.to_thread.run_sync(mcp, verb, "locked"))[0] == 0
     before = locked.access | locked.refresh
     locked.revoke()
-    script: list[Answer | str] = ["ok", Answer(tool_calls=(Call("read", {"path": "tokens"}),)), "ok"]
+    script: list[Answer | str] = ["ok", asks(Call("read", {"path": "tokens"})), "ok"]
     async with agent_rig(tmp_path, script, environ={"HOME": str(tmp_path)}) as r:
-        server = McpServerHttp(name="locked", url=locked.url, headers=[])
-        key = HttpHeader(name="Authorization", value="Bearer one-key-of-mine")
-        other = McpServerHttp(name="other", url="http://127.0.0.1:9/", headers=[key])
+        server = acp.McpServerHttp(name="locked", url=locked.url, headers=[])
+        key = acp.HttpHeader(name="Authorization", value="Bearer one-key-of-mine")
+        other = acp.McpServerHttp(name="other", url="http://127.0.0.1:9/", headers=[key])
         if named == "folder":
             (r.project / ".mcp.json").write_text(json.dumps({"mcpServers": {"locked": {"url": locked.url}}}))
         await r.editor.new_session(r.project, mcp_servers=[other, *([server] if named == "client" else [])])
@@ -134,11 +125,11 @@ async def test_what_a_session_refreshes_at_a_server_of_the_client_or_the_folder_
         assert not [word for word in (*fresh, *before, "one-key-of-mine") if word in str(r.messages(3))]
 
 
-async def in_a_browser(request: CreateElicitationRequest) -> CreateElicitationResponse:
+async def in_a_browser(request: acp.CreateElicitationRequest) -> acp.CreateElicitationResponse:
     """The user opens the URL that is asked about."""
-    assert isinstance(request, ElicitationUrlMode)
+    assert isinstance(request, acp.ElicitationUrlMode)
     Thread(target=browse, args=(request.url,), daemon=True).start()
-    return CreateElicitationResponse(action="accept")
+    return acp.CreateElicitationResponse(action="accept")
 
 
 @pytest.mark.parametrize("urls", [True, False])
@@ -147,8 +138,7 @@ async def test_in_a_session_the_user_logs_in_by_the_clients_question_or_a_url_in
 ):
     seen = tmp_path / "seen"
     config = f'[mcp.servers.locked]\nurl = "{locked.url}"\n' + hook("Notification", keeps(seen))
-    async with agent_rig(tmp_path, ["ok"], config=config, elicitation=in_a_browser if urls else None) as r:
-        await r.editor.new_session(r.project)
+    async with rig(tmp_path, ["ok"], config=config, elicitation=in_a_browser if urls else None) as r:
         await r.editor.wait_for(lambda u: "wants a login" in str(getattr(u, "content", "")))
         async with anyio.create_task_group() as tasks:
             tasks.start_soon(r.editor.prompt, "/mcp login locked")
@@ -168,8 +158,7 @@ async def test_in_a_session_the_user_logs_in_by_the_clients_question_or_a_url_in
 async def test_the_question_about_a_login_ends_with_it_also_if_it_failed(locked: OAuthServer, tmp_path: Path):
     locked.answer = {"code": "", "error": "access_denied"}
     config = f'[mcp.servers.locked]\nurl = "{locked.url}"\n'
-    async with agent_rig(tmp_path, [], config=config, elicitation=in_a_browser) as r:
-        await r.editor.new_session(r.project)
+    async with rig(tmp_path, [], config=config, elicitation=in_a_browser) as r:
         for number in (1, 2):
             await r.editor.prompt("/mcp login locked")
             assert "access_denied" in r.editor.text()

@@ -6,14 +6,10 @@ import json
 import subprocess
 import sys
 
-import pytest
-
 from acp_agent.client.permissions import allow_always
 from acp_agent.schema.acp import McpServerStdio
-from acp_agent.testing.fake_model import Answer, Call
-from tests.agent.kit import agent_rig
-
-pytestmark = pytest.mark.anyio
+from acp_agent.testing.fake_model import Call
+from tests.agent.kit import agent_rig, rounds, went
 
 
 def reference(name: str, *args: str) -> McpServerStdio:
@@ -26,13 +22,12 @@ async def test_the_git_server_works_in_the_sessions_repository_alone(tmp_path):
         folder.mkdir(exist_ok=True)
         subprocess.run(["git", "init", "--quiet", str(folder)], check=True)
     here = str(tmp_path / "project")
-    script = [
-        Answer(tool_calls=(Call("mcp_git_git_add", {"repo_path": here, "files": ["new.txt"]}),)),
-        Answer(tool_calls=(Call("mcp_git_git_status", {"repo_path": here}),)),
-        Answer(tool_calls=(Call("mcp_git_git_status", {"repo_path": str(elsewhere)}),)),
-        Answer(tool_calls=(Call("mcp_git_git_commit", {"repo_path": here}),)),
-        "done",
-    ]
+    script = rounds(
+        Call("mcp_git_git_add", {"repo_path": here, "files": ["new.txt"]}),
+        Call("mcp_git_git_status", {"repo_path": here}),
+        Call("mcp_git_git_status", {"repo_path": str(elsewhere)}),
+        Call("mcp_git_git_commit", {"repo_path": here}),
+    )
     async with agent_rig(tmp_path, script, otherwise=allow_always) as r:
         assert str(r.project) == here
         (r.project / "new.txt").write_text("new\n")
@@ -50,14 +45,11 @@ async def test_the_git_server_works_in_the_sessions_repository_alone(tmp_path):
 
 async def test_the_time_server_answers_and_its_errors_are_told(tmp_path):
     arguments = {"source_timezone": "Europe/Berlin", "time": "12:00", "target_timezone": "Asia/Tokyo"}
-    script = [
-        Answer(tool_calls=(Call("mcp_time_convert_time", arguments),)),
-        Answer(tool_calls=(Call("mcp_time_convert_time", {**arguments, "time": "25:00"}),)),
-        "done",
-    ]
-    async with agent_rig(tmp_path, script, otherwise=allow_always) as r:
-        await r.editor.new_session(r.project, mcp_servers=[reference("time")])
-        await r.editor.prompt("go")
+    script = rounds(
+        Call("mcp_time_convert_time", arguments),
+        Call("mcp_time_convert_time", {**arguments, "time": "25:00"}),
+    )
+    async with went(tmp_path, script, otherwise=allow_always, mcp_servers=[reference("time")]) as r:
         good, bad = r.editor.tool_calls().values()
         assert json.loads(good.text())["target"]["timezone"] == "Asia/Tokyo"
         bad.assert_finished("failed")

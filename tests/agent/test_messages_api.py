@@ -13,9 +13,7 @@ import pytest
 from acp_agent.schema.acp import BlobResourceContents, EmbeddedResource, TextContent
 from acp_agent.testing.fake_messages import PromptCache, blocks_of
 
-from .kit import Answer, Call, Rig, agent_rig, rig, went
-
-pytestmark = pytest.mark.anyio
+from .kit import Answer, Call, Rig, agent_rig, bash, rig, went
 
 CLAUDE = '[providers.default]\napi = "messages"\nmodels = ["claude-opus-5"]\n'
 MODEL = {"OPENAI_MODEL": "claude-opus-5"}
@@ -103,15 +101,15 @@ async def test_a_pdf_of_the_prompt_reaches_the_model(tmp_path):
 
 async def test_a_signed_thought_with_a_credential_is_neither_kept_nor_sent_back(tmp_path):
     key = "ghp_" + "aB3dE5gH7jK9mN1pQ3sT5vW7yZ9bC1dE3fG5"
-    first = Answer(thought=f"The key is {key} here.", tool_calls=(Call("bash", {"command": "true"}),))
-    kept = Answer(thought="Nothing to hide.", tool_calls=(Call("bash", {"command": "true"}),))
+    first = Answer(thought=f"The key is {key} here.", tool_calls=(bash("true"),))
+    kept = Answer(thought="Nothing to hide.", tool_calls=(bash("true"),))
     async with went(tmp_path, [first, kept, "done"], config=CLAUDE, environ=MODEL, mode="auto") as r:
         assert key not in json.dumps(r.request(3))
         assert [block["type"] for message in r.messages(3) for block in message["content"]].count("thinking") == 1
 
 
 async def test_a_stored_session_goes_on_with_its_thoughts(tmp_path):
-    first = Answer(thought="hm", encrypted="zzz", tool_calls=(Call("bash", {"command": "true"}),))
+    first = Answer(thought="hm", encrypted="zzz", tool_calls=(bash("true"),))
     async with went(tmp_path, [first, "done"], config=CLAUDE, environ=MODEL, mode="auto") as r:
         session = r.editor.session_id
     async with agent_rig(tmp_path, ["again"], config=CLAUDE, environ=MODEL) as r:

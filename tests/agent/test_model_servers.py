@@ -9,11 +9,9 @@ import pytest
 
 from acp_agent.client.permissions import allow_once, reject_once
 from acp_agent.schema.acp import ImageContent, TextContent
-from acp_agent.testing.fake_model import Answer, Call, Failure, Usage
+from acp_agent.testing.fake_model import Answer, Failure, Usage
 
-from .kit import agent_rig, rig, went
-
-pytestmark = pytest.mark.anyio
+from .kit import agent_rig, bash, rig, went
 
 PIXEL = "iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAYAAAAfFcSJAAAADUlEQVR42mNk+M9QDwADhgGAWjR9awAAAABJRU5ErkJggg=="
 PICTURE = [TextContent(text="what is this?"), ImageContent(data=PIXEL, mime_type="image/png")]
@@ -210,6 +208,6 @@ async def test_where_no_server_listens_on_this_machine_the_error_says_so(tmp_pat
 
 
 async def test_a_call_made_by_the_model_ends_all_doubt_about_tools(tmp_path):
-    script = [Answer(tool_calls=(Call("bash", {"command": "echo one"}),), usage=Usage(600, 5))] * 2 + ["done"]
+    script = [Answer(tool_calls=(bash("echo one"),), usage=Usage(600, 5))] * 2 + ["done"]
     async with went(tmp_path, script) as r:
         assert all("tools" in request.body for request in r.model.requests)

@@ -22,10 +22,10 @@ from acp_agent.loop.calls import connections
 from acp_agent.loop.shell.command_network import CommandNetwork
 from acp_agent.proxying import serve
 from acp_agent.safety.deciding.hosts import find_host, is_registry, judged
-from tests.agent.kit import Call
+from tests.agent.kit import bash
 from tests.tables import table
 
-from .test_command_network import BOUND, audit, names, ran, session, web_server
+from .test_command_network import BOUND, events, names, ran, session, web_server
 
 assert names  # The fixture, which holds for these tests, too.
 
@@ -43,8 +43,7 @@ def leads_to(monkeypatch: pytest.MonkeyPatch, *addresses: str) -> None:
 async def test_an_always_for_a_name_covers_no_other_machine_that_it_leads_to(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    got: list[bytes] = []
-    async with web_server(got) as port:
+    async with web_server() as (port, _):
         line = f"curl -sS http://public.example.com:{port}"
         leads_to(monkeypatch, "127.0.0.1")
         async with session(tmp_path, line, line, line, permissions=[allow_always] * 2 + [reject_once]) as made:
@@ -96,7 +95,6 @@ HEADS = ("Host: a.test\nX: y\r\n", "Host : a.test\r\n", "X: y\r\n Host: a.test\r
 
 
 async def test_a_request_whose_headers_can_be_read_in_two_ways_is_refused(tmp_path: Path) -> None:
-    got: list[bytes] = []
     script = (
         "import os, socket, sys\n"
         f"for head in {('Host: a.test' + END, *HEADS)!r}:\n"
@@ -104,7 +102,7 @@ async def test_a_request_whose_headers_can_be_read_in_two_ways_is_refused(tmp_pa
         "    s.sendall(f'GET http://registry.test:{sys.argv[1]}/ HTTP/1.1\\r\\n{head}\\r\\n'.encode())\n"
         "    print(s.recv(12))\n"
     )
-    async with web_server(got) as port, session(tmp_path, f"python3 try.py {port}") as made:
+    async with web_server() as (port, got), session(tmp_path, f"python3 try.py {port}") as made:
         (made.project / "try.py").write_text(script)
         text = await ran(made)
     assert text.count("HTTP/1.1 400") == len(HEADS) and text.count("HTTP/1.1 200") == 1, text
@@ -203,7 +201,7 @@ async def test_only_so_many_ports_of_a_command_are_published(tmp_path: Path, mon
         "        with server.accept()[0] as client:\n"
         "            client.sendall(b'inside')\n"
     )
-    started = Call("bash", {"command": "python3 listen.py", "background": True})
+    started = bash("python3 listen.py", background=True)
     async with session(tmp_path, started) as made:
         (made.project / "listen.py").write_text(script)
         await ran(made)
@@ -251,4 +249,4 @@ async def test_a_command_that_tries_many_hosts_does_not_fill_the_audit_log(
     line = "for n in $(seq 9); do curl -sS http://h$n.example.com; curl -sS http://h$n.example.com; done"
     async with session(tmp_path, line, config='[tools.sandbox]\nnetwork = ["a.b"]\n') as made:
         assert "was refused 5 hosts" in await ran(made)
-        assert len([each for each in audit(made, "decision") if each["tool"] == "connect"]) == 5
+        assert len([each for each in events(made, "decision") if each["tool"] == "connect"]) == 5

@@ -9,11 +9,9 @@ from typing import Any
 import pytest
 
 from acp_agent.schema.acp import Diff
-from acp_agent.testing.fake_model import Answer, Call
+from acp_agent.testing.fake_model import Call
 
-from .kit import Rig, rig, went
-
-pytestmark = pytest.mark.anyio
+from .kit import asks, bash, results, rig, rounds, went
 
 SECRET = "ghp_" + "a1B2c3D4e5" * 3 + "f6G7h8"
 PNG = base64.b64encode(b"\x89PNG\r\n\x1a\n" + bytes(92)).decode()
@@ -68,14 +66,10 @@ def as_text(notebook: Any = NOTEBOOK) -> str:
 
 
 def calls(*made: tuple[str, dict[str, Any]]) -> list[Any]:
-    return [*(Answer(tool_calls=(Call(name, arguments),)) for name, arguments in made), "done"]
+    return [*(asks(Call(name, arguments)) for name, arguments in made), "done"]
 
 
 READ = ("read", {"path": "n.ipynb"})
-
-
-def results(r: Rig) -> list[str]:
-    return [str(m["content"]) for m in r.messages(len(r.model.requests)) if m["role"] == "tool"]
 
 
 async def run(tmp_path: Any, *made: tuple[str, dict[str, Any]], text: str | None = None, **options: Any) -> list[str]:
@@ -239,10 +233,8 @@ async def test_what_is_no_notebook_is_plain_text_with_a_remark_and_an_old_one_re
 
 async def test_edit_changes_text_in_a_cell_and_nothing_else_of_the_file(tmp_path):
     edit = ("edit", {"path": "n.ipynb", "old_string": "     2\ttotal = 1.50\n", "new_string": 'total = "2"\n'})
-    async with rig(tmp_path, calls(READ, edit)) as r:
+    async with went(tmp_path, calls(READ, edit), files={"n.ipynb": as_text()}) as r:
         path = r.project / "n.ipynb"
-        path.write_text(as_text())
-        await r.editor.prompt("go")
         old, new = as_text(), path.read_text()
         cell = {**CELLS[1], "execution_count": None, "outputs": []}
         cell["source"] = ["import pandas as pd\n", 'total = "2"\n', "total"]
@@ -344,12 +336,8 @@ async def test_calls_that_cannot_be_meant_are_refused_with_words(tmp_path):
         ({"path": "old.ipynb", "cell": 1, "new_source": "x"}, "old.ipynb is a notebook in nbformat 3"),
     ]
     made = calls(READ, *(("edit_notebook", {**path, **arguments}) for arguments, _ in rows))
-    async with rig(tmp_path, made, config="[agent]\nmax_tool_iterations = 40\n") as r:
-        files = {"n": as_text(), "broken": "{", "old": '{"nbformat": 3}'}
-        for name, text in files.items():
-            (r.project / f"{name}.ipynb").write_text(text)
-        (r.project / "f.txt").write_text("x")
-        await r.editor.prompt("go")
+    files = {"n.ipynb": as_text(), "broken.ipynb": "{", "old.ipynb": '{"nbformat": 3}', "f.txt": "x"}
+    async with went(tmp_path, made, config="[agent]\nmax_tool_iterations = 40\n", files=files) as r:
         for text, (arguments, words) in zip(results(r)[1:], rows, strict=True):
             assert words in text, (arguments, text)
         assert r.editor.permission_requests == [], "what cannot work is not asked about"
@@ -371,14 +359,8 @@ async def test_a_cell_is_not_changed_by_number_before_the_notebook_was_read(tmp_
     ids=["edit", "edit_notebook"],
 )
 async def test_a_notebook_that_changed_since_it_was_read_is_not_changed(tmp_path, change):
-    script = [
-        Answer(tool_calls=(Call(*READ),)),
-        Answer(tool_calls=(Call("bash", {"command": "sed -i 's/Title/Other/' n.ipynb"}),)),
-        Answer(tool_calls=(Call(*change),)),
-        Answer(tool_calls=(Call(*READ),)),
-        Answer(tool_calls=(Call(*change),)),
-        "done",
-    ]
+    read, change = Call(*READ), Call(*change)
+    script = rounds(read, bash("sed -i 's/Title/Other/' n.ipynb"), change, read, change)
     async with went(tmp_path, script, mode="auto", files={"n.ipynb": as_text()}) as r:
         *_, refused, _, done = results(r)
         assert "n.ipynb has changed since you read it" in refused
@@ -390,9 +372,8 @@ async def test_unsaved_changes_of_the_editor_are_read_and_kept(tmp_path):
     path = tmp_path / "project" / "n.ipynb"
     unsaved = as_text().replace("# Title", "# Unsaved")
     edit = ("edit_notebook", {"path": "n.ipynb", "cell": "calc", "new_source": "2"})
-    async with rig(tmp_path, calls(READ, edit), mode="auto", buffers={path: unsaved}) as r:
-        path.write_text(as_text())
-        await r.editor.prompt("go")
+    files = {"n.ipynb": as_text()}
+    async with went(tmp_path, calls(READ, edit), mode="auto", buffers={path: unsaved}, files=files) as r:
         read, done = results(r)
         assert "# Unsaved" in read and "was changed" in done
         assert sources(tmp_path)[:2] == ["# Unsaved\nWords.", "2"]
@@ -440,9 +421,8 @@ async def test_writing_what_is_no_notebook_is_done_and_said(tmp_path):
 
 
 async def test_the_tool_is_sent_once_a_notebook_was_read(tmp_path):
-    async with rig(tmp_path, calls(("read", {"path": "f.txt"}), READ, READ), files={"f.txt": "x\n"}) as r:
-        (r.project / "n.ipynb").write_text(as_text())
-        await r.editor.prompt("go")
+    script = calls(("read", {"path": "f.txt"}), READ, READ)
+    async with went(tmp_path, script, files={"f.txt": "x\n", "n.ipynb": as_text()}) as r:
         assert ["edit_notebook" in r.tool_names(number) for number in (1, 2, 3, 4)] == [False, False, True, True]
         names = [tool["function"]["name"] for tool in r.request(4)["tools"]]
         assert names[-1] == "edit_notebook" and names.count("edit_notebook") == 1, "last: the prompt cache is kept"

@@ -6,9 +6,7 @@ import pytest
 
 from acp_agent.errors import PeerError
 
-from .kit import agent_rig, connect, environ_for, rig
-
-pytestmark = pytest.mark.anyio
+from .kit import agent_rig, another, environ_for, rig
 
 
 @pytest.mark.parametrize("uri", ["http://[foo", "file://[x", "[", ""])
@@ -44,8 +42,7 @@ async def test_a_provider_that_is_not_set_up_is_told_with_its_place(tmp_path):
     file = tmp_path / "config.toml"
     file.write_text('[agent]\nprovider = "openroter"\n\n[providers.openrouter]\nbase_url = "http://localhost:9"\n')
     environ = environ_for(tmp_path, "http://localhost:9/v1", ACP_CODER_CONFIG=str(file))
-    async with connect(environ) as (editor, _):
-        await editor.start()
+    async with another(environ) as editor:
         with pytest.raises(PeerError) as error:
             await editor.request("session/new", {"cwd": str(tmp_path), "mcpServers": []})
     assert error.value.code == -32603

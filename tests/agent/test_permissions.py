@@ -10,18 +10,12 @@ from acp_agent.schema.acp import Diff, SelectedPermissionOutcome, ToolCallProgre
 from acp_agent.testing.fake_editor import AnswersError, AnswersGarbage
 from acp_agent.testing.fake_model import Answer, Call
 
-from .kit import agent_rig, bash, connect, rig, went
-
-pytestmark = pytest.mark.anyio
-
-
-def script(*calls: Call) -> list[Answer | str]:
-    return [*(Answer(tool_calls=(call,)) for call in calls), "done"]
+from .kit import agent_rig, another, bash, rig, rounds, went
 
 
 async def test_the_request_shows_the_exact_command(tmp_path):
     command = "touch 'a b' && echo \"$HOME\""
-    async with went(tmp_path, script(bash(command))) as r:
+    async with went(tmp_path, rounds(bash(command))) as r:
         (request,) = r.editor.permission_requests
         assert request.tool_call.title == command
         assert command in request.tool_call.content[0].content.text
@@ -36,8 +30,11 @@ async def test_the_request_shows_the_exact_command(tmp_path):
         assert "this exact command in this project" in request.options[1].name
 
 
-async def test_the_request_shows_the_diff(tmp_path):
-    async with went(tmp_path, script(Call("write", {"path": "n.txt", "content": "x\n"}))) as r:
+async def test_the_request_shows_the_diff_and_without_a_yes_nothing_is_written(tmp_path):
+    call = Call("write", {"path": "n.txt", "content": "x\n"})
+    async with went(tmp_path, rounds(call), otherwise=reject_once) as r:
+        r.editor.tool_call().assert_finished("failed")
+        assert not (r.project / "n.txt").exists()
         (request,) = r.editor.permission_requests
         diff, why = request.tool_call.content
         assert isinstance(diff, Diff)
@@ -53,27 +50,26 @@ async def test_nothing_runs_and_the_call_stays_pending_until_the_answer(tmp_path
         await released.wait()
         return SelectedPermissionOutcome(option_id="allow_once")
 
-    async with rig(tmp_path, script(bash("touch made")), otherwise=later) as r:
+    async with rig(tmp_path, rounds(bash("touch made")), otherwise=later) as r:
         turn = r.editor.begin("go")
         await r.editor.wait_until(lambda: r.editor.permission_requests)
         assert r.editor.tool_call().statuses == ["pending"]
         assert not (r.project / "made").exists()
         released.set()
-        with anyio.fail_after(10):
-            await turn.response()
+        await turn.response()
         r.editor.tool_call().assert_finished("completed")
         assert (r.project / "made").exists()
 
 
 @pytest.mark.parametrize("command", ["ls -la", "git status", "cat a.txt | head -3 && pwd", "grep -rn x ."])
 async def test_commands_that_only_look_ask_nobody(tmp_path, command):
-    async with went(tmp_path, script(bash(command)), files={"a.txt": "x\n"}) as r:
+    async with went(tmp_path, rounds(bash(command)), files={"a.txt": "x\n"}) as r:
         assert r.editor.permission_requests == []
 
 
 @pytest.mark.parametrize("command", ["cat /etc/passwd", "ls; touch x", "cat a > b", "echo $(touch x)", "ls &"])
 async def test_commands_that_do_more_are_asked_about(tmp_path, command):
-    async with went(tmp_path, script(bash(command)), otherwise=reject_once) as r:
+    async with went(tmp_path, rounds(bash(command)), otherwise=reject_once) as r:
         assert len(r.editor.permission_requests) == 1
         r.editor.tool_call().assert_finished("failed")
         assert "did not allow" in r.messages(2)[-1]["content"]
@@ -84,7 +80,7 @@ async def test_an_always_for_a_command_covers_that_sub_command_only(tmp_path):
     commands = ["git init -q .", "git init -q sub", "git add .", "git init -q x; touch y"]
     async with went(
         tmp_path,
-        script(*map(bash, commands)),
+        rounds(*map(bash, commands)),
         permissions=[allow_always, allow_once, allow_once],
         otherwise=reject_once,
     ) as r:
@@ -99,17 +95,16 @@ async def test_an_always_for_edits_covers_edits_and_no_commands(tmp_path):
         Call("write", {"path": "b.txt", "content": "b"}),
         bash("touch c"),
     )
-    async with went(tmp_path, script(*calls), permissions=[allow_always], otherwise=reject_once) as r:
+    async with went(tmp_path, rounds(*calls), permissions=[allow_always], otherwise=reject_once) as r:
         assert [request.tool_call.kind for request in r.editor.permission_requests] == ["edit", "execute"]
         assert sorted(path.name for path in r.project.iterdir()) == ["a.txt", "b.txt"]
 
 
 async def test_always_is_remembered_by_the_project_and_not_elsewhere(tmp_path):
-    calls = script(Call("write", {"path": "a.txt", "content": "a"}))
+    calls = rounds(Call("write", {"path": "a.txt", "content": "a"}))
     async with went(tmp_path, [*calls, *calls, *calls], otherwise=allow_always) as r:
         (r.project / "a.txt").unlink()
-        async with connect(r.environ, otherwise=reject_once) as (other, _):
-            await other.start()
+        async with another(r.environ, otherwise=reject_once) as other:
             await other.new_session(r.project)
             await other.prompt("go")
             assert other.permission_requests == []
@@ -122,7 +117,7 @@ async def test_always_is_remembered_by_the_project_and_not_elsewhere(tmp_path):
 
 async def test_never_is_remembered_too(tmp_path):
     calls = [bash("touch x"), bash("touch x")]
-    async with went(tmp_path, script(*calls), permissions=[reject_always], otherwise=allow_once) as r:
+    async with went(tmp_path, rounds(*calls), permissions=[reject_always], otherwise=allow_once) as r:
         assert len(r.editor.permission_requests) == 1
         assert not (r.project / "x").exists()
 
@@ -139,14 +134,14 @@ async def test_never_is_remembered_too(tmp_path):
     ids=repr,
 )  # fmt: skip
 async def test_an_error_or_garbage_is_never_approval(tmp_path, bad):
-    async with rig(tmp_path, script(bash("touch x")), misbehave={"session/request_permission": bad}) as r:
+    async with rig(tmp_path, rounds(bash("touch x")), misbehave={"session/request_permission": bad}) as r:
         assert (await r.editor.prompt("go")).stop_reason == "end_turn"
         r.editor.tool_call().assert_finished("failed")
         assert not (r.project / "x").exists()
 
 
 async def test_the_outcome_cancelled_ends_the_turn_without_an_error(tmp_path):
-    async with rig(tmp_path, [*script(bash("touch x")), "again"], otherwise=cancelled) as r:
+    async with rig(tmp_path, [*rounds(bash("touch x")), "again"], otherwise=cancelled) as r:
         assert (await r.editor.prompt("go")).stop_reason == "cancelled"
         r.editor.tool_call().assert_finished("failed")
         assert not (r.project / "x").exists()
@@ -156,19 +151,18 @@ async def test_the_outcome_cancelled_ends_the_turn_without_an_error(tmp_path):
 
 
 async def test_a_pending_question_does_not_hold_a_cancel_up_and_is_withdrawn(tmp_path):
-    async with rig(tmp_path, script(bash("touch x")), otherwise=never_answers) as r:
+    async with rig(tmp_path, rounds(bash("touch x")), otherwise=never_answers) as r:
         turn = r.editor.begin("go")
         await r.editor.wait_until(lambda: r.editor.permission_requests)
         r.editor.cancel()
-        with anyio.fail_after(10):
-            assert (await turn.response()).stop_reason == "cancelled"
+        assert (await turn.response()).stop_reason == "cancelled"
         r.editor.tool_call().assert_finished("failed")
         assert any(line.get("method") == "$/cancel_request" for line in r.editor.lines("from_agent"))
 
 
 async def test_the_mode_auto_asks_nothing(tmp_path):
     calls = (bash("touch made"), Call("write", {"path": "w.txt", "content": "w"}))
-    async with went(tmp_path, script(*calls), mode="auto", otherwise=reject_once) as r:
+    async with went(tmp_path, rounds(*calls), mode="auto", otherwise=reject_once) as r:
         assert r.editor.permission_requests == []
         assert (r.project / "made").exists()
 
@@ -176,7 +170,7 @@ async def test_the_mode_auto_asks_nothing(tmp_path):
 @pytest.mark.parametrize("mode", ["ask", "architect"])
 async def test_reading_modes_offer_no_changing_tool_and_refuse_one_that_is_called(tmp_path, mode):
     calls = (bash("touch x"), Call("write", {"path": "w", "content": "w"}), Call("read", {"path": "a.txt"}))
-    async with went(tmp_path, script(*calls), mode=mode, files={"a.txt": "a"}) as r:
+    async with went(tmp_path, rounds(*calls), mode=mode, files={"a.txt": "a"}) as r:
         offered = r.tool_names(1)
         assert offered >= {"read", "grep", "find_path", "list_directory"}
         assert not offered & {"bash", "edit", "write"}
@@ -188,7 +182,7 @@ async def test_reading_modes_offer_no_changing_tool_and_refuse_one_that_is_calle
 
 
 async def test_a_mode_switched_during_a_turn_counts_at_once(tmp_path):
-    async with rig(tmp_path, script(bash("touch x"), bash("touch y"))) as r:
+    async with rig(tmp_path, rounds(bash("touch x"), bash("touch y"))) as r:
 
         async def switch(request):
             await r.editor.client.set_session_mode(r.editor.session_id, "ask")
@@ -202,7 +196,7 @@ async def test_a_mode_switched_during_a_turn_counts_at_once(tmp_path):
 
 
 async def test_a_file_that_changes_while_the_person_thinks_is_not_overwritten(tmp_path):
-    async with rig(tmp_path, script(Call("edit", {"path": "a.txt", "old_string": "one", "new_string": "two"}))) as r:
+    async with rig(tmp_path, rounds(Call("edit", {"path": "a.txt", "old_string": "one", "new_string": "two"}))) as r:
         (r.project / "a.txt").write_text("one\n")
 
         async def meanwhile(request):
@@ -216,7 +210,7 @@ async def test_a_file_that_changes_while_the_person_thinks_is_not_overwritten(tm
 
 
 async def test_the_shown_diff_stands_in_the_last_update(tmp_path):
-    async with went(tmp_path, script(Call("write", {"path": "n.txt", "content": "x\n"}))) as r:
+    async with went(tmp_path, rounds(Call("write", {"path": "n.txt", "content": "x\n"}))) as r:
         updates = [u for u in r.editor.updates[r.editor.session_id] if isinstance(u, ToolCallProgress)]
         assert [type(item) for item in updates[-1].content] == [Diff]
 
@@ -226,7 +220,7 @@ async def test_an_always_for_edits_covers_the_projects_own_files_only(tmp_path):
     extra.mkdir()
     paths = ["a.txt", str(extra / "b.txt"), ".git/config", ".acp-coder/config.toml", "sub/.vscode/tasks.json", "c.txt"]
     calls = [Call("write", {"path": path, "content": "x"}) for path in paths]
-    async with agent_rig(tmp_path, script(*calls), otherwise=allow_always) as r:
+    async with agent_rig(tmp_path, rounds(*calls), otherwise=allow_always) as r:
         await r.editor.new_session(r.project, additional_directories=[extra])
         await r.editor.prompt("go")
         asked = [request.tool_call.title for request in r.editor.permission_requests]
@@ -245,7 +239,7 @@ async def test_a_folder_that_becomes_a_link_while_the_person_thinks_is_not_follo
         return SelectedPermissionOutcome(option_id="allow_once")
 
     call = Call("write", {"path": "d/new.txt", "content": "x"})
-    async with rig(tmp_path, script(call), otherwise=swap, fs_read=fs_write, fs_write=fs_write) as r:
+    async with rig(tmp_path, rounds(call), otherwise=swap, fs_read=fs_write, fs_write=fs_write) as r:
         (r.project / "d").mkdir()
         await r.editor.prompt("go")
         r.editor.tool_call().assert_finished("failed")
@@ -254,7 +248,7 @@ async def test_a_folder_that_becomes_a_link_while_the_person_thinks_is_not_follo
 
 async def test_a_question_cannot_be_made_to_look_like_another_by_characters_that_nobody_sees(tmp_path):
     reversing, erasing = "a\u202egnp.sh", "ls \x1b[2K\rrm -rf x"
-    calls = (Call("write", {"path": reversing, "content": "x"}), Call("bash", {"command": erasing}))
+    calls = (Call("write", {"path": reversing, "content": "x"}), bash(erasing))
     async with went(tmp_path, [Answer(tool_calls=calls), "done"]) as r:
         titles = [call.title for call in r.editor.tool_calls().values()]
         assert titles == ["Write a\\u202egnp.sh", "ls \\x1b[2K\\x0drm -rf x"]

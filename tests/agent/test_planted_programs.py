@@ -18,7 +18,7 @@ from acp_agent.executors.sandbox import bubblewrap, probe
 from acp_agent.own_programs import find_bash, find_program, search_path, with_search_path
 from acp_agent.testing.fake_model import Answer, Call
 
-from .kit import rig, went
+from .kit import asks, bash, rig, went
 
 REAL = "/usr/local/bin:/usr/bin:/bin"
 PLANTED = (
@@ -55,9 +55,9 @@ def paths(folder: Path) -> dict[str, str]:
 
 
 CALLS = (
-    Call("bash", {"command": "echo out; echo x > made"}),
+    bash("echo out; echo x > made"),
     Call("grep", {"pattern": "needle"}),
-    Call("bash", {"command": "bash -c 'echo inner' && git init -q repo && git -C repo status"}),
+    bash("bash -c 'echo inner' && git init -q repo && git -C repo status"),
 )
 
 
@@ -84,26 +84,17 @@ async def test_no_program_of_the_repository_is_started_by_the_agent(kind, termin
     assert not log.exists() or log.read_text() == ""
 
 
-async def test_a_failing_sandbox_is_not_no_sandbox_without_a_question(planted, tmp_path, monkeypatch):
+@pytest.mark.parametrize("answer", [reject_once, allow_once])
+async def test_a_failing_sandbox_is_not_no_sandbox_without_a_question(planted, tmp_path, monkeypatch, answer):
+    """A yes holds for the session."""
     monkeypatch.setattr(probe, "_candidates", lambda config: [])
-    calls = [Call("bash", {"command": "touch one"}), Call("bash", {"command": "touch two"})]
-    script = [Answer(tool_calls=calls), Answer(text="done")]
-    async with went(tmp_path, script, mode="auto", sandbox=True, terminal=False, otherwise=reject_once) as r:
+    script = [asks(bash("touch one"), bash("touch two")), Answer(text="done")]
+    async with went(tmp_path, script, mode="auto", sandbox=True, terminal=False, otherwise=answer) as r:
         asked = r.editor.permission_requests
-        assert ["no sandbox works here" in request.tool_call.content[-1].content.text for request in asked] == [
-            True
-        ] * 2
+        assert len(asked) == (1 if answer is allow_once else 2)
+        assert all("no sandbox works here" in str(request.tool_call.content) for request in asked)
         assert [option.kind for option in asked[0].options] == ["allow_once", "reject_once"]
-        assert not (r.project / "one").exists()
-
-
-async def test_the_answer_holds_for_the_session(planted, tmp_path, monkeypatch):
-    monkeypatch.setattr(probe, "_candidates", lambda config: [])
-    calls = [Call("bash", {"command": "touch one"}), Call("bash", {"command": "touch two"})]
-    script = [Answer(tool_calls=calls), Answer(text="done")]
-    async with went(tmp_path, script, mode="auto", sandbox=True, terminal=False, otherwise=allow_once) as r:
-        assert len(r.editor.permission_requests) == 1
-        assert (r.project / "two").exists()
+        assert [(r.project / name).exists() for name in ("one", "two")] == [answer is allow_once] * 2
 
 
 MCP = """

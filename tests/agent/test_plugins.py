@@ -6,7 +6,6 @@ import io
 import json
 import os
 import shutil
-import subprocess
 import tarfile
 import zipfile
 from argparse import Namespace
@@ -25,10 +24,12 @@ from acp_agent.plugins.plugin_sources import fetch
 from acp_agent.plugins.shown import described, difference
 from acp_agent.testing.fake_model import Call
 
-from .kit import rounds, went
+from ..undo.kit import git
+from .kit import bash, rounds, went
 
 SCHEMAS = "https://agent-plugins.org/schemas/1.0.0/"
 MANIFEST = {"$schema": f"{SCHEMAS}plugin.schema.json", "name": "tools", "version": "1.2.0", "description": "Some tools"}
+STDIO = {"type": "stdio", "command": "run"}
 SKILL = "---\nname: deploy\ndescription: How we deploy\n---\nDeploy by `scripts/go.sh`.\n"
 HOOKS = {
     "hooks": {
@@ -67,6 +68,11 @@ def put(folder: Path, files: dict[str, Any]) -> Path:
     return folder
 
 
+def with_servers(**servers: Any) -> dict[str, Any]:
+    """The files of a plugin that has these servers."""
+    return {"plugin.json": MANIFEST, "mcp.json": {"$schema": f"{SCHEMAS}mcp.schema.json", "mcpServers": servers}}
+
+
 def claude(folder: Path, **more: Any) -> Path:
     """A plugin in Claude Code's layout."""
     return put(
@@ -102,11 +108,10 @@ def read(folder: Path) -> Plugin:
 # --- in a session ------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.anyio
 async def test_what_a_plugin_has_works_in_the_next_session(tmp_path, capsys):
     assert plugin(tmp_path, "add", source=str(claude(tmp_path / "source")), yes=True) == 0
     script = [
-        *rounds(Call("bash", {"command": "touch forbidden"}), Call("bash", {"command": "touch made"})),
+        *rounds(bash("touch forbidden"), bash("touch made")),
         *rounds(
             Call("skill", {"name": "tools:deploy", "file": "notes.txt"}),
             Call("skill", {"name": "tools:deploy", "file": "../../scripts/check.sh"}),
@@ -131,19 +136,17 @@ async def test_what_a_plugin_has_works_in_the_next_session(tmp_path, capsys):
         assert "PreToolUse `Bash`: `tools: PreToolUse 1`" in r.editor.text()
 
 
-@pytest.mark.anyio
 async def test_a_plugin_whose_files_were_changed_is_not_used_and_that_is_said(tmp_path, capsys):
     plugin(tmp_path, "add", source=str(claude(tmp_path / "source")), yes=True)
     folder = Shelf(environ(tmp_path)).folder("tools")
     (folder / "scripts/check.sh").write_text("touch /tmp/never\n")
-    async with went(tmp_path, rounds(Call("bash", {"command": "touch forbidden"})), mode="auto") as r:
+    async with went(tmp_path, rounds(bash("touch forbidden")), mode="auto") as r:
         assert (r.project / "forbidden").exists()
         assert "The files of the plugin `tools` are not those that you accepted" in r.editor.text()
     assert plugin(tmp_path, "update", name="tools", yes=True) == 0
     assert (folder / "scripts/check.sh").read_text() == CHECK
 
 
-@pytest.mark.anyio
 async def test_plugins_can_be_switched_off(tmp_path, capsys):
     plugin(tmp_path, "add", source=str(claude(tmp_path / "source")), yes=True)
     for config in ("[plugins]\nenabled = false\n", '[plugins]\ndisabled = ["tools"]\n'):
@@ -151,26 +154,14 @@ async def test_plugins_can_be_switched_off(tmp_path, capsys):
             assert "tools:" not in json.dumps(r.request(1))
 
 
-@pytest.mark.anyio
 async def test_a_servers_program_runs_in_the_plugin_with_its_folders(tmp_path, capsys):
-    source = put(
-        tmp_path / "source",
-        {
-            "plugin.json": MANIFEST,
-            "bin/server.py": SERVER,
-            "mcp.json": {
-                "$schema": f"{SCHEMAS}mcp.schema.json",
-                "mcpServers": {
-                    "here": {
-                        "type": "stdio",
-                        "command": "python3",
-                        "args": ["${PLUGIN_ROOT}/bin/server.py"],
-                        "env": {"SEEN": "${PLUGIN_DATA}/x"},
-                    }
-                },
-            },
-        },
-    )
+    here = {
+        **STDIO,
+        "command": "python3",
+        "args": ["${PLUGIN_ROOT}/bin/server.py"],
+        "env": {"SEEN": "${PLUGIN_DATA}/x"},
+    }
+    source = put(tmp_path / "source", {**with_servers(here=here), "bin/server.py": SERVER})
     assert plugin(tmp_path, "add", source=str(source), yes=True) == 0
     async with went(tmp_path, rounds(Call("mcp_tools-here_where", {})), mode="auto") as r:
         said = json.loads(r.messages(2)[-1]["content"])
@@ -251,12 +242,10 @@ def test_a_name_that_is_taken_is_not_replaced(tmp_path, capsys):
 
 def test_a_git_repository_is_pinned_to_its_commit(tmp_path, capsys):
     source = claude(tmp_path / "repo/plugins/tools")
-    git = ["git", "-C", str(tmp_path / "repo"), "-c", "user.name=a", "-c", "user.email=a@b"]
-    (tmp_path / "repo/.git").mkdir(exist_ok=True)
     for words in (["init", "-q"], ["add", "."], ["commit", "-qm", "one"], ["tag", "v1"]):
-        subprocess.run([*git, *words], check=True, capture_output=True)
+        git(tmp_path / "repo", *words)
     (source / "commands/fix.md").write_text("Later")
-    subprocess.run([*git, "commit", "-qam", "two"], check=True, capture_output=True)
+    git(tmp_path / "repo", "commit", "-qam", "two")
     url = f"file://{tmp_path}/repo"
     assert "Later" in (fetch(f"{url}#plugins/tools", environ(tmp_path)).files.text("commands/fix.md") or "")
     old = fetch(f"{url}@v1#plugins/tools", environ(tmp_path))
@@ -390,10 +379,6 @@ def test_what_is_not_known_is_said_and_the_rest_goes_on(tmp_path):
     )
 
 
-SERVERS = {"$schema": f"{SCHEMAS}mcp.schema.json"}
-STDIO = {"type": "stdio", "command": "run"}
-
-
 @pytest.mark.parametrize(
     ("server", "words"),
     [
@@ -416,11 +401,8 @@ STDIO = {"type": "stdio", "command": "run"}
     ],
 )
 def test_a_server_that_is_wrong_is_left_out_and_the_others_stay(tmp_path, server, words):
-    servers = {"wrong": server, "right": {**STDIO, "command": "./bin/run", "cwd": "./data"}}
-    put(
-        tmp_path, {"plugin.json": MANIFEST, "mcp.json": {"$schema": f"{SCHEMAS}mcp.schema.json", "mcpServers": servers}}
-    )
-    found = read(tmp_path)
+    right = {**STDIO, "command": "./bin/run", "cwd": "./data"}
+    found = read(put(tmp_path, with_servers(wrong=server, right=right)))
     assert list(found.servers) == ["right"]
     assert (found.servers["right"].command, found.servers["right"].cwd) == (
         "${PLUGIN_ROOT}/bin/run",
@@ -436,8 +418,7 @@ def test_placeholders_are_put_in_once_and_others_stay(tmp_path, capsys):
         "args": ["${PLUGIN_ROOT}", "${HOME}", "$PLUGIN_ROOT"],
         "env": {"A": "${PLUGIN_DATA}${PLUGIN_ROOT}"},
     }
-    files = {"plugin.json": MANIFEST, "mcp.json": {"$schema": f"{SCHEMAS}mcp.schema.json", "mcpServers": {"s": entry}}}
-    plugin(tmp_path, "add", source=str(put(tmp_path / "source", files)), yes=True)
+    plugin(tmp_path, "add", source=str(put(tmp_path / "source", with_servers(s=entry))), yes=True)
     shelf = Shelf(environ(tmp_path))
     ((each,), _) = shelf.usable(())
     root, data = str(shelf.folder("tools")), str(shelf.data("tools"))
@@ -534,7 +515,6 @@ def test_huge_files_pipes_and_too_many_are_refused(tmp_path, monkeypatch):
         read_files(source)
 
 
-@pytest.mark.anyio
 async def test_names_like_ours_replace_nothing(tmp_path, capsys):
     files = {
         "commands/help.md": "Evil help",
@@ -555,7 +535,12 @@ def test_what_is_shown_hides_nothing(tmp_path):
     files = {
         ".claude-plugin/plugin.json": facts,
         "hooks/hooks.json": {"hooks": hooks},
-        ".mcp.json": {"mcpServers": {"far": {"url": f"https://example.com/{evil}"}}},
+        ".mcp.json": {
+            "mcpServers": {
+                "far": {"url": f"https://example.com/{evil}", "headers": {"X-A": "1"}},
+                "near": {"command": "run", "env": {"LD_PRELOAD": "x.so"}},
+            }
+        },
         "commands/a\nb\x1b[2K.md": "Go.",
     }
     source = claude(tmp_path / "source", **files)
@@ -565,18 +550,17 @@ def test_what_is_shown_hides_nothing(tmp_path):
     assert shown.count("\n") == len(lines) - 1
     assert "\x1b" not in shown
     assert "\u202e" not in shown
-    assert "curl evil" in shown
+    for words in ("curl evil", "LD_PRELOAD=x.so", "X-A: 1"):
+        assert words in shown
 
 
 def test_a_digest_changes_with_bytes_names_and_permissions(tmp_path):
     source = claude(tmp_path / "source")
+    script, other = source / "scripts/check.sh", source / "scripts/other.sh"
     digests = {read_files(source).digest}
-    (source / "scripts/check.sh").chmod(0o755)
-    digests.add(read_files(source).digest)
-    (source / "scripts/check.sh").rename(source / "scripts/other.sh")
-    digests.add(read_files(source).digest)
-    (source / "scripts/other.sh").write_text("x")
-    digests.add(read_files(source).digest)
+    for change in (lambda: script.chmod(0o755), lambda: script.rename(other), lambda: other.write_text("x")):
+        change()
+        digests.add(read_files(source).digest)
     assert len(digests) == 4
     assert list(difference(read_files(source), read_files(source))) == []
 
@@ -607,17 +591,6 @@ def test_text_that_is_no_unicode_is_refused_before_anything_is_stored(tmp_path):
     with pytest.raises(PluginError, match="no Unicode"):
         plugin(tmp_path, "add", source=str(claude(tmp_path / "source", **manifest)), yes=True)
     assert not Shelf(environ(tmp_path)).folder("tools").exists()
-
-
-def test_variables_and_headers_of_servers_are_shown(tmp_path):
-    servers = {
-        "a": {"command": "run", "env": {"LD_PRELOAD": "x.so"}},
-        "b": {"url": "https://x/", "headers": {"X-A": "1"}},
-    }
-    source = claude(tmp_path / "source", **{".mcp.json": {"mcpServers": servers}})
-    shown = "\n".join(described(read(source), read_files(source)))
-    assert "LD_PRELOAD=x.so" in shown
-    assert "X-A: 1" in shown
 
 
 def test_authors_are_told_what_is_wrong(tmp_path, capsys):

@@ -18,17 +18,13 @@ from acp_agent.loop.shell import confinement, free_disk
 from acp_agent.safety.lines import line
 from acp_agent.testing.fake_model import Answer, Call
 from tests.forked import COMMAND
+from tests.waits import until
 
-from .kit import agent_rig, bash, results, rig, rounds, went
-
-
-def audit(tmp_path: Path) -> list[dict]:
-    path = tmp_path / "home/.local/state/acp-coder/audit.jsonl"
-    return [json.loads(line) for line in path.read_text(encoding="utf-8").splitlines()]
-
+from .kit import agent_rig, asks, audit, bash, confined, put, results, rig, rounds, went
 
 ALLOW_TOUCH = '[[tools.permissions.bash]]\npattern = "touch *"\naction = "allow"\n'
 DENY_SUDO = '[[tools.permissions.bash]]\npattern = "*sudo*"\naction = "deny"\n'
+DENY_RMDIR = '[[tools.permissions.bash]]\npattern = "*rmdir*"\naction = "deny"\n'
 ASK_LS = '[[tools.permissions.bash]]\npattern = "ls *"\naction = "ask"\n'
 
 
@@ -107,12 +103,57 @@ async def test_a_rule_answers_the_question_and_covers_every_part_of_a_line(tmp_p
         assert asked.tool_call.title == "touch c; chmod 600 c"
 
 
-@pytest.mark.parametrize("command", ["rmdir x", "r\\mdir x", "env A=1 rmdir x", "bash -c 'rm''dir x'", "echo; rmdir x"])
-async def test_a_rule_that_denies_wins_however_the_command_is_dressed_up(tmp_path, command):
-    config = '[[tools.permissions.bash]]\npattern = "echo*"\naction = "allow"\n' + DENY_SUDO.replace("sudo", "rmdir")
+ECHO_ONLY = '[[tools.scoped.constraints]]\ntool = "bash"\nparameter = "command"\nallow_patterns = ["echo *"]\n'
+LISTED = '[tools.risk]\nallowed_commands = ["echo", "ls"]\n'
+DENIED = "A user's rule denies this call (tools.permissions.bash[0])"
+NAMES = {
+    "rule": '[[tools.permissions.run_command]]\npattern = "*touch*"\naction = "deny"\n',
+    "policy": '[tools.policy]\nrules = [{effect = "deny", tool = "shell", args_match = "touch"}]\n',
+    "limit": '[tools.scoped]\ndenied_tools = ["run_shell"]\n',
+}
+
+
+@pytest.mark.parametrize(
+    ("config", "command", "told"),
+    [
+        *((DENY_RMDIR, dressed, DENIED) for dressed in ("rmdir x", "r\\mdir x", "env A=1 rmdir x", "echo; rmdir x")),
+        (DENY_RMDIR, "bash -c 'rm''dir x'", DENIED),
+        (NAMES["rule"], "touch a", DENIED),
+        (NAMES["policy"], "touch a", "The policy denied this call"),
+        (NAMES["limit"], "touch a", "tools.scoped"),
+        ("[tools.risk]\nblock_high_risk_commands = true\n", "sudo -n true", "High-risk commands are blocked"),
+        ("", "cat ~/.ssh/id_rsa", "tools.risk.forbidden_paths"),
+        ("", "cat $HOME/.ssh/id", "tools.risk.forbidden_paths"),
+        ("", "tar cf x.tar ~/.ssh", "tools.risk.forbidden_paths"),
+        ("", "ls /etc/shadow", "tools.risk.forbidden_paths"),
+        (LISTED, "echo a; touch b", "`touch` is not among the allowed programs"),
+        (ECHO_ONLY, "echo a; touch b", "must look like"),
+        (ECHO_ONLY, "echo a\ntouch b", "must look like"),
+        (ECHO_ONLY, "echo $(touch b)", "must look like"),
+        ('[tools.scope]\nrun_as_user = "nobody-of-that-name"\n', "touch a", "does not exist on this machine"),
+    ],
+)
+async def test_what_is_forbidden_is_not_run_and_the_model_hears_why(tmp_path, config, command, told):
+    """`execute_bash` is another name of `bash`."""
+    async with went(tmp_path, rounds(Call("execute_bash", {"command": command})), config=config, mode="auto") as r:
+        assert told in results(r, 2)[0]
+        assert not r.editor.permission_requests
+        assert list(r.project.iterdir()) == []
+
+
+@pytest.mark.parametrize(
+    ("config", "command"),
+    [
+        ('[tools.risk]\nautonomy = "full"\n', "sudo -n echo fine || echo fine"),
+        (LISTED, "echo fine"),
+        (ECHO_ONLY, "echo fine"),
+        (ECHO_ONLY, "echo a > b; echo fine"),
+    ],
+)
+async def test_what_is_not_forbidden_runs_unasked(tmp_path, config, command):
     async with went(tmp_path, rounds(bash(command)), config=config, mode="auto") as r:
         assert not r.editor.permission_requests
-        assert "A user's rule denies this call (tools.permissions.bash[1])" in results(r, 2)[0]
+        assert "fine\n" in results(r, 2)[0]
 
 
 async def test_a_rule_that_asks_asks_in_every_mode_and_is_named(tmp_path):
@@ -218,37 +259,12 @@ async def test_dangerous_commands_are_asked_about_in_every_mode_and_each_time(tm
         assert "Risk: high" in asked.tool_call.content[-1].content.text
 
 
-async def test_dangerous_commands_may_be_blocked_or_left_to_the_mode(tmp_path):
-    for number, (config, text) in enumerate(
-        [("block_high_risk_commands = true", "High-risk commands are blocked"), ('autonomy = "full"', "")]
-    ):
-        folder = tmp_path / str(number)
-        folder.mkdir()
-        async with went(folder, rounds(bash("sudo -n true")), config=f"[tools.risk]\n{config}\n", mode="auto") as r:
-            assert not r.editor.permission_requests
-            assert text in results(r, 2)[0]
-
-
 async def test_readonly_autonomy_changes_nothing_in_any_mode(tmp_path):
     script = rounds(bash("touch a"), Call("write", {"path": "b", "content": "x"}), Call("read", {"path": "c"}))
-    async with rig(tmp_path, script, config='[tools.risk]\nautonomy = "readonly"\n', mode="auto") as r:
-        (r.project / "c").write_text("here\n")
-        await r.editor.prompt("go")
+    files = {"c": "here\n"}
+    async with went(tmp_path, script, config='[tools.risk]\nautonomy = "readonly"\n', mode="auto", files=files) as r:
         assert sorted(path.name for path in r.project.iterdir()) == ["c"]
         assert "here" in results(r, 4)[2]
-
-
-@pytest.mark.parametrize("command", ["cat ~/.ssh/id_rsa", "cat $HOME/.ssh/id", "tar cf x.tar ~/.ssh", "ls /etc/shadow"])
-async def test_no_command_names_a_forbidden_path(tmp_path, command):
-    async with went(tmp_path, rounds(bash(command)), mode="auto") as r:
-        assert "tools.risk.forbidden_paths" in results(r, 2)[0]
-
-
-async def test_only_listed_programs_run(tmp_path):
-    config = '[tools.risk]\nallowed_commands = ["echo", "ls"]\n'
-    async with went(tmp_path, rounds(bash("echo a; touch b"), bash("echo c")), config=config, mode="auto") as r:
-        assert "`touch` is not among the allowed programs" in results(r, 2)[0]
-        assert "c" in results(r, 3)[1]
 
 
 async def test_changing_calls_are_counted_by_the_hour(tmp_path):
@@ -277,15 +293,23 @@ async def test_the_model_must_say_what_it_thinks_of_the_risk_and_is_not_believed
 # --- what was learned --------------------------------------------------------------------------------------------
 
 
-async def test_a_rejected_call_is_not_repeated_in_a_later_session(tmp_path):
-    config = "[tools.governance]\ntrajectory_enabled = true\nblock_risky_patterns = true\nwindow = 2\n"
+LEARNS = "[tools.governance]\ntrajectory_enabled = true\nblock_risky_patterns = true\nwindow = 2\n"
+
+
+@pytest.mark.parametrize("more", ["", 'always_available = ["bash"]\n'], ids=["ordinary", "always available"])
+async def test_a_rejected_call_is_not_repeated_in_a_later_session(tmp_path, more):
+    config = LEARNS + more
     async with went(tmp_path, rounds(bash("touch a")), config=config, mode="auto") as r:
         await r.editor.prompt("/reject")
         assert "are not acceptable" in r.editor.text()
         (r.project / "a").unlink()
     async with went(tmp_path, rounds(bash("touch a"), bash("touch b")), config=config, mode="auto") as r:
-        assert "the user rejected before" in results(r, 2)[0]
-        assert sorted(path.name for path in r.project.iterdir()) == ["b"]
+        assert ("the user rejected before" in results(r, 2)[0]) is not bool(more)
+        assert sorted(path.name for path in r.project.iterdir()) == (["a", "b"] if more else ["b"])
+        await r.editor.prompt('/policy check bash {"command": "touch a"}')
+        assert ("deny: Calls like this one the user rejected before" in r.editor.text()) is not bool(more)
+        await r.editor.prompt("/policy check")
+        assert "Which call?" in r.editor.text()
 
 
 async def test_a_tool_that_always_fails_is_blocked_until_the_person_unblocks_it(tmp_path):
@@ -336,8 +360,9 @@ async def test_rules_that_would_have_saved_questions_are_proposed(tmp_path):
 
 
 async def test_every_call_and_decision_is_written_down(tmp_path):
-    script = rounds(bash("echo hi; exit 3"), Call("nonsense", {}), Call("read", {"path": "none"}), bash("touch no"))
-    async with went(tmp_path, script, permissions=[allow_once, reject_once]) as r:
+    outside = Call("write", {"path": "/etc/x", "content": "x"})
+    calls = (bash("echo hi; exit 3"), Call("nonsense", {}), Call("read", {"path": "none"}), bash("touch no"), outside)
+    async with went(tmp_path, rounds(*calls), permissions=[allow_once, reject_once]) as r:
         session = r.editor.session_id
     lines = audit(tmp_path)
     assert {line["caller_id"] for line in lines} == {session}
@@ -347,6 +372,8 @@ async def test_every_call_and_decision_is_written_down(tmp_path):
     assert ("result", "nonsense", "failed") in seen
     assert ("result", "read", "failed") in seen
     assert ("decision", "bash", "rejected_by_person") in seen
+    assert seen[-1] == ("decision", "write", "deny")
+    assert "outside this session's folders" in lines[-1]["reason"]
     ended = next(line for line in lines if line["event"] == "result" and line["tool"] == "bash")
     assert ended["exit_code"] == 3
     assert ended["duration_ms"] >= 0
@@ -366,9 +393,7 @@ async def test_every_line_says_for_whom_in_what_scope_and_for_what_goal_it_was(t
     ]
     async with went(tmp_path, script, mode="auto", prompt="/plan Clean the house") as r:
         await r.editor.prompt("/tidy all")
-        with anyio.fail_after(10):
-            while not any(line.get("exit_code") == 4 for line in audit(tmp_path)):
-                await anyio.sleep(0.01)
+        await until(lambda: any(line.get("exit_code") == 4 for line in audit(tmp_path)))
         session = r.editor.session_id
     lines = audit(tmp_path)
     user = pwd.getpwuid(os.geteuid()).pw_name
@@ -391,11 +416,10 @@ async def test_every_line_says_for_whom_in_what_scope_and_for_what_goal_it_was(t
 
 async def test_rotated_logs_in_the_project_are_the_agents_own_as_the_log_is(tmp_path):
     config = f'[audit]\nfile = "{tmp_path}/project/log.jsonl"\n'
-    (tmp_path / "project").mkdir()
+    calls = (Call("read", {"path": "log.jsonl.1"}), "cat log.jsonl.1; echo x > log.jsonl.1; cat other.1")
     for name in ("log.jsonl.1", "other.1"):
-        (tmp_path / "project" / name).write_text("hidden words")
-    calls = rounds(Call("read", {"path": "log.jsonl.1"}), bash("cat log.jsonl.1; echo x > log.jsonl.1; cat other.1"))
-    async with went(tmp_path, calls, config=config, mode="auto", sandbox=True, terminal=False) as r:
+        put(tmp_path / "project" / name, "hidden words")
+    async with confined(tmp_path, *calls, config=config) as r:
         assert "it belongs to the agent" in results(r, 3)[0]
         assert results(r, 3)[1].count("hidden words") == 1
     assert (tmp_path / "project/log.jsonl.1").read_text() == "hidden words"
@@ -412,6 +436,10 @@ async def test_no_tool_runs_where_the_log_is_required_and_cannot_be_written(tmp_
 # --- the sandbox -------------------------------------------------------------------------------------------------
 
 
+def hooks(project: Path) -> None:
+    (project / ".git/hooks").mkdir(parents=True)
+
+
 async def kinds(r) -> str:
     await r.editor.prompt("/doctor")
     return r.editor.text()
@@ -421,12 +449,8 @@ async def test_commands_are_confined_to_the_folders_of_the_session(tmp_path):
     outside = tmp_path / "outside"
     outside.mkdir()
     (outside / "secret").write_text("hidden words")
-    script = rounds(
-        bash(f"echo in > inside; echo out > {outside}/file; cat {outside}/secret; echo x > .git/hooks/pre-commit; true")
-    )
-    async with rig(tmp_path, script, mode="auto", sandbox=True, terminal=False) as r:
-        (r.project / ".git/hooks").mkdir(parents=True)
-        await r.editor.prompt("go")
+    tries = f"echo in > inside; echo out > {outside}/file; cat {outside}/secret; echo x > .git/hooks/pre-commit; true"
+    async with confined(tmp_path, tries, before=hooks) as r:
         assert (r.project / "inside").read_text() == "in\n"
         assert not (outside / "file").exists()
         assert "hidden words" not in results(r, 2)[0]
@@ -435,60 +459,45 @@ async def test_commands_are_confined_to_the_folders_of_the_session(tmp_path):
     assert [line["sandbox"] for line in audit(tmp_path) if line["event"] == "decision"] == ["bubblewrap"]
 
 
-async def test_commands_in_the_editors_terminal_are_confined_too_unless_switched_off(tmp_path):
-    outside = tmp_path / "outside"
-    outside.mkdir()
-    for number, (config, written) in enumerate([("", False), ("[tools.sandbox]\neditor_terminal = false\n", True)]):
-        script = rounds(bash(f"echo in > inside; echo out > {outside}/file"))
-        folder = tmp_path / str(number)
-        folder.mkdir()
-        async with went(folder, script, mode="auto", sandbox=True, config=config) as r:
-            assert (r.project / "inside").read_text() == "in\n"
-            assert (outside / "file").exists() is written
-            assert r.editor.tool_call().status == ("completed" if written else "failed")
+@pytest.mark.parametrize(("config", "written"), [("", False), ("[tools.sandbox]\neditor_terminal = false\n", True)])
+async def test_commands_in_the_editors_terminal_are_confined_too_unless_switched_off(tmp_path, config, written):
+    (outside := tmp_path / "outside").mkdir()
+    async with confined(tmp_path, f"echo in > inside; echo out > {outside}/file", terminal=True, config=config) as r:
+        assert (r.project / "inside").read_text() == "in\n"
+        assert (outside / "file").exists() is written
+        assert r.editor.tool_call().status == ("completed" if written else "failed")
 
 
 async def test_what_one_command_leaves_in_tmp_the_next_one_finds(tmp_path):
-    script = rounds(bash("echo kept > /tmp/left; export A=1; cd sub"), bash("cat /tmp/left; echo $A; pwd"))
-    async with rig(tmp_path, script, mode="auto", sandbox=True, terminal=False) as r:
-        (r.project / "sub").mkdir()
-        await r.editor.prompt("go")
+    calls = ("mkdir sub; echo kept > /tmp/left; export A=1; cd sub", "cat /tmp/left; echo $A; pwd")
+    async with confined(tmp_path, *calls) as r:
         assert results(r, 3)[1].split() == ["kept", "1", str(r.project / "sub")]
         assert not os.path.exists("/tmp/left")
 
 
 async def test_outside_of_the_sandbox_the_person_is_asked_every_time(tmp_path):
     outside = tmp_path / "outside"
-    command = f"echo out > {outside}"
-    script = rounds(bash(command, outside_sandbox=True), bash(command, outside_sandbox=True))
-    answers = [reject_once, allow_once]
-    async with went(tmp_path, script, mode="auto", sandbox=True, terminal=False, permissions=answers) as r:
+    calls = [bash(f"echo out > {outside}", outside_sandbox=True)] * 2
+    async with confined(tmp_path, *calls, permissions=[reject_once, allow_once]) as r:
         assert len(r.editor.permission_requests) == 2
-        assert (
-            f"it runs outside the sandbox, in {r.project}"
-            in r.editor.permission_requests[0].tool_call.content[-1].content.text
-        )
+        asked = r.editor.permission_requests[0].tool_call
+        assert f"it runs outside the sandbox, in {r.project}" in asked.content[-1].content.text
         assert outside.read_text() == "out\n"
     assert [line["sandbox"] for line in audit(tmp_path) if line["event"] == "decision"] == ["none", "none"]
 
 
 async def test_strict_never_runs_outside_of_the_sandbox(tmp_path):
     config = "[tools.sandbox]\nstrict = true\n"
-    script = rounds(bash("touch a", outside_sandbox=True), bash("touch b"))
-    async with went(tmp_path, script, mode="auto", sandbox=True, terminal=False, config=config) as r:
+    async with confined(tmp_path, bash("touch a", outside_sandbox=True), "touch b", config=config) as r:
         assert "Nothing may run outside the sandbox" in results(r, 2)[0]
         assert sorted(path.name for path in r.project.iterdir()) == ["b"]
 
 
 async def test_what_must_not_be_read_is_hidden_from_commands(tmp_path):
     config = '[tools.files]\ndeny_read = [".env*"]\nallow_read = [".env.example"]\n'
-    script = rounds(bash("cat .env .env.example sub/.env.local; true"), Call("read", {"path": ".env"}))
-    async with rig(tmp_path, script, mode="auto", sandbox=True, terminal=False, config=config) as r:
-        (r.project / "sub").mkdir()
-        for name in (".env", "sub/.env.local"):
-            (r.project / name).write_text("hidden words\n")
-        (r.project / ".env.example").write_text("example words\n")
-        await r.editor.prompt("go")
+    calls = ("cat .env .env.example sub/.env.local; true", Call("read", {"path": ".env"}))
+    files = {**dict.fromkeys((".env", "sub/.env.local"), "hidden words\n"), ".env.example": "example words\n"}
+    async with confined(tmp_path, *calls, config=config, files=files) as r:
         assert "hidden words" not in results(r, 2)[0]
         assert "example words" in results(r, 2)[0]
         assert "deny_read" in results(r, 3)[1]
@@ -496,7 +505,7 @@ async def test_what_must_not_be_read_is_hidden_from_commands(tmp_path):
 
 async def test_commands_do_not_inherit_credentials(tmp_path):
     environ = {"GITHUB_TOKEN": "abcdefgh12345678", "LC_ALL": "C", "STRANGE": "1"}
-    async with went(tmp_path, rounds(bash("env")), mode="auto", sandbox=True, terminal=False, environ=environ) as r:
+    async with confined(tmp_path, "env", environ=environ) as r:
         names = {line.partition("=")[0] for line in results(r, 2)[0].splitlines()}
         assert "LC_ALL" in names
         assert not {"GITHUB_TOKEN", "STRANGE", "OPENAI_BASE_URL"} & names
@@ -504,29 +513,24 @@ async def test_commands_do_not_inherit_credentials(tmp_path):
 
 async def test_the_model_is_told_of_the_sandbox_where_that_may_be_why_a_command_failed(tmp_path):
     ordinary = ("exit 3", "cat missing.txt", "./missing/run.sh", "cat /usr/missing", "touch f; ./f", "cat $PWD/missing")
-    script = rounds(bash("echo x > /usr/out"), bash("echo x > .git/hooks/a"), *map(bash, ordinary))
-    async with rig(tmp_path, script, mode="auto", sandbox=True, terminal=False) as r:
-        (r.project / ".git/hooks").mkdir(parents=True)
-        await r.editor.prompt("go")
+    async with confined(tmp_path, "echo x > /usr/out", "echo x > .git/hooks/a", *ordinary, before=hooks) as r:
         told = results(r, 9)
         assert ["outside_sandbox" in text for text in told] == [True, True, *[False] * len(ordinary)]
 
 
 async def test_a_protected_path_that_is_a_link_stops_no_command_and_its_target_is_protected(tmp_path):
-    script = rounds(bash("echo fine; echo evil >> .vscode/settings.json"))
-    async with rig(tmp_path, script, mode="auto", sandbox=True, terminal=False) as r:
-        (r.project / "shared").mkdir()
-        (r.project / "shared/settings.json").write_text("{}\n")
-        (r.project / ".vscode").symlink_to("shared")
-        await r.editor.prompt("go")
+    def links(project: Path) -> None:
+        (project / ".vscode").symlink_to("shared")
+
+    tries, files = "echo fine; echo evil >> .vscode/settings.json", {"shared/settings.json": "{}\n"}
+    async with confined(tmp_path, tries, files=files, before=links) as r:
         assert "fine" in results(r, 2)[0]
         assert (r.project / "shared/settings.json").read_text() == "{}\n"
         assert "Links, so they can be replaced" in await kinds(r)
 
 
 async def test_no_place_holder_is_left_in_the_project(tmp_path):
-    script = rounds(bash("ls -A; mkdir .vscode; echo x > .mcp.json; true"))
-    async with went(tmp_path, script, mode="auto", sandbox=True, terminal=False) as r:
+    async with confined(tmp_path, "ls -A; mkdir .vscode; echo x > .mcp.json; true") as r:
         assert list(r.project.iterdir()) == []
         assert ".bashrc" not in results(r, 2)[0]
 
@@ -534,20 +538,16 @@ async def test_no_place_holder_is_left_in_the_project(tmp_path):
 # --- another user ------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.skipif(os.geteuid() != 0, reason="only root may become another user")
 @pytest.mark.parametrize("sandbox", [False, True])
-async def test_commands_run_as_another_user_where_that_is_wanted(tmp_path, sandbox):
+async def test_commands_run_as_another_user_where_that_is_wanted(open_folder, sandbox):
     config = '[tools.scope]\nrun_as_user = "nobody"\n'
     script = rounds(bash("id -un; echo $USER; echo x > /tmp/mine.$$ && touch a; export B=1"), bash("echo $B; touch a"))
-    with tempfile.TemporaryDirectory(prefix="acp-user-") as name:
-        folder = Path(name)
-        folder.chmod(0o755)
-        async with rig(folder, script, mode="auto", sandbox=sandbox, config=config) as r:
-            r.project.chmod(0o777)
-            await r.editor.prompt("go")
-            assert results(r, 2)[0].split()[:2] == ["nobody", "nobody"]
-            assert (r.project / "a").stat().st_uid != 0
-            assert results(r, 3)[1].split()[0] == "1"
+    async with rig(open_folder, script, mode="auto", sandbox=sandbox, config=config) as r:
+        r.project.chmod(0o777)
+        await r.editor.prompt("go")
+        assert results(r, 2)[0].split()[:2] == ["nobody", "nobody"]
+        assert (r.project / "a").stat().st_uid != 0
+        assert results(r, 3)[1].split()[0] == "1"
 
 
 def made_by_root(project: Path) -> None:
@@ -559,9 +559,8 @@ def made_by_root(project: Path) -> None:
     (project / "open").write_text("other words")
 
 
-@pytest.mark.skipif(os.geteuid() != 0, reason="only root may become another user")
 @pytest.mark.parametrize("user", ["nobody", ""])
-async def test_file_tools_do_what_the_other_user_may_and_nothing_else(tmp_path, user):
+async def test_file_tools_do_what_the_other_user_may_and_nothing_else(open_folder, user):
     """The control, without another user, reads, finds, copies and deletes all of it."""
     script = rounds(
         Call("write", {"path": "new/file", "content": "words"}),
@@ -574,23 +573,20 @@ async def test_file_tools_do_what_the_other_user_may_and_nothing_else(tmp_path, 
         Call("edit", {"path": "open", "old_text": "other", "new_text": "changed"}),
         Call("create_directory", {"path": "folder"}),
     )
-    with tempfile.TemporaryDirectory(prefix="acp-user-") as name:
-        folder = Path(name)
-        folder.chmod(0o755)
-        async with rig(folder, script, mode="auto", config=f'[tools.scope]\nrun_as_user = "{user}"\n') as r:
-            made_by_root(r.project)
-            await r.editor.prompt("go")
-            told = results(r, len(script))
-            for path in ("new", "new/file", "folder"):
-                assert (r.project / path).stat().st_uid == (pwd.getpwnam(user).pw_uid if user else 0)
-            assert ("hidden words" in told[1]) is not bool(user)
-            assert ("private:1" in told[2]) is not bool(user)
-            assert "open" in told[2]
-            assert "private" in told[3]
-            assert (r.project / "copy").exists() is not bool(user)
-            assert (r.project / "root/made").exists() is False
-            assert (r.project / "root/file").exists() is bool(user)
-            assert (r.project / "open").read_text() == ("other words" if user else "changed words")
+    async with rig(open_folder, script, mode="auto", config=f'[tools.scope]\nrun_as_user = "{user}"\n') as r:
+        made_by_root(r.project)
+        await r.editor.prompt("go")
+        told = results(r, len(script))
+        for path in ("new", "new/file", "folder"):
+            assert (r.project / path).stat().st_uid == (pwd.getpwnam(user).pw_uid if user else 0)
+        assert ("hidden words" in told[1]) is not bool(user)
+        assert ("private:1" in told[2]) is not bool(user)
+        assert "open" in told[2]
+        assert "private" in told[3]
+        assert (r.project / "copy").exists() is not bool(user)
+        assert (r.project / "root/made").exists() is False
+        assert (r.project / "root/file").exists() is bool(user)
+        assert (r.project / "open").read_text() == ("other words" if user else "changed words")
     assert os.stat("/proc/thread-self").st_uid == 0
 
 
@@ -603,13 +599,6 @@ async def test_without_the_right_to_switch_no_tool_runs_where_that_is_required(t
         assert (r.project / "a").exists(), "control: switched off"
 
 
-async def test_a_user_there_is_not_is_a_clear_error(tmp_path):
-    config = '[tools.scope]\nrun_as_user = "nobody-of-that-name"\n'
-    async with went(tmp_path, rounds(bash("touch a")), mode="auto", config=config) as r:
-        assert "which does not exist on this machine" in results(r, 2)[0]
-        assert list(r.project.iterdir()) == []
-
-
 # --- without a sandbox -------------------------------------------------------------------------------------------
 
 
@@ -620,7 +609,7 @@ def no_backend(monkeypatch):
 
 
 async def test_where_there_is_no_sandbox_the_person_is_told_everywhere_and_commands_run(tmp_path, no_backend, caplog):
-    async with went(tmp_path, rounds(bash("touch a")), mode="auto", sandbox=True, terminal=False) as r:
+    async with confined(tmp_path, "touch a") as r:
         assert (r.project / "a").exists()
         assert "Commands run with: no sandbox" in r.editor.text()
     assert "Commands run with: no sandbox" in caplog.text
@@ -631,7 +620,7 @@ async def test_where_there_is_no_sandbox_the_person_is_told_everywhere_and_comma
 
 async def test_strict_refuses_to_run_without_a_sandbox(tmp_path, no_backend):
     config = "[tools.sandbox]\nstrict = true\n"
-    async with went(tmp_path, rounds(bash("touch a")), mode="auto", sandbox=True, terminal=False, config=config) as r:
+    async with confined(tmp_path, "touch a", config=config) as r:
         assert list(r.project.iterdir()) == []
         assert "strict" in results(r, 2)[0]
 
@@ -677,12 +666,12 @@ def git(folder: Path, *arguments: str) -> str:
     return done.stdout
 
 
-def repository(folder: Path) -> Path:
+def repository(folder: Path, message: str = "x") -> Path:
     folder.mkdir(parents=True, exist_ok=True)
     git(folder, "init", "-q")
     (folder / "file").write_text("x\n")
     git(folder, "add", "file")
-    git(folder, "commit", "-q", "-m", "x")
+    git(folder, "commit", "-q", "-m", message)
     return folder
 
 
@@ -725,8 +714,7 @@ async def test_what_a_confined_command_left_for_the_next_shell_is_not_run_outsid
     marker = tmp_path / "marker"
     states = f"{tempfile.gettempdir()}/acp-coder-*/state"
     leave = f"trap - EXIT; for place in {states}; do echo 'touch {marker}' > $place/shell-1; done"
-    script = rounds(bash(f"export A=1; {leave}"), bash("echo [$A]", outside_sandbox=True), bash("echo [$A]"))
-    async with went(tmp_path, script, mode="auto", sandbox=True, terminal=False) as r:
+    async with confined(tmp_path, f"export A=1; {leave}", bash("echo [$A]", outside_sandbox=True), "echo [$A]") as r:
         assert results(r, 3)[1].startswith("[]")
         assert not marker.exists()
 
@@ -735,8 +723,7 @@ async def test_folders_of_the_configuration_belong_to_every_session(tmp_path):
     shared = tmp_path / "shared"
     shared.mkdir()
     config = f'[tools.files]\nallowed_paths = ["{shared}", "{tmp_path}/none", "relative"]\n'
-    script = rounds(bash(f"echo a > {shared}/a"), Call("read", {"path": f"{shared}/a"}))
-    async with went(tmp_path, script, mode="auto", sandbox=True, terminal=False, config=config) as r:
+    async with confined(tmp_path, f"echo a > {shared}/a", Call("read", {"path": f"{shared}/a"}), config=config) as r:
         assert (shared / "a").read_text() == "a\n"
         assert "a" in results(r, 3)[1]
         await r.editor.prompt("/status")
@@ -753,33 +740,23 @@ async def test_a_repository_is_not_led_elsewhere_while_a_command_runs_in_the_bac
         f"cp -r .git evil; printf '[core]\\n\\tfsmonitor = touch {marker}; false\\n' >> evil/config; "
         "echo 1 > up; while :; do echo ../evil > .git/commondir; done 2>/dev/null"
     )
-    async with rig(tmp_path, rounds(bash(loop, background=True)), mode="auto", sandbox=True, terminal=False) as r:
-        repository(r.project)
-        await r.editor.prompt("go")
-        with anyio.fail_after(20):
-            while not (r.project / "up").exists():
-                await anyio.sleep(0.01)
+    async with confined(tmp_path, bash(loop, background=True), before=repository) as r:
+        await until((r.project / "up").exists)
         for _ in range(5):
             assert "up" in git(r.project, "status", "--short")
         assert not marker.exists()
     assert not (r.project / ".git/commondir").exists()
 
 
-async def test_the_person_hears_of_a_repository_that_a_command_made_and_that_runs_something(tmp_path):
-    make = "git init -q lib && git -C lib config core.fsmonitor 'touch x' && git init -q harmless"
-    async with rig(tmp_path, rounds(bash(make)), mode="auto", sandbox=True, terminal=False, notices=True) as r:
-        repository(r.project)
-        await r.editor.prompt("go")
-        with anyio.fail_after(20):
-            while not any("made the git repository" in line.get("reason", "") for line in audit(tmp_path)):
-                await anyio.sleep(0.01)
-        told = [line["reason"] for line in audit(tmp_path) if "git repository" in line.get("reason", "")]
-        assert len(told) == 1
-        assert str(r.project / "lib") in told[0]
-
-
 def told_of_repositories(tmp_path):
     return [line["reason"] for line in audit(tmp_path) if "git repository" in line.get("reason", "")]
+
+
+async def test_the_person_hears_of_a_repository_that_a_command_made_and_that_runs_something(tmp_path):
+    make = "git init -q lib && git -C lib config core.fsmonitor 'touch x' && git init -q harmless"
+    async with confined(tmp_path, make, notices=True, before=repository) as r:
+        (told,) = await until(lambda: told_of_repositories(tmp_path))
+        assert str(r.project / "lib") in told
 
 
 EVIL = "git init -q evil && git -C evil config core.hooksPath hooks"
@@ -788,33 +765,26 @@ EVIL = "git init -q evil && git -C evil config core.hooksPath hooks"
 async def test_what_the_sandbox_puts_in_place_of_a_repository_is_not_told_as_one(tmp_path, monkeypatch):
     monkeypatch.setattr(confinement, "LOOK_AFTER", -5.0)
     wait = "echo up > up; while [ ! -e done ]; do sleep 0.05; done"
-    script = rounds(bash(wait, background=True), bash("true"), bash(EVIL))
-    async with went(tmp_path, script, mode="auto", sandbox=True, terminal=False) as r:
-        with anyio.fail_after(20):
-            while not any(str(r.project / "evil") in words for words in told_of_repositories(tmp_path)):
-                await anyio.sleep(0.01)
+    async with confined(tmp_path, bash(wait, background=True), "true", EVIL) as r:
+        await until(lambda: any(str(r.project / "evil") in words for words in told_of_repositories(tmp_path)))
         assert (r.project / ".git").exists()
         (r.project / "done").touch()
-        with anyio.fail_after(20):
-            while (r.project / ".git").exists():
-                await anyio.sleep(0.01)
+        await until(lambda: not (r.project / ".git").exists())
     assert len(told_of_repositories(tmp_path)) == 1
 
 
-async def test_a_worktree_of_a_repository_that_was_there_is_not_told_as_a_new_one(tmp_path, monkeypatch):
+async def test_a_worktree_of_a_repository_that_was_there_is_not_told_as_a_new_one(tmp_path, monkeypatch, caplog):
     monkeypatch.setattr(confinement, "LOOK_AFTER", -5.0)
     project = repository(tmp_path / "project")
     git(project, "config", "core.hooksPath", ".husky")
     who = "-c user.name=a -c user.email=a@b"
     submodule = f"git init -q over/sub && git -C over/sub {who} commit -q --allow-empty -m x && git -C over add sub"
-    script = rounds(bash("git worktree add -q copy"), bash(f"git init -q over && {submodule}"), bash(EVIL))
-    async with went(tmp_path, script, mode="auto", sandbox=True, terminal=False):
-        with anyio.fail_after(20):
-            while not any(str(project / "evil") in words for words in told_of_repositories(tmp_path)):
-                await anyio.sleep(0.01)
+    async with confined(tmp_path, "git worktree add -q copy", f"git init -q over && {submodule}", EVIL):
+        await until(lambda: any(str(project / "evil") in words for words in told_of_repositories(tmp_path)))
         assert (project / "copy/.git").is_file()
         assert (project / "over/.git/index").exists()
     assert len(told_of_repositories(tmp_path)) == 1
+    assert "work in the background failed" not in caplog.text
 
 
 async def test_what_is_hidden_stays_hidden_whatever_is_renamed_or_flooded(tmp_path):
@@ -826,10 +796,8 @@ async def test_what_is_hidden_stays_hidden_whatever_is_renamed_or_flooded(tmp_pa
         bash("cat *.pem 2>&1; true"),
         bash("rm -f x*; true"),
     )
-    async with rig(tmp_path, script, mode="auto", sandbox=True, terminal=False, config=config) as r:
-        for name in ("config/secrets.yml", "priv/key", "z.pem"):
-            (r.project / name).parent.mkdir(exist_ok=True)
-            (r.project / name).write_text("hidden words\n")
+    files = dict.fromkeys(("config/secrets.yml", "priv/key", "z.pem"), "hidden words\n")
+    async with rig(tmp_path, script, mode="auto", sandbox=True, terminal=False, config=config, files=files) as r:
         await r.editor.prompt("go", seconds=60)
         assert not [text for text in results(r, 6) if "hidden words" in text]
         assert (r.project / "config/secrets.yml").exists()
@@ -842,7 +810,7 @@ async def test_a_private_folder_is_never_within_reach_of_commands(tmp_path):
     old = tempfile.tempdir
     tempfile.tempdir = str(temporary)
     try:
-        async with went(tmp_path, rounds(bash(look)), mode="auto", sandbox=True, terminal=False) as r:
+        async with confined(tmp_path, look) as r:
             assert "acp-coder" not in results(r, 2)[0].replace("cannot access '/tmp/acp-coder-*", "")
     finally:
         tempfile.tempdir = old
@@ -884,7 +852,7 @@ async def test_pairs_of_datagram_sockets_reach_nobody(tmp_path):
         "import socket; a, b = socket.socketpair(); a.send(b'x'); print('stream', b.recv(1)); "
         "socket.socketpair(type=socket.SOCK_DGRAM)"
     )
-    async with went(tmp_path, rounds(bash(f'python3 -c "{code}"')), mode="auto", sandbox=True, terminal=False) as r:
+    async with confined(tmp_path, f'python3 -c "{code}"') as r:
         assert "stream b'x'" in results(r, 2)[0]
         assert "Operation not permitted" in results(r, 2)[0]
 
@@ -895,22 +863,6 @@ async def test_what_is_protected_is_asked_about_in_every_mode(tmp_path, path):
     async with went(tmp_path, script, mode="auto", otherwise=reject_once) as r:
         assert len(r.editor.permission_requests) == 1
         assert not (r.project / path).exists()
-
-
-@pytest.mark.parametrize(
-    ("command", "passes"),
-    [
-        ("echo a", True),
-        ("echo a; touch b", False),
-        ("echo a\ntouch b", False),
-        ("echo $(touch b)", False),
-        ("echo a > b", True),
-    ],
-)
-async def test_a_limit_of_a_command_line_holds_for_each_of_its_parts(tmp_path, command, passes):
-    config = '[[tools.scoped.constraints]]\ntool = "bash"\nparameter = "command"\nallow_patterns = ["echo *"]\n'
-    async with went(tmp_path, rounds(bash(command)), mode="auto", config=config) as r:
-        assert ("must look like" in results(r, 2)[0]) is not passes
 
 
 async def test_a_limit_of_paths_holds_for_commands(tmp_path):
@@ -928,32 +880,16 @@ async def test_a_limit_of_paths_holds_for_commands(tmp_path):
 @pytest.mark.parametrize("command", ["cat keys/k", "cat k*/k", "cat ke{y,z}s/k", "x=keys; cat $x/k", "grep -r words ."])
 async def test_what_a_policy_denies_to_be_read_no_command_and_no_tool_reads(tmp_path, command):
     config = '[tools.policy]\nrules = [{effect = "deny", tool = "*", paths = ["*/keys/*"]}]\n'
-    script = rounds(bash(f"{command}; true"), Call("grep", {"pattern": "words"}), Call("read", {"path": "keys/k"}))
-    async with went(
-        tmp_path, script, mode="auto", sandbox=True, terminal=False, config=config, files={"keys/k": "hidden words\n"}
-    ) as r:
+    calls = (f"{command}; true", Call("grep", {"pattern": "words"}), Call("read", {"path": "keys/k"}))
+    async with confined(tmp_path, *calls, config=config, files={"keys/k": "hidden words\n"}) as r:
         assert not [text for text in results(r, 4) if "hidden words" in text]
 
 
 async def test_no_command_leaves_a_program_that_runs_as_the_person(tmp_path):
     code = "import os; os.close(os.open('y', os.O_CREAT | os.O_WRONLY, 0o4755))"
-    script = rounds(bash(f'cp /bin/true x; chmod 4755 x; chmod 755 x; python3 -c "{code}"; true'))
-    async with went(tmp_path, script, mode="auto", sandbox=True, terminal=False) as r:
+    async with confined(tmp_path, f'cp /bin/true x; chmod 4755 x; chmod 755 x; python3 -c "{code}"; true') as r:
         assert (r.project / "x").stat().st_mode & 0o7777 == 0o755
         assert not any(path.stat().st_mode & 0o4000 for path in r.project.iterdir())
-
-
-@pytest.mark.parametrize(
-    "config",
-    [
-        '[[tools.permissions.run_command]]\npattern = "*touch*"\naction = "deny"\n',
-        '[tools.policy]\nrules = [{effect = "deny", tool = "shell", args_match = "touch"}]\n',
-        '[tools.scoped]\ndenied_tools = ["run_shell"]\n',
-    ],
-)
-async def test_rules_may_name_a_tool_by_any_of_its_names(tmp_path, config):
-    async with went(tmp_path, rounds(Call("execute_bash", {"command": "touch a"})), mode="auto", config=config) as r:
-        assert list(r.project.iterdir()) == []
 
 
 async def test_calls_that_were_stopped_or_never_run_have_their_line(tmp_path):
@@ -961,9 +897,7 @@ async def test_calls_that_were_stopped_or_never_run_have_their_line(tmp_path):
     script = [Answer(tool_calls=waiting), *rounds(Call("nonsense", {"x": 1}))]
     async with rig(tmp_path, script, mode="auto", terminal=False) as r:
         turn = r.editor.begin("go")
-        with anyio.fail_after(20):
-            while not (r.project / "up").exists():
-                await anyio.sleep(0.01)
+        await until((r.project / "up").exists)
         r.editor.client.cancel(r.editor.session_id)
         assert (await turn.response()).stop_reason == "cancelled"
         await r.editor.prompt("again")
@@ -982,8 +916,7 @@ async def test_commands_that_run_out_of_time_count_as_failures_of_the_tool(tmp_p
 
 async def test_folders_of_hooks_that_the_configuration_names_are_protected(tmp_path):
     script = rounds(bash("echo evil > .husky/pre-commit; echo '[core] x' >> shared.gitconfig; mv .husky .old; true"))
-    async with rig(tmp_path, script, mode="auto", sandbox=True, terminal=False) as r:
-        repository(r.project)
+    async with rig(tmp_path, script, mode="auto", sandbox=True, terminal=False, before=repository) as r:
         (r.project / ".husky").mkdir()
         (r.project / "shared.gitconfig").write_text("[user]\n")
         git(r.project, "config", "core.hooksPath", ".husky")
@@ -994,34 +927,6 @@ async def test_folders_of_hooks_that_the_configuration_names_are_protected(tmp_p
 
 
 # --- what a newcomer stumbled over -------------------------------------------------------------------------------
-
-
-async def test_a_repository_is_looked_for_however_long_the_command_took(tmp_path, monkeypatch, caplog):
-    monkeypatch.setattr(confinement, "LOOK_AFTER", -5.0)
-    make = "git init -q lib && git -C lib config core.fsmonitor 'touch x'"
-    async with went(tmp_path, rounds(bash(make)), mode="auto", sandbox=True, terminal=False):
-        with anyio.fail_after(20):
-            while not any("made the git repository" in line.get("reason", "") for line in audit(tmp_path)):
-                await anyio.sleep(0.01)
-    assert "work in the background failed" not in caplog.text
-
-
-async def test_a_check_knows_what_was_learned(tmp_path):
-    config = "[tools.governance]\ntrajectory_enabled = true\nblock_risky_patterns = true\nwindow = 2\n"
-    async with went(tmp_path, rounds(bash("touch a")), config=config, mode="auto") as r:
-        await r.editor.prompt("/reject")
-    async with went(tmp_path, [], config=config, mode="auto", prompt='/policy check bash {"command": "touch a"}') as r:
-        assert "deny: Calls like this one the user rejected before" in r.editor.text()
-        await r.editor.prompt("/policy check")
-        assert "Which call?" in r.editor.text()
-
-
-async def test_a_path_that_the_tool_itself_refuses_is_a_decision_in_the_log(tmp_path):
-    async with rig(tmp_path, rounds(Call("write", {"path": "/etc/x", "content": "x"})), mode="auto") as r:
-        await r.editor.prompt("go")
-    (line,) = audit(tmp_path)
-    assert (line["event"], line["decision"], line["tool"]) == ("decision", "deny", "write")
-    assert "outside this session's folders" in line["reason"]
 
 
 async def test_a_trusted_configuration_that_cannot_be_used_locks_nobody_out(tmp_path):
@@ -1059,9 +964,8 @@ async def test_medium_risk_may_go_unasked_and_high_risk_not(tmp_path):
 
 
 async def test_what_was_learned_is_listed_and_forgotten_in_a_session_and_without_one(tmp_path):
-    config = "[tools.governance]\ntrajectory_enabled = true\nblock_risky_patterns = true\nwindow = 2\n"
     script = [*rounds(bash("touch a")), *rounds(bash("touch b")), *rounds(bash("touch a"), bash("touch b"))]
-    async with rig(tmp_path, script, config=config, mode="auto") as r:
+    async with rig(tmp_path, script, config=LEARNS, mode="auto") as r:
         for _ in range(2):
             await r.editor.prompt("go")
             await r.editor.prompt("/reject")
@@ -1093,35 +997,11 @@ async def test_wrong_paths_are_no_anomaly(tmp_path):
         Answer(tool_calls=tuple(Call(tool, {"path": f"none{n}", "pattern": "x", **more}) for n in range(3)))
         for tool, more in (("read", {}), ("grep", {}), ("edit", {"old_string": "a", "new_string": "b"}))
     ]
-    there = Answer(tool_calls=(Call("read", {"path": "there"}), Call("grep", {"pattern": "found"})))
+    there = asks(Call("read", {"path": "there"}), Call("grep", {"pattern": "found"}))
     async with went(tmp_path, [*wrong, there, "done"], config=config, mode="auto", files={"there": "found words"}) as r:
         told = results(r, 5)
         assert "is blocked" not in str(told)
         assert [("found words" in text) for text in told[-2:]] == [True, True]
-
-
-async def test_a_tool_that_is_always_available_is_not_blocked_by_what_was_learned(tmp_path):
-    config = (
-        "[tools.governance]\ntrajectory_enabled = true\nblock_risky_patterns = true\nwindow = 2\n"
-        'always_available = ["bash"]\n'
-    )
-    async with went(tmp_path, [*rounds(bash("touch a")), *rounds(bash("touch a"))], config=config, mode="auto") as r:
-        await r.editor.prompt("/reject")
-        (r.project / "a").unlink()
-        await r.editor.prompt("again")
-        assert (r.project / "a").exists()
-
-
-async def test_further_folders_may_be_opened_to_commands(tmp_path):
-    for name in ("out", "seen"):
-        (tmp_path / name).mkdir()
-    (tmp_path / "seen/a").write_text("words of it\n")
-    config = f'[tools.sandbox]\nallow_write = ["{tmp_path}/out"]\nallow_read = ["{tmp_path}/seen"]\n'
-    script = rounds(bash(f"cat {tmp_path}/seen/a; echo x > {tmp_path}/seen/b; echo x > {tmp_path}/out/b; true"))
-    async with went(tmp_path, script, mode="auto", sandbox=True, terminal=False, config=config) as r:
-        assert "words of it" in results(r, 2)[0]
-        assert (tmp_path / "out/b").exists()
-        assert not (tmp_path / "seen/b").exists()
 
 
 @pytest.mark.parametrize("kind", ["bubblewrap", "landlock"])
@@ -1187,22 +1067,21 @@ async def test_memory_and_files_of_a_command_are_bounded_and_it_is_said(tmp_path
         assert ("1000000 bytes for a file" if limited else "any number of bytes for a file") in r.editor.text()
 
 
-async def test_what_commands_may_read_and_write_is_named_by_globs_and_relative_paths(tmp_path):
-    for name in ("shared/one", "shared/two", "other"):
+async def test_what_commands_may_read_and_write_is_named_by_globs_and_relative_and_absolute_paths(tmp_path):
+    names = ["shared/one", "shared/two", "other", "out", "seen"]
+    for name in names:
         (tmp_path / name).mkdir(parents=True)
         (tmp_path / name / "a").write_text(f"words of {name}\n")
-    config = '[tools.sandbox]\nallow_write = ["../shared/*"]\nallow_read = ["../othe?", "../none"]\n'
-    line = "for d in shared/one shared/two other; do cat ../$d/a; echo x > ../$d/b; done; true"
-    async with rig(tmp_path, rounds(bash(line)), mode="auto", sandbox=True, terminal=False, config=config) as r:
-        await r.editor.prompt("go")
+    writes, reads = ["../shared/*", f"{tmp_path}/out"], ["../othe?", "../none", f"{tmp_path}/seen"]
+    config = f"[tools.sandbox]\nallow_write = {json.dumps(writes)}\nallow_read = {json.dumps(reads)}\n"
+    line = f"for d in {' '.join(names)}; do cat ../$d/a; echo x > ../$d/b; done; true"
+    async with confined(tmp_path, line, config=config) as r:
         (said,) = results(r, 2)
-        assert [name for name in ("shared/one", "shared/two", "other") if f"words of {name}" in said] == [
-            "shared/one", "shared/two", "other",
-        ]  # fmt: skip
+        assert all(f"words of {name}" in said for name in names)
         written = sorted(str(path.relative_to(tmp_path)) for path in tmp_path.rglob("b"))
-        assert written == ["shared/one/b", "shared/two/b"]
+        assert written == ["out/b", "shared/one/b", "shared/two/b"]
         await r.editor.prompt("/doctor")
-        assert "Also readable: ../othe? (1 now), ../none (nothing is there now)." in r.editor.text()
+        assert "Also readable: ../othe? (1 now), ../none (nothing is there now)" in r.editor.text()
 
 
 @pytest.mark.parametrize("link", [True, False])
@@ -1218,8 +1097,7 @@ async def test_a_link_that_a_command_makes_never_opens_another_place(tmp_path, l
         f"ln -s {target} $n" if link else "mkdir $n; echo 'hidden words' > $n/secret"
     )
     look = f"for n in out cache/a {tmp_path}/w/x; do cat $n/secret; echo x > $n/made; done; true"
-    script = rounds(bash(f"{make}; done"), bash(look))
-    async with went(tmp_path, script, mode="auto", sandbox=True, terminal=False, config=config) as r:
+    async with confined(tmp_path, f"{make}; done", look, config=config) as r:
         assert results(r, 3)[1].count("hidden words") == (0 if link else 3)
         assert (tmp_path / "outside/made").exists() is False
         assert (tmp_path / "w/x/made").exists() is not link

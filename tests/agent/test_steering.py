@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from pathlib import Path
 from typing import Any
 
 import anyio
@@ -10,19 +13,27 @@ import pytest
 from acp_agent.client.permissions import reject_once
 from acp_agent.errors import PeerError
 from acp_agent.schema.acp import TextContent, UserMessageChunk
+from acp_agent.testing.fake_editor import Turn
 from acp_agent.testing.fake_model import Answer, Call
 
-from .kit import Rig, rig
+from .kit import Rig, asks, bash, refused, rig
 
-pytestmark = pytest.mark.anyio
-
-WAIT = Answer(tool_calls=(Call("bash", {"command": "while [ ! -e go ]; do sleep 0.01; done"}),))
+WAIT = asks(bash("while [ ! -e go ]; do sleep 0.01; done"))
 READY = {"steering": {"idleBehavior": "promptRequired"}}
 
 
 async def steer(r: Rig, text: str = "Use tabs.", **more: Any) -> Any:
     params = {"sessionId": r.editor.session_id, "prompt": [{"type": "text", "text": text}], **more}
     return await r.editor.request("_session/steering", params)
+
+
+@asynccontextmanager
+async def answering(tmp_path: Path, *then: str, **more: Any) -> AsyncIterator[tuple[Rig, Turn]]:
+    """While the model is in the middle of an answer."""
+    async with rig(tmp_path, [Answer(text=("Done", "."), hang_after=1), *then], **more) as r:
+        turn = r.editor.begin("Indent it.")
+        await r.model.wait_for_request()
+        yield r, turn
 
 
 def said(body: dict[str, Any]) -> list[str]:
@@ -47,9 +58,7 @@ async def test_what_is_written_during_a_call_reaches_the_model_after_its_result(
 
 
 async def test_what_is_written_during_the_last_answer_is_answered_in_the_same_turn(tmp_path):
-    async with rig(tmp_path, [Answer(text=("Done", "."), hang_after=1), "With tabs."]) as r:
-        turn = r.editor.begin("Indent it.")
-        await r.model.wait_for_request()
+    async with answering(tmp_path, "With tabs.") as (r, turn):
         assert (await steer(r))["outcome"] == "injected"
         r.model.release()
         answer = await turn.response()
@@ -73,9 +82,7 @@ async def test_without_a_turn_nothing_is_consumed_and_none_is_started(tmp_path, 
 
 @pytest.mark.parametrize(("more", "outcome"), [({}, "failed"), ({"_meta": READY}, "promptRequired")])
 async def test_a_command_is_not_told_to_the_model_but_has_to_be_a_prompt(tmp_path, more, outcome):
-    async with rig(tmp_path, [Answer(text=("Done", "."), hang_after=1)]) as r:
-        turn = r.editor.begin("Indent it.")
-        await r.model.wait_for_request()
+    async with answering(tmp_path) as (r, turn):
         assert await steer(r, "/context", **more) == {"outcome": outcome, "reason": "command"}
         r.model.release()
         await turn.response()
@@ -112,9 +119,7 @@ async def test_words_for_a_turn_that_failed_are_kept_for_the_next(tmp_path):
 
 async def test_a_round_limit_leaves_the_words_for_the_next_turn(tmp_path):
     config = "[agent]\nmax_tool_iterations = 1\n"
-    async with rig(tmp_path, [Answer(text=("Done", "."), hang_after=1), "ok"], config=config) as r:
-        turn = r.editor.begin("Indent it.")
-        await r.model.wait_for_request()
+    async with answering(tmp_path, "ok", config=config) as (r, turn):
         await steer(r)
         r.model.release()
         assert (await turn.response()).stop_reason == "end_turn"
@@ -123,9 +128,7 @@ async def test_a_round_limit_leaves_the_words_for_the_next_turn(tmp_path):
 
 
 async def test_the_words_are_part_of_the_stored_conversation_and_credentials_are_not(tmp_path):
-    async with rig(tmp_path, [Answer(text=("Done", "."), hang_after=1), "ok"]) as r:
-        turn = r.editor.begin("Indent it.")
-        await r.model.wait_for_request()
+    async with answering(tmp_path, "ok") as (r, turn):
         await steer(r, "Use ghp_" + "a1B2" * 9)
         r.model.release()
         await turn.response()
@@ -149,12 +152,9 @@ async def test_the_words_are_part_of_the_stored_conversation_and_credentials_are
     ],
 )
 async def test_what_cannot_be_said_is_refused_and_the_turn_goes_on(tmp_path, params, code):
-    async with rig(tmp_path, [Answer(text=("Done", "."), hang_after=1)]) as r:
-        turn = r.editor.begin("hi")
-        await r.model.wait_for_request()
-        with pytest.raises(PeerError) as caught:
+    async with answering(tmp_path) as (r, turn):
+        with refused(code):
             await steer(r, **params)
-        assert caught.value.code == code
         r.model.release()
         assert (await turn.response()).stop_reason == "end_turn"
 
@@ -171,7 +171,7 @@ async def test_a_turn_that_a_schedule_started_takes_no_words(tmp_path):
 
 async def test_what_is_written_while_a_sub_agent_works_is_for_the_session_alone(tmp_path):
     task = Call("delegate", {"prompt": "Look.", "title": "look"})
-    script = [Answer(tool_calls=(task,)), Answer(text=("Seen", "."), hang_after=1), "done"]
+    script = [asks(task), Answer(text=("Seen", "."), hang_after=1), "done"]
     async with rig(tmp_path, script, mode="auto") as r:
         turn = r.editor.begin("Indent it.")
         await r.model.wait_for_request(2)
@@ -182,18 +182,16 @@ async def test_what_is_written_while_a_sub_agent_works_is_for_the_session_alone(
 
 
 async def test_what_is_written_while_a_permission_is_asked_for_waits_for_the_result(tmp_path):
-    asked, answered = anyio.Event(), anyio.Event()
+    answered = anyio.Event()
 
     async def permit(request):
-        asked.set()
         await answered.wait()
         return await reject_once(request)
 
-    call = Answer(tool_calls=(Call("bash", {"command": "touch f"}),))
+    call = asks(bash("touch f"))
     async with rig(tmp_path, [call, "done"], permissions=[permit]) as r:
         turn = r.editor.begin("Indent it.")
-        with anyio.fail_after(10):
-            await asked.wait()
+        await r.editor.wait_until(lambda: r.editor.permission_requests)
         assert await steer(r) == {"outcome": "injected"}
         answered.set()
         await turn.response()

@@ -15,9 +15,7 @@ from acp_agent.schema.acp import Plan as OldPlan
 from acp_agent.testing.fake_model import Answer, Call, Failure
 from acp_agent.tools.kit.registry import builtin_registry
 
-from .kit import bash, results, rig, rounds, went
-
-pytestmark = pytest.mark.anyio
+from .kit import asks, bash, results, rig, rounds, went
 
 
 def said(r) -> str:
@@ -37,6 +35,14 @@ def said(r) -> str:
         (Call("read", {"path": "missing"}), "invalid_parameters", "missing"),
         (Call("edit", {"path": "a.txt", "old_string": "no", "new_string": "x"}), "permanent_failure", "a.txt"),
         (Call("edit", {"path": "a.txt", "old_string": "", "new_string": "x"}), "invalid_parameters", "`old_string`"),
+        (Call("read", {"pth": "a"}), "invalid_parameters", "`path`"),
+        (Call("read", "{not json"), "invalid_parameters", "not a JSON object"),
+        (Call("read", "[1]"), "invalid_parameters", "not a JSON object"),
+        (Call("read", {"path": "../outside.txt"}), "policy_blocked", "outside this session's folders"),
+        (Call("read", {"path": "a\0b"}), "invalid_parameters", "NUL"),
+        (bash("  "), "invalid_parameters", "empty"),
+        (Call("write", {"path": "/etc/made", "content": "x"}), "policy_blocked", "outside this session's folders"),
+        (Call("edit", {"path": "b.txt", "old_string": "x", "new_string": "y"}), "invalid_parameters", "does not exist"),
     ],
     ids=lambda value: value if isinstance(value, str) and value.islower() else None,
 )
@@ -86,14 +92,20 @@ async def test_arguments_that_are_wrong_in_form_only_are_mended_once(tmp_path, a
 # --- what repeats itself -----------------------------------------------------------------------------------------
 
 
-async def test_the_same_failure_is_not_run_a_third_time_and_the_remedy_says_so(tmp_path):
-    missing = Call("read", {"path": "missing"})
-    other = Call("list_directory", {})
-    config = "[tools]\nrepeated_failures = 2\n[agent]\ndoom_loop = 9\n"
-    async with went(tmp_path, rounds(missing, other, missing, other, missing), config=config) as r:
+@pytest.mark.parametrize(
+    ("call", "looks"),
+    [
+        (Call("read", {"path": "missing"}), [Call("list_directory", {})] * 2),
+        (Call("edit", {"path": "a", "old_string": "nowhere", "new_string": "x"}), [bash("ls"), bash("ls -a")]),
+    ],
+    ids=["a tool looks in between", "commands look in between"],
+)
+async def test_the_same_failure_is_not_run_a_third_time_and_the_remedy_says_so(tmp_path, call, looks):
+    script = rounds(call, looks[0], call, looks[1], call)
+    async with went(tmp_path, script, config="[agent]\ndoom_loop = 9\n", mode="auto", files={"a": "one\n"}) as r:
         texts = results(r, 6)
         assert "has failed 2 times" not in texts[2]
-        assert "This exact call of `read` has failed 2 times in the same way and was not run again." in texts[4]
+        assert f"This exact call of `{call.name}` has failed 2 times in the same way and was not run again." in texts[4]
         assert "suggestion: Do one of these:" in texts[4]
 
 
@@ -103,16 +115,18 @@ async def test_a_change_in_between_lets_the_call_run_again(tmp_path):
         assert "there" in results(r, 5)[-1]
 
 
-async def test_three_rounds_with_the_same_call_end_the_turn_before_the_third_runs(tmp_path):
-    async with rig(tmp_path, [Answer(tool_calls=(bash("echo x >> count"),)) for _ in range(9)], mode="auto") as r:
+async def test_three_rounds_with_the_same_call_end_the_turn_before_the_third_runs_and_the_session_goes_on(tmp_path):
+    async with rig(tmp_path, [*rounds(*[bash("echo x >> count")] * 3)[:3], "here I am"], mode="auto") as r:
         assert (await r.editor.prompt("go")).stop_reason == "max_turn_requests"
         assert (r.project / "count").read_text() == "x\nx\n"
         assert "asked for the same `bash` 3 times in a row" in said(r)
         assert len(r.model.requests) == 3
+        assert (await r.editor.prompt("and now?")).stop_reason == "end_turn"
+        assert [message["role"] for message in r.messages(4)][-2:] == ["tool", "user"]
 
 
 async def test_three_rounds_with_the_same_output_end_the_turn(tmp_path):
-    script = [Answer(tool_calls=(bash(f"echo same; false # {number}"),)) for number in range(9)]
+    script = [asks(bash(f"echo same; false # {number}")) for number in range(9)]
     async with rig(tmp_path, script, mode="auto") as r:
         assert (await r.editor.prompt("go")).stop_reason == "max_turn_requests"
         assert "the same output 3 times in a row" in said(r)
@@ -125,18 +139,11 @@ async def test_changes_that_succeed_without_a_word_are_no_doom_loop(tmp_path):
         assert (r.project / "f4").exists()
 
 
-async def test_the_session_goes_on_after_a_doom_loop(tmp_path):
-    async with went(tmp_path, [*(Answer(tool_calls=(bash("true"),)) for _ in range(3)), "here I am"], mode="auto") as r:
-        assert (await r.editor.prompt("and now?")).stop_reason == "end_turn"
-        roles = [message["role"] for message in r.messages(4)]
-        assert roles[-2:] == ["tool", "user"]
-
-
 # --- limits ------------------------------------------------------------------------------------------------------
 
 
 async def test_the_quota_counts_messages_blocks_everything_after_and_ends_with_clear(tmp_path):
-    two = Answer(tool_calls=(Call("list_directory", {}), Call("find_path", {"pattern": "*"})))
+    two = asks(Call("list_directory", {}), Call("find_path", {"pattern": "*"}))
     async with went(tmp_path, [two, two, "done", two, "done"], config="[tools]\nmax_tool_calls_per_session = 1\n") as r:
         first, second = results(r, 3)[:2], results(r, 3)[2:]
         assert not any("quota_blocked" in text for text in first)
@@ -157,7 +164,7 @@ async def test_the_quota_survives_a_restart(tmp_path):
 
 
 async def test_a_window_nobody_told_of_stops_nothing(tmp_path):
-    script = [Answer(tool_calls=(Call("read", {"path": "big"}),)), "done"]
+    script = [asks(Call("read", {"path": "big"})), "done"]
     async with rig(tmp_path, script, config="[tools]\nmax_output_chars = 900000\n") as r:
         (r.project / "big").write_text("word word word\n" * 50_000)
         assert (await r.editor.prompt("go")).stop_reason == "end_turn"
@@ -184,8 +191,8 @@ async def test_a_path_that_changed_is_read_again(tmp_path, how):
     }[how]
     buffers: dict = {}
     script = [
-        Answer(tool_calls=(read,)),
-        Answer(tool_calls=(between,)),
+        asks(read),
+        asks(between),
         Answer(tool_calls=(read,), hang_before=True),
         "done",
     ]
@@ -268,26 +275,27 @@ async def test_the_turn_context_reaches_commands_only_when_enabled(tmp_path):
 ASK = Call("ask_user", {"question": "Which one?", "choices": ["red", "blue"]})
 
 
-async def test_a_question_is_a_form_where_the_editor_has_forms(tmp_path):
+def form(content):
     async def answer(request):
-        return CreateElicitationResponse(action="accept", content={"answer": "blue"})
+        return CreateElicitationResponse(action="accept", content=content)
 
-    async with went(tmp_path, rounds(ASK), elicitation=answer) as r:
+    return answer
+
+
+async def never(request):
+    await anyio.sleep_forever()
+
+
+@pytest.mark.parametrize("choices", ["choices", "options"])
+async def test_a_question_is_a_form_where_the_editor_has_forms(tmp_path, choices):
+    ask = Call("ask_user", {"question": "Which one?", choices: ["red", "blue"]})
+    async with went(tmp_path, rounds(ask), elicitation=form({"answer": "blue"})) as r:
         assert results(r, 2) == ["The user answered: blue"]
         (asked,) = r.editor.elicitations
         assert asked.message == "Which one?"
         assert asked.requested_schema.properties["answer"].enum == ["red", "blue"]
         (call,) = r.editor.tool_calls().values()
         assert asked.tool_call_id == call.id
-
-
-async def test_choices_may_be_called_options(tmp_path):
-    async def answer(request):
-        return CreateElicitationResponse(action="accept", content={"answer": "blue"})
-
-    ask = Call("ask_user", {"question": "Which one?", "options": ["red", "blue"]})
-    async with went(tmp_path, rounds(ask), elicitation=answer) as r:
-        assert results(r, 2) == ["The user answered: blue"]
         (tool,) = (tool for tool in r.request(1)["tools"] if tool["function"]["name"] == "ask_user")
         assert set(tool["function"]["parameters"]["properties"]) == {"question", "choices", "several"}
 
@@ -296,10 +304,7 @@ async def test_choices_may_be_called_options(tmp_path):
     "content", [None, {}, {"answer": "green"}, {"answer": 5}, {"answer": ["red", "green"]}, {"other": " x "}], ids=str
 )
 async def test_what_a_form_gives_is_checked_again(tmp_path, content):
-    async def answer(request):
-        return CreateElicitationResponse(action="accept", content=content)
-
-    async with rig(tmp_path, rounds(ASK), elicitation=answer) as r:
+    async with rig(tmp_path, rounds(ASK), elicitation=form(content)) as r:
         assert (await r.editor.prompt("go")).stop_reason == "end_turn"
         answered = {"['red', 'green']": "red", " x ": "x"}.get(str(next(iter((content or {}).values()), "")))
         declined = "The user declined to answer. Continue with what you know, or state your assumptions."
@@ -318,7 +323,7 @@ async def test_without_forms_a_question_with_choices_is_asked_like_a_permission(
 
 
 async def test_without_forms_and_choices_the_question_ends_the_turn_and_the_next_prompt_answers(tmp_path):
-    async with rig(tmp_path, [Answer(tool_calls=(Call("ask_user", {"question": "What name?"}),)), "thanks"]) as r:
+    async with rig(tmp_path, [asks(Call("ask_user", {"question": "What name?"})), "thanks"]) as r:
         assert (await r.editor.prompt("go")).stop_reason == "end_turn"
         assert "What name?" in said(r)
         assert len(r.model.requests) == 1
@@ -327,46 +332,25 @@ async def test_without_forms_and_choices_the_question_ends_the_turn_and_the_next
 
 
 async def test_a_question_nobody_answers_ends_by_its_timeout(tmp_path):
-    async def never(request):
-        await anyio.sleep_forever()
-
     async with rig(tmp_path, rounds(ASK), elicitation=never, config="[tools]\nask_timeout = 0.05\n") as r:
         assert (await r.editor.prompt("go")).stop_reason == "end_turn"
         assert "No answer in time" in results(r, 2)[0]
 
 
 async def test_a_question_is_cancelled_with_its_turn(tmp_path):
-    asked = anyio.Event()
-
-    async def never(request):
-        asked.set()
-        await anyio.sleep_forever()
-
     async with rig(tmp_path, rounds(ASK), elicitation=never) as r:
-        async with anyio.create_task_group() as tasks:
-            outcome = []
-
-            async def go():
-                outcome.append(await r.editor.prompt("go"))
-
-            tasks.start_soon(go)
-            await asked.wait()
-            r.editor.cancel()
-        assert outcome[0].stop_reason == "cancelled"
+        turn = r.editor.begin("go")
+        await r.editor.wait_until(lambda: r.editor.elicitations)
+        r.editor.cancel()
+        assert (await turn.response()).stop_reason == "cancelled"
 
 
 # --- modes -------------------------------------------------------------------------------------------------------
 
 
 async def test_switch_mode_leaves_architect_after_asking_every_time(tmp_path):
-    script = [
-        Answer(tool_calls=(Call("switch_mode", {"mode": "code", "plan": "1. do it"}),)),
-        Answer(tool_calls=(Call("write", {"path": "x", "content": "x"}),)),
-        "done",
-    ]
-    async with rig(tmp_path, script, mode="architect") as r:
-        assert "switch_mode" not in {"bash"}
-        await r.editor.prompt("go")
+    plan = Call("switch_mode", {"mode": "code", "plan": "1. do it"})
+    async with went(tmp_path, rounds(plan, Call("write", {"path": "x", "content": "x"})), mode="architect") as r:
         assert "switch_mode" in r.tool_names(1)
         assert "write" not in r.tool_names(1)
         assert "write" in r.tool_names(2)
@@ -421,7 +405,7 @@ def _method(line: Any) -> str:
 
 
 async def test_a_plan_that_is_not_approved_ends_the_turn_and_the_next_prompt_says_why(tmp_path):
-    script = [Answer(tool_calls=(PROPOSES,)), "Then so."]
+    script = [asks(PROPOSES), "Then so."]
     async with went(tmp_path, script, mode="architect", permissions=[reject_once]) as r:
         assert len(r.model.requests) == 1
         await r.editor.prompt("Smaller steps.")
@@ -430,10 +414,8 @@ async def test_a_plan_that_is_not_approved_ends_the_turn_and_the_next_prompt_say
 
 
 async def test_the_users_words_about_a_plan_reach_the_model_where_there_are_forms(tmp_path):
-    async def smaller(request: Any) -> Any:
-        return CreateElicitationResponse(action="accept", content={"words": "Smaller steps."})
-
-    async with went(tmp_path, rounds(PROPOSES), mode="architect", permissions=[reject_once], elicitation=smaller) as r:
+    words = form({"words": "Smaller steps."})
+    async with went(tmp_path, rounds(PROPOSES), mode="architect", permissions=[reject_once], elicitation=words) as r:
         assert "Smaller steps." in results(r, 2)[0]
         assert "write" not in r.tool_names(2)
 
@@ -504,7 +486,7 @@ async def test_a_server_that_refuses_tools_is_asked_again_in_blocks(tmp_path):
 
 async def test_calls_behind_an_open_question_are_not_run(tmp_path):
     question, write = Call("ask_user", {"question": "Delete all?"}), Call("write", {"path": "x", "content": "x"})
-    async with rig(tmp_path, [Answer(tool_calls=(question, write)), "ok"], mode="auto") as r:
+    async with rig(tmp_path, [asks(question, write), "ok"], mode="auto") as r:
         assert (await r.editor.prompt("go")).stop_reason == "end_turn"
         assert not (r.project / "x").exists()
         asked, written = r.editor.tool_calls().values()
@@ -530,7 +512,7 @@ async def test_a_question_shows_what_will_be_sent(tmp_path):
 
 
 async def test_a_timeout_and_a_missing_program_are_told_in_the_terms_of_the_taxonomy(tmp_path):
-    slow = Call("bash", {"command": "echo begun; sleep 600", "timeout": 0.2})
+    slow = bash("echo begun; sleep 600", timeout=0.2)
     async with went(tmp_path, rounds(slow, bash("no-such-program-here")), mode="auto", terminal=False) as r:
         first, second = results(r, 3)
         assert first.startswith("begun\n")
@@ -540,13 +522,6 @@ async def test_a_timeout_and_a_missing_program_are_told_in_the_terms_of_the_taxo
         calls = list(r.editor.tool_calls().values())
         assert [call.meta["toolError"]["category"] for call in calls] == ["timeout", "permanent_failure"]
         assert calls[0].raw_output["stdout"] == "begun\n"
-
-
-async def test_looking_in_between_does_not_free_a_call_that_keeps_failing(tmp_path):
-    edit = Call("edit", {"path": "a.txt", "old_string": "nowhere", "new_string": "x"})
-    script = rounds(edit, bash("ls"), edit, bash("ls -a"), edit)
-    async with went(tmp_path, script, mode="auto", files={"a.txt": "one\n"}) as r:
-        assert "has failed 2 times in the same way" in results(r, 6)[-1]
 
 
 async def test_hooks_after_a_call_run_only_where_those_before_did(tmp_path):

@@ -19,8 +19,8 @@ from acp_agent.safety.lines.examine import examine
 from acp_agent.testing.fake_model import Call
 from tests.nightly import times
 
-from .kit import bash, results, rig, rounds, went
-from .test_safety import audit, git, repository
+from .kit import audit, bash, results, rig, rounds, went
+from .test_safety import git, repository
 
 NOTHING = "[tools.sandbox]\nprotect = []\nprotect_existing = []\nreport = []\n"
 TOLD = "Other programs load by themselves"
@@ -196,8 +196,7 @@ async def test_everyday_commands_work_and_say_one_line_at_most(tmp_path: Path) -
         bash("git switch -q main && git init -q lib && echo x > package.json"),
         bash("d=.vs; mkdir -p node_modules/a/${d}code && touch .gitignore"),
     )
-    async with rig(tmp_path, script, mode="auto", sandbox=True, terminal=False) as r:
-        repository(r.project)
+    async with rig(tmp_path, script, mode="auto", sandbox=True, terminal=False, before=repository) as r:
         git(r.project, "branch", "-M", "main")
         (r.project / ".github/workflows").mkdir(parents=True)
         for branch in ("main", "other"):

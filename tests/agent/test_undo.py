@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import os
 import sys
-import tempfile
+from collections.abc import AsyncIterator, Sequence
+from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
 
-import anyio
 import pytest
 
 from acp_agent.client.permissions import reject_once
@@ -16,23 +16,22 @@ from acp_agent.errors import PeerError
 from acp_agent.schema import acp
 from acp_agent.testing.fake_editor import AnswersError
 from acp_agent.testing.fake_model import Answer, Call
+from tests.waits import until
 
 from ..undo.kit import git
-from .kit import Rig, agent_rig, rig, went
-
-pytestmark = pytest.mark.anyio
+from .kit import Rig, agent_rig, asks, refused, rig, went
 
 
 def write(path: Path | str, content: str) -> Answer:
-    return Answer(tool_calls=(Call("write", {"path": str(path), "content": content}),))
+    return asks(Call("write", {"path": str(path), "content": content}))
 
 
 def read(path: Path | str) -> Answer:
-    return Answer(tool_calls=(Call("read", {"path": str(path)}),))
+    return asks(Call("read", {"path": str(path)}))
 
 
 def bash(command: str) -> Answer:
-    return Answer(tool_calls=(Call("bash", {"command": command}),))
+    return asks(Call("bash", {"command": command}))
 
 
 def picks(option: str) -> Any:
@@ -42,10 +41,15 @@ def picks(option: str) -> Any:
     return answer
 
 
-async def there(path: Path) -> None:
-    with anyio.fail_after(10):
-        while not path.exists():
-            await anyio.sleep(0.005)
+@asynccontextmanager
+async def changed(
+    tmp_path: Path, *answers: Answer | str, prompts: Sequence[str] = ("Change it.",), **more: Any
+) -> AsyncIterator[Rig]:
+    """After these prompts, in auto mode."""
+    async with rig(tmp_path, [*answers, "Done."], mode="auto", **more) as made:
+        for prompt in prompts:
+            await made.editor.prompt(prompt)
+        yield made
 
 
 async def said(r: Rig, prompt: str) -> str:
@@ -88,7 +92,7 @@ async def test_a_prompt_is_taken_back_with_everything_it_changed(tmp_path):
 
 
 async def test_redo_brings_files_and_conversation_back(tmp_path):
-    async with went(tmp_path, [write("a.txt", "new\n"), "Done.", "Next."], mode="auto", prompt="Change it.") as r:
+    async with changed(tmp_path, write("a.txt", "new\n"), "Done.", "Next.") as r:
         await said(r, "/undo yes")
         assert not (r.project / "a.txt").exists()
         words = await said(r, "/redo yes")
@@ -102,8 +106,7 @@ async def test_redo_brings_files_and_conversation_back(tmp_path):
 
 
 async def test_only_files_or_only_the_conversation(tmp_path):
-    async with rig(tmp_path, [write("a.txt", "new\n"), "Done.", "Next.", "Last."], mode="auto") as r:
-        await r.editor.prompt("Change it.")
+    async with changed(tmp_path, write("a.txt", "new\n"), "Done.", "Next.") as r:
         await said(r, "/undo files yes")
         assert not (r.project / "a.txt").exists()
         await said(r, "Go on.")
@@ -117,8 +120,7 @@ async def test_only_files_or_only_the_conversation(tmp_path):
 
 
 async def test_one_call_is_taken_back_by_its_id_and_later_changes_stay(tmp_path):
-    async with rig(tmp_path, [write("a.txt", "a\n"), write("b.txt", "b\n"), "Done."], mode="auto") as r:
-        await r.editor.prompt("Change it.")
+    async with changed(tmp_path, write("a.txt", "a\n"), write("b.txt", "b\n")) as r:
         first, _ = r.editor.tool_calls()
         await said(r, f"/undo {first} yes")
         assert [path.name for path in r.project.iterdir()] == ["b.txt"]
@@ -145,20 +147,16 @@ async def test_what_redo_cannot_make_again_and_hard_links_are_named_before_they_
 
 
 async def test_a_prompt_in_the_middle_goes_with_all_after_it(tmp_path):
-    script = [write("a.txt", "1\n"), "One.", write("a.txt", "2\n"), "Two.", write("a.txt", "3\n"), "Three."]
-    async with rig(tmp_path, script, mode="auto") as r:
-        for word in ("one", "two", "three"):
-            await r.editor.prompt(word)
+    script = [write("a.txt", "1\n"), "One.", write("a.txt", "2\n"), "Two.", write("a.txt", "3\n")]
+    async with changed(tmp_path, *script, prompts=("one", "two", "three")) as r:
         await said(r, "/undo 2 yes")
         assert (r.project / "a.txt").read_text() == "1\n"
         assert "taken back" in (await said(r, "/checkpoints")).split("2. ")[1]
 
 
 async def test_checkpoints_list_prompts_with_files_and_lines(tmp_path):
-    async with rig(tmp_path, [read("a.txt"), write("a.txt", "1\n2\n"), "One.", "Two."], mode="auto") as r:
-        (r.project / "a.txt").write_text("0\n")
-        await r.editor.prompt("Write a file.")
-        await r.editor.prompt("Thanks.")
+    script, prompts = [read("a.txt"), write("a.txt", "1\n2\n"), "One."], ("Write a file.", "Thanks.")
+    async with changed(tmp_path, *script, prompts=prompts, files={"a.txt": "0\n"}) as r:
         await said(r, "/help")
         lines = (await said(r, "/checkpoints")).splitlines()
         assert [line[2:5] + line.split(" ", 4)[4] for line in lines if line.startswith("- ")] == [
@@ -168,8 +166,7 @@ async def test_checkpoints_list_prompts_with_files_and_lines(tmp_path):
 
 
 async def test_nothing_happens_without_a_yes(tmp_path):
-    async with rig(tmp_path, [write("a.txt", "new\n"), "Done."], mode="auto", permissions=[reject_once]) as r:
-        await r.editor.prompt("Change it.")
+    async with changed(tmp_path, write("a.txt", "new\n"), permissions=[reject_once]) as r:
         assert await said(r, "/undo") == "Nothing was changed. `/undo 1 yes` does it without a question."
         assert (r.project / "a.txt").exists()
         assert {option.option_id for option in r.editor.permission_requests[0].options} == {
@@ -181,8 +178,7 @@ async def test_an_editor_that_cannot_ask_is_told_the_word(tmp_path):
     async def fails(request: acp.RequestPermissionRequest) -> acp.RequestPermissionOutcome:
         raise PeerError(-32601, "Method not found")
 
-    async with rig(tmp_path, [write("a.txt", "new\n"), "Done."], mode="auto", otherwise=fails) as r:
-        await r.editor.prompt("Change it.")
+    async with changed(tmp_path, write("a.txt", "new\n"), otherwise=fails) as r:
         assert "Your editor cannot ask: `/undo 1 yes`" in await said(r, "/undo")
         assert (r.project / "a.txt").exists()
 
@@ -194,33 +190,24 @@ async def test_an_editor_with_forms_is_asked_by_one(tmp_path):
         assert isinstance(choice, acp.StringPropertySchema) and choice.enum is not None
         return acp.CreateElicitationResponse(action="accept", content={"choice": choice.enum[1]})
 
-    async with rig(tmp_path, [write("a.txt", "new\n"), "Done."], mode="auto", elicitation=answer) as r:
-        await r.editor.prompt("Change it.")
+    async with changed(tmp_path, write("a.txt", "new\n"), elicitation=answer) as r:
         assert "1 file restored." in await said(r, "/undo")
         assert not (r.project / "a.txt").exists()
 
 
 async def test_what_the_user_changed_is_named_and_left_or_merged(tmp_path):
-    async with rig(tmp_path, [bash("sed -i s/2/two/ a.txt"), "Done."], mode="auto") as r:
+    """A merge takes back no more than was asked for."""
+    async with changed(tmp_path, bash("sed -i s/2/two/ a.txt"), files={"a.txt": "1\n2\n3\n4\n5\n"}) as r:
         path = r.project / "a.txt"
-        path.write_text("1\n2\n3\n4\n5\n")
-        await r.editor.prompt("Change it.")
         path.write_text("1\ntwo\n3\n4\nfive\n")
         r.editor.permissions.append(picks("keep"))
         await said(r, "/undo")
         assert "it was changed since" in r.editor.permission_requests[-1].tool_call.content[0].content.text
-        r.editor.permissions.append(picks("merge"))
+        assert path.read_text() == "1\ntwo\n3\n4\nfive\n"
+        r.editor.permissions += [picks("merge")] * 2
         await said(r, "/undo")
         assert path.read_text() == "1\n2\n3\n4\nfive\n"
-
-
-async def test_a_merge_takes_back_no_more_than_was_asked_for(tmp_path):
-    async with rig(tmp_path, [bash("sed -i s/2/two/ a.txt"), "Done."], mode="auto") as r:
-        path = r.project / "a.txt"
-        path.write_text("1\n2\n3\n4\n5\n")
-        await r.editor.prompt("Change it.")
-        path.write_text("1\ntwo\n3\n4\nfive\n")
-        r.editor.permissions.append(picks("merge"))
+        await said(r, "/redo yes")
         words = await said(r, "/undo 1 files")
         assert path.read_text() == "1\n2\n3\n4\nfive\n" and "conversation" not in words
         assert (await call(r, "_session/checkpoints"))["checkpoints"][0]["cut"] is False
@@ -231,9 +218,8 @@ async def test_a_merge_takes_back_no_more_than_was_asked_for(tmp_path):
 
 
 async def test_each_redo_restores_its_own_cut_of_the_conversation_or_none(tmp_path):
-    script = [write("a.txt", "1\n"), "One.", write("b.txt", "2\n"), "Two.", "Three."]
-    async with went(tmp_path, script, mode="auto", prompt="one") as r:
-        await r.editor.prompt("two")
+    script = [write("a.txt", "1\n"), "One.", write("b.txt", "2\n"), "Two."]
+    async with changed(tmp_path, *script, prompts=("one", "two")) as r:
         await said(r, "/undo 2 yes")
         await said(r, "/undo 1 yes")
         await said(r, "/redo files yes")
@@ -250,10 +236,8 @@ async def test_a_cut_conversation_is_not_restored_once_the_model_was_asked(tmp_p
 
 
 async def test_checkpoints_say_what_of_a_prompt_was_taken_back(tmp_path):
-    script = [write("a.txt", "1\n"), "One.", write("b.txt", "2\n"), "Two.", write("c.txt", "3\n"), "Three."]
-    async with rig(tmp_path, script, mode="auto") as r:
-        for word in ("one", "two", "three"):
-            await r.editor.prompt(word)
+    script = [write("a.txt", "1\n"), "One.", write("b.txt", "2\n"), "Two.", write("c.txt", "3\n")]
+    async with changed(tmp_path, *script, prompts=("one", "two", "three")) as r:
         await said(r, "/undo 3 yes")
         await said(r, "/undo 2 conversation yes")
         file, both = "1 file (+1 -0)", ", files and conversation taken back"
@@ -265,11 +249,9 @@ async def test_checkpoints_say_what_of_a_prompt_was_taken_back(tmp_path):
 
 async def test_unsaved_text_of_the_editor_comes_back(tmp_path):
     path = tmp_path / "project" / "a.txt"
-    edit = Answer(tool_calls=(Call("edit", {"path": str(path), "old_text": "unsaved", "new_text": "edited"}),))
-    async with rig(tmp_path, [read(path), edit, "Done."], mode="auto") as r:
-        path.write_text("saved\n")
-        r.editor.files.buffers[path] = "unsaved\n"
-        await r.editor.prompt("Change it.")
+    edit = asks(Call("edit", {"path": str(path), "old_text": "unsaved", "new_text": "edited"}))
+    files, buffers = {"a.txt": "saved\n"}, {path: "unsaved\n"}
+    async with changed(tmp_path, read(path), edit, files=files, buffers=buffers) as r:
         assert path.read_text() == "edited\n"
         await said(r, "/undo yes")
         assert path.read_text() == "unsaved\n", r.editor.text()
@@ -277,9 +259,7 @@ async def test_unsaved_text_of_the_editor_comes_back(tmp_path):
 
 async def test_unsaved_changes_made_since_are_a_conflict(tmp_path):
     path = tmp_path / "project" / "a.txt"
-    async with rig(tmp_path, [read(path), write(path, "agent\n"), "Done."], mode="auto") as r:
-        path.write_text("before\n")
-        await r.editor.prompt("Change it.")
+    async with changed(tmp_path, read(path), write(path, "agent\n"), files={"a.txt": "before\n"}) as r:
         r.editor.files.buffers[path] = "agent\nand mine\n"
         assert "the editor has unsaved changes of it" in await said(r, "/undo files yes")
         assert (path.read_text(), r.editor.files.buffers[path]) == ("agent\n", "agent\nand mine\n")
@@ -292,18 +272,15 @@ async def test_what_is_typed_while_the_question_is_open_is_not_overwritten(tmp_p
         path.write_text("agent\nand mine\n")
         return acp.SelectedPermissionOutcome(option_id="files")
 
-    async with rig(tmp_path, [read(path), write(path, "agent\n"), "Done."], mode="auto") as r:
-        path.write_text("before\n")
-        await r.editor.prompt("Change it.")
+    async with changed(tmp_path, read(path), write(path, "agent\n"), files={"a.txt": "before\n"}) as r:
         r.editor.permissions.append(types)
         assert "changed in the last moment, so nothing was restored" in await said(r, "/undo")
         assert path.read_text() == "agent\nand mine\n"
 
 
 async def test_what_was_taken_back_is_not_brought_back_by_another_undo(tmp_path):
-    async with rig(tmp_path, [write("a.txt", "1\n"), "One.", write("b.txt", "2\n"), "Two."], mode="auto") as r:
-        await r.editor.prompt("one")
-        await r.editor.prompt("two")
+    script = [write("a.txt", "1\n"), "One.", write("b.txt", "2\n")]
+    async with changed(tmp_path, *script, prompts=("one", "two")) as r:
         await said(r, "/undo 1 files yes")
         await said(r, "/undo 2 files yes")
         assert list(r.project.iterdir()) == []
@@ -311,11 +288,9 @@ async def test_what_was_taken_back_is_not_brought_back_by_another_undo(tmp_path)
 
 async def test_what_was_taken_back_with_older_changes_is_not_brought_back(tmp_path):
     script = [read("a.txt"), write("a.txt", "1\n"), "One.", read("a.txt"), write("a.txt", "2\n"), "Two."]
-    async with rig(tmp_path, [*script, read("a.txt"), write("a.txt", "3\n"), "Three."], mode="auto") as r:
+    script += [read("a.txt"), write("a.txt", "3\n")]
+    async with changed(tmp_path, *script, prompts=("one", "two"), files={"a.txt": "0\n"}) as r:
         path = r.project / "a.txt"
-        path.write_text("0\n")
-        await r.editor.prompt("one")
-        await r.editor.prompt("two")
         await call(r, "_session/undo", to=1, what="files")
         assert "Nothing is left to take back" in await said(r, "/undo 2 files yes")
         assert (await call(r, "_session/changes", since=2))["changes"] == []
@@ -336,12 +311,9 @@ async def test_what_was_taken_back_with_older_changes_is_not_brought_back(tmp_pa
 
 
 async def test_a_call_that_was_taken_back_alone_does_not_come_back_with_the_next_prompt(tmp_path):
-    script = [bash("sed -i s/1/one/ a.txt"), "One.", bash("sed -i s/5/five/ a.txt"), "Two."]
-    async with rig(tmp_path, script, mode="auto") as r:
+    script = [bash("sed -i s/1/one/ a.txt"), "One.", bash("sed -i s/5/five/ a.txt")]
+    async with changed(tmp_path, *script, prompts=("one", "two"), files={"a.txt": "1\n2\n3\n4\n5\n"}) as r:
         path = r.project / "a.txt"
-        path.write_text("1\n2\n3\n4\n5\n")
-        await r.editor.prompt("one")
-        await r.editor.prompt("two")
         first, _ = r.editor.tool_calls()
         await said(r, f"/undo {first} merge yes")
         assert path.read_text() == "1\n2\n3\n4\nfive\n"
@@ -352,10 +324,9 @@ async def test_a_call_that_was_taken_back_alone_does_not_come_back_with_the_next
 
 
 async def test_after_a_hunk_was_reverted_the_prompt_is_taken_back_without_a_merge(tmp_path):
-    async with rig(tmp_path, [bash("sed -i 's/1/one/; s/5/five/' a.txt"), "Done."], mode="auto") as r:
+    command = bash("sed -i 's/1/one/; s/5/five/' a.txt")
+    async with changed(tmp_path, command, files={"a.txt": "1\n2\n3\n4\n5\n"}) as r:
         path = r.project / "a.txt"
-        path.write_text("1\n2\n3\n4\n5\n")
-        await r.editor.prompt("one")
         (change,) = (await call(r, "_session/changes"))["changes"]
         await revert(r, change, 0)
         await said(r, "/undo 1 files yes")
@@ -366,10 +337,7 @@ async def test_after_a_hunk_was_reverted_the_prompt_is_taken_back_without_a_merg
 async def test_many_changes_of_one_command_are_taken_back_again_after_a_redo(tmp_path, monkeypatch, by_call):
     monkeypatch.setattr("acp_agent.undo.folder_looks.MOST_KEPT", 5)
     change = bash("for n in $(seq 20); do echo after > $n; echo new > new$n; done")
-    async with rig(tmp_path, [change, "Done."], mode="auto") as r:
-        for number in range(1, 21):
-            (r.project / str(number)).write_text("before\n")
-        await r.editor.prompt("Change them.")
+    async with changed(tmp_path, change, files={str(number): "before\n" for number in range(1, 21)}) as r:
         (first,) = r.editor.tool_calls()
         target = {"call": first} if by_call else {"to": 1, "what": "files"}
         for _ in range(2):
@@ -396,8 +364,7 @@ async def test_odd_digits_are_no_numbers(tmp_path, command):
 
 
 async def test_a_fork_after_an_undo_lives(tmp_path):
-    async with went(tmp_path, ["One.", "Two.", "Three."], mode="auto", prompt="one") as r:
-        await r.editor.prompt("two")
+    async with changed(tmp_path, "One.", "Two.", prompts=("one", "two")) as r:
         await said(r, "/undo 2 conversation yes")
         asked = {"sessionId": r.editor.session_id, "cwd": str(r.project), "mcpServers": []}
         made = (await r.editor.request("session/fork", asked))["sessionId"]
@@ -407,10 +374,8 @@ async def test_a_fork_after_an_undo_lives(tmp_path):
 
 async def test_a_change_that_the_editor_keeps_unsaved_is_taken_back_in_the_buffer(tmp_path):
     path = tmp_path / "project" / "a.txt"
-    async with rig(tmp_path, [read(path), write(path, "agent\n"), "Done."], mode="auto", save=False) as r:
-        path.write_text("saved\n")
-        r.editor.files.buffers[path] = "saved\n"
-        await r.editor.prompt("Change it.")
+    more = {"files": {"a.txt": "saved\n"}, "buffers": {path: "saved\n"}}
+    async with changed(tmp_path, read(path), write(path, "agent\n"), save=False, **more) as r:
         assert (path.read_text(), r.editor.files.buffers[path]) == ("saved\n", "agent\n")
         await said(r, "/undo files yes")
         assert (path.read_text(), r.editor.files.buffers[path]) == ("saved\n", "saved\n")
@@ -442,11 +407,8 @@ async def test_changes_that_the_user_saved_later_are_taken_back_and_redone_saved
 
 
 async def test_an_editor_that_refuses_to_write_leaves_nothing_half_restored(tmp_path):
-    script = [bash("for f in a b c; do echo after > $f; done; echo new > d"), "Done."]
-    async with rig(tmp_path, script, mode="auto") as r:
-        for name in "abc":
-            (r.project / name).write_text("before\n")
-        await r.editor.prompt("Change it.")
+    command = bash("for f in a b c; do echo after > $f; done; echo new > d")
+    async with changed(tmp_path, command, files=dict.fromkeys("abc", "before\n")) as r:
         r.editor.misbehave["fs/write_text_file"] = AnswersError(code=-32603, message="out of order")
         words = await said(r, "/undo both yes")
         assert words.startswith("Nothing was restored: ") and "out of order" in words
@@ -459,7 +421,7 @@ async def test_an_editor_that_refuses_to_write_leaves_nothing_half_restored(tmp_
 
 
 async def test_after_a_restart_all_is_still_known(tmp_path):
-    async with went(tmp_path, [write("a.txt", "new\n"), "Done."], mode="auto", prompt="Change it.") as r:
+    async with changed(tmp_path, write("a.txt", "new\n")) as r:
         session = r.editor.session_id
     async with agent_rig(tmp_path, ["Next.", "Last."]) as r:
         await r.editor.load_session(session, r.project)
@@ -474,7 +436,7 @@ async def test_after_a_restart_all_is_still_known(tmp_path):
 
 
 async def test_without_a_login_what_was_done_is_taken_back(tmp_path):
-    async with went(tmp_path, [write("a.txt", "new\n"), "Done."], mode="auto", prompt="Change it.") as r:
+    async with changed(tmp_path, write("a.txt", "new\n")) as r:
         session = r.editor.session_id
     async with agent_rig(tmp_path, environ={"OPENAI_BASE_URL": "https://api.openai.com/v1"}) as r:
         with pytest.raises(PeerError, match="OPENAI_API_KEY"):
@@ -487,8 +449,7 @@ async def test_without_a_login_what_was_done_is_taken_back(tmp_path):
 
 
 async def test_diff_shows_all_changes_over_several_edits_and_commands(tmp_path):
-    script = [write("a.txt", "1\n"), bash("echo 2 >> a.txt; echo x > gone; rm gone"), "Done."]
-    async with went(tmp_path, script, mode="auto", prompt="Change it.") as r:
+    async with changed(tmp_path, write("a.txt", "1\n"), bash("echo 2 >> a.txt; echo x > gone; rm gone")) as r:
         assert await said(r, "/diff") == "1 file changed in this session (+2 -0)."
         card = list(r.editor.tool_calls().values())[-1]
         assert [(each.old_text, each.new_text) for each in card.content if isinstance(each, acp.Diff)] == [
@@ -497,21 +458,16 @@ async def test_diff_shows_all_changes_over_several_edits_and_commands(tmp_path):
 
 
 async def test_what_is_not_covered_is_said_in_the_result_and_in_checkpoints(tmp_path):
-    config = "[undo]\nmax_file_bytes = 10\n"
-    async with rig(tmp_path, [bash("echo x > big.txt"), "Done."], mode="auto", config=config) as r:
-        (r.project / "big.txt").write_text("more than ten bytes")
-        await r.editor.prompt("Change it.")
+    config, files = "[undo]\nmax_file_bytes = 10\n", {"big.txt": "more than ten bytes"}
+    async with changed(tmp_path, bash("echo x > big.txt"), config=config, files=files) as r:
         assert "Cannot be taken back" in r.editor.tool_call().text()
         words = await said(r, "/checkpoints")
         assert "big.txt (it is larger than 10 bytes)" in words
 
 
 async def test_files_of_a_sub_agent_go_with_its_call(tmp_path):
-    delegate = Answer(
-        tool_calls=(Call("delegate", {"prompt": "Write it.", "description": "write", "tools": ["write"]}),)
-    )
-    async with rig(tmp_path, [delegate, write("a.txt", "x\n"), "Written.", "Done."], mode="auto") as r:
-        await r.editor.prompt("Let it be written.")
+    delegate = asks(Call("delegate", {"prompt": "Write it.", "description": "write", "tools": ["write"]}))
+    async with changed(tmp_path, delegate, write("a.txt", "x\n"), "Written.") as r:
         assert (r.project / "a.txt").exists(), r.editor.text()
         first = next(iter(r.editor.tool_calls()))
         words = await said(r, f"/undo {first} yes")
@@ -519,8 +475,7 @@ async def test_files_of_a_sub_agent_go_with_its_call(tmp_path):
 
 
 async def test_switched_off_nothing_is_kept(tmp_path):
-    async with rig(tmp_path, [write("a.txt", "x\n"), "Done."], mode="auto", config="[undo]\nenabled = false\n") as r:
-        await r.editor.prompt("Change it.")
+    async with changed(tmp_path, write("a.txt", "x\n"), config="[undo]\nenabled = false\n") as r:
         assert "`undo.enabled" in await said(r, "/undo yes")
         assert not (Path(r.environ["HOME"]) / ".local/state/acp-coder/undo").exists()
 
@@ -533,9 +488,8 @@ async def call(r: Rig, method: str, **params: Any) -> Any:
 
 
 async def test_clients_list_preview_undo_and_redo(tmp_path):
-    async with rig(tmp_path, [write("a.txt", "1\n2\n"), "Done."], mode="auto") as r:
+    async with changed(tmp_path, write("a.txt", "1\n2\n")) as r:
         assert (r.editor.initialized.agent_capabilities.meta or {})["undo"] == {"version": 1}
-        await r.editor.prompt("Change it.")
         (checkpoint,) = (await call(r, "_session/checkpoints"))["checkpoints"]
         assert (checkpoint["prompt"], checkpoint["title"], checkpoint["undone"]) == (1, "Change it.", False)
         assert checkpoint["cut"] is False
@@ -567,10 +521,8 @@ async def test_a_hunk_of_a_file_in_another_encoding_is_reverted_in_it(tmp_path):
 
 async def test_a_hunk_is_reverted_and_redone(tmp_path):
     old, new = "1\n2\n3\f3\n4\n5\n6\n", "1\ntwo\n3\f3\n4\nfive\n6\n"
-    async with rig(tmp_path, [read("a.txt"), write("a.txt", new), "Done."], mode="auto") as r:
+    async with changed(tmp_path, read("a.txt"), write("a.txt", new), files={"a.txt": old}) as r:
         path = r.project / "a.txt"
-        path.write_text(old)
-        await r.editor.prompt("Change it.")
         (change,) = (await call(r, "_session/changes"))["changes"]
         assert [hunk["oldStart"] for hunk in change["hunks"]] == [2, 5]
         await revert(r, change, 1)
@@ -582,7 +534,7 @@ async def test_a_hunk_is_reverted_and_redone(tmp_path):
 
 
 async def test_a_file_taken_back_leaves_its_calls_other_files_and_each_undo_is_redone(tmp_path):
-    async with went(tmp_path, [bash("echo a > a.txt; echo b > b.txt"), "Done."], mode="auto", prompt="Change it.") as r:
+    async with changed(tmp_path, bash("echo a > a.txt; echo b > b.txt")) as r:
         a, b = r.project / "a.txt", r.project / "b.txt"
         for path in (a, b):
             await call(r, "_session/undo", path=str(path), since=1)
@@ -606,10 +558,8 @@ async def revert(r: Rig, change: dict[str, Any], *hunks: int, **params: Any) -> 
 
 async def test_a_hunk_is_known_by_its_lines_and_never_another_one_in_its_place(tmp_path):
     new = "1\ntwo\n3\n4\nfive\n6\n"
-    async with rig(tmp_path, [read("a.txt"), write("a.txt", new), "Done."], mode="auto") as r:
+    async with changed(tmp_path, read("a.txt"), write("a.txt", new), files={"a.txt": "1\n2\n3\n4\n5\n6\n"}) as r:
         path = r.project / "a.txt"
-        path.write_text("1\n2\n3\n4\n5\n6\n")
-        await r.editor.prompt("Change it.")
         (change,) = (await call(r, "_session/changes"))["changes"]
         with pytest.raises(PeerError, match=r"expect: the `id` of each of the `hunks`"):
             await call(r, "_session/undo", path=str(path), hunks=[0])
@@ -701,10 +651,8 @@ async def test_changes_of_the_user_are_not_shown_as_the_agents(tmp_path):
 
 async def test_a_hunk_is_reverted_in_the_text_as_it_is_now(tmp_path):
     new = "1\ntwo\n3\n4\n5\nsix\n7\n"
-    async with rig(tmp_path, [read("a.txt"), write("a.txt", new), "Done."], mode="auto") as r:
+    async with changed(tmp_path, read("a.txt"), write("a.txt", new), files={"a.txt": "1\n2\n3\n4\n5\n6\n7\n"}) as r:
         path = r.project / "a.txt"
-        path.write_text("1\n2\n3\n4\n5\n6\n7\n")
-        await r.editor.prompt("Change it.")
         path.write_text("mine\n" + new)
         (change,) = (await call(r, "_session/changes"))["changes"]
         r.editor.files.buffers[path] = f"unsaved\nmine\n{new}"
@@ -714,10 +662,8 @@ async def test_a_hunk_is_reverted_in_the_text_as_it_is_now(tmp_path):
 
 async def test_a_hunk_whose_lines_the_user_changed_is_left_alone_and_the_others_are_not(tmp_path):
     new = "1\ntwo\n3\n4\n5\nsix\n7\n"
-    async with rig(tmp_path, [read("a.txt"), write("a.txt", new), "Done."], mode="auto") as r:
+    async with changed(tmp_path, read("a.txt"), write("a.txt", new), files={"a.txt": "1\n2\n3\n4\n5\n6\n7\n"}) as r:
         path = r.project / "a.txt"
-        path.write_text("1\n2\n3\n4\n5\n6\n7\n")
-        await r.editor.prompt("Change it.")
         path.write_text(new.replace("two", "TWO"))
         (change,) = (await call(r, "_session/changes"))["changes"]
         assert shown_lines(change) == ("1\n2\n3\n4\n5\n6\n7\n", new, 2, 2) and change["mixed"] is True
@@ -732,10 +678,9 @@ async def test_a_hunk_whose_lines_the_user_changed_is_left_alone_and_the_others_
     {"hunks": [0], "expect": ["x"]}, {"what": "all"}, {"call": "nobody"},
 ])  # fmt: skip
 async def test_bad_parameters_are_refused_with_a_reason(tmp_path, params):
-    async with went(tmp_path, [write("a.txt", "x\n"), "Done."], mode="auto", prompt="Change it.") as r:
-        with pytest.raises(PeerError) as refused:
+    async with changed(tmp_path, write("a.txt", "x\n")) as r:
+        with refused(-32602):
             await call(r, "_session/undo", **params)
-        assert refused.value.code == -32602
         assert (r.project / "a.txt").exists()
 
 
@@ -744,7 +689,7 @@ async def test_bad_parameters_are_refused_with_a_reason(tmp_path, params):
 
 async def test_what_the_users_hooks_change_after_a_call_goes_with_it(tmp_path):
     config = '[[hooks.file_changed]]\ncommand = "echo formatted >> $ACP_CODER_FILE"\n'
-    async with went(tmp_path, [write("a.txt", "a\n"), "Done."], mode="auto", config=config, prompt="Change it.") as r:
+    async with changed(tmp_path, write("a.txt", "a\n"), config=config) as r:
         assert (r.project / "a.txt").read_text() == "a\nformatted\n"
         words = await said(r, "/undo files yes")
         assert not (r.project / "a.txt").exists(), words
@@ -752,14 +697,12 @@ async def test_what_the_users_hooks_change_after_a_call_goes_with_it(tmp_path):
 
 async def test_what_a_command_in_the_background_changes_is_taken_back_only_by_its_call(tmp_path):
     wait = "until [ -e go ]; do sleep 0.01; done; echo built > out.txt; rm go; until [ -e end ]; do sleep 0.01; done"
-    background = Answer(tool_calls=(Call("bash", {"command": wait, "background": True}),))
+    background = asks(Call("bash", {"command": wait, "background": True}))
     async with went(tmp_path, [background, "Started.", "Next."], mode="auto", prompt="Start it.") as r:
         (first,) = r.editor.tool_calls()
         (r.project / "go").touch()
-        await there(r.project / "out.txt")
-        with anyio.fail_after(10):
-            while (r.project / "go").exists():
-                await anyio.sleep(0.005)
+        await until((r.project / "out.txt").exists)
+        await until(lambda: not (r.project / "go").exists())
         assert "Nothing is left to take back" in await said(r, "/undo 1 files yes")
         assert (r.project / "out.txt").exists(), "it could be the user's"
         await r.editor.prompt("Next.")
@@ -775,7 +718,7 @@ async def test_what_another_sessions_tools_write_meanwhile_is_not_the_commands(t
     async with rig(tmp_path, [command, write("b.txt", "2\n"), "Second.", "First."], mode="auto") as r:
         first = r.editor.session_id
         turn = r.editor.begin("one")
-        await there(r.project / "a.txt")
+        await until((r.project / "a.txt").exists)
         await r.editor.new_session(r.project)
         await r.editor.client.set_session_mode(r.editor.session_id, "auto")
         await r.editor.prompt("two")
@@ -799,7 +742,7 @@ async def test_a_command_that_is_stopped_is_taken_back_too(tmp_path):
     wait = bash("echo half > a.txt; touch there; while :; do sleep 0.05; done")
     async with rig(tmp_path, [wait], mode="auto") as r:
         turn = r.editor.begin("Do it.")
-        await there(r.project / "there")
+        await until((r.project / "there").exists)
         r.editor.cancel()
         assert (await turn.response()).stop_reason == "cancelled"
         await said(r, "/undo 1 files yes")
@@ -820,7 +763,7 @@ async def test_in_the_home_folder_commands_are_not_covered_and_that_is_said(tmp_
 async def test_an_undo_while_a_turn_runs_is_refused(tmp_path):
     async with rig(tmp_path, [bash("touch there; while :; do sleep 0.05; done")], mode="auto") as r:
         turn = r.editor.begin("Do it.")
-        await there(r.project / "there")
+        await until((r.project / "there").exists)
         with pytest.raises(PeerError, match="A turn is running"):
             await call(r, "_session/undo")
         assert (await call(r, "_session/checkpoints"))["checkpoints"], "looking is possible"
@@ -829,9 +772,8 @@ async def test_an_undo_while_a_turn_runs_is_refused(tmp_path):
 
 
 async def test_compaction_and_clear_do_not_stand_in_the_way(tmp_path):
-    async with rig(tmp_path, [write("a.txt", "1\n"), "One.", "Two.", "A summary.", "Three."], mode="auto") as r:
-        await r.editor.prompt("one")
-        await r.editor.prompt("two")
+    script = [write("a.txt", "1\n"), "One.", "Two.", "A summary.", "Three."]
+    async with changed(tmp_path, *script, prompts=("one", "two")) as r:
         before = r.messages(3)
         await said(r, "/clear")
         await said(r, "/undo 2 conversation yes")
@@ -860,7 +802,7 @@ for line in sys.stdin:
 
 
 async def test_what_an_mcp_server_changes_goes_with_its_call(tmp_path):
-    script = [Answer(tool_calls=(Call("mcp_w_put", {}),)), "Done."]
+    script = [asks(Call("mcp_w_put", {})), "Done."]
     async with agent_rig(tmp_path, script) as r:
         path = r.project / "a.txt"
         path.write_text("before")
@@ -875,39 +817,33 @@ async def test_what_an_mcp_server_changes_goes_with_its_call(tmp_path):
         assert path.read_text() == "before", words
 
 
-@pytest.mark.skipif(os.geteuid() != 0, reason="only root can act as another user")
-async def test_another_users_files_are_kept_and_restored_as_theirs():
+async def test_another_users_files_are_kept_and_restored_as_theirs(open_folder):
     config = '[tools.scope]\nrun_as_user = "nobody"\n'
     script = [bash("echo after > a.txt; echo new > b.txt"), read("a.txt"), write("a.txt", "written\n"), "Done."]
-    with tempfile.TemporaryDirectory(prefix="acp-user-") as name:
-        Path(name).chmod(0o755)
-        async with rig(Path(name), script, mode="auto", config=config) as r:
-            r.project.chmod(0o777)
-            (r.project / "a.txt").write_text("before\n")
-            (r.project / "a.txt").chmod(0o666)
-            await r.editor.prompt("Change it.")
-            assert (r.project / "a.txt").read_text() == "written\n", r.editor.text()
-            words = await said(r, "/undo files yes")
-            assert (r.project / "a.txt").read_text() == "before\n", words
-            assert not (r.project / "b.txt").exists()
+    async with rig(open_folder, script, mode="auto", config=config) as r:
+        r.project.chmod(0o777)
+        (r.project / "a.txt").write_text("before\n")
+        (r.project / "a.txt").chmod(0o666)
+        await r.editor.prompt("Change it.")
+        assert (r.project / "a.txt").read_text() == "written\n", r.editor.text()
+        words = await said(r, "/undo files yes")
+        assert (r.project / "a.txt").read_text() == "before\n", words
+        assert not (r.project / "b.txt").exists()
 
 
-@pytest.mark.skipif(os.geteuid() != 0, reason="only root can act as another user")
-async def test_changes_in_a_folder_that_is_not_to_be_written_to_are_shown_and_reverted():
+async def test_changes_in_a_folder_that_is_not_to_be_written_to_are_shown_and_reverted(open_folder):
     config = '[tools.scope]\nrun_as_user = "nobody"\n'
-    with tempfile.TemporaryDirectory(prefix="acp-user-") as name:
-        Path(name).chmod(0o755)
-        async with rig(Path(name), [bash("echo after > d/a.txt"), "Done."], mode="auto", config=config) as r:
-            path = r.project / "d" / "a.txt"
-            path.parent.mkdir()
-            path.write_text("before\n")
-            path.chmod(0o666)
-            path.parent.chmod(0o555)
-            await r.editor.prompt("Change it.")
-            (change,) = (await call(r, "_session/changes"))["changes"]
-            assert shown_lines(change) == ("before\n", "after\n", 1, 1)
-            await revert(r, change, 0)
-            assert path.read_text() == "before\n"
+    async with rig(open_folder, [bash("echo after > d/a.txt"), "Done."], mode="auto", config=config) as r:
+        path = r.project / "d" / "a.txt"
+        path.parent.mkdir()
+        path.write_text("before\n")
+        path.chmod(0o666)
+        path.parent.chmod(0o555)
+        await r.editor.prompt("Change it.")
+        (change,) = (await call(r, "_session/changes"))["changes"]
+        assert shown_lines(change) == ("before\n", "after\n", 1, 1)
+        await revert(r, change, 0)
+        assert path.read_text() == "before\n"
 
 
 @pytest.mark.parametrize("by_method", [False, True])

@@ -11,10 +11,8 @@ from typing import Any
 import pytest
 
 from acp_agent.testing.fake_model import Answer, Call
-from tests.agent.kit import Rig, rig
+from tests.agent.kit import Rig, asks, bash, rig
 from tests.agent.test_undo import said
-
-pytestmark = pytest.mark.anyio
 
 STEPS = 14
 KINDS = ("tool", "tool", "command", "types", "types", "saves", "disk", "undo", "undo", "redo")
@@ -64,11 +62,11 @@ class Run:
             case "tool":
                 text = self.shown(path) + self.line("agent")
                 write = Call("write", {"path": str(path), "content": text})
-                self.answers += [Answer(tool_calls=(Call("read", {"path": str(path)}),)), Answer(tool_calls=(write,))]
+                self.answers += [asks(Call("read", {"path": str(path)})), asks(write)]
                 await self.r.editor.prompt(f"write {self.count}")
             case "command":
                 script = f"echo {self.line('command').rstrip()} >> {path.name}"
-                self.answers.append(Answer(tool_calls=(Call("bash", {"command": script}),)))
+                self.answers.append(asks(bash(script)))
                 await self.r.editor.prompt(f"run {self.count}")
             case "types":
                 self.buffers[path] = self.line("user") + self.shown(path)

@@ -23,17 +23,18 @@ from acp_agent.protocol.connection import Connection
 from acp_agent.protocol.transports import Transport, memory_pair
 from acp_agent.protocol.v2.dialect import V2
 from acp_agent.protocol.v2.patches import MOST_PAIRS, _hunks, patch
-from acp_agent.testing.fake_model import Answer, Call, FakeModel, Script
-from tests.agent.kit import environ_for, in_memory
+from acp_agent.testing.fake_editor import FakeEditor
+from acp_agent.testing.fake_model import Answer, FakeModel, Script
+from tests.agent.kit import asks, bash, environ_for, in_memory
 from tests.forked import COMMAND
+from tests.fronts.server.test_server import Place as Served
 from tests.fronts.server.test_server import editor, served
 from tests.v2_wire import schema
 from tests.websockets_client import connected
 
-pytestmark = pytest.mark.anyio
 BOUND = 20.0
 INFO = {"name": "raw", "version": "1"}
-TOUCH = Call("bash", {"command": "touch made"})
+TOUCH = bash("touch made")
 
 
 class Client:
@@ -312,7 +313,7 @@ async def test_v2_can_1_a_cancel_right_behind_a_prompt_ends_it(tmp_path: Path) -
 
 
 async def test_what_is_written_during_a_turn_comes_back(tmp_path: Path) -> None:
-    async with place(tmp_path, [Answer(tool_calls=(TOUCH,)), "Fine."]) as here, here.session() as (client, session):
+    async with place(tmp_path, [asks(TOUCH), "Fine."]) as here, here.session() as (client, session):
         await client.ask("session/prompt", sessionId=session, prompt=text("one"))
         asked = await client.until(lambda each: each.get("method") == "session/request_permission")
         for words in ("two", "three"):
@@ -382,7 +383,7 @@ async def test_a_prompt_that_waits_is_answered_when_its_turn_begins(tmp_path: Pa
 
 
 async def test_v2_perm_a_question_names_the_call_and_the_turn_waits_for_it(tmp_path: Path) -> None:
-    async with place(tmp_path, [Answer(tool_calls=(TOUCH,)), "It is made."]) as here:
+    async with place(tmp_path, [asks(TOUCH), "It is made."]) as here:
         async with here.session(allows) as (client, session):
             await client.ask("session/prompt", sessionId=session, prompt=text("Make it"))
             await client.ended()
@@ -400,7 +401,7 @@ async def test_v2_perm_a_question_names_the_call_and_the_turn_waits_for_it(tmp_p
     "answer", [{"outcome": {"outcome": "maybe"}}, {"outcome": {"outcome": "selected", "optionId": "sudo"}}, None]
 )
 async def test_v2_perm_5_an_odd_answer_is_never_a_yes(tmp_path: Path, answer: Any) -> None:
-    async with place(tmp_path, [Answer(tool_calls=(TOUCH,)), "As you wish."]) as here:
+    async with place(tmp_path, [asks(TOUCH), "As you wish."]) as here:
         async with here.session(lambda _: answer) as (client, session):
             await client.ask("session/prompt", sessionId=session, prompt=text("Make it"))
             await client.ended()
@@ -408,7 +409,7 @@ async def test_v2_perm_5_an_odd_answer_is_never_a_yes(tmp_path: Path, answer: An
 
 
 async def test_v2_can_3_and_5_a_cancel_withdraws_the_question_itself(tmp_path: Path) -> None:
-    async with place(tmp_path, [Answer(tool_calls=(TOUCH,))]) as here, here.session() as (client, session):
+    async with place(tmp_path, [asks(TOUCH)]) as here, here.session() as (client, session):
         await client.ask("session/prompt", sessionId=session, prompt=text("Make it"))
         asked = await client.until(lambda each: each.get("method") == "session/request_permission")
         await client.tell("session/cancel", sessionId=session)
@@ -518,19 +519,29 @@ async def test_v2_mcp_1_lists_of_a_server_may_be_left_out(tmp_path: Path) -> Non
 # --- on a server: clients of both versions at one session ------------------------------------------------------------
 
 
-async def test_clients_of_v1_and_v2_see_one_session(tmp_path: Path) -> None:
-    script = [Answer(tool_calls=(TOUCH,)), "It is one.", "It is two.", "It is three."]
+@asynccontextmanager
+async def old_and_new(
+    tmp_path: Path, script: Script, answers: Callable[[dict[str, Any]], Any] | None = None
+) -> AsyncIterator[tuple[Served, FakeEditor, Client, str]]:
+    """A session that an editor has begun, and a client of v2 that has resumed it."""
     async with (
         served(tmp_path, script, config="[protocol]\nv2 = true\n") as here,
         connected(here.url, here.token) as transport,
         editor(here) as old,
         anyio.create_task_group() as tasks,
     ):
-        client = Client(transport, allows)
+        client = Client(transport, answers)
         tasks.start_soon(client.run)
         assert (await client.initialize())["protocolVersion"] == 2
         session = (await old.new_session(here.project)).session_id
         await client.ask("session/resume", sessionId=session, cwd=str(here.project))
+        yield here, old, client, session
+        tasks.cancel_scope.cancel()
+
+
+async def test_clients_of_v1_and_v2_see_one_session(tmp_path: Path) -> None:
+    script: Script = [asks(TOUCH), "It is one.", "It is two.", "It is three."]
+    async with old_and_new(tmp_path, script, allows) as (here, old, client, session):
         answer = await client.ask("session/prompt", sessionId=session, prompt=text("one"))
         await client.ended()
         assert client.updates("user_message_chunk")[0]["messageId"] == answer["messageId"]
@@ -544,22 +555,11 @@ async def test_clients_of_v1_and_v2_see_one_session(tmp_path: Path) -> None:
             "session/resume", sessionId=session, cwd=str(here.project), replayFrom={"type": "start"}
         )
         assert again["configOptions"]
-        tasks.cancel_scope.cancel()
 
 
 async def test_v2_sess_16_a_prompt_that_waits_for_anothers_turn_ends_with_a_close(tmp_path: Path) -> None:
     script = [Answer(text=("One", " two"), hang_after=1)]
-    async with (
-        served(tmp_path, script, config="[protocol]\nv2 = true\n") as here,
-        connected(here.url, here.token) as transport,
-        editor(here) as old,
-        anyio.create_task_group() as tasks,
-    ):
-        client = Client(transport)
-        tasks.start_soon(client.run)
-        await client.initialize()
-        session = (await old.new_session(here.project)).session_id
-        await client.ask("session/resume", sessionId=session, cwd=str(here.project))
+    async with old_and_new(tmp_path, script) as (_, old, client, session), anyio.create_task_group() as tasks:
         tasks.start_soon(old.prompt, "one")
         await client.until(lambda _: client.updates("agent_message_chunk"))
         held = await client.begin("session/prompt", sessionId=session, prompt=text("two"))
@@ -581,6 +581,11 @@ TEXTS = [
 ]  # fmt: skip
 
 
+def applied(made: str, folder: Path) -> subprocess.CompletedProcess[bytes]:
+    command = ["git", "apply", "-p0", "--unsafe-paths", "--whitespace=nowarn", "-"]
+    return subprocess.run(command, input=made.encode(), cwd=folder, capture_output=True)
+
+
 @pytest.mark.parametrize("name", ["a.txt", "with space.txt", 'q"uote\\.txt', "é.txt", "tab\t.txt"])
 def test_git_applies_each_patch(tmp_path: Path, name: str) -> None:
     file = tmp_path / name
@@ -593,8 +598,7 @@ def test_git_applies_each_patch(tmp_path: Path, name: str) -> None:
         file.unlink(missing_ok=True)
         if old is not None:
             file.write_bytes(old.encode())
-        command = ["git", "apply", "-p0", "--unsafe-paths", "--whitespace=nowarn", "-"]
-        ran = subprocess.run(command, input=made.encode(), cwd=tmp_path, capture_output=True)
+        ran = applied(made, tmp_path)
         assert ran.returncode == 0, (old, new, ran.stderr, made)
         assert (file.read_bytes().decode() if file.exists() else None) == new
 
@@ -641,8 +645,7 @@ def test_git_applies_patches_of_texts_that_were_not_compared_to_the_end(
         new[3:3] = [f"{chosen.randrange(9)}{chosen.choice(('', 'x'))}\n" for _ in range(9)]
         file.write_text("".join(old))
         made = patch(str(file), "".join(old), "".join(new))
-        command = ["git", "apply", "-p0", "--unsafe-paths", "-"]
-        ran = subprocess.run(command, input=made.encode(), cwd=tmp_path, capture_output=True)
+        ran = applied(made, tmp_path)
         assert (ran.returncode, file.read_text()) == (0, "".join(new)), (made, ran.stderr)
 
 

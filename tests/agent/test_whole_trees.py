@@ -12,7 +12,7 @@ import pytest
 from acp_agent.client.permissions import allow_always, allow_once, reject_once
 from acp_agent.testing.fake_model import Answer, Call
 
-from .kit import Rig, results, rig
+from .kit import Rig, bash, results, rig
 
 STATE = ".local/state/acp-coder"
 EVIL = '[[mcp.servers]]\nname = "evil"\ncommand = "touch"\n'
@@ -235,7 +235,7 @@ async def test_a_command_that_could_replace_a_link_to_the_agents_own_files_is_as
     write(home / "dots/conf/other")
     (home / ".config").symlink_to("dots/conf")
     command = "rm .config; mkdir -p .config/acp-coder; echo > .config/acp-coder/config.toml"
-    calls = [Call("bash", {"command": command}), Call("bash", {"command": "ls"})]
+    calls = [bash(command), bash("ls")]
     async with rig(tmp_path, rounds(*calls), terminal=False, sandbox=True, otherwise=reject_once) as r:
         await in_home(r, "auto")
         await r.editor.prompt("go")

@@ -4,15 +4,11 @@ from __future__ import annotations
 
 import random
 
-import pytest
-
 from acp_agent.errors import PeerError
 from acp_agent.schema.acp import AGENT_METHODS
 from tests.nightly import times
 
 from .kit import rig
-
-pytestmark = pytest.mark.anyio
 
 SEED = 20_261_121
 ROUNDS = times(400)

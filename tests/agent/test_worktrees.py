@@ -7,18 +7,16 @@ import subprocess
 from pathlib import Path
 from typing import Any
 
-import anyio
 import pytest
 
 from acp_agent.errors import PeerError
 from acp_agent.loop.shell.worktrees import all_of, make, sweep
 from acp_agent.testing.fake_model import Answer, Call
+from tests.waits import until
 
-from .kit import Rig, agent_rig, bash, results, rig, rounds, went
+from .kit import Rig, agent_rig, asks, bash, results, rig, rounds, went
 from .test_safety import git, repository
 from .test_undo import said, write
-
-pytestmark = pytest.mark.anyio
 
 
 def state(tmp_path: Path) -> Path:
@@ -219,9 +217,7 @@ async def test_what_killed_agents_left_is_removed_only_if_nothing_was_changed(tm
         hold.release()  # As the end of its process does.
         os.utime(f"{hold.worktree.path}.json", (1, 1))
     async with went(tmp_path, ["hello"], prompt="hi") as r:
-        with anyio.fail_after(20):
-            while same.exists():
-                await anyio.sleep(0.01)
+        await until(lambda: not same.exists())
         assert changed.exists() and used.exists()
         assert "merge acp-coder/" in r.editor.text()
         told = await said(r, "/worktree")
@@ -233,9 +229,7 @@ async def test_what_killed_agents_left_is_removed_only_if_nothing_was_changed(tm
 
 
 async def test_a_fork_gets_a_worktree_and_is_opened_there(tmp_path: Path) -> None:
-    async with rig(tmp_path, ["One.", "Two.", "Three."], mode="auto") as r:
-        prepared(r.project)
-        await r.editor.prompt("First.")
+    async with went(tmp_path, ["One.", "Two.", "Three."], mode="auto", before=prepared, prompt="First.") as r:
         told = await said(r, "/fork worktree")
         (made,) = all_of(state(tmp_path))
         assert made.path in told
@@ -255,14 +249,13 @@ async def test_a_fork_gets_a_worktree_and_is_opened_there(tmp_path: Path) -> Non
 
 async def test_a_sub_agent_works_in_a_worktree(tmp_path: Path) -> None:
     def task(prompt: str) -> Answer:
-        return Answer(tool_calls=(Call("delegate", {"prompt": prompt, "isolation": "worktree"}),))
+        return asks(Call("delegate", {"prompt": prompt, "isolation": "worktree"}))
 
     script: list[Answer | str] = [
-        task("Write."), write("made", "x\n"), Answer(tool_calls=(bash("pwd; cat file made"),)), "Written.",
+        task("Write."), write("made", "x\n"), asks(bash("pwd; cat file made")), "Written.",
         task("Look."), "Looked.", "Done.",
     ]  # fmt: skip
-    async with rig(tmp_path, script, mode="auto", sandbox=True, terminal=False) as r:
-        prepared(r.project)
+    async with rig(tmp_path, script, mode="auto", sandbox=True, terminal=False, before=prepared) as r:
         before = status(r.project)
         await r.editor.prompt("go")
         (left,) = all_of(state(tmp_path))
@@ -287,12 +280,7 @@ async def test_a_sub_agent_works_in_a_worktree(tmp_path: Path) -> None:
 )
 async def test_what_can_have_no_worktree_is_said(tmp_path: Path, prepare: str, why: str) -> None:
     async with agent_rig(tmp_path) as r:
-        named = {
-            "GIT_AUTHOR_NAME": "a",
-            "GIT_AUTHOR_EMAIL": "a@b",
-            "GIT_COMMITTER_NAME": "a",
-            "GIT_COMMITTER_EMAIL": "a@b",
-        }
+        named = {f"GIT_{who}_{what}": "a@b" for who in ("AUTHOR", "COMMITTER") for what in ("NAME", "EMAIL")}
         environ = {**os.environ, **named, "GIT_CONFIG_GLOBAL": "/dev/null"}
         subprocess.run(["bash", "-ec", prepare], cwd=r.project, env=environ, check=True, timeout=30)
         with pytest.raises(PeerError, match=why):

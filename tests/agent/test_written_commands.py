@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import subprocess
 from pathlib import Path
 
 import pytest
@@ -17,11 +16,10 @@ from acp_agent.loop.prompts.library import BUILT_IN, REVIEWER, Library
 from acp_agent.loop.prompts.written_commands import MAX_COMMANDS, WrittenCommand
 from acp_agent.safety.folders.paths import Roots
 from acp_agent.schema.acp import AvailableCommandsUpdate
-from acp_agent.testing.fake_model import Answer, Call
+from acp_agent.testing.fake_model import Call
 
-from .kit import put, rig, rounds, went
-
-pytestmark = pytest.mark.anyio
+from .kit import asks, bash, put, rig, rounds, trust, went
+from .test_safety import repository
 
 
 def prompt(r, number: int = 1) -> str:
@@ -112,9 +110,9 @@ allowed-tools: Bash(touch:*), Write
 Go on.
 """
 DOES = [
-    Call("bash", {"command": "touch a"}),
-    Call("bash", {"command": "touch b; mkdir c"}),
-    Call("bash", {"command": "touch d > /tmp/x-$$"}),
+    bash("touch a"),
+    bash("touch b; mkdir c"),
+    bash("touch d > /tmp/x-$$"),
     Call("write", {"path": "e", "content": "x"}),
     Call("write", {"path": ".git/hooks/pre-commit", "content": "x"}),
 ]
@@ -122,7 +120,7 @@ DOES = [
 
 async def test_allowed_tools_of_your_own_commands_need_no_question_in_their_turn(tmp_path):
     put(tmp_path / "home/.config/acp-coder/commands/go.md", ALLOWS)
-    script = [*rounds(*DOES), *rounds(Call("bash", {"command": "touch f"}))]
+    script = [*rounds(*DOES), *rounds(bash("touch f"))]
     async with went(tmp_path, script, permissions=[reject_once] * 5, prompt="/go") as r:
         assert [request.tool_call.title for request in r.editor.permission_requests] == [
             "touch b; mkdir c",
@@ -146,9 +144,7 @@ async def test_what_a_folder_has_for_other_agents_counts_once_it_is_trusted(tmp_
     async with went(tmp_path, ["plain", *rounds(DOES[0]), "again"], prompt="/go") as r:
         assert prompt(r) == "/go"
         assert not r.editor.permission_requests
-        await r.editor.prompt("/trust")
-        mark = r.editor.text().partition("/trust yes ")[2].partition("`")[0]
-        await r.editor.prompt(f"/trust yes {mark}")
+        await trust(r)
         await r.editor.prompt("/go")
         assert prompt(r, 2) == "Go on."
         assert not r.editor.permission_requests
@@ -178,8 +174,7 @@ async def test_a_command_names_its_model_and_its_mode_for_its_turn_only(tmp_path
 
 async def test_a_mode_in_a_file_never_widens_the_sessions(tmp_path):
     put(tmp_path / "home/.config/acp-coder/commands/go.md", "---\nmode: auto\n---\nGo.\n")
-    async with rig(tmp_path, rounds(Call("bash", {"command": "touch a"})), permissions=[reject_once]) as r:
-        await r.editor.prompt("/go")
+    async with went(tmp_path, rounds(bash("touch a")), permissions=[reject_once], prompt="/go") as r:
         assert len(r.editor.permission_requests) == 1
 
 
@@ -199,7 +194,7 @@ async def test_a_sub_agent_has_its_own_instructions_tools_and_model(tmp_path):
     put(tmp_path / "project/.agents/agents/scout.md", SCOUT)
     config = '[providers.default]\nmodels = ["fake-model", "other-model"]\n'
     call = Call("delegate", {"prompt": "Find it.", "agent": "scout"})
-    async with went(tmp_path, [Answer(tool_calls=(call,)), "Here.", "done"], config=config) as r:
+    async with went(tmp_path, [asks(call), "Here.", "done"], config=config) as r:
         (parameter,) = [
             tool["function"]["parameters"]["properties"]["agent"]
             for tool in r.request(1)["tools"]
@@ -216,8 +211,7 @@ async def test_a_sub_agent_has_its_own_instructions_tools_and_model(tmp_path):
 async def test_a_sub_agent_is_named_in_a_prompt_and_one_that_is_not_there_is_an_error(tmp_path):
     put(tmp_path / "project/.agents/agents/scout.md", SCOUT)
     call = Call("delegate", {"prompt": "Find it.", "agent": "spy"})
-    async with rig(tmp_path, [Answer(tool_calls=(call,)), "done"]) as r:
-        await r.editor.prompt("@scout find it, and write to me@scout")
+    async with went(tmp_path, [asks(call), "done"], prompt="@scout find it, and write to me@scout") as r:
         assert 'call `delegate` with `agent`: "scout"' in prompt(r).replace('\\"', '"')
         assert "There is no sub-agent `spy`. There are: `scout`." in r.messages(2)[-1]["content"]
         await r.editor.prompt("/agents")
@@ -233,21 +227,12 @@ async def test_without_sub_agents_of_a_project_the_request_is_as_ever(tmp_path):
 async def test_a_sub_agent_with_a_narrower_mode_gets_tools_that_only_read(tmp_path):
     put(tmp_path / "project/.agents/agents/scout.md", "---\npermissionMode: plan\n---\nLook.\n")
     call = Call("delegate", {"prompt": "Find it.", "agent": "scout"})
-    async with went(tmp_path, [Answer(tool_calls=(call,)), "Here.", "done"], mode="auto") as r:
+    async with went(tmp_path, [asks(call), "Here.", "done"], mode="auto") as r:
         assert "read" in r.tool_names(2)
         assert not {"bash", "write", "edit"} & r.tool_names(2)
 
 
 # --- the agent's own ---------------------------------------------------------------------------------------------
-
-
-def repository(folder: Path) -> None:
-    folder.mkdir(parents=True, exist_ok=True)
-    for words in (
-        ["init", "-q"],
-        ["-c", "user.name=a", "-c", "user.email=a@b", "commit", "-q", "--allow-empty", "-m", "The first"],
-    ):
-        subprocess.run(["git", "-C", str(folder), *words], check=True, capture_output=True)
 
 
 async def test_init_asks_for_an_agents_file(tmp_path):
@@ -259,9 +244,9 @@ async def test_init_asks_for_an_agents_file(tmp_path):
 
 
 async def test_commit_shows_what_is_there_and_asks_before_it_commits(tmp_path):
-    repository(tmp_path / "project")
+    repository(tmp_path / "project", "The first")
     put(tmp_path / "project/new.txt", "x")
-    commit = Call("bash", {"command": "git add new.txt && git commit -qm 'Add new'"})
+    commit = bash("git add new.txt && git commit -qm 'Add new'")
     async with went(tmp_path, rounds(commit), permissions=[allow_once], prompt="/commit") as r:
         assert "?? new.txt" in prompt(r)
         assert "The first" in prompt(r)
@@ -269,7 +254,7 @@ async def test_commit_shows_what_is_there_and_asks_before_it_commits(tmp_path):
 
 
 async def test_a_review_is_done_by_a_sub_agent_and_its_findings_have_places(tmp_path):
-    repository(tmp_path / "project")
+    repository(tmp_path / "project", "The first")
     put(tmp_path / "project/src/app.py", "x = 1\ny = 2\n")
     found = "src/app.py:2: error: y is wrong.\n    It should be 3.\nsrc/gone.py:9: warning: not there\n\nI read it."
     async with went(tmp_path, [found, "Two findings."], prompt="/review uncommitted") as r:

@@ -15,8 +15,8 @@ import pytest
 
 from acp_agent.schema.acp import McpServerStdio
 from acp_agent.testing.fake_model import Answer, Call
-from tests.agent.kit import bash
-from tests.agent.test_background import asks, model
+from tests.agent.kit import asks, bash
+from tests.agent.test_background import model
 from tests.executors.kit import signal_masks
 from tests.forked import first_line
 from tests.lsp.kit import HERE as LSP

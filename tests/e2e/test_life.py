@@ -21,6 +21,7 @@ from acp_agent.errors import ConnectionClosed
 from acp_agent.schema.acp import AgentMessageChunk, McpServerStdio
 from acp_agent.testing.fake_editor import FakeEditor
 from acp_agent.testing.fake_model import Answer, Call
+from tests.executors.sandbox.kit import needs_sandbox
 from tests.mcp.kit import HERE
 
 from .kit import COMMAND, alive, configured, environ, spawned
@@ -409,6 +410,7 @@ async def test_background_commands_servers_and_browsers_go_with_the_agent(tmp_pa
 
 @pytest.mark.parametrize("how", ["stdin", "signal", "kill"])
 async def test_nothing_of_a_confined_command_outlives_the_agent_whatever_happens_to_it(tmp_path, how):
+    needs_sandbox()
     mark = f"600.{os.getpid()}{len(how)}"
     tree = f"setsid sleep {mark} & (env -i setsid sh -c 'sleep {mark}; :' &) ; echo started > up; sleep {mark}"
     script = [Answer(tool_calls=(Call("bash", {"command": tree}),)), "done"]

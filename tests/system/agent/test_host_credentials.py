@@ -15,7 +15,7 @@ from anyio.streams.tls import TLSListener
 
 from acp_agent.executors.sandbox.proxy.injection import Authority
 from acp_agent.loop.shell.command_network import CommandNetwork
-from tests.agent.kit import Answer, Call, rig
+from tests.agent.kit import Answer, asks, bash, rig
 from tests.agent.test_command_network import web_server
 from tests.executors.sandbox.kit import needs_sandbox
 
@@ -26,8 +26,10 @@ BASIC = "Basic eC1hY2Nlc3M6dG9rLVp4ODFRbTUyTHY="
 
 
 @asynccontextmanager
-async def secure_server(folder: Path, got: list[tuple[str, dict[str, str], bytes]]) -> AsyncIterator[int]:
-    """An HTTPS server, with a certificate that this process trusts, that keeps its connections."""
+async def secure_server(folder: Path) -> AsyncIterator[tuple[int, list[tuple[str, dict[str, str], bytes]]]]:
+    """An HTTPS server, with a certificate that this process trusts, that keeps its connections. Its port, and what it
+    got: targets, headers, bodies."""
+    got: list[tuple[str, dict[str, str], bytes]] = []
     folder.mkdir()
     authority = Authority(folder, folder / "trusted.pem")
 
@@ -61,7 +63,7 @@ async def secure_server(folder: Path, got: list[tuple[str, dict[str, str], bytes
     listener = TLSListener(plain, authority.context(HOST), standard_compatible=False)
     async with listener, anyio.create_task_group() as tasks:
         tasks.start_soon(listener.serve, serve)
-        yield plain.extra(SocketAttribute.local_port)
+        yield plain.extra(SocketAttribute.local_port), got
         tasks.cancel_scope.cancel()
 
 
@@ -86,9 +88,7 @@ CREDENTIAL = f'[network.credentials.mine]\nhost = "{HOST}"\nenv = "GIT_HOST_WORD
 
 
 async def outputs(tmp_path: Path, config: str, *commands: str, **environ: str) -> list[str]:
-    script = [
-        a for line in commands for a in (Answer(tool_calls=(Call("bash", {"command": line}),)), Answer(text="ok"))
-    ]
+    script = [a for line in commands for a in (asks(bash(line)), Answer(text="ok"))]
     found = []
     async with rig(tmp_path, script, sandbox=True, mode="auto", config=config, environ=environ) as made:
         for _ in commands:
@@ -99,8 +99,7 @@ async def outputs(tmp_path: Path, config: str, *commands: str, **environ: str) -
 
 
 async def test_requests_to_the_host_get_it_and_the_command_never_does(tmp_path: Path) -> None:
-    got: list[tuple[str, dict[str, str], bytes]] = []
-    async with secure_server(tmp_path / "server", got) as port:
+    async with secure_server(tmp_path / "server") as (port, got):
         # Two requests on one connection: the second gets it as well.
         command = (
             f"curl -sS -H 'Authorization: mine' https://{HOST}:{port}/one https://{HOST}:{port}/two; "
@@ -115,8 +114,7 @@ async def test_requests_to_the_host_get_it_and_the_command_never_does(tmp_path: 
 
 
 async def test_another_host_or_a_request_without_tls_does_not_get_it(tmp_path: Path) -> None:
-    got: list[tuple[str, dict[str, str], bytes]] = []
-    async with secure_server(tmp_path / "server", got) as port:
+    async with secure_server(tmp_path / "server") as (port, got):
         (text,) = await outputs(
             tmp_path,
             CONFIG + CREDENTIAL,
@@ -129,13 +127,12 @@ async def test_another_host_or_a_request_without_tls_does_not_get_it(tmp_path: P
 
 async def test_other_servers_behind_the_same_address_and_echoes_do_not_get_it(tmp_path: Path) -> None:
     """By `Host`, a whole URL, or a method whose answer is the request."""
-    got: list[tuple[str, dict[str, str], bytes]] = []
     lines = (
         "curl -sSk -H 'Host: evil.test' https://{}/host",
         "curl -sSk --request-target http://evil.test/ https://{}/url",
         "curl -sSk -X TRACE https://{}/trace",
     )
-    async with secure_server(tmp_path / "server", got) as port:
+    async with secure_server(tmp_path / "server") as (port, got):
         both = [f"{name}:{port}" for name in (HOST, "other.test")]
         commands = ["; ".join(line.format(place) for line in lines) for place in both]
         text, control = await outputs(tmp_path, CONFIG + CREDENTIAL, *commands, GIT_HOST_WORD=SECRET)
@@ -150,23 +147,20 @@ async def test_other_servers_behind_the_same_address_and_echoes_do_not_get_it(tm
 
 
 async def test_what_is_not_tls_reaches_the_host_as_it_is(tmp_path: Path) -> None:
-    got: list[bytes] = []
-    async with web_server(got) as port:
+    async with web_server() as (port, got):
         command = f"timeout 5 git ls-remote ssh://git@{HOST}:{port}/x.git"
         await outputs(tmp_path, CONFIG + CREDENTIAL, command, GIT_HOST_WORD=SECRET)
     assert got[0].startswith(b"SSH-2.0-") and SECRET.encode() not in got[0]
 
 
 async def test_a_missing_credential_is_said_and_nothing_is_sent(tmp_path: Path) -> None:
-    got: list[tuple[str, dict[str, str], bytes]] = []
-    async with secure_server(tmp_path / "server", got) as port:
+    async with secure_server(tmp_path / "server") as (port, got):
         (text,) = await outputs(tmp_path, CONFIG + CREDENTIAL, f"curl -sS https://{HOST}:{port}/ -v 2>&1")
     assert "the variable GIT_HOST_WORD is not set" in text and not got
 
 
 async def test_a_host_with_a_wrong_certificate_does_not_get_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    got: list[tuple[str, dict[str, str], bytes]] = []
-    async with secure_server(tmp_path / "server", got) as port:
+    async with secure_server(tmp_path / "server") as (port, got):
         monkeypatch.delenv("SSL_CERT_FILE")
         (text,) = await outputs(tmp_path, CONFIG + CREDENTIAL, f"curl -sS https://{HOST}:{port}/", GIT_HOST_WORD=SECRET)
     assert "you are" not in text and not got

@@ -9,7 +9,7 @@ import threading
 import time
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor, wait
-from contextlib import suppress
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -23,13 +23,14 @@ from acp_agent.config.model import ToolsConfig
 from acp_agent.errors import ExecutorError
 from acp_agent.executors.far import far_executor, program, side
 from acp_agent.executors.far.far_peer import STATE
-from acp_agent.testing.fake_model import Answer, Call
-from tests import ssh_server
-from tests.agent.kit import results, rig, went
+from acp_agent.testing.fake_model import Answer
+from tests.agent.kit import audit, results, rig, went
 from tests.agent.test_background import model, result
 from tests.executors.sandbox.kit import needs_sandbox
-from tests.forked import COMMAND
+from tests.processes import running
+from tests.system.agent.kit import bash, doctor, on_host
 from tests.system.agent.test_terminals import in_terminal, line, look
+from tests.waits import until
 
 
 @pytest.fixture
@@ -44,18 +45,19 @@ def there(tmp_path: Path) -> Iterator[Path]:
 
 @pytest.fixture
 def config(there: Path) -> str:
-    if why := ssh_server.missing():
-        pytest.skip(f"not installed: {why}")
-    server = ssh_server.running()
-    arguments = json.dumps(["-F", str(server.config)])
-    return (
-        f'[places.build]\nkind = "ssh"\nhost = "{server.host}"\nroot = "{there}"\narguments = {arguments}\n'
-        '[agent]\nplace = "build"\n[tools.files]\ndeny_read = [".env"]\n'
-    )
+    return on_host(there) + '[tools.files]\ndeny_read = [".env"]\n'
 
 
-def bash(command: str, **more: Any) -> Answer:
-    return Answer(tool_calls=(Call("bash", {"command": command, **more}),))
+@contextmanager
+def sent(monkeypatch: pytest.MonkeyPatch, old: str, new: str) -> Iterator[None]:
+    """The program that is sent to the host has something else in place of that."""
+    source = program._source
+    monkeypatch.setattr(program, "_source", lambda module: source(module).replace(old, new))
+    for kept in (program._prelude, program.sources):
+        kept.cache_clear()
+    yield
+    for kept in (program._prelude, program.sources):
+        kept.cache_clear()
 
 
 async def test_commands_there_are_held_as_they_are_here(tmp_path: Path, config: str, there: Path) -> None:
@@ -85,9 +87,7 @@ async def test_commands_there_are_held_as_they_are_here(tmp_path: Path, config: 
     assert (there / "sub" / "here").exists()
     assert (tmp_path / "outside").read_text() == "tangerine"
     assert not list(there.rglob("post-commit"))
-    log = tmp_path / "home/.local/state/acp-coder/audit.jsonl"
-    entries = [json.loads(line) for line in log.read_text(encoding="utf-8").splitlines()]
-    assert {entry["sandbox"] for entry in entries if entry.get("sandbox")} == {"host far: bubblewrap"}
+    assert {entry["sandbox"] for entry in audit(tmp_path) if entry.get("sandbox")} == {"host far: bubblewrap"}
 
 
 async def test_outside_of_it_only_with_a_question_and_nothing_left_for_it_by_others(
@@ -100,16 +100,10 @@ async def test_outside_of_it_only_with_a_question_and_nothing_left_for_it_by_oth
         bash('echo "PATH is $PATH"; pwd; echo broken >../made', outside_sandbox=True),
         Answer(text="ok"),
     ]
-    asked: list[str] = []
-
-    async def once(request: Any) -> Any:
-        asked.append(request.tool_call.title)
-        return await allow_once(request)
-
-    async with went(tmp_path, script, config=config, mode="auto", permissions=[once], sandbox=True) as r:
+    async with went(tmp_path, script, config=config, mode="auto", permissions=[allow_once], sandbox=True) as r:
         _, second = results(r)
         assert "/nowhere" not in second and str(there) in second
-    assert len(asked) == 1
+        assert len(r.editor.permission_requests) == 1
     assert (tmp_path / "made").read_text() == "broken\n"
 
 
@@ -147,11 +141,9 @@ async def test_a_stop_ends_all_of_a_confined_command_there(tmp_path: Path, confi
     async with rig(tmp_path, script, config=config, mode="auto", sandbox=True) as r:
         async with anyio.create_task_group() as tasks:
             tasks.start_soon(r.editor.prompt, "go")
-            with anyio.fail_after(20):
-                while not (there / "begun").exists():
-                    await anyio.sleep(0.01)
+            await until((there / "begun").exists)
             r.editor.cancel()
-        assert not [line for line in commands() if "sleep 706" in line]
+        assert not running("sleep 706")
         assert sorted(path.name for path in there.iterdir()) == ["begun"]
 
 
@@ -171,49 +163,29 @@ async def test_strict_runs_nothing_where_nothing_confines(
     assert list(there.iterdir()) == []
 
 
-def commands() -> list[str]:
-    found = []
-    for file in Path("/proc").glob("[0-9]*/cmdline"):
-        with suppress(OSError):
-            found.append(file.read_bytes().replace(b"\0", b" ").decode(errors="replace"))
-    return found
-
-
 async def test_that_nothing_confines_commands_there_is_said_with_the_first(
     tmp_path: Path, config: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(host_session, "WALLS_SENT", ())
     script = [bash("touch one"), bash("touch two"), Answer(text="ok")]
-    asked: list[str] = []
-
-    async def once(request: Any) -> Any:
-        asked.append(request.tool_call.content[-1].content.text)
-        return await allow_once(request)
-
-    async with rig(tmp_path, script, config=config, mode="auto", permissions=[once], sandbox=True) as r:
-        await r.editor.prompt("go")
-    (words,) = asked
-    assert "nothing confines the command" in words
+    async with went(tmp_path, script, config=config, mode="auto", permissions=[allow_once], sandbox=True) as r:
+        (asked,) = r.editor.permission_requests
+        assert "nothing confines the command" in str(asked.tool_call.content)
 
 
 async def test_without_bubblewrap_it_is_landlock(
     tmp_path: Path, config: str, there: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    source = program._source
-    monkeypatch.setattr(program, "_source", lambda module: source(module).replace("bwrap", "nowhere"))
-    program.sources.cache_clear()
     (there / ".env").write_text("KEY=mandarin")
     tries = "touch inside; echo broken >../outside; cat .env; cat ../outside; mv .env x; cat x"
     script = [bash(tries), bash("ls; cat x"), Answer(text="ok")]
-    try:
+    with sent(monkeypatch, "bwrap", "nowhere"):
         async with went(tmp_path, script, config=config, mode="auto", sandbox=True) as r:
             said, moved = results(r)
             assert "x\n" in moved and "mandarin" not in moved and "Permission denied" in moved
             assert "tangerine" not in said and "mandarin" not in said and "Permission denied" in said
             await r.editor.prompt("/place")
             assert "Sandbox there: Landlock" in r.editor.text() and "is not installed" in r.editor.text()
-    finally:
-        program.sources.cache_clear()
     assert (there / "inside").exists()
     assert (tmp_path / "outside").read_text() == "tangerine"
 
@@ -221,16 +193,10 @@ async def test_without_bubblewrap_it_is_landlock(
 async def test_a_host_that_answers_nonsense_about_its_sandbox_runs_nothing(
     tmp_path: Path, config: str, there: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    source = program._source
-    lying = lambda module: source(module).replace('"kind": found.sandbox.kind', '"kind": 7')  # noqa: E731
-    monkeypatch.setattr(program, "_source", lying)
-    program.sources.cache_clear()
-    try:
+    with sent(monkeypatch, '"kind": found.sandbox.kind', '"kind": 7'):
         script = [bash("touch made"), Answer(text="ok")]
         async with went(tmp_path, script, config=config, mode="auto", otherwise=allow_once, sandbox=True) as r:
             assert "host far gave an answer that is none" in results(r)[0]
-    finally:
-        program.sources.cache_clear()
     assert list(there.iterdir()) == []
 
 
@@ -267,9 +233,7 @@ async def test_nothing_is_left_of_a_terminal_there_that_ends_by_itself_or_never_
     kwargs: Any = {"config": config, "mode": "auto", "otherwise": allow_once, "sandbox": True}
     async with went(tmp_path, model(*script), **kwargs) as r:
         assert ".vscode" in result(r, 3)
-        with anyio.fail_after(20):
-            while list(there.iterdir()):
-                await anyio.sleep(0.01)
+        await until(lambda: not list(there.iterdir()))
     monkeypatch.setattr(far_executor, "START_THERE", "tests.system.agent.test_host_sandbox:does_not_start")
     async with went(tmp_path, model(in_terminal("ls -A; read line"), "done"), **kwargs) as r:
         assert "nothing starts here" in result(r, 2)
@@ -283,9 +247,7 @@ def does_not_start(*_: Any, **__: Any) -> Any:
 async def test_nothing_is_left_of_what_prints_into_a_closed_session(tmp_path: Path, config: str, there: Path) -> None:
     script = [bash("touch begun; yes", background=True), Answer(text="ok")]
     async with went(tmp_path, script, config=config, mode="auto", otherwise=allow_once, sandbox=True):
-        with anyio.fail_after(20):
-            while not (there / "begun").exists():
-                await anyio.sleep(0.01)
+        await until((there / "begun").exists)
     assert [path.name for path in there.iterdir()] == ["begun"]
 
 
@@ -312,28 +274,19 @@ async def test_what_holds_there_is_said_and_what_does_not(tmp_path: Path, config
 async def test_a_host_that_answers_nonsense_about_a_terminal_begins_none(
     tmp_path: Path, config: str, there: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    source = program._source
-    lying = lambda module: source(module).replace('"cwd": str(confined.cwd)', '"cwd": [1]')  # noqa: E731
-    monkeypatch.setattr(program, "_source", lying)
-    program._prelude.cache_clear()
-    program.sources.cache_clear()
-    try:
+    with sent(monkeypatch, '"cwd": str(confined.cwd)', '"cwd": [1]'):
         kwargs: Any = {"config": config, "mode": "auto", "otherwise": allow_once, "sandbox": True}
         async with went(tmp_path, model(in_terminal("touch made"), "done"), **kwargs) as r:
             assert "host far gave an answer that is none" in result(r, 2)
             assert list(there.iterdir()) == []
-    finally:
-        program._prelude.cache_clear()
-        program.sources.cache_clear()
 
 
-async def test_doctor_names_the_sandbox_there(tmp_path: Path, config: str, there: Path) -> None:
+def test_doctor_names_the_sandbox_there(tmp_path: Path, config: str, there: Path) -> None:
     file, home = tmp_path / "config.toml", tmp_path / "home"
     file.write_text(config)
     home.mkdir()
     environ = {"PATH": os.environ["PATH"], "HOME": str(home), "ACP_CODER_CONFIG": str(file)}
-    done = await anyio.run_process([COMMAND, "doctor", "--offline"], cwd=tmp_path, env=environ, check=False)
-    said = done.stdout.decode()
+    said = doctor(environ, tmp_path)
     assert "Sandbox there: bubblewrap" in said and f"Writable: {there}" in said
 
 

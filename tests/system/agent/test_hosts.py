@@ -30,11 +30,10 @@ from acp_agent.loop.prompts.instructions import Instructions
 from acp_agent.loop.shell.session_shell import Shell
 from acp_agent.safety.deciding.deciders import Deciders
 from acp_agent.schema import acp
-from acp_agent.testing.fake_model import Answer, Call
-from tests import ssh_server
-from tests.agent.kit import agent_rig, rig, went
-
-REQUEST = "session/request_permission"
+from acp_agent.testing.fake_model import Answer
+from tests.agent.kit import agent_rig, results, rig, went
+from tests.system.agent.kit import bash, on_host, tool, worked_there
+from tests.waits import until
 
 
 @pytest.fixture
@@ -47,14 +46,7 @@ def there(tmp_path: Path) -> Iterator[Path]:
 
 @pytest.fixture
 def config(there: Path) -> str:
-    if why := ssh_server.missing():
-        pytest.skip(f"not installed: {why}")
-    server = ssh_server.running()
-    arguments = json.dumps(["-F", str(server.config)])
-    return (
-        f'[places.build]\nkind = "ssh"\nhost = "{server.host}"\nroot = "{there}"\narguments = {arguments}\n'
-        '[agent]\nplace = "build"\n'
-    )
+    return on_host(there)
 
 
 def ssh_children() -> list[int]:
@@ -68,53 +60,14 @@ def ssh_children() -> list[int]:
     return found
 
 
-def bash(command: str) -> Answer:
-    return Answer(tool_calls=(Call("bash", {"command": command}),))
-
-
-def tool(name: str, /, **arguments: Any) -> Answer:
-    return Answer(tool_calls=(Call(name, arguments),))
-
-
 async def test_commands_and_files_are_there_and_everybody_is_told_so(tmp_path: Path, config: str, there: Path) -> None:
-    (there / "AGENTS.md").write_text("Always say tangerine.")
-    (there / "old.txt").write_text("one\ntwo\n")
     (there / "sub").mkdir()
-    script = [
-        bash("pwd; cd sub; touch made"), bash("pwd"), tool("write", path="new.txt", content="fresh\n"),
-        tool("read", path="old.txt"), tool("grep", pattern="tw", path="."),
-        tool("edit", path="old.txt", old_string="two", new_string="three"), Answer(text="ok"),
-    ]  # fmt: skip
-    asked: list[tuple[str, list[str]]] = []
-
-    async def always(request: Any) -> Any:
-        asked.append((request.tool_call.title, [option.name for option in request.options]))
-        return await allow_always(request)
-
-    async with went(tmp_path, script, config=config, permissions=[always] * 6) as r:
-        results = [message["content"] for message in r.messages(len(r.model.requests)) if message["role"] == "tool"]
-        assert str(there) in results[0]
-        assert str(there / "sub") in results[1]
-        assert "one" in results[3]
-        assert "old.txt:2:two" in results[4]
+    command = "pwd; cd sub; touch made"
+    async with worked_there(tmp_path, config, there, "on host far", command) as (r, told):
+        assert str(there) in told[0] and str(there) in json.dumps(r.messages(1))
         assert (there / "sub" / "made").exists()
-        assert (there / "new.txt").read_text() == "fresh\n"
-        assert (there / "old.txt").read_text() == "one\nthree\n"
-        assert list(r.project.iterdir()) == []
-        first = json.dumps(r.messages(1))
-        assert "Commands run on host far, where the files are" in first
-        assert "tangerine" in first
-        assert str(there) in first
-        titles = ["pwd; cd sub; touch made", "Write new.txt"]
-        assert [title for title, _ in asked] == [f"{title} (on host far)" for title in titles]
-        assert all(any("on host far" in name for name in names) for _, names in asked)
         await r.editor.prompt("/place")
         assert f"files are there: {there} (" in r.editor.text()
-        methods = {line.message.get("method") for line in r.editor.transcript}
-        assert not methods & {"terminal/create", "fs/read_text_file", "fs/write_text_file"}
-    log = tmp_path / "home/.local/state/acp-coder/audit.jsonl"
-    entries = [json.loads(line) for line in log.read_text(encoding="utf-8").splitlines()]
-    assert {entry["sandbox"] for entry in entries if entry.get("sandbox")} == {"host far"}
 
 
 async def test_answers_and_memories_hold_for_the_folder_on_that_host(tmp_path: Path, config: str, there: Path) -> None:
@@ -123,7 +76,7 @@ async def test_answers_and_memories_hold_for_the_folder_on_that_host(tmp_path: P
         script = [tool("write", path=f"new{times}{settings is config}.txt", content="x"), Answer(text="ok")]
         async with went(tmp_path, script, config=settings, permissions=[allow_always] * times) as r:
             r.editor.tool_call().assert_finished("completed")
-            assert len([line for line in r.editor.transcript if line.message.get("method") == REQUEST]) == times
+            assert len(r.editor.permission_requests) == times
 
 
 async def test_paths_are_judged_by_the_disk_over_there(tmp_path: Path, config: str, there: Path) -> None:
@@ -142,10 +95,10 @@ async def test_paths_are_judged_by_the_disk_over_there(tmp_path: Path, config: s
         (r.project / "way").mkdir()
         (r.project / "way" / "secret").write_text("local")
         await r.editor.prompt("go")
-        results = [message["content"] for message in r.messages(len(r.model.requests)) if message["role"] == "tool"]
-        assert "outside this session's folders" in results[0]
-        assert "outside this session's folders" in results[3]
-        assert not any("tangerine" in text or "local" in text for text in results)
+        said = results(r)
+        assert "outside this session's folders" in said[0]
+        assert "outside this session's folders" in said[3]
+        assert not any("tangerine" in text or "local" in text for text in said)
         assert not (tmp_path / "made").exists()
         assert (there / ".env").exists()
         assert not (there / "keys").exists()
@@ -343,9 +296,7 @@ async def test_a_lost_connection_is_said_while_the_call_goes_on(tmp_path: Path, 
     script = [bash("touch begun; while [ ! -e go ]; do sleep 0.05; done; echo ended"), Answer(text="ok")]
     async with rig(tmp_path, script, config=config, permissions=[allow_once]) as r:
         turn = r.editor.begin("go")
-        with anyio.fail_after(30):
-            while not (there / "begun").exists():
-                await anyio.sleep(0.01)
+        await until((there / "begun").exists)
         for link in ssh_children():
             os.kill(link, signal.SIGKILL)
         await r.editor.wait_until(lambda: "host far was reached again after" in str(r.editor.transcript))
@@ -353,7 +304,7 @@ async def test_a_lost_connection_is_said_while_the_call_goes_on(tmp_path: Path, 
         await turn.response()
         assert "the connection to host far was lost; what runs there goes on" in str(r.editor.transcript)
         r.editor.tool_call().assert_finished("completed")
-        (result,) = [message["content"] for message in r.messages(2) if message["role"] == "tool"]
+        (result,) = results(r, 2)
         assert "ended" in result
         assert "no output is missing" in result
 
@@ -499,19 +450,13 @@ async def test_single_commands_and_sub_agents_run_on_another_host_with_its_own_f
         tool("delegate", prompt="read words.txt", place="build"), tool("read", path="words.txt"),
         tool("write", path="new.txt", content="fresh\n"), Answer(text="It says tangerine."), Answer(text="ok"),
     ]  # fmt: skip
-    asked: list[str] = []
-
-    async def once(request: Any) -> Any:
-        asked.append(request.tool_call.title)
-        return await allow_once(request)
-
-    async with went(tmp_path, script, config=local, permissions=[once] * 9) as r:
-        results = [message["content"] for message in r.messages(len(r.model.requests)) if message["role"] == "tool"]
-        assert str(there) in results[0]
-        assert "kept" in results[1] and "/tmp" in results[1]
-        assert str(r.project) in results[2] and "none" in results[2]
-        assert "tangerine" in results[3]
-        assert asked == [
+    async with went(tmp_path, script, config=local, permissions=[allow_once] * 9) as r:
+        said = results(r)
+        assert str(there) in said[0]
+        assert "kept" in said[1] and "/tmp" in said[1]
+        assert str(r.project) in said[2] and "none" in said[2]
+        assert "tangerine" in said[3]
+        assert [request.tool_call.title for request in r.editor.permission_requests] == [
             "pwd; touch made; export KEPT=kept; cd /tmp (on host far)",
             "echo $KEPT; pwd (on host far)",
             "Sub-agent: read words.txt (on host far)",
@@ -549,18 +494,18 @@ async def test_a_single_command_on_a_host_that_is_not_reached_runs_nowhere(tmp_p
     gone = config.replace('host = "far"', 'host = "no-such-host.invalid"').replace('place = "build"', 'place = "local"')
     script = [tool("bash", command="touch made", place="build"), bash("echo here"), Answer(text="ok")]
     async with went(tmp_path, script, config=gone) as r:
-        results = [message["content"] for message in r.messages(3) if message["role"] == "tool"]
-        assert "no-such-host.invalid" in results[0] and "Nothing was run, here or there" in results[0]
-        assert "here" in results[1]
+        said = results(r, 3)
+        assert "no-such-host.invalid" in said[0] and "Nothing was run, here or there" in said[0]
+        assert "here" in said[1]
         assert list(r.project.iterdir()) == []
 
 
 async def test_a_session_on_a_host_can_have_single_commands_run_here(tmp_path: Path, config: str, there: Path) -> None:
     script = [tool("bash", command="pwd", place="local"), bash("pwd"), Answer(text="ok")]
     async with went(tmp_path, script, config=config, permissions=[allow_once] * 2) as r:
-        results = [message["content"] for message in r.messages(3) if message["role"] == "tool"]
-        assert str(r.project) in results[0]
-        assert str(there) in results[1]
+        said = results(r, 3)
+        assert str(r.project) in said[0]
+        assert str(there) in said[1]
 
 
 async def test_leaving_is_asked_about_whatever_was_answered_there_and_in_worktrees(

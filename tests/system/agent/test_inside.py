@@ -8,24 +8,24 @@ import subprocess
 import sys
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
 
 import anyio
 import pytest
 
-from acp_agent.client.permissions import allow_always, allow_once
+from acp_agent.client.permissions import allow_once
 from acp_agent.commands.parser import agent_variables, build_parser
 from acp_agent.config.load import load_config
 from acp_agent.config.place_settings import PlaceConfig, find_place
 from acp_agent.config.sources import parse
 from acp_agent.errors import ConfigError, PeerError
-from acp_agent.testing.fake_model import Answer, Call
+from acp_agent.testing.fake_model import Answer
 from tests import containers
 from tests.agent.kit import agent_rig, environ_for, rig, went
 from tests.agent.test_background import model, result
 from tests.executors.kit import until_exists
-from tests.forked import COMMAND
+from tests.system.agent.kit import bash, doctor, tool, worked_there
 from tests.system.agent.test_terminals import in_terminal, line, look
+from tests.waits import until
 
 ROOT = Path(__file__).parents[3]
 BUSYBOX = "busybox"
@@ -56,14 +56,6 @@ def config(name: str) -> str:
     return f'[places.web]\ncontainer = "{name}"\nroot = "/app"\n[agent]\nplace = "web"\n'
 
 
-def bash(command: str) -> Answer:
-    return Answer(tool_calls=(Call("bash", {"command": command}),))
-
-
-def tool(name: str, /, **arguments: Any) -> Answer:
-    return Answer(tool_calls=(Call(name, arguments),))
-
-
 def ours(name: str) -> list[str]:
     """Processes in the container that are not its own."""
     own = ("sleep 100000", "catatonit", "podman-init", "/dev/init", "/run/podman-init", "sh -c for f in")
@@ -76,50 +68,20 @@ def files_of(name: str) -> str:
 
 
 async def until_nothing_is_left(name: str) -> None:
-    with anyio.fail_after(30):
-        while ours(name) or files_of(name):
-            await anyio.sleep(0.05)
+    await until(lambda: not (ours(name) or files_of(name)))
 
 
 @pytest.mark.parametrize("name", ["with Python", BUSYBOX], indirect=True)
 async def test_commands_and_files_are_there_and_everybody_is_told_so(
     tmp_path: Path, config: str, there: Path, name: str, request: pytest.FixtureRequest
 ) -> None:
-    (there / "AGENTS.md").write_text("Always say tangerine.")
-    (there / "old.txt").write_text("one\ntwo\n")
     (there / ".env").write_text("KEY=banana")
-    script = [
-        bash("pwd; echo $FRUIT; cat .e*; touch made; ls / | grep -x work"),
-        tool("write", path="new.txt", content="fresh\n"),
-        tool("read", path="old.txt"),
-        tool("grep", pattern="tw", path="."),
-        tool("edit", path="old.txt", old_string="two", new_string="three"),
-        tool("read", path=".env"),
-        Answer(text="ok"),
-    ]
-    asked: list[tuple[str, list[str]]] = []
-
-    async def always(request: Any) -> Any:
-        asked.append((request.tool_call.title, [option.name for option in request.options]))
-        return await allow_always(request)
-
-    hidden = '[tools.files]\ndeny_read = [".env"]\n'
-    async with went(tmp_path, script, config=config + hidden, permissions=[always] * 6) as r:
-        results = [message["content"] for message in r.messages(len(r.model.requests)) if message["role"] == "tool"]
-        assert "/app\npapaya\nKEY=banana\n" in results[0]
-        assert "one" in results[2]
-        assert "old.txt:2:two" in results[3]
-        assert "deny_read" in results[5] and "banana" not in results[5]
+    command = "pwd; echo $FRUIT; cat .e*; touch made; ls / | grep -x work"
+    hidden, reads = config + '[tools.files]\ndeny_read = [".env"]\n', tool("read", path=".env")
+    async with worked_there(tmp_path, hidden, there, "in container web", command, reads) as (r, told):
+        assert "/app\npapaya\nKEY=banana\n" in told[0]
+        assert "deny_read" in told[5] and "banana" not in told[5]
         assert (there / "made").exists()
-        assert (there / "new.txt").read_text() == "fresh\n"
-        assert (there / "old.txt").read_text() == "one\nthree\n"
-        assert list(r.project.iterdir()) == []
-        first = json.dumps(r.messages(1))
-        assert "Commands run in container web, where the files are." in first
-        assert "tangerine" in first
-        titles = ["pwd; echo $FRUIT; cat .e*; touch made; ls / | grep -x work", "Write new.txt"]
-        assert [title for title, _ in asked] == [f"{title} (in container web)" for title in titles]
-        assert all(any("in container web" in option for option in options) for _, options in asked)
         await r.editor.prompt("/place")
         said = r.editor.text()
         assert "Commands run in container web, and files are there: /app (" in said
@@ -128,13 +90,8 @@ async def test_commands_and_files_are_there_and_everybody_is_told_so(
         assert "commands there can read it" in said
         await r.editor.prompt("/worktree")
         assert "no worktrees in container web" in r.editor.text()
-        methods = {line.message.get("method") for line in r.editor.transcript}
-        assert not methods & {"terminal/create", "fs/read_text_file", "fs/write_text_file"}
         assert ours(name) and files_of(name)
     await until_nothing_is_left(name)
-    log = tmp_path / "home/.local/state/acp-coder/audit.jsonl"
-    entries = [json.loads(line) for line in log.read_text(encoding="utf-8").splitlines()]
-    assert {entry["sandbox"] for entry in entries if entry.get("sandbox")} == {"container web"}
 
 
 async def test_the_folder_can_be_named_on_the_command_line_or_by_paths(tmp_path: Path, name: str, there: Path) -> None:
@@ -226,9 +183,7 @@ async def test_what_a_killed_agent_left_is_ended_by_itself_or_by_the_next(
     if linger > 60:
         assert any("sleep 7052" in each for each in ours(name))
         async with went(tmp_path, [Answer(text="ok")], config=config):
-            with anyio.fail_after(30):
-                while any("sleep 705" in each for each in ours(name)):
-                    await anyio.sleep(0.05)
+            await until(lambda: not any("sleep 705" in each for each in ours(name)))
     await until_nothing_is_left(name)
 
 
@@ -264,9 +219,7 @@ def test_doctor_names_the_place(tmp_path: Path, config: str) -> None:
         (config.replace("/app", "/nowhere"), r"BAD +place +container web has no folder /nowhere"),
     ):
         (tmp_path / "config.toml").write_text(text)
-        argv = [COMMAND, "doctor", "--offline"]
-        said = subprocess.run(argv, env=environ, cwd=tmp_path, capture_output=True, text=True, check=False).stdout
-        assert re.search(words, said), said
+        assert re.search(words, said := doctor(environ, tmp_path)), said
 
 
 async def test_there_are_no_worktrees(tmp_path: Path) -> None:

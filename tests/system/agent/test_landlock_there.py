@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
 from typing import Any
 
@@ -14,9 +13,9 @@ from acp_agent.executors.sandbox.landlock import READ, WRITE, abi
 from acp_agent.executors.sandbox.landlock_alone import LEAST
 from acp_agent.testing.fake_model import Answer, Call
 from tests import containers
-from tests.agent.kit import went
+from tests.agent.kit import asks, audit, results, went
 from tests.agent.test_background import model, result
-from tests.system.agent.test_host_sandbox import bash
+from tests.system.agent.kit import bash
 from tests.system.agent.test_terminals import in_terminal, line, look
 
 
@@ -53,7 +52,7 @@ async def test_landlock_holds_commands_in_a_container_that_runs_already(
         Answer(text="ok"),
     ]
     async with went(tmp_path, script, config=config, otherwise=allow_once, sandbox=True) as r:
-        said = [message["content"] for message in r.messages(len(r.model.requests)) if message["role"] == "tool"]
+        said = results(r)
         first, second, third, outside = said
         assert "tangerine" not in first + second + third and "Permission denied" in first
         assert "/etc/x: Permission denied" in first and "/tmp/x: Permission denied" in first
@@ -65,9 +64,7 @@ async def test_landlock_holds_commands_in_a_container_that_runs_already(
             "Landlock confines each command" in r.editor.text() and "is protected here is not there" in r.editor.text()
         )
     assert (project / "made").exists()
-    log = tmp_path / "home/.local/state/acp-coder/audit.jsonl"
-    entries = [json.loads(line) for line in log.read_text(encoding="utf-8").splitlines()]
-    assert {entry["sandbox"] for entry in entries if entry.get("sandbox")} == {
+    assert {entry["sandbox"] for entry in audit(tmp_path) if entry.get("sandbox")} == {
         "container web: landlock",
         "container web",
     }
@@ -105,12 +102,12 @@ async def test_what_is_hidden_stays_so_wherever_a_command_moves_it(tmp_path: Pat
     script = [
         bash("mv .env x; ln x y; mv keys locks; cat x y locks/one"),
         bash("cat x y locks/one; mv x z; ln z a; mv y sub/y"), bash("cat a y z sub/y locks/one"),
-        Answer(tool_calls=(Call("read", {"path": "z"}), Call("read", {"path": "locks/one"}))),
+        asks(Call("read", {"path": "z"}), Call("read", {"path": "locks/one"})),
         bash("mkdir n; ln a n/x; ln locks/one n/one; ls n"), bash("cat n/x n/one"),
         bash("rm -rf n a y z; echo mandarin >z; echo $?"), bash("cat z"), Answer(text="ok"),
     ]  # fmt: skip
     async with went(tmp_path, script, config=config, otherwise=allow_once, sandbox=True) as r:
-        said = [message["content"] for message in r.messages(len(r.model.requests)) if message["role"] == "tool"]
+        said = results(r)
         assert not [words for words in said if "tangerine" in words]
         assert "`tools.files.deny_read`" in said[3] and "`tools.files.deny_read`" in said[4]
         assert "mandarin" in said[-1]

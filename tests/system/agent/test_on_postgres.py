@@ -8,7 +8,7 @@ import pytest
 
 from acp_agent.errors import PeerError
 from acp_agent.schema.acp import UserMessageChunk
-from tests.agent.kit import Answer, Call, connect, in_a_file, went
+from tests.agent.kit import Answer, another, asks, bash, in_a_file, went
 from tests.postgres_server import MISSING, PostgresServer
 
 pytestmark = [in_a_file, pytest.mark.skipif(bool(MISSING), reason=MISSING)]  # It brings its own server.
@@ -26,12 +26,11 @@ def configured(server: PostgresServer) -> str:
 
 
 async def test_a_session_is_opened_again_by_another_agent_with_all_that_was_said(tmp_path, server):
-    script = [Answer(tool_calls=(Call("bash", {"command": "echo made > made.txt"}),)), "It is made.", "Again."]
+    script = [asks(bash("echo made > made.txt")), "It is made.", "Again."]
     async with went(tmp_path, script, config=configured(server), prompt="make it") as r:
         session_id = r.editor.session_id
         assert not list((tmp_path / "home").rglob("sessions.db"))
-        async with connect(r.environ) as (other, _):
-            await other.start()
+        async with another(r.environ) as other:
             await other.load_session(session_id, r.project)
             assert "It is made." in other.text()
             assert [u.content.text for u in other.updates[session_id] if isinstance(u, UserMessageChunk)] == ["make it"]
@@ -51,8 +50,7 @@ async def test_a_server_that_is_away_for_a_while_costs_nothing_that_was_said(tmp
             await turn.response()
         server.start()
         assert (await r.editor.prompt("three")).stop_reason == "end_turn"
-        async with connect(r.environ) as (other, _):
-            await other.start()
+        async with another(r.environ) as other:
             await other.load_session(r.editor.session_id, r.project)
             assert [line for line in ("first", "half more", "third") if line in other.text()] == [
                 "first",

@@ -4,21 +4,21 @@ from __future__ import annotations
 
 import os
 import sys
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
 import anyio
-import pytest
 
 from acp_agent.client.permissions import allow_once, reject_once
 from acp_agent.schema.acp import Diff
 from acp_agent.schema.lsp_types import Position, Range, TextEdit
 from acp_agent.testing.fake_model import Answer, Call
 from acp_agent.tools.code.rename import edited
-from tests.agent.kit import Rig, results, rig
+from tests.agent.kit import Rig, asks, bash, results, rig
 from tests.forked import first_line
-
-pytestmark = pytest.mark.anyio
+from tests.processes import running
+from tests.waits import until
 
 BIN = str(Path(sys.executable).parent)
 PATH = f"{BIN}:/usr/local/bin:/usr/bin:/bin"
@@ -49,7 +49,7 @@ def on(tmp_path: Path, *calls: Call, **more: Any):
     (project / "shapes.py").write_text(SHAPES, encoding="utf-8")
     (project / "main.py").write_text(MAIN, encoding="utf-8")
     (project / "pyproject.toml").write_text('[tool.basedpyright]\ntypeCheckingMode = "standard"\n')
-    script = [*(Answer(tool_calls=(call,)) for call in calls), Answer(text="done")]
+    script = [*(asks(call) for call in calls), Answer(text="done")]
     settings = {"sandbox": True, "mode": "auto", "config": CONFIG, "environ": {"PATH": PATH}, **more}
     return rig(tmp_path, script, **settings)
 
@@ -190,24 +190,20 @@ async def test_a_server_in_the_sandbox_reads_the_project_and_writes_nothing_of_i
 
 
 async def test_the_servers_end_with_the_session(tmp_path):
-    def running() -> set[int]:
-        found = set()
-        for folder in Path("/proc").glob("[0-9]*"):
-            try:
-                line = (folder / "cmdline").read_bytes()
-                if b"langserver" in line and os.readlink(folder / "cwd") == str(tmp_path / "project"):
-                    found.add(int(folder.name))
-            except OSError:
-                continue
-        return found
+    def ours() -> bool:
+        return any(works_in(pid, tmp_path / "project") for pid in running("langserver"))
 
     async with on(tmp_path, Call("hover", {"path": "main.py", "symbol": "total"})) as r:
         await run(r)
-        assert running()
+        assert ours()
         await r.editor.client.close_session(r.editor.session_id)
-        with anyio.fail_after(20):
-            while running():
-                await anyio.sleep(0.02)
+        await until(lambda: not ours())
+
+
+def works_in(pid: int, folder: Path) -> bool:
+    with suppress(OSError):
+        return os.readlink(f"/proc/{pid}/cwd") == str(folder)
+    return False
 
 
 async def test_the_tools_are_offered_where_a_server_is_installed_only(tmp_path):
@@ -236,7 +232,7 @@ async def test_a_rename_changes_what_the_editor_has_and_not_what_the_disk_had(tm
 
 async def test_a_rename_changes_what_a_command_has_written_meanwhile(tmp_path):
     edit = Call("edit", {"path": "main.py", "old_string": "print(", "new_string": "print( "})
-    command = Call("bash", {"command": "printf '# new\\n' | cat - main.py > /tmp/x && cat /tmp/x > main.py"})
+    command = bash("printf '# new\\n' | cat - main.py > /tmp/x && cat /tmp/x > main.py")
     async with on(tmp_path, edit, command, RENAME) as r:
         *_, told = await run(r)
         assert (r.project / "main.py").read_text(encoding="utf-8") == "# new\n" + RENAMED.replace("print(", "print( ")

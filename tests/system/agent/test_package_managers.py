@@ -24,7 +24,7 @@ import pytest
 
 from acp_agent.client.permissions import allow_once, reject_once
 from acp_agent.loop.shell.command_network import CommandNetwork
-from tests.agent.kit import Answer, Call, rig
+from tests.agent.kit import Answer, asks, bash, rig
 from tests.executors.sandbox.kit import needs_sandbox
 
 BOUND = 60.0
@@ -180,7 +180,7 @@ async def test_a_package_manager_works_through_the_proxy_once_its_host_is_allowe
     config = f'[tools.web]\nprivate_hosts = ["{HOST}"]\n[store]\npath = "{tmp_path}/sessions.db"\n'
     with registries(tmp_path / "repositories") as base:
         command = COMMANDS[manager].format(base=base)
-        script = [Answer(tool_calls=(Call("bash", {"command": command}),)), Answer(text="done")] * 2
+        script = [asks(bash(command)), Answer(text="done")] * 2
         more = {"sandbox": True, "mode": "auto", "config": config, "environ": environ}
         async with rig(tmp_path, script, permissions=[reject_once, allow_once], **more) as made:
             if manager == "cargo":

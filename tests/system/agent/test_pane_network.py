@@ -40,8 +40,7 @@ async def test_each_command_in_a_pane_is_asked_about_itself(
     if drawing:
         monkeypatch.setattr(Panes, "needed", drawn)
         monkeypatch.setattr(SharedShell, "_comes", comes)
-    got: list[bytes] = []
-    async with web_server(got) as port:
+    async with web_server() as (port, _):
         lines = [f"curl -sS http://registry.test:{port}/{number}" for number in range(2)]
         calls = [Call("bash", {"command": line, "pane": "shared"}) for line in lines]
         tmux = '[tools.tmux]\nsession = "main"\n'

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import re
-import subprocess
 from contextlib import closing
 from pathlib import Path
 from types import SimpleNamespace
@@ -29,46 +28,31 @@ from acp_agent.safety.access import Ask, ExecuteAccess
 from acp_agent.safety.deciding.deciders import CallFacts
 from acp_agent.safety.folders.paths import Roots
 from acp_agent.store.stores import sqlite_store
-from acp_agent.testing.fake_model import Answer, Call
+from acp_agent.testing.fake_model import Answer
 from tests import containers
-from tests.agent.kit import environ_for, rig, went
-from tests.agent.test_background import RUN_ID
+from tests.agent.kit import audit, environ_for, results, rig, went
+from tests.agent.test_background import model
 from tests.executors.kit import until_dead, until_exists
-from tests.forked import COMMAND
-
-REQUEST = "session/request_permission"
+from tests.system.agent.kit import bash, doctor, in_container, tool
 
 
 @pytest.fixture
 def config() -> str:
-    if why := containers.missing():
-        pytest.skip(why)
-    arguments = json.dumps(list(containers.ARGUMENTS))
-    return f'[places.web]\nimage = "{containers.WITH_BASH}"\narguments = {arguments}\n[agent]\nplace = "web"\n'
-
-
-def bash(command: str) -> Answer:
-    return Answer(tool_calls=(Call("bash", {"command": command}),))
+    return in_container()
 
 
 async def test_commands_run_in_the_container_and_everybody_is_told_so(tmp_path: Path, config: str) -> None:
     script = [bash("touch made; cat /etc/passwd"), bash("touch more"), bash("mkdir other"), Answer(text="ok")]
-    asked = []
-
-    async def always(request: Any) -> Any:
-        asked.append((request.tool_call.title, [option.name for option in request.options]))
-        return await allow_always(request)
-
-    async with went(tmp_path, script, config=config, permissions=[always] * 3) as r:
+    async with went(tmp_path, script, config=config, permissions=[allow_always] * 3) as r:
         result = next(message["content"] for message in r.messages(2) if message["role"] == "tool")
         assert "root:x:0:0:root:/root:/bin/sh" in result
         assert (r.project / "made").exists()
         assert (r.project / "more").exists()
         assert "Commands run in container web" in json.dumps(r.messages(1))
-        assert [title for title, _ in asked] == [
-            f"{line} (in container web)" for line in ("touch made; cat /etc/passwd", "touch more", "mkdir other")
-        ]
-        assert all(any("in container web" in name for name in names) for _, names in asked)
+        asked = r.editor.permission_requests
+        lines = ("touch made; cat /etc/passwd", "touch more", "mkdir other")
+        assert [request.tool_call.title for request in asked] == [f"{line} (in container web)" for line in lines]
+        assert all(any("in container web" in option.name for option in request.options) for request in asked)
         await r.editor.prompt("/permissions")
         assert "always allow `in:'container web (" in r.editor.text()
         await r.editor.prompt("/place")
@@ -77,9 +61,7 @@ async def test_commands_run_in_the_container_and_everybody_is_told_so(tmp_path: 
         mine = [name for name in containers.names() if name.startswith(f"acp-coder-{r.editor.session_id[:8]}")]
         assert len(mine) == 1
     assert mine[0] not in containers.names()
-    log = tmp_path / "home/.local/state/acp-coder/audit.jsonl"
-    entries = [json.loads(line) for line in log.read_text(encoding="utf-8").splitlines()]
-    assert {entry["sandbox"] for entry in entries if entry.get("sandbox")} == {"container web"}
+    assert {entry["sandbox"] for entry in audit(tmp_path) if entry.get("sandbox")} == {"container web"}
 
 
 async def test_what_was_always_allowed_in_one_place_is_asked_in_another(tmp_path: Path, config: str) -> None:
@@ -88,8 +70,7 @@ async def test_what_was_always_allowed_in_one_place_is_asked_in_another(tmp_path
         settings = config.replace('place = "web"', f'place = "{where}"')
         async with went(tmp_path, script, config=settings, permissions=[allow_always] * times) as r:
             r.editor.tool_call().assert_finished("completed")
-            requests = [line for line in r.editor.transcript if line.message.get("method") == REQUEST]
-            assert len(requests) == times, where
+            assert len(r.editor.permission_requests) == times, where
 
 
 async def test_in_the_container_protected_files_are_read_only_and_hidden_ones_empty(
@@ -105,7 +86,7 @@ async def test_in_the_container_protected_files_are_read_only_and_hidden_ones_em
     hidden = '[tools.files]\ndeny_read = [".env", "keys/**"]\n'
     script = [bash("sh both.sh"), Answer(text="ok")]
     async with went(tmp_path, script, config=config + hidden, permissions=[allow_once]) as r:
-        (result,) = [message["content"] for message in r.messages(2) if message["role"] == "tool"]
+        (result,) = results(r, 2)
         assert "refused" in result
         assert "tangerine" not in result
         assert list((project / ".git" / "hooks").iterdir()) == []
@@ -116,7 +97,7 @@ async def test_a_place_that_cannot_be_had_runs_nothing_here(tmp_path: Path, mode
     environ = {"ACP_CODER_PLACE": "container:no-such-image"}
     script = [bash("touch made"), Answer(text="ok")]
     async with went(tmp_path, script, environ=environ, mode=mode, permissions=[allow_once] * 2) as r:
-        (result,) = [message["content"] for message in r.messages(2) if message["role"] == "tool"]
+        (result,) = results(r, 2)
         assert "no-such-image" in result or "nothing to run containers with" in result
         assert "Nothing was run, here or there" in result
         assert not (r.project / "made").exists()
@@ -169,9 +150,7 @@ def test_doctor_names_the_place(tmp_path: Path, config: str) -> None:
         (config.replace("image", "container"), r"BAD +place +podman has no container 'acp-coder-test:bash'"),
     ):
         file.write_text(text)
-        argv = [COMMAND, "doctor", "--offline"]
-        said = subprocess.run(argv, env=environ, cwd=tmp_path, capture_output=True, text=True, check=False).stdout
-        assert re.search(words, said), said
+        assert re.search(words, said := doctor(environ, tmp_path)), said
 
 
 async def choose(editor: Any, place: str) -> list[str]:
@@ -192,9 +171,9 @@ async def test_a_session_goes_from_place_to_place_and_stays_there(tmp_path: Path
         await r.editor.prompt("/place")
         assert "The container is the wall" in r.editor.text()
         await r.editor.prompt("go on")
-        results = [message["content"] for message in r.messages(4) if message["role"] == "tool"]
-        assert "root:x:0:0:root:/root:/bin/sh" not in results[0]
-        assert "root:x:0:0:root:/root:/bin/sh" in results[1]
+        said = results(r, 4)
+        assert "root:x:0:0:root:/root:/bin/sh" not in said[0]
+        assert "root:x:0:0:root:/root:/bin/sh" in said[1]
         assert "first" in json.dumps(r.messages(4))
         assert "Commands run in container web" in json.dumps(r.messages(4)[0])
         with pytest.raises(PeerError, match="'wbe' is not in the configuration; configured: local, web"):
@@ -240,73 +219,57 @@ async def test_without_places_there_is_no_choice(tmp_path: Path) -> None:
 
 async def test_a_single_call_runs_in_another_place_with_a_shell_of_its_own(tmp_path: Path, config: str) -> None:
     local = config.replace('place = "web"', 'place = "local"')
-    there = {"place": "web"}
     script = [
-        Answer(tool_calls=(Call("bash", {"command": "cat /etc/passwd; mkdir in; cd in; pwd", **there}),)),
-        bash("pwd; touch here"),
-        Answer(tool_calls=(Call("bash", {"command": "pwd; touch more", **there}),)),
-        Answer(tool_calls=(Call("bash", {"command": "pwd", "place": "nowhere"}),)),
-        Answer(text="ok"),
-    ]
-    asked = []
-
-    async def always(request: Any) -> Any:
-        asked.append((request.tool_call.title, request.tool_call.content[-1].content.text))
-        return await allow_always(request)
-
-    async with went(tmp_path, script, config=local, mode="auto", permissions=[always] * 3) as r:
-        results = [message["content"] for message in r.messages(5) if message["role"] == "tool"]
-        assert "root:x:0:0:root:/root:/bin/sh" in results[0]
-        assert str(r.project / "in") not in results[1]
-        assert str(r.project / "in") in results[2]
+        bash("cat /etc/passwd; mkdir in; cd in; pwd", place="web"), bash("pwd; touch here"),
+        bash("pwd; touch more", place="web"), bash("pwd", place="nowhere"), Answer(text="ok"),
+    ]  # fmt: skip
+    async with went(tmp_path, script, config=local, mode="auto", permissions=[allow_always] * 3) as r:
+        said = results(r, 5)
+        assert "root:x:0:0:root:/root:/bin/sh" in said[0]
+        assert str(r.project / "in") not in said[1]
+        assert str(r.project / "in") in said[2]
         assert (r.project / "here").exists()
         assert (r.project / "in" / "more").exists()
-        assert "No single call can run in the place `nowhere`; it can in `local`, `web`." in results[3]
-        assert [title for title, _ in asked] == [
+        assert "No single call can run in the place `nowhere`; it can in `local`, `web`." in said[3]
+        asked = r.editor.permission_requests
+        assert [request.tool_call.title for request in asked] == [
             "cat /etc/passwd; mkdir in; cd in; pwd (in container web)",
             "pwd; touch more (in container web)",
         ]
-        assert all("it runs in container web, not where the session is" in words for _, words in asked)
+        words = "it runs in container web, not where the session is"
+        assert all(words in str(request.tool_call.content) for request in asked)
         (tool,) = [each["function"] for each in r.request(1)["tools"] if each["function"]["name"] == "bash"]
         assert tool["parameters"]["properties"]["place"]["enum"] == ["web"]
         await r.editor.prompt("/permissions")
         assert "in:'container web (" in r.editor.text()
         session = r.editor.session_id
     assert not [name for name in containers.names() if name.startswith(f"acp-coder-{session[:8]}")]
-    log = tmp_path / "home/.local/state/acp-coder/audit.jsonl"
-    entries = [json.loads(line) for line in log.read_text(encoding="utf-8").splitlines()]
-    assert [entry["sandbox"] for entry in entries if entry.get("sandbox")] == ["container web", "none", "container web"]
+    assert [entry["sandbox"] for entry in audit(tmp_path) if entry.get("sandbox")] == [
+        "container web",
+        "none",
+        "container web",
+    ]
 
 
 async def test_a_container_is_not_left_without_a_question(tmp_path: Path, config: str) -> None:
-    script = [
-        Answer(tool_calls=(Call("bash", {"command": "cat /etc/hostname", "place": "local"}),)),
-        bash("touch made"),
-        Answer(text="ok"),
-    ]
-    asked = []
-
-    async def reject(request: Any) -> Any:
-        asked.append((request.tool_call.title, request.tool_call.content[-1].content.text))
-        return await reject_once(request)
-
-    async with went(tmp_path, script, config=config, mode="auto", permissions=[reject]) as r:
-        ((title, words),) = asked
-        assert title == "cat /etc/hostname (on this machine)"
-        assert "it runs on this machine, not where the session is" in words
+    script = [bash("cat /etc/hostname", place="local"), bash("touch made"), Answer(text="ok")]
+    async with went(tmp_path, script, config=config, mode="auto", permissions=[reject_once]) as r:
+        (asked,) = r.editor.permission_requests
+        assert asked.tool_call.title == "cat /etc/hostname (on this machine)"
+        assert "it runs on this machine, not where the session is" in str(asked.tool_call.content)
         assert (r.project / "made").exists()
 
 
 async def test_a_sub_agent_works_in_the_place_that_is_named_for_it(tmp_path: Path, config: str) -> None:
     local = config.replace('place = "web"', 'place = "local"')
     script = [
-        Answer(tool_calls=(Call("delegate", {"prompt": "look", "title": "look", "place": "web"}),)),
+        tool("delegate", prompt="look", title="look", place="web"),
         bash("cat /etc/passwd"),
         Answer(text="it says: done"),
         Answer(text="ok"),
     ]
     async with went(tmp_path, script, config=local, mode="auto", permissions=[allow_once]) as r:
-        (result,) = [message["content"] for message in r.messages(3) if message["role"] == "tool"]
+        (result,) = results(r, 3)
         assert "root:x:0:0:root:/root:/bin/sh" in result
         titles = [call.title for call in r.editor.tool_calls().values()]
         assert "Sub-agent: look (in container web)" in titles
@@ -339,8 +302,8 @@ def test_what_is_remembered_for_one_place_never_answers_in_another(
 
 
 async def test_what_runs_in_a_place_ends_when_the_session_leaves_it(tmp_path: Path) -> None:
-    start = Call("bash", {"command": "echo $$ >pid; exec sleep 1000", "background": True})
-    script = [Answer(tool_calls=(start,)), Answer(text="ok"), Answer(text="still here")]
+    start = bash("echo $$ >pid; exec sleep 1000", background=True)
+    script = [start, Answer(text="ok"), Answer(text="still here")]
     async with went(tmp_path, script, mode="auto") as r:
         pid = int(await until_exists(r.project / "pid"))
         await r.editor.prompt("/place local")
@@ -353,34 +316,24 @@ async def test_nothing_is_typed_into_the_sessions_terminal_from_another_place(tm
     """There other rules hold for it."""
     claim = {"risk": "low", "mutation": True, "privesc": False, "why": "To go on"}
     local = config.replace('place = "web"', 'place = "local"')
-    delegated = {"prompt": "type", "title": "type", "place": "web"}
-    script = [
-        Answer(tool_calls=(Call("bash", {"command": "exec bash --norc", "terminal": True}),)),
-        lambda runs: Answer(tool_calls=(Call("delegate", {**delegated, "prompt": f"type into {runs[0]}"}),)),
-        None,
-        "done",
-        "done",
-    ]
-    typed = {"literal_text": "touch made", "enter": True, **claim}
     runs: list[str] = []
 
-    def reply(body: dict[str, Any]) -> Answer | str:
-        texts = [message["content"] for message in body["messages"] if message["role"] == "tool"]
-        runs.extend(found for text in texts for found in RUN_ID.findall(text))
-        step = script.pop(0)
-        if step is None:
-            return Answer(tool_calls=(Call("send_keys", {"target": runs[0], **typed}),))
-        return step(runs) if callable(step) else step  # type: ignore[return-value]
+    def delegates(found: list[str]) -> Answer:
+        runs.extend(found)
+        return tool("delegate", prompt=f"type into {runs[0]}", title="type", place="web")
 
-    async with went(tmp_path, reply, config=local, mode="auto", otherwise=allow_once) as r:
+    def types(_: list[str]) -> Answer:
+        return tool("send_keys", target=runs[0], literal_text="touch made", enter=True, **claim)
+
+    script: list[Any] = [bash("exec bash --norc", terminal=True), delegates, types, "done", "done"]
+    async with went(tmp_path, model(*script), config=local, mode="auto", otherwise=allow_once) as r:
         said = json.dumps(r.messages(4))
         assert "nothing can be typed into it from `web`" in said
         assert not (r.project / "made").exists()
 
 
 async def test_a_call_that_leaves_a_container_is_held_to_this_machines_network(tmp_path: Path, config: str) -> None:
-    there = {"command": "echo through=$HTTPS_PROXY", "place": "local"}
-    script = [Answer(tool_calls=(Call("bash", there),)), Answer(text="ok")]
+    script = [bash("echo through=$HTTPS_PROXY", place="local"), Answer(text="ok")]
     async with went(tmp_path, script, config=config, mode="auto", sandbox=True, otherwise=allow_once) as r:
         assert "through=http://" in json.dumps(r.messages(2))
 

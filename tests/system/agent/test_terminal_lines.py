@@ -13,8 +13,6 @@ from tests.agent.kit import rig, went
 from tests.agent.test_background import model, result
 from tests.system.agent.test_terminals import SHELL, in_terminal, keys, line, look, questions
 
-pytestmark = pytest.mark.anyio
-
 CHANGES = {"risk": "high", "mutation": True}
 
 

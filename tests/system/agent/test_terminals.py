@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
 from typing import Any
 
@@ -10,11 +9,9 @@ import pytest
 
 from acp_agent.client.permissions import allow_always, allow_once, reject_once
 from acp_agent.testing.fake_model import Answer, Call
-from tests import containers, ssh_server
-from tests.agent.kit import Rig, bash, rig, went
-from tests.agent.test_background import RUN_ID, asks, ended, model, result, started
-
-pytestmark = pytest.mark.anyio
+from tests.agent.kit import Rig, asks, bash, went
+from tests.agent.test_background import RUN_ID, ended, model, result, started
+from tests.system.agent.kit import in_container, on_host
 
 CLAIM = {"risk": "low", "mutation": False, "privesc": False, "why": "To go on"}
 SHELL = "exec bash --norc --noprofile"
@@ -84,8 +81,7 @@ async def test_what_another_program_gets_asks_and_always_holds_for_that_terminal
               lambda runs: asks(Call("send_keys", {"target": runs[-1], **CLAIM, "literal_text": "x", "enter": True})),
               "done"]  # fmt: skip
     permissions = [allow_always, allow_once]
-    async with rig(tmp_path, model(*script), permissions=permissions, otherwise=reject_once) as r:
-        await r.editor.prompt("go")
+    async with went(tmp_path, model(*script), permissions=permissions, otherwise=reject_once) as r:
         assert questions(r) == ["Type one Enter", "Type x Enter"]
         asked = r.editor.permission_requests[0]
         assert "typed into cat in this terminal" in asked.options[1].name
@@ -107,8 +103,7 @@ async def test_a_rule_for_bash_holds_for_lines_and_for_halves_of_them(tmp_path: 
     rules = '[[tools.permissions.bash]]\npattern = "touch *"\naction = "deny"\n'
     script = [in_terminal(SHELL), line("touch a"), keys(literal_text="tou"), keys(literal_text="ch b"),
               keys(enter=True), "done"]  # fmt: skip
-    async with rig(tmp_path, model(*script), config=rules, mode="auto", otherwise=allow_once) as r:
-        await r.editor.prompt("go")
+    async with went(tmp_path, model(*script), config=rules, mode="auto", otherwise=allow_once) as r:
         assert "policy_blocked" in result(r, 3) and "policy_blocked" in result(r, 5)
         assert sorted(path.name for path in r.project.iterdir() if path.name in "ab") == []
 
@@ -255,22 +250,6 @@ async def test_the_tools_are_offered_once_there_is_a_terminal(tmp_path: Path) ->
         assert {"capture_pane", "send_keys"} <= r.tool_names(2)
 
 
-def elsewhere(where: str, folder: Path) -> str:
-    """The configuration of a session there, in `folder`."""
-    if where == "container":
-        if why := containers.missing():
-            pytest.skip(why)
-        arguments = json.dumps(list(containers.ARGUMENTS))
-        named = f'image = "{containers.WITH_BASH}"\narguments = {arguments}\n'
-    else:
-        if why := ssh_server.missing():
-            pytest.skip(f"not installed: {why}")
-        server = ssh_server.running()
-        arguments = json.dumps(["-F", str(server.config)])
-        named = f'kind = "ssh"\nhost = "far"\nroot = "{folder}"\narguments = {arguments}\n'
-    return f'[places.web]\n{named}[agent]\nplace = "web"\n'
-
-
 @pytest.mark.parametrize("where", ["container", "host"])
 async def test_in_a_place_what_is_typed_is_asked_about_and_judged_as_a_command(tmp_path: Path, where: str) -> None:
     rules = '[[tools.permissions.bash]]\npattern = "shutdown*"\naction = "deny"\n'
@@ -278,7 +257,7 @@ async def test_in_a_place_what_is_typed_is_asked_about_and_judged_as_a_command(t
         in_terminal("read -p 'Name? ' x; echo hello $x; read y; echo bye $y"), line("Bob"), line("shutdown now"),
         in_terminal("cat", place="local"), keys(keys=["C-c"]), "done",
     ]  # fmt: skip
-    config = elsewhere(where, tmp_path / "project") + rules
+    config = (in_container() if where == "container" else on_host(tmp_path / "project")) + rules
     async with went(tmp_path, model(*script), config=config, otherwise=allow_once) as r:
         assert "Name?" in result(r, 2)
         assert "hello Bob" in result(r, 3)

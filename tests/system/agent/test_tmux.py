@@ -8,11 +8,9 @@ import pty
 import re
 import shutil
 import subprocess
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-import anyio
 import pytest
 
 from acp_agent.client.permissions import allow_once, reject_once
@@ -21,24 +19,16 @@ from acp_agent.config.load import load_config
 from acp_agent.errors import ConfigError, UsageError
 from acp_agent.executors.tmux import tmux_server
 from acp_agent.safety.lines.shared_line import ends_shell
-from acp_agent.testing.fake_model import Answer, Call
-from tests import containers, ssh_server
-from tests.agent.kit import Rig, environ_for, rig, went
+from acp_agent.testing.fake_model import Answer
+from tests.agent.kit import Rig, environ_for, results, rig, went
 from tests.agent.test_background import model
-from tests.forked import COMMAND
+from tests.system.agent.kit import bash, doctor, in_container, on_host, tool
 from tests.system.agent.test_terminals import CLAIM
+from tests.waits import until
 
-pytestmark = [pytest.mark.anyio, pytest.mark.skipif(shutil.which("tmux") is None, reason="not installed: tmux")]
+pytestmark = pytest.mark.skipif(shutil.which("tmux") is None, reason="not installed: tmux")
 
 TMUX = '[tools.tmux]\nsession = "main"\nmax_panes = 3\nmax_sessions = 2\n'
-
-
-def call(name: str, **arguments: Any) -> Answer:
-    return Answer(tool_calls=(Call(name, arguments),))
-
-
-def bash(command: str, **more: Any) -> Answer:
-    return call("bash", command=command, **more)
 
 
 def shared(command: str, **more: Any) -> Answer:
@@ -46,11 +36,7 @@ def shared(command: str, **more: Any) -> Answer:
 
 
 def manage(name: str, **more: Any) -> Answer:
-    return call(name, **CLAIM, **more)
-
-
-def results(r: Rig) -> list[str]:
-    return [str(message["content"]) for message in r.messages(len(r.model.requests)) if message["role"] == "tool"]
+    return tool(name, **CLAIM, **more)
 
 
 @pytest.mark.parametrize("sandbox", [True, False], ids=["sandbox", "bare"])
@@ -88,17 +74,11 @@ def tmux(r: Rig, *words: str) -> str:
     return done.stdout
 
 
-async def until(holds: Callable[[], bool]) -> None:
-    with anyio.fail_after(20):
-        while not holds():
-            await anyio.sleep(0.02)
-
-
 async def test_the_user_sees_what_runs_in_a_terminal_and_can_type(tmp_path: Path) -> None:
     script: list[Any] = [
         bash("read -p 'Which colour? ' colour; echo You like $colour; read", terminal=True),
         Answer(text="ask the user"),
-        lambda runs: call("capture_pane", target=runs[0]),
+        lambda runs: tool("capture_pane", target=runs[0]),
         Answer(text="ok"),
     ]
     async with went(tmp_path, model(*script), config=TMUX, mode="auto") as r:
@@ -156,7 +136,7 @@ async def test_what_would_end_the_shared_shell_is_refused(tmp_path: Path) -> Non
 async def test_a_command_that_goes_on_is_watched_and_stopped(tmp_path: Path) -> None:
     script = [
         shared("echo begun; sleep 1000; echo never", wait=False), shared("echo no"),
-        call("capture_pane", pane="shared", delay=0.3), call("send_keys", pane="shared", keys=["C-c"], **CLAIM),
+        tool("capture_pane", pane="shared", delay=0.3), tool("send_keys", pane="shared", keys=["C-c"], **CLAIM),
         shared("echo again"), shared("sleep 1000", timeout=0.5),
         shared("bash -c 'trap \"\" INT; sleep 1000'", timeout=0.5), shared("echo still"), Answer(text="ok"),
     ]  # fmt: skip
@@ -197,7 +177,7 @@ async def test_panes_and_sessions_are_made_and_removed_within_limits(tmp_path: P
         manage("tmux_kill_session", session="main"), manage("tmux_kill_pane", pane="of-the-user"),
         manage("tmux_kill_pane", pane="one"), bash("pwd", pane="one"), manage("tmux_kill_session", session="ops"),
         bash("pwd", session="ops"), manage("tmux_create_pane", pane="#(touch made)"),
-        call("tmux_kill_pane", pane="one"), Answer(text="ok"),
+        tool("tmux_kill_pane", pane="one"), Answer(text="ok"),
     ]  # fmt: skip
     async with went(tmp_path, script, config=TMUX, mode="auto", otherwise=allow_once, prompt="/place") as r:
         tmux(r, "new-window", "-d", "-t", "=acp-coder-main:", "-n", "of-the-user", "sleep 1000")
@@ -225,11 +205,11 @@ async def test_panes_and_sessions_are_made_and_removed_within_limits(tmp_path: P
 async def test_a_missing_pane_is_looked_at_in_the_shared_one_and_never_typed_into(tmp_path: Path) -> None:
     script = [
         shared("echo here"),
-        call("capture_pane", pane="gone"),
-        call("send_keys", pane="gone", literal_text="touch made", enter=True, **CLAIM),
-        call("send_keys", literal_text="touch made", enter=True, **CLAIM),
-        call("send_keys", pane="shared", literal_text="exit", enter=True, **CLAIM),
-        call("send_keys", pane="shared", literal_text="touch typed", enter=True, **{**CLAIM, "mutation": True}),
+        tool("capture_pane", pane="gone"),
+        tool("send_keys", pane="gone", literal_text="touch made", enter=True, **CLAIM),
+        tool("send_keys", literal_text="touch made", enter=True, **CLAIM),
+        tool("send_keys", pane="shared", literal_text="exit", enter=True, **CLAIM),
+        tool("send_keys", pane="shared", literal_text="touch typed", enter=True, **{**CLAIM, "mutation": True}),
         Answer(text="ok"),
     ]
     async with went(tmp_path, script, config=TMUX, mode="auto", otherwise=allow_once) as r:
@@ -299,7 +279,9 @@ async def test_without_tmux_there_are_no_panes(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("where", ["container", "host"])
 async def test_a_pane_is_in_the_sessions_place(tmp_path: Path, where: str) -> None:
-    config, folder = placed(where, tmp_path)
+    folder = tmp_path / ("project" if where == "container" else "there")
+    (folder / "sub").mkdir(parents=True)
+    config = in_container() if where == "container" else on_host(folder)
     script = [
         shared("cd sub && touch made; x=1"),
         shared("pwd; echo $x"),
@@ -307,31 +289,12 @@ async def test_a_pane_is_in_the_sessions_place(tmp_path: Path, where: str) -> No
         shared("echo on"),
         Answer(text="ok"),
     ]
-    async with rig(tmp_path, script, config=config + TMUX, mode="auto", otherwise=allow_once) as r:
-        (folder / "sub").mkdir()
-        await r.editor.prompt("go")
+    async with went(tmp_path, script, config=config + TMUX, mode="auto", otherwise=allow_once) as r:
         said = results(r)
         assert (folder / "sub" / "made").exists()
         assert said[1] == f"{folder / 'sub'}\n1\n"
         assert "ran longer than 0.5 s" in said[2]
         assert said[3] == "on\n"
-
-
-def placed(where: str, tmp_path: Path) -> tuple[str, Path]:
-    """The configuration of a session there, and its folder."""
-    if where == "container":
-        if why := containers.missing():
-            pytest.skip(why)
-        arguments = json.dumps(list(containers.ARGUMENTS))
-        place = f'[places.web]\nimage = "{containers.WITH_BASH}"\narguments = {arguments}\n'
-        return f'{place}[agent]\nplace = "web"\n', tmp_path / "project"
-    if why := ssh_server.missing():
-        pytest.skip(f"not installed: {why}")
-    server, folder = ssh_server.running(), tmp_path / "there"
-    folder.mkdir()
-    arguments = json.dumps(["-F", str(server.config)])
-    place = f'[places.far]\nkind = "ssh"\nhost = "{server.host}"\nroot = "{folder}"\narguments = {arguments}\n'
-    return f'{place}[agent]\nplace = "far"\n', folder
 
 
 @pytest.mark.parametrize(("given", "session"), [(["--tmux"], "main"), (["--tmux=ops"], "ops"), ([], "")])
@@ -352,12 +315,12 @@ async def test_what_only_tmux_shows(tmp_path: Path) -> None:
             "printf '\\033[1mbold\\033[0m plain\\n'; read; printf '\\033[?1049h\\033[2J\\033[HFULL'; read",
             terminal=True,
         ),
-        lambda runs: call("capture_pane", target=runs[0], include_escape_sequences=True),
-        lambda runs: call("capture_pane", target=runs[0], include_alternate_screen=True),
-        lambda runs: call("send_keys", target=runs[0], enter=True, **CLAIM),
-        lambda runs: call("capture_pane", target=runs[0], include_alternate_screen=True),
-        lambda runs: call("capture_pane", target=runs[0]),
-        lambda runs: call("capture_pane", target=runs[0], start="-", end=0, escape_non_printable=True),
+        lambda runs: tool("capture_pane", target=runs[0], include_escape_sequences=True),
+        lambda runs: tool("capture_pane", target=runs[0], include_alternate_screen=True),
+        lambda runs: tool("send_keys", target=runs[0], enter=True, **CLAIM),
+        lambda runs: tool("capture_pane", target=runs[0], include_alternate_screen=True),
+        lambda runs: tool("capture_pane", target=runs[0]),
+        lambda runs: tool("capture_pane", target=runs[0], start="-", end=0, escape_non_printable=True),
         Answer(text="ok"),
     ]
     async with went(tmp_path, model(*script), config=TMUX, mode="auto", otherwise=allow_once) as r:
@@ -374,7 +337,7 @@ async def test_a_credential_is_not_hidden_by_colours(tmp_path: Path) -> None:
     key = "sk-proj-" + "aB3dE6gH9jK2mN5pQ8sT1vW4yZ7" * 2
     script: list[Any] = [
         bash(f"printf '{key[:20]}\\033[1m{key[20:]}\\033[0m\\n'; read", terminal=True),
-        lambda runs: call("capture_pane", target=runs[0], include_escape_sequences=True),
+        lambda runs: tool("capture_pane", target=runs[0], include_escape_sequences=True),
         Answer(text="ok"),
     ]
     async with went(tmp_path, model(*script), config=TMUX, mode="auto", otherwise=allow_once) as r:
@@ -385,7 +348,7 @@ async def test_a_credential_is_not_hidden_by_colours(tmp_path: Path) -> None:
 async def test_without_tmux_its_options_are_refused(tmp_path: Path) -> None:
     script: list[Any] = [
         bash("read", terminal=True),
-        lambda runs: call("capture_pane", target=runs[0], include_escape_sequences=True),
+        lambda runs: tool("capture_pane", target=runs[0], include_escape_sequences=True),
         Answer(text="ok"),
     ]
     async with went(tmp_path, model(*script), mode="auto", otherwise=allow_once) as r:
@@ -410,6 +373,4 @@ def test_what_was_not_meant_as_a_name_is_said(argv: list[str], words: str) -> No
 def test_doctor_names_tmux(tmp_path: Path, found: bool, words: str) -> None:
     environ = {**environ_for(tmp_path, "http://127.0.0.1:9"), "ACP_CODER_TMUX": "main"}
     environ |= {} if found else {"PATH": str(tmp_path)}
-    argv = [COMMAND, "doctor", "--offline"]
-    said = subprocess.run(argv, env=environ, cwd=tmp_path, capture_output=True, text=True, check=False).stdout
-    assert re.search(words, said), said
+    assert re.search(words, said := doctor(environ, tmp_path)), said

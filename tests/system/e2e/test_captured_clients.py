@@ -4,31 +4,22 @@ from __future__ import annotations
 
 from pathlib import Path
 
-import anyio
 import pytest
 
 from acp_agent.client.permissions import reject_once
 from acp_agent.protocol.profiles import rendering_plan
 from acp_agent.schema.acp import AgentMessageChunk, Plan, ResourceLink, TextContent, UserMessageChunk
-from acp_agent.testing.fake_model import Answer, Call
+from acp_agent.testing.fake_model import Call
+from tests.agent.kit import asks, bash
 from tests.e2e.kit import until_gone
 from tests.system.e2e.captured import Talk, recorded, talking
-
-pytestmark = pytest.mark.anyio
+from tests.waits import until
 
 by_client = pytest.mark.parametrize("file", recorded(), ids=lambda file: file.stem)
 
 TEXT = "one\ntwo\nthree\nfour\n"
 READ = Call("read", {"path": "a.txt"})
 EDIT = Call("edit", {"path": "a.txt", "old_string": "two", "new_string": "zwei"})
-
-
-def calls(*many: Call) -> Answer:
-    return Answer(tool_calls=many)
-
-
-def bash(command: str) -> Call:
-    return Call("bash", {"command": command})
 
 
 def clean(talk: Talk) -> None:
@@ -38,7 +29,7 @@ def clean(talk: Talk) -> None:
 
 @by_client
 async def test_a_file_is_read_edited_and_read_again(file, tmp_path):
-    script = [calls(Call("read", {"path": "a.txt", "offset": 2, "limit": 2})), calls(READ, EDIT), calls(READ), "done"]
+    script = [asks(Call("read", {"path": "a.txt", "offset": 2, "limit": 2})), asks(READ, EDIT), asks(READ), "done"]
     async with talking(file, tmp_path, script) as talk:
         (talk.project / "a.txt").write_text(TEXT)
         assert (await talk.editor.prompt("go")).stop_reason == "end_turn"
@@ -63,7 +54,7 @@ async def test_new_folders_missing_files_and_a_folder_beside_the_project(file, t
     reads = [Call("read", {"path": path}) for path in ("none.txt", str(beside / "c.txt"))]
     new = Call("write", {"path": "new/deep/b.txt", "content": "äöü 🎈\n"})
     empty = Call("write", {"path": "other/empty.txt", "content": ""})
-    async with talking(file, tmp_path, [calls(*reads), calls(new, empty), "done"]) as talk:
+    async with talking(file, tmp_path, [asks(*reads), asks(new, empty), "done"]) as talk:
         await talk.editor.new_session(talk.project, additional_directories=[beside])
         await talk.editor.prompt("go")
         missing, other = talk.results(3)[:2]
@@ -84,7 +75,7 @@ async def test_line_ends_and_what_is_no_utf_8_are_not_lost(file, tmp_path):
     change = {"old_string": "two", "new_string": "zwei"}
     reads = [Call("read", {"path": name}) for name in ("latin.txt", "dos.txt")]
     edits = [Call("edit", {"path": name, **change}) for name in ("latin.txt", "dos.txt")]
-    async with talking(file, tmp_path, [calls(*reads), calls(*edits), "done"]) as talk:
+    async with talking(file, tmp_path, [asks(*reads), asks(*edits), "done"]) as talk:
         (talk.project / "latin.txt").write_bytes(latin)
         (talk.project / "dos.txt").write_bytes(b"one\r\ntwo\r\n")
         await talk.editor.prompt("go")
@@ -98,7 +89,7 @@ async def test_line_ends_and_what_is_no_utf_8_are_not_lost(file, tmp_path):
 @by_client
 async def test_commands_tell_output_folder_and_exit_status(file, tmp_path):
     script = [
-        calls(bash("printf 'a\\nb c\\n'; pwd; echo \"it's $((40 + 2))\" >&2; exit 3")), calls(bash("true")), "done",
+        asks(bash("printf 'a\\nb c\\n'; pwd; echo \"it's $((40 + 2))\" >&2; exit 3")), asks(bash("true")), "done",
     ]  # fmt: skip
     async with talking(file, tmp_path, script) as talk:
         await talk.editor.prompt("go")
@@ -113,7 +104,7 @@ async def test_commands_tell_output_folder_and_exit_status(file, tmp_path):
 
 @by_client
 async def test_a_cancelled_command_is_killed_and_the_next_prompt_works(file, tmp_path):
-    script = [calls(bash("echo $$ > pid.tmp && mv pid.tmp pid && sleep 1000")), calls(bash("echo back")), "done"]
+    script = [asks(bash("echo $$ > pid.tmp && mv pid.tmp pid && sleep 1000")), asks(bash("echo back")), "done"]
     async with talking(file, tmp_path, script) as talk:
         turn = talk.editor.begin("go")
         await talk.editor.wait_until(
@@ -129,15 +120,13 @@ async def test_a_cancelled_command_is_killed_and_the_next_prompt_works(file, tmp
 
 
 async def written(path: Path) -> str:
-    with anyio.fail_after(10):
-        while not path.exists():
-            await anyio.sleep(0.01)
+    await until(path.exists)
     return path.read_text().strip()
 
 
 @by_client
 async def test_what_is_rejected_is_not_done(file, tmp_path):
-    script = [calls(READ, EDIT), calls(bash("touch made")), "done"]
+    script = [asks(READ, EDIT), asks(bash("touch made")), "done"]
     async with talking(file, tmp_path, script, otherwise=reject_once) as talk:
         (talk.project / "a.txt").write_text(TEXT)
         assert (await talk.editor.prompt("go")).stop_reason == "end_turn"
@@ -153,7 +142,7 @@ async def test_what_is_rejected_is_not_done(file, tmp_path):
 async def test_a_plan_is_seen_and_a_question_is_answered(file, tmp_path):
     steps = [{"content": "Look around", "status": "in_progress"}, {"content": "Mend it", "status": "pending"}]
     question = Call("ask_user", {"question": "Which colour?", "choices": ["red", "green"]})
-    script = [calls(Call("plan", {"entries": steps})), calls(question), "done"]
+    script = [asks(Call("plan", {"entries": steps})), asks(question), "done"]
     async with talking(file, tmp_path, script) as talk:
         assert (await talk.editor.prompt("go")).stop_reason == "end_turn"
         shown, asked = talk.editor.tool_calls().values()
@@ -191,7 +180,7 @@ async def test_a_mention_reaches_the_model_and_the_status_tells_what_the_client_
 
 @by_client
 async def test_a_session_goes_on_in_a_second_process(file, tmp_path):
-    async with talking(file, tmp_path, [calls(READ, EDIT), "All done."]) as talk:
+    async with talking(file, tmp_path, [asks(READ, EDIT), "All done."]) as talk:
         (talk.project / "a.txt").write_text(TEXT)
         await talk.editor.prompt("change it")
         session = talk.editor.session_id

@@ -15,8 +15,6 @@ from acp_agent.testing.fake_model import Answer, Call
 from tests.e2e.kit import spawned
 from tests.nightly import times
 
-pytestmark = pytest.mark.anyio
-
 ROUNDS = times(6, 60)
 SEED = 20_261_121
 

@@ -17,8 +17,6 @@ from acp_agent.testing.fake_model import Answer, Call, FakeModel
 from tests import containers
 from tests.e2e.kit import COMMAND, environ
 
-pytestmark = pytest.mark.anyio
-
 ROOT = Path(__file__).parents[3]
 PAGE = (ROOT / "docs/extending.md").read_text(encoding="utf-8")
 SAMPLE = re.compile(r"^```\w+ sample=(\S+)\n(.*?)^```$", re.MULTILINE | re.DOTALL)

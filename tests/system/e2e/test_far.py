@@ -16,10 +16,7 @@ from tests.e2e.kit import COMMAND, environ, until_gone
 from tests.executors.kit import until_exists
 from tests.ssh_server import SshServer, missing, ssh_server
 
-pytestmark = [
-    pytest.mark.anyio,
-    pytest.mark.skipif(bool(missing()), reason=f"not installed: {missing()} (make tools)"),
-]
+pytestmark = pytest.mark.skipif(bool(missing()), reason=f"not installed: {missing()} (make tools)")
 
 
 @pytest.fixture(scope="module")

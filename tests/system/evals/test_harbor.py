@@ -19,7 +19,7 @@ from acp_agent.testing.fake_model import Answer, Call, FakeModel, Script
 from evals.harbor.start import command, jobs
 from evals.tasks import Place, chosen, set_up
 from evals.tasks import check as check_task
-from tests.agent.kit import connect
+from tests.agent.kit import another
 
 from .bare_root import ROOT, bare
 from .harbor_steps import candidates
@@ -122,8 +122,7 @@ async def test_harbor_finds_a_model_whose_server_has_not_been_asked_for_its_list
     found = []
     for more in ({}, {"HARBOR_ACP_REQUESTED_MODEL": wanted}):
         environ = {"HOME": str(tmp_path), "PATH": "/usr/bin:/bin", "ACP_CODER_KEYRING": "0", **key, **more}
-        async with connect(environ) as (editor, _):
-            await editor.start()
+        async with another(environ) as editor:
             session = await editor.client.new_session(tmp_path)
             option = next(option for option in session.config_options if option.category == "model")
             found.append(candidates(wanted, option))

@@ -9,8 +9,8 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import AsyncIterator, Callable
-from contextlib import asynccontextmanager
+from collections.abc import AsyncIterator, Callable, Iterator
+from contextlib import asynccontextmanager, contextmanager
 from pathlib import Path
 from typing import Any, cast
 
@@ -33,8 +33,7 @@ from acp_agent.executors.posix import sh_side
 from acp_agent.executors.posix.sh_side import ShSide
 from tests import ssh_server
 from tests.executors.kit import alive, run, until_dead, until_exists
-
-pytestmark = pytest.mark.anyio
+from tests.waits import until
 
 ROOT = Path(__file__).parents[3]
 
@@ -74,6 +73,19 @@ def clients(executor: FarExecutor) -> list[int]:
         return [shell._started._popen.pid for shell in (side._shell, side._runs_shell) if shell._started is not None]
     link = executor.link._peer.link
     return [] if link is None else [link._close.__self__._popen.pid]  # type: ignore[attr-defined]
+
+
+@contextmanager
+def not_reached(server: ssh_server.SshServer, executor: FarExecutor) -> Iterator[None]:
+    """The links are lost, and new ones lead to nobody."""
+    config = server.config.read_text()
+    server.config.write_text(config.replace("HostName 127.0.0.1", "HostName 127.0.0.2"))
+    try:
+        for client in clients(executor):
+            os.kill(client, signal.SIGKILL)
+        yield
+    finally:
+        server.config.write_text(config)
 
 
 class Stub:
@@ -119,18 +131,11 @@ async def test_a_command_goes_on_while_the_link_is_lost_and_files_wait_for_it(
         script = "echo begun > begun; until [ -e go ]; do sleep 0.01; done; echo done; sleep 0.1; pwd > ended"
         process = await executor.run(Command(script, tmp_path))
         await until_exists(tmp_path / "begun")
-        config = server.config.read_text()
-        try:
-            server.config.write_text(config.replace("HostName 127.0.0.1", "HostName 127.0.0.2"))
-            for pid in clients(executor):
-                os.kill(pid, signal.SIGKILL)
-            while executor.link.lost_at is None:
-                await anyio.sleep(0.01)
+        with not_reached(server, executor):
+            await until(lambda: executor.link.lost_at is not None)
             (tmp_path / "go").touch()
             assert await until_exists(tmp_path / "ended") == f"{tmp_path}\n"
             assert executor.link.lost_at is not None
-        finally:
-            server.config.write_text(config)
         (tmp_path / "file").write_text("text")
         assert await executor.read_text(tmp_path / "file") == "text"
         assert await process.wait() == ExitStatus(0)
@@ -155,18 +160,12 @@ async def test_what_runs_there_ends_when_the_agent_is_not_heard_of(
     async with over(reached(server), linger=2.0, heartbeat=0.5) as executor:
         process = await executor.run(Command(f"echo $$ > pid; setsid sleep {OURS} & sleep 7041", tmp_path))
         pid = int(await until_exists(tmp_path / "pid"))
-        config = server.config.read_text()
-        try:
-            server.config.write_text(config.replace("HostName 127.0.0.1", "HostName 127.0.0.2"))
-            for client in clients(executor):
-                os.kill(client, signal.SIGKILL)
+        with not_reached(server, executor):
             await until_dead(pid)
             assert await process.wait() == ExitStatus()
             assert "was lost" in process.remark
             with pytest.raises(ExecutorError, match="host far: the connection was lost"):
                 await executor.read_text(tmp_path / "pid")
-        finally:
-            server.config.write_text(config)
         assert not sleeping(OURS)
         await process.close()
 
@@ -218,9 +217,7 @@ async def test_what_a_killed_agent_left_is_ended_by_itself_or_by_the_next(
             assert alive(pid) and socket.exists()
             await executor.ready()
         await until_dead(pid)
-        with anyio.fail_after(20):
-            while folder.exists() or sleeping("705[012]"):
-                await anyio.sleep(0.02)
+        await until(lambda: not (folder.exists() or sleeping("705[012]")))
 
 
 @with_and_without_python

@@ -8,9 +8,10 @@ import shutil
 import signal
 import subprocess
 import sys
-from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
+from collections.abc import AsyncIterator, Iterator
+from contextlib import ExitStack, asynccontextmanager, contextmanager, nullcontext
 from pathlib import Path
+from typing import Any
 
 import anyio
 import pytest
@@ -26,8 +27,6 @@ from acp_agent.executors.places.place_executor import PlaceExecutor
 from acp_agent.executors.route import Offer
 from tests import containers
 from tests.executors.kit import collect, run, until_dead, until_exists
-
-pytestmark = pytest.mark.anyio
 
 DEAD = 4_194_305
 """A process number that Linux never gives."""
@@ -52,6 +51,29 @@ async def place(
         finally:
             with anyio.CancelScope(shield=True):
                 await executor.close()
+
+
+@contextmanager
+def started(*folder_image_and_options: Any, at: str = "") -> Iterator[str]:
+    """The name of a container of its own."""
+    name = containers.start(*folder_image_and_options, at=at)
+    try:
+        yield name
+    finally:
+        containers.remove(name)
+
+
+@asynccontextmanager
+async def in_running(tmp_path: Path, **config: Any) -> AsyncIterator[tuple[PlaceExecutor, str]]:
+    """In one that all tests of this process share."""
+    name = containers.running(tmp_path.parent)
+    async with place(PlaceConfig(container=name, **config), tmp_path) as (executor, _):
+        yield executor, name
+
+
+def dev_place(folder: Path, environ: dict[str, str], **config: Any) -> tuple[PlaceExecutor, DevContainer]:
+    made = DevContainer("work", PlaceConfig(kind="devcontainer", **config), "session-1", (folder,), environ)
+    return PlaceExecutor(None, None, Offer(), place=made), made
 
 
 def sleeping(name: str, seconds: int) -> bool:
@@ -117,8 +139,7 @@ async def test_a_folder_that_is_named_by_a_link_is_there(ours: bool, tmp_path: P
     work.mkdir(parents=True)
     link.symlink_to("real")
     (work / ".env").write_text("KEY=1")
-    name = "" if ours else containers.start(work)
-    try:
+    with nullcontext("") if ours else started(work) as name:
         walls = Walls((work / ".env",), (), tmp_path)
         config = containers.from_image() if ours else PlaceConfig(container=name)
         async with place(config, link / "work", walls=walls) as (executor, _):
@@ -127,9 +148,6 @@ async def test_a_folder_that_is_named_by_a_link_is_there(ours: bool, tmp_path: P
             assert (work / "made").exists()
             if ours:
                 assert (await run(executor, f"cat .env {work}/.env {link}/work/.env", link / "work")).stdout == ""
-    finally:
-        if name:
-            containers.remove(name)
 
 
 @pytest.mark.usefixtures("podman")
@@ -167,8 +185,7 @@ async def test_without_bash_commands_are_those_of_sh_and_keep_their_state(tmp_pa
 
 @pytest.mark.usefixtures("podman")
 async def test_kill_leaves_nothing_in_the_container(tmp_path: Path) -> None:
-    name = containers.running(tmp_path.parent)
-    async with place(PlaceConfig(container=name), tmp_path) as (executor, _):
+    async with in_running(tmp_path) as (executor, name):
         script = "trap '' TERM; sleep 7001 & setsid sleep 7002 & env -i sleep 7003 & sleep 7004; sleep 7005"
         process = await executor.run(Command(script, tmp_path))
         await until_asleep(name, 7001, 7002, 7003, 7004)
@@ -196,8 +213,7 @@ async def test_the_end_of_a_session_ends_its_commands_in_a_running_container_and
 
 @pytest.mark.usefixtures("podman")
 async def test_a_command_that_ends_our_reaper_is_still_killed(tmp_path: Path) -> None:
-    name = containers.running(tmp_path.parent)
-    async with place(PlaceConfig(container=name), tmp_path) as (executor, _):
+    async with in_running(tmp_path) as (executor, name):
         script = (
             "for f in /proc/[0-9]*; do tr '\\0' ' ' <$f/cmdline | grep -q 'mark [g]roup' && kill -9 ${f##*/}; done; "
         )
@@ -268,18 +284,15 @@ async def test_what_a_killed_agent_left_is_removed_at_the_next_start_and_nothing
         "left": f"{machine} {DEAD} {start}", "reused number": f"{machine} {os.getpid()} another-start",
         "alive": owner(), "of another machine": f"elsewhere {DEAD} 1", "no label of ours": "", "not readable": "x",
     }  # fmt: skip
-    names = {}
-    try:
+    with ExitStack() as stack:
+        names = {}
         for what, label in labels.items():
             given = ("--label", f"{OWNER}={label}") if label else ("--label", "other=1")
-            names[what] = containers.start(tmp_path, containers.PLAIN, *given)
+            names[what] = stack.enter_context(started(tmp_path, containers.PLAIN, *given))
         async with place(containers.from_image(), tmp_path) as (executor, _):
             await run(executor, "true", tmp_path)
             there = set(containers.names())
         assert {what for what, name in names.items() if name not in there} == {"left", "reused number"}
-    finally:
-        for name in names.values():
-            containers.remove(name)
 
 
 @pytest.mark.usefixtures("podman")
@@ -287,10 +300,11 @@ async def test_a_place_that_is_not_there_is_one_sentence_and_nothing_runs_here(t
     work, elsewhere = tmp_path / "work", tmp_path / "elsewhere"
     work.mkdir()
     elsewhere.mkdir()
-    name = containers.start(elsewhere)
-    moved = containers.start(tmp_path, containers.WITH_BASH, "--volume", f"{elsewhere}:{work}")
-    app = containers.start(tmp_path, at="/srv")
-    try:
+    with (
+        started(elsewhere) as name,
+        started(tmp_path, containers.WITH_BASH, "--volume", f"{elsewhere}:{work}") as moved,
+        started(tmp_path, at="/srv") as app,
+    ):
         for config, words in (
             (PlaceConfig(container="no-such"), r"podman has no container 'no-such'"),
             (PlaceConfig(image="no-such:1"), r"podman has no image 'no-such:1'; fetch it: `podman pull no-such:1`"),
@@ -315,9 +329,6 @@ async def test_a_place_that_is_not_there_is_one_sentence_and_nothing_runs_here(t
                     await executor.run(Command("echo x >ran", work))
                 assert "\n" not in str(raised.value)
         assert list(work.iterdir()) == []
-    finally:
-        for each in (name, moved, app):
-            containers.remove(each)
 
 
 @pytest.mark.usefixtures("podman")
@@ -325,15 +336,12 @@ async def test_that_a_folder_is_read_only_in_a_running_container_is_said(tmp_pat
     work, other = tmp_path / "work", tmp_path / "other"
     work.mkdir()
     other.mkdir()
-    name = containers.start(other, containers.WITH_BASH, "--volume", f"{work}:{work}:ro")
-    try:
+    with started(other, containers.WITH_BASH, "--volume", f"{work}:{work}:ro") as name:
         async with place(PlaceConfig(container=name), work, other) as (executor, made):
             ended = await run(executor, "echo x >ran || echo refused", work)
             assert ended.stdout == "refused\n"
             said = [line for line in await made.lines() if "read-only" in line]
             assert said == [f"Commands there cannot write to {work}: it is mounted read-only."]
-    finally:
-        containers.remove(name)
 
 
 @pytest.mark.usefixtures("podman")
@@ -364,8 +372,7 @@ async def test_a_running_container_that_dies_is_not_replaced(tmp_path: Path) -> 
 
 @pytest.mark.usefixtures("podman")
 async def test_exit_codes_are_those_of_the_command(tmp_path: Path) -> None:
-    name = containers.running(tmp_path.parent)
-    async with place(PlaceConfig(container=name), tmp_path) as (executor, _):
+    async with in_running(tmp_path) as (executor, _):
         codes = (0, 1, 125, 126, 127, 128, 137, 255)
         found = [(await run(executor, f"exit {code}", tmp_path)).status for code in codes]
         assert found == [ExitStatus(code) for code in codes]
@@ -375,8 +382,7 @@ async def test_exit_codes_are_those_of_the_command(tmp_path: Path) -> None:
 
 @pytest.mark.usefixtures("podman")
 async def test_bytes_that_look_like_our_markers_are_output(tmp_path: Path) -> None:
-    name = containers.running(tmp_path.parent)
-    async with place(PlaceConfig(container=name), tmp_path) as (executor, _):
+    async with in_running(tmp_path) as (executor, _):
         script = r"printf '\036'; printf '\036aE0\n\036' >&2; sleep 0.05; printf 'x\036\036'; printf '\036B7\n' >&2"
         ended = await run(executor, script, tmp_path)
         assert (ended.stdout, ended.stderr) == ("\x1ex\x1e\x1e", "\x1eaE0\n\x1e\x1eB7\n")
@@ -481,13 +487,10 @@ def test_the_inside_of_a_container_is_reached_in_the_words_of_docker(user: str, 
 async def test_commands_run_as_the_user_that_the_place_names(tmp_path: Path) -> None:
     (work := tmp_path / "work").mkdir()
     work.chmod(0o755)
-    name = containers.start(work)
-    try:
+    with started(work) as name:
         async with place(PlaceConfig(container=name, user="1234:5678"), work) as (executor, made):
             assert (await run(executor, "id -u; id -g", work)).stdout == "1234\n5678\n"
             assert made.identity.endswith(" as 1234:5678")
-    finally:
-        containers.remove(name)
 
 
 async def test_an_engine_on_another_machine_is_noticed(tmp_path: Path) -> None:
@@ -508,8 +511,7 @@ async def test_a_stop_ends_what_makes_a_dev_container_with_all_it_started(tmp_pa
     environ = devcontainer(programs, "{}")
     stub(programs, "docker")
     (programs / "devcontainer").write_text(f"#!/bin/sh\nsleep 7080 & echo $! >{tmp_path}/pid; wait\n")
-    made = DevContainer("work", PlaceConfig(kind="devcontainer", engine="docker"), "s", (work,), environ)
-    executor = PlaceExecutor(None, None, Offer(), place=made)
+    executor, _ = dev_place(work, environ, engine="docker")
     with anyio.fail_after(30):
         async with anyio.create_task_group() as tasks:
             tasks.start_soon(executor.run, Command("true", work))
@@ -542,12 +544,9 @@ def devcontainer(folder: Path, answer: str) -> dict[str, str]:
 async def test_a_dev_container_is_the_one_that_its_program_names(tmp_path: Path) -> None:
     work, programs = tmp_path / "my work", tmp_path / "programs"
     work.mkdir()
-    name = containers.start(tmp_path)
-    try:
+    with started(tmp_path) as name:
         answer = json.dumps({"outcome": "success", "containerId": name, "remoteUser": "root"})
-        environ = devcontainer(programs, answer)
-        made = DevContainer("work", PlaceConfig(kind="devcontainer"), "session-1", (work,), environ)
-        executor = PlaceExecutor(None, None, Offer(), place=made)
+        executor, made = dev_place(work, devcontainer(programs, answer))
         with anyio.fail_after(60):
             ended = await run(executor, 'echo "$PATH $HOME $STAGE"; pwd; echo x >made', work)
             assert ended.stdout == f"/opt/tool:/bin /root dev elopment\n{work}\n"
@@ -560,8 +559,6 @@ async def test_a_dev_container_is_the_one_that_its_program_names(tmp_path: Path)
             f"exec {where} cat /proc/self/environ",
         ]
         assert name in containers.names()
-    finally:
-        containers.remove(name)
 
 
 NODE_TOOLS = Path(__file__).parents[2] / ".node" / "node_modules" / ".bin"
@@ -583,8 +580,7 @@ async def test_the_real_program_makes_a_dev_container_and_finds_it_again(tmp_pat
     try:
         with anyio.fail_after(120):
             for text in ("first", "second"):
-                made = DevContainer("work", PlaceConfig(kind="devcontainer"), "s", (work,), environ)
-                executor = PlaceExecutor(None, None, Offer(), place=made)
+                executor, _ = dev_place(work, environ)
                 ended = await run(executor, f'echo "$STAGE"; cat /root/made; pwd; echo {text} >>made', work)
                 assert ended.stdout == f"dev elopment\nmade\n{work}\n"
                 await executor.close()
@@ -599,11 +595,10 @@ async def test_the_real_program_makes_a_dev_container_and_finds_it_again(tmp_pat
 async def test_a_dev_container_that_cannot_be_had_is_one_sentence(tmp_path: Path) -> None:
     work, programs, other = tmp_path / "work", tmp_path / "programs", tmp_path / "other"
     work.mkdir()
-    name = containers.start(work)
-    good = json.dumps({"outcome": "success", "containerId": name, "remoteUser": "root"})
     bad = json.dumps({"outcome": "error", "message": "no file", "description": "No devcontainer.json was found."})
     gone = json.dumps({"outcome": "success", "containerId": "no-such-container"})
-    try:
+    with started(work) as name:
+        good = json.dumps({"outcome": "success", "containerId": name, "remoteUser": "root"})
         for folder, answer, words in (
             (work, None, "the program `devcontainer` was not found"),
             (work, bad, "was not made: No devcontainer.json was found"),
@@ -611,15 +606,11 @@ async def test_a_dev_container_that_cannot_be_had_is_one_sentence(tmp_path: Path
             (other, good, "--remove-existing-container"), (tmp_path / "a,b", good, "there is a comma in its name"),
         ):  # fmt: skip
             folder.mkdir(exist_ok=True)
-            environ = dict(os.environ) if answer is None else devcontainer(programs, answer)
-            made = DevContainer("work", PlaceConfig(kind="devcontainer"), "s", (folder,), environ)
-            executor = PlaceExecutor(None, None, Offer(), place=made)
+            executor, _ = dev_place(folder, dict(os.environ) if answer is None else devcontainer(programs, answer))
             with anyio.fail_after(60), pytest.raises(ExecutorError, match=words):
                 await executor.run(Command("touch made", folder))
             assert not (folder / "made").exists()
             await executor.close()
-    finally:
-        containers.remove(name)
 
 
 LIES = {

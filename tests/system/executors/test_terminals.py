@@ -22,8 +22,6 @@ from acp_agent.executors.terminals.screen import MOST_FED, Screen
 from tests.executors.kit import Stage, open_descriptors, run, stage, until_exists
 from tests.nightly import times
 
-pytestmark = pytest.mark.anyio
-
 ELSEWHERE = ("container", "ssh", "ssh without Python", "busybox")
 SIZE = TerminalSize(80, 24, 100)
 

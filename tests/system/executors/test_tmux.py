@@ -19,11 +19,9 @@ from acp_agent.executors.base import Command, Process, TerminalSize
 from acp_agent.executors.local import LocalExecutor
 from acp_agent.executors.tmux.shared_shell import SharedShell
 from acp_agent.executors.tmux.tmux_server import Tmux
+from tests.waits import until
 
-pytestmark = [
-    pytest.mark.anyio,
-    pytest.mark.skipif(shutil.which("tmux") is None, reason="not installed: tmux"),
-]
+pytestmark = pytest.mark.skipif(shutil.which("tmux") is None, reason="not installed: tmux")
 
 SIZE = TerminalSize(100, 30, 2000)
 
@@ -48,10 +46,22 @@ async def ended(process: Process) -> int | None:
         return (await process.wait()).exit_code
 
 
+@asynccontextmanager
+async def shared(tmp_path: Path, **env: str) -> AsyncIterator[SharedShell]:
+    """A shell that commands share; it is ready."""
+    async with server(tmp_path) as tmux:
+        opened = await tmux.open(SIZE, "one")
+        command = Command(SharedShell.script("abc"), tmp_path, terminal=SIZE, opened=opened, env=env)
+        shell = SharedShell(await LocalExecutor().run(command), command, "abc")
+        async with anyio.create_task_group() as tasks:
+            tasks.start_soon(shell.live)
+            await shell.ready()
+            yield shell
+            await shell.close()
+
+
 async def until_gone(socket: Path) -> None:
-    with anyio.fail_after(20):
-        while subprocess.run(["tmux", "-S", socket, "ls"], capture_output=True, check=False).returncode == 0:
-            await anyio.sleep(0.02)
+    await until(lambda: subprocess.run(["tmux", "-S", socket, "ls"], capture_output=True, check=False).returncode)
 
 
 async def test_all_that_is_printed_comes_up_to_the_end(tmp_path: Path) -> None:
@@ -71,9 +81,7 @@ async def test_what_is_typed_arrives_byte_by_byte_also_while_the_user_looks_back
         async with anyio.create_task_group() as tasks:
             tasks.start_soon(ended, process)
             assert process.terminal is not None
-            with anyio.fail_after(20):
-                while "ready" not in process.combined:
-                    await anyio.sleep(0.01)
+            await until(lambda: "ready" in process.combined)
             tmux.ask("copy-mode", "-t", "=acp-coder-main:one")
             await process.terminal.type(data)
         assert (tmp_path / "typed").read_bytes() == data
@@ -85,9 +93,7 @@ async def test_a_window_that_the_user_closes_ends_what_runs_in_it(tmp_path: Path
         process = await started(tmux, "trap 'echo told >told; exit 1' HUP; echo ready; read", tmp_path)
         async with anyio.create_task_group() as tasks:
             tasks.start_soon(ended, process)
-            with anyio.fail_after(20):
-                while "ready" not in process.combined:
-                    await anyio.sleep(0.01)
+            await until(lambda: "ready" in process.combined)
             tmux.ask("kill-window", "-t", "=acp-coder-main:one")
         assert (tmp_path / "told").exists()
         await process.close()
@@ -138,30 +144,22 @@ async def test_nothing_is_left_of_an_agent_that_was_killed(tmp_path: Path) -> No
     agent.wait()
     agent.stdout.close()
     await until_gone(tmp_path / "tmux")
-    with anyio.fail_after(20):
-        while Path(f"/proc/{program}").exists():
-            await anyio.sleep(0.02)
+    await until(lambda: not Path(f"/proc/{program}").exists())
 
 
 async def test_marks_of_others_and_halves_of_marks_are_output(tmp_path: Path) -> None:
-    nonce = "abc"
-    async with server(tmp_path) as tmux:
-        process = await started(tmux, SharedShell.script(nonce), tmp_path)
-        shell = SharedShell(process, Command("", tmp_path), nonce)
-        async with anyio.create_task_group() as tasks:
-            tasks.start_soon(shell.live)
-            await shell.ready()
-            run = await shell.run(
-                Command(r"printf '\033]133;D;other;0;1;/\007x\033]133;C;'; sleep 0.1; printf 'y\n'", tmp_path)
-            )
-            assert await ended(run) == 0
-            assert run.stdout == "\x1b]133;D;other;0;1;/\x07x\x1b]133;C;y\n"
-            with pytest.raises(ExecutorError, match="takes for keys"):
-                await shell.run(Command("echo \x1b[201~", tmp_path))
-            large = await shell.run(Command("seq 200000", tmp_path, output_limit=10_000))
-            assert await ended(large) == 0
-            assert large.truncated and large.stdout.endswith("200000\n")
-            await shell.close()
+    async with shared(tmp_path) as shell:
+        run = await shell.run(
+            Command(r"printf '\033]133;D;other;0;1;/\007x\033]133;C;'; sleep 0.1; printf 'y\n'", tmp_path)
+        )
+        assert await ended(run) == 0
+        assert run.stdout == "\x1b]133;D;other;0;1;/\x07x\x1b]133;C;y\n"
+        with pytest.raises(ExecutorError, match="takes for keys"):
+            await shell.run(Command("echo \x1b[201~", tmp_path))
+        large = await shell.run(Command("seq 200000", tmp_path, output_limit=10_000))
+        assert await ended(large) == 0
+        assert large.truncated and large.stdout.endswith("200000\n")
+        await shell.close()
         with pytest.raises(ExecutorError, match="its shell has ended"):
             await shell.run(Command("echo", tmp_path))
 
@@ -179,46 +177,29 @@ async def test_a_command_is_run_as_it_stands_whatever_ran_before(tmp_path: Path,
         ("bind 'set enable-bracketed-paste off'", "", 0), ("echo 'a\nb'", "a\nb\n", 0), ("PS1=x", "readonly", 1),
         ("unset PROMPT_COMMAND; echo still", "still\n", 0),
     ]  # fmt: skip
-    async with server(tmp_path) as tmux:
-        opened = await tmux.open(SIZE, "one")
-        command = Command(SharedShell.script("abc"), tmp_path, terminal=SIZE, opened=opened, env={"LC_ALL": locale})
-        shell = SharedShell(await LocalExecutor().run(command), command, "abc")
-        async with anyio.create_task_group() as tasks:
-            tasks.start_soon(shell.live)
-            await shell.ready()
-            for script, printed, code in cases:
-                run = await shell.run(Command(script, tmp_path))
-                assert await ended(run) == code, script
-                assert printed in run.stdout, script
-                assert printed or not run.stdout, script
-            assert shell.folder == tmp_path / "a;b"
-            await shell.close()
+    async with shared(tmp_path, LC_ALL=locale) as shell:
+        for script, printed, code in cases:
+            run = await shell.run(Command(script, tmp_path))
+            assert await ended(run) == code, script
+            assert printed in run.stdout, script
+            assert printed or not run.stdout, script
+        assert shell.folder == tmp_path / "a;b"
 
 
 async def test_a_program_that_knows_the_marks_is_typed_to_by_nobody(tmp_path: Path) -> None:
     """Nor is its folder believed where the system knows the shell's."""
     forged = r"printf '\033]133;D;%s;0;1;/home\007\033]133;B;%s\007' $1 $1; exec cat >got"
     (tmp_path / "forge.sh").write_text(forged)
-    async with server(tmp_path) as tmux:
-        command = Command(SharedShell.script("abc"), tmp_path, terminal=SIZE, opened=await tmux.open(SIZE, "one"))
-        shell = SharedShell(await LocalExecutor().run(command), command, "abc")
-        async with anyio.create_task_group() as tasks:
-            tasks.start_soon(shell.live)
-            await shell.ready()
-            run = await shell.run(Command("sh forge.sh abc", tmp_path))
-            assert await ended(run) == 0
-            with anyio.fail_after(20):
-                while not (tmp_path / "got").exists():  # It is made just before sh becomes cat.
-                    await anyio.sleep(0.01)
-            with pytest.raises(ExecutorError, match="(cat|sh) runs in it"):
-                await shell.run(Command("echo secret", tmp_path))
-            await shell.terminal.type(b"\x03")
-            with anyio.fail_after(20):
-                while shell.busy:
-                    await anyio.sleep(0.02)
-            assert await ended(await shell.run(Command("PWD=/home", tmp_path))) == 0
-            assert shell.folder == tmp_path
-            assert (tmp_path / "got").read_text() == ""
-            await ended(await shell.run(Command("readonly __run=1", tmp_path)))
-            assert await ended(await shell.run(Command("echo", tmp_path))) is None
-            await shell.close()
+    async with shared(tmp_path) as shell:
+        run = await shell.run(Command("sh forge.sh abc", tmp_path))
+        assert await ended(run) == 0
+        await until((tmp_path / "got").exists)  # It is made just before sh becomes cat.
+        with pytest.raises(ExecutorError, match="(cat|sh) runs in it"):
+            await shell.run(Command("echo secret", tmp_path))
+        await shell.terminal.type(b"\x03")
+        await until(lambda: not shell.busy)
+        assert await ended(await shell.run(Command("PWD=/home", tmp_path))) == 0
+        assert shell.folder == tmp_path
+        assert (tmp_path / "got").read_text() == ""
+        await ended(await shell.run(Command("readonly __run=1", tmp_path)))
+        assert await ended(await shell.run(Command("echo", tmp_path))) is None

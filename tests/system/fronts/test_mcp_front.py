@@ -7,10 +7,10 @@ import pytest
 from mcp.shared.exceptions import MCPError
 
 from acp_agent.testing.fake_model import Call
-from tests.agent.test_background import asks, model, output
+from tests.agent.kit import asks
+from tests.agent.test_background import model, output
 from tests.fronts.test_mcp_front import bash, served
-
-pytestmark = pytest.mark.anyio
+from tests.waits import until
 
 
 @pytest.mark.parametrize(("answer", "made"), [
@@ -102,9 +102,7 @@ async def test_the_next_answer_has_nothing_of_a_call_that_was_cancelled(tmp_path
         session = (await client.call("prompt", text="go"))[0].rpartition("Session: ")[2]
         async with anyio.create_task_group() as tasks:
             tasks.start_soon(client.session.call_tool, "prompt", {"text": "go", "session": session})
-            with anyio.fail_after(30):
-                while not (client.project / "began").exists():
-                    await anyio.sleep(0.01)
+            await until((client.project / "began").exists)
             tasks.cancel_scope.cancel()
         assert await client.call("prompt", text="again", session=session) == (f"Two.\n\nSession: {session}", False)
 

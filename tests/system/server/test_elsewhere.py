@@ -19,7 +19,6 @@ from tests.postgres_server import PostgresServer
 for module in (test_house, test_http):
     globals().update({name: test for name, test in vars(module).items() if name.startswith("test_")})
 del globals()["test_a_server_full_of_connections_still_serves_those_it_has"]  # Each has its own.
-pytestmark = pytest.mark.anyio
 
 
 class Alternating:

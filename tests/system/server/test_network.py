@@ -30,7 +30,6 @@ from tests.fronts.server.test_house import AUTO, log_of, places
 from tests.fronts.server.test_server import BOUND, INITIALIZE, Place, served
 from tests.websockets_client import connected
 
-pytestmark = pytest.mark.anyio
 HALF_OPEN = 10_000
 SPARE_FILES = 500
 KEY = "dGhlIHNhbXBsZSBub25jZQ=="
@@ -83,6 +82,18 @@ class Network:
         ends.cancel()
 
 
+@asynccontextmanager
+async def prompted(place: Place) -> AsyncIterator[tuple[FakeEditor, str]]:
+    """A client whose prompt is being answered, and its session."""
+    async with connected(place.url, place.token) as transport, FakeEditor(transport) as first:
+        await first.start()
+        session = (await first.new_session(place.project)).session_id
+        begun = {"sessionId": session, "prompt": [{"type": "text", "text": "go"}]}
+        async with anyio.create_task_group() as tasks:
+            tasks.start_soon(first.request, "session/prompt", begun)
+            yield first, session
+
+
 async def tried(url: str, place: Place, session: str, seen: list[int], words: str) -> FakeEditor | None:
     """A client that comes back, as long as its link holds."""
     with suppress(OSError, ConnectionClosed, PeerError, TimeoutError, EOFError, AssertionError, WebSocketException):
@@ -107,18 +118,13 @@ def ends(made: FakeEditor, session: str, words: str) -> bool:
 @pytest.mark.parametrize("seed", range(2))
 async def test_behind_a_network_that_cuts_and_delays_nothing_is_lost_or_repeated(tmp_path: Path, seed: int) -> None:
     async with served(tmp_path, [Answer(text=tuple(CHUNKS), delay=0.002)], config=AUTO) as place:
-        async with connected(place.url, place.token) as transport, FakeEditor(transport) as first:
-            await first.start()
-            session = (await first.new_session(place.project)).session_id
-            begun = {"sessionId": session, "prompt": [{"type": "text", "text": "go"}]}
-            async with anyio.create_task_group() as tasks:
-                tasks.start_soon(first.request, "session/prompt", begun)
-                async with Network(int(place.http.rpartition(":")[2]), seed).url() as url:
-                    seen: list[int] = []
-                    text = ""
-                    while not text.endswith(CHUNKS[-1]):
-                        if (made := await tried(url, place, session, seen, CHUNKS[-1])) is not None:
-                            seen, text = [*seen, *places(made, session)], text + made.text(session_id=session)
+        network = Network(int(place.http.rpartition(":")[2]), seed)
+        async with prompted(place) as (_, session), network.url() as url:
+            seen: list[int] = []
+            text = ""
+            while not text.endswith(CHUNKS[-1]):
+                if (made := await tried(url, place, session, seen, CHUNKS[-1])) is not None:
+                    seen, text = [*seen, *places(made, session)], text + made.text(session_id=session)
         assert text == "".join(CHUNKS)
         assert seen == sorted(set(seen))
         assert seen == [row["seq"] for row in await log_of(place, session)]
@@ -129,19 +135,11 @@ async def test_bytes_that_come_twice_end_at_most_their_connection(
     tmp_path: Path, seed: int, caplog: pytest.LogCaptureFixture
 ) -> None:
     script = [Answer(text=tuple(CHUNKS), delay=0.001)] * 5
-    async with (
-        served(tmp_path, script, config=AUTO) as place,
-        connected(place.url, place.token) as transport,
-        FakeEditor(transport) as first,
-    ):
-        await first.start()
-        session = (await first.new_session(place.project)).session_id
-        async with anyio.create_task_group() as tasks:
-            begun = {"sessionId": session, "prompt": [{"type": "text", "text": "go"}]}
-            tasks.start_soon(first.request, "session/prompt", begun)
-            async with Network(int(place.http.rpartition(":")[2]), seed, repeats=True).url() as url:
-                for _ in range(10):
-                    await tried(url, place, session, [], CHUNKS[-1])
+    async with served(tmp_path, script, config=AUTO) as place:
+        network = Network(int(place.http.rpartition(":")[2]), seed, repeats=True)
+        async with prompted(place) as (first, session), network.url() as url:
+            for _ in range(10):
+                await tried(url, place, session, [], CHUNKS[-1])
         assert first.text() == "".join(CHUNKS)
         assert not first.violations
     assert not errors(caplog)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import re
 import socket
-import subprocess
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager, suppress
 
@@ -28,9 +27,11 @@ from tests.fronts.server.page_kit import (
     visiting,
 )
 from tests.fronts.server.test_server import Place
+from tests.system.executors.test_far import sleeping
+from tests.waits import until
 
 __all__ = ["built"]
-pytestmark = [pytest.mark.anyio, needs_chromium]
+pytestmark = needs_chromium
 
 
 # --- getting in -----------------------------------------------------------------------------------------------------
@@ -91,8 +92,7 @@ async def test_output_is_shown_while_the_command_runs_and_stop_ends_it(tmp_path)
         await expect(visit.page.get_by_role("region", name=re.compile("Output of")).last).to_contain_text("again")
         await visit.page.keyboard.press("Control+.")
         await expect(visit.page.get_by_text("Stopped.")).to_have_count(2)
-        while subprocess.run(["pgrep", "-f", "sleep 7072"], capture_output=True, check=False).stdout:
-            await anyio.sleep(0.02)
+        await until(lambda: not sleeping("7072"))
 
 
 def writes(content: str = "hello\nworld\n") -> list[Answer]:
@@ -270,8 +270,7 @@ async def test_a_turn_goes_on_without_its_page_which_can_still_stop_it_after_a_r
     async with visiting(tmp_path, bash("echo begun; touch begun; exec sleep 7073")) as visit:
         await visit.begin()
         await visit.send("go")
-        while not (visit.place.project / "begun").exists():
-            await anyio.sleep(0.02)
+        await until((visit.place.project / "begun").exists)
         await visit.page.reload()
         await expect(visit.page.get_by_role("group", name=re.compile("echo begun"))).to_contain_text("running")
         await visit.box.fill("and then?")
@@ -281,8 +280,7 @@ async def test_a_turn_goes_on_without_its_page_which_can_still_stop_it_after_a_r
         await visit.button("Stop").click()
         await expect(visit.page.get_by_role("group", name=re.compile("echo begun"))).to_contain_text("cancelled")
         await expect(visit.button("Stop")).to_have_count(0)
-        while subprocess.run(["pgrep", "-f", "sleep 7073"], capture_output=True, check=False).stdout:
-            await anyio.sleep(0.02)
+        await until(lambda: not sleeping("7073"))
 
 
 async def test_two_pages_share_a_session_and_a_question_is_answered_in_one_of_them(tmp_path):

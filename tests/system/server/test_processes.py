@@ -22,14 +22,12 @@ from acp_agent.client.permissions import never_answers
 from acp_agent.errors import PeerError
 from acp_agent.schema import acp
 from acp_agent.testing.fake_editor import FakeEditor
-from acp_agent.testing.fake_model import Answer, Call
-from tests.agent.kit import environ_for
+from acp_agent.testing.fake_model import Answer
+from tests.agent.kit import asks, bash, environ_for
 from tests.forked import COMMAND
 from tests.fronts.server.test_house import AUTO, WAITS, asked, cut_off, exists, log_of, places, turns
 from tests.fronts.server.test_server import BOUND, Place, editor, running, served
 from tests.postgres_server import PostgresServer
-
-pytestmark = pytest.mark.anyio
 
 
 @asynccontextmanager
@@ -56,7 +54,7 @@ async def test_a_session_is_loaded_prompted_and_cancelled_in_another_process(
     script = [
         Answer(text="It is first."),
         Answer(text="It is second."),
-        Answer(tool_calls=(Call("bash", {"command": WAITS}),)),
+        asks(bash(WAITS)),
     ]
     async with two(postgres, tmp_path, script) as (one, other), editor(one) as first, editor(other) as second:
         session = (await first.new_session(one.project)).session_id
@@ -84,7 +82,7 @@ async def test_a_session_is_loaded_prompted_and_cancelled_in_another_process(
 async def test_a_question_goes_to_all_processes_and_the_first_answer_counts(
     postgres: PostgresServer, tmp_path: Path
 ) -> None:
-    script = [Answer(tool_calls=(Call("bash", {"command": "touch made"}),)), Answer(text="It is done.")]
+    script = [asks(bash("touch made")), Answer(text="It is done.")]
     async with (
         two(postgres, tmp_path, script, "") as (one, other),
         editor(one, otherwise=never_answers) as first,
@@ -139,7 +137,7 @@ async def test_a_process_killed_in_a_turn_loses_nothing_and_the_turn_is_not_begu
 ) -> None:
     """Who was connected by another process goes on without noticing more than the loss of the turn."""
     command = f"echo once >>ran; {WAITS}"
-    script = [Answer(text="It begins. ", tool_calls=(Call("bash", {"command": command}),)), Answer(text="It goes on.")]
+    script = [Answer(text="It begins. ", tool_calls=(bash(command),)), Answer(text="It goes on.")]
     async with two(postgres, tmp_path, script) as (one, _), process_beside(one, tmp_path) as (dies, process):
         async with editor(dies, check=False) as first, editor(one, check=False) as second:
             session = (await first.new_session(one.project)).session_id
@@ -165,7 +163,7 @@ async def test_a_process_killed_in_a_turn_loses_nothing_and_the_turn_is_not_begu
 
 
 async def test_a_prompt_whose_process_dies_is_answered(postgres: PostgresServer, tmp_path: Path) -> None:
-    script = [Answer(tool_calls=(Call("bash", {"command": WAITS}),)), Answer(text="It goes on.")]
+    script = [asks(bash(WAITS)), Answer(text="It goes on.")]
     async with (
         two(postgres, tmp_path, script) as (one, _),
         process_beside(one, tmp_path) as (dies, process),
@@ -193,7 +191,7 @@ async def test_who_has_lost_the_lease_stops_and_its_clients_go_on_at_the_other(
     postgres: PostgresServer, tmp_path: Path
 ) -> None:
     """As after a process was stopped, or cut off from the database, for longer than the lease."""
-    script = [Answer(tool_calls=(Call("bash", {"command": WAITS}),)), Answer(text="It goes on.")]
+    script = [asks(bash(WAITS)), Answer(text="It goes on.")]
     async with two(postgres, tmp_path, script, lease=0.6) as (one, other), editor(one, check=False) as first:
         session = (await first.new_session(one.project)).session_id
         me = one.identities.known()[0]

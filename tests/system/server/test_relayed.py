@@ -25,14 +25,12 @@ from tests.fronts.server.test_house import AUTO, SCRIPT, WAITS, asked, cut_off, 
 from tests.fronts.server.test_server import BOUND, INITIALIZE, editor, running, served
 from tests.postgres_server import PostgresServer
 from tests.system.server.test_processes import said, two
+from tests.waits import until
 from tests.websockets_client import connected
-
-pytestmark = pytest.mark.anyio
 
 
 async def test_a_turn_goes_on_without_its_client_that_was_connected_elsewhere(
-    postgres: PostgresServer,
-    tmp_path: Path,
+    postgres: PostgresServer, tmp_path: Path
 ) -> None:
     async with two(postgres, tmp_path, SCRIPT) as (one, other), editor(one, check=False) as first:
         session = (await first.new_session(one.project)).session_id
@@ -42,8 +40,7 @@ async def test_a_turn_goes_on_without_its_client_that_was_connected_elsewhere(
             await exists(one.project / "begun")
             second._transport.close()
         house = one.server.house("me")
-        while len(house.watched(session)) > 1:
-            await anyio.sleep(0.01)
+        await until(lambda: len(house.watched(session)) == 1)
         (one.project / "go").touch()
         await first.wait_until(lambda: turns(first)[-1:] != [{"state": "running"}])
         assert turns(first)[-1] == {"state": "idle", "stopReason": "end_turn"}
@@ -89,14 +86,10 @@ async def test_an_opening_that_is_cancelled_leaves_no_link(postgres: PostgresSer
         opening.cancel()
         with suppress(asyncio.CancelledError):
             await opening
-        while here._links or there._links:
-            await anyio.sleep(0.01)
+        await until(lambda: not (here._links or there._links))
 
 
-async def test_what_cannot_be_opened_here_may_be_opened_elsewhere(
-    postgres: PostgresServer,
-    tmp_path: Path,
-) -> None:
+async def test_what_cannot_be_opened_here_may_be_opened_elsewhere(postgres: PostgresServer, tmp_path: Path) -> None:
     async with (
         two(postgres, tmp_path, [Answer(text="ok")], config="max_sessions = 1\n", lease=600.0) as (one, other),
         editor(one) as first,
@@ -169,8 +162,7 @@ async def test_turns_are_cancelled_while_the_database_does_not_answer(
 
 
 async def test_a_replay_that_is_cut_off_is_an_error_and_not_shown_twice(
-    postgres: PostgresServer,
-    tmp_path: Path,
+    postgres: PostgresServer, tmp_path: Path
 ) -> None:
     async with two(postgres, tmp_path, [Answer(text="ok " * PIECE)] * 3) as (one, other), editor(one) as first:
         session = (await first.new_session(one.project)).session_id

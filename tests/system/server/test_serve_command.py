@@ -12,7 +12,6 @@ from ipaddress import ip_address
 from pathlib import Path
 
 import anyio
-import pytest
 from cryptography import x509
 from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import ec
@@ -23,8 +22,6 @@ from acp_agent.testing.fake_model import Answer
 from tests.forked import COMMAND
 from tests.fronts.server.test_server import BOUND, INITIALIZE, ran, served
 from tests.websockets_client import connected
-
-pytestmark = pytest.mark.anyio
 
 
 async def test_sessions_of_a_server_that_was_killed_are_there_at_once(tmp_path: Path) -> None:

@@ -24,12 +24,11 @@ from acp_agent.safety.access import NetworkAccess, NoAccess
 from acp_agent.tools.net.browser_session import BrowserSession
 from acp_agent.tools.net.chromium import find_chromium, missing_browser
 from acp_agent.tools.net.web_client import GuardedClient
+from tests.processes import running
 from tests.tools.kit import Bench, bench
+from tests.waits import until
 
-pytestmark = [
-    pytest.mark.anyio,
-    pytest.mark.skipif(find_chromium(BrowserConfig()) is None, reason="no Chromium; scripts/install_tools.sh has it"),
-]
+pytestmark = pytest.mark.skipif(find_chromium(BrowserConfig()) is None, reason="no Chromium (make tools)")
 
 PAGES = {
     "/": """<html><head><title>Start</title></head><body><h1>Hello</h1><p id=made></p>
@@ -103,6 +102,11 @@ def sites() -> Iterator[tuple[Site, Site]]:
         secret.shutdown()
 
 
+@pytest.fixture
+def site(sites: tuple[Site, Site]) -> Site:
+    return sites[0]
+
+
 async def resolve(host: str, port: int):
     assert host == "site.test"
     return ["127.0.0.1"]
@@ -124,8 +128,7 @@ def url(site: Site, path: str = "/") -> str:
     return f"http://site.test:{site.server_address[1]}{path}"
 
 
-async def test_a_page_is_opened_read_clicked_and_typed_into(tmp_path, sites):
-    site, _ = sites
+async def test_a_page_is_opened_read_clicked_and_typed_into(tmp_path, site):
     async with browsing(tmp_path) as tools:
         opened = await tools.call("browser", action="open", url=url(site))
         assert "Title: Start" in opened.text
@@ -179,8 +182,7 @@ async def test_a_redirect_to_a_forbidden_place_is_refused(tmp_path, sites):
         assert secret.asked == []
 
 
-async def test_errors_are_told_in_words_and_the_browser_goes_on(tmp_path, sites):
-    site, _ = sites
+async def test_errors_are_told_in_words_and_the_browser_goes_on(tmp_path, site):
     async with browsing(tmp_path, timeout=5.0) as tools:
         with pytest.raises(ToolError, match="No page is open"):
             await tools.call("browser", action="text")
@@ -192,13 +194,10 @@ async def test_errors_are_told_in_words_and_the_browser_goes_on(tmp_path, sites)
         assert "Title: Start" in (await tools.call("browser", action="open", url=url(site))).text
 
 
-async def test_an_unused_browser_is_closed_and_started_again_when_it_is_needed(tmp_path, sites):
-    site, _ = sites
+async def test_an_unused_browser_is_closed_and_started_again_when_it_is_needed(tmp_path, site):
     async with browsing(tmp_path, idle_timeout=0.05) as tools:
         await tools.call("browser", action="open", url=url(site))
-        with anyio.fail_after(10):
-            while tools.web.browser.url:
-                await anyio.lowlevel.checkpoint()
+        await until(lambda: not tools.web.browser.url)
         assert "Title: Start" in (await tools.call("browser", action="open", url=url(site))).text
 
 
@@ -212,32 +211,18 @@ def profiles(monkeypatch) -> Iterator[Path]:
 
 
 def kill(marked: str) -> None:
-    for process in _running(marked):
+    for process in running(marked):
         with suppress(ProcessLookupError):
-            os.kill(int(process), signal.SIGKILL)
+            os.kill(process, signal.SIGKILL)
 
 
-async def test_no_process_and_no_profile_is_left_behind(tmp_path, sites, profiles):
-    site, _ = sites
+async def test_no_process_and_no_profile_is_left_behind(tmp_path, site, profiles):
     async with browsing(tmp_path) as tools:
         await tools.call("browser", action="open", url=url(site))
         assert list(profiles.glob("acp-coder-browser-*"))
-        assert _running(str(profiles))
+        assert running(str(profiles))
     assert not list(profiles.glob("acp-coder-browser-*"))
-    assert not _running(str(profiles))
-
-
-def _running(marked: str) -> list[str]:
-    found = []
-    for entry in Path("/proc").iterdir():
-        if entry.name.isdigit():
-            try:
-                words = (entry / "cmdline").read_bytes()
-            except OSError:
-                continue
-            if marked.encode() in words:
-                found.append(entry.name)
-    return found
+    assert not running(str(profiles))
 
 
 async def test_what_a_call_touches_is_the_host_and_sending_is_more_than_looking(tmp_path):
@@ -256,8 +241,7 @@ async def test_what_an_action_needs_is_told(tmp_path, arguments):
             await tools.call("browser", **arguments)
 
 
-async def test_a_browser_that_does_not_start_is_told_in_words_each_time(tmp_path, sites):
-    site, _ = sites
+async def test_a_browser_that_does_not_start_is_told_in_words_each_time(tmp_path, site):
     broken = tmp_path / "chromium"
     broken.write_text("#!/bin/sh\necho no display >&2\nexit 1\n")
     broken.chmod(0o755)
@@ -268,8 +252,7 @@ async def test_a_browser_that_does_not_start_is_told_in_words_each_time(tmp_path
 
 
 @pytest.mark.parametrize("broken", ["folder", "proxy", "driver"])
-async def test_a_start_that_fails_in_any_way_is_told_and_the_next_one_works(tmp_path, sites, monkeypatch, broken):
-    site, _ = sites
+async def test_a_start_that_fails_in_any_way_is_told_and_the_next_one_works(tmp_path, site, monkeypatch, broken):
 
     def no_listener(*_: object, **__: object) -> None:
         raise OSError(24, "Too many open files")
@@ -311,21 +294,17 @@ async def test_who_waits_for_a_browser_hears_that_the_session_ended():
     assert told == ["The browser is closed."] * 2
 
 
-async def test_a_browser_that_was_killed_is_started_again_by_the_next_call(tmp_path, sites, profiles):
-    site, _ = sites
+async def test_a_browser_that_was_killed_is_started_again_by_the_next_call(tmp_path, site, profiles):
     async with browsing(tmp_path) as tools:
         await tools.call("browser", action="open", url=url(site))
         kill(str(profiles))
-        with anyio.fail_after(10):
-            while tools.web.browser.url:
-                await anyio.lowlevel.checkpoint()
+        await until(lambda: not tools.web.browser.url)
         with pytest.raises(ToolError, match="No page is open"):
             await tools.call("browser", action="text")
         assert "Title: Start" in (await tools.call("browser", action="open", url=url(site))).text
 
 
-async def test_a_call_during_which_the_browser_dies_is_told_so(tmp_path, sites, profiles):
-    site, _ = sites
+async def test_a_call_during_which_the_browser_dies_is_told_so(tmp_path, site, profiles):
     async with browsing(tmp_path) as tools:
         await tools.call("browser", action="open", url=url(site))
 
@@ -338,8 +317,7 @@ async def test_a_call_during_which_the_browser_dies_is_told_so(tmp_path, sites, 
         assert "Title: Start" in (await tools.call("browser", action="open", url=url(site))).text
 
 
-async def test_a_page_with_an_image_that_never_comes_works(tmp_path, sites, monkeypatch):
-    site, _ = sites
+async def test_a_page_with_an_image_that_never_comes_works(tmp_path, site, monkeypatch):
     monkeypatch.setattr("acp_agent.tools.web.browser.SETTLE_TIMEOUT", 0.2)
     async with browsing(tmp_path, timeout=5.0) as tools:
         assert "there" in (await tools.call("browser", action="open", url=url(site, "/hanging"))).text
@@ -347,16 +325,14 @@ async def test_a_page_with_an_image_that_never_comes_works(tmp_path, sites, monk
         assert "pressed" in (await tools.call("browser", action="type", selector="[name=q]", text="a\n")).text
 
 
-async def test_a_download_is_told_to_be_none_of_the_browsers_things(tmp_path, sites):
-    site, _ = sites
+async def test_a_download_is_told_to_be_none_of_the_browsers_things(tmp_path, site):
     async with browsing(tmp_path) as tools:
         with pytest.raises(ToolError, match="a file to download, not a page") as error:
             await tools.call("browser", action="open", url=url(site, "/file"))
         assert "`fetch`" in error.value.suggestion
 
 
-async def test_before_it_clicks_or_types_it_shows_what_and_where(tmp_path, sites):
-    site, _ = sites
+async def test_before_it_clicks_or_types_it_shows_what_and_where(tmp_path, site):
     async with browsing(tmp_path) as tools:
         with pytest.raises(ToolError, match="No page is open"):
             await tools.preview("browser", action="click", selector="a")
@@ -368,11 +344,7 @@ async def test_before_it_clicks_or_types_it_shows_what_and_where(tmp_path, sites
         assert shown.content.text == f"Types into `[name=q]` on {url(site)}, then presses Enter:\n\nthe words"
 
 
-async def test_profiles_of_processes_that_are_gone_are_removed(tmp_path, sites, monkeypatch, request):
-    site, _ = sites
-    profiles = Path(tempfile.mkdtemp(prefix="browser-", dir="/tmp"))
-    request.addfinalizer(lambda: shutil.rmtree(profiles, ignore_errors=True))
-    monkeypatch.setattr("tempfile.tempdir", str(profiles))
+async def test_profiles_of_processes_that_are_gone_are_removed(tmp_path, site, profiles):
     ended = subprocess.Popen(["true"])
     ended.wait()
     gone, ours, others = (

@@ -14,8 +14,6 @@ from tests.executors.kit import stage
 from tests.tools.kit import bench
 from tests.tools.test_diagnostics import NODE, found, python_project
 
-pytestmark = pytest.mark.anyio
-
 
 @pytest.mark.parametrize("backend", ["local", "editor"])
 async def test_ruff_and_mypy_for_real(backend: str, tmp_path: Path) -> None:

@@ -26,6 +26,23 @@ ROUNDS = times(40, 200)
 FILES = 25
 
 
+def finished(folder: Path) -> list[str]:
+    """What the next start says of an undo that it finishes."""
+    return list(tidied(folder / "state" / "sessions.db", folder / "state", UndoConfig()))
+
+
+def every_number(works: Callable[[Path, int], bool], more_than: int) -> Callable[[Path], None]:
+    """Works with each number up to the first that comes after all changes."""
+
+    def all_of_them(folder: Path) -> None:
+        number = 1
+        while works(folder / str(number), number):
+            number += 1
+        assert number > more_than
+
+    return all_of_them
+
+
 def undo_again(folder: Path, session_id: str, operation: int) -> None:
     """Takes back one operation."""
     bench = Bench(folder, session_id=session_id)
@@ -41,7 +58,6 @@ def test_what_was_interrupted_is_finished_at_the_next_start(tmp_path: Path) -> N
         "for f in *.txt; do echo after > $f; done; rm 3.txt; mkdir -p new/er; mv 4.txt new/er; chmod 600 5.txt"
     )
     after = bench.state()
-    database, state = tmp_path / "state" / "sessions.db", tmp_path / "state"
     chance, middles = random.Random(11), 0
     standing = "after"
     for _ in range(ROUNDS):
@@ -49,8 +65,7 @@ def test_what_was_interrupted_is_finished_at_the_next_start(tmp_path: Path) -> N
         last = undos[-1] if undos else bench.log.operations()[0]
         killed_at(chance.randint(1, 100), partial(undo_again, tmp_path, bench.session_id, last.id))
         middles += bench.state() not in (before, after)
-        words = tidied(database, state, UndoConfig())
-        assert not words
+        assert not finished(tmp_path)
         assert not bench.store.operations.running()
         now = bench.state()
         done = [each for each in bench.log.operations() if each.by == "undo"]
@@ -69,11 +84,10 @@ def test_a_live_agents_undo_is_left_to_it(tmp_path: Path) -> None:
     with held(bench.contents.folder.parent, undo) as ours:
         assert ours
         if (child := os.fork()) == 0:
-            words = tidied(tmp_path / "state" / "sessions.db", tmp_path / "state", UndoConfig())
-            os._exit(0 if not words else 1)
+            os._exit(1 if finished(tmp_path) else 0)
         assert os.waitpid(child, 0)[1] == 0
         assert (bench.project / "a").read_text() == "b\n"
-    tidied(tmp_path / "state" / "sessions.db", tmp_path / "state", UndoConfig())
+    finished(tmp_path)
     assert (bench.project / "a").read_text() == "a"
     bench.close()
 
@@ -151,13 +165,7 @@ def changed_files(bench: Bench) -> tuple[State, State]:
 
 
 def test_whichever_change_fails_nothing_is_restored_and_files_that_are_not_kept_are_the_same() -> None:
-    def failed_everywhere(folder: Path) -> None:
-        number = 1
-        while failed(folder / str(number), number):
-            number += 1
-        assert number > 25
-
-    as_a_user(failed_everywhere)
+    as_a_user(every_number(failed, more_than=25))
 
 
 def failed(folder: Path, number: int) -> bool:
@@ -201,7 +209,7 @@ def test_what_the_user_made_after_the_kill_stays_and_so_does_what_was_set_aside(
     assert len(bench.state()) == 3 and not (bench.project / "b").exists(), "b is set aside, one is written beside"
     for name in ("a", "b"):
         (bench.project / name).write_text("the user's")
-    first, second, third = sorted(tidied(tmp_path / "state" / "sessions.db", tmp_path / "state", UndoConfig()))
+    first, second, third = sorted(finished(tmp_path))
     assert "a was changed meanwhile and left alone" in first and "b was changed meanwhile" in second
     aside = next(path for path in bench.project.iterdir() if path.name.startswith("."))
     assert f"what was {bench.project / 'b'} is kept as {aside}" in third
@@ -211,13 +219,7 @@ def test_what_the_user_made_after_the_kill_stays_and_so_does_what_was_set_aside(
 
 
 def test_killed_before_any_of_its_changes_an_undo_is_finished_and_nothing_is_left_beside() -> None:
-    def killed_everywhere(folder: Path) -> None:
-        number = 1
-        while killed_and_finished(folder / str(number), number):
-            number += 1
-        assert number > 40
-
-    as_a_user(killed_everywhere)
+    as_a_user(every_number(killed_and_finished, more_than=40))
 
 
 def killed_and_finished(folder: Path, number: int) -> bool:
@@ -232,8 +234,7 @@ def killed_and_finished(folder: Path, number: int) -> bool:
         assert not bench.told
 
     def finish() -> None:
-        words = tidied(folder / "state" / "sessions.db", folder / "state", UndoConfig())
-        assert not words, words
+        assert not (words := finished(folder)), words
 
     killed = killed_at(number, undo)
     if killed:
@@ -258,10 +259,7 @@ def test_a_file_that_cannot_be_replaced_is_written_in_place_also_by_who_is_kille
         try:
             path.chmod(0o640)
             killed = killed_at(number, lambda: bench.take_back(bench.operations(2), prompt=2))  # noqa: B023
-            words = tidied(
-                bench.contents.folder.parents[1] / "sessions.db", bench.contents.folder.parents[1], UndoConfig()
-            )
-            assert not words, words
+            assert not (words := finished(tmp_path / str(number))), words
             assert path.read_bytes() == b"before" * 500 and path.stat().st_mode & 0o777 == 0o644
         finally:
             subprocess.run(["umount", "-l", path], check=True)
