@@ -29,6 +29,10 @@ SANDBOXES: dict[SandboxKind, str] = {
 with the reason why it is unavailable. Loaded when tried."""
 
 
+REPLACED = "was replaced while the sandbox was made, perhaps to get out of it"
+"""What a command says that was not run since something else was at a path than what was judged."""
+
+
 class Proxied(Struct, frozen=True):
     """A network in which there is nothing but a proxy of ours."""
 

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING
 
 from acp_agent.disk import Identity
 from acp_agent.executors.sandbox.bare_program import Call, Expect, OnError, Pointing, Result, Stack, Word, executable
+from acp_agent.executors.sandbox.base import REPLACED
 from acp_agent.executors.sandbox.landlock import Rule, handled
 from acp_agent.executors.sandbox.syscalls import Arch, number
 
@@ -55,7 +56,6 @@ ATTRIBUTES, INODE, DEVICE_NUMBER, FLAGS = STATUS + 1, STATUS + 4, STATUS + 17, S
 MOUNTED = 1 << 13
 """STATX_ATTR_MOUNT_ROOT, since Linux 5.8."""
 READ_ONLY = 1
-REPLACED = "was replaced while the sandbox was made, perhaps to get out of it"
 
 
 def _tells_mounts() -> bool:

@@ -18,11 +18,11 @@ import anyio
 import anyio.to_thread
 from msgspec.structs import replace
 
-from acp_agent.child import User
+from acp_agent.child import User, one_line
 from acp_agent.config.model import ToolsConfig
 from acp_agent.errors import ExecutorError
 from acp_agent.executors.base import BY_PROXY, NO_NETWORK, ONLY_WRITABLE, Command, Network
-from acp_agent.executors.sandbox.base import Confined, Invocation, Proxied, SandboxPolicy
+from acp_agent.executors.sandbox.base import REPLACED, Confined, Invocation, Proxied, SandboxPolicy
 from acp_agent.executors.sandbox.common_dirs import hold, release
 from acp_agent.executors.sandbox.holders import is_held, is_place_holder
 from acp_agent.lazy import load
@@ -305,6 +305,8 @@ class Confinement:
     def denied(self, output: str, cwd: Path) -> tuple[str, ...]:
         """The paths that a confined command, run in `cwd`, says were denied to it by the sandbox."""
         limits = self.limits()
+        if self._journal is not None and limits and REPLACED in output:
+            self._journal.notice(f"Possibly an attack: {one_line(output, 400)}", tool="bash")
         found: tuple[str, ...] = load(DENIED_PATHS)(output, limits, cwd, self._roots) if limits else ()
         return found
 
