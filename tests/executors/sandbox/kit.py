@@ -32,7 +32,7 @@ def no_sandbox() -> str:
     """Why there is nothing to attack; empty where there is."""
     try:
         done = subprocess.run(
-            ["/usr/bin/bwrap", "--unshare-user", "--unshare-pid", "--ro-bind", "/", "/", "--proc", "/proc", "true"],
+            ["/usr/bin/bwrap", "--unshare-user", "--unshare-pid", "--ro-bind", "/", "/", "--proc", "/proc", "/bin/true"],
             capture_output=True, text=True, timeout=10,
         )  # fmt: skip
     except OSError as error:
