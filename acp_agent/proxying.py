@@ -34,7 +34,7 @@ ACCEPT_AGAIN = 0.1
 """Seconds, after this process was out of descriptors."""
 
 HTTP, HTTPS = 80, 443
-REQUEST = re.compile(rb"([A-Z]+) (\S+) HTTP/1\.[01]\r\n")
+REQUEST = re.compile(rb"([A-Z]+) ([^\0-\x20\x7f]+) HTTP/1\.[01]\r\n")
 HEADERS = re.compile(rb"(?:[!#$%&'*+.^_`|~0-9A-Za-z-]+:[^\r\n\0]*\r\n)*\r\n")
 """Without what servers read in different ways: folded lines, bare line feeds, spaces before the colon."""
 HOP_HEADERS = re.compile(rb"^(?:proxy-[^:]*|connection|keep-alive|host):.*\r\n", re.IGNORECASE | re.MULTILINE)

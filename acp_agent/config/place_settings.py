@@ -1,6 +1,6 @@
 """`[places.NAME]`: where commands may run, and files may be, besides this machine; `[server]`: clients on others
-(`acp-coder serve`); `[store]`: where sessions are kept; `[worktree]`: what worktrees get;
-`[tools.terminal]`, `[tools.tmux]`: terminals that can be typed into."""
+(`acp-coder serve`); `[store]`: where sessions are kept; `[network]`: commands' connections; `[worktree]`: what
+worktrees get; `[tools.terminal]`, `[tools.tmux]`: terminals that can be typed into."""
 
 from __future__ import annotations
 
@@ -100,6 +100,42 @@ class PlaceConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
             raise ValueError(f"`places.NAME.paths`: {wrong[0]!r} is no absolute path of this machine")
         if self.kind == "devcontainer" and (self.root or self.paths or self.user):
             raise ValueError("a dev container has a user of its own and this machine's folders: no `root` or `paths`")
+
+
+class HostCredential(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    host: Annotated[str, key("The host, as in its URL.")] = ""
+    env: Annotated[
+        str, key("Variable of the agent's environment that holds it. Empty: `acp-coder login --host HOST` stored it.")
+    ] = ""
+    user: Annotated[str, key("User name: sends `Basic` of both. Empty: sends it as `Bearer`.")] = ""
+    header: Annotated[str, key("Header that gets it as it is, instead of `Authorization`.")] = ""
+    ports: Annotated[
+        list[Annotated[int, msgspec.Meta(ge=1, le=65535)]],
+        key("Ports of the host at which requests get it. Empty: 443, that of https."),
+    ] = []
+    paths: Annotated[
+        list[str], key("Only requests for these paths, and what is below them, get it (`/my-team`). Empty: all.")
+    ] = []
+
+    def __post_init__(self) -> None:
+        if wrong := [path for path in self.paths if not path.startswith("/")]:
+            raise ValueError(f"`network.credentials.NAME.paths`: {wrong[0]!r} does not begin with /")
+
+
+class NetworkConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    credentials: Annotated[
+        dict[str, HostCredential],
+        key(
+            "Credentials, by any name, that the proxy for commands puts into their requests to a host (https), so that "
+            "commands never have them."
+        ),
+    ] = {}
+
+    def credentials_for(self, host: str, port: int) -> list[HostCredential]:
+        """Those for a port of a host."""
+        return [
+            each for each in self.credentials.values() if each.host.lower() == host and port in (each.ports or [443])
+        ]
 
 
 class WorktreeConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True):

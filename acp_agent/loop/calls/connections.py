@@ -12,6 +12,7 @@ from __future__ import annotations
 import logging
 import socket
 import uuid
+from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 import anyio
@@ -29,6 +30,8 @@ from acp_agent.safety.deciding.hosts import Host, find_host, is_registry, judged
 from acp_agent.schema import acp
 
 if TYPE_CHECKING:
+    from anyio.abc import TaskGroup
+
     from acp_agent.executors.sandbox.proxy.injection import Header
     from acp_agent.executors.sandbox.proxy.ways import Way
     from acp_agent.loop.calls.call import Call
@@ -61,6 +64,7 @@ class Connections:
         self._command = self._line = command
         """What it was opened for, and what runs now."""
         self._scope = anyio.CancelScope()
+        self._tasks: TaskGroup | None = None
         self._closed = False
         self._allowed: set[Host] = set()
         self._refused: dict[Host, str] = {}
@@ -83,7 +87,8 @@ class Connections:
     async def serve(self, listener: socket.socket) -> None:
         with listener, self._scope:
             listener.setblocking(False)
-            async with await SocketListener.from_socket(listener) as accepting:
+            accepting = await SocketListener.from_socket(listener)
+            async with accepting, anyio.create_task_group() as self._tasks:
                 await serve(accepting, self._answer)
 
     def close(self) -> str:
@@ -114,10 +119,10 @@ class Connections:
         try:
             if host.name in LOOPBACK and (address := self._way.listening().get(host.port)) is not None:
                 return await load(CONNECT_INSIDE)(self._way, address, host.port), Traffic()
-            header = None if wanted.url else self._network.credential(host.name)
+            headers = [] if wanted.url else self._network.credentials(host.name, host.port)
             stream = await self._connect(host)
-            if header is not None:
-                stream = await self._with_credential(stream, host, header)
+            if headers:
+                stream = await self._with_credential(stream, host, headers)
         except (ToolError, OSError, ExecutorError) as error:
             if host.place in self._failed or len(self._failed) < MOST_SHOWN:
                 self._failed[host.place] = str(error)
@@ -126,13 +131,14 @@ class Connections:
             raise ToolError(f"acp-coder: no connection to {host.place}. {error}", category) from error
         return stream, self._traffic.setdefault(host.place, Traffic())
 
-    async def _with_credential(self, server: ByteStream, host: Host, header: Header) -> ByteStream:
-        """A stream to the host that puts the header into the command's requests."""
+    async def _with_credential(self, server: ByteStream, host: Host, headers: Sequence[Header]) -> ByteStream:
+        """A stream to the host that puts the headers into the command's requests."""
         here, there = socket.socketpair()
         here.setblocking(False)
         there.setblocking(False)
         client, inner = await UNIXSocketStream.from_socket(here), await UNIXSocketStream.from_socket(there)
-        self._network.spawn(load(INJECT), inner, server, host.name, host.port, header, self._network.authority)
+        assert self._tasks is not None
+        self._tasks.start_soon(load(INJECT), inner, server, host.name, host.port, headers, self._network.authority)
         return client
 
     async def _connect(self, host: Host) -> ByteStream:
@@ -188,7 +194,7 @@ class Connections:
         line = " ".join(self._line.script.split())
         line = line if len(line) <= SHOWN_COMMAND else line[: SHOWN_COMMAND - 1] + "…"
         words = [f"The running command `{line}` (tool call {self._call.id}) wants to connect to {_whole(host)}."]
-        if network.session.config.settings.network.credential(host.name) is not None:
+        if network.session.config.settings.network.credentials_for(host.name, host.port):
             words.append(f"Your credential for {host.name} is put into its requests.")
         words += [f"This is not a public host: {host.near}."] if host.near else []
         content: list[acp.ToolCallContent] = [

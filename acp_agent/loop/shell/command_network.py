@@ -104,18 +104,16 @@ class CommandNetwork:
         made: Authority = load(AUTHORITY)(folder := self._shell.private / "sandbox", folder / "certificates.pem")
         return made
 
-    def credential(self, host: str) -> Header | None:
+    def credentials(self, host: str, port: int) -> list[Header]:
         """What is put into requests to a host. Raises ToolError if it is configured but missing."""
-        configured = self.session.config.settings.network.credential(host)
-        if configured is None:
-            return None
-        value = host_key(host, configured.env, self._own_environ)
-        if not value:
-            where = f"the variable {configured.env} is not set" if configured.env else "it is not stored"
-            raise ToolError(
-                f"The credential for {host} is missing: {where} (`acp-coder login --host {host}`).", "policy_blocked"
-            )
-        made: Header = load(HEADER)(value, configured.user, configured.header)
+        made: list[Header] = []
+        for each in self.session.config.settings.network.credentials_for(host, port):
+            value = host_key(host, each.env, self._own_environ)
+            if not value:
+                where = f"the variable {each.env} is not set" if each.env else "it is not stored"
+                words = f"The credential for {host} is missing: {where} (`acp-coder login --host {host}`)."
+                raise ToolError(words, "policy_blocked")
+            made.append(load(HEADER)(value, each.user, each.header, each.paths))
         return made
 
     async def door(self, call: Call, command: Command, shell: Shell) -> Callable[[], Network] | None:
