@@ -240,6 +240,12 @@ class BashConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     max_background_runs: Annotated[
         int, key("Background commands of a session that may run at the same time.", ge=0, le=64, project=True)
     ] = 8
+    max_background_runs_per_owner: Annotated[
+        int, key("The same of all sessions of an owner of a server, or of an agent on stdio.", ge=1)
+    ] = 64
+    max_background_runs_per_process: Annotated[
+        int, key("Of all owners of a process; fewer where it may have few descriptors (`ulimit -Hn`).", ge=1)
+    ] = 256
     background_timeout: Annotated[
         float, key("Seconds a background command may run before it is killed.", gt=0, project=True)
     ] = 1800.0

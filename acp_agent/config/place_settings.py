@@ -131,6 +131,19 @@ class NetworkConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
         ),
     ] = {}
 
+    max_connections_per_command: Annotated[
+        int, key("Connections that a command may have at a time; more are refused, in words.", ge=1)
+    ] = 128
+    max_connections_per_session: Annotated[
+        int, key("Of all commands of a session, and to the servers that they started.", ge=1)
+    ] = 256
+    max_connections_per_owner: Annotated[
+        int, key("Of all sessions of an owner of a server, or of an agent on stdio.", ge=1)
+    ] = 512
+    max_connections_per_process: Annotated[
+        int, key("Of all owners of a process; fewer where it may have few descriptors (`ulimit -Hn`).", ge=1)
+    ] = 2048
+
     def credentials_for(self, host: str, port: int) -> list[HostCredential]:
         """Those for a port of a host."""
         return [

@@ -17,6 +17,7 @@ from acp_agent.child import one_line
 from acp_agent.config.place_settings import PlaceConfig
 from acp_agent.errors import ExecutorError
 from acp_agent.executors.sandbox.pids import started
+from acp_agent.limits.descriptors import restoring
 from acp_agent.own_programs import find_program
 
 ENGINES = ("podman", "docker", "nerdctl")
@@ -49,7 +50,7 @@ class Engine(Struct, frozen=True):
     def ask(self, *arguments: str) -> str:
         """What it prints. Raises ExecutorError with its last line. Blocks."""
         try:
-            done = subprocess.run(
+            done: subprocess.CompletedProcess[bytes] = subprocess.run(
                 [self.program, *arguments],
                 stdin=subprocess.DEVNULL,
                 capture_output=True,
@@ -58,6 +59,7 @@ class Engine(Struct, frozen=True):
                 timeout=SECONDS,
                 start_new_session=True,
                 check=False,
+                **restoring(),
             )
         except (OSError, ValueError) as error:
             raise ExecutorError(f"{self.program} could not be started: {error}") from error

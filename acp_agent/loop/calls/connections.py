@@ -13,6 +13,7 @@ import logging
 import socket
 import uuid
 from collections.abc import Sequence
+from functools import partial
 from typing import TYPE_CHECKING
 
 import anyio
@@ -22,6 +23,7 @@ from acp_agent.errors import ExecutorError, ToolError
 from acp_agent.executors.base import Command
 from acp_agent.lazy import load
 from acp_agent.legible import legible
+from acp_agent.limits.shares import Share
 from acp_agent.loop.calls.gate import Permit, Refused
 from acp_agent.proxying import Traffic, Wanted, answer, connect, resolve_by_system, serve
 from acp_agent.safety.access import CONNECT, NetworkAccess
@@ -63,6 +65,9 @@ class Connections:
         self._call = call
         self._command = self._line = command
         """What it was opened for, and what runs now."""
+        most = network.session.config.settings.network.max_connections_per_command
+        key = "network.max_connections_per_command"
+        self._share = Share("this command", "connections", key, most, network.share)
         self._scope = anyio.CancelScope()
         self._tasks: TaskGroup | None = None
         self._closed = False
@@ -89,7 +94,7 @@ class Connections:
             listener.setblocking(False)
             accepting = await SocketListener.from_socket(listener)
             async with accepting, anyio.create_task_group() as self._tasks:
-                await serve(accepting, self._answer)
+                await serve(accepting, self._answer, self._share, self._answer)
 
     def close(self) -> str:
         """Ends its connections; returns what there is to say of them, once."""
@@ -106,17 +111,19 @@ class Connections:
         said = [f"Connected to {', '.join(listed)}."] if listed else []
         return " ".join(said + [f"Not connected to {words}" for words in failed])
 
-    async def _answer(self, client: SocketStream) -> None:
+    async def _answer(self, client: SocketStream, why_none: str = "") -> None:
         accepted = client.extra(anyio.abc.SocketAttribute.raw_socket)
         if not self._way.is_ours(accepted):
             await client.aclose()
             return
-        await answer(client, self._open)
+        await answer(client, partial(self._open, why_none=why_none))
 
-    async def _open(self, wanted: Wanted) -> tuple[ByteStream, Traffic]:
+    async def _open(self, wanted: Wanted, why_none: str) -> tuple[ByteStream, Traffic]:
         """Raises ToolError."""
         host = find_host(wanted.host, wanted.port)
         try:
+            if why_none:
+                raise ToolError(why_none, "network_error")
             if host.name in LOOPBACK and (address := self._way.listening().get(host.port)) is not None:
                 return await load(CONNECT_INSIDE)(self._way, address, host.port), Traffic()
             headers = [] if wanted.url else self._network.credentials(host.name, host.port)
