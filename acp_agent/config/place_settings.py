@@ -52,6 +52,9 @@ class StoreConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     schema: Annotated[str, key("Schema there. It is made if there is none.", min_length=1)] = "acp_coder"
     connections: Annotated[int, key("Connections to that server, at most.", ge=1)] = 8
     timeout: Annotated[float, key("Seconds that it may take to answer.", gt=0)] = 30.0
+    away: Annotated[
+        float, key("Seconds for which it is waited for where it was there and is not; then what needs it fails.", ge=0)
+    ] = 5.0
 
 
 class PlaceConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True):

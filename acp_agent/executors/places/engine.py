@@ -83,9 +83,17 @@ class Engine(Struct, frozen=True):
             raise ExecutorError(f"{self.name} inspect: its answer is not JSON") from error
         return found[0] if isinstance(found, list) and found and isinstance(found[0], dict) else None
 
+    def awake(self, name: str) -> dict[str, Any] | None:
+        """The same of a container. Raises ExecutorError if it is paused: what runs there has not ended."""
+        found = self.look("container", name)
+        if found is not None and "paused" in str((found.get("State") or {}).get("Status")).lower():
+            words = f"the container {name!r} is paused, and what runs there waits; go on: `{self.name} unpause {name}`"
+            raise ExecutorError(words)
+        return found
+
     def running(self, name: str) -> dict[str, Any] | None:
         """The same of a container. Raises ExecutorError with a sentence if it does not run."""
-        found = self.look("container", name)
+        found = self.awake(name)
         if found is not None and not runs(found):
             raise ExecutorError(f"the container {name!r} {STOPPED}; start it: `{self.name} start {name}`")
         return found
