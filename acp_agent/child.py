@@ -11,16 +11,19 @@ import contextlib
 import logging
 import os
 import re
+import select
 import signal
 import subprocess
 import threading
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
-from typing import Any, Self
+from typing import IO, Any, Self
 
 import anyio
 import anyio.lowlevel
 from msgspec import Struct
+
+from acp_agent.limits.descriptors import restoring
 
 log = logging.getLogger(__name__)
 
@@ -69,6 +72,13 @@ def signal_group(leader: int, number: int) -> bool:
     except (ProcessLookupError, PermissionError):  # All of them are gone, or only zombies are left.
         return False
     return True
+
+
+def readable(stream: IO[bytes] | int, seconds: float) -> bool:
+    """Waits until it can be read, or has ended; `select` knows no high descriptors."""
+    poll = select.poll()
+    poll.register(stream, select.POLLIN)
+    return bool(poll.poll(seconds * 1000))
 
 
 def exit_descriptor(popen: subprocess.Popen[bytes]) -> int:
@@ -159,6 +169,7 @@ class Child:
             start_new_session=True,
             pass_fds=pass_fds,
             **(user.popen if user is not None else {}),
+            **restoring(),
         )
         return cls(name, popen)
 

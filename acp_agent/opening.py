@@ -41,7 +41,7 @@ def open_store(config: Config, environ: Mapping[str, str]) -> SessionStore:
     if url := store_url(config, environ):
         with suppress(OSError):  # The agent's own folder, which a store in a file would have made.
             Path(state_dir(environ)).mkdir(parents=True, exist_ok=True, mode=0o700)
-        bounds = (store.connections, store.timeout, store.busy_timeout)
+        bounds = (store.connections, store.timeout, store.busy_timeout, store.away)
         return postgres_store(url, store.schema, *bounds)
     return sqlite_store(store_file(config, environ), busy_timeout=store.busy_timeout)
 

@@ -20,6 +20,7 @@ from anyio.streams.buffered import BufferedByteReceiveStream
 from msgspec import Struct
 
 from acp_agent.errors import AgentError, ToolError
+from acp_agent.limits.shares import Share
 
 MAX_HEAD = 65_536
 HEAD_TIMEOUT = 30.0
@@ -29,12 +30,16 @@ ADDRESS_TIMEOUT = 4.0
 """Seconds for an address while there is another to try."""
 MOST_ADDRESSES = 4
 MOST_CONNECTIONS = 128
-"""At a time, to one listener; further ones wait to be accepted."""
+"""At a time, to one listener."""
 ACCEPT_AGAIN = 0.1
-"""Seconds, after this process was out of descriptors."""
+"""Seconds, after this process was out of descriptors, and between two looks for a free place."""
+PLACE_SECONDS = 2.0
+"""How long a connection waits for a place; others wait behind it, without being accepted. Then it is refused."""
+REFUSE_SECONDS = 1.0
+"""For a client that is refused to say what it wants: programs read no answer before."""
 
 HTTP, HTTPS = 80, 443
-REQUEST = re.compile(rb"([A-Z]+) (\S+) HTTP/1\.[01]\r\n")
+REQUEST = re.compile(rb"([A-Z]+) ([^\0-\x20\x7f]+) HTTP/1\.[01]\r\n")
 HEADERS = re.compile(rb"(?:[!#$%&'*+.^_`|~0-9A-Za-z-]+:[^\r\n\0]*\r\n)*\r\n")
 """Without what servers read in different ways: folded lines, bare line feeds, spaces before the colon."""
 HOP_HEADERS = re.compile(rb"^(?:proxy-[^:]*|connection|keep-alive|host):.*\r\n", re.IGNORECASE | re.MULTILINE)
@@ -68,26 +73,42 @@ Open = Callable[[Wanted], Awaitable[tuple[ByteStream, Traffic]]]
 """Connects, and says where to count; or raises an AgentError with a sentence for the user of the client."""
 
 
-async def serve(listener: SocketListener, handler: Callable[[SocketStream], Awaitable[None]]) -> None:
-    """Accepts connections until cancelled."""
-    free = anyio.Semaphore(MOST_CONNECTIONS)
+async def serve(
+    listener: SocketListener,
+    handler: Callable[[SocketStream], Awaitable[None]],
+    share: Share,
+    refuse: Callable[[SocketStream, str], Awaitable[None]] | None = None,
+) -> None:
+    """Accepts connections until cancelled. `share`: what each takes one of. `refuse`: tells a client why it gets none;
+    else it is only closed."""
 
     async def handle(client: SocketStream) -> None:
         try:
             await handler(client)
         finally:
-            free.release()
+            share.give()
 
     async with anyio.create_task_group() as tasks:
         while True:
-            await free.acquire()
             try:
                 client = await listener.accept()
             except OSError:
-                free.release()
                 await anyio.sleep(ACCEPT_AGAIN)
-            else:
+                continue
+            try:
+                with anyio.move_on_after(PLACE_SECONDS):
+                    while share.full():  # noqa: ASYNC110 - it may be any of several that becomes free
+                        await anyio.sleep(ACCEPT_AGAIN)
+            except BaseException:
+                await anyio.aclose_forcefully(client)
+                raise
+            if not (why := share.take()):
                 tasks.start_soon(handle, client)
+                continue
+            async with client:
+                if refuse is not None:
+                    with anyio.move_on_after(REFUSE_SECONDS):
+                        await refuse(client, why)
 
 
 async def answer(client: ByteStream, open: Open) -> None:

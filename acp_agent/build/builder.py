@@ -16,12 +16,13 @@ import anyio.to_thread
 
 from acp_agent.build.host_session import reached
 from acp_agent.build.own_credentials import own_credentials
-from acp_agent.build.session_parts import build_parts
+from acp_agent.build.session_parts import build_parts, owners_shares
 from acp_agent.build.warming import warm
 from acp_agent.config.xdg import state_dir
 from acp_agent.credentials.redactor import Redactor
 from acp_agent.errors import AuthRequired, InvalidParams, ProviderError, StoreError
 from acp_agent.lazy import load
+from acp_agent.limits.shares import Shares
 from acp_agent.llm.choose import needs_key
 from acp_agent.loop.calls.redaction import Redaction
 from acp_agent.loop.model.models import Models
@@ -58,6 +59,7 @@ class Builder:
         self._warm = False
         self._introduced: set[str] = set()
         self._redactions: dict[object, Redaction] = {}
+        self._shares: Shares | None = None
 
     async def parts(self, session: Session, store: SessionStore) -> Parts:
         """Builds the parts of `session`, which live as long as it does."""
@@ -65,7 +67,8 @@ class Builder:
         roots, host = session.roots, await reached(session, self._environ)
         own = (self._registry, self._models, redaction, self._environ, self._spawn)
         try:
-            parts = build_parts(session, store, *own, host)
+            self._shares = self._shares or owners_shares(session.config.settings)
+            parts = build_parts(session, store, *own, host, self._shares)
         except BaseException:
             session.roots = roots
             if host is not None:

@@ -12,7 +12,7 @@ from msgspec.structs import replace
 
 from acp_agent.config.credentials import McpLogins
 from acp_agent.config.load import Config
-from acp_agent.config.model import ProviderConfig
+from acp_agent.config.model import ProviderConfig, Settings
 from acp_agent.config.place_settings import LOCAL as THIS_MACHINE
 from acp_agent.config.place_settings import Place, find_place, is_host, tmux_session
 from acp_agent.config.xdg import config_dir, state_dir
@@ -20,6 +20,7 @@ from acp_agent.errors import ConfigError
 from acp_agent.executors.route import Offer as EditorOffer
 from acp_agent.executors.scrub import scrubbing
 from acp_agent.lazy import load
+from acp_agent.limits.shares import COMMANDS, CONNECTIONS, Share, Shares
 from acp_agent.loop.beside.background_runs import SessionRuns
 from acp_agent.loop.beside.beside import Beside
 from acp_agent.loop.beside.languages import Languages
@@ -104,6 +105,17 @@ Spawn = Callable[[Coroutine[Any, Any, None]], None]
 """Runs something in the background until the agent closes."""
 
 
+def owners_shares(settings: Settings) -> Shares:
+    """What all sessions of an owner may hold."""
+    network, bash = settings.network, settings.tools.bash
+    CONNECTIONS.most, COMMANDS.most = network.max_connections_per_process, bash.max_background_runs_per_process
+    connections, commands = "network.max_connections_per_owner", "tools.bash.max_background_runs_per_owner"
+    return Shares(
+        Share("all of your sessions", CONNECTIONS.what, connections, network.max_connections_per_owner, CONNECTIONS),
+        Share("all of your sessions", COMMANDS.what, commands, bash.max_background_runs_per_owner, COMMANDS),
+    )
+
+
 def build_parts(
     session: Session,
     store: SessionStore,
@@ -113,8 +125,9 @@ def build_parts(
     environ: Mapping[str, str],
     spawn: Spawn,
     host: Host | None,
+    shares: Shares,
 ) -> Parts:
-    """`host`: where the session's roots are, if not on this machine."""
+    """`host`: where the session's roots are, if not on this machine. `shares`: of the owner."""
     settings, outbox = session.config.settings, session.outbox
     outbox.redaction = redaction
     session.client.clean = redaction.struct
@@ -130,7 +143,7 @@ def build_parts(
     relevance = Relevance()
     outputs = build_outputs(session, store, redaction, memory, relevance, turn, environ)
     hooks = build_hooks(session, turn, journal, environ, spawn, plugins)
-    shell, inherited = build_shell(session, turn, journal, outputs, environ, spawn, host, hooks)
+    shell, inherited = build_shell(session, turn, journal, outputs, environ, spawn, host, hooks, shares)
     memory.instructions.limits = shell.confinement.for_prompt
     languages = Languages(outbox, settings.lsp, session.roots, shell.confinement, inherited, session.published, spawn)
     registry = SessionRegistry(tools)
@@ -166,7 +179,7 @@ def build_parts(
     web = WebAccess(settings.tools, environ, session.roots.clients, guard.refuses)
     gate = Gate(session.client, store, session.choices, guard, redaction.redactor, shell.hooks)
     reports = build_reports(session, shell, redaction)
-    network = CommandNetwork(session, gate, shell, inherited, environ)
+    network = CommandNetwork(session, gate, shell, inherited, environ, shares.connections)
     recorder = ChangeRecorder(session, store.operations, shell, settings.undo, Path(state_dir(environ)), home, spawn)
     calls = Calls(session, toolbox, gate, shell, memory, languages, web, scheduler, reports, outputs, network, recorder)
     return Parts(
@@ -244,6 +257,7 @@ def build_shell(
     spawn: Spawn,
     host: Host | None,
     hooks: Hooks,
+    shares: Shares,
 ) -> tuple[Shell, dict[str, str]]:
     """The shell, and the environment its commands and the language servers inherit."""
     settings, roots = session.config.settings, session.roots
@@ -266,6 +280,7 @@ def build_shell(
         spawn=spawn,
         journal=journal,
         outputs=outputs,
+        share=shares.commands,
         panes=build_panes(session, folder, outside(session.config, environ), spawn),
     )
 

@@ -29,6 +29,7 @@ from acp_agent.config.load import load_config
 from acp_agent.config.model import LogConfig, Settings
 from acp_agent.errors import ConfigError
 from acp_agent.lazy import load
+from acp_agent.limits.descriptors import raise_limit
 from acp_agent.loop.opened import Opened
 from acp_agent.opening import Opening
 from acp_agent.protocol.codec import coalesce_updates, encode
@@ -68,6 +69,7 @@ def serve(
 
     `opened`: the session that was answered already. `said`: all that was read (`in`) and written (`out`) so far.
     """
+    raise_limit()
     try:
         settings = load_config(os.environ).settings
     except ConfigError:  # Reported where it is used: to whoever asks for a session.

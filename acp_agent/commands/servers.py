@@ -25,6 +25,7 @@ from acp_agent.fronts.server import COUNTS
 from acp_agent.fronts.server.entrance import is_loopback
 from acp_agent.fronts.server.identities import FIRST, Identities
 from acp_agent.lazy import load
+from acp_agent.limits.descriptors import raise_limit
 from acp_agent.opening import store_url
 from acp_agent.safety.folders.paths import real_path
 
@@ -74,6 +75,7 @@ def _serve(
             ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER).load_cert_chain(options.cert, options.key)
         except (OSError, ValueError) as error:
             raise ConfigError(f"{options.cert} and {options.key} cannot be used for TLS: {error}") from error
+    raise_limit()
     set_up_logs(settings.log, environ, settings.secrets)
     with _bound(*where) as listens:
         name, port = listens.getsockname()[:2]

@@ -14,6 +14,7 @@ import msgspec
 from acp_agent.config import safety_settings as safety
 from acp_agent.config.language_settings import ClientProfileConfig, LspConfig, ProtocolConfig, key
 from acp_agent.config.place_settings import (
+    NetworkConfig,
     Place,
     PlaceConfig,
     ServerConfig,
@@ -239,6 +240,12 @@ class BashConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     max_background_runs: Annotated[
         int, key("Background commands of a session that may run at the same time.", ge=0, le=64, project=True)
     ] = 8
+    max_background_runs_per_owner: Annotated[
+        int, key("The same of all sessions of an owner of a server, or of an agent on stdio.", ge=1)
+    ] = 64
+    max_background_runs_per_process: Annotated[
+        int, key("Of all owners of a process; fewer where it may have few descriptors (`ulimit -Hn`).", ge=1)
+    ] = 256
     background_timeout: Annotated[
         float, key("Seconds a background command may run before it is killed.", gt=0, project=True)
     ] = 1800.0
@@ -618,29 +625,6 @@ class McpConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
         120.0
     )
     max_result_bytes: Annotated[int, key("Largest result of a call in bytes.", ge=1024)] = 10_485_760
-
-
-class HostCredential(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    host: Annotated[str, key("The host, as in its URL.")] = ""
-    env: Annotated[
-        str, key("Variable of the agent's environment that holds it. Empty: `acp-coder login --host HOST` stored it.")
-    ] = ""
-    user: Annotated[str, key("User name: sends `Basic` of both. Empty: sends it as `Bearer`.")] = ""
-    header: Annotated[str, key("Header that gets it as it is, instead of `Authorization`.")] = ""
-
-
-class NetworkConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    credentials: Annotated[
-        dict[str, HostCredential],
-        key(
-            "Credentials, by any name, that the proxy for commands puts into their requests to a host (https), so that "
-            "commands never have them."
-        ),
-    ] = {}
-
-    def credential(self, host: str) -> HostCredential | None:
-        """The one for a host."""
-        return next((each for each in self.credentials.values() if each.host.lower() == host), None)
 
 
 def as_choice(model: str) -> str:

@@ -1,6 +1,6 @@
 """`[places.NAME]`: where commands may run, and files may be, besides this machine; `[server]`: clients on others
-(`acp-coder serve`); `[store]`: where sessions are kept; `[worktree]`: what worktrees get;
-`[tools.terminal]`, `[tools.tmux]`: terminals that can be typed into."""
+(`acp-coder serve`); `[store]`: where sessions are kept; `[network]`: commands' connections; `[worktree]`: what
+worktrees get; `[tools.terminal]`, `[tools.tmux]`: terminals that can be typed into."""
 
 from __future__ import annotations
 
@@ -52,6 +52,9 @@ class StoreConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     schema: Annotated[str, key("Schema there. It is made if there is none.", min_length=1)] = "acp_coder"
     connections: Annotated[int, key("Connections to that server, at most.", ge=1)] = 8
     timeout: Annotated[float, key("Seconds that it may take to answer.", gt=0)] = 30.0
+    away: Annotated[
+        float, key("Seconds for which it is waited for where it was there and is not; then what needs it fails.", ge=0)
+    ] = 5.0
 
 
 class PlaceConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -100,6 +103,55 @@ class PlaceConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
             raise ValueError(f"`places.NAME.paths`: {wrong[0]!r} is no absolute path of this machine")
         if self.kind == "devcontainer" and (self.root or self.paths or self.user):
             raise ValueError("a dev container has a user of its own and this machine's folders: no `root` or `paths`")
+
+
+class HostCredential(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    host: Annotated[str, key("The host, as in its URL.")] = ""
+    env: Annotated[
+        str, key("Variable of the agent's environment that holds it. Empty: `acp-coder login --host HOST` stored it.")
+    ] = ""
+    user: Annotated[str, key("User name: sends `Basic` of both. Empty: sends it as `Bearer`.")] = ""
+    header: Annotated[str, key("Header that gets it as it is, instead of `Authorization`.")] = ""
+    ports: Annotated[
+        list[Annotated[int, msgspec.Meta(ge=1, le=65535)]],
+        key("Ports of the host at which requests get it. Empty: 443, that of https."),
+    ] = []
+    paths: Annotated[
+        list[str], key("Only requests for these paths, and what is below them, get it (`/my-team`). Empty: all.")
+    ] = []
+
+    def __post_init__(self) -> None:
+        if wrong := [path for path in self.paths if not path.startswith("/")]:
+            raise ValueError(f"`network.credentials.NAME.paths`: {wrong[0]!r} does not begin with /")
+
+
+class NetworkConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    credentials: Annotated[
+        dict[str, HostCredential],
+        key(
+            "Credentials, by any name, that the proxy for commands puts into their requests to a host (https), so that "
+            "commands never have them."
+        ),
+    ] = {}
+
+    max_connections_per_command: Annotated[
+        int, key("Connections that a command may have at a time; more are refused, in words.", ge=1)
+    ] = 128
+    max_connections_per_session: Annotated[
+        int, key("Of all commands of a session, and to the servers that they started.", ge=1)
+    ] = 256
+    max_connections_per_owner: Annotated[
+        int, key("Of all sessions of an owner of a server, or of an agent on stdio.", ge=1)
+    ] = 512
+    max_connections_per_process: Annotated[
+        int, key("Of all owners of a process; fewer where it may have few descriptors (`ulimit -Hn`).", ge=1)
+    ] = 2048
+
+    def credentials_for(self, host: str, port: int) -> list[HostCredential]:
+        """Those for a port of a host."""
+        return [
+            each for each in self.credentials.values() if each.host.lower() == host and port in (each.ports or [443])
+        ]
 
 
 class WorktreeConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True):

@@ -39,6 +39,7 @@ from acp_agent.executors.start import Confine, of_its_own, start, start_confined
 from acp_agent.executors.tree_walk import Hides
 from acp_agent.executors.users import in_thread_as
 from acp_agent.lazy import load
+from acp_agent.limits.descriptors import as_before
 from acp_agent.own_programs import find_bash, find_program, with_search_path
 
 if TYPE_CHECKING:
@@ -122,7 +123,7 @@ class LocalExecutor:
         environ = {**self.environment(command), MARK: mark}
         if (user := self.user()) is not None:
             environ |= user.environment
-        script = with_state(
+        script = as_before() + with_state(
             command.script,
             self.state_file(command),
             keep=command.keeps_state,

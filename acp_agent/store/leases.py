@@ -9,6 +9,9 @@ from collections.abc import Sequence
 
 from acp_agent.store.database import Part
 
+LONGER = 4.0
+"""Than ours no lease is by more than this: that of a process with another configuration may be longer."""
+
 
 class Leases(Part):
     """`holder`: the name of a process. `seconds`: how long it has the lease from now on."""
@@ -21,7 +24,12 @@ class Leases(Part):
             f"UPDATE sessions SET holder = ?, held_until = {clock} + ? "
             f"WHERE id = ? AND (holder IS NULL OR holder = ? OR held_until <= {clock})"
         )
-        return self._db.change(query, holder, seconds, session_id, holder) > 0
+        if self._db.change(query, holder, seconds, session_id, holder) > 0:
+            return True
+        # No lease is that long: the clock was set back. Who holds it, if anybody does, renews it before it has run out.
+        cut = f"UPDATE sessions SET held_until = {clock} + ? WHERE id = ? AND held_until > {clock} + ?"
+        self._db.change(cut, seconds * LONGER, session_id, seconds * LONGER)
+        return False
 
     def renew(self, sessions: Sequence[str], holder: str, seconds: float) -> set[str]:
         """Holds these for longer; returns those that the holder still has."""

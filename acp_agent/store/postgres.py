@@ -12,7 +12,9 @@ from __future__ import annotations
 
 import hashlib
 import hmac
+import logging
 import select
+import time
 from collections.abc import AsyncGenerator, Iterable, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager
 from functools import cached_property, lru_cache
@@ -29,9 +31,13 @@ from acp_agent.store.database import FORMAT, Database, Words, statements_after
 from acp_agent.store.lane import Lane, Threads
 from acp_agent.store.stores import LONGEST_NAME
 
+log = logging.getLogger(__name__)
+
 MIGRATIONS = "formats_postgres.sql"
 LONGEST_PAYLOAD = 7_999
 """Bytes of a payload of NOTIFY."""
+CONNECT_AGAIN = 0.1
+"""Seconds between two attempts to connect."""
 LISTEN_AGAIN = 1.0
 """Seconds between two attempts to listen."""
 NUL = "\u2400"
@@ -62,7 +68,11 @@ class Limits:
     """`connections` at most, of a process. `timeout`: seconds of a statement, and until there is a connection.
     `busy_timeout`: seconds of waiting for what another process is changing."""
 
-    def __init__(self, connections: int = 8, timeout: float = 30.0, busy_timeout: float = 1.0) -> None:
+    def __init__(
+        self, connections: int = 8, timeout: float = 30.0, busy_timeout: float = 1.0, away: float = 5.0
+    ) -> None:
+        """`away`: seconds of waiting for a server that was there, and is not."""
+        self.away = away
         self.connections = connections
         self.timeout = timeout
         self.busy_timeout = busy_timeout
@@ -80,7 +90,11 @@ class Pool:
             ) from error
         self._known: dict[str, Any] = {"connect_timeout": max(2, round(limits.timeout)), **ALIVE, **TEXT, **known}
         self._secrets = [str(known[name]) for name in ("password", "sslpassword") if known.get(name)]
-        self.where = f"postgresql://{known.get('host', '')}/{known.get('dbname', '')}"
+        host = str(known.get("host", ""))
+        self.where = f"postgresql://{'' if host.startswith('/') else host}/{known.get('dbname', '')}"
+        self._reached = False
+        """Whether it was ever there. From then on errors say no more than that it is not: clients read them."""
+        self._away_since: float | None = None
         self.limits = limits
         self.threads = Threads(limits.connections)
         self._idle: list[tuple[str, psycopg.Connection]] = []
@@ -113,7 +127,7 @@ class Pool:
             found = self._found(schema)
         try:
             with self.errors():
-                before, db = found or ("", self.connect())
+                before, db = found or ("", self._connected())
                 if before != schema:
                     db.execute(sql.SQL("SET search_path = {}").format(sql.Identifier(schema)))
                 return db
@@ -139,6 +153,20 @@ class Pool:
             elif db is not None:
                 db.close()
             self._free.notify()
+
+    def _connected(self) -> psycopg.Connection:
+        """Tries again for a while: nothing has been asked yet. Raises psycopg.Error."""
+        while True:
+            try:
+                db = self.connect()
+            except psycopg.OperationalError:
+                self._away_since = now = self._away_since or time.monotonic()
+                if not self._reached or time.monotonic() - now > self.limits.away:
+                    raise
+                time.sleep(CONNECT_AGAIN)
+            else:
+                self._reached, self._away_since = True, None
+                return db
 
     def connect(self) -> psycopg.Connection:
         timeouts = self.limits
@@ -169,6 +197,10 @@ class Pool:
             raise StoreBusy(f"{self.where}: another agent keeps the session database busy; try again") from error
         except psycopg.OperationalError as error:
             said = self.words_of(error)
+            if self._reached:
+                log.error("%s: %s", self.where, said)
+                words = "the session database cannot be reached; try again, the server's log says why"
+                raise StoreBusy(words) from error
             if (error.sqlstate or "").startswith("28") or "password" in said:
                 raise StoreError(f"{self.where}: the session database lets nobody in: {said}") from error
             raise StoreBusy(f"{self.where}: the session database cannot be reached: {said}; try again") from error

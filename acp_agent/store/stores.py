@@ -26,11 +26,16 @@ def sqlite_store(path: Path, *, busy_timeout: float = 1.0) -> SessionStore:
 
 
 def postgres_store(
-    url: str, schema: str = SCHEMA, connections: int = 8, timeout: float = 30.0, busy_timeout: float = 1.0
+    url: str,
+    schema: str = SCHEMA,
+    connections: int = 8,
+    timeout: float = 30.0,
+    busy_timeout: float = 1.0,
+    away: float = 5.0,
 ) -> SessionStore:
     """The store of an owner on a server; the bounds are those of `postgres.Limits`. Raises StoreError."""
     try:
-        limits = load(LIMITS)(connections, timeout, busy_timeout)
+        limits = load(LIMITS)(connections, timeout, busy_timeout, away)
     except ImportError as error:
         words = f"store.url needs psycopg, the extra `postgres`: pip install 'acp-coder[postgres]' ({error})"
         raise StoreError(words) from error

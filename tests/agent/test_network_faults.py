@@ -18,6 +18,7 @@ from acp_agent.client.permissions import allow_always, allow_once, reject_once
 from acp_agent.errors import ToolError
 from acp_agent.executors.sandbox.proxy import published_ports
 from acp_agent.executors.sandbox.proxy.ways import MachineLoopback
+from acp_agent.limits.shares import Share
 from acp_agent.loop.calls import connections
 from acp_agent.loop.shell.command_network import CommandNetwork
 from acp_agent.proxying import serve
@@ -141,7 +142,7 @@ async def test_a_lack_of_descriptors_does_not_end_what_serves_connections(protec
             await client.send(await client.receive())
 
     async def run(listener: SocketListener) -> None:
-        await (serve(listener, echo) if protected else listener.serve(echo))
+        await (serve(listener, echo, Share("", "", "", 9)) if protected else listener.serve(echo))
 
     made = socket.create_server(("127.0.0.1", 0))
     with closing(socket.socket()) as client, anyio.fail_after(BOUND):
@@ -163,8 +164,7 @@ async def test_a_lack_of_descriptors_does_not_end_what_serves_connections(protec
             assert not protected and error.subgroup(lambda each: "Too many open files" in str(each))
 
 
-async def test_connections_beyond_the_most_wait_to_be_accepted(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("acp_agent.proxying.MOST_CONNECTIONS", 3)
+async def test_connections_beyond_the_most_wait_to_be_accepted() -> None:
     here: list[SocketStream] = []
     most = anyio.Event()
 
@@ -179,7 +179,7 @@ async def test_connections_beyond_the_most_wait_to_be_accepted(monkeypatch: pyte
     with socket.create_server(("127.0.0.1", 0)) as made, ExitStack() as stack, anyio.fail_after(BOUND):
         clients = [stack.enter_context(socket.create_connection(made.getsockname())) for _ in range(9)]
         async with await SocketListener.from_socket(made) as listener, anyio.create_task_group() as tasks:
-            tasks.start_soon(serve, listener, hold)
+            tasks.start_soon(serve, listener, hold, Share("", "", "", 3))
             await most.wait()
             await anyio.wait_all_tasks_blocked()
             assert len(here) == 3

@@ -86,3 +86,19 @@ def test_of_several_processes_that_claim_at_once_one_gets_it(place: tuple[str, s
         got = [process.communicate(timeout=30)[0].strip() for process in processes]
         assert sorted(got) == ["False", "False", "True"]
         assert store.leases.holder("s") == names[got.index("True")]
+
+
+def test_a_lease_that_is_longer_than_any_is_cut_short(store: SessionStore) -> None:
+    """The database's clock was set back by an hour: a process that lives renews its lease, a dead one does not."""
+    for session in ("dead", "alive"):
+        store.create(SessionRecord(session, "/project"))
+        assert store.leases.claim(session, "one", 0.2)
+        set_back = f"UPDATE sessions SET held_until = {store._db.clock} + 3600 WHERE id = ?"
+        store._db.change(set_back, session)
+        assert not store.leases.claim(session, "two", 0.2)
+        if session == "alive":
+            assert store.leases.renew(["alive"], "one", LONG) == {"alive"}
+    deadline = time.monotonic() + 30
+    while not store.leases.claim("dead", "two", 0.2):
+        assert time.monotonic() < deadline
+    assert store.leases.holder("alive") == "one"

@@ -221,7 +221,9 @@ class Peer:
     def _reads(self, link: Link) -> None:
         held = bytearray()
         try:
-            while select.select([link.reads], [], [], 3 * self._heartbeat)[0]:
+            poll = select.poll()
+            poll.register(link.reads, select.POLLIN)
+            while poll.poll(3000 * self._heartbeat):
                 data = os.read(link.reads, READ_SIZE)
                 if not data:
                     break

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import select
 import subprocess
 import tempfile
 import time
@@ -11,9 +10,10 @@ from collections.abc import Mapping
 from contextlib import suppress
 from typing import IO, Protocol
 
-from acp_agent.child import one_line
+from acp_agent.child import one_line, readable
 from acp_agent.errors import ExecutorError
 from acp_agent.executors.far.far_peer import write_all
+from acp_agent.limits.descriptors import restoring
 
 BEGINS = 30.0
 """Seconds for a link to be there: names, keys, logins."""
@@ -56,6 +56,7 @@ class Started:
                 env=dict(way.environ),
                 cwd="/",
                 start_new_session=True,
+                **restoring(),
             )
         except (OSError, ValueError) as error:
             self._errors.close()
@@ -81,8 +82,7 @@ class Started:
         """What stands between them, byte for byte; nothing behind it is read. Raises OSError."""
         said, end, at = b"", time.monotonic() + BEGINS, -1
         while at < 0 or not said.endswith(ends):
-            ready, _, _ = select.select([self.reads], [], [], max(0.0, end - time.monotonic()))
-            if not ready:
+            if not readable(self.reads, max(0.0, end - time.monotonic())):
                 raise OSError(f"no answer within {BEGINS:g} s")
             data = os.read(self.reads, 1)
             if not data or len(said) > MOST_HELLO:

@@ -197,7 +197,7 @@ class Container:
         except ExecutorError as error:
             log.warning("containers that were left behind could not be looked for: %s", error)
         if self._begun:
-            if runs(engine.look("container", self._begun)):
+            if runs(engine.awake(self._begun)):
                 return self._probed(engine)
             self._remove(engine)
         config = self._config

@@ -17,6 +17,7 @@ from acp_agent.child import one_line
 from acp_agent.config.place_settings import PlaceConfig
 from acp_agent.errors import ExecutorError
 from acp_agent.executors.sandbox.pids import started
+from acp_agent.limits.descriptors import restoring
 from acp_agent.own_programs import find_program
 
 ENGINES = ("podman", "docker", "nerdctl")
@@ -49,7 +50,7 @@ class Engine(Struct, frozen=True):
     def ask(self, *arguments: str) -> str:
         """What it prints. Raises ExecutorError with its last line. Blocks."""
         try:
-            done = subprocess.run(
+            done: subprocess.CompletedProcess[bytes] = subprocess.run(
                 [self.program, *arguments],
                 stdin=subprocess.DEVNULL,
                 capture_output=True,
@@ -58,6 +59,7 @@ class Engine(Struct, frozen=True):
                 timeout=SECONDS,
                 start_new_session=True,
                 check=False,
+                **restoring(),
             )
         except (OSError, ValueError) as error:
             raise ExecutorError(f"{self.program} could not be started: {error}") from error
@@ -81,9 +83,17 @@ class Engine(Struct, frozen=True):
             raise ExecutorError(f"{self.name} inspect: its answer is not JSON") from error
         return found[0] if isinstance(found, list) and found and isinstance(found[0], dict) else None
 
+    def awake(self, name: str) -> dict[str, Any] | None:
+        """The same of a container. Raises ExecutorError if it is paused: what runs there has not ended."""
+        found = self.look("container", name)
+        if found is not None and "paused" in str((found.get("State") or {}).get("Status")).lower():
+            words = f"the container {name!r} is paused, and what runs there waits; go on: `{self.name} unpause {name}`"
+            raise ExecutorError(words)
+        return found
+
     def running(self, name: str) -> dict[str, Any] | None:
         """The same of a container. Raises ExecutorError with a sentence if it does not run."""
-        found = self.look("container", name)
+        found = self.awake(name)
         if found is not None and not runs(found):
             raise ExecutorError(f"the container {name!r} {STOPPED}; start it: `{self.name} start {name}`")
         return found

@@ -5,7 +5,6 @@ from __future__ import annotations
 import errno
 import math
 import os
-import select
 import threading
 import time
 import uuid
@@ -14,6 +13,7 @@ from contextlib import suppress
 from itertools import chain, repeat
 from pathlib import Path
 
+from acp_agent.child import readable
 from acp_agent.errors import ExecutorError
 from acp_agent.executors.beneath import Swapped, what_it_is
 from acp_agent.executors.far.far_peer import Lost
@@ -170,7 +170,7 @@ class ShShell:
             started.write(line.encode("utf-8", "surrogateescape") + (data or b""))
         ends, held, at = f"\n{nonce} ".encode(), bytearray(), -1
         while at < 0 or b"\n" not in held[at + len(ends) :]:
-            if not select.select([started.reads], [], [], silent)[0]:
+            if not readable(started.reads, silent):
                 raise TimeoutError
             piece = os.read(started.reads, READ_SIZE)
             if not piece:

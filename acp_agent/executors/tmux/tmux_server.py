@@ -15,7 +15,6 @@ import contextlib
 import errno
 import os
 import re
-import select
 import shlex
 import shutil
 import subprocess
@@ -31,10 +30,11 @@ from typing import Any
 
 import anyio.to_thread
 
-from acp_agent.child import one_line
+from acp_agent.child import one_line, readable
 from acp_agent.errors import ExecutorError
 from acp_agent.executors.base import TerminalSize
 from acp_agent.executors.terminals.pseudo_terminal import Pty
+from acp_agent.limits.descriptors import restoring
 from acp_agent.own_programs import find_program
 
 PROGRAM = "tmux"
@@ -153,8 +153,15 @@ class Tmux:
         """What tmux answers. Blocks. Raises ExecutorError with a sentence."""
         argv = (*self._argv(), "-f", "/dev/null", *words)
         try:
-            done = subprocess.run(
-                argv, input=given, capture_output=True, timeout=ANSWERS, env=self._environ, cwd="/", check=False
+            done: subprocess.CompletedProcess[bytes] = subprocess.run(
+                argv,
+                input=given,
+                capture_output=True,
+                timeout=ANSWERS,
+                env=self._environ,
+                cwd="/",
+                check=False,
+                **restoring(),
             )
         except (OSError, subprocess.SubprocessError) as error:
             raise ExecutorError(f"tmux does not answer: {error}") from error
@@ -264,7 +271,7 @@ def _writes_to(path: Path) -> int:
 def _hears(reads: int) -> None:
     """Once a line's end comes: before that, nobody may have it open. Raises OSError."""
     until = time.monotonic() + ANSWERS
-    while select.select([reads], [], [], ANSWERS)[0] and time.monotonic() < until:
+    while readable(reads, ANSWERS) and time.monotonic() < until:
         with contextlib.suppress(BlockingIOError):  # It has just been opened.
             if os.read(reads, 1):
                 return

@@ -46,6 +46,7 @@ from acp_agent.fronts.server.relay import Introduction
 from acp_agent.fronts.server.remote_agent import RemoteAgent
 from acp_agent.fronts.server.stored_sessions import IN_USE, OPERATIONS, Answer, History, SessionAsked
 from acp_agent.fronts.server.streams import HttpConnection
+from acp_agent.limits.descriptors import fits
 from acp_agent.opening import Opening, store_url
 from acp_agent.protocol.codec import coalesce_updates, encode
 from acp_agent.protocol.connection import Connection
@@ -69,6 +70,8 @@ GOODBYE_SECONDS = 3.0
 """For all clients to get the last answers, once the server is told to stop."""
 REQUEST_SECONDS = 1
 """After that for requests that are not whole, and for answers that nobody reads."""
+CLIENTS = 4
+"""Of `PARTS` of the descriptors of this process."""
 SPARE = 50
 """Connections besides those that `server.max_connections` counts: of who only looks, or has not said what it wants."""
 RENEWALS = 3
@@ -114,6 +117,7 @@ class Server:
         self, settings: Settings, environ: Mapping[str, str], identities: Identities, bound: socket.socket
     ) -> None:
         self._config = settings.server
+        self._most = min(settings.server.max_connections, fits(CLIENTS))
         self._max_message = settings.limits.max_line_bytes
         self._environ = environ
         self._identities = identities
@@ -163,7 +167,7 @@ class Server:
                 server_header=False,
                 proxy_headers=False,
                 lifespan="off",
-                http=_bounded(self._config.initialize_timeout, self._config.max_connections + SPARE),
+                http=_bounded(self._config.initialize_timeout, self._most + SPARE),
                 ws=_Frames,
                 ws_max_size=self._max_message,
                 timeout_graceful_shutdown=REQUEST_SECONDS,
@@ -314,8 +318,8 @@ class Server:
         """Why there is no room for another connection of theirs."""
         if self._stopping:
             return "the server is stopping"
-        if len(self._open) >= self._config.max_connections:
-            return f"there are {self._config.max_connections} connections already"
+        if len(self._open) >= self._most:
+            return f"there are {self._most} connections already"
         if self._entered[identity.name] >= self._config.max_connections_per_token:
             return f"this token has {self._config.max_connections_per_token} connections already"
         return ""

@@ -80,7 +80,7 @@ class Link:
                 self._changed.clear()
                 await self._changed.wait()
             if self.ended:
-                raise ConnectionClosed("the process at the other end has gone")
+                raise ConnectionClosed("the link to the other process has ended")
             piece = data[at : at + PIECE]
             text = piece.decode("utf-8", "ignore") or piece.decode("utf-8", "replace")
             sent = len(text.encode())

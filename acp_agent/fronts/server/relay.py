@@ -20,13 +20,16 @@ from acp_agent.protocol.codec import encode
 from acp_agent.protocol.connection import Connection
 from acp_agent.protocol.peer import Peer
 
-GONE = "the process that ran this session has gone; what it did is in the session: prompt again to go on"
+GONE = (
+    "the link to the process that runs this session was lost, and the answer with it; unless that process has died, "
+    "the turn may go on there, or wait for you: what it did is in the session, prompt again to go on"
+)
 LEFT, MOVED = "_session/left", "_session/moved"
 """Between processes: how far a client has been sent a session when it left; this process does not run it any more."""
 GIVE_UP = "_session/give_up"
 """Between processes: to close a session if nobody uses it."""
 BETWEEN = (LEFT, MOVED, GIVE_UP)
-LOAD_AGAIN = "the process that ran this session has gone: load it again"
+LOAD_AGAIN = "the link to the process that runs this session was lost: load it again"
 INITIALIZE = {"protocolVersion": 1}
 
 

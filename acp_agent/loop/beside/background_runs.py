@@ -29,6 +29,7 @@ from acp_agent.tools.kit.tool_context import CommandOutput, RunState, ToolResult
 
 if TYPE_CHECKING:
     from acp_agent.config.model import BashConfig
+    from acp_agent.limits.shares import Share
     from acp_agent.loop.calls.call import Call
     from acp_agent.loop.calls.outputs import Outputs
     from acp_agent.loop.calls.reports import Reports
@@ -117,10 +118,12 @@ class SessionRuns:
         spawn: Callable[[Coroutine[Any, Any, None]], None],
         journal: Journal,
         outputs: Outputs,
+        share: Share,
         panes: Panes,
     ) -> None:
-        """`panes`: terminals in tmux."""
+        """`share`: the owner's, of background commands. `panes`: terminals in tmux."""
         self.panes = panes
+        self._share = share
         self._outputs = outputs
         self._config = config
         self._max_output_chars = max_output_chars
@@ -151,6 +154,7 @@ class SessionRuns:
     ) -> Run:
         """Takes over what `call` started in a place. Raises ToolError if too many are running."""
         self.check_room()
+        self._share.take()
         limit = self._config.background_timeout
         run = Run(process, command, call, reports, min(timeout or limit, limit), place)
         self._runs[run.id] = run
@@ -229,6 +233,7 @@ class SessionRuns:
                 await process.close()
             finally:
                 run.over.set()
+                self._share.give()
                 words = f"Background command finished: {_quoted(run.command.script)} ({_ending(run)})."
                 milliseconds = round((time.monotonic() - run.started) * 1000)
                 facts = {"call_id": run.call.id, "exit_code": run.ended.exit_code, "duration_ms": milliseconds}
@@ -249,6 +254,8 @@ class SessionRuns:
     def check_room(self) -> None:
         limit = self._config.max_background_runs
         running = [run for run in self._runs.values() if run.running]
+        if len(running) < limit and (why := self._share.full()):
+            raise ToolError(f"The command was not started: {why}")
         if len(running) < limit:
             return
         if not limit:

@@ -12,6 +12,8 @@ from __future__ import annotations
 import logging
 import socket
 import uuid
+from collections.abc import Sequence
+from functools import partial
 from typing import TYPE_CHECKING
 
 import anyio
@@ -21,6 +23,7 @@ from acp_agent.errors import ExecutorError, ToolError
 from acp_agent.executors.base import Command
 from acp_agent.lazy import load
 from acp_agent.legible import legible
+from acp_agent.limits.shares import Share
 from acp_agent.loop.calls.gate import Permit, Refused
 from acp_agent.proxying import Traffic, Wanted, answer, connect, resolve_by_system, serve
 from acp_agent.safety.access import CONNECT, NetworkAccess
@@ -29,6 +32,8 @@ from acp_agent.safety.deciding.hosts import Host, find_host, is_registry, judged
 from acp_agent.schema import acp
 
 if TYPE_CHECKING:
+    from anyio.abc import TaskGroup
+
     from acp_agent.executors.sandbox.proxy.injection import Header
     from acp_agent.executors.sandbox.proxy.ways import Way
     from acp_agent.loop.calls.call import Call
@@ -60,7 +65,11 @@ class Connections:
         self._call = call
         self._command = self._line = command
         """What it was opened for, and what runs now."""
+        most = network.session.config.settings.network.max_connections_per_command
+        key = "network.max_connections_per_command"
+        self._share = Share("this command", "connections", key, most, network.share)
         self._scope = anyio.CancelScope()
+        self._tasks: TaskGroup | None = None
         self._closed = False
         self._allowed: set[Host] = set()
         self._refused: dict[Host, str] = {}
@@ -83,8 +92,9 @@ class Connections:
     async def serve(self, listener: socket.socket) -> None:
         with listener, self._scope:
             listener.setblocking(False)
-            async with await SocketListener.from_socket(listener) as accepting:
-                await serve(accepting, self._answer)
+            accepting = await SocketListener.from_socket(listener)
+            async with accepting, anyio.create_task_group() as self._tasks:
+                await serve(accepting, self._answer, self._share, self._answer)
 
     def close(self) -> str:
         """Ends its connections; returns what there is to say of them, once."""
@@ -101,23 +111,25 @@ class Connections:
         said = [f"Connected to {', '.join(listed)}."] if listed else []
         return " ".join(said + [f"Not connected to {words}" for words in failed])
 
-    async def _answer(self, client: SocketStream) -> None:
+    async def _answer(self, client: SocketStream, why_none: str = "") -> None:
         accepted = client.extra(anyio.abc.SocketAttribute.raw_socket)
         if not self._way.is_ours(accepted):
             await client.aclose()
             return
-        await answer(client, self._open)
+        await answer(client, partial(self._open, why_none=why_none))
 
-    async def _open(self, wanted: Wanted) -> tuple[ByteStream, Traffic]:
+    async def _open(self, wanted: Wanted, why_none: str) -> tuple[ByteStream, Traffic]:
         """Raises ToolError."""
         host = find_host(wanted.host, wanted.port)
         try:
+            if why_none:
+                raise ToolError(why_none, "network_error")
             if host.name in LOOPBACK and (address := self._way.listening().get(host.port)) is not None:
                 return await load(CONNECT_INSIDE)(self._way, address, host.port), Traffic()
-            header = None if wanted.url else self._network.credential(host.name)
+            headers = [] if wanted.url else self._network.credentials(host.name, host.port)
             stream = await self._connect(host)
-            if header is not None:
-                stream = await self._with_credential(stream, host, header)
+            if headers:
+                stream = await self._with_credential(stream, host, headers)
         except (ToolError, OSError, ExecutorError) as error:
             if host.place in self._failed or len(self._failed) < MOST_SHOWN:
                 self._failed[host.place] = str(error)
@@ -126,13 +138,14 @@ class Connections:
             raise ToolError(f"acp-coder: no connection to {host.place}. {error}", category) from error
         return stream, self._traffic.setdefault(host.place, Traffic())
 
-    async def _with_credential(self, server: ByteStream, host: Host, header: Header) -> ByteStream:
-        """A stream to the host that puts the header into the command's requests."""
+    async def _with_credential(self, server: ByteStream, host: Host, headers: Sequence[Header]) -> ByteStream:
+        """A stream to the host that puts the headers into the command's requests."""
         here, there = socket.socketpair()
         here.setblocking(False)
         there.setblocking(False)
         client, inner = await UNIXSocketStream.from_socket(here), await UNIXSocketStream.from_socket(there)
-        self._network.spawn(load(INJECT), inner, server, host.name, host.port, header, self._network.authority)
+        assert self._tasks is not None
+        self._tasks.start_soon(load(INJECT), inner, server, host.name, host.port, headers, self._network.authority)
         return client
 
     async def _connect(self, host: Host) -> ByteStream:
@@ -188,7 +201,7 @@ class Connections:
         line = " ".join(self._line.script.split())
         line = line if len(line) <= SHOWN_COMMAND else line[: SHOWN_COMMAND - 1] + "…"
         words = [f"The running command `{line}` (tool call {self._call.id}) wants to connect to {_whole(host)}."]
-        if network.session.config.settings.network.credential(host.name) is not None:
+        if network.session.config.settings.network.credentials_for(host.name, host.port):
             words.append(f"Your credential for {host.name} is put into its requests.")
         words += [f"This is not a public host: {host.near}."] if host.near else []
         content: list[acp.ToolCallContent] = [

@@ -16,6 +16,7 @@ from acp_agent.config.credentials import host_key
 from acp_agent.errors import ExecutorError, ToolError
 from acp_agent.executors.base import Command, Network
 from acp_agent.lazy import load
+from acp_agent.limits.shares import Share
 
 if TYPE_CHECKING:
     from anyio.abc import TaskGroup
@@ -57,8 +58,12 @@ class CommandNetwork:
         shell: Shell,
         environ: Mapping[str, str],
         own_environ: Mapping[str, str],
+        share: Share,
     ) -> None:
-        """`environ`: the environment that commands inherit; `own_environ`: the agent's, with credentials for hosts."""
+        """`environ`: the environment that commands inherit; `own_environ`: the agent's, with credentials for hosts.
+        `share`: the owner's, of connections."""
+        most, key = session.config.settings.network.max_connections_per_session, "network.max_connections_per_session"
+        self.share = Share("this session", "connections of commands", key, most, share)
         self._own_environ = own_environ
         settings = session.config.settings
         self.session = session
@@ -104,18 +109,16 @@ class CommandNetwork:
         made: Authority = load(AUTHORITY)(folder := self._shell.private / "sandbox", folder / "certificates.pem")
         return made
 
-    def credential(self, host: str) -> Header | None:
+    def credentials(self, host: str, port: int) -> list[Header]:
         """What is put into requests to a host. Raises ToolError if it is configured but missing."""
-        configured = self.session.config.settings.network.credential(host)
-        if configured is None:
-            return None
-        value = host_key(host, configured.env, self._own_environ)
-        if not value:
-            where = f"the variable {configured.env} is not set" if configured.env else "it is not stored"
-            raise ToolError(
-                f"The credential for {host} is missing: {where} (`acp-coder login --host {host}`).", "policy_blocked"
-            )
-        made: Header = load(HEADER)(value, configured.user, configured.header)
+        made: list[Header] = []
+        for each in self.session.config.settings.network.credentials_for(host, port):
+            value = host_key(host, each.env, self._own_environ)
+            if not value:
+                where = f"the variable {each.env} is not set" if each.env else "it is not stored"
+                words = f"The credential for {host} is missing: {where} (`acp-coder login --host {host}`)."
+                raise ToolError(words, "policy_blocked")
+            made.append(load(HEADER)(value, each.user, each.header, each.paths))
         return made
 
     async def door(self, call: Call, command: Command, shell: Shell) -> Callable[[], Network] | None:
@@ -149,7 +152,7 @@ class CommandNetwork:
         """Opens this machine's services that the configuration names."""
         for port in dict.fromkeys(self.config.loopback_ports):
             try:
-                self.spawn(load(LEND), way.listen(port), port)
+                self.spawn(load(LEND), way.listen(port), port, self.share)
             except ExecutorError as error:
                 self.gate.guard.warn(f"Port {port} of `tools.sandbox.loopback_ports` is not open to commands: {error}.")
 
@@ -166,7 +169,7 @@ class CommandNetwork:
         assert self._tasks is not None
         self._runs.add(run)
         if way.own and self.config.publish_ports:
-            self._published = self._published or load(PUBLISHED)(way, self._taken)
+            self._published = self._published or load(PUBLISHED)(way, self._taken, self.share)
             self._tasks.start_soon(self._published.keep, self._ports)
         self._tasks.start_soon(run.serve, listener)
 

@@ -7,14 +7,16 @@ and connects to exactly that address. Hosts that no page has requested (browsers
 from __future__ import annotations
 
 import logging
+import socket
 from collections.abc import AsyncGenerator, Awaitable, Callable
 from contextlib import asynccontextmanager
 
 import anyio
-from anyio.abc import ByteStream
+from anyio.abc import ByteStream, SocketListener
 
 from acp_agent.errors import ToolError
-from acp_agent.proxying import Traffic, Wanted, answer, connect
+from acp_agent.limits.shares import CONNECTIONS, Share
+from acp_agent.proxying import MOST_CONNECTIONS, Traffic, Wanted, answer, connect, serve
 from acp_agent.tools.net.web_client import GuardedClient
 
 log = logging.getLogger(__name__)
@@ -39,10 +41,11 @@ class GuardedProxy:
     @asynccontextmanager
     async def serve(self) -> AsyncGenerator[int, None]:
         """Serves on 127.0.0.1; returns the port."""
-        listener = await anyio.create_tcp_listener(local_host="127.0.0.1")
+        listener = await SocketListener.from_socket(socket.create_server(("127.0.0.1", 0)))
         port: int = listener.extra(anyio.abc.SocketAttribute.local_port)
+        share = Share("the browser", "connections", "", MOST_CONNECTIONS, CONNECTIONS)
         async with listener, anyio.create_task_group() as tasks:
-            tasks.start_soon(listener.serve, self._handle)
+            tasks.start_soon(serve, listener, self._handle, share)
             try:
                 yield port
             finally:

@@ -27,12 +27,16 @@ ALL = (*BUBBLEWRAP, "landlock")
 USERS = {"root": 0, "ordinary": ORDINARY} if os.geteuid() == 0 else {"ordinary": os.geteuid()}
 
 
+TRUE = "/bin/true"
+"""The system's, whatever a test has put into PATH."""
+
+
 @cache
 def no_sandbox() -> str:
     """Why there is nothing to attack; empty where there is."""
     try:
         done = subprocess.run(
-            ["/usr/bin/bwrap", "--unshare-user", "--unshare-pid", "--ro-bind", "/", "/", "--proc", "/proc", "/bin/true"],
+            ["/usr/bin/bwrap", "--unshare-user", "--unshare-pid", "--ro-bind", "/", "/", "--proc", "/proc", TRUE],
             capture_output=True, text=True, timeout=10,
         )  # fmt: skip
     except OSError as error:

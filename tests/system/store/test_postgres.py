@@ -8,6 +8,7 @@ import uuid
 from collections.abc import Iterator
 from contextlib import aclosing, closing
 from pathlib import Path
+from threading import Thread
 
 import anyio
 import psycopg
@@ -81,17 +82,31 @@ def test_connections_that_were_ended_while_idle_are_made_anew_unnoticed(
 def test_a_server_that_is_away_is_told_in_words_and_used_again_once_it_is_back(
     postgres: PostgresServer, schema: str, ours: PostgresServer
 ) -> None:
-    with closing(postgres_store(ours.url(), schema, timeout=5)) as store:
+    with closing(postgres_store(ours.url(), schema, timeout=5, away=0.1)) as store:
         store.create(SessionRecord("s", "/project"))
         store.append("s", [entry("1")])
         ours.stop()
-        with pytest.raises(StoreBusy, match=r"cannot be reached: .*; try again"):
+        with pytest.raises(StoreBusy, match=r"cannot be reached; try again") as error:
             store.append("s", [entry("2")])
+        assert str(ours.folder) not in str(error.value), "a client reads it"
         with pytest.raises(StoreBusy, match="cannot be reached"):
             postgres_store(ours.url(), "other", timeout=5)
         ours.start()
         store.append("s", [entry("2")])
         assert texts(store) == [b"1", b"2"]
+
+
+def test_a_server_that_is_away_for_a_moment_is_waited_for(schema: str, ours: PostgresServer) -> None:
+    with closing(postgres_store(ours.url(), schema, timeout=5, away=20)) as store:
+        store.create(SessionRecord("s", "/project"))
+        ours.stop()
+        waits = Thread(target=store.append, args=("s", [entry("1")]), daemon=True)
+        waits.start()
+        waits.join(0.5)
+        assert waits.is_alive()
+        ours.start()
+        waits.join(BOUND)
+        assert texts(store) == [b"1"]
 
 
 def test_a_connection_that_is_lost_within_a_transaction_loses_all_of_it(

@@ -10,15 +10,17 @@ from __future__ import annotations
 import datetime
 import ipaddress
 import os
+import re
 import socket
 import ssl
 from base64 import b64encode
+from collections.abc import Sequence
 from pathlib import Path
 from uuid import uuid4
 
 import anyio
 import h11
-from anyio.abc import ByteStream, SocketAttribute, UNIXSocketStream
+from anyio.abc import ByteStream, ObjectReceiveStream, SocketAttribute, UNIXSocketStream
 from anyio.streams.tls import TLSStream
 from cryptography import x509
 from cryptography.hazmat.primitives import hashes, serialization
@@ -26,7 +28,7 @@ from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
 from msgspec import Struct
 
-from acp_agent.proxying import ENDED, HTTPS, Traffic, relay, reply
+from acp_agent.proxying import ENDED, HEAD_TIMEOUT, HTTPS, Traffic, relay, reply
 
 DAYS = 30
 """How long certificates are valid; the authority ends with the session."""
@@ -42,6 +44,10 @@ NOT_WITH_CREDENTIAL = (
 )
 HANDSHAKE = b"\x16"
 """What TLS begins with."""
+FRAMINGS = frozenset((b"content-length", b"transfer-encoding"))
+"""Where a request has both, servers differ about where its body ends."""
+TWO_READINGS = re.compile(rb"%(?:00|25|2e|2f|5c)|[\\;#]|//|/\.\.?(?:/|$)", re.IGNORECASE)
+"""In a path: what may lead elsewhere than it seems to."""
 
 
 class Header(Struct, frozen=True):
@@ -49,14 +55,19 @@ class Header(Struct, frozen=True):
 
     name: str
     value: str
+    paths: tuple[str, ...] = ()
+    """The paths below which requests get it; empty: all."""
+
+    def is_for(self, target: bytes) -> bool:
+        path = target.partition(b"?")[0]
+        below = (path + b"/").startswith(tuple(f"{each.rstrip('/')}/".encode() for each in self.paths))
+        return not self.paths or (below and TWO_READINGS.search(path) is None)
 
 
-def header_of(value: str, user: str, name: str) -> Header:
+def header_of(value: str, user: str, name: str, paths: Sequence[str]) -> Header:
     """`user`: for `Basic`; without one `Bearer`. `name`: a header that gets the value as it is."""
-    if name:
-        return Header(name, value)
     pair = f"Basic {b64encode(f'{user}:{value}'.encode()).decode()}" if user else f"Bearer {value}"
-    return Header("Authorization", pair)
+    return Header(name or "Authorization", value if name else pair, tuple(paths))
 
 
 class Authority:
@@ -125,52 +136,75 @@ class Authority:
 
 
 async def inject(
-    client: UNIXSocketStream, server: ByteStream, host: str, port: int, header: Header, authority: Authority
+    client: UNIXSocketStream,
+    server: ByteStream,
+    host: str,
+    port: int,
+    headers: Sequence[Header],
+    authority: Authority,
 ) -> None:
     """Serves a command's TLS connection to `host` over `client`; `server` is connected to the real one. Closes both.
-    What is not TLS (SSH) is passed on as it is."""
-    async with client, server:
+    What is not TLS (SSH) is passed on as it is. Who says nothing, or has left, is not waited for."""
+    async with client, server, anyio.create_task_group() as tasks:
         try:
             raw = client.extra(SocketAttribute.raw_socket)
-            await anyio.wait_readable(raw)
-            if raw.recv(1, socket.MSG_PEEK) != HANDSHAKE:
+            with anyio.fail_after(HEAD_TIMEOUT):
+                await anyio.wait_readable(raw)
+                if encrypted := raw.recv(1, socket.MSG_PEEK) == HANDSHAKE:
+                    inner = await TLSStream.wrap(
+                        client, server_side=True, ssl_context=authority.context(host), standard_compatible=False
+                    )
+                    trusted = ssl.create_default_context()
+                    trusted.set_alpn_protocols(["http/1.1"])
+                    outer = await TLSStream.wrap(server, hostname=host, ssl_context=trusted, standard_compatible=False)
+            if not encrypted:
                 await relay(client, server, Traffic())
                 return
-            inner = await TLSStream.wrap(
-                client, server_side=True, ssl_context=authority.context(host), standard_compatible=False
-            )
-            trusted = ssl.create_default_context()
-            trusted.set_alpn_protocols(["http/1.1"])
-            outer = await TLSStream.wrap(server, hostname=host, ssl_context=trusted, standard_compatible=False)
             place = f"[{host}]" if ":" in host else host
-            await _Exchange(inner, outer, header, place if port == HTTPS else f"{place}:{port}").run()
+            exchange = _Exchange(inner, outer, headers, place if port == HTTPS else f"{place}:{port}")
+            tasks.start_soon(exchange.listen, tasks.cancel_scope)
+            await exchange.run()
         except (*ENDED, ssl.SSLError, h11.ProtocolError):
             return
+        finally:
+            tasks.cancel_scope.cancel()
 
 
 class _Exchange:
     """Requests and their answers, one after the other."""
 
-    def __init__(self, client: ByteStream, server: ByteStream, header: Header, place: str) -> None:
+    def __init__(self, client: ByteStream, server: ByteStream, headers: Sequence[Header], place: str) -> None:
         self._client, self._server = client, server
         self._place = place.encode()
-        self._header = (header.name.encode(), header.value.encode())
+        self._headers = headers
+        self._hears, self._said = anyio.create_memory_object_stream[bytes](1)
         self._theirs = h11.Connection(h11.SERVER, max_incomplete_event_size=MOST_HEAD)
         self._ours = h11.Connection(h11.CLIENT, max_incomplete_event_size=MOST_HEAD)
 
+    async def listen(self, scope: anyio.CancelScope) -> None:
+        """Reads what the command sends; ends all once it has left, also while its host thinks about an answer."""
+        try:
+            with self._hears, self._said:
+                while True:
+                    await self._hears.send(await self._client.receive(READ))
+        except (*ENDED, ssl.SSLError):
+            scope.cancel()
+
     async def run(self) -> None:
         while True:
-            event = await self._next(self._theirs, self._client)
+            event = await self._next(self._theirs, self._said)
             if not isinstance(event, h11.Request):
                 return
-            if event.method.upper() in ECHOED or event.target[:1] not in (b"/", b"*"):
+            if event.method.upper() in ECHOED or event.target[:1] not in (b"/", b"*") or _is_ambiguous(event):
                 await self._client.send(reply(403, NOT_WITH_CREDENTIAL))
                 return
             await self._pass_on(self._ours, self._server, self._with_credential(event))
             if self._theirs.they_are_waiting_for_100_continue:
                 await self._pass_on(self._theirs, self._client, h11.InformationalResponse(status_code=100, headers=[]))
             while not isinstance(event, h11.EndOfMessage):
-                event = await self._next(self._theirs, self._client)
+                event = await self._next(self._theirs, self._said)
+                if isinstance(event, h11.EndOfMessage):
+                    event = h11.EndOfMessage()  # Without more headers, which some servers add to the first ones.
                 await self._pass_on(self._ours, self._server, event)
             answer = await self._next(self._ours, self._server)
             while not isinstance(answer, h11.EndOfMessage):
@@ -185,19 +219,19 @@ class _Exchange:
             self._ours.start_next_cycle()
 
     def _with_credential(self, request: h11.Request) -> h11.Request:
-        name, value = self._header
+        put = {each.name.encode(): each.value.encode() for each in self._headers if each.is_for(request.target)}
         # `Host` is what was judged: behind one address there may be many servers, which must not get the credential.
-        ours = (name.lower(), b"host")
+        ours = {b"host", *(name.lower() for name in put)}
         kept = [pair for pair in request.headers if pair[0] not in HOP and pair[0] not in ours]
-        headers = [(b"Host", self._place), *kept, (name, value)]
+        headers = [(b"Host", self._place), *kept, *put.items()]
         return h11.Request(method=request.method, target=request.target, headers=headers)
 
-    async def _next(self, connection: h11.Connection, stream: ByteStream) -> h11.Event:
+    async def _next(self, connection: h11.Connection, stream: ByteStream | ObjectReceiveStream[bytes]) -> h11.Event:
         while True:
             event = connection.next_event()
             if event is h11.NEED_DATA:
                 try:
-                    connection.receive_data(await stream.receive(READ))
+                    connection.receive_data(await stream.receive())
                 except anyio.EndOfStream:
                     connection.receive_data(b"")
             elif isinstance(event, type):
@@ -208,3 +242,8 @@ class _Exchange:
     async def _pass_on(self, connection: h11.Connection, stream: ByteStream, event: h11.Event) -> None:
         if data := connection.send(event):
             await stream.send(data)
+
+
+def _is_ambiguous(request: h11.Request) -> bool:
+    """Whether servers may read it in another way than we do."""
+    return b"%00" in request.target or {name for name, _ in request.headers} >= FRAMINGS

@@ -16,6 +16,7 @@ from anyio.abc import SocketListener, SocketStream, TaskGroup
 
 from acp_agent.errors import ExecutorError
 from acp_agent.executors.sandbox.proxy.ways import Way
+from acp_agent.limits.shares import Share
 from acp_agent.proxying import ENDED, Traffic, relay, serve
 
 log = logging.getLogger(__name__)
@@ -32,8 +33,10 @@ MOST_PORTS = 64
 class Published:
     """Of one session. `taken` is told the port of a server that is not reachable, since the port is taken here."""
 
-    def __init__(self, way: Way, taken: Callable[[int], None]) -> None:
+    def __init__(self, way: Way, taken: Callable[[int], None], share: Share) -> None:
+        """`share`: of the session's connections; a port that is published takes one, too."""
         self._way = way
+        self._share = share
         self._taken = taken
         self._ports: dict[int, anyio.CancelScope] = {}
         self._busy: set[int] = set()
@@ -67,18 +70,27 @@ class Published:
             tasks.start_soon(self._serve, port, listening[port], self._ports[port])
 
     async def _serve(self, port: int, address: str, scope: anyio.CancelScope) -> None:
-        with scope:
-            try:
-                made = socket.create_server(("127.0.0.1", port))
-            except OSError:
-                self._ports.pop(port, None)
-                self._busy.add(port)
-                if port not in self._told:
-                    self._told.add(port)
-                    self._taken(port)
-                return
-            async with await SocketListener.from_socket(made) as listener:
-                await serve(listener, partial(self._pass_on, address, port))
+        if self._share.take():
+            self._ports.pop(port, None)  # At the next look it is tried again.
+            return
+        try:
+            with scope:
+                await self._listen(port, address)
+        finally:
+            self._share.give()
+
+    async def _listen(self, port: int, address: str) -> None:
+        try:
+            made = socket.create_server(("127.0.0.1", port))
+        except OSError:
+            self._ports.pop(port, None)
+            self._busy.add(port)
+            if port not in self._told:
+                self._told.add(port)
+                self._taken(port)
+            return
+        async with await SocketListener.from_socket(made) as listener:
+            await serve(listener, partial(self._pass_on, address, port), self._share)
 
     async def _pass_on(self, address: str, port: int, client: SocketStream) -> None:
         async with client:
@@ -89,7 +101,7 @@ class Published:
                 log.debug("a connection to port %d of a command ended: %s", port, error)
 
 
-async def lend(listener: socket.socket, port: int) -> None:
+async def lend(listener: socket.socket, port: int, share: Share) -> None:
     """Passes connections that commands make to `listener` on to this machine's own service at the port."""
 
     async def pass_on(client: SocketStream) -> None:
@@ -103,7 +115,7 @@ async def lend(listener: socket.socket, port: int) -> None:
     with listener:
         listener.setblocking(False)
         async with await SocketListener.from_socket(listener) as accepting:
-            await accepting.serve(pass_on)
+            await serve(accepting, pass_on, share)
 
 
 async def connect_inside(way: Way, address: str, port: int) -> SocketStream:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import array
 import os
-import select
 import socket
 import subprocess
 import sys
@@ -14,6 +13,7 @@ from pathlib import Path
 from threading import Lock
 from typing import Any, Protocol
 
+from acp_agent.child import readable
 from acp_agent.errors import ExecutorError
 
 SCRIPT = Path(__file__).with_name("socket_maker.py")
@@ -190,7 +190,7 @@ class OwnNetwork:
     def _why(self, error: OSError | None) -> str:
         """Its last words, or else the error."""
         said = ""
-        if self._bwrap.stderr is not None and select.select([self._bwrap.stderr], [], [], 0)[0]:
+        if self._bwrap.stderr is not None and readable(self._bwrap.stderr, 0):
             said = os.read(self._bwrap.stderr.fileno(), 2000).decode("utf-8", "replace").strip()
         return f"the commands' own network has ended: {said or error or 'for no known reason'}"
 

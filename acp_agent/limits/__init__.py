@@ -1,0 +1,1 @@
+"""What this process, and what it does for others, may hold at a time."""

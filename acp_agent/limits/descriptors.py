@@ -1,0 +1,50 @@
+"""How many files and sockets this process may have open.
+
+The soft limit is raised at start. What we start gets the one that we were started with (`as_before`, `restoring`): some
+programs close all descriptors that they could have, or cannot use high ones.
+"""
+
+from __future__ import annotations
+
+import resource
+from contextlib import suppress
+from functools import partial
+from typing import Any
+
+WANTED = (65_536, 10_240)
+"""The second for macOS, which allows less than it says."""
+PARTS = 16
+"""Of all descriptors: Shares are so many of these; what is left is the agent's own (stores, logs, processes)."""
+
+_before: list[int] = []
+"""The soft limit that we were started with, if it was raised."""
+
+
+def raise_limit() -> None:
+    """To be called once, when the process starts."""
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    for wanted in WANTED:
+        most = wanted if hard == resource.RLIM_INFINITY else min(wanted, hard)
+        if soft != resource.RLIM_INFINITY and soft < most and not _before:
+            with suppress(OSError, ValueError):
+                resource.setrlimit(resource.RLIMIT_NOFILE, (most, hard))
+                _before.append(soft)
+
+
+def fits(parts: int, each: int = 1) -> int:
+    """How many things of so many descriptors each fit in so many `PARTS`."""
+    soft, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
+    return max(1, (WANTED[0] if soft == resource.RLIM_INFINITY else soft) * parts // PARTS // each)
+
+
+def as_before() -> str:
+    """What a shell begins with: without a cost."""
+    return f"ulimit -S -n {_before[0]}; " if _before else ""
+
+
+def restoring() -> dict[str, Any]:
+    """Arguments of `Popen`, for what is no shell. What runs between fork and exec is a single call of the system."""
+    if not _before:
+        return {}
+    limits = (_before[0], resource.getrlimit(resource.RLIMIT_NOFILE)[1])
+    return {"preexec_fn": partial(resource.setrlimit, resource.RLIMIT_NOFILE, limits)}
