@@ -33,6 +33,10 @@ REPLACED = "was replaced while the sandbox was made, perhaps to get out of it"
 """What a command says that was not run since something else was at a path than what was judged."""
 
 
+DOOR_NUMBERS = range(26, 30)
+"""Descriptors that a command has for a moment, before bubblewrap starts: nothing else may be passed as one of them."""
+
+
 class Proxied(Struct, frozen=True):
     """A network in which there is nothing but a proxy of ours."""
 
@@ -142,9 +146,14 @@ class Confined(Struct, frozen=True):
         opened: dict[int, int] = {}
         try:
             for declared, path in self.files.items():
-                opened[declared] = os.open(
-                    path, os.O_CLOEXEC | (os.O_RDWR if declared in self.written else os.O_RDONLY)
-                )
+                number = os.open(path, os.O_CLOEXEC | (os.O_RDWR if declared in self.written else os.O_RDONLY))
+                passed_over = []
+                while number in DOOR_NUMBERS:
+                    passed_over.append(number)
+                    number = os.dup(number)
+                for each in passed_over:
+                    os.close(each)
+                opened[declared] = number
         except OSError:
             for fd in opened.values():
                 os.close(fd)

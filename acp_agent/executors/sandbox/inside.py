@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 
 from acp_agent.disk import Identity
 from acp_agent.executors.sandbox.bare_program import Call, Expect, OnError, Pointing, Result, Stack, Word, executable
-from acp_agent.executors.sandbox.base import REPLACED
+from acp_agent.executors.sandbox.base import DOOR_NUMBERS, REPLACED
 from acp_agent.executors.sandbox.landlock import Rule, handled
 from acp_agent.executors.sandbox.syscalls import Arch, number
 
@@ -27,7 +27,7 @@ O_PATH, O_WRONLY, O_CLOEXEC = 0o10000000, 1, 0o2000000
 OPENED = 128
 """Places opened for rules at a time."""
 RULESET, PLACE = 60, 61
-"""Descriptors, whatever numbers the kernel chose first."""
+"""Descriptors, whatever numbers the kernel chose first; nothing of the agent is open there any more."""
 NULL = 0
 PATH_BENEATH, NET_PORT = 1, 2
 CONNECT_TCP = 2
@@ -97,7 +97,7 @@ class Inside:
         """Enters namespaces that there are, whatever kinds the files are of. All are opened first: they may not be
         visible from inside."""
         opened = []
-        for descriptor, place in enumerate(doors, PLACE):
+        for descriptor, place in zip(DOOR_NUMBERS, doors, strict=False):
             self._call("openat", AT_FDCWD, os.fsencode(place), O_CLOEXEC, 0)
             self._call("dup3", Result(), descriptor, O_CLOEXEC)
             opened.append(descriptor)
