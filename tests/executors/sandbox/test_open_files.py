@@ -11,7 +11,7 @@ from acp_agent.executors.sandbox.base import DOOR_NUMBERS, Confined
 
 def test_files_are_never_passed_by_the_numbers_of_the_doors(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("x")
-    confined = Confined(("true",), tmp_path, {}, {number: tmp_path / "file" for number in range(6, 10)})
+    confined = Confined(("true",), tmp_path, {}, dict.fromkeys(range(6, 10), tmp_path / "file"))
     with ExitStack() as stack:
         for _ in range(100):
             opened = confined.open_files()
