@@ -381,10 +381,10 @@ class Agent:
     async def _moved(self, record: SessionRecord, cwd: str, more: tuple[str, ...]) -> SessionRecord:
         """Returns the session with the folders it is opened with now: each load and resume states them again."""
         if (cwd, more) != (record.cwd, record.additional_directories):
-            real = "" if cwd == record.cwd else str(real_path(Path(cwd)))
+            real = record.real if cwd == record.cwd else str(real_path(Path(cwd)))
             _, store = await asyncio.to_thread(self._opening.own)
-            await store.do(store.change, record.id, cwd=cwd, additional_directories=more, real=real or None)
-            record = replace(record, real=real or record.real)
+            await store.do(store.change, record.id, cwd=cwd, additional_directories=more, real=real)
+            record = replace(record, real=real)
         return replace(record, cwd=cwd, additional_directories=more)
 
     def adopt(self, opened: Opened) -> None:

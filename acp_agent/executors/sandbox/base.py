@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Literal, Protocol
 from msgspec import Struct, field
 
 from acp_agent.disk import Identity
+from acp_agent.lazy import load
 
 if TYPE_CHECKING:
     from acp_agent.executors.sandbox.proxy.ways import Way
@@ -33,6 +34,7 @@ REPLACED = "was replaced while the sandbox was made, perhaps to get out of it"
 """What a command says that was not run since something else was at a path than what was judged."""
 
 
+FCNTL, BEHIND = "fcntl:fcntl", "fcntl:F_DUPFD_CLOEXEC"
 DOOR_NUMBERS = range(26, 30)
 """Descriptors that a command has for a moment, before bubblewrap starts: nothing else may be passed as one of them."""
 
@@ -147,13 +149,10 @@ class Confined(Struct, frozen=True):
         try:
             for declared, path in self.files.items():
                 number = os.open(path, os.O_CLOEXEC | (os.O_RDWR if declared in self.written else os.O_RDONLY))
-                passed_over = []
-                while number in DOOR_NUMBERS:
-                    passed_over.append(number)
-                    number = os.dup(number)
-                for each in passed_over:
-                    os.close(each)
                 opened[declared] = number
+                if number in DOOR_NUMBERS:
+                    opened[declared] = load(FCNTL)(number, load(BEHIND), DOOR_NUMBERS.stop)
+                    os.close(number)
         except OSError:
             for fd in opened.values():
                 os.close(fd)

@@ -22,6 +22,7 @@ from acp_agent.executors.sandbox.base import SandboxPolicy
 from acp_agent.executors.sandbox.holders import is_place_holder
 from acp_agent.executors.sandbox.system import link_targets, secrets
 from acp_agent.executors.sandbox.system import readable as system_paths
+from acp_agent.executors.tree_walk import identity
 
 Treatment = Literal["link", "read", "write", "keep", "stand-in", "empty", "protect", "absent", "hide"]
 """`link`: a link as it is outside; `keep`: as its surroundings, but it cannot be renamed; `stand-in`: another folder
@@ -149,7 +150,7 @@ def identity_of(path: Path) -> Identity:
         raise ExecutorError(f"{path} cannot be made visible to commands: {error.strerror}") from error
     if stat.S_ISLNK(found.st_mode):
         raise ExecutorError(f"{path} has become a link, so it cannot be made visible to commands")
-    return found.st_dev, found.st_ino
+    return identity(found)
 
 
 def _above(path: Path, spots: dict[Path, Spot]) -> Treatment | None:

@@ -73,7 +73,7 @@ class Unreadable(Exception):
     """Git could not read a configuration, or set a key in it."""
 
 
-FAILURES = (Unreadable, OSError, subprocess.SubprocessError)
+FAILURES = (Unreadable, ExecutorError, OSError, subprocess.SubprocessError)
 
 
 class GitCopies:
@@ -115,7 +115,7 @@ class GitCopies:
     def _first(self, config: Path) -> bytes | None:
         with contextlib.suppress(OSError, ExecutorError), folder(config.parent) as git:
             self._known[config.parent] = identity(os.fstat(git))
-            return _read_in(git, config.name)
+            return _read(config.name, git)
         return None
 
     def _make(self, name: str) -> Path:
@@ -156,14 +156,14 @@ class GitCopies:
             changed = {key: new.get(key, []) for key in {**old, **new} if old.get(key) != new.get(key)}
             if kept := _plain(old, changed):
                 kept = self._set(config, kept)
-        except (*FAILURES, ExecutorError) as error:
+        except FAILURES as error:
             return f"Changes of {config} were not taken over: {error}."
         return _refused(config, [key for key in changed if key not in kept])
 
     def _set(self, config: Path, settings: Settings) -> Settings:
         """Returns what was set."""
         with self._there(config.parent) as git, _locked(git, config, self._until):
-            old = _read_in(git, config.name)
+            old = _read(config.name, git)
             if old is None:
                 raise Unreadable("it is no plain file")
             settings = _with_addresses(self._listed(old), settings)
@@ -195,7 +195,7 @@ class GitCopies:
         try:
             with folder(git.parent) as above:
                 left = self._published(place, git, above)
-        except (*FAILURES, ExecutorError) as error:
+        except FAILURES as error:
             return f"The new git repository {git} was not taken over: {error}."
         self.made.append(git)
         return _refused(git / "config", left)
@@ -382,24 +382,11 @@ def _names(place: Path) -> set[str]:
         os.close(descriptor)
 
 
-def _read(path: Path) -> bytes | None:
+def _read(path: str | Path, folder: int | None = None) -> bytes | None:
     try:
-        return read_regular(path, MAX_BYTES)
+        return read_regular(path, MAX_BYTES, folder)
     except OSError:
         return None
-
-
-def _read_in(git: int, name: str) -> bytes | None:
-    """Of a file in a folder's handle."""
-    try:
-        descriptor = os.open(name, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC, dir_fd=git)
-    except OSError:
-        return None
-    with open(descriptor, "rb") as file:
-        if not stat.S_ISREG(os.fstat(descriptor).st_mode):
-            return None
-        data = file.read(MAX_BYTES + 1)
-    return data if len(data) <= MAX_BYTES else None
 
 
 @contextlib.contextmanager

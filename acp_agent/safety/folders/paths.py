@@ -251,12 +251,13 @@ def real_path(path: Path) -> Path:
     return HERE.real_path(path)
 
 
-def read_regular(path: Path, limit: int) -> bytes | None:
+def read_regular(path: str | Path, limit: int, folder: int | None = None) -> bytes | None:
     """Contents of a regular file of at most `limit` bytes whose last component is no link; `None` for anything else.
+    `folder`: a handle of the one that `path` is relative to.
 
     For unchecked files of a project: never waits for a pipe or reads a device. Raises OSError.
     """
-    descriptor = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
+    descriptor = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC, dir_fd=folder)
     if not stat.S_ISREG(os.fstat(descriptor).st_mode):
         os.close(descriptor)
         return None
