@@ -35,6 +35,7 @@ from acp_agent.errors import (
 )
 from acp_agent.handshake import LSP_NOTIFICATIONS, answer_initialize, asks_v2
 from acp_agent.lazy import load
+from acp_agent.limits.decoding import read_loose_json
 from acp_agent.loop.opened import Opened
 from acp_agent.loop.session import Session, says_something
 from acp_agent.open_sessions import OpenSessions
@@ -564,10 +565,10 @@ def read_cursor(cursor: str | None) -> tuple[str, str] | None:
     if cursor is None:
         return None
     try:
-        value = json.loads(base64.urlsafe_b64decode(cursor.encode("ascii")))
+        value = read_loose_json(base64.urlsafe_b64decode(cursor.encode("ascii")))
         updated_at, session_id = value
         session_id.encode()
-    except (ValueError, TypeError, AttributeError, RecursionError, binascii.Error) as error:
+    except (ValueError, TypeError, AttributeError, binascii.Error) as error:
         raise InvalidParams("Invalid params: $.cursor: not a cursor from this agent") from error
     if not isinstance(updated_at, str) or not isinstance(session_id, str):
         raise InvalidParams("Invalid params: $.cursor: not a cursor from this agent")

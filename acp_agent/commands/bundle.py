@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import sys
 from argparse import Namespace
 from collections.abc import Mapping
@@ -15,6 +14,7 @@ from acp_agent.commands.logs import log_file
 from acp_agent.config.load import Config
 from acp_agent.credentials.redactor import Redactor
 from acp_agent.errors import ConfigError, StoreError, UsageError
+from acp_agent.limits.decoding import read_loose_json
 from acp_agent.llm.recordings.cleaning import Cleaner
 from acp_agent.llm.recordings.form import line_of
 from acp_agent.llm.recordings.reading import read_recording
@@ -30,7 +30,7 @@ def run(options: Namespace, environ: Mapping[str, str]) -> int:
     values = own_credentials(config.settings, environ) if config else ()
     patterns = config.settings.secrets.extra_patterns if config else ()
     cleaner = Cleaner(Redactor(values=values, extra_patterns=patterns), environ)
-    lines = [json.loads(line) for line in source.read_bytes().split(b"\n")[:-1] if line]
+    lines = [read_loose_json(line) for line in source.read_bytes().split(b"\n")[:-1] if line]
     versions = [
         f"{mark:<3} {subject:<16} {words}"
         for mark, subject, words in checks(Namespace(offline=True, updates=False), environ)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import sys
-import tomllib
 from argparse import Namespace
 from collections.abc import Mapping
 from pathlib import Path
@@ -14,6 +13,7 @@ import msgspec
 from acp_agent.commands.config import config_here
 from acp_agent.config.load import load_config
 from acp_agent.errors import ConfigError, ToolError, UsageError
+from acp_agent.limits.decoding import read_toml
 from acp_agent.loop.calls.dry_run import Checked, check_call
 from acp_agent.loop.calls.guard import home_of, roots_of
 from acp_agent.loop.calls.learned_calls import learned_words
@@ -108,7 +108,7 @@ def _test(file: Path, ask: Asker) -> int:
 
 def _read(file: Path) -> list[_Test]:
     try:
-        tests = msgspec.convert(tomllib.loads(file.read_text(encoding="utf-8")), _File).test
+        tests = msgspec.convert(read_toml(file.read_text(encoding="utf-8")), _File).test
     except OSError as error:
         raise UsageError(f"{file} cannot be read: {error.strerror or error}") from error
     except ValueError as error:

@@ -6,7 +6,6 @@ it what sub-agents and summaries asked.
 
 from __future__ import annotations
 
-import json
 import sys
 from collections.abc import Iterator, Mapping
 from pathlib import Path
@@ -22,7 +21,7 @@ from acp_agent.llm.recordings.form import event_forms, message_form
 from acp_agent.llm.recordings.tape import Tape
 from acp_agent.loop.memory.history import History, decode_message, decode_messages
 from acp_agent.loop.memory.rewinding import kept
-from acp_agent.store.base import SessionRecord
+from acp_agent.store.base import SessionRecord, read_stored
 from acp_agent.store.session_store import SessionStore
 
 
@@ -51,7 +50,7 @@ def _lines(record: SessionRecord, store: SessionStore, cleaner: Cleaner) -> Iter
     history, number, said = History(), 0, dict[Any, list[Any]]()
     for entry in kept(store.entries(record.id)):
         if entry.kind == "update":
-            update = json.loads(entry.payload)
+            update = read_stored(entry.payload)
             if update["sessionUpdate"] == "user_message_chunk":
                 said.setdefault(update.get("messageId"), []).append(update["content"])
         if entry.kind not in ("message", "reset"):

@@ -18,6 +18,7 @@ from acp_agent.config.model import ProviderConfig
 from acp_agent.config.xdg import config_dir
 from acp_agent.errors import ConfigError
 from acp_agent.lazy import load
+from acp_agent.limits.decoding import read_loose_json
 
 SERVICE = "acp-coder"
 KEYRING = {
@@ -94,7 +95,7 @@ class McpLogins:
 
 def _tokens(login: str) -> list[str]:
     try:
-        kept = json.loads(login or "{}")
+        kept = read_loose_json(login or "{}")
         words = [kept["token"].get("access_token"), kept["token"].get("refresh_token")]
         return [word for word in (*words, kept["client"].get("client_secret")) if word and isinstance(word, str)]
     except (ValueError, LookupError, AttributeError, TypeError):
@@ -157,7 +158,7 @@ def _from_keyring(name: str, environ: Mapping[str, str]) -> str | None:
 
 def _read(file: Path) -> dict[str, Any]:
     try:
-        found = json.loads(file.read_text(encoding="utf-8"))
+        found = read_loose_json(file.read_text(encoding="utf-8"))
     except FileNotFoundError:
         return {}
     except (OSError, ValueError) as error:

@@ -7,7 +7,6 @@ server alone has, and is passed over unless it answers in time and as expected: 
 from __future__ import annotations
 
 import io
-import json
 import socket
 import time
 from collections.abc import Iterable
@@ -15,6 +14,7 @@ from typing import Any, NamedTuple
 from urllib.parse import urlsplit
 
 from acp_agent.lazy import load
+from acp_agent.limits.decoding import read_loose_json
 
 CONNECT_TIMEOUT = 0.2
 ANSWER_TIMEOUT = 0.5
@@ -57,10 +57,10 @@ def _serves(local: Local, base_url: str) -> bool:
             )
             answer = load("http.client:HTTPResponse")(_Hurried(connection))
             answer.begin()
-            body = json.loads(answer.read(LONGEST_LIST)) if answer.status == 200 else None
+            body = read_loose_json(answer.read(LONGEST_LIST)) if answer.status == 200 else None
     except ConnectionError:  # First: nobody listens, and `http.client` is not needed.
         return False
-    except (OSError, load("http.client:HTTPException"), ValueError, RecursionError):
+    except (OSError, load("http.client:HTTPException"), ValueError):
         return False
     entries = body.get(local.models) if isinstance(body, dict) else None
     return isinstance(entries, list) and any(_is_model(local, entry) for entry in entries)

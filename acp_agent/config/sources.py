@@ -84,8 +84,9 @@ def parse(path: str, text: str) -> Layer:
     """`text` of the file `path` as a layer. Raises ConfigError naming file and line."""
     try:
         return Layer(path, load(TOML)(text), text)
-    except ValueError as error:  # tomllib.TOMLDecodeError, which is loaded only here
-        raise ConfigError(f"{path}: not valid TOML: {error}") from error
+    except (ValueError, RecursionError) as error:  # tomllib.TOMLDecodeError, which is loaded only here
+        words = "it is nested too deeply" if isinstance(error, RecursionError) else error
+        raise ConfigError(f"{path}: not valid TOML: {words}") from error
 
 
 def user_layers(environ: Mapping[str, str]) -> list[Layer]:

@@ -14,6 +14,7 @@ from typing import Any, TypeVar, get_args, get_origin
 
 import msgspec
 
+from acp_agent.limits.decoding import read_loose_json
 from acp_agent.llm import base as llm
 from acp_agent.llm.chat_request import encode_json
 from acp_agent.llm.provider_errors import ErrorInAnswer
@@ -299,8 +300,8 @@ def _is_json_object(text: str) -> bool:
     if not text.rstrip().endswith("}"):
         return False
     try:
-        return isinstance(json.loads(text), dict)
-    except (ValueError, RecursionError):
+        return isinstance(read_loose_json(text), dict)
+    except ValueError:
         return False
 
 
@@ -321,8 +322,8 @@ def lenient(data: bytes, kind: type[_Fields]) -> _Fields:
     """Reads what the strict decoder rejected: lone surrogates, broken UTF-8, values of unexpected types."""
     text = data.decode("utf-8", "replace")
     try:
-        body = json.loads(text)
-    except (ValueError, RecursionError):
+        body = read_loose_json(text)
+    except ValueError:
         raise ErrorInAnswer(text) from None
     if not isinstance(body, dict):
         raise ErrorInAnswer(text)

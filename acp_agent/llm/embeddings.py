@@ -9,6 +9,7 @@ from typing import Any
 import anyio
 import msgspec
 
+from acp_agent.limits.decoding import read_json
 from acp_agent.llm.base import ProviderOptions
 from acp_agent.llm.choose import complete_base_url, is_loopback, key_headers, shown_url
 from acp_agent.llm.provider_errors import error_from_object, error_from_status, network_error
@@ -54,7 +55,7 @@ class Embedder:
         if status != 200:
             raise error_from_status(self._options.name, status, content, answered, model=self._model)
         try:
-            return _vectors(msgspec.json.decode(content), len(texts))
+            return _vectors(read_json(content), len(texts))
         except (msgspec.DecodeError, KeyError, TypeError, ValueError) as error:
             words = f"the embeddings are malformed: {error}"
             raise error_from_object(self._options.name, words, model=self._model) from error

@@ -17,6 +17,7 @@ import msgspec
 from msgspec import Struct
 
 from acp_agent.errors import ProviderError
+from acp_agent.limits.decoding import read_json
 from acp_agent.llm import base as llm
 from acp_agent.llm.chat_answer import LONGEST_CALLS, PER_FRAGMENT, lenient
 from acp_agent.llm.chat_request import encode_json
@@ -126,8 +127,8 @@ class OllamaProvider(HttpProvider):
     async def _json(self, method: str, path: str, body: bytes | None = None) -> dict[str, Any]:
         content = await self._ask(method, path, body)
         try:
-            return msgspec.json.decode(content, type=dict[str, Any])
-        except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
+            return read_json(content, type=dict[str, Any])
+        except msgspec.MsgspecError as error:
             raise error_from_object(self.name, f"the answer of {path} is malformed: {error}") from error
 
     def _exchange(
@@ -250,7 +251,7 @@ class OllamaAnswer:
             return []
         try:
             line = _decode(data)
-        except (msgspec.DecodeError, UnicodeDecodeError):
+        except msgspec.DecodeError:
             line = lenient(data, _Line)
         if line.error:
             raise ErrorInAnswer({"error": line.error})

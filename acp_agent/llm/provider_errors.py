@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 
 from acp_agent.errors import ProviderError
+from acp_agent.limits.decoding import read_loose_json
 from acp_agent.llm.choose import shown_url
 from acp_agent.llm.streamed_text import clean
 from acp_agent.llm.transport.retry import retry_after
@@ -127,8 +128,8 @@ def read_vendor_error(body: object) -> VendorError:
         text = body.strip()
         if text[:1] in ("{", "["):
             try:
-                return read_vendor_error(json.loads(text))
-            except (ValueError, RecursionError):
+                return read_vendor_error(read_loose_json(text))
+            except ValueError:
                 pass
         if text[:1] == "<":
             return VendorError(message="")  # A proxy's web page helps nobody.

@@ -10,7 +10,6 @@ the next request: `AssistantMessage.opaque` holds them. Items from another provi
 
 from __future__ import annotations
 
-import json
 import os
 from collections.abc import Sequence
 from typing import Any
@@ -18,6 +17,7 @@ from typing import Any
 import msgspec
 from msgspec import Struct
 
+from acp_agent.limits.decoding import read_loose_json
 from acp_agent.llm import base as llm
 from acp_agent.llm.chat_answer import LONGEST_CALLS, PER_FRAGMENT, lenient
 from acp_agent.llm.chat_request import CACHED_MESSAGES, encode_json
@@ -223,7 +223,7 @@ class ResponsesAnswer:
             case _ if event.error:
                 raise ErrorInAnswer({"error": event.error})
             case None if isinstance(event.output, list):
-                return self._whole(json.loads(data.decode("utf-8", "replace")))
+                return self._whole(read_loose_json(data.decode("utf-8", "replace")))
         return []
 
     def finish(self) -> list[llm.ModelEvent]:

@@ -15,6 +15,7 @@ from typing import Any
 import msgspec
 
 from acp_agent.errors import ConfigError
+from acp_agent.limits.decoding import read_json
 from acp_agent.llm import base as llm
 
 
@@ -38,12 +39,12 @@ class ScriptedProvider:
         self.name = options.name
         self._models = options.models or ("scripted",)
         try:
-            self._answers = msgspec.json.decode(Path(options.script).read_bytes(), type=tuple[_Answer, ...])
+            self._answers = read_json(Path(options.script).read_bytes(), type=tuple[_Answer, ...])
         except OSError as error:
             raise ConfigError(
                 f"{options.name}: the script {options.script!r} cannot be read: {error.strerror}"
             ) from error
-        except (msgspec.DecodeError, UnicodeDecodeError) as error:
+        except msgspec.DecodeError as error:
             raise ConfigError(
                 f"{options.name}: the script {options.script!r} is not a list of answers: {error}"
             ) from error

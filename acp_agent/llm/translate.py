@@ -15,6 +15,7 @@ from typing import Any
 
 import msgspec
 
+from acp_agent.limits.decoding import read_json
 from acp_agent.llm.base import AssistantMessage
 from acp_agent.llm.streamed_text import clean
 
@@ -54,8 +55,8 @@ def arguments_object(arguments: str) -> dict[str, Any]:
     if not arguments.strip():
         return {}
     try:
-        found = msgspec.json.decode(clean(arguments))
-    except (msgspec.DecodeError, RecursionError):
+        found = read_json(clean(arguments))
+    except msgspec.DecodeError:
         found = None
     return found if isinstance(found, dict) else {"_invalid": arguments}
 

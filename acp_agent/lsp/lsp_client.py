@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import functools
 import itertools
-import json
 import logging
 import re
 from collections import deque
@@ -33,6 +32,7 @@ from pygls.protocol import (
 from pygls.protocol.json_rpc import RPCMessage
 
 from acp_agent.child import Child, one_line
+from acp_agent.limits.decoding import read_json, read_loose_json
 from acp_agent.lsp.base import Launch, LspError
 from acp_agent.lsp.signals import Signal
 
@@ -303,7 +303,7 @@ class Client(JsonRPCClient):
             if not isinstance(data, dict):
                 raise ValueError("no object")
             message = self.protocol.structure_message(data)
-        except (ValueError, RecursionError) as error:
+        except ValueError as error:
             log.debug("%s sent something that is not a message: %s", self._name, error)
             self._process.heard(body[:1000])
             return 1
@@ -326,7 +326,7 @@ def _plain(handler: Callable[[Any], Any]) -> Callable[[Any], Any]:
 
 def _decode(body: bytes) -> Any:
     try:
-        return msgspec.json.decode(body)
+        return read_json(body)
     except msgspec.DecodeError:
         # Half surrogates and invalid bytes are no reason to lose a message.
-        return json.loads(body.decode("utf-8", "replace"))
+        return read_loose_json(body.decode("utf-8", "replace"))

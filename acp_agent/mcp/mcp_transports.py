@@ -5,7 +5,6 @@ The package's stdio transport is not used: closing it can take six seconds, and 
 
 from __future__ import annotations
 
-import json
 import math
 from collections.abc import AsyncGenerator, AsyncIterator, Callable
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
@@ -21,6 +20,7 @@ from mcp.client.streamable_http import streamable_http_client
 from mcp.shared.message import SessionMessage
 
 from acp_agent import __version__
+from acp_agent.limits.decoding import read_loose_json
 from acp_agent.mcp.base import McpError
 from acp_agent.mcp.content import one_line
 from acp_agent.mcp.link import Link
@@ -133,8 +133,8 @@ def _message(line: bytes) -> types.JSONRPCMessage | None:
         return types.jsonrpc_message_adapter.validate_json(text, by_name=False)
     except ValueError as error:
         try:
-            data = json.loads(text)
-        except (ValueError, RecursionError):
+            data = read_loose_json(text)
+        except ValueError:
             return None
         id_ = data.get("id") if isinstance(data, dict) and "method" not in data else None
         if isinstance(id_, bool) or not isinstance(id_, str | int):

@@ -30,6 +30,7 @@ from mcp.shared.auth import (
 
 from acp_agent import __version__
 from acp_agent.errors import AgentError, ConfigError
+from acp_agent.limits.decoding import read_json
 from acp_agent.mcp.base import McpError, Secrets, ServerSpec
 from acp_agent.mcp.content import one_line
 
@@ -76,7 +77,7 @@ class _Session(OAuthClientProvider):
         text = await anyio.to_thread.run_sync(self._secrets.read, self._url)
         self._initialized = True
         try:
-            kept = msgspec.json.decode(text or b"", type=_Kept)
+            kept = read_json(text or b"", type=_Kept)
             self.context.current_tokens = OAuthToken.model_validate(kept.token)
             self.context.client_info = OAuthClientInformationFull.model_validate(kept.client)
             if kept.metadata is not None:

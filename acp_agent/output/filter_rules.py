@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import os
 import stat
-import tomllib
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Annotated, Any, get_args
@@ -16,6 +15,7 @@ import msgspec
 from msgspec import Meta, Struct
 from msgspec.structs import replace
 
+from acp_agent.limits.decoding import read_toml
 from acp_agent.output.strategies import AnyStrategy, GitDiff, Strategy, checked_pattern
 
 MAX_FILE_BYTES = 1024 * 1024
@@ -124,8 +124,8 @@ def _configured(strategy: Strategy, max_diff_lines: int) -> Strategy:
 def _read(text: str, source: str, built_in: Mapping[str, Rule], warnings: list[str]) -> dict[str, Rule]:
     """Rules by name, in the order of the file. A later rule replaces an earlier one of the same name."""
     try:
-        content = tomllib.loads(text)
-    except (tomllib.TOMLDecodeError, RecursionError) as error:
+        content = read_toml(text)
+    except ValueError as error:
         warnings.append(
             f"The filter rules of {source} are not used: not valid TOML ({error}). The built-in rules apply."
         )

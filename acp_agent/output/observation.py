@@ -8,6 +8,7 @@ from typing import Annotated, Any, Literal
 import msgspec
 from msgspec import Meta
 
+from acp_agent.limits.decoding import read_json
 from acp_agent.output.envelope import bounded
 
 ResultStatus = Literal["completed", "failed", "denied", "cancelled"]
@@ -62,7 +63,7 @@ def stamped_text(said: str, *, ran: bool, exit_code: int | None, output_chars: i
         result = {"exit_code": exit_code, "output": result}
     elif said.startswith("{") and result == said:
         with suppress(msgspec.DecodeError):
-            result = msgspec.json.decode(said)
+            result = read_json(said)
     return msgspec.json.encode(Stamped(Harness(unix_millis), result)).decode()
 
 

@@ -6,10 +6,10 @@ cargo test, nextest, pytest (also with xdist), go test (plain, -v, -json), jest,
 
 from __future__ import annotations
 
-import json
 from collections.abc import Sequence
 from typing import Any
 
+from acp_agent.limits.decoding import read_loose_json
 from acp_agent.linear import compiled
 from acp_agent.output.cut import Confidence, Cut, Omission
 from acp_agent.output.error_lines import is_passing_line
@@ -131,7 +131,7 @@ def _event(line: str) -> dict[str, Any]:
     if not line.startswith("{"):
         return {}
     try:
-        event = json.loads(line)
-    except (ValueError, RecursionError):
+        event = read_loose_json(line)
+    except ValueError:
         return {}
     return event if isinstance(event, dict) else {}

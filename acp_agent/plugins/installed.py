@@ -20,6 +20,7 @@ from msgspec.structs import replace
 from acp_agent.config.model import McpServerConfig
 from acp_agent.config.safety_settings import DecidingHook
 from acp_agent.config.xdg import data_dir, plugin_index
+from acp_agent.limits.decoding import read_json
 from acp_agent.plugins.contained import Files, PluginError, read_files, write_files
 from acp_agent.plugins.manifest import Plugin, expanded
 
@@ -69,8 +70,8 @@ class Shelf:
         except OSError as error:
             raise PluginError(f"{self._index} cannot be read: {error.strerror or error}.") from error
         try:
-            index = msgspec.json.decode(text, type=_Index)
-        except (msgspec.DecodeError, UnicodeDecodeError) as error:
+            index = read_json(text, type=_Index)
+        except msgspec.DecodeError as error:
             raise PluginError(f"{self._index}: {error}.") from error
         if index.schema != SCHEMA:
             raise PluginError(f"{self._index} was written by another version of acp-coder.")

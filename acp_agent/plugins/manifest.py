@@ -6,7 +6,6 @@ What is wrong with a part of it is said with its file, and the rest goes on. A m
 from __future__ import annotations
 
 import ipaddress
-import json
 import posixpath
 import re
 from collections.abc import Callable, Iterator, Mapping
@@ -18,6 +17,7 @@ from msgspec import Struct
 
 from acp_agent.config.model import McpServerConfig
 from acp_agent.config.safety_settings import DecidingHook, HookEvent, divided
+from acp_agent.limits.decoding import read_loose_json
 from acp_agent.plugins.contained import Files, PluginError
 
 SCHEMAS = "https://agent-plugins.org/schemas/1.0.0/"
@@ -108,8 +108,8 @@ def _is_portable(files: Files) -> bool:
 
 def _object(files: Files, path: str) -> dict[str, Any]:
     try:
-        value = json.loads(files[path])
-    except (ValueError, RecursionError) as error:
+        value = read_loose_json(files[path])
+    except ValueError as error:
         raise PluginError(f"{path}: not JSON: {error}.") from error
     if not isinstance(value, dict):
         raise PluginError(f"{path}: not an object.")

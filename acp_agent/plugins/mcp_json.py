@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import json
 import re
 from collections.abc import Mapping
 from typing import Any
 
 from acp_agent.config.model import McpServerConfig
+from acp_agent.limits.decoding import read_loose_json
 from acp_agent.plugins.manifest import claude_server
 
 FILE = ".mcp.json"
@@ -17,10 +17,10 @@ VARIABLE = re.compile(r"\$\{([A-Za-z_][A-Za-z0-9_]*)(?::-([^}]*))?\}")
 def folder_servers(data: bytes, environ: Mapping[str, str]) -> tuple[dict[str, McpServerConfig], list[str]]:
     """Returns the servers by name, and what is wrong with others. `environ`: the variables that may stand in them."""
     try:
-        value = json.loads(data)
+        value = read_loose_json(data)
         servers = value["mcpServers"]
         entries = dict(servers.items())
-    except (ValueError, RecursionError, LookupError, TypeError, AttributeError):
+    except (ValueError, LookupError, TypeError, AttributeError):
         return {}, [f"{FILE}: it is not JSON with an object `mcpServers`."]
     found: dict[str, McpServerConfig] = {}
     trouble: list[str] = []

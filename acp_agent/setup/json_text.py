@@ -14,6 +14,7 @@ import tree_sitter_json
 from tree_sitter import Language, Node, Parser
 
 from acp_agent.errors import UsageError
+from acp_agent.limits.decoding import read_loose_json
 
 INDENT = "  "
 
@@ -114,7 +115,7 @@ def _pair(place: Node, name: str, data: bytes) -> Node | None:
 
 def _means(key: bytes, name: str) -> bool:
     try:
-        return bool(json.loads(key, strict=False) == name)
+        return bool(read_loose_json(key, strict=False) == name)
     except ValueError:
         return False
 

@@ -10,6 +10,7 @@ import tomlkit
 from tomlkit.exceptions import TOMLKitError
 
 from acp_agent.errors import UsageError
+from acp_agent.limits.decoding import read_toml
 
 
 def with_server(text: str, name: str, values: Mapping[str, Any], file: str) -> str:
@@ -23,7 +24,7 @@ def with_server(text: str, name: str, values: Mapping[str, Any], file: str) -> s
         servers.setdefault("servers", tomlkit.table(is_super_table=True))[name] = table
     except (TOMLKitError, TypeError, ValueError, AttributeError) as error:
         raise _unfit(file) from error
-    wanted = tomllib.loads(text)
+    wanted = read_toml(text)
     wanted.setdefault("mcp", {}).setdefault("servers", {})[name] = dict(values)
     return _checked(document, wanted, file)
 
@@ -31,7 +32,7 @@ def with_server(text: str, name: str, values: Mapping[str, Any], file: str) -> s
 def without_server(text: str, name: str, file: str) -> str:
     """`text` without the server, which it has. Raises UsageError for what cannot be edited."""
     document = _parsed(text, file)
-    wanted = tomllib.loads(text)
+    wanted = read_toml(text)
     del wanted["mcp"]["servers"][name]
     try:
         document["mcp"]["servers"].pop(name)
@@ -57,7 +58,7 @@ def _checked(document: tomlkit.TOMLDocument, wanted: dict[str, Any], file: str) 
     """The text of a document that says what is wanted and nothing else."""
     after = tomlkit.dumps(document)
     try:
-        same = _full(tomllib.loads(after)) == _full(wanted)
+        same = _full(read_toml(after)) == _full(wanted)
     except tomllib.TOMLDecodeError:
         same = False
     if not same:

@@ -8,9 +8,13 @@ a `fork` says where the log came from.
 
 from __future__ import annotations
 
-from typing import Literal
+from typing import Any, Literal, TypeVar, overload
 
 import msgspec
+
+from acp_agent.errors import StoreError
+
+T = TypeVar("T")
 
 EntryKind = Literal["update", "message", "reset", "turn", "rewind", "unrewind", "note", "fork"]
 Decision = Literal["allow", "reject"]
@@ -160,3 +164,24 @@ class Asked(msgspec.Struct, frozen=True):
     """In the words of the permission gate."""
     allowed: int
     rejected: int
+
+
+@overload
+def read_stored(data: bytes | str) -> Any: ...
+@overload
+def read_stored(data: bytes | str, type: type[T]) -> T: ...
+@overload
+def read_stored(data: bytes | str, *, decoder: msgspec.json.Decoder[T]) -> T: ...
+def read_stored(data: bytes | str, type: Any = Any, *, decoder: msgspec.json.Decoder[Any] | None = None) -> Any:
+    """What was stored as JSON. Raises StoreError if it is damaged."""
+    try:
+        return decoder.decode(data) if decoder is not None else msgspec.json.decode(data, type=type)
+    except (ValueError, RecursionError) as error:
+        raise damaged("a stored entry", error) from error
+
+
+def damaged(where: str, error: Exception) -> StoreError:
+    return StoreError(
+        f"{where}: the session database is damaged ({error}). It was left as is: move it away to start afresh, or "
+        "choose another file with store.path"
+    )

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 
 import msgspec
 
-from acp_agent.store.base import Goal, GoalStatus, GoalTask
+from acp_agent.store.base import Goal, GoalStatus, GoalTask, read_stored
 from acp_agent.store.database import Part, clean, now
 
 LIVE = "status IN ('active', 'paused')"
@@ -43,7 +43,7 @@ class GoalStore(Part):
             goal_id,
         )
         tasks = (
-            GoalTask(id_, content, priority, done, msgspec.json.decode(needs, type=tuple[str, ...]))
+            GoalTask(id_, content, priority, done, read_stored(needs, type=tuple[str, ...]))
             for id_, content, priority, done, needs in rows
         )
         return Goal(goal_id, session, text, status, created_at, tuple(tasks))

@@ -8,6 +8,7 @@ from collections.abc import Iterable
 import msgspec
 
 from acp_agent.errors import StoreConflict, StoreError
+from acp_agent.store.base import read_stored
 from acp_agent.store.database import Part, Transaction, clean, now
 
 COLUMNS = "id, session_id, prompt, call, made_by, title, created_at, state, uncovered, undoes, rewound"
@@ -103,7 +104,7 @@ class OperationStore(Part):
 
     def _operations(self, where: str, *values: object) -> list[OperationRow]:
         rows = self._db.rows(f"SELECT {COLUMNS} FROM operations WHERE {where}", *values)
-        return [msgspec.convert((*row[:9], msgspec.json.decode(row[9]), row[10]), OperationRow) for row in rows]
+        return [msgspec.convert((*row[:9], read_stored(row[9]), row[10]), OperationRow) for row in rows]
 
     def changes(self, operations: Iterable[int]) -> list[ChangeRow]:
         """Of these operations, in the order in which they were made."""

@@ -13,7 +13,7 @@ import msgspec
 from acp_agent.errors import StoreConflict, StoreError
 from acp_agent.lazy import load
 from acp_agent.store.audit_heads import AuditHeads
-from acp_agent.store.base import Decision, LogEntry, Permission, SessionRecord
+from acp_agent.store.base import Decision, LogEntry, Permission, SessionRecord, read_stored
 from acp_agent.store.database import Database, Part, Transaction, clean, now
 from acp_agent.store.experience import QuestionStore, TrajectoryStore
 from acp_agent.store.found_words import History
@@ -320,4 +320,4 @@ def _directories(directories: tuple[str, ...]) -> str:
 
 def _record(row: tuple[Any, ...]) -> SessionRecord:
     id_, cwd, directories, *rest = row
-    return SessionRecord(id_, cwd, msgspec.json.decode(directories, type=tuple[str, ...]), *rest)
+    return SessionRecord(id_, cwd, read_stored(directories, type=tuple[str, ...]), *rest)

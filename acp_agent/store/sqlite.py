@@ -16,6 +16,7 @@ from threading import RLock
 from typing import Any
 
 from acp_agent.errors import StoreBusy, StoreConflict, StoreError
+from acp_agent.store.base import damaged
 from acp_agent.store.database import FORMAT, Database, Words, statements_after
 
 SQLITE_VERSION = sqlite3.sqlite_version
@@ -31,6 +32,8 @@ WORDS = Words(
     shown="FROM shown_words JOIN shown s ON s.seq = shown_words.rowid WHERE shown_words MATCH ?",
 )
 
+NO_TEXT = "Could not decode to UTF-8"
+"""What Python's SQLite says, without a code."""
 OPEN_ATTEMPTS = 50
 OPEN_PAUSE = 0.02
 """Two agents may create the file at the same moment: SQLite's busy handler does not cover the switch to WAL."""
@@ -99,13 +102,12 @@ class Sqlite(Database):
                 yield
             except sqlite3.IntegrityError as error:
                 raise StoreConflict(f"{self.where}: the session database does not take that: {error}") from error
+            except UnicodeDecodeError as error:  # Of SQLite's own words about a text that is none.
+                raise damaged(self.where, error) from error
             except sqlite3.DatabaseError as error:
                 code = getattr(error, "sqlite_errorname", "")
-                if code in ("SQLITE_NOTADB", "SQLITE_CORRUPT"):
-                    raise StoreError(
-                        f"{self.where}: the session database is damaged ({error}). It was left as is: move it away to "
-                        "start afresh, or choose another file with store.path"
-                    ) from error
+                if code in ("SQLITE_NOTADB", "SQLITE_CORRUPT") or str(error).startswith(NO_TEXT):
+                    raise damaged(self.where, error) from error
                 if code.startswith("SQLITE_BUSY"):
                     words = f"{self.where}: another agent keeps the session database busy; try again"
                     raise StoreBusy(words) from error

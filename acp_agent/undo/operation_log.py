@@ -9,6 +9,7 @@ from typing import get_args
 
 import msgspec
 
+from acp_agent.store.base import read_stored
 from acp_agent.store.operation_store import OperationRow, OperationStore
 from acp_agent.undo.base import By, Change, Entry, Operation, State
 
@@ -138,7 +139,7 @@ def text_of(entry: Entry) -> str:
 
 
 def entry_of(text: str) -> Entry:
-    entry = msgspec.json.decode(text, type=Entry)
+    entry = read_stored(text, type=Entry)
     return msgspec.structs.replace(entry, target=os.fsdecode(bytes.fromhex(entry.target))) if entry.target else entry
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 import re
+from collections.abc import Iterator
 
 from .imports import PACKAGE, ROOT, imports, modules, parsed
 
@@ -267,3 +268,37 @@ def test_no_pattern_holds_on_to_a_group():
             if isinstance(node, (ast.JoinedStr, ast.Constant)) and GROUP_THAT_KEEPS.search(text):
                 found.append(f"{file}:{node.lineno}")
     assert found == []
+
+
+DECODERS = {"json.loads", "json.load", "msgspec.json.decode", "tomllib.loads", "tomllib.load"}
+OWN_BYTES = {
+    "acp_agent/config/trusted_files.py",
+    "acp_agent/setup/editor_table.py", "acp_agent/setup/change.py",
+    "acp_agent/tools/kit/registry.py", "acp_agent/executors/search.py", "acp_agent/executors/search_worker.py",
+    "acp_agent/fronts/server/app.py", "acp_agent/fronts/server/http_form.py",
+    "acp_agent/llm/chat_request.py", "acp_agent/llm/clouds/vertex.py", "acp_agent/mcp/mcp_client.py",
+
+
+    "acp_agent/store/found_words.py", "acp_agent/protocol/peer.py",
+}  # fmt: skip
+"""They read what the package holds, what they wrote a moment ago, or the store, which checks what it gives; the peer
+bounds a message without msgspec, which is not loaded yet."""
+
+
+def test_what_others_wrote_is_read_through_one_door_or_bounded_in_place():
+    def direct(node: ast.AST, caught: str = "") -> Iterator[int]:
+        if isinstance(node, ast.Try):
+            inside = caught + " ".join(ast.unparse(handler.type) for handler in node.handlers if handler.type)
+            for child in ast.iter_child_nodes(node):
+                yield from direct(child, inside if child in node.body else caught)
+            return
+        if isinstance(node, ast.Call) and ast.unparse(node.func) in DECODERS and "RecursionError" not in caught:
+            yield node.lineno
+        for child in ast.iter_child_nodes(node):
+            yield from direct(child, caught)
+
+    kits = ("acp_agent/conformance/", "acp_agent/testing/")
+    files = {str(file.relative_to(ROOT)): parsed(file) for file, _ in modules()}
+    found = {f"{name}:{line}" for name, tree in files.items() if not name.startswith(kits) for line in direct(tree)}
+    assert {where for where in found if where.partition(":")[0] not in OWN_BYTES} == set(), "acp_agent.limits.decoding"
+    assert {where.partition(":")[0] for where in found} == OWN_BYTES, "a row without use"

@@ -29,7 +29,8 @@ AT_NEW_OURS = STAGE_ZERO | {
     f"acp_agent.{name}"
     for name in """
     auth commands.early commands.wakeup config.credentials config.language_settings config.load config.model
-    config.other_names config.place_settings config.safety_settings config.trusted_files disk llm llm.choose loop
+    config.other_names config.place_settings config.safety_settings config.trusted_files disk limits limits.decoding
+    llm llm.choose loop
     loop.modes loop.opened loop.options loop.prompts loop.prompts.project_rules loop.toolbox loop.toolbox.trust
     opening protocol.codec safety safety.folders safety.folders.paths safety.folders.protect safety.globs schema
     schema.acp schema.decode store store.audit_heads store.base store.database store.experience store.found_words

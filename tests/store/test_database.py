@@ -5,16 +5,25 @@ from __future__ import annotations
 import os
 import sqlite3
 import stat
-from contextlib import closing
+from contextlib import closing, suppress
+from functools import cache
 from pathlib import Path
+from tempfile import TemporaryDirectory
 
+import msgspec
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 from acp_agent.errors import StoreError
+from acp_agent.llm.base import TextPart, UserMessage
+from acp_agent.loop.memory.history import decode_message
+from acp_agent.loop.memory.rewinding import TurnMark, kept
 from acp_agent.store.base import LogEntry, SessionRecord
 from acp_agent.store.database import FORMAT, migrations
 from acp_agent.store.sqlite import MIGRATIONS
 from acp_agent.store.stores import sqlite_store
+from tests.nightly import times
 
 
 def test_a_damaged_file_is_left_as_it_is(tmp_path: Path) -> None:
@@ -40,6 +49,39 @@ def test_damage_inside_is_told_when_it_is_met(tmp_path: Path) -> None:
     with pytest.raises(StoreError, match="damaged"), closing(sqlite_store(database)) as store:
         store.entries("s")
         store.get("s")
+
+
+@given(st.lists(st.tuples(st.floats(0, 1, exclude_max=True), st.integers(0, 255)), min_size=1, max_size=40))
+@settings(max_examples=times(40))
+def test_flipped_bytes_are_damage_or_not_met(flips: list[tuple[float, int]]) -> None:
+    with TemporaryDirectory() as folder:
+        database = Path(folder, "s.db")
+        data = bytearray(_stored())
+        for where, byte in flips:
+            data[int(where * len(data))] = byte
+        database.write_bytes(data)
+        with suppress(StoreError), closing(sqlite_store(database)) as store:
+            store.sessions(cwd=None, before=None, limit=10)
+            for entry in store.entries("s"):
+                if entry.kind == "message":
+                    decode_message(entry.payload)
+            list(kept(store.entries("s")))
+            store.shown(["s"])
+            store.append("s", [LogEntry("update", b"{}")])
+
+
+@cache
+def _stored() -> bytes:
+    with TemporaryDirectory() as folder:
+        database = Path(folder, "s.db")
+        with closing(sqlite_store(database)) as store:
+            store.create(SessionRecord("s", "/x", ("/y",), "A title"))
+            message = msgspec.json.encode(UserMessage((TextPart("said"),)))
+            turn = msgspec.json.encode(TurnMark(1))
+            store.append("s", [LogEntry("turn", turn), LogEntry("message", message)] * 50)
+        with closing(sqlite3.connect(database)) as plain:
+            plain.execute("PRAGMA wal_checkpoint(TRUNCATE)")
+        return database.read_bytes()
 
 
 def test_a_newer_file_is_left_as_it_is(tmp_path: Path) -> None:

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import json
 import re
 from urllib.error import URLError
 from urllib.request import urlopen
 
 from acp_agent import __version__
+from acp_agent.limits.decoding import read_loose_json
 
 INDEX = "https://pypi.org/pypi/acp-coder/json"
 SECONDS = 5.0
@@ -18,7 +18,7 @@ def newer_version(index: str = INDEX) -> str:
     """A sentence: whether the package index has a newer release than this one, or why that is not known."""
     try:
         with urlopen(index, timeout=SECONDS) as response:
-            found = json.loads(response.read(MAX_BYTES))["info"]["version"]
+            found = read_loose_json(response.read(MAX_BYTES))["info"]["version"]
     except (URLError, OSError, ValueError, KeyError, TypeError) as error:
         return f"whether there is a newer version is not known: {getattr(error, 'reason', error)}"
     if not isinstance(found, str) or _numbers(found) <= _numbers(__version__):

@@ -15,6 +15,7 @@ from acp_agent.commands.explain_policy import Asker
 from acp_agent.config.safety_settings import DecidingHook, HookEvent
 from acp_agent.errors import HookFailed, ToolError, UsageError
 from acp_agent.executors.local import LocalExecutor
+from acp_agent.limits.decoding import read_loose_json
 from acp_agent.loop.hooks.call_patterns import our_tool
 from acp_agent.loop.hooks.deciding_hooks import Decided, DecidingHooks
 from acp_agent.loop.hooks.hook_names import in_our_names
@@ -78,7 +79,7 @@ def run(options: Namespace, environ: Mapping[str, str]) -> int:
     if options.event not in get_args(HookEvent):
         raise UsageError(f"there is no event {options.event!r}: {', '.join(get_args(HookEvent))}")
     try:
-        given = json.loads(options.input)
+        given = read_loose_json(options.input)
     except ValueError as error:
         raise UsageError(f"--input is not JSON: {error}") from error
     if not isinstance(given, dict):

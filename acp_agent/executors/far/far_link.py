@@ -6,7 +6,6 @@ they are.
 
 from __future__ import annotations
 
-import json
 import logging
 import threading
 import time
@@ -28,6 +27,7 @@ from acp_agent.executors.far.program import BOOT, program
 from acp_agent.executors.far.started import BEGINS, Started, Way
 from acp_agent.executors.places.engine import LACKS, STOPPED
 from acp_agent.lazy import load
+from acp_agent.limits.decoding import read_loose_json
 
 if TYPE_CHECKING:
     from acp_agent.executors.posix.sh_side import ShSide
@@ -215,7 +215,7 @@ class FarLink:
         about = (self.way.mark, self._owner, self._linger, self._heartbeat)
         started = Started(self.way, *PYTHON, text=program("begin", *about, nonce))
         try:
-            there, others = self._told(json.loads(started.until(f"\n{nonce}".encode(), b"\n")))
+            there, others = self._told(read_loose_json(started.until(f"\n{nonce}".encode(), b"\n")))
             self._use(started)
         except (OSError, *NO_HELLO) as error:
             words = started.last_words(error)

@@ -6,7 +6,6 @@ who its user is. Commands then run by the engine itself: the program takes about
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -19,6 +18,7 @@ from acp_agent.errors import ExecutorError
 from acp_agent.executors.places.base import There
 from acp_agent.executors.places.container import Container
 from acp_agent.executors.places.engine import WORDS, find_engine
+from acp_agent.limits.decoding import read_loose_json
 from acp_agent.own_programs import find_program
 
 PROGRAM = "devcontainer"
@@ -95,7 +95,7 @@ def _answer(text: str) -> dict[str, Any]:
     """The last line that is an object."""
     for line in reversed(text.splitlines()):
         try:
-            found = json.loads(line)
+            found = read_loose_json(line)
         except ValueError:
             continue
         if isinstance(found, dict):

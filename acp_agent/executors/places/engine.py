@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import os
 import platform
 import subprocess
@@ -17,6 +16,7 @@ from acp_agent.child import one_line
 from acp_agent.config.place_settings import PlaceConfig
 from acp_agent.errors import ExecutorError
 from acp_agent.executors.sandbox.pids import started
+from acp_agent.limits.decoding import read_loose_json
 from acp_agent.limits.descriptors import restoring
 from acp_agent.own_programs import find_program
 
@@ -74,7 +74,7 @@ class Engine(Struct, frozen=True):
     def look(self, kind: str, name: str) -> dict[str, Any] | None:
         """What it knows of a container or an image; `None` if there is none of that name. Raises ExecutorError."""
         try:
-            found = json.loads(self.ask("inspect", "--type", kind, "--", name))
+            found = read_loose_json(self.ask("inspect", "--type", kind, "--", name))
         except ExecutorError as error:
             if any(words in str(error).lower() for words in MISSING):
                 return None

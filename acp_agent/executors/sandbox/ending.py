@@ -7,11 +7,12 @@ removed placeholder.
 from __future__ import annotations
 
 import contextlib
-import json
 import os
 import select
 import signal
 from pathlib import Path
+
+from acp_agent.limits.decoding import read_loose_json
 
 MILLISECONDS = 2000
 """Longest wait for a process that hangs in the kernel, where it cannot do anything either."""
@@ -21,7 +22,7 @@ def end_namespace(info: Path) -> None:
     """Kills the first process of the namespace that bubblewrap reported in `info`, and waits until it is gone: the
     kernel ends it last."""
     try:
-        written = json.loads(info.read_bytes() or b"{}")
+        written = read_loose_json(info.read_bytes() or b"{}")
     except (OSError, ValueError):
         return
     pid = written.get("child-pid")

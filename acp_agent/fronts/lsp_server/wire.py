@@ -8,7 +8,6 @@ are kept in `editor_documents`, since pygls' own positions follow `str.splitline
 
 from __future__ import annotations
 
-import json
 import logging
 import os
 import uuid
@@ -24,6 +23,7 @@ from pygls.exceptions import JsonRpcException, JsonRpcInternalError, JsonRpcInva
 from pygls.protocol import LanguageServerProtocol, lsp_method
 
 from acp_agent.errors import AgentError, ConnectionClosed, PeerError
+from acp_agent.limits.decoding import read_loose_json
 from acp_agent.protocol.transports import FdTransport
 
 log = logging.getLogger(__name__)
@@ -53,10 +53,10 @@ class Wire(LanguageServerProtocol):
     def receive(self, body: bytes) -> None:
         """Handles one message. Never raises: an unreadable one is answered, or logged if it has no answer."""
         try:
-            message = json.loads(body)
+            message = read_loose_json(body)
             if b"\\ud" in body or b"\\uD" in body:
                 message = _whole(message)
-        except (ValueError, RecursionError) as error:
+        except ValueError as error:
             self._refuse(None, PARSE_ERROR, f"this is not JSON: {error}")
             return
         if not isinstance(message, dict) or message.get("jsonrpc") != "2.0":

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import json
 import logging
 from collections.abc import Iterator
 from typing import Any
 
+from acp_agent.limits.decoding import read_loose_json
 from acp_agent.llm.recordings.cleaning import HIDDEN
 from acp_agent.llm.recordings.tape import Tape
 from acp_agent.protocol.tap import Direction
@@ -34,12 +34,12 @@ class Listener:
         *lines, self._partial[direction] = (self._partial[direction] + data).split(b"\n")
         for line in filter(None, lines):
             try:
-                message = json.loads(line)
-            except (ValueError, RecursionError):
+                message = read_loose_json(line)
+            except ValueError:
                 message = line.decode("utf-8", "replace")
             try:
                 self._take(direction, message)
-            except (ValueError, TypeError, RecursionError, AttributeError) as error:  # Whatever a client may send.
+            except (ValueError, TypeError, AttributeError) as error:  # Whatever a client may send.
                 log.info("a message was not recorded: %s", type(error).__name__)
 
     def _take(self, direction: Direction, message: Any) -> None:

@@ -5,7 +5,6 @@ Files are written again, since the agent looks at them; what ran in the editor's
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable, Mapping
 from contextlib import suppress
 from pathlib import Path
@@ -18,6 +17,7 @@ from acp_agent.client.fs import Files
 from acp_agent.errors import RpcError, UsageError
 from acp_agent.fronts.playing.here import agent_here
 from acp_agent.fronts.playing.listener import chunk_of
+from acp_agent.limits.decoding import read_loose_json
 from acp_agent.llm.recordings.difference import diff, key_of
 from acp_agent.llm.recordings.form import line_of
 from acp_agent.llm.recordings.playback import Playback
@@ -120,7 +120,7 @@ class WirePlayer:
         while data := await transport.read():
             *lines, rest = (rest + data).split(b"\n")
             for line in filter(None, lines):
-                message = json.loads(line)
+                message = read_loose_json(line)
                 if "method" not in message:
                     self._responses[message["id"]] = message
                 elif "id" not in message:

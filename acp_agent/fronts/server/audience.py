@@ -14,7 +14,6 @@ from collections.abc import Awaitable, Callable, Sequence
 from contextvars import ContextVar
 from typing import Any
 
-import msgspec
 from msgspec.structs import replace
 
 from acp_agent.errors import ConnectionClosed, PeerError, RequestCancelled, StoreError
@@ -22,6 +21,7 @@ from acp_agent.protocol.client import Client, shown_to
 from acp_agent.protocol.connection import Connection
 from acp_agent.protocol.profiles import RenderingPlan
 from acp_agent.schema import acp
+from acp_agent.store.base import read_stored
 
 log = logging.getLogger(__name__)
 
@@ -217,7 +217,7 @@ class Audience:
                 return
             for place, payload in rows:
                 watcher.place = place
-                update = msgspec.json.decode(payload)
+                update = read_stored(payload)
                 of_user = update.get("sessionUpdate") == "user_message_chunk"
                 speaker, mark = self._said.get(str(update.get("messageId")), NOBODY) if of_user else NOBODY
                 if speaker is not watcher:

@@ -21,6 +21,7 @@ from typing import Literal
 import msgspec
 
 from acp_agent.errors import ConfigError
+from acp_agent.limits.decoding import read_json
 
 NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,63}")
 PREFIX = "acp_"
@@ -74,7 +75,7 @@ class Identities:
             if found.st_mode & (0o077 if found.st_uid == os.getuid() else 0o027):
                 raise ConfigError(f"{self.path}: others may read the tokens' file; `chmod 600` it")
             try:
-                self._known = msgspec.json.decode(self.path.read_bytes(), type=tuple[Identity, ...])
+                self._known = read_json(self.path.read_bytes(), type=tuple[Identity, ...])
             except (OSError, msgspec.DecodeError) as error:
                 raise ConfigError(f"{self.path}: is no file of tokens: {error}") from error
             self._stamp = stamp

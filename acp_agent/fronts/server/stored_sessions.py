@@ -15,7 +15,7 @@ from acp_agent.errors import InvalidParams, StoreError
 from acp_agent.fronts.server.operations import NotSo, Operation
 from acp_agent.loop.memory.transcripts import as_json_lines, as_markdown
 from acp_agent.opening import normal
-from acp_agent.store.base import SessionRecord
+from acp_agent.store.base import SessionRecord, read_stored
 from acp_agent.store.session_store import SessionStore
 
 T = TypeVar("T")
@@ -160,7 +160,7 @@ class History:
             if len(rows) > asked.limit:
                 query = urlencode({"limit": asked.limit, "after": shown[-1][0]})
                 more = f"/sessions/{record.id}/messages?{query}"
-            updates = ((seq, msgspec.json.decode(payload)) for seq, payload in shown)
+            updates = ((seq, read_stored(payload)) for seq, payload in shown)
             return _json([Message(seq, update.get("sessionUpdate"), update) for seq, update in updates], more)
 
         return await self._of(asked.id, find)

@@ -17,6 +17,7 @@ import anyio
 import msgspec
 
 from acp_agent.errors import ConnectionClosed
+from acp_agent.limits.decoding import read_json
 
 CONNECTION, SESSION = "acp-connection-id", "acp-session-id"
 """Headers."""
@@ -63,8 +64,8 @@ _heads = msgspec.json.Decoder(_Head)
 def message_of(body: bytes) -> dict[str, Any]:
     """The message that was posted. Raises Refused."""
     try:
-        found = msgspec.json.decode(body)
-    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
+        found = read_json(body)
+    except msgspec.DecodeError as error:
         raise Refused(400, f"the body is not JSON: {error}") from error
     if isinstance(found, list):
         raise Refused(501, "batches are not part of ACP")

@@ -21,6 +21,7 @@ import msgspec
 
 from acp_agent.errors import ConfigError, ProviderError
 from acp_agent.lazy import load
+from acp_agent.limits.decoding import read_json
 from acp_agent.llm import base as llm
 from acp_agent.llm.choose import complete_base_url
 from acp_agent.llm.messages_answer import Block, Delta, Event, MessagesAnswer, Usage
@@ -74,7 +75,7 @@ class BedrockProvider(HttpProvider):
         self, messages: Sequence[llm.Message], tools: Sequence[llm.ToolDefinition], settings: llm.ModelSettings
     ) -> Exchange:
         manner = self._encoder.manner(settings.model)
-        said = msgspec.json.decode(self._encoder.encode(messages, tools, settings))
+        said = read_json(self._encoder.encode(messages, tools, settings))
         return Exchange(
             msgspec.json.encode(converse(said, settings)),
             ConverseAnswer(settings.model),
@@ -89,9 +90,9 @@ class BedrockProvider(HttpProvider):
         base = self._base_url.replace("//bedrock-runtime", "//bedrock", 1)
         content = await self._ask("GET", "/inference-profiles?maxResults=1000", base=base)
         try:
-            listed = msgspec.json.decode(content)["inferenceProfileSummaries"]
+            listed = read_json(content)["inferenceProfileSummaries"]
             return [llm.ModelInfo(str(each["inferenceProfileId"])) for each in listed]
-        except (msgspec.DecodeError, UnicodeDecodeError, LookupError, TypeError, RecursionError) as error:
+        except (msgspec.DecodeError, LookupError, TypeError) as error:
             raise error_from_object(self.name, f"the list of inference profiles is malformed: {error!r}") from error
 
     async def _authorized(self, method: str, url: str, body: bytes | None) -> Mapping[str, str]:

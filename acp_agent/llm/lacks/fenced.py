@@ -23,6 +23,7 @@ import msgspec
 
 from acp_agent.errors import ProviderError
 from acp_agent.lazy import pattern
+from acp_agent.limits.decoding import read_loose_json
 from acp_agent.llm import base as llm
 from acp_agent.llm.lacks.written_calls import WrittenCalls
 from acp_agent.llm.streamed_text import clean
@@ -261,8 +262,8 @@ def _add_user(out: list[llm.Message], content: tuple[llm.Part, ...]) -> None:
 
 def _block(call: llm.ToolUse) -> str:
     try:
-        arguments = json.loads(call.arguments or "{}", strict=False)
-    except (ValueError, RecursionError):
+        arguments = read_loose_json(call.arguments or "{}", strict=False)
+    except ValueError:
         arguments = call.arguments
     if call.name == BASH and isinstance(arguments, dict) and list(arguments) == ["command"]:
         return _fence("bash", str(arguments["command"]))
@@ -375,8 +376,8 @@ class FenceReader:
 def _named(body: str) -> tuple[str, str]:
     """The name and arguments of a `tool` block, in the spellings models use for them."""
     try:
-        value: Any = json.loads(body, strict=False)
-    except (ValueError, RecursionError):
+        value: Any = read_loose_json(body, strict=False)
+    except ValueError:
         found = re.search(r'"(?:name|tool|tool_name)"\s*:\s*"([^"]+)"', body)
         return (found[1] if found else "tool"), body
     if not isinstance(value, dict):

@@ -17,6 +17,8 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Protocol
 
+from acp_agent.limits.decoding import read_loose_json
+
 BINARY = {"image": "data", "audio": "data", "document": "data"}
 """Kind of content -> its field of base64."""
 DIGEST = b"sha256:"
@@ -156,10 +158,10 @@ class Cleaner:
         if text[:1] not in ("{", "["):
             return text
         try:
-            before = json.loads(text)
+            before = read_loose_json(text)
             after = self.redactor.value(before)
             return text if after == before else json.dumps(after, ensure_ascii=False)
-        except (ValueError, RecursionError):
+        except ValueError:
             return text
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -10,6 +9,7 @@ from typing import Any
 import msgspec
 
 from acp_agent.errors import ConfigError, ProviderError
+from acp_agent.limits.decoding import read_loose_json
 from acp_agent.llm import base as llm
 from acp_agent.llm.recordings.form import VERSION, Form, event_of
 
@@ -58,7 +58,7 @@ def read_recording(path: Path) -> Recording:
     open_: dict[int, Call] = {}
     for number, line in enumerate(lines or [torn], 1):
         try:
-            form = json.loads(line)
+            form = read_loose_json(line)
             if not isinstance(form, dict) or (found is None and "recording" not in form):
                 raise ValueError("the first line is not a header")
             if "recording" in form:
@@ -67,7 +67,7 @@ def read_recording(path: Path) -> Recording:
                 found, open_ = found or Recording(path, form), {}
             elif found is not None:
                 _take(form, found, open_)
-        except (ValueError, RecursionError, KeyError, TypeError, AttributeError, msgspec.ValidationError) as error:
+        except (ValueError, KeyError, TypeError, AttributeError, msgspec.ValidationError) as error:
             if found is None:
                 raise ConfigError(f"{path} is not a recording of acp-coder (`acp-coder prompt --record`)") from error
             raise ConfigError(f"{path}:{number}: the recording is damaged here: {error!r}") from error

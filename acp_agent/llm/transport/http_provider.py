@@ -14,6 +14,7 @@ import anyio
 import msgspec
 
 from acp_agent.errors import ConfigError, ProviderError
+from acp_agent.limits.decoding import read_json
 from acp_agent.llm import provider_errors
 from acp_agent.llm.base import Message, ModelEvent, ModelInfo, ModelSettings, ProviderOptions, ToolDefinition
 from acp_agent.llm.choose import is_loopback, shown_url
@@ -100,14 +101,14 @@ class HttpProvider:
             return [ModelInfo(name) for name in self._options.models]
         content = await when_loaded(lambda: self._ask("GET", self.models_path), self._policy)
         try:
-            body = msgspec.json.decode(content)
+            body = read_json(content)
             models = read_model_list(body)
             if is_llama_cpp(body):
                 return with_properties(models, await self._properties("/props"))
             if is_lm_studio(body):
                 return with_lm_studio(models, await self._properties("/api/v0/models"))
             return models
-        except (msgspec.DecodeError, UnicodeDecodeError, RecursionError, provider_errors.ErrorInAnswer) as error:
+        except (msgspec.DecodeError, provider_errors.ErrorInAnswer) as error:
             raise provider_errors.error_from_object(self.name, f"the list of models is malformed: {error}") from error
 
     async def _ask(self, method: str, path: str, body: bytes | None = None, *, base: str | None = None) -> bytes:
@@ -129,8 +130,8 @@ class HttpProvider:
     async def _properties(self, path: str) -> object:
         """What a server says beyond what OpenAI's API has; `None` if it does not."""
         try:
-            return msgspec.json.decode(await self._ask("GET", path, base=self._base_url.removesuffix("/v1")))
-        except (ProviderError, msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
+            return read_json(await self._ask("GET", path, base=self._base_url.removesuffix("/v1")))
+        except (ProviderError, msgspec.DecodeError) as error:
             log.info("%s: no properties: %s", self.name, error)
             return None
 

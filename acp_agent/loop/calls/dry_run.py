@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from typing import Any, Literal
 
 import msgspec
@@ -10,6 +9,7 @@ from msgspec import Struct
 
 from acp_agent.config.model import ToolsConfig
 from acp_agent.errors import AgentError, ToolError
+from acp_agent.limits.decoding import read_loose_json
 from acp_agent.loop.modes import Mode
 from acp_agent.safety.access import Allow, Ask, Deny, Verdict
 from acp_agent.safety.deciding.deciders import CallFacts, Deciders
@@ -44,7 +44,7 @@ def check_call(
     if entry is None:
         raise ToolError(f"Unknown tool `{name}`.", "tool_not_found")
     try:
-        given: Any = json.loads(arguments or "{}")
+        given: Any = read_loose_json(arguments or "{}")
     except ValueError as error:
         raise ToolError(f"The arguments are not JSON: {error}", "invalid_parameters") from error
     if not isinstance(given, dict):

@@ -23,6 +23,7 @@ from msgspec import Struct
 from acp_agent.credentials.redactor import Redactor
 from acp_agent.errors import StoreError
 from acp_agent.lazy import load
+from acp_agent.limits.decoding import read_json
 from acp_agent.llm.base import TextPart, ToolMessage
 from acp_agent.loop.calls.goal_compression import IN_A_THREAD, GoalCompression, Shortened
 from acp_agent.loop.calls.output_summary import OutputSummary
@@ -375,7 +376,7 @@ def _session_of(message: ToolMessage) -> ObservedSession | None:
     for part in message.content:
         if isinstance(part, TextPart):
             try:
-                return msgspec.json.decode(part.text, type=_Envelope).session
+                return read_json(part.text, type=_Envelope).session
             except msgspec.DecodeError:
                 continue
     return None

@@ -12,6 +12,7 @@ from typing import Any, TypeVar
 import msgspec
 
 from acp_agent.credentials.redactor import Redactor
+from acp_agent.limits.decoding import read_loose_json
 from acp_agent.llm.base import AssistantMessage, Message, TextPart, ToolMessage, ToolUse, UserMessage
 from acp_agent.protocol.codec import encode
 from acp_agent.schema.acp import AudioContent, BlobResourceContents, ImageContent
@@ -94,8 +95,8 @@ class Redaction:
         if not self._holds_any(call.arguments):
             return call
         try:
-            before = json.loads(call.arguments)
-        except (ValueError, RecursionError):
+            before = read_loose_json(call.arguments)
+        except ValueError:
             return ToolUse(call.id, call.name, self.text(call.arguments))
         after = self.redactor.value(before)
         return call if after == before else ToolUse(call.id, call.name, json.dumps(after, ensure_ascii=False))

@@ -15,7 +15,6 @@ One of the few places with `except Exception`: a tool that breaks is a failed ca
 from __future__ import annotations
 
 import copy
-import json
 import logging
 import time
 from collections.abc import Callable, Sequence
@@ -36,6 +35,7 @@ from acp_agent.disk import HERE
 from acp_agent.errors import AgentError, ConfigError, ConnectionClosed, ExecutorError, HookFailed, ToolError
 from acp_agent.lazy import load
 from acp_agent.legible import legible
+from acp_agent.limits.decoding import read_loose_json
 from acp_agent.llm.base import TextPart, ToolMessage, ToolUse
 from acp_agent.loop.beside.other_places import OtherPlaces
 from acp_agent.loop.beside.scheduler import Scheduler
@@ -718,7 +718,7 @@ def _arguments(text: str) -> Any:
     if not text.strip():
         return {}
     try:
-        value = json.loads(text, strict=False)
-    except (ValueError, RecursionError):
+        value = read_loose_json(text, strict=False)
+    except ValueError:
         return text
     return value if isinstance(value, dict | str) else text

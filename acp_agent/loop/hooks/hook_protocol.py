@@ -14,6 +14,7 @@ from msgspec import Struct, field
 
 from acp_agent.config.safety_settings import HookEvent
 from acp_agent.errors import HookFailed
+from acp_agent.limits.decoding import read_json
 
 Effect = Literal["", "allow", "ask", "deny"]
 
@@ -87,8 +88,8 @@ def read_text(event: HookEvent, text: str) -> HookAnswer:
     if not text.lstrip().startswith("{"):
         return HookAnswer(context=text.strip() if event in TEXT_IS_CONTEXT else "")
     try:
-        said = msgspec.json.decode(text, type=_Said)
-    except (msgspec.DecodeError, UnicodeEncodeError) as error:
+        said = read_json(text, type=_Said)
+    except msgspec.DecodeError as error:
         raise HookFailed(f"its output is not what a hook says: {error}") from error
     specific = said.specific
     word, reason = said.decision, said.reason

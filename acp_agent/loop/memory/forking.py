@@ -19,7 +19,7 @@ from acp_agent.llm.base import AssistantMessage, UserMessage
 from acp_agent.loop.memory.history import decode_message
 from acp_agent.loop.memory.rewinding import RewindError, TurnMark, before, is_number, kept
 from acp_agent.safety.folders.paths import real_path
-from acp_agent.store.base import LogEntry, SessionRecord
+from acp_agent.store.base import LogEntry, SessionRecord, read_stored
 from acp_agent.store.session_store import SessionStore
 
 if TYPE_CHECKING:
@@ -45,7 +45,7 @@ class ForkMark(msgspec.Struct, frozen=True):
 
 def fork_mark(entries: Sequence[LogEntry]) -> ForkMark | None:
     first = entries[0] if entries else None
-    return msgspec.json.decode(first.payload, type=ForkMark) if first is not None and first.kind == "fork" else None
+    return read_stored(first.payload, type=ForkMark) if first is not None and first.kind == "fork" else None
 
 
 def fork(
@@ -72,7 +72,7 @@ def fork(
         title=f"{source.title} (fork)" if marks and source.title else None,
         created_at="",
         updated_at="",
-        turns=msgspec.json.decode(marks[-1].payload, type=TurnMark).number if marks else 0,
+        turns=read_stored(marks[-1].payload, type=TurnMark).number if marks else 0,
     )
     first = LogEntry("fork", msgspec.json.encode(mark))
     store.create(record)
@@ -151,7 +151,7 @@ def wished(entries: list[LogEntry], meta: dict[str, Any] | None) -> list[LogEntr
 
 def up_to(entries: list[LogEntry], message_id: str) -> list[LogEntry]:
     """The log up to a message and including it, as the user and as the model see it. Raises RewindError."""
-    updates = [msgspec.json.decode(entry.payload) if entry.kind == "update" else {} for entry in entries]
+    updates = [read_stored(entry.payload) if entry.kind == "update" else {} for entry in entries]
     last = max((at for at, update in enumerate(updates) if update.get("messageId") == message_id), default=None)
     if last is None:
         raise RewindError("it has no message with that id")

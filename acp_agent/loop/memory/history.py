@@ -12,6 +12,7 @@ import msgspec
 
 from acp_agent.llm.base import AssistantMessage, Message, TextPart, ToolMessage, ToolUse, UserMessage
 from acp_agent.loop.memory.token_counts import characters
+from acp_agent.store.base import read_stored
 
 INTERRUPTED = "The call was interrupted before it had a result. It is unknown whether it had an effect."
 
@@ -81,8 +82,10 @@ def _interrupted(call: ToolUse, text: str) -> ToolMessage:
 
 
 def decode_message(data: bytes) -> Message:
-    return _one.decode(data)
+    """Raises StoreError if it is damaged."""
+    return read_stored(data, decoder=_one)
 
 
 def decode_messages(data: bytes) -> Iterator[Message]:
-    yield from _many.decode(data)
+    """Raises StoreError if it is damaged."""
+    yield from read_stored(data, decoder=_many)

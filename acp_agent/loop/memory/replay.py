@@ -8,12 +8,10 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Any
 
-import msgspec
-
 from acp_agent.llm.base import AssistantMessage, Message
 from acp_agent.loop.memory.history import History, decode_message, decode_messages
 from acp_agent.loop.memory.rewinding import asks_model, kept
-from acp_agent.store.base import LogEntry
+from acp_agent.store.base import LogEntry, read_stored
 
 CHUNKS = ("user_message_chunk", "agent_message_chunk", "agent_thought_chunk")
 INTERRUPTED = "Interrupted: the agent ended before this call did."
@@ -36,7 +34,7 @@ def rebuild_history(entries: Iterable[LogEntry]) -> tuple[History, list[Message]
         elif entry.kind in ("turn", "rewind", "unrewind"):
             unsaved, said = {}, asks_model(entry)
         elif entry.kind == "update" and said:
-            update = msgspec.json.decode(entry.payload)
+            update = read_stored(entry.payload)
             if update.get("sessionUpdate") == "agent_message_chunk":
                 text = _text(update)
                 id_ = str(update.get("messageId"))
@@ -69,7 +67,7 @@ def replayed_updates(entries: Iterable[LogEntry], *, running: bool = False) -> l
     for entry in kept(entries):
         if entry.kind != "update":
             continue
-        update = msgspec.json.decode(entry.payload)
+        update = read_stored(entry.payload)
         kind = update.get("sessionUpdate")
         if kind in CHUNKS and updates and _joins(updates[-1], update):
             updates[-1]["content"]["text"] += update["content"]["text"]

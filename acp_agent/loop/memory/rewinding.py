@@ -11,7 +11,7 @@ from collections.abc import Iterable
 import msgspec
 
 from acp_agent.errors import AgentError
-from acp_agent.store.base import LogEntry
+from acp_agent.store.base import LogEntry, read_stored
 
 LONGEST_TITLE = 60
 
@@ -78,7 +78,7 @@ def before(entries: Iterable[LogEntry], prompt: int) -> list[LogEntry]:
 
 def asks_model(entry: LogEntry) -> bool:
     """Whether what follows this mark may be said by the model: not after a command, nor after a cut."""
-    return entry.kind == "turn" and not msgspec.json.decode(entry.payload, type=TurnMark).command
+    return entry.kind == "turn" and not read_stored(entry.payload, type=TurnMark).command
 
 
 def prompts_of(entries: Iterable[LogEntry]) -> list[Prompt]:
@@ -88,7 +88,7 @@ def prompts_of(entries: Iterable[LogEntry]) -> list[Prompt]:
     found: list[Prompt] = []
     for entry in entries:
         if entry.kind == "turn":
-            mark = msgspec.json.decode(entry.payload, type=TurnMark)
+            mark = read_stored(entry.payload, type=TurnMark)
             found.append(Prompt(mark.number, mark.message_id, mark.time, "", mark.number not in standing))
         elif entry.kind == "update" and found and not found[-1].title and b'"user_message_chunk"' in entry.payload:
             title = _first_words(entry.payload)
@@ -106,7 +106,7 @@ def pending_notes(entries: Iterable[LogEntry]) -> list[str]:
     notes: list[str] = []
     for entry in kept(entries):
         if entry.kind == "note":
-            notes.append(msgspec.json.decode(entry.payload, type=str))
+            notes.append(read_stored(entry.payload, type=str))
         elif entry.kind == "message":
             notes.clear()
     return notes
@@ -119,7 +119,7 @@ class _Reader:
         """What can be restored: from which prompt, where, what; the last of it last."""
         for entry in entries:
             if entry.kind == "rewind":
-                to = msgspec.json.decode(entry.payload, type=RewindMark).to
+                to = read_stored(entry.payload, type=RewindMark).to
                 at = self.starts().get(to)
                 if at is None:  # What it cut is gone already: this log is what `kept` left of another.
                     self.left.append(entry)
@@ -138,7 +138,7 @@ class _Reader:
     def starts(self) -> dict[int, int]:
         """Where each prompt begins."""
         marks = (
-            (msgspec.json.decode(entry.payload, type=TurnMark).number, at)
+            (read_stored(entry.payload, type=TurnMark).number, at)
             for at, entry in enumerate(self.left)
             if entry.kind == "turn"
         )
@@ -146,7 +146,7 @@ class _Reader:
 
 
 def _first_words(payload: bytes) -> str:
-    update = msgspec.json.decode(payload)
+    update = read_stored(payload)
     text = update.get("content", {}).get("text")
     words = " ".join(text.split()) if isinstance(text, str) else "(no text)"
     return words if len(words) <= LONGEST_TITLE else f"{words[: LONGEST_TITLE - 1]}…"

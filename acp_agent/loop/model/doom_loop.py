@@ -9,6 +9,7 @@ import json
 from collections.abc import Sequence
 from typing import Any
 
+from acp_agent.limits.decoding import read_loose_json
 from acp_agent.llm.base import TextPart, ToolMessage, ToolUse
 
 SETTING = '(`agent.doom_loop`). Say "continue" to go on.'
@@ -108,7 +109,7 @@ def _count(before: tuple[str, int], text: str) -> tuple[str, int]:
 
 def _canonical(arguments: str) -> str:
     try:
-        value: Any = json.loads(arguments, strict=False)
-    except (ValueError, RecursionError):
+        value: Any = read_loose_json(arguments, strict=False)
+    except ValueError:
         return arguments.strip()
     return json.dumps(value, sort_keys=True, ensure_ascii=False)

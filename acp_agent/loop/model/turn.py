@@ -6,7 +6,6 @@ valid for the next prompt.
 
 from __future__ import annotations
 
-import json
 import uuid
 from collections.abc import Awaitable, Callable, Sequence
 from contextlib import aclosing
@@ -15,6 +14,7 @@ from typing import TYPE_CHECKING, Protocol
 import msgspec
 
 from acp_agent.errors import AgentError, ProviderError
+from acp_agent.limits.decoding import read_loose_json
 from acp_agent.llm import base as llm
 from acp_agent.loop.model.doom_loop import Babble, DoomLoop
 from acp_agent.schema.acp import AgentMessageChunk, AgentThoughtChunk, SessionUpdate, StopReason, TextContent
@@ -285,8 +285,8 @@ async def ask_model(model: llm.Answers, host: TurnHost, repetition: int = 0, mos
 
 def _is_whole(call: llm.ToolUse) -> bool:
     try:
-        return isinstance(json.loads(call.arguments or "{}", strict=False), dict)
-    except (ValueError, RecursionError):
+        return isinstance(read_loose_json(call.arguments or "{}", strict=False), dict)
+    except ValueError:
         return False
 
 

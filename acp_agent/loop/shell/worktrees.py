@@ -19,6 +19,7 @@ from pathlib import Path
 import msgspec
 
 from acp_agent.errors import WorktreeError
+from acp_agent.limits.decoding import read_json
 from acp_agent.own_programs import find_program
 from acp_agent.safety.folders.protect import BRANCHES, WORKTREES
 
@@ -104,7 +105,7 @@ def make(cwd: Path, state: Path, include: Sequence[str] = (), *, waits: bool = F
 def of_folder(path: Path) -> Worktree | None:
     """The worktree at `path`, if it is one of ours: git's folder points back, so that no other is ever removed."""
     try:
-        found = msgspec.json.decode(_record(path).read_bytes(), type=Worktree)
+        found = read_json(_record(path).read_bytes(), type=Worktree)
         back = (Path(found.git) / "gitdir").read_text(encoding="utf-8").strip()
     except (OSError, ValueError):  # msgspec's errors are ValueErrors
         return None

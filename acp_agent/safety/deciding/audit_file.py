@@ -27,6 +27,7 @@ import msgspec
 
 from acp_agent.errors import StoreError
 from acp_agent.lazy import load
+from acp_agent.limits.decoding import read_json
 
 log = logging.getLogger(__name__)
 
@@ -253,8 +254,8 @@ def hash_of(line: bytes) -> str:
 def link_of(line: bytes) -> Link:
     """A line that is none of ours has no number."""
     try:
-        return msgspec.json.decode(line, type=Link)
-    except (msgspec.DecodeError, UnicodeDecodeError):
+        return read_json(line, type=Link)
+    except msgspec.DecodeError:
         return Link()
 
 

@@ -15,6 +15,7 @@ import msgspec
 
 from acp_agent.config.safety_settings import GovernanceConfig
 from acp_agent.lazy import load
+from acp_agent.limits.decoding import read_json
 from acp_agent.safety.deciding.subjects import Step, step_of, texts_of
 
 FAILURES = 3
@@ -180,7 +181,7 @@ def _in_any_order(steps: Sequence[Step]) -> tuple[object, ...]:
 
 
 def _decoded(text: str) -> list[Step]:
-    return [Step(tool, tuple(words)) for tool, *words in msgspec.json.decode(text, type=list[list[str]])]
+    return [Step(tool, tuple(words)) for tool, *words in read_json(text, type=list[list[str]])]
 
 
 def _similarity(one: Sequence[str], other: Sequence[str]) -> float:

@@ -10,11 +10,9 @@ and never blocks, and nothing that would take long to parse is parsed.
 from __future__ import annotations
 
 import configparser
-import json
 import os
 import re
 import shlex
-import tomllib
 from collections.abc import Callable, Iterable
 from functools import cache
 from pathlib import Path
@@ -23,6 +21,7 @@ from typing import Any, Literal
 from msgspec import Struct
 from msgspec.structs import replace
 
+from acp_agent.limits.decoding import read_loose_json, read_toml
 from acp_agent.safety.folders.paths import Roots, read_regular, real_path
 from acp_agent.toml_table import toml_table
 from acp_agent.tools.code import diagnostics_parsers as parsers
@@ -195,8 +194,8 @@ def _toml_tool(folder: Path, tool: str, roots: Roots) -> dict[str, Any] | None:
     if any(line.count(".") > MOST_DOTS for line in text.split("\n")):
         return None
     try:
-        data = tomllib.loads(text)
-    except (ValueError, RecursionError):
+        data = read_toml(text)
+    except ValueError:
         return None
     tools = data.get("tool")
     found = tools.get(tool) if isinstance(tools, dict) else None
@@ -238,8 +237,8 @@ def _has_option(settings: configparser.ConfigParser, names: Iterable[str]) -> bo
 
 def _says_eslint(folder: Path, roots: Roots) -> bool:
     try:
-        data = json.loads(_text(folder / "package.json", roots))
-    except (ValueError, RecursionError):
+        data = read_loose_json(_text(folder / "package.json", roots))
+    except ValueError:
         return False
     return isinstance(data, dict) and "eslintConfig" in data
 

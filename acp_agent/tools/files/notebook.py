@@ -18,6 +18,7 @@ from typing import Any, Literal
 from msgspec import Struct
 
 from acp_agent.errors import ToolError
+from acp_agent.limits.decoding import read_loose_json
 
 CellType = Literal["code", "markdown", "raw"]
 CELL_TYPES = ("code", "markdown", "raw")
@@ -169,7 +170,7 @@ def parse(text: str) -> Notebook:
 def _parse(text: str) -> Notebook:
     at = _skip(text, 0)
     if text[at] != "{":
-        json.loads(text)
+        read_loose_json(text)
         raise NotANotebook("is JSON, but no object")
     members = list(_members(text, at, places_of="cells"))
     rest = _skip(text, _skip(text, members[-1].end if members else at + 1) + 1)

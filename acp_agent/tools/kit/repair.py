@@ -6,10 +6,10 @@ missing, and ambiguous ones are rejected.
 
 from __future__ import annotations
 
-import json
 import re
 from typing import Any
 
+from acp_agent.limits.decoding import read_loose_json
 from acp_agent.tools.kit.registry import plain_name
 
 SYNONYMS: dict[str, tuple[str, ...]] = {
@@ -69,8 +69,8 @@ def _in_type(value: Any, schema: dict[str, Any]) -> Any:
     if isinstance(value, str) and not wanted & {"string"}:
         text = value.strip()
         try:
-            decoded = json.loads(text)
-        except (ValueError, RecursionError):
+            decoded = read_loose_json(text)
+        except ValueError:
             lowered = text.lower()
             decoded = {"true": True, "yes": True, "false": False, "no": False, "none": None}.get(lowered, value)
         kinds = {_type_of(decoded)} | ({"number"} if isinstance(decoded, int) else set())

@@ -14,6 +14,7 @@ from msgspec import Struct
 from selectolax.lexbor import LexborHTMLParser, LexborNode
 
 from acp_agent.errors import ToolError
+from acp_agent.limits.decoding import read_json
 from acp_agent.tools.net.web_page import link_of, parse, text_of
 
 DUCKDUCKGO = "https://html.duckduckgo.com/html/"
@@ -101,7 +102,7 @@ def _outgoing(link: LexborNode) -> str | None:
 
 def _items(text: str, who: str, *path: str) -> list[dict[str, Any]]:
     try:
-        found = msgspec.json.decode(text)
+        found = read_json(text)
     except msgspec.DecodeError as error:
         raise ToolError(f"{who} did not answer with JSON.", "server_error") from error
     for key in path:

@@ -11,6 +11,7 @@ from pydantic import Field
 
 from acp_agent.config.model import ToolsConfig
 from acp_agent.errors import ToolError
+from acp_agent.limits.decoding import read_loose_json
 from acp_agent.safety.access import Access, NetworkAccess
 from acp_agent.safety.deciding.network import NetworkPolicy, check_url
 from acp_agent.safety.folders.paths import Roots
@@ -121,8 +122,8 @@ def _type_of(body: object) -> str:
     if not isinstance(body, str):
         return "application/json"
     try:
-        json.loads(body)
-    except (ValueError, RecursionError):
+        read_loose_json(body)
+    except ValueError:
         return "text/plain; charset=utf-8"
     return "application/json"
 

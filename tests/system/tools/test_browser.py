@@ -265,7 +265,7 @@ async def test_a_start_that_fails_in_any_way_is_told_and_the_next_one_works(tmp_
             if broken == "folder":
                 patch.setattr("tempfile.tempdir", "/nowhere")
             elif broken == "proxy":
-                patch.setattr(anyio, "create_tcp_listener", no_listener)
+                patch.setattr("socket.create_server", no_listener)
             else:
                 patch.setattr("playwright.async_api.async_playwright", no_driver)
             with anyio.fail_after(10), pytest.raises(ToolError, match="could not be started: .*(nowhere|open|strange)"):
