@@ -85,7 +85,7 @@ test-v2: $(STAMP) tools
 # The agent with a real model server (llama.cpp) and real, small weights.
 test-models: $(STAMP) tools
 	@bash scripts/install_model_server.sh
-	@$(PYTEST) -n 0 tests/models
+	@$(PYTEST) -n 0 -o faulthandler_timeout=900 tests/models
 
 # What to run while working: under a minute.
 quick: $(STAMP)

@@ -251,7 +251,7 @@ class OllamaAnswer:
             return []
         try:
             line = _decode(data)
-        except msgspec.DecodeError:
+        except (msgspec.DecodeError, UnicodeDecodeError):
             line = lenient(data, _Line)
         if line.error:
             raise ErrorInAnswer({"error": line.error})

@@ -95,8 +95,9 @@ async def _stdio(link: Link) -> AsyncGenerator[TransportStreams]:
                     async for item in outgoing_receive:
                         text = item.message.model_dump_json(by_alias=True, exclude_unset=True)
                         await process.send(text.encode("utf-8") + b"\n")
-        except OSError:
-            await incoming_send.aclose()  # The server no longer listens: that is the end.
+        except OSError:  # The server no longer listens: that is the end.
+            await process.left()
+            await incoming_send.aclose()
         finally:
             written.set()
 

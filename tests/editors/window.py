@@ -12,12 +12,15 @@ from pathlib import Path
 from typing import Any, NamedTuple, TypeVar
 
 import anyio
-from playwright.async_api import FrameLocator, Locator, Page, expect
+import pytest
+from playwright.async_api import Error, FrameLocator, Locator, Page, expect
 
 __all__ = ["SECONDS", "Row", "Window"]
 
 SECONDS = 45.0
 """Bound of each wait in a window; the first start of the workbench may take three times as long."""
+LOADING = ("Execution context was destroyed", "Frame was detached")
+"""Of Playwright, about a view that is just being loaded anew."""
 T = TypeVar("T")
 QUICK_INPUT = ".quick-input-widget:visible"
 EDITOR = ".editor-group-container.active .editor-instance .monaco-editor:has(.view-lines)"
@@ -118,14 +121,23 @@ class Window:
         await self.page.screenshot(path=file)
 
     async def eventually(self, read: Callable[[], Awaitable[T]], holds: Callable[[T], object]) -> T:
-        """What `read` gives once `holds` of it; fails with what was read last."""
-        value = await read()
+        """What `read` gives once `holds` of it; fails with what was read last. What is loading at the moment has
+        nothing to read."""
+        last: object = None
         with anyio.move_on_after(SECONDS):
-            while not holds(value):
+            while True:
+                try:
+                    value = await read()
+                except Error as error:
+                    if not any(words in str(error) for words in LOADING):
+                        raise
+                    last = error
+                else:
+                    if holds(value):
+                        return value
+                    last = value
                 await anyio.sleep(0.05)
-                value = await read()
-        assert holds(value), f"after {SECONDS:.0f} s still: {value!r}"
-        return value
+        pytest.fail(f"after {SECONDS:.0f} s still: {last!r}")
 
     # --- commands and quick inputs --------------------------------------------------------------------------------
 

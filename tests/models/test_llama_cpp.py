@@ -28,6 +28,8 @@ max_tool_iterations = 4
 {provider}
 """
 SECONDS = 300.0
+FEW = '[tools.scoped]\nallowed_tools = ["time"]'
+"""For tests that are not about the request: a quarter of its tokens, which one thread reads as slowly as it writes."""
 TEMPLATE = str(ROOT / "tests" / "models" / "tools.jinja")
 
 
@@ -85,7 +87,7 @@ async def test_the_first_request_is_lean_by_the_servers_own_count(tmp_path, serv
 
 
 async def test_a_template_without_tools_leads_to_calls_as_text_with_a_word(tmp_path, server):
-    async with session(tmp_path, server) as editor:
+    async with session(tmp_path, server, FEW) as editor:
         await editor.prompt("Say hello.", seconds=SECONDS)
         await editor.prompt("Say it again.", seconds=SECONDS)
         assert editor.text().count("The server passes no tools on to") == 1
@@ -93,13 +95,13 @@ async def test_a_template_without_tools_leads_to_calls_as_text_with_a_word(tmp_p
 
 async def test_a_server_without_jinja_refuses_tools_and_gets_calls_as_text(tmp_path):
     with llama(tmp_path / "log", "-c", "8192", "--no-jinja") as plain:
-        async with session(tmp_path, plain) as editor:
+        async with session(tmp_path, plain, FEW) as editor:
             await editor.prompt("Say hello.", seconds=SECONDS)
             assert "The server passes no tools on to" in editor.text()
 
 
 async def test_an_image_does_not_wedge_the_session(tmp_path, server):
-    async with session(tmp_path, server) as editor:
+    async with session(tmp_path, server, FEW) as editor:
         picture = [TextContent(text="What is it?"), ImageContent(data=PIXEL, mime_type="image/png")]
         await editor.prompt(picture, seconds=SECONDS)
         assert "cannot see images, so they are left out" in editor.text()
@@ -108,7 +110,7 @@ async def test_an_image_does_not_wedge_the_session(tmp_path, server):
 
 async def test_a_server_that_is_loading_is_waited_for(tmp_path):
     with llama(tmp_path / "log", "-c", "4096", "--jinja", wait=False) as loading:
-        async with session(tmp_path, loading) as editor:
+        async with session(tmp_path, loading, FEW) as editor:
             answer = await _prompt_when_it_listens(editor, loading)
             assert answer.stop_reason in ("end_turn", "max_tokens", "max_turn_requests")
 
@@ -124,7 +126,7 @@ async def _prompt_when_it_listens(editor, server: Server):
 
 
 async def test_a_cancel_ends_the_computing_of_the_server(tmp_path, with_tools):
-    async with session(tmp_path, with_tools) as editor:
+    async with session(tmp_path, with_tools, FEW) as editor:
         turn = editor.begin("Count to a thousand.")
         with anyio.fail_after(SECONDS):
             while not any(slot["is_processing"] for slot in with_tools.ask("/slots")):
@@ -166,7 +168,7 @@ async def test_a_server_that_is_lost_in_the_middle_of_an_answer_is_an_error_and_
 
 async def test_a_conversation_longer_than_the_window_goes_on(tmp_path):
     with llama(tmp_path / "log", "-c", "4096", "-np", "1", "--jinja") as small:
-        async with session(tmp_path, small) as editor:
+        async with session(tmp_path, small, FEW) as editor:
             (tmp_path.parent / "project" / "long.txt").write_text(
                 "".join(f"line {number} of many\n" for number in range(3000))
             )
