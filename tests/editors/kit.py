@@ -40,6 +40,8 @@ CHROMIUM_ARGUMENTS = (
     "--no-sandbox --disable-gpu --disable-quic --no-first-run --disable-background-networking "
     "--disable-component-update --disable-sync"
 ).split()
+TRACES = bool(os.environ.get("ACP_TEST_TRACES"))
+"""Whether Playwright's traces are kept of tests that failed: its film of each window takes a tenth of the processor."""
 SECONDS = 60
 """Bound of what happens once for a module: the start of the server, an installation."""
 
@@ -102,14 +104,15 @@ class VsCode:
     async def window(self, folder: Path, settings: dict[str, Any] | None = None) -> AsyncIterator[Window]:
         """A window on a folder (or a `.code-workspace` file), ready to be used.
 
-        When the body raises, a screenshot, a trace and the logs are kept, and the error says where.
+        When the body raises, a screenshot and the logs are kept, and the error says where.
         """
         self.write_settings(settings or {})
         context = await self._browser.new_context(
             viewport=ViewportSize(width=1400, height=900), permissions=["clipboard-read", "clipboard-write"]
         )
         try:
-            await context.tracing.start(screenshots=True)
+            if TRACES:
+                await context.tracing.start(screenshots=True)
             page = await context.new_page()
             kind = "workspace" if folder.suffix == ".code-workspace" else "folder"
             window = Window(page, f"{self.url}/?{urlencode({kind: str(folder)})}", self.write_settings, settings or {})
@@ -117,7 +120,7 @@ class VsCode:
                 await window.open()
                 yield window
             except Exception as error:
-                error.add_note(f"screenshot, trace and logs: {await self._keep(context, window)}")
+                error.add_note(f"screenshot and logs: {await self._keep(context, window)}")
                 raise
         finally:
             await context.close()
@@ -130,7 +133,8 @@ class VsCode:
         (FAILURES / ".gitignore").write_text("*\n", encoding="utf-8")
         with anyio.move_on_after(SECONDS):
             await window.page.screenshot(path=folder / "screenshot.png")
-            await context.tracing.stop(path=folder / "trace.zip")
+            if TRACES:
+                await context.tracing.stop(path=folder / "trace.zip")
         shutil.copytree(self.root / "user" / "logs", folder / "logs", dirs_exist_ok=True)
         return folder
 
