@@ -257,10 +257,8 @@ class Agent:
             if not self._opening.isolates(request.meta, config):
                 return await self._made(request)
         hold = await self._isolated(request, config)  # That takes a while: others do not wait for it.
-        try:
+        with _session_in(hold):
             return await self._made(replace(request, cwd=hold.worktree.path))
-        finally:
-            hold.release()
 
     async def _made(self, request: acp.NewSessionRequest) -> Reply:
         new = await asyncio.to_thread(self._opening.new, request)
@@ -297,7 +295,7 @@ class Agent:
         source, (cwd, more), config = await asyncio.to_thread(self._stored, request)
         store = self._opening.store(config)
         hold = await self._isolated(request, config) if self._opening.isolates(request.meta, config) else None
-        try:
+        with nullcontext() if hold is None else _session_in(hold):
             forked = await load(FORK_WISHED)(store, source, request.meta, self.sessions.get(source.id))
             if hold is not None:
                 prompt = forked.turns + 1 if forked.turns < source.turns else 0
@@ -309,9 +307,6 @@ class Agent:
             config = chosen(config, record, self._opening.environ)
             await self._expect(record.id)
             session = self._add(self._opening.opened(record, config, request.mcp_servers))
-        finally:
-            if hold is not None:
-                hold.release()
         made = acp.NewSessionResponse(session_id=session.id, **told_of(session))
         return Reply(made, lambda: self._start(session))
 
@@ -544,6 +539,17 @@ class Agent:
 
 
 REPLAY = "acp_agent.loop.memory.replay:replayed_updates"
+
+
+@contextmanager
+def _session_in(hold: Hold) -> Iterator[None]:
+    """While a session is opened in a worktree that was made for it; if that fails, the worktree goes too."""
+    try:
+        yield
+    except BaseException:
+        hold.end()
+        raise
+    hold.release()
 
 
 def told_of(session: Session) -> dict[str, Any]:

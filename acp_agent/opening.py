@@ -20,6 +20,7 @@ from acp_agent.config.load import Config, load_config
 from acp_agent.config.place_settings import is_host
 from acp_agent.config.xdg import state_dir
 from acp_agent.errors import ConfigError, InvalidParams
+from acp_agent.lazy import load
 from acp_agent.loop.modes import known_mode
 from acp_agent.loop.opened import Opened
 from acp_agent.loop.options import AUTO_MODEL, config_options, mode_state, places_of
@@ -33,6 +34,7 @@ from acp_agent.store.session_store import SessionStore
 from acp_agent.store.stores import postgres_store, sqlite_store
 
 PLACE_VARIABLE = "ACP_CODER_PLACE"
+WORKTREE = "acp_agent.loop.shell.worktrees:of_folder"
 
 
 def open_store(config: Config, environ: Mapping[str, str]) -> SessionStore:
@@ -86,7 +88,12 @@ class Opening:
         return self._may(real_path(Path(folder)))
 
     def _may(self, real: Path) -> bool:
-        return not self._below or any(real.is_relative_to(top) for top in self._below)
+        if not self._below or any(real.is_relative_to(top) for top in self._below):
+            return True
+        # A worktree of ours lies beside our state; whose it is says the repository that it was made of.
+        own = real_path(Path(state_dir(self.environ)).parent) / WORKTREES
+        made = load(WORKTREE)(real) if real.parent == own else None
+        return made is not None and any(real_path(Path(made.top)).is_relative_to(top) for top in self._below)
 
     def opened(
         self,

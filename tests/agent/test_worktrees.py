@@ -9,12 +9,14 @@ from typing import Any
 
 import pytest
 
-from acp_agent.errors import PeerError
+from acp_agent.errors import InvalidParams, PeerError
 from acp_agent.loop.shell.worktrees import all_of, make, sweep
+from acp_agent.opening import Opening
+from acp_agent.schema.acp import NewSessionRequest
 from acp_agent.testing.fake_model import Answer, Call
 from tests.waits import until
 
-from .kit import Rig, agent_rig, asks, bash, results, rig, rounds, went
+from .kit import Rig, agent_rig, asks, bash, environ_for, results, rig, rounds, went
 from .test_safety import git, repository
 from .test_undo import said, write
 
@@ -295,3 +297,29 @@ async def test_every_session_is_in_a_worktree_by_configuration(tmp_path: Path) -
         assert len(all_of(state(tmp_path))) == 1
         with pytest.raises(PeerError, match="is expected"):
             await opened(r, isolation="jail")
+
+
+async def test_a_worktree_of_a_folder_that_may_be_opened_may_be_opened(tmp_path: Path) -> None:
+    project, other = tmp_path / "project", tmp_path / "other"
+    for each in (project, other):
+        each.mkdir()
+        repository(each)
+    environ = environ_for(tmp_path / "home", "http://127.0.0.1:9/v1")
+    hold, theirs = make(project, state(tmp_path)), make(other, state(tmp_path))
+    opening = Opening(environ, {}, [str(project)])
+    assert opening.may_open(hold.worktree.path) and not opening.may_open(theirs.worktree.path)
+    request = NewSessionRequest(cwd=hold.worktree.path, mcp_servers=[])
+    assert opening.opened(opening.new(request).record, opening.config(), ()).roots.real == (Path(hold.worktree.path),)
+
+
+async def test_of_a_session_that_cannot_be_opened_no_worktree_stays(tmp_path: Path, monkeypatch) -> None:
+    def refuses(*_: object) -> None:
+        raise InvalidParams("no such session")
+
+    async with went(tmp_path, ["hi"]) as r:
+        repository(r.project)
+        monkeypatch.setattr(Opening, "opened", refuses)
+        with pytest.raises(PeerError, match="no such session"):
+            await opened(r)
+        assert not all_of(state(tmp_path))
+        assert "acp-coder/" not in git(r.project, "branch", "--list")
