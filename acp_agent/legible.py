@@ -2,12 +2,32 @@
 
 from __future__ import annotations
 
-CONTROLS = {code: f"\\x{code:02x}" for code in (*range(9), *range(11, 32), *range(127, 160))}
-HIDDEN = (0x61C, 0x200B, 0x200E, 0x200F, *range(0x2028, 0x202F), *range(0x2060, 0x206A), 0xFEFF)
-CONTROLS |= {code: f"\\u{code:04x}" for code in HIDDEN}
-"""Replaces characters that could move the cursor, hide text or reverse it by their numbers: a title must not lie."""
+import re
+import unicodedata
+
+IGNORABLE = (
+    "\u00ad\u034f\u061c\u115f\u1160\u17b4\u17b5\u180b-\u180f\u200b-\u200f\u202a-\u202e\u2060-\u206f\u3164\ufe00-\ufe0f"
+    "\ufeff\uffa0\ufff0-\ufff8\U0001bca0-\U0001bca3\U0001d173-\U0001d17a\U000e0000-\U000e0fff"
+)
+"""Unicode's Default_Ignorable_Code_Point (DerivedCoreProperties of 16.0), as in a pattern: what is not to be seen."""
+UNSEEN = re.compile(f"[\0-\x08\x0b-\x1f\x7f-\x9f\u2028\u2029{IGNORABLE}]")
+"""What could move the cursor, hide text or reverse it."""
+IGNORED = re.compile(f"[{IGNORABLE}]")
+ALIKE = str.maketrans("015авеѕсԁһіјкӏмнорԛгтухѵԝαβεικνορτυχɑɡı", "oisabescdhijkimhopqrtyxvwabeiknoptuxagi")
+"""Letters that look like one of ASCII: of Cyrillic and Greek (UTS 39, confusables), and digits."""
 
 
 def legible(text: str) -> str:
     """`text` with such characters shown as `\\x1b` or `\\u202e`; tabs and line ends stay."""
-    return text.replace("\r\n", "\n").translate(CONTROLS)
+    return UNSEEN.sub(_number, text.replace("\r\n", "\n"))
+
+
+def _number(found: re.Match[str]) -> str:
+    code = ord(found[0])
+    return f"\\x{code:02x}" if code < 0x100 else f"\\u{code:04x}" if code < 0x10000 else f"\\U{code:08x}"
+
+
+def look(name: str) -> str:
+    """What a name looks like: equal for two that are easily taken for each other."""
+    plain = unicodedata.normalize("NFKD", IGNORED.sub("", name)).casefold()
+    return "".join(char for char in plain.translate(ALIKE) if not unicodedata.combining(char)).replace("l", "i")

@@ -299,7 +299,7 @@ async def test_every_session_is_in_a_worktree_by_configuration(tmp_path: Path) -
             await opened(r, isolation="jail")
 
 
-async def test_a_worktree_of_a_folder_that_may_be_opened_may_be_opened(tmp_path: Path) -> None:
+def test_a_worktree_of_a_folder_that_may_be_opened_may_be_opened(tmp_path: Path) -> None:
     project, other = tmp_path / "project", tmp_path / "other"
     for each in (project, other):
         each.mkdir()

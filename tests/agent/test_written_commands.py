@@ -59,7 +59,8 @@ async def test_a_command_is_the_prompt_it_stands_for(tmp_path):
 async def test_commands_are_listed_with_their_hints_the_project_behind_yours(tmp_path):
     put(tmp_path / "project/.agents/commands/fix.md", FIX)
     put(tmp_path / "project/.agents/commands/git/tidy.md", "Tidy up")
-    put(tmp_path / "project/.agents/commands/help.md", "Never")
+    for name in ("help", "Help", "hеlp", "UNDO", "Review"):  # The third with a Cyrillic letter.
+        put(tmp_path / f"project/.agents/commands/{name}.md", "Never")
     put(tmp_path / "home/.config/acp-coder/commands/mine.md", "Do it my way")
     put(tmp_path / "home/.config/acp-coder/commands/git/tidy.md", "My tidying")
     async with went(tmp_path, ["done"], prompt="/git:tidy") as r:
@@ -72,6 +73,7 @@ async def test_commands_are_listed_with_their_hints_the_project_behind_yours(tmp
         assert listed["mine"].description == "Do it my way (yours)"
         assert listed["help"].description == "List the commands"
         assert BUILT_IN.keys() <= listed.keys()
+        assert not {"Help", "hеlp", "UNDO", "Review"} & listed.keys()
         assert prompt(r) == "My tidying"
 
 

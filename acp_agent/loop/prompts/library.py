@@ -12,6 +12,8 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
+from acp_agent.legible import legible, look
+from acp_agent.loop.prompts.command_names import BUILT_IN as OTHER_COMMANDS
 from acp_agent.loop.prompts.instructions import read_text
 from acp_agent.loop.prompts.written_agents import WrittenAgent, read_agent
 from acp_agent.loop.prompts.written_commands import WrittenCommand, read_command
@@ -31,6 +33,8 @@ BUILT_IN = {
     "commit": ("Commit what was changed, with a message from the diff", "words about it"),
 }
 """The agent's own written commands: description and hint, so that none is read before it is used."""
+LOOKS = {look(name): name for name in (*BUILT_IN, *OTHER_COMMANDS)}
+"""What our commands look like -> their names."""
 REVIEWER = "reviewer"
 REVIEWS = "Reviews changes and reports findings with their places"
 
@@ -76,7 +80,9 @@ class Library:
             made: WrittenCommand | WrittenAgent | None
             if kind == COMMANDS:
                 made = read_command(name, text, f"{title}: {path}", title=title, trusted=trusted)
-                if made is not None and made.name not in BUILT_IN:
+                if made is not None and (own := LOOKS.get(look(made.name))) is not None:
+                    log.warning("%s: the command /%s is left out: it looks like our /%s", title, legible(name), own)
+                elif made is not None:
                     self._put(self._commands, made.name, made)
             else:
                 made = read_agent(name, text, f"{title}: {path}", title=title)

@@ -24,6 +24,7 @@ from msgspec import Struct
 from msgspec.structs import replace
 from tree_sitter import Language, Node, Parser, Tree
 
+from acp_agent.legible import IGNORED
 from acp_agent.safety.lines.quoting import Unquoted, unquoted
 from acp_agent.safety.lines.reach import EXPANDS, NOT_UNDERSTOOD, OUTSIDE, AsksExactly
 
@@ -202,6 +203,8 @@ class Line:
             category = unicodedata.category(char)
             if (category[0] == "C" and char not in "\n\t") or (category[0] == "Z" and char != " "):
                 return HIDDEN
+        if IGNORED.search(self.text):
+            return HIDDEN
         if not self.text.strip():
             return NOT_UNDERSTOOD
         return EXPANDS if NEVER.search(bare_of(self.text)) else ""

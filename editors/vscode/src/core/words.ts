@@ -69,13 +69,14 @@ export function withoutIcons(text: string): string {
 
 /**
  * Shows characters that change the text direction, move the cursor or are invisible as their code, so that nobody is
- * misled. Those that join letters, tabs and line ends stay.
+ * misled: by Unicode's Default_Ignorable_Code_Point. Tabs and line ends stay.
  */
 export function visible(text: string): string {
   const controls = /[\u0000-\u0008\u000b-\u001f\u007f-\u009f]/gu;
-  const code = (char: string): string => char.charCodeAt(0).toString(16);
+  const code = (char: string): string => (char.codePointAt(0) ?? 0).toString(16);
+  const number = (char: string): string => (char.length === 1 ? `\\u${code(char).padStart(4, "0")}` : `\\U${code(char).padStart(8, "0")}`);
   const shown = text.replace(/\r\n/gu, "\n").replace(controls, (char) => `\\x${code(char).padStart(2, "0")}`);
-  return shown.replace(/[\u061c\u200b\u200e\u200f\u2028-\u202e\u2060-\u2069\ufeff]/gu, (char) => `\\u${code(char).padStart(4, "0")}`);
+  return shown.replace(/[\p{Default_Ignorable_Code_Point}\u2028\u2029]/gu, number);
 }
 
 /** How long ago an ISO 8601 time was, in words. */

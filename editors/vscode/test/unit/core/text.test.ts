@@ -164,6 +164,7 @@ describe("words", () => {
     expect(plain("[x](command:y)")).not.toMatch(/\[[^\]]+\]\(command:/u);
     expect(withoutIcons("$(check) done")).not.toContain("$(");
     expect(visible("a\u202eb\u200bc")).toBe("a\\u202eb\\u200bc");
+    expect(visible("a\u3164b\u{e0041}c")).toBe("a\\u3164b\\U000e0041c");
     expect(visible("a\u001b[2J\r\nb\rc\td\u0007")).toBe("a\\x1b[2J\nb\\x0dc\td\\x07");
     expect(visible("ümläut 😀 日本語")).toBe("ümläut 😀 日本語");
   });
