@@ -32,7 +32,8 @@ def test_what_can_be_seen_stays() -> None:
 
 @pytest.mark.parametrize(("name", "own"), [
     ("Help", "help"), ("UNDO", "undo"), ("hеlp", "help"), ("cоmmit", "commit"), ("reⅴiew", "review"),
-    ("ｔrust", "trust"), ("he1p", "help"), ("trust\u200b", "trust"), ("mοdel", "model"), ("p\u3164lan", "plan"), ("résumé", "resume"),
+    ("ｔrust", "trust"), ("he1p", "help"), ("trust\u200b", "trust"), ("mοdel", "model"), ("p\u3164lan", "plan"),
+    ("résumé", "resume"),
 ])  # fmt: skip
 def test_names_that_are_taken_for_each_other_look_the_same(name: str, own: str) -> None:
     assert name != own and look(name) == look(own)

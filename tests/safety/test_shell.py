@@ -75,7 +75,8 @@ python3 --version ¦ node --version ¦ gcc --version ¦ ps aux ¦ ps -ef ¦ upti
 ls 2>/dev/null ¦ ls >/dev/null 2>&1 ¦ ls &>/dev/null ¦ ls 2>&1 | head ¦ cat < a.txt ¦ cat </dev/null
 ! grep -q x a.txt ¦ ls # a comment ¦ # only a remark before⏎ls ¦ { ls; pwd; } ¦ ls |& head ¦ ls; ¦ ls⏎pwd⏎
 'ls' a.txt ¦ l's' a.txt ¦ cat inner-link/app.py ¦ echo a=b --flag=value ¦ echo '$(ls)' '`ls`' '${x}' '<(x)'
-grep -n 'a=$(x)' README.md ¦ echo "it's" '$(ls)'
+grep -n 'a=$(x)' README.md ¦ echo "it's" '$(ls)' ¦ echo "costs \\$5" ¦ ls My\\ Folder ¦ ls My\\ Folder/*
+find . \\( -name a -o -name \\*.py \\) ¦ find . \\! -name a ¦ grep -rn foo\\.bar . ¦ grep "a\\"b" a.txt ¦ echo "x\\\\y" 5\\>3
 """)
 
 
@@ -201,7 +202,8 @@ stat /etc/passwd ¦ realpath .. ¦ tree / ¦ du -sh / ¦ file --x=/etc/passwd ¦
     # syntax and characters
     *[(line, NOT_UNDERSTOOD) for line in packed("""
 ls 'unclosed ¦ ls "unclosed ¦ ls ( ¦ ls ) ¦ && ls ¦ | ls ¦ ls || ¦ if true; then ls; fi ¦ for x in a; do ls; done
-while true; do ls; done ¦ case x in x) ls;; esac ¦ f() { ls; } ¦ function f { ls; } ¦ ls a\\ b ¦ ls \\* ¦ l\\s ¦ \\ls
+while true; do ls; done ¦ case x in x) ls;; esac ¦ f() { ls; } ¦ function f { ls; } ¦ l\\s ¦ \\ls
+ls a\\⏎b ¦ ls \\a ¦ ls src/[\\]a]* ¦ ls \\**
 echo $'x' ¦ echo $"x" ¦ cd - ¦ cd src README.md ¦ cd -P src ¦ cd trap && cat * ¦ cd trap && find * ¦ ls */*/*/*
 [[ a =~ b ]] ¦ ls <> x ¦ export A ¦ unset A ¦ [[ a < b ]]
 """)],

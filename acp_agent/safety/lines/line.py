@@ -38,11 +38,16 @@ MAX_DEPTH = 60
 KEPT = 32
 """Number of cached lines: those of currently running calls, and the lines within them."""
 
-BARE = re.compile(r"[\w./:,=+@%^*?\[\]{}~!-][\w./:,=+@%^*?\[\]{}~!#-]*")
+PLAIN = r"[\w./:,=+@%^*?\[\]{}~!-]"
+ESCAPE = re.compile(r"\\([ -/:-@\[-`{-~])")
+"""A blank or a mark that a backslash makes a letter like any other; before a letter or a line end it is a mistake."""
+BARE = re.compile(rf"(?:{PLAIN}|{ESCAPE.pattern})(?:{PLAIN}|#|{ESCAPE.pattern})*")
+ESCAPE_QUOTED = re.compile(r'\\([$`"\\])')
+PATTERN_MARKS = frozenset("*?[]!^-\\")
 QUOTED = {
     "raw_string": re.compile(r"'[^']*'"),
-    # A backslash or a dollar sign only where bash takes it literally.
-    "string": re.compile(r'"(?:[^"\\`$]|\\[^$`"\\\n]|\$(?=[ |)"]))*"'),
+    # A backslash or a dollar sign only where bash takes it literally, or one for the other.
+    "string": re.compile(r'"(?:[^"\\`$]|\\[^\n]|\$(?=[ |)"]))*"'),
 }
 QUOTES = re.compile(r"""'[^']*'|"(?:[^"\\]|\\.)*"|\\.""", re.DOTALL)
 NEVER = re.compile(r"`|\$[({\[]|[<>]\(|<<")
@@ -258,15 +263,16 @@ class Line:
         parts = node.children if node.type == "concatenation" else [node]
         if sum(part.end_byte - part.start_byte for part in parts) != node.end_byte - node.start_byte:
             raise AsksExactly(NOT_UNDERSTOOD)
-        bare, text = "", ""
+        bare, text, escaped = "", "", ""
         for part in parts:
             source = self.text_of(part)
             quoted = QUOTED.get(part.type)
             if quoted is not None and quoted.fullmatch(source):
-                text += source[1:-1]
+                text += ESCAPE_QUOTED.sub(r"\1", source[1:-1]) if part.type == "string" else source[1:-1]
             elif part.type in ("word", "number") and BARE.fullmatch(source):
-                text += source
-                bare += source
+                text += ESCAPE.sub(r"\1", source)
+                bare += ESCAPE.sub("", source)
+                escaped += "".join(ESCAPE.findall(source))
             elif "$" in source and part.type != "raw_string":
                 raise AsksExactly(EXPANDS)
             else:
@@ -276,7 +282,9 @@ class Line:
         if "{" in bare and ("," in text or ".." in text):
             raise AsksExactly(EXPANDS)
         has_glob = any(char in bare for char in "*?[")
-        if has_glob and any(char in text and char not in bare for char in "*?["):
+        if has_glob and (
+            PATTERN_MARKS.intersection(escaped) or any(char in text and char not in bare for char in "*?[")
+        ):
             raise AsksExactly(NOT_UNDERSTOOD)  # Wildcards and the same characters quoted, in one word.
         second = self.unquoted(node)
         if second != Unquoted(text, not has_glob, has_glob):
