@@ -125,6 +125,14 @@ class Pane(Pty):
         shutil.rmtree(self._folder, ignore_errors=True)
 
 
+ENDED = ("server exited", "lost server", "no server running")
+"""What tmux says then."""
+
+
+class _ServerEnded(ExecutorError):
+    """It was about to end when it was asked."""
+
+
 class Tmux:
     """`folder`: for its socket and pipes; commands cannot see it. `name`: of its first session."""
 
@@ -167,7 +175,7 @@ class Tmux:
             raise ExecutorError(f"tmux does not answer: {error}") from error
         if done.returncode != 0:
             words_of_it = one_line(done.stderr.decode("utf-8", "replace"), 200) or f"exit code {done.returncode}"
-            raise ExecutorError(f"tmux: {words_of_it}")
+            raise (_ServerEnded if words_of_it.startswith(ENDED) else ExecutorError)(f"tmux: {words_of_it}")
         return done.stdout.decode("utf-8", "replace").removesuffix("\n")
 
     def _argv(self) -> tuple[str, ...]:
@@ -184,8 +192,14 @@ class Tmux:
 
     def _open(self, size: TerminalSize, window: str, session: str) -> Pane:
         with self._lock:
-            self._kept(session, size)
-            return self._window(("new-window", "-d", "-t", f"={PREFIX}{session}:"), window, "", size)
+            try:
+                return self._in(session, window, size)
+            except _ServerEnded:  # While it was asked; there is a new one now.
+                return self._in(session, window, size)
+
+    def _in(self, session: str, window: str, size: TerminalSize) -> Pane:
+        self._kept(session, size)
+        return self._window(("new-window", "-d", "-t", f"={PREFIX}{session}:"), window, "", size)
 
     async def ready(self, size: TerminalSize) -> None:
         """There is something to attach to. Raises ExecutorError."""

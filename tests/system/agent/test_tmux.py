@@ -197,8 +197,9 @@ async def test_panes_and_sessions_are_made_and_removed_within_limits(tmp_path: P
         assert "There is no pane ops:shared of ours" in said[13]
         assert "cannot be the name of a session or pane" in said[14]
         assert "risk" in said[15] and "why" in said[15]
-        names = tmux(r, "list-windows", "-a", "-F", "#{session_name}:#{window_name}").split()
-        assert sorted(names) == ["acp-coder-main:acp-coder", "acp-coder-main:of-the-user", "acp-coder-main:shared"]
+        left = ["acp-coder-main:acp-coder", "acp-coder-main:of-the-user", "acp-coder-main:shared"]
+        names = ("list-windows", "-a", "-F", "#{session_name}:#{window_name}")
+        await until(lambda: sorted(tmux(r, *names).split()) == left)  # tmux closes a window when its program has ended.
         subprocess.run([*attached(r), "kill-window", "-t", "=acp-coder-main:of-the-user"], check=True)
 
 
