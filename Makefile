@@ -65,12 +65,12 @@ test-editors: $(STAMP) tools
 	@bash scripts/install_terminal_editors.sh
 	@bash scripts/install_python_clients.sh
 	@$(NPM) run package --silent >/dev/null
-	@bash scripts/with_node.sh $(PYTEST) -n 2 --dist loadfile --reruns 2 tests/editors
+	@bash scripts/with_node.sh $(PYTEST) -n 2 --dist loadfile --reruns 2 -rR tests/editors
 
 # The conformance kit: an agent and a client with each of their faults, and this agent; the server, too. A check has a time in
 # which an answer must come, so one that fails is tried once more; the summary counts these.
 test-conformance: $(STAMP)
-	@$(PYTEST) --reruns 1 tests/conformance
+	@$(PYTEST) --reruns 1 -rR tests/conformance
 
 # The kit with agents of others, against the table of docs/conformance.md. Not in CI: about 40 minutes, and 1.8 GB the first
 # time, in tests/.agents.
