@@ -82,7 +82,9 @@ class Builder:
         """Knows the agent's own keys and those of the MCP servers. Sessions with the same keys share it."""
         settings = session.config.settings
         named = [getattr(server, where, ()) for server in session.mcp_servers for where in ("env", "headers")]
-        values = own_credentials(settings, self._environ, [{item.name: item.value for item in some} for some in named])
+        urls = [getattr(server, "url", "") for server in session.mcp_servers]
+        given = [{item.name: item.value for item in some} for some in named]
+        values = own_credentials(settings, self._environ, given, urls)
         self._models.recorded.know(session.roots.clients[0], values, settings.secrets.extra_patterns)
         identity = (values, tuple(settings.secrets.extra_patterns), settings.secrets.redact)
         if identity not in self._redactions:

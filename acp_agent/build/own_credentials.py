@@ -5,26 +5,32 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping, Sequence
 from typing import Any
-from urllib.parse import unquote
+from urllib.parse import parse_qsl, unquote
 
 from acp_agent.config.credentials import McpLogins, host_key, stored_keys
 from acp_agent.config.model import Settings
-from acp_agent.credentials.redactor import own_values
+from acp_agent.credentials.redactor import SHORTEST_OWN, own_values
 from acp_agent.credentials.values import is_credential
 
+SIGNS = re.compile(r"(?i)sig(?:nature)?$|^(?:code|key|auth)$")
+"""Parameters that let in."""
 LONG = 16
 """Characters of a word that no text has by chance."""
 
 
 def own_credentials(
-    settings: Settings, environ: Mapping[str, str], more: Sequence[Mapping[str, str]] = ()
+    settings: Settings, environ: Mapping[str, str], more: Sequence[Mapping[str, str]] = (), urls: Sequence[str] = ()
 ) -> tuple[str, ...]:
-    """Keys of providers and hosts, tokens of logins, what variables and headers hold, and what `more` of both do."""
+    """Keys of providers and hosts, tokens of logins, what variables, headers and addresses of MCP servers hold, and
+    what `more` and `urls` of these do."""
     variables = [environ, *(server.env for server in settings.mcp.servers.values())]
     keys = [provider.api_key for provider in settings.providers.values()] + stored_keys(environ)
     known: list[Any] = [*settings.providers.values(), *settings.mcp.servers.values(), *settings.hooks.on]
     keys += [word for some in (*(each.headers for each in known), *more) for word in _of_headers(some)]
     keys += [word for each in settings.providers.values() if not each.api_key_env for word in _letting_in(each.headers)]
+    servers = settings.mcp.servers.values()
+    keys += [word for some in (*(each.env for each in servers), *more) for word in _letting_in(some)]
+    keys += [word for url in (*(each.url for each in servers), *urls) if url for word in _of_query(url)]
     keys += _password(settings.store.url or environ.get(settings.store.url_env, ""))
     logins = McpLogins(environ)
     keys += [word for server in settings.mcp.servers.values() if server.url for word in logins.tokens(server.url)]
@@ -40,10 +46,17 @@ def _of_headers(headers: Mapping[str, str]) -> list[str]:
 
 
 def _letting_in(headers: Mapping[str, str]) -> list[str]:
-    """Of a provider that needs no key: long words with digits, of headers that are not known to say something else."""
+    """Where no name says what is a key: long words with digits, of headers that are not known to say something else."""
     values = [value for name, value in headers.items() if not name.lower().startswith("anthropic-")]
     words = [each for each in values if len(each) >= LONG and re.search(r"^\S*\d\S*$", each)]
     return [each for each in words if is_credential(each, quoted=True)]
+
+
+def _of_query(url: str) -> list[str]:
+    """What an address says behind `?`: signatures and tokens."""
+    given = dict(parse_qsl(url.partition("?")[2].partition("#")[0]))
+    signed = [value for name, value in given.items() if SIGNS.search(name) and len(value) >= SHORTEST_OWN]
+    return [*signed, *own_values(given), *_letting_in(given)]
 
 
 def _password(url: str) -> list[str]:
