@@ -177,9 +177,18 @@ class RemoteAgent(Agent):
             return self._relays.get(session_id)
         async with self._reaching.setdefault(session_id, asyncio.Lock()):
             relay = self._relays.get(session_id)
-            if relay is None and not self.sessions.has(session_id):
+            if relay is None and not self.sessions.has(session_id) and await self._may_open(session_id):
                 relay = await self._reached(session_id, _asked(params))
             return relay
+
+    async def _may_open(self, session_id: str) -> bool:
+        """Whether it is in a folder of the token, or there is none of that name. Raises InternalError."""
+        try:
+            _, store = await asyncio.to_thread(self._opening.own)
+            record = await store.do(store.get, session_id)
+        except StoreError as error:
+            raise InternalError(str(error)) from error
+        return record is None or self._opening.may_open(record.cwd)
 
     async def _reached(self, session_id: str, asked: dict[str, Any]) -> Relay | None:
         """A process that has died is waited for until its lease is over."""
@@ -426,9 +435,7 @@ class RemoteAgent(Agent):
         return closed
 
     async def delete_session(self, request: acp.DeleteSessionRequest) -> acp.DeleteSessionResponse:
-        _, store = await asyncio.to_thread(self._opening.own)
-        record = await store.do(store.get, request.session_id)
-        if record is not None and not self._opening.may_open(record.cwd):
+        if not await self._may_open(request.session_id):
             return acp.DeleteSessionResponse()  # As for one that does not exist.
         deleted = await super().delete_session(request)
         self._leave(request.session_id)

@@ -8,7 +8,7 @@ import socket
 import subprocess
 import uuid
 from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager, suppress
+from contextlib import asynccontextmanager, closing, suppress
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
@@ -25,6 +25,7 @@ from acp_agent.config.load import load_config
 from acp_agent.errors import ConfigError, ConnectionClosed
 from acp_agent.fronts.server.app import Server
 from acp_agent.fronts.server.identities import Identities
+from acp_agent.store.stores import sqlite_store
 from acp_agent.testing.fake_editor import FakeEditor
 from acp_agent.testing.fake_model import Answer, Call, FakeModel
 from tests.agent.kit import environ_for
@@ -194,6 +195,26 @@ async def test_a_token_opens_only_its_folders(tmp_path: Path) -> None:
             more = {"cwd": str(inside), "mcpServers": [], "additionalDirectories": [str(outside)]}
             with pytest.raises(Exception, match=r"additionalDirectories\[0\].*none of the folders"):
                 await narrow.request("session/new", more)
+
+
+async def test_a_token_takes_no_session_of_other_folders_from_who_runs_it(tmp_path: Path) -> None:
+    """The lease stays free for another process."""
+    inside, outside = tmp_path / "work", tmp_path / "other"
+    inside.mkdir()
+    outside.mkdir()
+    async with served(tmp_path, ["Hello."]) as place:
+        async with editor(place, place.token) as wide:
+            session = (await wide.new_session(outside)).session_id
+            await wide.prompt("go")
+            await wide.request("session/close", {"sessionId": session})
+        async with editor(place, place.identities.add("narrow", (str(inside.resolve()),), owner="me")) as narrow:
+            await narrow.request("session/delete", {"sessionId": session})
+            for method in ("session/load", "session/resume"):
+                with pytest.raises(Exception, match="does not exist"):
+                    await narrow.request(method, {"sessionId": session, "cwd": str(inside), "mcpServers": []})
+            (file,) = (tmp_path / "home").rglob("sessions.db")
+            with closing(sqlite_store(file)) as store:
+                assert store.get(session) is not None and store.leases.holder(session) == ""
 
 
 async def test_frames_that_are_no_messages_are_answered_and_the_connection_goes_on(tmp_path: Path) -> None:
