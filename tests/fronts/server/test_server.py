@@ -208,13 +208,14 @@ async def test_a_token_takes_no_session_of_other_folders_from_who_runs_it(tmp_pa
             await wide.prompt("go")
             await wide.request("session/close", {"sessionId": session})
         async with editor(place, place.identities.add("narrow", (str(inside.resolve()),), owner="me")) as narrow:
-            await narrow.request("session/delete", {"sessionId": session})
-            for method in ("session/load", "session/resume"):
-                with pytest.raises(Exception, match="does not exist"):
-                    await narrow.request(method, {"sessionId": session, "cwd": str(inside), "mcpServers": []})
             (file,) = (tmp_path / "home").rglob("sessions.db")
             with closing(sqlite_store(file)) as store:
+                await narrow.request("session/delete", {"sessionId": session})
                 assert store.get(session) is not None and store.leases.holder(session) == ""
+                for method in ("session/load", "session/resume"):
+                    with pytest.raises(Exception, match="does not exist"):
+                        await narrow.request(method, {"sessionId": session, "cwd": str(inside), "mcpServers": []})
+                    assert store.leases.holder(session) == ""
 
 
 async def test_frames_that_are_no_messages_are_answered_and_the_connection_goes_on(tmp_path: Path) -> None:
