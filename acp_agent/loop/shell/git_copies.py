@@ -100,6 +100,7 @@ class GitCopies:
         self._git_program = find_program("git", {"PATH": GIT_PATH})
         if self._git_program is None:
             return
+        self._make("copies")
         for number, git in enumerate(repositories):
             if number < MOST and (before := self._first(config := git / "config")) is not None:
                 place = self._make(f"copies/{number}")
@@ -109,7 +110,7 @@ class GitCopies:
                 self._before[config] = before
                 files[config] = str(number)
         for number, git in enumerate(missing):
-            self.stand_ins[git] = self._make(f"new/{number}")
+            self.stand_ins[git] = self._make(f"copies/new-{number}")
         self.copies = Copies(self._folder / "copies", files, self.stand_ins)
 
     def _first(self, config: Path) -> bytes | None:
