@@ -363,7 +363,7 @@ class RemoteAgent(Agent):
         self, request: acp.LoadSessionRequest | acp.ResumeSessionRequest
     ) -> tuple[SessionRecord, tuple[str, tuple[str, ...]], Config]:
         found = super()._stored(request)
-        if not self._opening.may_open(found[0].cwd):
+        if not self._opening.may_see(found[0]):
             raise ResourceNotFound(f"Session {request.session_id!r} does not exist")
         return found
 
@@ -383,7 +383,7 @@ class RemoteAgent(Agent):
             audience = await self._house.expected(record.id)
             session = self.sessions.get(record.id)
         if session is not None:
-            here, others = str(session.roots.clients[0]), len(audience) - audience.has(self.connection)
+            here, others = record.cwd, len(audience) - audience.has(self.connection)
             if here != cwd and (session.queue.busy or others):
                 raise InvalidParams(f"Session {record.id!r} is in use in {here}")
             same_folders = (here, record.additional_directories) == (cwd, more)
@@ -405,10 +405,7 @@ class RemoteAgent(Agent):
 
     async def list_sessions(self, request: acp.ListSessionsRequest) -> acp.ListSessionsResponse:
         found = await super().list_sessions(request)
-        while self._identity.folders:
-            shown = [each for each in found.sessions if self._opening.may_open(each.cwd)]
-            if shown or found.next_cursor is None:
-                return acp.ListSessionsResponse(sessions=shown, next_cursor=found.next_cursor)
+        while not found.sessions and found.next_cursor is not None:
             found = await super().list_sessions(acp.ListSessionsRequest(cwd=request.cwd, cursor=found.next_cursor))
         return found
 
@@ -428,7 +425,7 @@ class RemoteAgent(Agent):
     async def delete_session(self, request: acp.DeleteSessionRequest) -> acp.DeleteSessionResponse:
         _, store = await asyncio.to_thread(self._opening.own)
         record = await store.do(store.get, request.session_id)
-        if record is not None and not self._opening.may_open(record.cwd):
+        if record is not None and not self._opening.may_see(record):
             return acp.DeleteSessionResponse()  # As for one that does not exist.
         deleted = await super().delete_session(request)
         self._leave(request.session_id)
