@@ -12,6 +12,9 @@ import sys
 import tempfile
 import tomllib
 from collections import Counter
+from collections.abc import Callable
+from contextlib import closing
+from functools import cache, partial
 from pathlib import Path
 
 from msgspec.structs import replace
@@ -62,6 +65,9 @@ printf '[user]\\n\\tname = x%s\\n' $RANDOM >>pkg/.git/config; read -r line <pkg/
 """
 
 
+known = cache(sandboxes)
+
+
 def put(path: Path, text: str) -> None:
     path.parent.mkdir(parents=True, exist_ok=True)
     path.write_text(text, encoding="utf-8")
@@ -82,10 +88,11 @@ class Race:
             (self.project / name).mkdir()
         for number, target in enumerate(PLACES.values()):
             (self.project / f".link{number}").symlink_to(base / target)
-        self.open = Folder(self.project / "open").identity
+        self.meant = Folder(self.project / "open").identity
+        self.opening = Opening(environ_for(base, "http://127.0.0.1:9/v1"), {}, [str(self.project)])
         self.before = self.elsewhere()
         self.naive = kind.endswith(NAIVE)
-        sandbox = sandboxes()[kind.removesuffix(NAIVE)]
+        sandbox = known()[kind.removesuffix(NAIVE)]
         if isinstance(sandbox, Bubblewrap) and self.naive:
             sandbox = replace(sandbox, copies=False)
         self.found = Found(sandbox, kind)
@@ -105,55 +112,62 @@ class Race:
         found = sorted(self.out.rglob("*"))
         return {str(path): path.read_bytes() if path.is_file() else b"" for path in found}
 
-    def round(self, roots: Roots, session: Confinement) -> None:
+    def round(self, roots: Roots, session: Confinement, between: Callable[[], None] = lambda: None) -> None:
+        """One command; `between`: what happens between the look at the folders and the start."""
         try:
             session.paths.look()
             confined = session.confine(
                 Invocation(("/bin/bash", "-c", LOOKS), roots.cwd, self.env), Command("", roots.cwd)
             )
-        except (AgentError, OSError):
+        except (AgentError, OSError) as error:
             self.counts["refused"] += 1
+            self.leaked += [str(error)] if CANARY in str(error) else []
             return
         said, trouble = "", ""
-        if self.naive:
-            exchange(self.project / "sub", self.project / SUB)
+        between()
         try:
             with start(confined, leak=False) as process:
                 said, trouble = process.communicate(timeout=30)
         except OSError:
             self.counts["not started"] += 1
         finally:
-            if self.naive:
-                exchange(self.project / "sub", self.project / SUB)
             said += confined.close()
         self.counts["replaced" if REPLACED in trouble else "ran"] += 1
         if CANARY in said + trouble:
             self.leaked.append(said + trouble)
 
+    def open(self, name: str) -> Roots | None:
+        """Of a session, if one may be opened there."""
+        try:
+            opened = self.opening.new(NewSessionRequest(cwd=str(self.project / name), mcp_servers=[]))
+        except (AgentError, OSError):
+            self.counts["not opened"] += 1
+            return None
+        self.counts["opened"] += 1
+        return opened.roots
+
     def openings(self, number: int) -> None:
-        base = self.project.parent
-        environ = environ_for(base, "http://127.0.0.1:9/v1")
-        opening = Opening(environ, {}, [str(self.project)])
-        request = NewSessionRequest(cwd=str(self.project / "open"), mcp_servers=[])
+        meant = self.project / "open"
         for _ in range(number):
-            try:
-                opened = opening.new(request)
-            except (AgentError, OSError):
-                self.counts["not opened"] += 1
-                continue
-            self.counts["opened"] += 1
-            each = opened.roots.opened[0]
-            if each.path != self.project / "open" or each.identity not in (None, self.open):
-                self.leaked.append(f"opened {each.path}")
+            if (roots := self.open("open")) is not None:
+                each = roots.opened[0]
+                if each.path != meant or each.identity not in (None, self.meant):
+                    self.leaked.append(f"opened {each.path}")
 
     def run(self, rounds: int) -> dict[str, object]:
         if self.naive:
-            self.round(*self.sessions[1])
+            self.round(*self.sessions[1], partial(exchange, self.project / "sub", self.project / SUB))
         else:
             self.race(rounds)
+        return {"counts": self.counts, "leaked": self.leaked[:3], "changed": self.changed()}
+
+    def changed(self) -> list[str]:
         after = self.elsewhere()
-        changed = sorted(path for path in {*self.before, *after} if self.before.get(path) != after.get(path))
-        return {"counts": self.counts, "leaked": self.leaked[:3], "changed": changed}
+        return sorted(path for path in {*self.before, *after} if self.before.get(path) != after.get(path))
+
+    def close(self) -> None:
+        for _, session in self.sessions:
+            session._folder.close()
 
     def race(self, rounds: int) -> None:
         swapper = subprocess.Popen([PYTHON, "-c", SWAPPER], cwd=self.project, stdout=subprocess.PIPE)
@@ -184,13 +198,9 @@ def main() -> None:
     sys.executable = PYTHON  # Ours may be in the home of another user.
     if kind.endswith(NAIVE):
         trust_names()
-    with tempfile.TemporaryDirectory(prefix="acp-swaps-") as folder:
-        race = Race(Path(os.path.realpath(folder)), kind)
-        try:
-            sys.stdout.write(json.dumps(race.run(rounds)) + "\n")
-        finally:
-            for _, session in race.sessions:
-                session._folder.close()
+    made = tempfile.TemporaryDirectory(prefix="acp-swaps-")
+    with made as folder, closing(Race(Path(os.path.realpath(folder)), kind)) as race:
+        sys.stdout.write(json.dumps(race.run(rounds)) + "\n")
 
 
 if __name__ == "__main__":
