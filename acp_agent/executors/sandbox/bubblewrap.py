@@ -203,10 +203,10 @@ class Bubblewrap(Struct, frozen=True):
         makes what it mounts something on if that is missing, also in another folder."""
         if not self.copies:
             return []
-        own = policy.copies.folder if policy.copies is not None else None
+        own = policy.copies.stand_ins.values() if policy.copies is not None else ()
         inner: list[Spot] = []
         for spot in reversed(list(spots)):
-            ours = spot.treatment in (*HELD, "hide") or (spot.source is not None and spot.source.parent == own)
+            ours = spot.treatment in (*HELD, "hide") or spot.source in own
             if _is_hidden_file(spot) or (ours and in_reach(spot.path, policy)):
                 inner.append(spot)
         outer = [spot.path for spot in spots if spot not in inner]
@@ -217,7 +217,7 @@ class Bubblewrap(Struct, frozen=True):
         if spot.treatment == "hide" and spot.identity is not None:
             inside.expect(spot.path, spot.identity, mounted=False)  # Where it is by now, it would be seen.
         if spot.source is not None:
-            inside.mount(str(Copies.THERE / spot.source.name), path)
+            inside.mount(_stand_in(spot.source), path)
         elif spot.treatment == "keep":
             inside.mount(path, path)
         elif spot.treatment == "protect":
@@ -252,6 +252,8 @@ class Bubblewrap(Struct, frozen=True):
                 yield from _mount(spot)
         if policy.copies is not None:
             yield from ("--bind", str(policy.copies.folder), str(Copies.THERE))
+        for stand_in in (spot.source for spot in inner if spot.source is not None):
+            yield from ("--bind", str(stand_in), _stand_in(stand_in))
         for spot in spots:
             if spot.treatment == "hide" and os.path.isdir(spot.path) and spot not in inner:
                 yield from ("--remount-ro", str(spot.path))
@@ -279,6 +281,11 @@ def _kernels_own() -> list[tuple[str, str]]:
     kept = [(name, name) for name in (READ_ONLY_PROC if is_root else READ_ONLY_PROC[:1])]
     masked = [("/dev/null", name) for name in (MASKED_PROC if is_root else ())]
     return [pair for pair in (*kept, *masked) if os.path.exists(pair[1])]
+
+
+def _stand_in(source: Path) -> str:
+    """Where it is until it is mounted in its place; nobody can put a link there, since it is a mount itself."""
+    return f"{Copies.THERE}-{source.name}"
 
 
 def _is_hidden_file(spot: Spot) -> bool:
