@@ -8,18 +8,22 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from msgspec.structs import replace
 
 from acp_agent.client.permissions import allow_always, allow_once
 from acp_agent.config.load import Config
-from acp_agent.disk import Entered
-from acp_agent.errors import InvalidParams, PeerError
+from acp_agent.disk import Entered, Folder
+from acp_agent.errors import InvalidParams, PeerError, WorktreeError
 from acp_agent.executors.sandbox import probe
+from acp_agent.loop.shell.worktrees import make
 from acp_agent.mcp.base import McpError, ServerSpec
 from acp_agent.mcp.stdio_server import StdioServer
 from acp_agent.opening import Opening
 from acp_agent.safety.folders.paths import Roots
 from acp_agent.schema.acp import NewSessionRequest
+from acp_agent.store.base import SessionRecord
 from tests.agent.kit import bash, environ_for, put, results, rig, rounds, trust, went
+from tests.agent.test_safety import git, repository
 
 SECRET = "tangerine"
 
@@ -178,6 +182,28 @@ def test_a_server_is_started_in_the_folder_that_was_opened_or_not_at_all(
     assert started(tmp_path / "project", swapped) == str(tmp_path / "before")
     with pytest.raises(McpError, match=GONE):
         started(tmp_path / "project", roots.entered)
+
+
+@SWAPS
+def test_a_worktree_is_of_the_folder_that_was_opened(tmp_path: Path, outside: Path, swap: Swap) -> None:
+    project = repository(tmp_path / "project")
+    git(outside, "init", "-q")
+    git(outside, "add", "secret")
+    git(outside, "commit", "-qm", "x")
+    folder, state = Folder(project), tmp_path / "home/state"
+    assert make(folder, state).end() == ""
+    swap(project, outside)
+    with pytest.raises(WorktreeError, match=GONE):
+        make(folder, state)
+
+
+def test_a_session_is_seen_by_where_it_is(tmp_path: Path, outside: Path) -> None:
+    (tmp_path / "current").symlink_to(outside)
+    opening = Opening(environ_for(tmp_path, "http://127.0.0.1:9/v1"), {}, [str(outside)])
+    record = SessionRecord("1", str(tmp_path / "current"), real=str(tmp_path / "project"))
+    assert opening.may_open(record.cwd)
+    assert not opening.may_see(record)
+    assert opening.may_see(replace(record, real=str(outside)))
 
 
 async def test_what_is_kept_of_a_folder_is_found_by_each_of_its_names(tmp_path: Path, outside: Path) -> None:
