@@ -23,6 +23,7 @@ from msgspec.structs import replace
 from acp_agent import tracing
 from acp_agent.config.sources import merge
 from acp_agent.config.xdg import state_dir
+from acp_agent.disk import Folder
 from acp_agent.errors import (
     ConfigError,
     InternalError,
@@ -271,8 +272,9 @@ class Agent:
         if request.additional_directories:
             raise InvalidParams("Invalid params: $.additionalDirectories: not with a worktree, which has one folder")
         state, include = Path(state_dir(self._opening.environ)), config.settings.worktree.include
+        folder = Folder(real_path(Path(request.cwd)))
         try:
-            made: Hold = await asyncio.to_thread(load(MAKE_WORKTREE), Path(request.cwd), state, include)
+            made: Hold = await asyncio.to_thread(load(MAKE_WORKTREE), folder, state, include)
         except (WorktreeError, OSError) as error:
             raise InvalidParams(f"No worktree was made: {error}") from error
         return made
@@ -425,6 +427,7 @@ class Agent:
             include=await self._open_ids(store),
         )
         shown = found[:page]
+        visible = [record for record in shown if self._opening.may_see(record)]
         return acp.ListSessionsResponse(
             sessions=[
                 acp.SessionInfo(
@@ -434,7 +437,7 @@ class Agent:
                     title=record.title,
                     updated_at=record.updated_at,
                 )
-                for record in shown
+                for record in visible
             ],
             next_cursor=cursor_of(shown[-1]) if len(found) > page else None,
         )

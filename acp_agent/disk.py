@@ -9,6 +9,8 @@ import errno
 import os
 import stat
 import weakref
+from collections.abc import Callable
+from contextlib import AbstractContextManager, contextmanager
 from itertools import islice
 from pathlib import Path
 
@@ -22,6 +24,7 @@ READ = "acp_agent.executors.files:read"
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
+    from collections.abc import Iterator
     from typing import Literal, Protocol
 
     Kind = Literal["file", "dir", "other"]
@@ -178,8 +181,11 @@ HERE = LocalDisk()
 
 Identity = tuple[int, int]
 """Device and inode."""
+Entered = Callable[[Path], AbstractContextManager[Path]]
+"""As `Roots.entered`."""
 
 O_PATH = getattr(os, "O_PATH", 0)
+STEP = (O_PATH or os.O_RDONLY) | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
 
 
 def replaced(path: Path) -> str:
@@ -199,13 +205,15 @@ class Folder:
         """`path`: resolved. A folder that is not there, or a link by now, has no identity."""
         self.path = path
         self.identity: Identity | None = None
+        self.handle: int | None = None
         try:
-            handle = os.open(path, (O_PATH or os.O_RDONLY) | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC)
+            handle = os.open(path, STEP)
         except OSError:
             return
         found = os.fstat(handle)
         self.identity = (found.st_dev, found.st_ino)
         if O_PATH:
+            self.handle = handle
             weakref.finalize(self, os.close, handle)
         else:
             os.close(handle)
@@ -223,3 +231,27 @@ class Folder:
         """Raises ExecutorError if something else is in its place."""
         if not self.is_there and os.path.lexists(self.path):
             raise ExecutorError(replaced(self.path))
+
+    @contextmanager
+    def entered(self, inner: Path) -> Iterator[Path]:
+        """Where a process is started that is to run in the folder `inner` in this one: there, whatever is put in its
+        place meanwhile. Raises ExecutorError if something else is in this one's, or a link is on the way."""
+        self.need()
+        if self.handle is None:
+            yield self.path / inner
+            return
+        step = os.dup(self.handle)
+        try:
+            for name in inner.parts:
+                above, step = step, _step(step, name, self.path / inner)
+                os.close(above)
+            yield Path(f"/proc/self/fd/{step}")
+        finally:
+            os.close(step)
+
+
+def _step(above: int, name: str, whole: Path) -> int:
+    try:
+        return os.open(name, STEP, dir_fd=above)
+    except OSError as error:
+        raise ExecutorError(f"the working directory {whole} cannot be entered: {error.strerror}") from error

@@ -87,6 +87,10 @@ class Opening:
     def may_open(self, folder: str) -> bool:
         return self._may(real_path(Path(folder)))
 
+    def may_see(self, record: SessionRecord) -> bool:
+        """Whether it is of a folder that may be opened, wherever the folder's name leads by now."""
+        return self._may(Path(record.real)) if record.real else self.may_open(record.cwd)
+
     def _may(self, real: Path) -> bool:
         if not self._below or any(real.is_relative_to(top) for top in self._below):
             return True
@@ -139,7 +143,8 @@ class Opening:
     def new(self, request: acp.NewSessionRequest) -> Opened:
         """Makes a session. Raises RpcError, ConfigError, StoreError."""
         cwd, more = self.folders(request.cwd, request.additional_directories)
-        config = self.config(cwd)
+        real = str(real_path(Path(cwd)))
+        config = self.config(real)
         self.login.need(config)
         agent = config.settings.agent
         models = known_models(config)
@@ -150,6 +155,7 @@ class Opening:
             mode=agent.mode,
             model=models[0],
             thought_level=agent.thought_level,
+            real=real,
         )
         new = self.opened(record, config, request.mcp_servers, models)
         self.store(config).create(new.record)

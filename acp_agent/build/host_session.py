@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -71,13 +71,13 @@ async def reached(session: Session, environ: Mapping[str, str]) -> Host | None:
     place = settings.place()
     if place is None or not is_host(place):
         return None
-    clients = session.roots.clients
-    host: Host = load(HOST)(place, clients, outside(session.config, environ))
+    here = session.roots.here
+    host: Host = load(HOST)(place, here.all, outside(session.config, environ))
     if settings.tools.scope.user:
         words = "commands there run as the user that its place names, so `tools.scope.run_as_user` is not held"
         raise ExecutorError(f"{host.words} cannot be used: {words}")
     try:
-        roots = await settled(host, session.config, clients, environ)
+        roots = await settled(host, session.config, here, environ)
         await judged(roots, partial(_asked, session, roots, environ))
     except BaseException:
         await host.end()
@@ -86,11 +86,11 @@ async def reached(session: Session, environ: Mapping[str, str]) -> Host | None:
     return host
 
 
-async def settled(host: Host, config: Config, clients: Sequence[Path], environ: Mapping[str, str]) -> Roots:
+async def settled(host: Host, config: Config, here: Roots, environ: Mapping[str, str]) -> Roots:
     """The session's folders on a host, with their rules; what confines commands there is known to the host then.
     Raises ExecutorError with a sentence."""
     await host.reached()
-    roots = Roots(host.folders[0], host.folders[1:], disk=host.disk, named=host.named, clients=clients)
+    roots = Roots(host.folders[0], host.folders[1:], disk=host.disk, named=host.named, here=here)
 
     def find_rules() -> None:
         roots.rules = session_rules(config, roots, environ, host.home)

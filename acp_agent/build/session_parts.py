@@ -319,7 +319,9 @@ def build_hooks(
     config = session.hooks or config
     hidden, grace = own_keys(session.config), settings.tools.bash.terminate_grace
     run_with: Late[LocalExecutor] = Late(
-        lambda: load(LOCAL)(environ=environ, hidden=hidden, terminate_grace=grace, folders=folders)
+        lambda: load(LOCAL)(
+            environ=environ, hidden=hidden, terminate_grace=grace, folders=folders, entered=session.roots.here.entered
+        )
     )
     hooks = Hooks(config, run_with, folders[0], session.outbox, turn, session.choices, journal, spawn)
     if session.part_of is None:
@@ -430,6 +432,7 @@ def build_executor(
         terminate_grace=bash.terminate_grace,
         confine=confinement.confine,
         folders=session.roots.all,
+        entered=session.roots.entered,
         user=confinement.user,
         hides=session.roots.rules.hides,
     )
@@ -455,6 +458,7 @@ def build_servers(
         registry,
         cwd=session.roots.clients[0],
         folders=session.roots.clients,
+        entered=session.roots.here.entered,
         environ=inherited,
         more=outside(session.config, environ),
         user=confinement.user,

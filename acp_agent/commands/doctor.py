@@ -160,7 +160,7 @@ def _confinement(config: Config, environ: Mapping[str, str]) -> Iterator[Line]:
         lines = anyio.run(made.lines)
         found = made.found
         if (place := config.settings.place()) is not None:
-            settle = partial(load(SETTLED), config=config, clients=roots.clients, environ=environ)
+            settle = partial(load(SETTLED), config=config, here=roots, environ=environ)
             there = load(BUILD_PLACE)(place, "doctor", roots, environ, made)
             yield from anyio.run(_place, there, settle if is_host(place) else None)
     confined = found.sandbox.kind != "none"

@@ -18,14 +18,17 @@ import logging
 import os
 import uuid
 from collections.abc import AsyncIterator, Callable, Iterable, Mapping, Sequence
+from contextlib import nullcontext
 from pathlib import Path
 from threading import Thread
+from typing import Any
 
 import anyio
 import anyio.to_thread
 from msgspec.structs import replace
 
 from acp_agent.child import User
+from acp_agent.disk import Entered
 from acp_agent.errors import AgentError, ConnectionClosed, ExecutorError, PeerError
 from acp_agent.executors import files
 from acp_agent.executors.base import Command, ExitStatus, OutputChunk, Process, Terminal, TerminalView, shell_options
@@ -157,13 +160,13 @@ class EditorExecutor(LocalExecutor):
         hides: Hides | None = None,
         user: Callable[[], User | None] = lambda: None,
         folders: Sequence[Path] = (),
+        entered: Entered = nullcontext,
     ) -> None:
-        """The others are those of `LocalExecutor`."""
-        super().__init__(
-            environ=environ, terminate_grace=terminate_grace, confine=confine, hides=hides, user=user, folders=folders
-        )
+        """`folders`: resolved. The others are those of `LocalExecutor`."""
+        rest: dict[str, Any] = {"hides": hides, "user": user, "folders": folders, "entered": entered}
+        super().__init__(environ=environ, terminate_grace=terminate_grace, confine=confine, **rest)
         self.offer = offer
-        self._tops = [Path(os.path.realpath(top)) for top in folders]
+        self._tops = list(folders)
         self._client = client
         self._terminals = terminals
         self._unread: dict[Path, Exception] = {}
@@ -178,6 +181,8 @@ class EditorExecutor(LocalExecutor):
 
     async def run(self, command: Command) -> Process:
         if route("run", self.offer) == "editor" and command.terminal is None:
+            with self._entered(command.cwd):
+                pass  # The editor starts it where that name leads to.
             try:
                 command = self._with_own_path(command)
                 environ, state = self.environment(command), self.state_file(command)

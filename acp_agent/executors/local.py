@@ -18,6 +18,7 @@ import subprocess
 import tempfile
 import uuid
 from collections.abc import AsyncIterator, Callable, Mapping, Sequence
+from contextlib import nullcontext
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar, cast
@@ -27,6 +28,7 @@ import anyio.from_thread
 import anyio.to_thread
 
 from acp_agent.child import User, exit_descriptor, signal_group, signal_name
+from acp_agent.disk import Entered
 from acp_agent.errors import ExecutorError
 from acp_agent.executors import base as contract
 from acp_agent.executors import files, search, tree
@@ -99,11 +101,13 @@ class LocalExecutor:
         hides: Hides | None = None,
         user: Callable[[], User | None] = lambda: None,
         folders: Sequence[Path] = (),
+        entered: Entered = nullcontext,
     ) -> None:
         """`user`: the user that commands run as, `None` for this process's own. It may raise ExecutorError. `folders`:
-        the session's, in which no program of ours is looked for."""
+        the session's, in which no program of ours is looked for. `entered`: as `Roots.entered`."""
         self._inherited = environ
         self._folders = tuple(folders)
+        self._entered = entered
         self.user = user
         self._hides = hides
         self._grace = terminate_grace
@@ -165,12 +169,13 @@ class LocalExecutor:
         user: User | None,
         terminal: Pty | None,
     ) -> subprocess.Popen[bytes]:
-        if not command.stdin or terminal is not None:
-            return start(argv, command.cwd, environ, command, user=user, terminal=terminal)
-        with tempfile.TemporaryFile() as stdin:  # Not a pipe: the command need not read it.
-            stdin.write(command.stdin)
-            stdin.seek(0)
-            return start(argv, command.cwd, environ, command, user=user, stdin=stdin.fileno())
+        with self._entered(command.cwd) as cwd:
+            if not command.stdin or terminal is not None:
+                return start(argv, cwd, environ, command, user=user, terminal=terminal)
+            with tempfile.TemporaryFile() as stdin:  # Not a pipe: the command need not read it.
+                stdin.write(command.stdin)
+                stdin.seek(0)
+                return start(argv, cwd, environ, command, user=user, stdin=stdin.fileno())
 
     def state_file(self, command: contract.Command) -> Path | None:
         """Where the shell's state is stored. An unconfined command never runs what a confined one may have written."""

@@ -348,7 +348,9 @@ async def _fork(session: Session, parts: Parts, rest: str) -> str:
 
     async def worktree(prompt: int) -> tuple[str, Sequence[str]]:
         await recorder.settled()
-        make = partial(load(MAKE_WORKTREE), session.roots.cwd, recorder.state, session.config.settings.worktree.include)
+        make = partial(
+            load(MAKE_WORKTREE), session.roots.opened[0], recorder.state, session.config.settings.worktree.include
+        )
         hold = await anyio.to_thread.run_sync(partial(make, waits=True))
         top, made = hold.worktree.top, hold.worktree.path
         lost = await load(PUT_AS_BEFORE)(recorder.store, session.id, prompt, top, made, recorder.contents)

@@ -162,7 +162,7 @@ class Session:
                     await parts.close()
             if place is not None:
                 await self._store.do(self._store.change, self.id, place=place)
-            self.config, self.roots = config, Roots(self.roots.clients[0], self.roots.clients[1:])
+            self.config, self.roots = config, copy.copy(self.roots.here)
 
     async def _go(self, place: str) -> str:
         """`/place NAME`: what is then said. Does not need the place where the session is now."""
@@ -194,7 +194,7 @@ class Session:
         other files. They have no MCP servers, which work here. Raises ExecutorError if the place cannot be reached."""
         other = copy.copy(self)
         other.part_of, other._parts = self.part_of or self, None
-        other.roots = Roots(self.roots.clients[0], self.roots.clients[1:]) if folder is None else Roots(folder)
+        other.roots = copy.copy(self.roots.here) if folder is None else Roots(folder)
         if place is not None:
             other.config = self.config.in_place(place)
         return await self._build(other)

@@ -8,6 +8,7 @@ from __future__ import annotations
 import os
 import shlex
 from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
+from contextlib import nullcontext
 from fnmatch import fnmatchcase
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, Protocol
@@ -16,6 +17,7 @@ import msgspec
 
 from acp_agent.child import User
 from acp_agent.config.model import McpConfig, McpServerConfig
+from acp_agent.disk import Entered
 from acp_agent.errors import AgentError, ConfigError
 from acp_agent.schema.acp import McpServer, McpServerHttp, McpServerSse
 
@@ -110,6 +112,8 @@ class KeeperSettings(msgspec.Struct, frozen=True, kw_only=True):
     cwd: Path
     folders: Sequence[Path] = ()
     """The session's folders besides `cwd`."""
+    entered: Entered = nullcontext
+    """Where a server is started that is to run in a folder. May raise ExecutorError."""
     environ: Mapping[str, str] = os.environ
     """What every server inherits."""
     more: Mapping[str, str] = {}

@@ -8,6 +8,7 @@ from pathlib import Path
 import msgspec
 
 from acp_agent.child import User
+from acp_agent.disk import Entered
 from acp_agent.mcp.base import Answers, McpError, McpErrorCode, ServerSpec
 from acp_agent.mcp.stdio_server import StdioServer
 
@@ -19,8 +20,9 @@ class Link(msgspec.Struct, eq=False):
     """One connection, from its first attempt to its end."""
 
     spec: ServerSpec
-    cwd: Path
     folders: tuple[Path, ...]
+    """The first is the server's."""
+    entered: Entered
     environ: Mapping[str, str]
     user: Callable[[], User | None]
     """The user that the server's process runs as. May raise ExecutorError."""

@@ -319,8 +319,8 @@ class _Server:
         self._scope = anyio.CancelScope(deadline=anyio.current_time() + limit)
         link = self._link = Link(
             self.spec,
-            common.cwd,
             tuple(dict.fromkeys((common.cwd, *common.folders))),
+            common.entered,
             {**common.environ, **{name: common.more[name] for name in self.spec.inherit if name in common.more}},
             common.user,
             common.max_result_bytes,

@@ -65,8 +65,8 @@ async def _http(link: Link) -> AsyncGenerator[TransportStreams]:
 
 @asynccontextmanager
 async def _stdio(link: Link) -> AsyncGenerator[TransportStreams]:
-    cwd = Path(link.spec.cwd) if link.spec.cwd else link.cwd
-    process = StdioServer.of(link.spec, link.environ, cwd, link.user)
+    cwd = Path(link.spec.cwd) if link.spec.cwd else link.folders[0]
+    process = StdioServer.of(link.spec, link.environ, cwd, link.user, link.entered)
     link.process = process
     process.said_line = link.log
     incoming_send, incoming = anyio.create_memory_object_stream[SessionMessage | Exception](0)

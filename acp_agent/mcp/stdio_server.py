@@ -6,9 +6,11 @@ import errno
 import logging
 import os
 from collections.abc import AsyncGenerator, Callable, Mapping
+from contextlib import nullcontext
 from pathlib import Path
 
 from acp_agent.child import Child, User, one_line
+from acp_agent.disk import Entered
 from acp_agent.errors import ExecutorError
 from acp_agent.mcp.base import McpError, ServerSpec
 from acp_agent.own_programs import find_program, with_search_path
@@ -26,7 +28,12 @@ class StdioServer(Child):
 
     @classmethod
     def of(
-        cls, spec: ServerSpec, environ: Mapping[str, str], cwd: Path, user: Callable[[], User | None] = lambda: None
+        cls,
+        spec: ServerSpec,
+        environ: Mapping[str, str],
+        cwd: Path,
+        user: Callable[[], User | None] = lambda: None,
+        entered: Entered = nullcontext,
     ) -> StdioServer:
         """Raises McpError if it cannot be started."""
         try:
@@ -37,7 +44,8 @@ class StdioServer(Child):
             command = find_program(spec.command, env) if plain else spec.command
             if command is None:
                 raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT), spec.command)
-            return cls.start(spec.name, [command, *spec.args], cwd=cwd, env=env, user=other)
+            with entered(cwd) as place:
+                return cls.start(spec.name, [command, *spec.args], cwd=place, env=env, user=other)
         except ExecutorError as error:
             raise McpError("policy_blocked", str(error)) from error
         except (OSError, ValueError) as error:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import time
 from collections.abc import AsyncGenerator, Callable, Collection, Sequence
 from functools import cached_property
@@ -127,14 +128,14 @@ class SessionStore(Part):
         self, *, cwd: str | None, before: tuple[str, str] | None, limit: int, include: Collection[str] = ()
     ) -> list[SessionRecord]:
         """Newest first. Only sessions that have a turn, and those in `include`. `before`: `(updated_at, id)` of the
-        last one already seen."""
+        last one already seen. `cwd`: only those of the folder to which this name leads."""
         places = ",".join("?" * len(include))
         included = f" OR id IN ({places})" if include else ""
         query = f"SELECT {COLUMNS} FROM sessions WHERE (turns > 0{included})"
         values: list[object] = list(include)
         if cwd is not None:
-            query += " AND cwd = ?"
-            values.append(cwd)
+            query += " AND (real_cwd = ? OR (real_cwd = '' AND cwd = ?))"
+            values += [os.path.realpath(cwd), cwd]
         if before is not None:
             query += " AND (updated_at, id) < (?, ?)"
             values.extend(before)

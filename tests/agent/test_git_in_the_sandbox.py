@@ -164,6 +164,7 @@ HOSTILE = {
     "an include": "printf '[include]\\n\\tpath = evil\\n' >> config",
     "a program with an unusual name": "printf '[CORE]PAGER=x\\n[core]\\n\\tfsm\\\\\\nonitor = x' >> config",
     "too many keys": "for i in {{1..5000}}; do printf '[user]\\n\\tkey%s = x\\n' $i; done >> config",
+    "the folder leads to another repository": "cd ..; mv 0 1; ln -s {secret}.d 0",
     "the folder moved": "cd /run/acp-coder-copies; mv 0 1; mkdir 0; printf '[core]\\n pager=x\\n' > 0/config",
 }
 
@@ -174,7 +175,8 @@ async def test_whatever_takes_the_place_of_the_copy_the_configuration_stays_as_i
 ) -> None:
     spoil = "cd $(dirname $(readlink .git/config))\n" + HOSTILE[name].format(secret=tmp_path / "secret")
     async with rig(tmp_path, rounds(bash(spoil)), mode="auto", sandbox=True, terminal=False) as r:
-        (tmp_path / "secret").write_text("[user]\n\tname = secret\n")
+        for secret in ("secret", "secret.d/config"):
+            put(tmp_path / secret, "[user]\n\tname = secret\n")
         repository(r.project)
         before = (r.project / ".git/config").read_text()
         with anyio.fail_after(20):

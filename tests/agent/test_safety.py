@@ -416,10 +416,10 @@ async def test_every_line_says_for_whom_in_what_scope_and_for_what_goal_it_was(t
 
 async def test_rotated_logs_in_the_project_are_the_agents_own_as_the_log_is(tmp_path):
     config = f'[audit]\nfile = "{tmp_path}/project/log.jsonl"\n'
-    calls = (Call("read", {"path": "log.jsonl.1"}), "cat log.jsonl.1; echo x > log.jsonl.1; cat other.1")
-    for name in ("log.jsonl.1", "other.1"):
-        put(tmp_path / "project" / name, "hidden words")
-    async with confined(tmp_path, *calls, config=config) as r:
+    calls = (Call("read", {"path": "log.jsonl.1"}), "cat log.jsonl.?; echo x > log.jsonl.1; cat other.1")
+    put(tmp_path / "project/log.jsonl.2", "hidden words")
+    files = dict.fromkeys(("log.jsonl.1", "other.1"), "hidden words")  # Rotated once the session has begun.
+    async with confined(tmp_path, *calls, config=config, files=files) as r:
         assert "it belongs to the agent" in results(r, 3)[0]
         assert results(r, 3)[1].count("hidden words") == 1
     assert (tmp_path / "project/log.jsonl.1").read_text() == "hidden words"

@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 
+from acp_agent.disk import Folder
 from acp_agent.errors import InvalidParams, PeerError
 from acp_agent.loop.shell.worktrees import all_of, make, sweep
 from acp_agent.opening import Opening
@@ -159,7 +160,7 @@ async def test_half_a_worktree_is_none(tmp_path: Path) -> None:
     (project / "file").mkdir()
     (project / "file/.env").write_text("x\n")
     with pytest.raises(OSError, match="file"):  # Where the copy is to be, the last commit has a file.
-        make(project, state(tmp_path), ["file/.env"])
+        make(Folder(project), state(tmp_path), ["file/.env"])
     assert not all_of(state(tmp_path))
     assert "acp-coder" not in git(project, "branch", "--all")
 
@@ -168,7 +169,7 @@ async def test_a_forged_record_removes_no_other_repository(tmp_path: Path) -> No
     project, victim = tmp_path / "project", tmp_path / "victim"
     prepared(project)
     prepared(victim)
-    hold = make(project, state(tmp_path))
+    hold = make(Folder(project), state(tmp_path))
     hold.release()
     record = Path(f"{hold.worktree.path}.json")
     record.write_text(record.read_text().replace(hold.worktree.git, str(victim / ".git")))
@@ -203,7 +204,7 @@ async def test_git_runs_nothing_that_the_repository_names(tmp_path: Path) -> Non
             git(project, "config", key, evil)
         git(project, "config", "filter.evil.required", "true")
         if protected:
-            assert make(project, state(tmp_path)).end() == ""
+            assert make(Folder(project), state(tmp_path)).end() == ""
         else:
             git(project, "worktree", "add", str(tmp_path / "plain"))
         assert (tmp_path / "ran").exists() != protected
@@ -212,7 +213,7 @@ async def test_git_runs_nothing_that_the_repository_names(tmp_path: Path) -> Non
 async def test_what_killed_agents_left_is_removed_only_if_nothing_was_changed(tmp_path: Path) -> None:
     project = tmp_path / "project"
     prepared(project)
-    holds = [make(project, state(tmp_path)) for _ in range(3)]
+    holds = [make(Folder(project), state(tmp_path)) for _ in range(3)]
     same, changed, used = (Path(hold.worktree.path) for hold in holds)
     (changed / "new").write_text("x\n")
     for hold in holds[:2]:
@@ -305,7 +306,7 @@ def test_a_worktree_of_a_folder_that_may_be_opened_may_be_opened(tmp_path: Path)
         each.mkdir()
         repository(each)
     environ = environ_for(tmp_path / "home", "http://127.0.0.1:9/v1")
-    hold, theirs = make(project, state(tmp_path)), make(other, state(tmp_path))
+    hold, theirs = (make(Folder(each), state(tmp_path)) for each in (project, other))
     opening = Opening(environ, {}, [str(project)])
     assert opening.may_open(hold.worktree.path) and not opening.may_open(theirs.worktree.path)
     request = NewSessionRequest(cwd=hold.worktree.path, mcp_servers=[])

@@ -76,7 +76,8 @@ ls 2>/dev/null ¦ ls >/dev/null 2>&1 ¦ ls &>/dev/null ¦ ls 2>&1 | head ¦ cat 
 ! grep -q x a.txt ¦ ls # a comment ¦ # only a remark before⏎ls ¦ { ls; pwd; } ¦ ls |& head ¦ ls; ¦ ls⏎pwd⏎
 'ls' a.txt ¦ l's' a.txt ¦ cat inner-link/app.py ¦ echo a=b --flag=value ¦ echo '$(ls)' '`ls`' '${x}' '<(x)'
 grep -n 'a=$(x)' README.md ¦ echo "it's" '$(ls)' ¦ echo "costs \\$5" ¦ ls My\\ Folder ¦ ls My\\ Folder/*
-find . \\( -name a -o -name \\*.py \\) ¦ find . \\! -name a ¦ grep -rn foo\\.bar . ¦ grep "a\\"b" a.txt ¦ echo "x\\\\y" 5\\>3
+find . \\( -name a -o -name \\*.py \\) ¦ find . \\! -name a ¦ grep -rn foo\\.bar .
+grep "a\\"b" a.txt ¦ echo "x\\\\y" 5\\>3
 """)
 
 

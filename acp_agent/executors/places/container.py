@@ -12,23 +12,29 @@ import csv
 import io
 import logging
 import os
+import platform
 import uuid
 from collections.abc import Callable, Mapping, Sequence
-from contextlib import ExitStack
+from contextlib import ExitStack, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import anyio
 import anyio.to_thread
-from msgspec import Struct
+from msgspec import Struct, field
 
 from acp_agent.child import User
 from acp_agent.config.place_settings import PlaceConfig
+from acp_agent.disk import Identity, replaced
 from acp_agent.errors import ExecutorError
+from acp_agent.executors import beneath
 from acp_agent.executors.marked import MARK
 from acp_agent.executors.places.base import There
 from acp_agent.executors.places.engine import NOT_OURS, OWNER, Engine, find_engine, named, owner, runs
 from acp_agent.executors.places.starter import PROBE
+from acp_agent.executors.sandbox.base import REPLACED
+from acp_agent.executors.sandbox.visible_paths import identity_of
+from acp_agent.executors.tree_walk import identity
 from acp_agent.lazy import load
 
 if TYPE_CHECKING:
@@ -42,6 +48,8 @@ SESSION = "acp-coder.session"
 NAME_CHARS = 8
 ANSWERS = 5
 """Lines that `PROBE` prints."""
+INODES = 'for p; do i=$(ls -di -- "$p"); echo ${i%%/*}; done'
+"""Prints that of each path, which is absolute."""
 ENDS = "\r\n"
 """Of a line of CSV; what contains one of both is quoted."""
 MAIN = f'{MARK}="$0" exec sleep 2147483647'
@@ -58,6 +66,8 @@ class Walls(Struct, frozen=True):
     writable: Sequence[Path] = ()
     """Besides the session's folders: of git's, where a worktree has them elsewhere."""
     readable: Sequence[Path] = ()
+    opened: Mapping[Path, Identity] = field(default_factory=dict)
+    """As in `SandboxPolicy`."""
 
 
 class Container:
@@ -76,7 +86,7 @@ class Container:
         user: Callable[[], User | None] = lambda: None,
         policy: Callable[[], SandboxPolicy] | None = None,
     ) -> None:
-        """`environ`: for the engine's program. `policy`: what commands may touch now."""
+        """`folders`: resolved. `environ`: for the engine's program. `policy`: what commands may touch now."""
         self.words, self.identity = named(name, config)
         self.where = f"in {self.words}"
         self.mark = uuid.uuid4().hex
@@ -84,11 +94,7 @@ class Container:
         self.environ = environ
         self._config = config
         self._session = session_id
-        self._folders = [Path(os.path.realpath(folder)) for folder in folders]
-        self._named = [
-            (Path(folder), real) for folder, real in zip(folders, self._folders, strict=True) if folder != real
-        ]
-        """The session's folders that are named by a link, and where they are."""
+        self._folders = list(folders)
         self._walls = walls
         self._user = user
         self.landlock: LandlockThere | None = None
@@ -101,6 +107,8 @@ class Container:
         """The user there, if not ours."""
         self._begun = ""
         """The name of the one that we started."""
+        self._meant: dict[str, int] = {}
+        """The inode of what is mounted at each place in it."""
         self._read_only: list[Path] = []
         """Of the session's folders, in one that runs already."""
         self._finding = anyio.Lock()
@@ -215,7 +223,10 @@ class Container:
             for mount in (engine.look("container", self._id) or {}).get("Mounts") or ():
                 if (source := mount.get("Source")) and (target := mount.get("Destination")):
                     self.landlock.mounts[Path(target)] = Path(os.path.realpath(source))
-        return self._probed(engine)
+        there = self._probed(engine)
+        if self._begun:
+            self._compare(engine)
+        return there
 
     def _attached(self, found: Mapping[str, Any]) -> str:
         name = self._config.container
@@ -256,18 +267,25 @@ class Container:
     def _mounts(self) -> list[str]:
         walls = self._walls()
         seen = [*walls.readable, *self._folders, *walls.writable]
-        found = [_mount(path, spot, writes=path not in walls.readable) for path in seen for spot in self._spots(path)]
+        sources = {path: (path, path not in walls.readable) for path in seen}
         for path in (*walls.protected, *walls.hidden):
             inside = any(path.is_relative_to(folder) for folder in seen)
             if not inside or os.path.islink(path) or not os.path.exists(path):
                 continue
             source = path if path not in walls.hidden else walls.empty if os.path.isdir(path) else Path("/dev/null")
-            found += [_mount(source, spot, writes=False) for spot in self._spots(path)]
-        return [part for mount in dict.fromkeys(found) for part in ("--mount", mount)]
+            sources[path] = source, False
+        self._meant = {str(path): identity_of(source)[1] for path, (source, _) in sources.items()}
+        mounts = [_mount(source, path, writes=writes) for path, (source, writes) in sources.items()]
+        return [part for mount in mounts for part in ("--mount", mount)]
 
-    def _spots(self, path: Path) -> list[Path]:
-        """Where it is there: also where the session's folder is named by a link, which is not there."""
-        return [path, *(named / path.relative_to(real) for named, real in self._named if path.is_relative_to(real))]
+    def _compare(self, engine: Engine) -> None:
+        """Is mounted what was meant? The engine has opened it anew, by its name. Raises ExecutorError if not."""
+        places = self._meant if platform.system() == "Linux" else {}
+        said = engine.ask(*self.argv("sh", "-c", INODES, "sh", *places)[1:]).splitlines() if places else ()
+        for (place, meant), found in zip(places.items(), said, strict=True):
+            if found != str(meant):
+                self._remove(engine)
+                raise ExecutorError(f"{place} {REPLACED}")
 
     def _numbers(self) -> str:
         """Of the user there who is the user here."""
@@ -279,7 +297,9 @@ class Container:
     def _probed(self, engine: Engine) -> There:
         nonce = uuid.uuid4().hex
         with ExitStack() as made:
-            seen = [str(name) for folder in self._folders if (name := _token(folder, nonce, made)) is not None]
+            opened = self._walls().opened
+            tokens = (_token(folder, opened.get(folder), nonce, made) for folder in self._folders)
+            seen = [str(name) for name in tokens if name is not None]
             try:
                 answer = engine.ask(*self.argv("sh", "-c", PROBE, "sh", nonce, *seen)[1:])
             except ExecutorError as error:
@@ -314,12 +334,21 @@ def _mount(source: Path, target: Path, *, writes: bool) -> str:
     return line.getvalue().removesuffix(ENDS)
 
 
-def _token(folder: Path, nonce: str, made: ExitStack) -> Path | None:
-    """A file in the folder, by which it is known again; `None` where none can be made."""
-    path = folder / f".acp-coder-{nonce}"
+def _token(path: Path, meant: Identity | None, nonce: str, made: ExitStack) -> Path | None:
+    """A file in the folder, by which it is known again; `None` where none can be made. Raises ExecutorError if
+    something else is where the session had its folder."""
+    name = f".acp-coder-{nonce}"
     try:
-        path.touch(exist_ok=False)
+        above = made.enter_context(beneath.folder(path))
+        if meant is not None and identity(os.fstat(above)) != meant:
+            raise ExecutorError(replaced(path))
+        os.close(os.open(name, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o666, dir_fd=above))
     except OSError:
         return None
-    made.callback(path.unlink, missing_ok=True)
-    return path
+    made.callback(_unlink, name, above)
+    return path / name
+
+
+def _unlink(name: str, above: int) -> None:
+    with suppress(FileNotFoundError):
+        os.unlink(name, dir_fd=above)

@@ -33,7 +33,7 @@ from acp_agent.executors.sandbox.pids import door, find_groups, make_group, remo
 from acp_agent.executors.sandbox.seccomp import write_filter
 from acp_agent.executors.sandbox.syscalls import ARCHES, Arch
 from acp_agent.executors.sandbox.system import MASKED_PROC, READ_ONLY_PROC, own_python
-from acp_agent.executors.sandbox.visible_paths import ROOT, Spot, View, in_reach, is_below, plan
+from acp_agent.executors.sandbox.visible_paths import HELD, ROOT, Spot, View, in_reach, is_below, plan
 from acp_agent.lazy import load
 
 if TYPE_CHECKING:
@@ -91,7 +91,7 @@ class Bubblewrap(Struct, frozen=True):
             for name in ("tmp", "home"):
                 (policy.scratch / name).mkdir(mode=0o700, exist_ok=True)
         stand_ins = policy.copies.stand_ins if policy.copies is not None else {}
-        if not self.copies or policy.copies is None or not policy.copies.files:
+        if not self.copies:
             policy = replace(policy, copies=None)
         more = () if policy.other_user else own_python()
         view = plan(policy, scratch=policy.scratch, more=more, stand_ins=stand_ins)
@@ -119,7 +119,7 @@ class Bubblewrap(Struct, frozen=True):
                 there = (INSIDE_THERE,)
             for _, path in files.values():
                 stack.callback(path.unlink, missing_ok=True)
-            if policy.copies is None:
+            if not self.copies:
                 files["--seccomp"] = (FILTER_FD, filter_file)
             enter, given = Inside(self.arch), list[str]()
             if policy.max_processes and self.groups is not None and not policy.other_user:
@@ -163,22 +163,26 @@ class Bubblewrap(Struct, frozen=True):
         by_group = (self.groups is not None or os.geteuid() == 0) and not policy.other_user
         limited = policy.max_processes > 0 and not by_group
         inside = Inside(self.arch)
-        by_us = policy.copies is not None  # Mounts what is hidden.
-        for spot in spots:
-            if in_reach(spot.path, policy) and spot.treatment != "link" and not (by_us and _is_hidden_file(spot)):
-                inside.expect(spot.path, spot.identity, read_only=spot.treatment in ("read", "protect"))
-        if policy.copies is not None:
-            names = policy.copies.files.items()
+        by_us = self._inner(spots, policy)
+        # First what all the others are in: in another folder nothing must be mounted.
+        for spot in sorted(spots, key=lambda spot: spot in by_us):
+            if spot in by_us:
+                self._mount_inside(inside, spot)
+            elif in_reach(spot.path, policy) and spot.treatment != "link":
+                identity = spot.identity if spot.treatment != "hide" else None
+                inside.expect(spot.path, identity, read_only=spot.treatment in ("read", "protect"))
+        for spot in by_us:
+            identity = spot.identity if spot.treatment != "hide" else None
+            inside.expect(spot.path, identity, read_only=spot.treatment in ("protect", "absent", "hide"))
+        if self.copies:
+            names = policy.copies.files.items() if policy.copies is not None else ()
             inside.mount_links((Copies.THERE / name / "link", file) for file, name in names)
             inside.bound_namespaces()
-            hidden = [("/dev/null", str(spot.path)) for spot in spots if _is_hidden_file(spot)]
-            inside.mount_read_only([*_kernels_own(), *hidden])
-            for _, path in hidden:
-                inside.expect(Path(path), None)
+            inside.mount_read_only(_kernels_own())
             inside.leave_namespace(*(policy.runs_as or (os.geteuid(), os.getegid())))
         if limited:
             inside.limit_processes(policy.max_processes, resource.getrlimit(resource.RLIMIT_NPROC)[1])
-        if policy.copies is not None:
+        if self.copies:
             inside.drop_capabilities(is_root=(policy.runs_as or (os.geteuid(),))[0] == 0)
         if self.landlock:
             rules: list[Rule] = [(READ, Path("/")), (DEVICE, Path("/dev")), (WRITE, Path("/dev/shm"))]
@@ -187,18 +191,47 @@ class Bubblewrap(Struct, frozen=True):
             rules += [kind_of_rule(WRITE, spot.path) for spot in spots if spot.treatment == "write"]
             rules += [(WRITE, Copies.THERE)] if policy.copies is not None else []
             inside.restrict_files(self.landlock, rules)
-        if policy.copies is not None:
+        if self.copies:
             inside.filter_calls(filter_file.read_bytes())
         if inside.empty:
             return None
         inside.close_files()
         return inside.become(invocation.argv, invocation.env)
 
+    def _inner(self, spots: Iterable[Spot], policy: SandboxPolicy) -> list[Spot]:
+        """What is mounted behind bubblewrap, once it is known that what it is in is the session's folder: bubblewrap
+        makes what it mounts something on if that is missing, also in another folder."""
+        if not self.copies:
+            return []
+        own = policy.copies.stand_ins.values() if policy.copies is not None else ()
+        inner: list[Spot] = []
+        for spot in reversed(list(spots)):
+            ours = spot.treatment in (*HELD, "hide") or spot.source in own
+            if _is_hidden_file(spot) or (ours and in_reach(spot.path, policy)):
+                inner.append(spot)
+        outer = [spot.path for spot in spots if spot not in inner]
+        return [spot for spot in reversed(inner) if not any(is_below(path, spot.path) for path in outer)]
+
+    def _mount_inside(self, inside: Inside, spot: Spot) -> None:
+        path = str(spot.path)
+        if spot.treatment == "hide" and spot.identity is not None:
+            inside.expect(spot.path, spot.identity, mounted=False)  # Where it is by now, it would be seen.
+        if spot.source is not None:
+            inside.mount(_stand_in(spot.source), path)
+        elif spot.treatment == "keep":
+            inside.mount(path, path)
+        elif spot.treatment == "protect":
+            inside.mount_read_only([(path, path)], runs=not os.statvfs(path).f_flag & os.ST_NOEXEC)
+        elif _is_hidden_file(spot):
+            inside.mount_read_only([("/dev/null", path)])
+        else:
+            inside.mount_empty(path)
+
     def _arguments(self, spots: list[Spot], policy: SandboxPolicy, dies: bool, in_terminal: bool) -> Iterable[str]:
         yield from ALWAYS
         if not in_terminal:
             yield "--new-session"  # No terminal of somebody else's to type into.
-        if policy.copies is not None:
+        if self.copies:
             yield from TO_MOUNT
         elif not os.statvfs("/proc/sys/user").f_flag & os.ST_RDONLY:
             yield "--disable-userns"  # A kernel setting does this; otherwise only the filter does.
@@ -210,16 +243,19 @@ class Bubblewrap(Struct, frozen=True):
         if whole:
             yield from _mount(spots[0])
         yield from ("--dev", "/dev", "--perms", "1777", "--tmpfs", "/dev/shm", "--proc", "/proc")
-        if policy.copies is None:
+        if not self.copies:
             for source, name in _kernels_own():
                 yield from ("--ro-bind", source, name)
+        inner = self._inner(spots, policy)
         for spot in spots[1:] if whole else spots:
-            if not (whole and spot.treatment == "link") and not (policy.copies is not None and _is_hidden_file(spot)):
+            if not (whole and spot.treatment == "link") and spot not in inner:
                 yield from _mount(spot)
         if policy.copies is not None:
             yield from ("--bind", str(policy.copies.folder), str(Copies.THERE))
+        for stand_in in (spot.source for spot in inner if spot.source is not None):
+            yield from ("--bind", str(stand_in), _stand_in(stand_in))
         for spot in spots:
-            if spot.treatment == "hide" and os.path.isdir(spot.path):
+            if spot.treatment == "hide" and os.path.isdir(spot.path) and spot not in inner:
                 yield from ("--remount-ro", str(spot.path))
         yield from ("--remount-ro", "/dev")
         if not whole:
@@ -245,6 +281,11 @@ def _kernels_own() -> list[tuple[str, str]]:
     kept = [(name, name) for name in (READ_ONLY_PROC if is_root else READ_ONLY_PROC[:1])]
     masked = [("/dev/null", name) for name in (MASKED_PROC if is_root else ())]
     return [pair for pair in (*kept, *masked) if os.path.exists(pair[1])]
+
+
+def _stand_in(source: Path) -> str:
+    """Where it is until it is mounted in its place; nobody can put a link there, since it is a mount itself."""
+    return f"{Copies.THERE}-{source.name}"
 
 
 def _is_hidden_file(spot: Spot) -> bool:

@@ -47,6 +47,7 @@ STATX_INO, EMPTY_STATUS = 0x100, 0x1000
 OPEN_TREE_CLONE, NOT_FOLLOWED, EMPTY_PATH = 1, 0x100, 4
 BIND_ALL, READ_ONLY_AGAIN = 0x5000, 0x1 | 0x2 | 0x4 | 0x8 | 0x20 | 0x1000
 """MS_BIND|MS_REC; MS_RDONLY|NOSUID|NODEV|NOEXEC|REMOUNT|BIND."""
+NO_EXEC, READ_ONLY_NEW = 0x8, 0x1 | 0x2 | 0x4 | 0x8
 
 
 STATUS = -64
@@ -104,9 +105,10 @@ class Inside:
         for descriptor in opened:
             self._call("setns", descriptor, 0)
 
-    def expect(self, path: Path, identity: Identity | None, *, read_only: bool = False) -> None:
-        """At that path, which is no link, something has to be mounted: what has that identity, if one is given."""
-        expected = [Expect(ATTRIBUTES, MOUNTED, MOUNTED)] if _tells_mounts() else []
+    def expect(self, path: Path, identity: Identity | None, *, read_only: bool = False, mounted: bool = True) -> None:
+        """At that path, which is no link, something has to be mounted (unless `mounted` is false, to be): what has that
+        identity, if one is given."""
+        expected = [Expect(ATTRIBUTES, MOUNTED, MOUNTED)] if mounted and _tells_mounts() else []
         self._expect(AT_FDCWD, os.fsencode(path), NOT_FOLLOWED, str(path), expected, identity)
         if read_only:
             expected = [Expect(FLAGS, READ_ONLY, READ_ONLY)]
@@ -140,12 +142,23 @@ class Inside:
         """In the next user namespace there can be no further one."""
         self._write(b"/proc/sys/user/max_user_namespaces", b"1", on_error="go on")
 
-    def mount_read_only(self, places: Iterable[tuple[str, str]]) -> None:
-        """Puts each file or folder (the first path) over another, which may be itself. bubblewrap takes twenty times as
-        long for one: it reads the list of all mounts."""
+    def mount(self, source: str, place: str) -> None:
+        """Puts a file or folder over another, which may be itself. bubblewrap takes twenty times as long for one: it
+        reads the list of all mounts."""
+        what = f"{place} {REPLACED}"
+        self._call("mount", os.fsencode(source), os.fsencode(place), NULL, BIND_ALL, NULL, what=what)
+
+    def mount_read_only(self, places: Iterable[tuple[str, str]], *, runs: bool = False) -> None:
+        """`runs`: whether programs in it may be run."""
         for source, place in places:
-            self._call("mount", os.fsencode(source), os.fsencode(place), NULL, BIND_ALL, NULL)
-            self._call("mount", NULL, os.fsencode(place), NULL, READ_ONLY_AGAIN, NULL)
+            self.mount(source, place)
+            flags = READ_ONLY_AGAIN & ~NO_EXEC if runs else READ_ONLY_AGAIN
+            self._call("mount", NULL, os.fsencode(place), NULL, flags, NULL)
+
+    def mount_empty(self, place: str) -> None:
+        """A folder with nothing in it, in which nothing can be made."""
+        kind, what = b"tmpfs", f"{place} {REPLACED}"
+        self._call("mount", kind, os.fsencode(place), kind, READ_ONLY_NEW, b"mode=0555", what=what)
 
     def leave_namespace(self, uid: int, gid: int) -> None:
         """Into a user namespace of its own, to which the mounts do not belong."""

@@ -129,7 +129,8 @@ def in_reach(path: Path, policy: SandboxPolicy) -> bool:
 
 
 def _identified(spot: Spot) -> Spot:
-    if spot.treatment not in ("read", "write", "keep", "protect"):
+    judged = ("read", "write", "keep", "protect", "hide")
+    if spot.treatment not in judged or (spot.treatment == "hide" and os.path.islink(spot.path)):
         return spot
     return replace(spot, identity=identity_of(spot.path))
 

@@ -452,7 +452,7 @@ class Server:
             try:
                 if operation.scope == "prompt" != identity.scope:
                     raise NotSo(FORBIDDEN, f"this token may not do that (its scope is `{identity.scope}`)")
-                history = History(theirs.look, theirs.may_open)
+                history = History(theirs.look, theirs.may_see)
                 asked = read(operation.asked, {**request.query_params, **request.path_params})
                 if isinstance(asked, SessionAsked) and request.method == "DELETE":
                     await history.session(asked)  # One of theirs.

@@ -188,7 +188,7 @@ class RemoteAgent(Agent):
             record = await store.do(store.get, session_id)
         except StoreError as error:
             raise InternalError(str(error)) from error
-        return record is None or self._opening.may_open(record.cwd)
+        return record is None or self._opening.may_see(record)
 
     async def _reached(self, session_id: str, asked: dict[str, Any]) -> Relay | None:
         """A process that has died is waited for until its lease is over."""
@@ -372,7 +372,7 @@ class RemoteAgent(Agent):
         self, request: acp.LoadSessionRequest | acp.ResumeSessionRequest
     ) -> tuple[SessionRecord, tuple[str, tuple[str, ...]], Config]:
         found = super()._stored(request)
-        if not self._opening.may_open(found[0].cwd):
+        if not self._opening.may_see(found[0]):
             raise ResourceNotFound(f"Session {request.session_id!r} does not exist")
         return found
 
@@ -392,7 +392,7 @@ class RemoteAgent(Agent):
             audience = await self._house.expected(record.id)
             session = self.sessions.get(record.id)
         if session is not None:
-            here, others = str(session.roots.clients[0]), len(audience) - audience.has(self.connection)
+            here, others = record.cwd, len(audience) - audience.has(self.connection)
             if here != cwd and (session.queue.busy or others):
                 raise InvalidParams(f"Session {record.id!r} is in use in {here}")
             same_folders = (here, record.additional_directories) == (cwd, more)
@@ -414,10 +414,7 @@ class RemoteAgent(Agent):
 
     async def list_sessions(self, request: acp.ListSessionsRequest) -> acp.ListSessionsResponse:
         found = await super().list_sessions(request)
-        while self._identity.folders:
-            shown = [each for each in found.sessions if self._opening.may_open(each.cwd)]
-            if shown or found.next_cursor is None:
-                return acp.ListSessionsResponse(sessions=shown, next_cursor=found.next_cursor)
+        while not found.sessions and found.next_cursor is not None:
             found = await super().list_sessions(acp.ListSessionsRequest(cwd=request.cwd, cursor=found.next_cursor))
         return found
 

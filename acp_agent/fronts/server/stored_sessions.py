@@ -105,11 +105,11 @@ class Answer(msgspec.Struct, frozen=True):
 
 
 class History:
-    """Of one owner. `look` opens their store. `may_open`: whether those of a folder are shown. All raise NotSo."""
+    """Of one owner. `look` opens their store. `may_see`: whether one is shown. All raise NotSo."""
 
-    def __init__(self, look: Callable[[], SessionStore | None], may_open: Callable[[str], bool]) -> None:
+    def __init__(self, look: Callable[[], SessionStore | None], may_see: Callable[[SessionRecord], bool]) -> None:
         self._look = look
-        self._may_open = may_open
+        self._may_see = may_see
 
     async def sessions(self, asked: SessionsAsked) -> Answer:
         """The sessions of the token's owner, newest first."""
@@ -123,7 +123,7 @@ class History:
             shown, more = found[: asked.limit], ""
             if len(found) > asked.limit:
                 more = _following("/sessions", asked, cursor=cursor_of(shown[-1]))
-            return _json(_stored(store, [record for record in shown if self._may_open(record.cwd)]), more)
+            return _json(_stored(store, [record for record in shown if self._may_see(record)]), more)
 
         return await self._ask(find, _json([]))
 
@@ -140,7 +140,7 @@ class History:
                 if hit.session_id not in known:
                     known[hit.session_id] = store.get(hit.session_id)
                 record = known[hit.session_id]
-                if record is not None and self._may_open(record.cwd):
+                if record is not None and self._may_see(record):
                     found.append(Found(record.id, record.title, record.cwd, hit.seq, hit.snippet))
             more = len(hits) > asked.limit
             return _json(found, _following("/search", asked, before=hits[asked.limit - 1].seq) if more else "")
@@ -187,7 +187,7 @@ class History:
     async def _of(self, session_id: UUID, work: Callable[[SessionStore, SessionRecord], Answer]) -> Answer:
         def find(store: SessionStore) -> Answer | None:
             record = store.get(str(session_id))
-            return None if record is None or not self._may_open(record.cwd) else work(store, record)
+            return None if record is None or not self._may_see(record) else work(store, record)
 
         found = await self._ask(find, None)
         if found is None:

@@ -6,7 +6,6 @@ The gate asks `decide` before a call runs; `ToolRunner` tells `began` and `ended
 
 from __future__ import annotations
 
-import glob
 import json
 import logging
 from collections.abc import Mapping, Sequence
@@ -70,8 +69,8 @@ def session_rules(config: Config, roots: Roots, environ: Mapping[str, str], home
     audit = audit_path(config, environ)
     own = [Path(config_dir(environ)), Path(state_dir(environ)), Path(config_file(environ))]
     own += [Path(f"{store}{end}") for end in ("", "-wal", "-shm")] if store is not None else []
-    if audit is not None:  # Also what was rotated, wherever the log is.
-        own += [audit, *audit.parent.glob(f"{glob.escape(audit.name)}.*")]
+    if audit is not None:
+        own.append(audit)
     rules = RuleList.compile(tools, environ)
     own = list(dict.fromkeys(path.absolute() for path in own))
     return PathRules(

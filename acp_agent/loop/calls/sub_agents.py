@@ -125,7 +125,7 @@ async def _run_isolated(calls: Calls, call: Call, task: Task) -> ToolResult:
     if not session.choices.mode().changes:
         raise ToolError(f"The mode `{session.choices.mode().id}` is read-only; no worktree was made.", "policy_blocked")
     include = session.config.settings.worktree.include
-    make = partial(load(MAKE_WORKTREE), session.roots.cwd, calls.recorder.state, include)
+    make = partial(load(MAKE_WORKTREE), session.roots.opened[0], calls.recorder.state, include)
     try:
         hold: Hold = await anyio.to_thread.run_sync(make)
     except (WorktreeError, OSError) as error:

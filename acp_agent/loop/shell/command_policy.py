@@ -128,6 +128,7 @@ class CommandPolicy:
             protected += self.survey.special()
         own = [
             *self._roots.rules.own,
+            *self._roots.rules.rotated(),
             *self._roots.rules.forbidden,
             *(self._folder.path / part for part in CLOSED_PARTS),
             *others_below([*writable, *self._readable_places(read), *seen], self._folder.path),

@@ -11,6 +11,7 @@ import logging
 import os
 import platform
 from collections.abc import Callable, Coroutine, Mapping, Sequence
+from contextlib import ExitStack
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -324,11 +325,10 @@ class Confinement:
         self._need_survey()
         if self.found is None:
             raise ExecutorError("the sandbox has not been chosen yet")  # Our bug, never the user's mistake.
+        self._roots.need()
         if not command.confined:
             return Confined(invocation.argv, invocation.cwd, invocation.env)
         invocation = self.paths.limited(replace(invocation, cwd=self._roots.as_opened(invocation.cwd)))
-        for each in self._roots.opened:
-            each.need()
         held = hold(self.paths.git_folders()) if self.paths.protects_git else []
         copies: GitCopies | None = None
         network: Network | None = None
@@ -403,7 +403,7 @@ class Confinement:
         git = [git_places(root) for root in self._roots.real]
         writable = [place for places, _, _ in git for place in places]
         readable = [place for _, _, places in git for place in places]
-        made: Walls = load(WALLS)(policy.hidden, policy.protected, empty, writable, readable)
+        made: Walls = load(WALLS)(policy.hidden, policy.protected, empty, writable, readable, policy.opened)
         return made
 
     def watched(self) -> Confined:
@@ -441,7 +441,12 @@ class Confinement:
         if (reason := self.no_servers(unconfined=unconfined)) is not None:
             raise LspError(reason)
         if found.sandbox.kind == "none":
-            return Launch(argv, cwd, self._environ)
+            held = ExitStack()
+            try:
+                place = held.enter_context(self._roots.entered(cwd))
+            except ExecutorError as error:
+                raise LspError(f"{argv[0]} was not started: {error}") from error
+            return Launch(argv, place, self._environ, started=held.close)
         if self._roots.rules.hides_any and not self.paths.survey.complete:
             raise LspError(f"No language server was started: {TOO_LARGE}.")
         policy = self.paths.policy()

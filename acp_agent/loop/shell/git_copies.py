@@ -100,6 +100,7 @@ class GitCopies:
         self._git_program = find_program("git", {"PATH": GIT_PATH})
         if self._git_program is None:
             return
+        self._make("copies")
         for number, git in enumerate(repositories):
             if number < MOST and (before := self._first(config := git / "config")) is not None:
                 place = self._make(f"copies/{number}")
@@ -136,8 +137,8 @@ class GitCopies:
         try:
             for config, before in self._before.items():
                 assert self.copies is not None
-                copy = self.copies.folder / self.copies.files[config] / "config"
-                if (now := _read(copy)) != before:
+                now = _copy(self.copies.folder / self.copies.files[config])
+                if now != before:
                     told.append(self._judge(config, before, now))
             for git, place in self.stand_ins.items():
                 if _read(place / "HEAD") and (place / "objects").is_dir() and (place / "refs").is_dir():
@@ -283,6 +284,13 @@ class GitCopies:
             if done.returncode:
                 raise Unreadable(f"git cannot read it ({done.stderr.decode('utf-8', 'replace').strip()[:200]})")
             return done.stdout, file.read_bytes()
+
+
+def _copy(place: Path) -> bytes | None:
+    """What the command has left there; a link in its place leads elsewhere."""
+    with contextlib.suppress(OSError, ExecutorError), folder(place) as handle:
+        return _read("config", handle)
+    return None
 
 
 def _is_plain(key: str, values: Iterable[str]) -> bool:

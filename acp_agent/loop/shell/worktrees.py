@@ -11,14 +11,18 @@ import os
 import shlex
 import shutil
 import subprocess
+import sys
 import time
 import uuid
 from collections.abc import Iterable, Mapping, Sequence
+from contextlib import suppress
 from pathlib import Path
 
 import msgspec
 
-from acp_agent.errors import WorktreeError
+from acp_agent.disk import Folder
+from acp_agent.errors import ExecutorError, WorktreeError
+from acp_agent.executors import beneath
 from acp_agent.limits.decoding import read_json
 from acp_agent.own_programs import find_program
 from acp_agent.safety.folders.protect import BRANCHES, WORKTREES
@@ -27,6 +31,7 @@ PATIENCE = 120.0
 """Seconds to wait for git: a large tree is written."""
 MOST_INCLUDED = 20_000
 """Files that are copied in."""
+NO_FILE = (ExecutorError, FileNotFoundError, IsADirectoryError, NotADirectoryError)
 TRIES, PAUSE = 20, 0.01
 JUST_MADE = 60.0
 """Seconds in which a worktree may belong to a sub-agent that is just ending."""
@@ -73,10 +78,19 @@ def folder_of(state: Path) -> Path:
     return Path(os.path.realpath(state.parent)) / WORKTREES
 
 
-def make(cwd: Path, state: Path, include: Sequence[str] = (), *, waits: bool = False) -> Hold:
+def make(cwd: Folder, state: Path, include: Sequence[str] = (), *, waits: bool = False) -> Hold:
     """A worktree with the last commit of the repository in `cwd`, and the ignored files that `include` names. Takes as
     long as git needs. Raises WorktreeError."""
-    top, base = _looked_at(cwd)
+    try:
+        with cwd.entered(Path()) as place:
+            return _made(place, cwd.path, state, include, waits)
+    except ExecutorError as error:
+        raise WorktreeError(str(error)) from error
+
+
+def _made(place: Path, top: Path, state: Path, include: Sequence[str], waits: bool) -> Hold:
+    """`place`: where git runs, which is `top`, whatever has that name by now."""
+    base = _looked_at(place, top)
     folder = folder_of(state)
     folder.mkdir(mode=0o700, parents=True, exist_ok=True)
     path = folder / uuid.uuid4().hex[:8]
@@ -84,13 +98,13 @@ def make(cwd: Path, state: Path, include: Sequence[str] = (), *, waits: bool = F
     until = time.time() + WAITS if waits else 0.0
     lock = _lock(path, fcntl.LOCK_SH)
     try:
-        _git(top, "worktree", "add", "--quiet", "--no-checkout", "-b", branch, str(path), base)
+        _git(place, "worktree", "add", "--quiet", "--no-checkout", "-b", branch, str(path), base)
         admin = (path / ".git").read_text(encoding="utf-8").removeprefix("gitdir:").strip()
         made = Worktree(str(path), admin, branch, base, str(top), until)
         _record(path).write_bytes(msgspec.json.encode(made))
         try:
             _in(made, "reset", "--quiet", "--hard", base)
-            _copy_in(top, path, include)
+            _copy_in(place, top, path, include)
             return Hold(made)
         except (OSError, WorktreeError):
             os.close(lock)
@@ -216,21 +230,21 @@ def sweep(state: Path) -> None:
 # --- git ---------------------------------------------------------------------------------------------------------
 
 
-def _looked_at(cwd: Path) -> tuple[Path, str]:
-    """The top of the work tree, and the commit that is checked out."""
-    bare = _git(cwd, "rev-parse", "--is-bare-repository", why=f"{cwd} is in no git repository that can be used")
+def _looked_at(cwd: Path, folder: Path) -> str:
+    """The commit that is checked out in `folder`, which has to be the top of a work tree."""
+    bare = _git(cwd, "rev-parse", "--is-bare-repository", why=f"{folder} is in no git repository that can be used")
     if bare.strip() == "true":
-        raise WorktreeError(f"{cwd} is a bare repository; open a session in a work tree of it")
+        raise WorktreeError(f"{folder} is a bare repository; open a session in a work tree of it")
     top = Path(_git(cwd, "rev-parse", "--show-toplevel").removesuffix("\n"))
-    if os.path.realpath(top) != os.path.realpath(cwd):
-        raise WorktreeError(f"{cwd} is not the top of its repository; open the session in {top}")
+    if top != folder:
+        raise WorktreeError(f"{folder} is not the top of its repository; open the session in {top}")
     base = _git(cwd, "rev-parse", "--verify", "HEAD^{commit}", why="the repository has no commit yet; make one").strip()
     if _git(cwd, "ls-tree", base, "--", ".gitmodules"):
         raise WorktreeError("the repository has submodules, of which git makes no worktrees")
     common = _git(cwd, "rev-parse", "--path-format=absolute", "--git-common-dir").removesuffix("\n")
     if Path(common, "reftable").is_dir():
         raise WorktreeError("the repository keeps its branches in tables (`extensions.refStorage`)")
-    return Path(os.path.realpath(top)), base
+    return base
 
 
 def _has_commits(worktree: Worktree) -> bool:
@@ -298,19 +312,18 @@ def _run(arguments: Sequence[str], folder: str, env: Mapping[str, str] | None = 
 # --- files -------------------------------------------------------------------------------------------------------
 
 
-def _copy_in(top: Path, path: Path, include: Iterable[str]) -> None:
+def _copy_in(place: Path, top: Path, path: Path, include: Iterable[str]) -> None:
     """Ignored files that the user wants in every worktree; links are left out."""
     for pattern in include:
         shown = [f":(glob){pattern}", f":(glob){pattern.rstrip('/')}/**"]
-        names = _git(top, "ls-files", "-z", "--others", "--ignored", "--exclude-standard", "--", *shown).split("\0")
+        names = _git(place, "ls-files", "-z", "--others", "--ignored", "--exclude-standard", "--", *shown).split("\0")
         for name in names[:MOST_INCLUDED]:
             source, target = top / name, path / name
-            if not name or source.is_symlink() or not source.is_file():
+            if not name or target.exists():
                 continue
-            if os.path.realpath(source.parent) != str(source.parent) or target.exists():
-                continue
-            target.parent.mkdir(parents=True, exist_ok=True)
-            shutil.copy2(source, target, follow_symlinks=False)
+            with suppress(*NO_FILE), beneath.folder(source.parent) as above, beneath.regular(above, source) as file:
+                target.parent.mkdir(parents=True, exist_ok=True)
+                shutil.copy2(f"/proc/self/fd/{file}" if sys.platform == "linux" else source, target)
 
 
 def _record(path: Path) -> Path:

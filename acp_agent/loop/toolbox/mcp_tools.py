@@ -18,6 +18,7 @@ import anyio.to_thread
 
 from acp_agent.child import User
 from acp_agent.config.model import McpConfig
+from acp_agent.disk import Entered
 from acp_agent.lazy import load
 from acp_agent.loop.outbox import Outbox
 from acp_agent.loop.prompts.instructions import neutral
@@ -61,6 +62,7 @@ class SessionServers:
         *,
         cwd: Path,
         folders: Sequence[Path],
+        entered: Entered,
         environ: Mapping[str, str],
         more: Mapping[str, str],
         user: Callable[[], User | None],
@@ -87,6 +89,7 @@ class SessionServers:
             environ,
             more,
             folders=folders,
+            entered=entered,
             user=user,
             on_change=self._on_change,
             on_trouble=self._on_trouble,

@@ -187,6 +187,7 @@ class ChangeRecorder:
             async with self._looking:
                 if self.looks is None:
                     return
+                self._session.roots.need()
                 if call is None and self._running:
                     call = self._running[-1]  # What changes while it runs is its doing.
                 background, self._background = self._background, self._shell.runs.running_call

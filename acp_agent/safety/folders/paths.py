@@ -13,7 +13,8 @@ from __future__ import annotations
 import os
 import re
 import stat
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager
 from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -48,8 +49,10 @@ FILE_URI = "file://"
 
 class Roots:
     """The folders of a session: `cwd`, the base of relative paths, and additional ones. `rules`: special paths. `disk`:
-    on which they are. `named`: as the client names them, if they are on another machine's. `clients`: all that it
-    named, also those that are not there."""
+    on which they are. `named`: as the client names them, if they are on another machine's. `here`: all that
+    it named, on this machine.
+
+    On this machine they are what their names lead to now, for good: the names are used nowhere afterwards."""
 
     def __init__(
         self,
@@ -58,36 +61,55 @@ class Roots:
         rules: PathRules | None = None,
         disk: Disk = HERE,
         named: Sequence[Path] = (),
-        clients: Sequence[Path] = (),
+        here: Roots | None = None,
     ) -> None:
         self.disk = disk
-        self.cwd = cwd
         self.rules = PathRules() if rules is None else rules
-        self.all: tuple[Path, ...] = (cwd, *additional)
-        self._named = tuple(named) or self.all
-        self.clients = tuple(clients) or self._named
+        self._names = (cwd, *additional)
+        self.opened = tuple(Folder(disk.real_path(each)) for each in self._names) if disk.here else ()
+        """With their identities, if they are this machine's."""
+        self.all = tuple(each.path for each in self.opened) or self._names
+        self.cwd = self.all[0]
+        self._named = tuple(named) or self._names
+        self._here = here
+        self.clients = self.here.all
         """Those on this machine, for what runs on it whatever the session's place: MCP servers, hooks."""
-        if disk.here:
-            _ = self.opened  # What they lead to now.
-        self.project = f"{disk.identity}:{cwd}" if disk.identity else str(self.real[0] if disk.here else cwd)
+        self.project = f"{disk.identity}:{cwd}" if disk.identity else str(self.cwd)
         """What answers, memories and schedules are kept for: the folder, by whatever name it was opened."""
+
+    @property
+    def here(self) -> Roots:
+        """The session's folders on this machine, as they were when it was opened, wherever it works."""
+        return self._here or self
 
     @cached_property
     def real(self) -> tuple[Path, ...]:
         """The resolved folders, as they were opened: later links change nothing."""
-        return tuple(self.disk.real_path(root) for root in self.all)
-
-    @cached_property
-    def opened(self) -> tuple[Folder, ...]:
-        """The same with their identities, if they are this machine's."""
-        return tuple(map(Folder, self.real)) if self.disk.here else ()
+        return self.all if self.opened else tuple(self.disk.real_path(root) for root in self.all)
 
     def as_opened(self, path: Path) -> Path:
         """A path by a name of one of the folders, as a path in the folder that had this name when it was opened."""
-        for name, real in zip(self.all, self.real, strict=True):
+        for name, real in zip(self._names, self.real, strict=True):
             if path == name or name in path.parents:
                 return real / path.relative_to(name)
         return path
+
+    def need(self) -> None:
+        """Raises ExecutorError if something else is where a folder was that the session was opened with."""
+        for each in self.opened:
+            each.need()
+
+    @contextmanager
+    def entered(self, path: Path) -> Iterator[Path]:
+        """Where a process is started that runs in `path`, outside the sandbox: if that is in the session's folders,
+        there, whatever their names lead to meanwhile. Raises ExecutorError if it is not there any more."""
+        path = self.as_opened(path)
+        for each in self.opened:
+            if path == each.path or each.path in path.parents:
+                with each.entered(path.relative_to(each.path)) as place:
+                    yield place
+                return
+        yield path
 
     def resolve(self, text: str) -> Path:
         """Resolves a path given to a tool. Raises ToolError if it is malformed or outside."""
@@ -172,7 +194,7 @@ class Roots:
 
     def holds_root(self, path: Path) -> bool:
         """Whether the path is a folder of the session, by any of its names, or above one."""
-        return any(path == root or path in root.parents for root in (*self.real, *self.all))
+        return any(path == root or path in root.parents for root in (*self.real, *self._names))
 
     def display(self, path: Path) -> str:
         """Path for display: relative to the working directory if below it."""

@@ -151,7 +151,15 @@ class PathRules:
 
     def _is_own(self, path: Path) -> bool:
         text = _folded(path)
-        return text in self._own_names or text.startswith(self._own_tops)
+        stem, _, number = text.rpartition(".")
+        rotated = number.isdigit() and stem in self._own_names
+        return rotated or text in self._own_names or text.startswith(self._own_tops)
+
+    def rotated(self) -> list[Path]:
+        """What the agent's own files in the session's folders have become since: `audit.jsonl.1`."""
+        inside = [path for path in self.own if any(base in path.parents for base in self._bases)]
+        found = [path.parent / name for path in inside if path.parent.is_dir() for name in os.listdir(path.parent)]
+        return [path for path in found if path.suffix[1:].isdigit() and self._is_own(path)]
 
     def _is_forbidden(self, path: Path) -> bool:
         text = _folded(path)

@@ -17,6 +17,8 @@ import threading
 from pathlib import Path
 from typing import Any
 
+from msgspec.structs import replace
+
 from acp_agent.config.safety_settings import SandboxConfig
 from acp_agent.errors import ExecutorError
 from acp_agent.executors.sandbox import bubblewrap, landlock_alone
@@ -36,6 +38,7 @@ def sandboxes() -> dict[str, Sandbox]:
         "bubblewrap alone": bubblewrap.find(SandboxConfig(landlock=False)),
     }
     copies = {f"{name}{COPIES}": sandbox for name, sandbox in both.items()}
+    both["bubblewrap alone"] = replace(bubblewrap.find(SandboxConfig(landlock=False)), copies=False)  # Old kernels.
     return {**both, **copies, "landlock": landlock_alone.find(config)}
 
 

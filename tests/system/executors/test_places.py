@@ -9,7 +9,7 @@ import signal
 import subprocess
 import sys
 from collections.abc import AsyncIterator, Iterator
-from contextlib import ExitStack, asynccontextmanager, contextmanager, nullcontext
+from contextlib import ExitStack, asynccontextmanager, contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -17,11 +17,12 @@ import anyio
 import pytest
 
 from acp_agent.config.place_settings import PlaceConfig
+from acp_agent.disk import Folder
 from acp_agent.errors import ExecutorError
 from acp_agent.executors.base import Command, ExitStatus
 from acp_agent.executors.places.container import SESSION, Container, Walls
 from acp_agent.executors.places.dev_container import PROGRAM, DevContainer
-from acp_agent.executors.places.engine import OWNER, owner
+from acp_agent.executors.places.engine import OWNER, Engine, owner
 from acp_agent.executors.places.inside_container import Inside
 from acp_agent.executors.places.place_executor import PlaceExecutor
 from acp_agent.executors.route import Offer
@@ -132,22 +133,42 @@ async def test_what_is_hidden_is_empty_there_and_what_is_protected_cannot_be_wri
 
 
 @pytest.mark.usefixtures("podman")
-@pytest.mark.parametrize("ours", [True, False])
-async def test_a_folder_that_is_named_by_a_link_is_there(ours: bool, tmp_path: Path) -> None:
-    """By both names in a container of ours, and what is hidden is so by both."""
-    work, link = tmp_path / "real" / "work", tmp_path / "link"
-    work.mkdir(parents=True)
-    link.symlink_to("real")
-    (work / ".env").write_text("KEY=1")
-    with nullcontext("") if ours else started(work) as name:
-        walls = Walls((work / ".env",), (), tmp_path)
-        config = containers.from_image() if ours else PlaceConfig(container=name)
-        async with place(config, link / "work", walls=walls) as (executor, _):
-            ended = await run(executor, "pwd; touch made", link / "work")
-            assert ended.stdout == f"{link / 'work' if ours else work}\n"
-            assert (work / "made").exists()
-            if ours:
-                assert (await run(executor, f"cat .env {work}/.env {link}/work/.env", link / "work")).stdout == ""
+@pytest.mark.parametrize("name", ["", "pkg", "pkg/hooks", "keys"])
+async def test_nothing_else_is_mounted_than_was_meant(
+    name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Somebody puts another folder there while the engine starts the container."""
+    work, out, empty = (tmp_path / each for each in ("work", "out", "empty"))
+    for each in (work / "pkg/hooks", work / "keys", out / "hooks", out / "pkg/hooks", empty):
+        each.mkdir(parents=True)
+    opened = Folder(work)
+    assert opened.identity is not None
+    walls = Walls((work / "keys",), (work / "pkg/hooks",), empty, opened={work: opened.identity})
+    ask = Engine.ask
+
+    def swap(engine: Engine, *arguments: str) -> str:
+        if arguments[0] == "run":
+            (work / name).rename(tmp_path / "before")
+            if name == "keys":
+                (work / name).symlink_to("pkg")
+            else:
+                out.rename(work / name)
+        return ask(engine, *arguments)
+
+    async with place(containers.from_image(), work, walls=walls) as (executor, _):
+        monkeypatch.setattr(Engine, "ask", swap)
+        with pytest.raises(
+            ExecutorError, match="was replaced while the sandbox was made|error mounting|is not the folder any more"
+        ):
+            await run(executor, "echo x >made", work)
+    monkeypatch.setattr(Engine, "ask", ask)
+    async with place(containers.from_image(), work, walls=walls) as (executor, _):
+        if name:  # The control: what stays where it is can be used.
+            assert (await run(executor, "echo runs", work)).stdout == "runs\n"
+        else:
+            with pytest.raises(ExecutorError, match="not the folder any more in which the session was opened"):
+                await run(executor, "echo x >made", work)
+    assert not [*tmp_path.rglob("made"), *tmp_path.rglob(".acp-coder-*")]
 
 
 @pytest.mark.usefixtures("podman")
