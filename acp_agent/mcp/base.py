@@ -116,6 +116,8 @@ class KeeperSettings(msgspec.Struct, frozen=True, kw_only=True):
     """Variables that it inherits if its configuration names them."""
     user: Callable[[], User | None] = lambda: None
     """The user that servers run as. May raise ExecutorError."""
+    as_trusted: Callable[[ServerSpec], ServerSpec]
+    """The server as it is to be started. Blocks; raises NotAsTrusted."""
     connect_timeout: float
     call_timeout: float
     max_result_bytes: int

@@ -295,6 +295,7 @@ async def test_close_while_connecting_kills_the_process(tmp_path):
 
 
 QUIET = KeeperSettings(
+    as_trusted=lambda spec: spec,
     cwd=HERE, connect_timeout=15, call_timeout=15, max_result_bytes=10_000, on_change=lambda: None,
     on_trouble=lambda name, words: None,
 )  # fmt: skip
