@@ -230,3 +230,19 @@ async def test_the_question_names_what_is_covered_and_what_is_not(tmp_path):
             "not covered: data.db: it is data, so it may change",
             "not covered: other files of the project that these programs load",
         ]
+
+
+async def test_a_file_that_is_named_as_a_program_of_path_does_not_take_its_place(tmp_path):
+    seen = tmp_path / "seen"
+
+    def files(project: Path) -> None:
+        put(project / "echo", "exit 1\n").chmod(0o755)
+        put(project / "run.sh", f"echo script >> {seen}\n")
+        put(project / "bare", f"echo bare >> {seen}\n").chmod(0o755)
+        command = f"echo said >> {seen}; sh run.sh; ./bare; sh ./bare; sh bare"
+        put(project / ".claude/settings.json", settings(command))
+
+    async with rig(tmp_path, rounds(bash("true")), mode="auto", before=files) as r:
+        await trust(r)
+        await r.editor.prompt("go")
+        assert said(seen) == ["said", "script", "bare", "bare", "bare"]

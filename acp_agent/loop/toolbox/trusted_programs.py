@@ -36,7 +36,7 @@ from acp_agent.safety.folders.folder_trust import (
 from acp_agent.store.session_store import SessionStore
 
 CHANGED = "the folder's files are not those that you trust; `/trust` shows them"
-PROJECT = r"""(?:(?:"\$\{?CLAUDE_PROJECT_DIR\}?"|\$\{?CLAUDE_PROJECT_DIR\}?|@)/|(?:\./)+)?"""
+PROJECT = r"""(?:(?:"\$\{?CLAUDE_PROJECT_DIR\}?"|\$\{?CLAUDE_PROJECT_DIR\}?|@)/|(?:\./)+)"""
 """What may stand before a path of the project, `@` for its own."""
 
 
@@ -135,9 +135,12 @@ class TrustedPrograms:
         if cwd and not os.path.isabs(word):
             name = os.path.relpath(os.path.join(self._folder, cwd, word), self._folder)
             return f"{top}/{name}" if name in names else word
-        known = "|".join(map(re.escape, names))
-        before = PROJECT.replace("@", re.escape(str(self._folder)))
-        return re.sub(rf"(?<![\w./~$}}-]){before}({known})(?![\w.-])", lambda found: f"{top}/{found[1]}", word)
+        project = PROJECT.replace("@", re.escape(str(self._folder)))
+        # A word alone is what PATH has, or an argument; `run.py` is no program of PATH.
+        plain, alone = [name for name in names if set(name) & set("/.")], [name for name in names if "." not in name]
+        known, bare = ("|".join(map(re.escape, each)) or "(?!)" for each in (plain, alone))
+        pattern = rf"(?<![\w./~$}}-])(?:{project}?(?P<a>{known})|{project}(?P<b>{bare}))(?![\w.-])"
+        return re.sub(pattern, lambda found: f"{top}/{found['a'] or found['b']}", word)
 
 
 @contextmanager

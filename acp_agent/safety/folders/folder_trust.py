@@ -14,12 +14,15 @@ import os
 import re
 import stat
 from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager, suppress
+from itertools import islice
 from pathlib import Path
 from typing import Any
 
 from msgspec import Struct
 
 from acp_agent.lazy import load
+from acp_agent.safety.folders.paths import read_regular
 
 FOLDER = ".acp-coder"
 CONFIG = f"{FOLDER}/config.toml"
@@ -40,8 +43,8 @@ MAX_BYTES = 20_000_000
 """Of all files together."""
 MAX_DEPTH = 8
 """Folders below each other."""
-MAX_WORDS = 1_000
-"""Of commands that are looked for in the folder."""
+MAX_NAMES = 1_000
+"""That commands may have for files of the folder."""
 MARK_CHARS = 12
 
 TOML = "tomllib:loads"
@@ -54,7 +57,8 @@ PROGRAM_ENDS = frozenset(
 PROGRAM_BEGINS = (b"#!", b"\x7fELF", b"\xcf\xfa\xed\xfe", b"\xca\xfe\xba\xbe")
 LEADS_TO = " -> "
 """Between a link and the file it leads to, among the names of files."""
-TOO_MUCH, TOO_DEEP, NO_FILE = "too large, or one too many", "too many folders below each other", "no regular file"
+TOO_MUCH = "it cannot be read, is too large, or one too many"
+TOO_DEEP, NO_FILE = "too many folders below each other", "no regular file"
 DATA, WITHIN = "it is data, so it may change", "what is in it may change"
 OTHERS_TOO = "other files of the project that these programs load"
 MAY_CHANGE = frozenset((DATA, WITHIN))
@@ -79,17 +83,21 @@ class Found(Struct):
         """What trust does not cover, for the user."""
         return [f"{name}: {why}" for name, why in self.uncovered.items()] + ([OTHERS_TOO] if self.runs else [])
 
-    def add(self, folder: int, name: str, path: str) -> bytes | None:
-        """Reads the regular file `name` in an open folder, once. What is not read is noted."""
+    def add(self, folder: int, name: str, path: str, *, any_kind: bool = True) -> None:
+        """Reads the regular file `name` in an open folder, once. What is not covered is noted: data without `any_kind`,
+        folders, what is no file."""
         if path in self.files:
-            return self.files[path]
-        data, why = _read(folder, name, self.left if len(self.files) < MAX_FILES else -1)
-        if data is None:
-            self.uncovered[path] = why
-            return None
-        self.left -= len(data)
-        self.files[path] = data
-        return data
+            return
+        mode, data = _mode(folder, name), None
+        with suppress(OSError):
+            data = read_regular(name, self.left if len(self.files) < MAX_FILES else -1, folder)
+        is_program = mode & 0o111 or name[name.rfind(".") :].lower() in PROGRAM_ENDS
+        if stat.S_ISREG(mode) and data is not None and (any_kind or is_program or data.startswith(PROGRAM_BEGINS)):
+            self.left -= len(data)
+            self.files[path] = data
+        elif mode:
+            other = NO_FILE if not stat.S_ISREG(mode) else TOO_MUCH if any_kind or is_program else DATA
+            self.uncovered[path] = WITHIN if stat.S_ISDIR(mode) else other
 
 
 def own_files(folder: Path) -> dict[str, bytes]:
@@ -109,73 +117,54 @@ def look(folder: Path, also: Program | None = None) -> Found:
         return found
     try:
         for name in (CONFIG, SETTINGS, SERVERS):
-            _add(found, top, name)
+            with suppress(OSError), _opened(top, os.path.dirname(name)) as handle:
+                found.add(handle, os.path.basename(name), name)
         found.uncovered.clear()  # What is not read of these has no effect.
         for inside, belongs in BELONGS.items():
-            _add_below(found, folder, top, inside, belongs)
-        for program in programs_of(found.files):
-            found.runs = True
-            _add_program(found, folder, top, program)
+            with suppress(OSError):
+                _add_below(found, folder, top, inside, belongs)
+        programs = programs_of(found.files)
+        found.runs = bool(programs)
+        names = dict.fromkeys(name for program in programs for name in named_in(program, folder))
+        for name in islice(names, MAX_NAMES):
+            _add_named(found, folder, top, name)
         if also is not None:
-            before = dict(found.files)
-            _add_program(found, folder, top, also)
-            new = found.files.keys() - before.keys()
-            found.files, found.more = before, tuple(sorted(new))
+            covered = dict(found.files)
+            for name in named_in(also, folder):
+                _add_named(found, folder, top, name)
+            found.files, found.more = covered, tuple(sorted(found.files.keys() - covered.keys()))
     finally:
         os.close(top)
     return found
 
 
-def _add_program(found: Found, folder: Path, top: int, program: Program) -> None:
-    for name in named_in(program, folder):
-        _add_named(found, folder, top, name)
-
-
-def _add(found: Found, top: int, path: str) -> bytes | None:
-    """Reads a file below `top`; no link on the way is followed."""
-    inside, _, name = path.rpartition("/")
-    try:
-        folder = _opened(top, inside)
-    except OSError:
-        return None
-    try:
-        return found.add(folder, name, path)
-    finally:
-        os.close(folder)
-
-
-def _opened(top: int, inside: str) -> int:
+@contextmanager
+def _opened(top: int, inside: str) -> Iterator[int]:
     """A handle of a folder below `top`. Raises OSError where a link is on the way."""
     at = os.dup(top)
-    for name in inside.split("/") if inside else ():
-        try:
-            below = os.open(name, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC, dir_fd=at)
-        finally:
-            os.close(at)
-        at = below
-    return at
+    try:
+        for name in inside.split("/") if inside else ():
+            above, at = at, os.open(name, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC, dir_fd=at)
+            os.close(above)
+        yield at
+    finally:
+        os.close(at)
 
 
 def _add_below(found: Found, folder: Path, top: int, inside: str, belongs: Callable[[str], bool]) -> None:
     """The files of a folder, and but for tools those in all folders in it; those that links of hooks lead to."""
-    try:
-        handle = _opened(top, inside)
-    except OSError:
-        return
-    try:
+    with _opened(top, inside) as handle:
         for name in sorted(os.listdir(handle)):
             path, mode = f"{inside}/{name}", _mode(handle, name)
-            if stat.S_ISDIR(mode):
-                if inside.count("/") > MAX_DEPTH:
-                    found.uncovered[path] = TOO_DEEP
-                elif inside != TOOLS:
+            if stat.S_ISDIR(mode) and inside.count("/") > MAX_DEPTH:
+                found.uncovered[path] = TOO_DEEP
+            elif stat.S_ISDIR(mode):
+                if inside != TOOLS:
                     _add_below(found, folder, top, path, belongs)
             elif stat.S_ISLNK(mode) and path.startswith(HOOK_FOLDERS):
                 _add_named(found, folder, top, path, any_kind=True)
             elif belongs(name):
                 found.add(handle, name, path)
-    finally:
-        os.close(handle)
 
 
 def _mode(folder: int, name: str) -> int:
@@ -183,20 +172,6 @@ def _mode(folder: int, name: str) -> int:
         return os.stat(name, dir_fd=folder, follow_symlinks=False).st_mode
     except OSError:
         return 0
-
-
-def _read(folder: int, name: str, most: int) -> tuple[bytes | None, str]:
-    """The bytes of a regular file, or why they are not covered. Never waits for a pipe."""
-    try:
-        handle = os.open(name, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC, dir_fd=folder)
-    except OSError:
-        return None, NO_FILE
-    with open(handle, "rb") as file:
-        found = os.fstat(handle)
-        if not stat.S_ISREG(found.st_mode):
-            return None, NO_FILE
-        data = file.read(most + 1) if found.st_size <= most else b""
-    return (data, "") if found.st_size <= most and len(data) <= most else (None, TOO_MUCH)
 
 
 # --- programs that are named -----------------------------------------------------------------------------------------
@@ -244,7 +219,7 @@ def named_in(program: Program, folder: Path) -> list[str]:
     for word in program.words:
         text = re.sub(r"""["']?\$\{?CLAUDE_PROJECT_DIR\}?["']?""", lambda _: str(folder), word)
         text = os.path.expandvars(text)
-        for part in [*PARTS.findall(text), word][:MAX_WORDS]:
+        for part in [*PARTS.findall(text), word]:
             for base in dict.fromkeys((str(folder), os.path.join(folder, program.cwd))):
                 path = os.path.normpath(os.path.join(base, part))
                 if path.startswith(f"{folder}/"):
@@ -267,31 +242,8 @@ def _add_named(found: Found, folder: Path, top: int, path: str, *, any_kind: boo
             return
         path = real.removeprefix(f"{folder}/")
     inside, _, name = path.rpartition("/")
-    try:
-        handle = _opened(top, inside)
-    except OSError:
-        return
-    try:
-        mode = _mode(handle, name)
-        if stat.S_ISDIR(mode):
-            found.uncovered[path] = WITHIN
-        elif stat.S_ISREG(mode) and not (any_kind or path in found.files or _is_program(handle, name, mode)):
-            found.uncovered[path] = DATA
-        elif mode:
-            found.add(handle, name, path)
-    finally:
-        os.close(handle)
-
-
-def _is_program(folder: int, name: str, mode: int) -> bool:
-    if mode & 0o111 or os.path.splitext(name)[1].lower() in PROGRAM_ENDS:
-        return True
-    try:
-        handle = os.open(name, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC, dir_fd=folder)
-    except OSError:
-        return True
-    with open(handle, "rb") as file:
-        return file.read(4).startswith(PROGRAM_BEGINS)
+    with suppress(OSError), _opened(top, inside) as handle:
+        found.add(handle, name, path, any_kind=any_kind)
 
 
 # --- what is trusted -------------------------------------------------------------------------------------------------
