@@ -11,6 +11,8 @@ from pathlib import Path
 import pytest
 
 from acp_agent.client.permissions import allow_once
+from acp_agent.executors.sandbox import probe
+from acp_agent.loop.shell import private_folder
 from acp_agent.loop.toolbox.trusted_programs import TrustedPrograms
 from acp_agent.plugins.installed import Shelf
 from tests.mcp.kit import HERE
@@ -134,6 +136,27 @@ async def test_what_runs_is_the_copy_whatever_becomes_of_the_file_meanwhile(tmp_
             await trust(r)
             await r.editor.prompt("go")
             assert said(seen) == [expected]
+
+
+@pytest.mark.parametrize("kind", ["bubblewrap", "landlock", "none"])
+async def test_commands_do_not_reach_the_copies(tmp_path, kind, monkeypatch):
+    """Without a sandbox, the control, they do. Where mounts hide it, the copies may be in the session's folder."""
+    monkeypatch.setattr(probe, "_found", {})
+    monkeypatch.setattr(probe, "_candidates", lambda config: [(kind, config)])
+    place = tmp_path / ("project/tmp" if kind == "bubblewrap" else "private")
+    monkeypatch.setattr(private_folder, "_parents", lambda roots: [str(place)])
+    place.mkdir(parents=True)
+    seen = tmp_path / "seen"
+    script = put(tmp_path / "project" / HOOKS / "check", f'echo "$0" >> {seen}\n')
+    put(tmp_path / "project/.claude/settings.json", settings(f"sh {HOOKS}/check"))
+    evil = f"for f in {place}/*/trusted/*/{HOOKS}/check; do chmod u+w $f; echo 'echo evil >> {seen}' > $f; done"
+    sandbox = kind != "none"
+    async with rig(tmp_path, rounds(bash(evil), bash("true")), mode="auto", sandbox=sandbox, terminal=False) as r:
+        await trust(r)
+        await r.editor.prompt("go")
+        copy, last = seen.read_text().splitlines()
+        assert copy != str(script)
+        assert (last == "evil") == (kind == "none")
 
 
 async def test_a_hook_of_the_configuration_that_only_is_told_is_looked_at_too(tmp_path):

@@ -58,7 +58,7 @@ class TrustedPrograms:
         self._place = place
         self._is_whole = is_whole
         self._copying = threading.Lock()
-        self._within = [str(path) for path in within]
+        self._within = [os.path.realpath(path) for path in within]
 
     def server(self, of: str, spec: ServerSpec, *, copies: bool = True) -> ServerSpec:
         """An MCP server as it is to be started. Raises NotAsTrusted."""
