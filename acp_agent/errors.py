@@ -199,6 +199,10 @@ class WorktreeError(AgentError):
     """There can be no git worktree of a folder, or git failed on one; the message says why."""
 
 
+class NotAsTrusted(AgentError):
+    """A program of a folder or a plugin is not started: it is not what the user trusts; the text says why."""
+
+
 class HookFailed(AgentError):
     """A hook did not say anything that can be used; the text says what went wrong."""
 

@@ -1,8 +1,12 @@
-"""Where the programs are that the agent itself starts: the one door to PATH.
+"""Where the programs are that the agent itself starts: the one door to PATH, and to git.
 
 A repository contains whatever its author likes, `bin/bash` and `bin/git` included. So a program that we start is looked
 for only in absolute folders of PATH outside of the session's folders, and is started by its absolute path; and no
 relative or empty entry of PATH, which would mean a folder of the repository, reaches a process that we start.
+
+A repository's `.git` is the attacker's, too: commands in the sandbox write most of it. So git runs here without the
+user's and the machine's configuration, with everything off by which a repository's own could start a program, and asks
+nobody. Filters are named by the repository: who checks files out switches them off (`loop/shell/worktrees.py`).
 
 The project's own language servers and checkers are looked for in the project (`lsp/known_servers.py`); they are
 confined.
@@ -12,12 +16,31 @@ from __future__ import annotations
 
 import os
 import shutil
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import lru_cache
 from pathlib import Path
 
+from acp_agent.lazy import load
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from subprocess import CompletedProcess
+
 BASH = "/bin/bash"
 """Where there is no other."""
+RUN = "subprocess:run"
+OFF = (
+    "core.hooksPath=/dev/null", "core.fsmonitor=false", "core.attributesFile=/dev/null", "submodule.recurse=false",
+    "protocol.ext.allow=never", "gc.auto=0", "maintenance.auto=false",
+)  # fmt: skip
+ENVIRON = {
+    "HOME": "/", "LC_ALL": "C", "GIT_CONFIG_NOSYSTEM": "1", "GIT_CONFIG_GLOBAL": os.devnull, "GIT_NO_LAZY_FETCH": "1",
+    "GIT_NO_REPLACE_OBJECTS": "1", "GIT_OPTIONAL_LOCKS": "0", "GIT_TERMINAL_PROMPT": "0",
+}  # fmt: skip
+
+
+class NoGit(OSError):
+    """There is no git outside of the session's folders."""
 
 
 def search_path(path: str, outside: Iterable[Path] = ()) -> str:
@@ -46,6 +69,44 @@ def find_program(name: str, environ: Mapping[str, str] | None = None, outside: I
 
 def find_bash(environ: Mapping[str, str] | None = None, outside: Iterable[Path] = ()) -> str:
     return find_program("bash", environ, outside) or BASH
+
+
+def find_git(path: str, outside: Iterable[Path] = ()) -> str:
+    """Raises NoGit. `path`: the folders in which it is looked for."""
+    program = find_program("git", {"PATH": path}, outside)
+    if program is None:
+        raise NoGit("git was not found")
+    return program
+
+
+def run_git(
+    arguments: Sequence[str],
+    *,
+    timeout: float,
+    cwd: str | Path = "/",
+    path: str | None = None,
+    outside: Sequence[Path] = (),
+    environ: Mapping[str, str] | None = None,
+    more: Mapping[str, str] | None = None,
+    stdin: bytes = b"",
+) -> CompletedProcess[bytes]:
+    """Runs it to its end. `environ`: the user's, for what the user has asked for at an address; `more`: variables.
+    Raises OSError (NoGit), subprocess.SubprocessError."""
+    path = (os.environ if environ is None else environ).get("PATH", os.defpath) if path is None else path
+    program = find_git(path, outside)
+    settings = (*OFF, "safe.directory=*") if environ is None else OFF  # Nothing of another user's repository runs.
+    options = [part for setting in settings for part in ("-c", setting)]
+    base = ENVIRON if environ is None else {**environ, "GIT_TERMINAL_PROMPT": "0"}
+    run: Callable[..., CompletedProcess[bytes]] = load(RUN)
+    return run(
+        [program, *options, *arguments],
+        cwd=cwd,
+        env={**base, "PATH": search_path(path, outside), **(more or {})},
+        input=stdin,
+        capture_output=True,
+        timeout=timeout,
+        check=False,
+    )
 
 
 @lru_cache(maxsize=256)

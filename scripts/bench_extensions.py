@@ -33,7 +33,7 @@ def measure(home: Path) -> list[Figure]:
 
 async def _hook(home: Path) -> list[Figure]:
     executor = LocalExecutor()
-    runner = HookRunner(lambda: executor, home, dict)
+    runner = HookRunner(lambda: executor, home, dict, lambda of, words: list(words))
     hook = DecidingHook("PreToolUse", command="cat >/dev/null")
     more: list[float] = []
     for _ in range(ROUNDS):

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Coroutine, Iterable, Mapping
 from contextlib import suppress
-from functools import partial
+from functools import cache, partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -70,7 +70,7 @@ from acp_agent.loop.undo.change_recorder import ChangeRecorder
 from acp_agent.safety.access import IN_PLACE, PANED, PLACE, PLACED
 from acp_agent.safety.deciding.audit import AuditLog
 from acp_agent.safety.environment import SECRET_NAMES, safe_environment
-from acp_agent.safety.folders.folder_trust import SERVERS, SETTINGS
+from acp_agent.safety.folders.folder_trust import SERVERS
 from acp_agent.safety.folders.paths import Roots
 from acp_agent.store.session_store import SessionStore
 from acp_agent.tools.kit.registry import Registry, SessionRegistry
@@ -82,8 +82,9 @@ if TYPE_CHECKING:
     from acp_agent.executors.places.base import Elsewhere
     from acp_agent.executors.places.host import Host
     from acp_agent.loop.toolbox.session_plugins import SessionPlugins
+    from acp_agent.loop.toolbox.trusted_programs import TrustedPrograms
 
-READ_HOOKS = "acp_agent.plugins.manifest:read_hooks"
+PROGRAMS = "acp_agent.loop.toolbox.trusted_programs:TrustedPrograms"
 PLUGINS = "acp_agent.loop.toolbox.session_plugins:SessionPlugins"
 UNDOING = "acp_agent.loop.undo.undoing:Undoing"
 EDITOR = "acp_agent.executors.editor:EditorExecutor"
@@ -142,8 +143,10 @@ def build_parts(
     memory = build_memory(session, store, turn, environ, plugins)
     relevance = Relevance()
     outputs = build_outputs(session, store, redaction, memory, relevance, turn, environ)
-    hooks = build_hooks(session, turn, journal, environ, spawn, plugins)
-    shell, inherited = build_shell(session, turn, journal, outputs, environ, spawn, host, hooks, shares)
+    folder = PrivateFolder(session.roots)
+    programs = build_programs(session, store, folder, plugins)
+    hooks = build_hooks(session, turn, journal, environ, spawn, plugins, programs)
+    shell, inherited = build_shell(session, turn, journal, outputs, environ, spawn, host, hooks, shares, folder)
     memory.instructions.limits = shell.confinement.for_prompt
     languages = Languages(outbox, settings.lsp, session.roots, shell.confinement, inherited, session.published, spawn)
     registry = SessionRegistry(tools)
@@ -153,7 +156,7 @@ def build_parts(
     menu = Menu(outbox, session.queue, memory.skills, memory.library)
     own_models = SessionModels(session, models, Spending(session, store.spending), memory.room.estimator)
     requests = ServerRequests(session, own_models, journal, McpLogins(environ, redaction.redactor.learn))
-    servers = build_servers(session, registry, menu, environ, inherited, shell.confinement, plugins, requests)
+    servers = build_servers(session, registry, menu, environ, inherited, shell.confinement, plugins, requests, programs)
     absent = Absent(settings.tools, memory.skills, shell.runs, languages, session.roots)
     offer = Offer(registry, settings.tools, session.choices, absent, relevance, guard.deciders, more_parameters(shell))
     own = settings.agent.trust
@@ -161,11 +164,8 @@ def build_parts(
 
     def trusted(files: Mapping[str, bytes]) -> None:
         memory.library.trust(files)
-        if (settings_file := files.get(SETTINGS)) is not None:
-            more, trouble = load(READ_HOOKS)(settings_file, SETTINGS, "the folder")
-            hooks.add(more)
-            for words in trouble:
-                outbox.tell(words)
+        for words in hooks.trust(files):
+            outbox.tell(words)
         if session.part_of is None:
             servers.trust(files.get(SERVERS, b""))
         offer.name_agents(memory.library.agents())
@@ -258,6 +258,7 @@ def build_shell(
     host: Host | None,
     hooks: Hooks,
     shares: Shares,
+    folder: PrivateFolder,
 ) -> tuple[Shell, dict[str, str]]:
     """The shell, and the environment its commands and the language servers inherit."""
     settings, roots = session.config.settings, session.roots
@@ -266,7 +267,6 @@ def build_shell(
     inherited = safe_environment(environ, bash.environment, bash.environment_extra, hidden, outputs.redactor.finds)
     if home is not None:
         inherited["HOME"] = str(home)  # By its own name: the sandbox knows no links to it.
-    folder = PrivateFolder(roots)
     confinement = Confinement(tools, roots, inherited, home, folder, journal, spawn)
     place = settings.place()
     if host is not None:
@@ -306,6 +306,17 @@ def build_shell(
     return shell, inherited
 
 
+def build_programs(
+    session: Session, store: SessionStore, folder: PrivateFolder, plugins: SessionPlugins | None
+) -> Callable[[], TrustedPrograms]:
+    """What makes sure that programs of the folder and of plugins are what the user trusts; made when it is needed."""
+    if session.hooks is not None:
+        return session.hooks.programs  # Their folder is that of the whole session.
+    folders = session.roots.clients
+    is_whole = (lambda of: False) if plugins is None else plugins.is_whole
+    return cache(lambda: load(PROGRAMS)(folders[0], store, lambda: folder.path, is_whole, folders))
+
+
 def build_hooks(
     session: Session,
     turn: RunningTurn,
@@ -313,17 +324,18 @@ def build_hooks(
     environ: Mapping[str, str],
     spawn: Spawn,
     plugins: SessionPlugins | None,
+    programs: Callable[[], TrustedPrograms],
 ) -> Hooks:
     settings, folders = session.config.settings, session.roots.clients
     config = settings.hooks if plugins is None else replace(settings.hooks, on=[*settings.hooks.on, *plugins.hooks])
-    config = session.hooks or config
+    config = config if session.hooks is None else session.hooks.config
     hidden, grace = own_keys(session.config), settings.tools.bash.terminate_grace
     run_with: Late[LocalExecutor] = Late(
         lambda: load(LOCAL)(
             environ=environ, hidden=hidden, terminate_grace=grace, folders=folders, entered=session.roots.here.entered
         )
     )
-    hooks = Hooks(config, run_with, folders[0], session.outbox, turn, session.choices, journal, spawn)
+    hooks = Hooks(config, run_with, folders[0], session.outbox, turn, session.choices, journal, spawn, programs)
     if session.part_of is None:
         session.client.asking = hooks.asking
     return hooks
@@ -448,20 +460,21 @@ def build_servers(
     confinement: Confinement,
     plugins: SessionPlugins | None,
     requests: ServerRequests,
+    programs: Callable[[], TrustedPrograms],
 ) -> SessionServers:
-    config = session.config.settings.mcp
+    config, same_user = session.config.settings.mcp, not session.config.settings.tools.scope.user
     if plugins is not None:
         config = replace(config, servers={**plugins.servers, **config.servers})
     return SessionServers(
         session.mcp_servers,
         config,
         registry,
-        cwd=session.roots.clients[0],
         folders=session.roots.clients,
         entered=session.roots.here.entered,
         environ=inherited,
         more=outside(session.config, environ),
         user=confinement.user,
+        as_trusted=lambda of, spec: programs().server(of, spec, copies=same_user),
         outbox=session.outbox,
         menu=menu,
         requests=requests,

@@ -14,6 +14,7 @@ from acp_agent.config.credentials import find_key
 from acp_agent.config.model import ProviderConfig, Settings, as_choice
 from acp_agent.config.other_names import present_names
 from acp_agent.config.place_settings import LOCAL, can_be_named, find_place, is_users
+from acp_agent.config.safety_settings import OF_FOLDER
 from acp_agent.config.sources import Layer, environment_layer, flags_layer, merge, read_file
 from acp_agent.config.xdg import config_file
 from acp_agent.errors import ConfigError
@@ -96,7 +97,7 @@ def load_config(
         notes += present_names(project)
         _check(project, project=True)
         _check_named(project, layers)
-        layers.append(_with_hooks(project, layers))
+        layers.append(_of_folder(project, layers))
     layers.append(environment_layer(environ))
     if flags:
         notes += present_names(given := flags_layer(flags))
@@ -220,17 +221,22 @@ def _check_named(project: Layer, below: list[Layer]) -> None:
                 )
 
 
-def _with_hooks(project: Layer, below: list[Layer]) -> Layer:
-    """The project's hooks run after the user's, never instead of them."""
-    hooks = project.values.get("hooks")
-    if not isinstance(hooks, dict):
-        return project
-    own = _get(merge(below), "hooks") or {}
-    if isinstance(decide := hooks.get("on"), list):  # They make nothing freer.
-        without = [{**hook, "frees": False} if isinstance(hook, dict) else hook for hook in decide]
-        hooks = {**hooks, "on": without}
-    joined = {name: [*own.get(name, ()), *more] if isinstance(more, list) else more for name, more in hooks.items()}
-    return Layer(project.name, {**project.values, "hooks": joined}, project.text, project.origins)
+def _of_folder(project: Layer, below: list[Layer]) -> Layer:
+    """The project's hooks and servers are marked as its own. Its hooks run after the user's, never instead of them, and
+    make nothing freer."""
+    values, mark = dict(project.values), {"of": OF_FOLDER}
+    if isinstance(servers := _get(values, SERVERS), dict):
+        marked = {name: {**entry, **mark} if isinstance(entry, dict) else entry for name, entry in servers.items()}
+        values["mcp"] = {**values["mcp"], "servers": marked}
+    if isinstance(hooks := values.get("hooks"), dict):
+        own, joined = _get(merge(below), "hooks") or {}, dict(hooks)
+        for name, more in hooks.items():
+            if isinstance(more, list):
+                stricter = {**mark, "frees": False} if name == "on" else mark
+                ours = [{**hook, **stricter} if isinstance(hook, dict) else hook for hook in more]
+                joined[name] = [*own.get(name, ()), *ours]
+        values["hooks"] = joined
+    return Layer(project.name, values, project.text, project.origins)
 
 
 @cache

@@ -604,6 +604,7 @@ class McpServerConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
         list[str],
         key("Patterns of tools that are not offered. Both lists also limit the editor's servers.", project=True),
     ] = []
+    of: Annotated[str, key(safety.WHOSE)] = ""
     sampling: Annotated[
         bool, key("It may have the session's model answer its prompts; you are asked each time, and it costs as usual.")
     ] = False

@@ -272,10 +272,17 @@ class AuditConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     result_chars: Annotated[int, key("Logged characters of a call's result.", ge=0)] = 200
 
 
+OF_FOLDER = "folder"
+OF_SETTINGS = "folder, for other agents"
+"""Both begin the same."""
+WHOSE = "Set by the agent: whose it is, if not yours. What it runs must be what you trust."
+
+
 class HookConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     command: Annotated[str, key("Command line, run by bash in the session's folder.")] = ""
     tools: Annotated[list[str], key("Only for these tools. Empty: for all.")] = []
     timeout: Annotated[float, key("Its timeout in seconds.", gt=0, le=600)] = 10.0
+    of: Annotated[str, key(WHOSE)] = ""
 
 
 HookEvent = Literal[
@@ -313,6 +320,7 @@ class DecidingHook(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     env: Annotated[dict[str, str], key("Variables of the command.")] = {}
     timeout: Annotated[float, key("Its timeout in seconds.", gt=0, le=600)] = 60.0
     frees: Annotated[bool, key("Whether its `allow` answers a question. Without effect in a project's hooks.")] = False
+    of: Annotated[str, key(WHOSE)] = ""
 
     @property
     def called(self) -> str:

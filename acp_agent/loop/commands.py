@@ -225,13 +225,14 @@ async def _trust(session: Session, parts: Parts, rest: str) -> str:
             parts.journal.notice(f"trust in this folder ({extensions.mark}): given by the user")
             return "\n".join(["Trusted and loaded. `/tools` lists them.", *(f"- {words}" for words in trouble)])
         changed = "These are not the files you were shown, so nothing was done.\n\n"
-    files, trusted = await extensions.show()
+    files, not_covered, trusted = await extensions.show()
     if not files:
         return (
             "This folder has no files of its own (`.acp-coder/config.toml`, `.acp-coder/tools/*.py`, `.mcp.json`): "
             "nothing to trust."
         )
     listed = "\n".join(f"- {file}" for file in files)
+    listed += "".join(f"\n- not covered: {line}" for line in not_covered)
     state = "They are trusted." if trusted else "They are not trusted, so they are not used."
     if extensions.loaded and not trusted:
         state = "They are not trusted. What was loaded earlier stays until the session ends, or `/trust no`."

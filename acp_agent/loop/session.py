@@ -49,8 +49,8 @@ from acp_agent.store.spending_store import Spent
 
 if TYPE_CHECKING:
     from acp_agent.config.load import Config
-    from acp_agent.config.safety_settings import HooksConfig
     from acp_agent.llm.base import UsageReport
+    from acp_agent.loop.hooks.hooks import Hooks
     from acp_agent.loop.prompts.instructions import Instructions
     from acp_agent.loop.running_turn import RunningTurn
     from acp_agent.loop.turns.parts import Parts
@@ -206,10 +206,10 @@ class Session:
         return None if whole is None else whole.shell.turn
 
     @property
-    def hooks(self) -> HooksConfig | None:
+    def hooks(self) -> Hooks | None:
         """Those of the session of which it is a part, also of the folder."""
         whole = None if self.part_of is None else self.part_of._parts
-        return None if whole is None else whole.shell.hooks.config
+        return None if whole is None else whole.shell.hooks
 
     def instructions(self) -> Instructions | None:
         """Of the system prompt, if it has been built."""

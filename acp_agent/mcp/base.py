@@ -109,9 +109,8 @@ class Answers(msgspec.Struct, frozen=True):
 class KeeperSettings(msgspec.Struct, frozen=True, kw_only=True):
     """How the servers of a session are run. Times are in seconds."""
 
-    cwd: Path
-    folders: Sequence[Path] = ()
-    """The session's folders besides `cwd`."""
+    folders: Sequence[Path]
+    """The session's; servers run in the first."""
     entered: Entered = nullcontext
     """Where a server is started that is to run in a folder. May raise ExecutorError."""
     environ: Mapping[str, str] = os.environ
@@ -120,6 +119,8 @@ class KeeperSettings(msgspec.Struct, frozen=True, kw_only=True):
     """Variables that it inherits if its configuration names them."""
     user: Callable[[], User | None] = lambda: None
     """The user that servers run as. May raise ExecutorError."""
+    as_trusted: Callable[[ServerSpec], ServerSpec]
+    """The server as it is to be started. Blocks; raises NotAsTrusted."""
     connect_timeout: float
     call_timeout: float
     max_result_bytes: int
@@ -131,11 +132,16 @@ class KeeperSettings(msgspec.Struct, frozen=True, kw_only=True):
 
     @classmethod
     def of(
-        cls, config: McpConfig, cwd: Path, environ: Mapping[str, str], more: Mapping[str, str], **rest: Any
+        cls,
+        config: McpConfig,
+        folders: Sequence[Path],
+        environ: Mapping[str, str],
+        more: Mapping[str, str],
+        **rest: Any,
     ) -> KeeperSettings:
         """By the configuration: every server inherits what `mcp.inherit` names of `more`."""
         return cls(
-            cwd=cwd,
+            folders=folders,
             connect_timeout=config.connect_timeout,
             call_timeout=config.call_timeout,
             max_result_bytes=config.max_result_bytes,

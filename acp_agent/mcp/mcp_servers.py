@@ -20,6 +20,7 @@ import anyio
 import anyio.to_thread
 import msgspec
 
+from acp_agent.errors import NotAsTrusted
 from acp_agent.lazy import load
 from acp_agent.mcp.base import (
     Answer,
@@ -319,7 +320,7 @@ class _Server:
         self._scope = anyio.CancelScope(deadline=anyio.current_time() + limit)
         link = self._link = Link(
             self.spec,
-            tuple(dict.fromkeys((common.cwd, *common.folders))),
+            tuple(dict.fromkeys(common.folders)),
             common.entered,
             {**common.environ, **{name: common.more[name] for name in self.spec.inherit if name in common.more}},
             common.user,
@@ -335,6 +336,7 @@ class _Server:
             with self._scope:
                 connect: Callable[[Link], AbstractAsyncContextManager[Client]]
                 connect = await anyio.to_thread.run_sync(load, CONNECT, abandon_on_cancel=True)
+                link.spec = await anyio.to_thread.run_sync(common.as_trusted, self.spec)
                 async with connect(link) as client, anyio.create_task_group() as jobs:
                     await self._list(client)
                     connection = _Connection(client, jobs, link)
@@ -346,6 +348,8 @@ class _Server:
                         jobs.cancel_scope.cancel()
         except McpError as error:
             why = error
+        except NotAsTrusted as error:
+            why = McpError("policy_blocked", str(error))
         except ImportError as error:
             why = McpError("server_error", f"the package `mcp` cannot be loaded ({error})")
         else:

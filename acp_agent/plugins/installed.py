@@ -27,6 +27,8 @@ from acp_agent.plugins.manifest import Plugin, expanded
 log = logging.getLogger(__name__)
 
 SCHEMA = 1
+OF_PLUGIN = "plugin "
+"""Begins the `of` of what a plugin has."""
 MAX_SERVER_NAME = 64
 
 
@@ -124,12 +126,24 @@ class Shelf:
         for name, each in known.items():
             if name in disabled:
                 continue
-            if _look(self.folder(name)) == each.look or self._digest(name) == each.digest:
+            if self._is_whole(name, each):
                 found.append(replace(each, plugin=self._placed(each.plugin)))
             else:
                 words = f"The files of the plugin `{name}` are not those that you accepted, so it is not used"
                 trouble.append(f"{words}: `acp-coder plugin update {name}` shows the difference.")
         return found, trouble
+
+    def is_whole(self, of: str) -> bool:
+        """Whether the files of the plugin that something is of are those that were accepted."""
+        name = of.removeprefix(OF_PLUGIN)
+        try:
+            each = self.all().get(name)
+        except PluginError:
+            return False
+        return each is not None and self._is_whole(name, each)
+
+    def _is_whole(self, name: str, each: Installed) -> bool:
+        return _look(self.folder(name)) == each.look or self._digest(name) == each.digest
 
     def _digest(self, name: str) -> str:
         try:
@@ -140,27 +154,29 @@ class Shelf:
 
     def _placed(self, plugin: Plugin) -> Plugin:
         root, data = str(self.folder(plugin.name)), str(self.data(plugin.name))
+        of = f"{OF_PLUGIN}{plugin.name}"
         return replace(
             plugin,
-            hooks=tuple(_hook(hook, root, data) for hook in plugin.hooks),
+            hooks=tuple(_hook(hook, root, data, of) for hook in plugin.hooks),
             servers={
-                f"{plugin.name}-{name}"[:MAX_SERVER_NAME]: _server(server, root, data)
+                f"{plugin.name}-{name}"[:MAX_SERVER_NAME]: _server(server, root, data, of)
                 for name, server in plugin.servers.items()
             },
             skills={name: f"{root}/{path}" for name, path in plugin.skills.items()},
         )
 
 
-def _hook(hook: DecidingHook, root: str, data: str) -> DecidingHook:
+def _hook(hook: DecidingHook, root: str, data: str, of: str) -> DecidingHook:
     env = {"CLAUDE_PLUGIN_ROOT": root, "PLUGIN_ROOT": root, "PLUGIN_DATA": data}
-    return replace(hook, command=expanded(hook.command, root, data), env={**hook.env, **env}, frees=False)
+    return replace(hook, command=expanded(hook.command, root, data), env={**hook.env, **env}, frees=False, of=of)
 
 
-def _server(server: McpServerConfig, root: str, data: str) -> McpServerConfig:
+def _server(server: McpServerConfig, root: str, data: str, of: str) -> McpServerConfig:
     if server.url:
         return server
     return replace(
         server,
+        of=of,
         command=expanded(server.command, root, data),
         args=[expanded(word, root, data) for word in server.args],
         env={

@@ -8,16 +8,17 @@ import subprocess
 import tarfile
 import tempfile
 import zipfile
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 
 from msgspec import Struct
 
-from acp_agent.own_programs import find_program
+from acp_agent.own_programs import NoGit, find_program, run_git
 from acp_agent.plugins.contained import Files, PluginError, read_files
 from acp_agent.plugins.manifest import CLAUDE_MANIFEST, MANIFEST
 
 SECONDS = 120
+NEEDED = "`{}` is needed for that and was not found."
 GIT = re.compile(r"(?:https://|ssh://|git@|file://|git\+)\S+")
 NPM, PYPI = "npm:", "pypi:"
 ARCHIVES = (".tar.gz", ".tgz", ".zip", ".whl")
@@ -26,12 +27,6 @@ MAX_ENTRIES = 20_000
 """Of an archive."""
 MAX_DEPTH = 3
 """Folders above a manifest in an archive or a repository."""
-SAFE_GIT = (
-    "core.hooksPath=/dev/null",
-    "core.fsmonitor=false",
-    "protocol.ext.allow=never",
-    "protocol.file.allow=always",
-)
 
 
 class Found(Struct, frozen=True):
@@ -87,37 +82,44 @@ def _with_manifest(top: Path) -> Iterator[Path]:
         level = [each for folder in level for each in folder.iterdir() if each.is_dir() and not each.is_symlink()]
 
 
-def _run(name: str, arguments: list[str], environ: Mapping[str, str], **more: str) -> str:
+def _run(name: str, arguments: list[str], environ: Mapping[str, str]) -> str:
     program = find_program(name, environ)
     if program is None:
-        raise PluginError(f"`{name}` is needed for that and was not found.")
+        raise PluginError(NEEDED.format(name))
+    argv, nothing = [program, *arguments], subprocess.DEVNULL
+    return _done(
+        name,
+        lambda: subprocess.run(argv, env=environ, stdin=nothing, capture_output=True, timeout=SECONDS, check=False),
+    )
+
+
+def _done(name: str, run: Callable[[], subprocess.CompletedProcess[bytes]]) -> str:
     try:
-        done = subprocess.run(
-            [program, *arguments],
-            env={**environ, **more},
-            stdin=subprocess.DEVNULL,
-            capture_output=True,
-            text=True,
-            timeout=SECONDS,
-            check=False,
-        )
+        done = run()
+    except NoGit as error:
+        raise PluginError(NEEDED.format(name)) from error
     except subprocess.TimeoutExpired as error:
         raise PluginError(f"`{name}` took longer than {SECONDS} s.") from error
     if done.returncode:
-        said = " ".join((done.stderr or done.stdout).split())[-300:]
+        said = " ".join((done.stderr or done.stdout).decode("utf-8", "replace").split())[-300:]
         raise PluginError(f"`{name}` failed: {said}.")
-    return done.stdout.strip()
+    return done.stdout.decode("utf-8", "replace").strip()
 
 
 def _cloned(url: str, folder: Path, environ: Mapping[str, str]) -> str:
     """The commit."""
     url, at, ref = url.rpartition("@") if re.search(r"[^/:]+/[^@]*@[\w./-]+$", url) else (url, "", "")
-    options = [word for setting in SAFE_GIT for word in ("-c", setting)]
-    quiet = {"GIT_TERMINAL_PROMPT": "0", "GIT_LFS_SKIP_SMUDGE": "1"}
-    _run("git", [*options, "clone", "--quiet", "--no-recurse-submodules", "--", url, str(folder)], environ, **quiet)
+    _git(
+        ["-c", "protocol.file.allow=always", "clone", "--quiet", "--no-recurse-submodules", "--", url, folder], environ
+    )
     if at:
-        _run("git", [*options, "-C", str(folder), "checkout", "--quiet", "--detach", ref], environ, **quiet)
-    return _run("git", [*options, "-C", str(folder), "rev-parse", "HEAD"], environ)
+        _git(["-C", folder, "checkout", "--quiet", "--detach", ref], environ)
+    return _git(["-C", folder, "rev-parse", "HEAD"], environ)
+
+
+def _git(arguments: list[str | Path], environ: Mapping[str, str]) -> str:
+    words = [str(word) for word in arguments]
+    return _done("git", lambda: run_git(words, timeout=SECONDS, environ=environ, more={"GIT_LFS_SKIP_SMUDGE": "1"}))
 
 
 def _package(source: str, top: Path, environ: Mapping[str, str]) -> Path:

@@ -21,14 +21,15 @@ from acp_agent.executors.tree_walk import Hides
 from acp_agent.undo.base import NOTHING, Change, Entry, named
 from acp_agent.undo.contents import ContentError, Contents
 from acp_agent.undo.folder_watch import Watch
-from acp_agent.undo.git_blobs import Blob, Tracked, git_of, read_blobs, read_sizes, state_of_index, tracked
+from acp_agent.undo.git_blobs import Blob, Tracked, read_blobs, read_sizes, state_of_index, tracked
+from acp_agent.undo.git_index import git_of, name_of
 from acp_agent.undo.pictures import HIDDEN, TOO_LONG, Camera
 
 LATER = frozenset(
     {"node_modules", ".venv", "venv", "target", "__pycache__", ".tox", ".cache", "dist", "build", ".next"}
 )
 """Folders that are looked at last: programs make their contents again."""
-GIT = ".git"
+GIT, IN_GIT = ".git", "git "
 MANY = 200
 """Files without a copy, from which on git's index is read again: it may know them."""
 MOST_KEPT = 500
@@ -77,8 +78,11 @@ class FolderLooks:
         self._tracked: dict[str, Tracked | None] = {}
         """By folder: the repository that it belongs to, if any."""
         self._copies: dict[str, tuple[Key, str]] = {}
+        """What is kept of each file: the name of a content, or (`IN_GIT`) of a blob that its bytes hashed to."""
         self._pending: dict[str, Key] = {}
         """Files to be copied."""
+        self._unsure: dict[str, Key] = {}
+        """Files that are as git's index says, whose content is to be compared with the name of git's blob."""
         self._links: dict[str, Entry] = {}
         self._unkept: dict[str, str] = {}
         """Files that are not copied, and why."""
@@ -124,7 +128,7 @@ class FolderLooks:
         """Copies what has no copy yet, for at most so many seconds; what git has of the others is checked first."""
         self._check_git()
         end = time.monotonic() + seconds
-        while self._pending and (left := end - time.monotonic()) > 0:
+        while (self._pending or self._unsure) and (left := end - time.monotonic()) > 0:
             with self._lock:
                 self._copy(min(left, SLICE))
 
@@ -133,7 +137,7 @@ class FolderLooks:
         with self._lock:
             parts: list[tuple[list[str], str]] = [
                 (sorted(self._beyond), f"more than {self._limits.entries} files and folders (`undo.max_entries`)"),
-                (sorted(self._pending), NOT_YET),
+                (sorted([*self._pending, *self._unsure]), NOT_YET),
             ]
             for why in dict.fromkeys(self._unkept.values()):
                 parts.append((sorted(path for path in self._unkept if self._unkept[path] == why), why))
@@ -162,7 +166,9 @@ class FolderLooks:
                 if stat.S_ISDIR(key[0]):
                     last = path not in known if known else name in LATER
                     (later if last else first).append(path)
-                elif (blob := blobs.get(path)) is None or blob[:3] != (key[1] & 0xFFFFFFFF, key[2], key[3]):
+                elif (blob := blobs.get(path)) is not None and blob[:3] == (key[1] & 0xFFFFFFFF, key[2], key[3]):
+                    self._unsure[path] = key
+                else:
                     self._want(path, key, repository)
 
     def _read(self, folder: str, most: int) -> dict[str, Key] | None:
@@ -262,7 +268,7 @@ class FolderLooks:
         folder of it is seen."""
         at = folder
         while at not in self._tracked:
-            if (git := git_of(at)) is not None:
+            if (git := git_of(Path(at))) is not None:
                 self._tracked[at] = tracked(at, git)
             elif at.count("/") < 2:
                 self._tracked[at] = None
@@ -286,12 +292,14 @@ class FolderLooks:
                 wrong = [path for path, blob in repository.blobs.items() if not _is_whole(blob, sizes)]
                 for path in wrong:
                     del repository.blobs[path]
+                    if self._copies.get(path, (None, ""))[1].startswith(IN_GIT):
+                        del self._copies[path]
                     folder, _, name = path.rpartition("/")
                     if (key := self._folders.get(folder, {}).get(name)) is not None:
                         self._want(path, key, repository)
 
     def _blob(self, path: str, key: Key, repository: Tracked | None) -> Blob | None:
-        """Git's copy of a file that is as `key` says."""
+        """Git's copy of a file that is as `key` says, if the index tells the truth."""
         blob = repository.blobs.get(path) if repository is not None else None
         return blob if blob is not None and blob[:3] == (key[1] & 0xFFFFFFFF, key[2], key[3]) else None
 
@@ -305,7 +313,10 @@ class FolderLooks:
                 pass
         if not stat.S_ISREG(key[0]):
             return
-        if self._blob(path, key, repository) is not None or self._copies.get(path, (None,))[0] == key:
+        if self._copies.get(path, (None,))[0] == key:
+            return
+        if self._blob(path, key, repository) is not None:
+            self._unsure[path] = key
             return
         if key[1] > self._limits.file_bytes:
             self._unkept[path] = TOO_LONG.format(self._limits.file_bytes)
@@ -316,16 +327,39 @@ class FolderLooks:
 
     def _forget_file(self, path: str) -> None:
         self._pending.pop(path, None)
+        self._unsure.pop(path, None)
         self._unkept.pop(path, None)
 
     def _copy(self, seconds: float) -> None:
         if len(self._pending) > MANY:
             self._read_indexes_again()
         end = time.monotonic() + seconds
-        while self._pending and time.monotonic() < end:
-            path, key = next(iter(self._pending.items()))
-            del self._pending[path]
-            self._copy_one(path, key)
+        while (self._pending or self._unsure) and time.monotonic() < end:
+            if self._pending:
+                path, key = next(iter(self._pending.items()))
+                del self._pending[path]
+                self._copy_one(path, key)
+            else:
+                self._compare(*self._unsure.popitem())
+
+    def _compare(self, path: str, key: Key) -> None:
+        """Sees whether git's blob is what the file has, if it still is as `key` says; else the file is copied."""
+        repository = self._repository(path.rpartition("/")[0])
+        if repository is None or (blob := self._blob(path, key, repository)) is None:
+            return self._want(path, key, None)
+        if key[1] <= self._limits.file_bytes:
+            try:
+                content, seen = _content(path, key[1])
+            except OSError as error:
+                self._unkept[path] = f"it cannot be read ({error.strerror or error})"
+                return None
+            if seen != key:  # The next look tells.
+                return None
+            if name_of(content) == blob[3]:
+                self._copies[path] = (key, f"{IN_GIT}{blob[3].hex()}")
+                return None
+        del repository.blobs[path]
+        return self._want(path, key, repository)
 
     def _copy_one(self, path: str, key: Key) -> None:
         """Copies a file if it still is as `key` says."""
@@ -345,6 +379,7 @@ class FolderLooks:
         for path, key in list(self._pending.items()):
             if self._blob(path, key, self._repository(path.rpartition("/")[0])) is not None:
                 del self._pending[path]
+                self._unsure[path] = key
 
     # --- changes ----------------------------------------------------------------------------------------------
 
@@ -396,9 +431,9 @@ class FolderLooks:
         wanted: dict[Path, set[bytes]] = {}
         for path, key in old:
             repository = self._repository(path.rpartition("/")[0])
-            if path not in self._copies and (blob := self._blob(path, key, repository)) is not None:
-                assert repository is not None
-                wanted.setdefault(repository.git, set()).add(blob[3])
+            known, name = self._copies.get(path, (None, ""))
+            if repository is not None and known == key and name.startswith(IN_GIT):
+                wanted.setdefault(repository.git, set()).add(bytes.fromhex(name.removeprefix(IN_GIT)))
         found: dict[bytes, bytes] = {}
         for git, names in wanted.items():
             found |= read_blobs(git, names, self._programs_not_in)
@@ -414,13 +449,12 @@ class FolderLooks:
         if not stat.S_ISREG(key[0]):
             return Entry("other", mode, why="it is no file")
         known, name = self._copies.get(path, (None, ""))
-        if known == key:
-            return Entry("file", mode, key[1], name)
-        blob = self._blob(path, key, self._repository(path.rpartition("/")[0]))
         why = ""
-        if blob is not None:
-            content = blobs.get(blob[3])
-            if content is not None and len(content) == key[1]:
+        if known == key and not name.startswith(IN_GIT):
+            return Entry("file", mode, key[1], name)
+        if known == key:
+            content = blobs.get(bytes.fromhex(name.removeprefix(IN_GIT)))
+            if content is not None:
                 try:
                     return Entry("file", mode, key[1], self.camera.contents.put(content))
                 except ContentError as error:
@@ -430,6 +464,17 @@ class FolderLooks:
         else:
             why = self._unkept.get(path, NOT_YET)
         return Entry("file", mode, key[1], mark=_mark(key), why=why)
+
+
+def _content(path: str, size: int) -> tuple[bytes, Key]:
+    """What a file has, and how it was before and after that was read. Raises OSError, also where it changes."""
+    descriptor = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
+    with open(descriptor, "rb", buffering=0) as file:
+        before = _key_of(os.fstat(descriptor))
+        content = file.read(size + 1) if stat.S_ISREG(before[0]) else None
+        if content is None or len(content) != size or _key_of(os.fstat(descriptor)) != before:
+            raise OSError("it changes")
+    return content, before
 
 
 def _is_whole(blob: Blob, sizes: dict[bytes, int]) -> bool:

@@ -1,12 +1,12 @@
 """What git keeps of files that are as git's index has them: their contents need no copy of ours.
 
-Only reads: the index here, the blobs by `git cat-file`, which runs nothing that a repository's configuration names.
+Only reads: the index here, the blobs by `git cat-file`. Commands can write both, so what they say counts only where a
+file's own bytes have said the same: they hash to the blob's name, and so does what git gives back.
 """
 
 from __future__ import annotations
 
 import os
-import re
 import struct
 import subprocess
 from collections.abc import Iterable, Sequence
@@ -14,18 +14,14 @@ from pathlib import Path
 
 from msgspec import Struct
 
-from acp_agent.own_programs import find_program
-from acp_agent.undo.git_index import entries
+from acp_agent.own_programs import run_git
+from acp_agent.safety.folders.paths import read_regular
+from acp_agent.undo.git_index import ALTERNATES, entries, name_of
 
 MOST_BYTES = 50_000_000
 """Of an index that is read."""
 PATIENCE = 60.0
 """Seconds to wait for git."""
-GIT_FILE = re.compile(rb"gitdir: (.+?)\s*")
-CHANGES_CONTENT = re.compile(rb"\b(filter|working-tree-encoding)=|\bident\b")
-"""In attributes: a file's content is not that of its blob. Other line endings show in its size (`read_sizes`)."""
-FEW = 500_000
-"""Bytes of attributes that are read."""
 
 
 Blob = tuple[int, int, int, bytes]
@@ -49,19 +45,6 @@ class Tracked(Struct):
     """Whether the blobs are known to be there, with the sizes of the files."""
 
 
-def git_of(folder: str) -> Path | None:
-    """The repository whose work tree has `folder` as its top, if it has one."""
-    git = Path(folder, ".git")
-    if git.is_dir():
-        return git
-    try:
-        with open(git, "rb") as file:
-            named = GIT_FILE.fullmatch(file.read(4096))
-    except OSError:
-        return None
-    return None if named is None else Path(folder, os.fsdecode(named[1]))
-
-
 def state_of_index(git: Path) -> tuple[int, int]:
     """Tells whether the index is another one; zeros if there is none."""
     try:
@@ -72,21 +55,18 @@ def state_of_index(git: Path) -> tuple[int, int]:
 
 
 def tracked(folder: str, git: Path) -> Tracked:
-    """What the index of `git` says of the files below `folder`; nothing if it cannot be read or contents differ."""
+    """What the index of `git` says of the files below `folder`; nothing if it cannot be read, or if git would look for
+    contents in another repository, too. None of it is believed before `has_blob` has compared."""
     state = state_of_index(git)
     blobs: dict[str, Blob] = {}
     folders: set[str] = set()
-    attributes = [git / "info" / "attributes"]
     try:
-        if 0 < state[0] <= MOST_BYTES:
-            for entry in entries((git / "index").read_bytes()):
-                mtime = entry.seconds * 1_000_000_000 + entry.nanoseconds
-                if mtime < state[1]:  # Else it may have changed in the same moment.
-                    path = f"{folder}/{entry.path.decode('utf-8', 'surrogateescape')}"
-                    blobs[path] = (entry.size, mtime, entry.changed_ns, entry.blob)
-            attributes += [Path(path) for path in blobs if path.endswith("/.gitattributes")]
-        if any(_changes_content(path) for path in attributes):
-            blobs = {}
+        data = read_regular(git / "index", MOST_BYTES) if not os.path.lexists(git / ALTERNATES) else None
+        for entry in entries(data) if data else ():
+            mtime = entry.seconds * 1_000_000_000 + entry.nanoseconds
+            if mtime < state[1]:  # Else it may have changed in the same moment.
+                path = f"{folder}/{entry.path.decode('utf-8', 'surrogateescape')}"
+                blobs[path] = (entry.size, mtime, entry.changed_ns, entry.blob)
     except (OSError, ValueError, struct.error):
         blobs = {}
     for path in blobs:
@@ -97,16 +77,9 @@ def tracked(folder: str, git: Path) -> Tracked:
     return Tracked(folder, git, state, blobs, frozenset(folders))
 
 
-def _changes_content(attributes: Path) -> bool:
-    try:
-        with open(attributes, "rb") as file:
-            return CHANGES_CONTENT.search(file.read(FEW)) is not None
-    except OSError:
-        return False
-
-
 def read_blobs(git: Path, blobs: Iterable[bytes], folders: Sequence[Path]) -> dict[bytes, bytes]:
-    """The contents of these blobs, as far as they are there. `folders`: those in which no program is looked for."""
+    """The contents of these blobs, as far as they are there and hash to their names. `folders`: those in which no
+    program is looked for."""
     wanted = list(dict.fromkeys(blobs))
     out = _cat_file(git, wanted, "--batch", folders)
     found: dict[bytes, bytes] = {}
@@ -118,7 +91,8 @@ def read_blobs(git: Path, blobs: Iterable[bytes], folders: Sequence[Path]) -> di
         size = _size(out[at:end])
         at = end + 1
         if size is not None:
-            found[name] = out[at : at + size]
+            if name_of(content := out[at : at + size]) == name:
+                found[name] = content
             at += size + 1
     return found
 
@@ -132,23 +106,12 @@ def read_sizes(git: Path, blobs: Iterable[bytes], folders: Sequence[Path]) -> di
 
 
 def _cat_file(git: Path, blobs: Sequence[bytes], how: str, folders: Sequence[Path]) -> bytes:
-    program = find_program("git", os.environ, folders) if blobs else None
-    if program is None:
+    if not blobs:
         return b""
-    environ = {
-        "PATH": os.environ.get("PATH", ""), "HOME": "/", "LC_ALL": "C", "GIT_CONFIG_NOSYSTEM": "1",
-        "GIT_CONFIG_GLOBAL": os.devnull, "GIT_NO_LAZY_FETCH": "1", "GIT_NO_REPLACE_OBJECTS": "1",
-        "GIT_OPTIONAL_LOCKS": "0",
-    }  # fmt: skip
+    names = "".join(f"{name.hex()}\n" for name in blobs).encode()
     try:
-        done = subprocess.run(
-            [program, f"--git-dir={git}", "-c", "safe.directory=*", "cat-file", "--buffer", how],
-            input="".join(f"{name.hex()}\n" for name in blobs).encode(),
-            capture_output=True,
-            cwd="/",
-            env=environ,
-            timeout=PATIENCE,
-            check=False,
+        done = run_git(
+            [f"--git-dir={git}", "cat-file", "--buffer", how], timeout=PATIENCE, outside=folders, stdin=names
         )
     except (OSError, subprocess.SubprocessError):
         return b""

@@ -7,12 +7,20 @@ from __future__ import annotations
 
 import hashlib
 import os
+import re
 import stat
 import struct
 from collections.abc import Iterator
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from msgspec import Struct
+
+from acp_agent.disk import HERE
+from acp_agent.safety.folders.paths import read_regular
+
+if TYPE_CHECKING:
+    from acp_agent.disk import Disk
 
 MOST_BYTES = 400_000
 """Of an index that is read: some thousand files."""
@@ -27,6 +35,13 @@ ASSUMED_VALID, EXTENDED = 0x8000, 0x4000
 SKIPPED = 0x4000 | 0x2000
 """`skip-worktree` and `intent-to-add`, of the extended flags."""
 HASH_BYTES = 20
+NO_PART = frozenset((b"", b".", b"..", b".git"))
+"""No component of a path in an index is this."""
+POINTER = re.compile(r"gitdir: (.+?)\s*")
+WORKTREE = re.compile(r"^\s*worktree\s*=\s*(.+?)\s*$", re.MULTILINE)
+POINTER_BYTES = 4096
+ALTERNATES = "objects/info/alternates"
+"""In a repository: where git looks for objects besides."""
 
 
 class Entry(Struct, frozen=True):
@@ -45,14 +60,16 @@ def changed_files(git: Path, folder: Path) -> int | None:
     """How many files of the work tree `folder` differ from the index in `git`; `None` where that is not found out
     quickly: no index, a large one, another format. Untracked files and what is staged do not count."""
     try:
-        if (git / "index").stat().st_size > MOST_BYTES:
+        if (data := read_regular(git / "index", MOST_BYTES)) is None:
             return None
-        data = (git / "index").read_bytes()
         tracked = list(entries(data))
     except (OSError, ValueError, struct.error):
         return None
     hashed = changed = 0
-    root = os.fsencode(folder)
+    root = os.path.realpath(os.fsencode(folder))
+    for above in {os.path.dirname(entry.path) for entry in tracked}:
+        if os.path.realpath(place := os.path.join(root, above).rstrip(b"/")) != place:
+            return None  # A link: what it leads to is nobody's business.
     for entry in tracked:
         try:
             found = os.lstat(root + b"/" + entry.path)
@@ -88,6 +105,8 @@ def entries(data: bytes) -> Iterator[Entry]:
             name += 2
         path = data[name : data.index(b"\0", name)]
         at += (name - at + len(path) + 8) & ~7
+        if not NO_PART.isdisjoint(path.split(b"/")):
+            raise ValueError("a path that git refuses")
         mode = fields[6]
         if stat.S_IFMT(mode) in (LINK, FILE) and not flags & ASSUMED_VALID and not more & SKIPPED:
             yield Entry(path, mode, fields[2], fields[3], fields[0] * 10**9 + fields[1], fields[9], fields[10])
@@ -104,4 +123,38 @@ def _has_blob(path: bytes, found: os.stat_result, blob: bytes) -> bool:
                 content = file.read(LONGEST_HASHED + 1)
     except OSError:
         return False
-    return hashlib.sha1(b"blob %d\0" % len(content) + content).digest() == blob
+    return name_of(content) == blob
+
+
+def name_of(content: bytes) -> bytes:
+    """The name of the blob with this content."""
+    return hashlib.sha1(b"blob %d\0" % len(content) + content).digest()
+
+
+def git_of(folder: Path, disk: Disk = HERE) -> Path | None:
+    """The repository whose work tree has `folder` as its top, if it has one.
+
+    A `.git` that leads out of `folder` counts only where the repository says that this is its work tree: a command may
+    have made it, to have another one of the user read.
+    """
+    git = folder / ".git"
+    try:
+        if disk.kind(git) == "dir":
+            return None if disk.is_link(git) else git
+        if disk.kind(git) != "file" or (named := POINTER.fullmatch(disk.text(git, POINTER_BYTES))) is None:
+            return None
+        found = disk.real_path(folder / named[1])
+        if disk.real_path(folder) in found.parents or _names_back(found, folder, disk):
+            return found
+    except (OSError, ValueError):
+        pass
+    return None
+
+
+def _names_back(git: Path, folder: Path, disk: Disk) -> bool:
+    """Whether a worktree's or a submodule's repository names `folder` as its work tree."""
+    if disk.kind(git / "gitdir") == "file":
+        back = git / disk.text(git / "gitdir", POINTER_BYTES).strip()
+        return disk.real_path(back.parent) == disk.real_path(folder)
+    tree = WORKTREE.search(disk.text(git / "config", MOST_BYTES))
+    return tree is not None and disk.real_path(git / tree[1]) == disk.real_path(folder)

@@ -11,6 +11,7 @@ import pytest
 
 from acp_agent.disk import Folder
 from acp_agent.errors import InvalidParams, PeerError
+from acp_agent.loop.shell import worktrees
 from acp_agent.loop.shell.worktrees import all_of, make, sweep
 from acp_agent.opening import Opening
 from acp_agent.schema.acp import NewSessionRequest
@@ -270,6 +271,22 @@ async def test_a_sub_agent_works_in_a_worktree(tmp_path: Path) -> None:
         assert status(r.project) == before
 
 
+OTHERS = "git init -q ../other; git -C ../other commit -q --allow-empty -m x"
+
+
+async def test_a_pointer_to_another_repository_gives_a_worktree_of_that_without_the_check(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The control of what `test_what_can_have_no_worktree_is_said` refuses."""
+    other = repository(tmp_path / "other")
+    (tmp_path / "project").mkdir()
+    (tmp_path / "project/.git").write_text(f"gitdir: {other}/.git\n")
+    monkeypatch.setattr(worktrees, "git_of", lambda top: other / ".git")
+    hold = make(Folder(tmp_path / "project"), state(tmp_path))
+    assert (Path(hold.worktree.path) / "file").read_text() == (other / "file").read_text()
+    hold.end()
+
+
 @pytest.mark.parametrize(
     ("prepare", "why"),
     [
@@ -278,8 +295,12 @@ async def test_a_sub_agent_works_in_a_worktree(tmp_path: Path) -> None:
         ("git init -q --bare", "bare repository"),
         ("cd ..; git init -q; git commit -q --allow-empty -m x", "not the top"),
         ("git init -q; touch .gitmodules; git add .; git commit -qm x", "submodules"),
+        (f"{OTHERS}; echo gitdir: $PWD/../other/.git > .git", "does not name this folder"),
+        (f"{OTHERS}; git init -q; echo $PWD/../other/.git > .git/commondir", "does not name this folder"),
+        (f"{OTHERS}; git clone -q --shared ../other . 2>/dev/null", "takes objects from another one"),
+        ("git init -q; git commit -q --allow-empty -m x; git config include.path /dev/null", "includes other"),
     ],
-    ids=["none", "empty", "bare", "below", "submodules"],
+    ids=["none", "empty", "bare", "below", "submodules", "pointer", "common", "alternates", "includes"],
 )
 async def test_what_can_have_no_worktree_is_said(tmp_path: Path, prepare: str, why: str) -> None:
     async with agent_rig(tmp_path) as r:

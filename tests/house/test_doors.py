@@ -31,7 +31,7 @@ DOORS = {
         safety/folders/protect: __init__ git_places
         safety/folders/survey: _named survey
         safety/folders/watch: _content
-        safety/folders/folder_trust: _is_here
+        safety/folders/folder_trust: _add_named look
         safety/globs: _literal
         safety/deciding/conditions: _folder
         safety/deciding/subjects: _resolved
@@ -46,10 +46,11 @@ DOORS = {
         loop/shell/command_policy: _protected
         loop/shell/confinement: _look_through
         loop/shell/side_walls: __init__
-        loop/shell/worktrees: folder_of
+        loop/shell/worktrees: _looked_at folder_of
     """,
     # The agent's own folders, and what no link is followed for.
     "opens": """
+        safety/folders/folder_trust: look
         safety/folders/protect: _text also_mounted
         executors/sandbox/base: open_files
         executors/sandbox/bubblewrap: _inside _private confine

@@ -184,6 +184,21 @@ def test_programs_of_ours_are_looked_for_through_one_door():
     assert {str(place) for place in calls} == {name.removesuffix(".py").replace("/", ".") for name in doors}
 
 
+def test_git_is_started_through_one_door():
+    """`own_programs.run_git`: with all that off by which a repository could start a program."""
+    starters = {"find_program", "which", "run", "_run", "Popen", "run_process", "open_process", "check_output", "start"}
+    wrong = []
+    for file, _ in modules():
+        place = str(file.relative_to(ROOT))
+        for node in ast.walk(parsed(file)):
+            match node:
+                case ast.Call(func=ast.Name(id=name) | ast.Attribute(attr=name), args=[first, *_]) if name in starters:
+                    named = first.elts[0] if isinstance(first, ast.List | ast.Tuple) and first.elts else first
+                    if isinstance(named, ast.Constant) and str(named.value).rpartition("/")[2] == "git":
+                        wrong.append(f"{place}:{node.lineno}")
+    assert [each.partition(":")[0] for each in wrong] == ["acp_agent/own_programs.py"]
+
+
 def test_tools_see_contracts_not_backends():
     wrong = [
         f"{item.where}: {item.imported}"

@@ -72,10 +72,12 @@ async def kept(*specs: ServerSpec, wait: bool = True, **changed: Any) -> AsyncIt
     made = Kept()
     made.call_timeout = changed.get("call_timeout", made.call_timeout)
     settings: dict[str, Any] = {
-        "cwd": HERE, "connect_timeout": 15.0, "call_timeout": made.call_timeout, "max_result_bytes": 100_000,
+        "folders": (HERE,), "connect_timeout": 15.0, "call_timeout": made.call_timeout, "max_result_bytes": 100_000,
         "environ": os.environ, **changed,
     }  # fmt: skip
-    made.servers = McpServers(specs, KeeperSettings(on_change=made.changed, on_trouble=made.trouble, **settings))
+    made.servers = McpServers(
+        specs, KeeperSettings(as_trusted=lambda spec: spec, on_change=made.changed, on_trouble=made.trouble, **settings)
+    )
     with anyio.fail_after(BOUND):
         async with anyio.create_task_group() as tasks:
             tasks.start_soon(made.servers.run)

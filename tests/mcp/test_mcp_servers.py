@@ -105,7 +105,7 @@ async def test_an_unknown_tool_and_an_unknown_server(server):
 
 
 async def test_roots_are_told_and_sampling_is_refused(tmp_path):
-    async with kept(raw(), cwd=HERE, folders=(HERE, tmp_path)) as k:
+    async with kept(raw(), folders=(HERE, tmp_path)) as k:
         roots = json.loads(await k.text("roots"))["roots"]
         assert [root["uri"] for root in roots] == [HERE.as_uri(), tmp_path.as_uri()]
         assert "not supported" in await k.text("ask")
@@ -114,7 +114,7 @@ async def test_roots_are_told_and_sampling_is_refused(tmp_path):
 async def test_a_server_inherits_the_safe_environment_and_what_its_configuration_names(tmp_path):
     spec = msgspec.structs.replace(raw(env={"OTHER": "y"}), inherit=("WANTED", "MISSING"))
     more = {"WANTED": "token", "UNWANTED": "secret"}
-    async with kept(spec, cwd=tmp_path, environ=environment(KEPT="1", OTHER="x"), more=more) as k:
+    async with kept(spec, folders=(tmp_path,), environ=environment(KEPT="1", OTHER="x"), more=more) as k:
         env, cwd = json.loads(await k.text("env"))
         found = tuple(env.get(name) for name in ("KEPT", "OTHER", "WANTED", "UNWANTED", "MISSING"))
         assert found == ("1", "y", "token", None, None)
@@ -189,7 +189,7 @@ async def test_a_server_that_does_not_answer_is_given_up(tmp_path):
 
 
 async def test_a_working_folder_that_is_not_there_is_named(tmp_path):
-    async with kept(raw(), wait=False, cwd=tmp_path / "gone") as k:
+    async with kept(raw(), wait=False, folders=(tmp_path / "gone",)) as k:
         await k.until(lambda: k.troubles)
         assert "gone does not exist" in k.troubles[0][1]
 
@@ -295,7 +295,8 @@ async def test_close_while_connecting_kills_the_process(tmp_path):
 
 
 QUIET = KeeperSettings(
-    cwd=HERE, connect_timeout=15, call_timeout=15, max_result_bytes=10_000, on_change=lambda: None,
+    as_trusted=lambda spec: spec,
+    folders=(HERE,), connect_timeout=15, call_timeout=15, max_result_bytes=10_000, on_change=lambda: None,
     on_trouble=lambda name, words: None,
 )  # fmt: skip
 

@@ -8,25 +8,30 @@ import sys
 import webbrowser
 from argparse import Namespace
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import closing
 from pathlib import Path
 from typing import Any
 
 import anyio
 import anyio.to_thread
+from msgspec.structs import replace
 
 from acp_agent.build.session_parts import outside, own_keys
 from acp_agent.commands.config import config_here
 from acp_agent.config.credentials import McpLogins
 from acp_agent.config.load import Config, load_config
 from acp_agent.config.model import McpServerConfig
+from acp_agent.config.safety_settings import OF_FOLDER
 from acp_agent.config.xdg import config_file
 from acp_agent.errors import UsageError
 from acp_agent.loop.toolbox.session_plugins import SessionPlugins
 from acp_agent.loop.toolbox.trust import has_plugins, trusted_files
+from acp_agent.loop.toolbox.trusted_programs import programs_here
 from acp_agent.mcp.base import Answers, KeeperSettings, ServerSpec, from_config, gather
 from acp_agent.mcp.mcp_servers import McpServers, ServerState
 from acp_agent.mcp.oauth import login
 from acp_agent.opening import open_store
+from acp_agent.plugins.installed import Shelf
 from acp_agent.plugins.manifest import SERVER_NAME
 from acp_agent.plugins.mcp_json import FILE, folder_servers
 from acp_agent.safety.environment import safe_environment
@@ -91,16 +96,19 @@ def _list(options: Namespace, environ: Mapping[str, str]) -> int:
         _line(words)
     if not known:
         _line("There are no MCP servers. `acp-coder mcp add NAME -- COMMAND` or `acp-coder mcp add NAME URL` adds one.")
-    settings = KeeperSettings.of(
-        config.settings.mcp,
-        cwd,
-        inherited,
-        outside(config, environ),
-        on_change=lambda: None,
-        on_trouble=lambda name, words: None,
-        answers=Answers(McpLogins(environ)),
-    )
-    states = anyio.run(_tried, specs, settings)
+    store = open_store(config, environ)
+    with closing(store), programs_here(cwd, store, Shelf(environ).is_whole) as programs:
+        settings = KeeperSettings.of(
+            config.settings.mcp,
+            (cwd,),
+            inherited,
+            outside(config, environ),
+            on_change=lambda: None,
+            on_trouble=lambda name, words: None,
+            answers=Answers(McpLogins(environ)),
+            as_trusted=lambda spec: programs.server(known[spec.name].of, spec),
+        )
+        states = anyio.run(_tried, specs, settings)
     for state in states:
         counts = f"{state.tools} tools, {state.prompts} prompts" if state.state == "ready" else state.words
         _line(f"{state.name}  {state.state}  {counts}  {_place(known[state.name])}")
@@ -135,6 +143,7 @@ def _known(
     finally:
         store.close()
     found, trouble = folder_servers(data, inherited) if data else ({}, [])
+    found = {name: replace(entry, of=OF_FOLDER) for name, entry in found.items()}
     if has_plugins(environ):
         found |= SessionPlugins(settings.plugins, environ).servers
     return {**found, **settings.mcp.servers}, trouble

@@ -6,13 +6,14 @@ import json
 import sys
 from argparse import Namespace
 from collections.abc import Mapping
+from contextlib import closing
 from pathlib import Path
 from typing import Any, get_args
 
 import anyio
 
 from acp_agent.commands.explain_policy import Asker
-from acp_agent.config.safety_settings import DecidingHook, HookEvent
+from acp_agent.config.safety_settings import DecidingHook, HookEvent, HooksConfig
 from acp_agent.errors import HookFailed, ToolError, UsageError
 from acp_agent.executors.local import LocalExecutor
 from acp_agent.limits.decoding import read_loose_json
@@ -24,6 +25,9 @@ from acp_agent.loop.hooks.hook_runner import HookRunner
 from acp_agent.loop.hooks.hooks import PERMISSION_MODES, told_lines
 from acp_agent.loop.toolbox.session_plugins import SessionPlugins
 from acp_agent.loop.toolbox.trust import has_plugins
+from acp_agent.loop.toolbox.trusted_programs import programs_here
+from acp_agent.opening import open_store
+from acp_agent.plugins.installed import Shelf
 from acp_agent.safety.deciding.subjects import CallFacts, touched
 from acp_agent.safety.folders.paths import real_path
 
@@ -63,19 +67,33 @@ def run(options: Namespace, environ: Mapping[str, str]) -> int:
     mode = PERMISSION_MODES[asker.mode.id]
     about = {"session_id": CALL_ID, "transcript_path": "", "cwd": str(cwd), "permission_mode": mode}
     plugins = SessionPlugins(asker.config.settings.plugins, environ) if has_plugins(environ) else None
-    hooks = DecidingHooks(
+    store = open_store(asker.config, environ)
+    with closing(store), programs_here(cwd, store, Shelf(environ).is_whole) as programs:
+        runner = _Shown(lambda: executor, cwd, dict, programs.words)
+        hooks = _hooks(asker, plugins, runner, about)
+        return _listed(config, hooks) if options.verb == "list" else _tried(options, hooks, asker)
+
+
+def _hooks(asker: Asker, plugins: SessionPlugins | None, runner: HookRunner, about: Mapping[str, str]) -> DecidingHooks:
+    config = asker.config.settings.hooks
+    return DecidingHooks(
         [*config.on, *(() if plugins is None else plugins.hooks)],
-        _Shown(lambda: executor, cwd, dict),
+        runner,
         lambda: about,
         clean=str,
         tell=lambda words: None,
         note=lambda words, **about: None,
         max_context=config.max_context_chars,
     )
-    if options.verb == "list":
-        lines = [*told_lines(config), *hooks.lines()]
-        _line("\n".join(lines) or "There are no hooks: `[[hooks.on]]` in the configuration adds one.")
-        return 0
+
+
+def _listed(config: HooksConfig, hooks: DecidingHooks) -> int:
+    lines = [*told_lines(config), *hooks.lines()]
+    _line("\n".join(lines) or "There are no hooks: `[[hooks.on]]` in the configuration adds one.")
+    return 0
+
+
+def _tried(options: Namespace, hooks: DecidingHooks, asker: Asker) -> int:
     if options.event not in get_args(HookEvent):
         raise UsageError(f"there is no event {options.event!r}: {', '.join(get_args(HookEvent))}")
     try:

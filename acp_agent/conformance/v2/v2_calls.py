@@ -2,19 +2,21 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
+from functools import partial
 from pathlib import Path
 from typing import Any
 
-import anyio
+import anyio.to_thread
 
 from acp_agent.conformance.trial import DONE, NotHere, Trial, Wrong, check, same_file
 from acp_agent.conformance.v2.v2_client import AgentV2, in_session
-from acp_agent.own_programs import find_program
+from acp_agent.own_programs import NoGit, run_git
 from acp_agent.testing.fake_answers import Answer, Call
 
+SECONDS = 30.0
+"""For git."""
 SAYS = "printf 'kit-%s \\303\\274' says"
 """What it prints is not in it, so it tells that it ran."""
 
@@ -195,9 +197,6 @@ async def a_patch_comes_with_changes(trial: Trial) -> None:
 
 @check("V2-DIFF-4")
 async def git_applies_the_patch(trial: Trial) -> None:
-    git = find_program("git", os.environ)
-    if git is None:
-        raise NotHere("there is no git here")
     old, new = "red\nripe\n\u00fc", "green\nripe\n\u00fc\n"
     async with _changed(trial, old, new) as (agent, file, diff):
         text = str((diff.get("patch") or {}).get("text", ""))
@@ -205,8 +204,12 @@ async def git_applies_the_patch(trial: Trial) -> None:
             raise NotHere("it gives no patch")
         agent.expect(" a/" not in text and " b/" not in text, f"paths have `a/` or `b/`: {text[:300]}")
         file.write_text(old)
-        command = [git, "apply", "-p0", "--unsafe-paths", "--whitespace=nowarn", "-"]
-        ran = await anyio.run_process(command, input=text.encode(), cwd=file.parent, check=False)
+        command = ["apply", "-p0", "--unsafe-paths", "--whitespace=nowarn", "-"]
+        try:
+            run = partial(run_git, command, stdin=text.encode(), cwd=file.parent, timeout=SECONDS)
+            ran = await anyio.to_thread.run_sync(run)
+        except NoGit as error:
+            raise NotHere("there is no git here") from error
         agent.expect(ran.returncode == 0, f"git does not take the patch: {ran.stderr.decode()} {text[:500]}")
         agent.expect(file.read_text() == new, f"with the patch the file is {file.read_text()!r}")
 

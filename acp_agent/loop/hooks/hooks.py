@@ -13,11 +13,18 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import anyio
+import anyio.to_thread
 from msgspec import Struct, field
 from msgspec.structs import replace
 
-from acp_agent.config.safety_settings import DecidingHook, HookConfig, HookEvent, HooksConfig
-from acp_agent.errors import ExecutorError
+from acp_agent.config.safety_settings import (
+    OF_FOLDER,
+    OF_SETTINGS,
+    HookConfig,
+    HookEvent,
+    HooksConfig,
+)
+from acp_agent.errors import ExecutorError, NotAsTrusted
 from acp_agent.executors.base import Command
 from acp_agent.lazy import load
 from acp_agent.loop.choices import Choices
@@ -25,13 +32,19 @@ from acp_agent.loop.journal import Journal
 from acp_agent.loop.outbox import Outbox
 from acp_agent.loop.running_turn import RunningTurn
 from acp_agent.protocol.client import QUESTION
+from acp_agent.safety.folders.folder_trust import SETTINGS
 from acp_agent.schema import acp
 
 if TYPE_CHECKING:
     from acp_agent.executors.local import LocalExecutor
     from acp_agent.loop.hooks.deciding_hooks import Decided, DecidingHooks
     from acp_agent.loop.shell.session_shell import Late
+    from acp_agent.loop.toolbox.trusted_programs import TrustedPrograms
 
+TOLD = ("tool_before", "tool_after", "file_changed", "cwd_changed")
+"""The lists of hooks that are only told."""
+LISTS = ("on", *TOLD)
+READ_HOOKS = "acp_agent.plugins.manifest:read_hooks"
 ASK = "acp_agent.loop.ask:ask_hook"
 END_SECONDS = 0.5
 """For the hooks of SessionEnd together: the agent ends within a second."""
@@ -60,6 +73,7 @@ class Hooks(Struct):
     choices: Choices
     journal: Journal
     spawn: Callable[[Coroutine[Any, Any, None]], None]
+    programs: Callable[[], TrustedPrograms]
     _reported: set[str] = field(default_factory=set)
     _deciding: DecidingHooks | None = None
     _begun: bool = False
@@ -77,7 +91,7 @@ class Hooks(Struct):
         if self._deciding is None and self.config.on:
             self._deciding = load(DECIDING)(
                 self.config.on,
-                load(RUNNER)(lambda: self.run_with.executor, self.cwd, self.turn.variables),
+                load(RUNNER)(lambda: self.run_with.executor, self.cwd, self.turn.variables, self.as_trusted),
                 self._about,
                 clean=self.outbox.clean,
                 tell=self.outbox.tell,
@@ -86,9 +100,20 @@ class Hooks(Struct):
             )
         return self._deciding
 
-    def add(self, more: Sequence[DecidingHook]) -> None:
-        """Asks these, too, behind the others."""
-        self.config, self._deciding = replace(self.config, on=[*self.config.on, *more]), None
+    def as_trusted(self, of: str, words: Sequence[str]) -> list[str]:
+        return self.programs().words(of, words)
+
+    def trust(self, files: Mapping[str, bytes]) -> list[str]:
+        """The user trusts these files of the folder, or (none) no longer: asks and tells no hooks of the folder then.
+        Returns what is wrong with some."""
+        without = OF_SETTINGS if files else OF_FOLDER
+        lists = {
+            name: [hook for hook in getattr(self.config, name) if not hook.of.startswith(without)] for name in LISTS
+        }
+        more, trouble = load(READ_HOOKS)(files[SETTINGS], SETTINGS, "the folder") if SETTINGS in files else ((), [])
+        lists["on"] += [replace(hook, of=OF_SETTINGS) for hook in more]
+        self.config, self._deciding = replace(self.config, **lists), None
+        return list(trouble)
 
     def lines(self) -> list[str]:
         """One for each hook."""
@@ -210,8 +235,10 @@ class Hooks(Struct):
     async def _one(self, hook: HookConfig, env: Mapping[str, str]) -> str:
         """Runs it; returns what went wrong, or nothing."""
         try:
-            process = await self.run_with.executor.run(Command(hook.command, self.cwd, env=env))
-        except ExecutorError as error:
+            words = [hook.command]
+            words = await anyio.to_thread.run_sync(self.as_trusted, hook.of, words) if hook.of else words
+            process = await self.run_with.executor.run(Command(words[0], self.cwd, env=env))
+        except (ExecutorError, NotAsTrusted) as error:
             return str(error)
         try:
             with anyio.move_on_after(hook.timeout) as scope:
@@ -242,6 +269,6 @@ def told_lines(config: HooksConfig) -> list[str]:
     """One for each hook that is only told."""
     return [
         f"{event}{' of ' + ', '.join(hook.tools) if hook.tools else ''}: `{hook.command}`"
-        for event in ("tool_before", "tool_after", "file_changed", "cwd_changed")
+        for event in TOLD
         for hook in getattr(config, event)
     ]

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from acp_agent.safety.folders.paths import Roots
-from acp_agent.undo.git_index import changed_files
+from acp_agent.undo.git_index import changed_files, git_of
 
 if TYPE_CHECKING:
     from acp_agent.disk import Disk
@@ -34,12 +34,10 @@ def _git(folder: Path, disk: Disk) -> str:
     """The branch and, on this machine, the count of changed files. From git's files, without git, which would run what
     a repository's configuration names."""
     for above in (folder, *folder.parents):
-        git = above / ".git"
         try:
-            if disk.kind(git) == "file":
-                pointer = disk.text(git, HEAD_BYTES)
-                git = above / pointer.removeprefix("gitdir:").strip()
-            if disk.kind(git / "HEAD") == "file":
+            if (git := git_of(above, disk)) is not None and disk.kind(git / "HEAD") == "file":
+                if disk.is_link(git / "HEAD"):
+                    break
                 match = HEAD.fullmatch(disk.text(git / "HEAD", HEAD_BYTES))
                 branch = f"Git branch at the start: {match[1] if match else 'none (detached)'}"
                 if disk.here and (count := changed_files(git, above)) is not None:

@@ -33,7 +33,7 @@ from acp_agent.executors.sandbox.base import Copies
 from acp_agent.executors.sandbox.holders import MODE, is_place_holder
 from acp_agent.executors.tree_walk import enter, identity, look
 from acp_agent.lazy import load
-from acp_agent.own_programs import find_program
+from acp_agent.own_programs import NoGit, find_git, run_git
 from acp_agent.safety.folders.paths import read_regular
 
 IS_PLAIN = "acp_agent.safety.lines.git_folder:is_plain_setting"
@@ -97,8 +97,9 @@ class GitCopies:
         """The repositories that were taken over."""
         self.copies: Copies | None = None
         self._until = 0.0
-        self._git_program = find_program("git", {"PATH": GIT_PATH})
-        if self._git_program is None:
+        try:
+            find_git(GIT_PATH)
+        except NoGit:
             return
         self._make("copies")
         for number, git in enumerate(repositories):
@@ -267,20 +268,11 @@ class GitCopies:
     def _git(self, content: bytes, *arguments: str) -> tuple[bytes, bytes]:
         """What `git config` prints for this content, and the content afterwards. It follows no includes and runs
         nothing."""
-        assert self._git_program is not None
         if (left := self._until - time.monotonic()) <= 0:
             raise Unreadable("it takes too long")
         with _beside(self._folder) as file:
             file.write_bytes(content)
-            done = subprocess.run(
-                [self._git_program, "config", "--file", str(file), *arguments],
-                cwd="/",
-                env={"HOME": "/", "GIT_CONFIG_NOSYSTEM": "1", "GIT_CONFIG_GLOBAL": "/dev/null", "LC_ALL": "C"},
-                stdin=subprocess.DEVNULL,
-                capture_output=True,
-                timeout=left,
-                check=False,
-            )
+            done = run_git(["config", "--file", str(file), *arguments], path=GIT_PATH, timeout=left)
             if done.returncode:
                 raise Unreadable(f"git cannot read it ({done.stderr.decode('utf-8', 'replace').strip()[:200]})")
             return done.stdout, file.read_bytes()

@@ -23,9 +23,9 @@ log = logging.getLogger(__name__)
 PREFIX = "acp-coder-"
 LOCK = "lock"
 
-PARTS = ("state", "scratch", "scratch/tmp", "scratch/home", "scripts", "sandbox")
+PARTS = ("state", "scratch", "scratch/tmp", "scratch/home", "scripts", "sandbox", "trusted")
 """Its folders. A command may write only to `state` and `scratch`."""
-CLOSED_PARTS = ("scratch", "scripts", "sandbox")
+CLOSED_PARTS = ("scratch", "scripts", "sandbox", "trusted")
 """Those that commands cannot access, wherever it is. /tmp and the home are in the others."""
 
 OTHER_FOLDERS = ("/var/tmp", "/dev/shm")

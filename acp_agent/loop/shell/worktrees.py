@@ -24,8 +24,9 @@ from acp_agent.disk import Folder
 from acp_agent.errors import ExecutorError, WorktreeError
 from acp_agent.executors import beneath
 from acp_agent.limits.decoding import read_json
-from acp_agent.own_programs import find_program
+from acp_agent.own_programs import NoGit, run_git
 from acp_agent.safety.folders.protect import BRANCHES, WORKTREES
+from acp_agent.undo.git_index import ALTERNATES, git_of
 
 PATIENCE = 120.0
 """Seconds to wait for git: a large tree is written."""
@@ -242,6 +243,12 @@ def _looked_at(cwd: Path, folder: Path) -> str:
     if _git(cwd, "ls-tree", base, "--", ".gitmodules"):
         raise WorktreeError("the repository has submodules, of which git makes no worktrees")
     common = _git(cwd, "rev-parse", "--path-format=absolute", "--git-common-dir").removesuffix("\n")
+    git = git_of(Path(os.path.realpath(top)))
+    real = None if git is None else Path(os.path.realpath(git))
+    if real is None or Path(os.path.realpath(common)) not in (real, real.parent.parent):
+        raise WorktreeError("its `.git` leads to a repository that does not name this folder as its work tree")
+    if os.path.lexists(Path(common, ALTERNATES)):
+        raise WorktreeError("the repository takes objects from another one (`objects/info/alternates`)")
     if Path(common, "reftable").is_dir():
         raise WorktreeError("the repository keeps its branches in tables (`extensions.refStorage`)")
     return base
@@ -278,29 +285,20 @@ def _git(folder: Path, *arguments: str, why: str = "") -> str:
 
 
 def _safely(folder: Path) -> list[str]:
-    """Options with which git runs nothing that the repository's configuration names."""
-    settings = ["core.hooksPath=/dev/null", "core.fsmonitor=false", "submodule.recurse=false", "safe.directory=*"]
-    settings += ["gc.auto=0", "maintenance.auto=false"]
-    listed = _run(["-c", "safe.directory=*", "config", "-z", "--name-only", "--list"], str(folder))
-    for name in {name for name in listed.split("\0") if name.lower().startswith("filter.")}:
-        settings.append(f"{name}={'false' if name.lower().endswith('.required') else ''}")
+    """Options with which git runs no filters that the repository's configuration names."""
+    listed = {name.lower(): name for name in _run(["config", "-z", "--name-only", "--list"], str(folder)).split("\0")}
+    if any(name.startswith(("include.", "includeif.")) for name in listed):
+        raise WorktreeError("the repository's configuration includes other files, which may be anywhere")
+    filters = [name for low, name in listed.items() if low.startswith("filter.")]
+    settings = [f"{name}={'false' if name.lower().endswith('.required') else ''}" for name in filters]
     return [part for setting in settings for part in ("-c", setting)]
 
 
 def _run(arguments: Sequence[str], folder: str, env: Mapping[str, str] | None = None, why: str = "") -> str:
-    program = find_program("git", os.environ, [Path(folder)])
-    if program is None:
-        raise WorktreeError("git was not found")
-    environ = {
-        "PATH": os.environ.get("PATH", ""), "HOME": "/", "LC_ALL": "C", "GIT_CONFIG_NOSYSTEM": "1",
-        "GIT_CONFIG_GLOBAL": os.devnull, "GIT_NO_LAZY_FETCH": "1", "GIT_NO_REPLACE_OBJECTS": "1",
-        "GIT_OPTIONAL_LOCKS": "0", "GIT_TERMINAL_PROMPT": "0", **(env or {}),
-    }  # fmt: skip
     try:
-        done = subprocess.run(
-            [program, *arguments], cwd=folder, env=environ, stdin=subprocess.DEVNULL, capture_output=True,
-            timeout=PATIENCE, check=False,
-        )  # fmt: skip
+        done = run_git(arguments, timeout=PATIENCE, cwd=folder, outside=[Path(folder)], more=env)
+    except NoGit as error:
+        raise WorktreeError(str(error)) from error
     except (OSError, subprocess.SubprocessError) as error:
         raise WorktreeError(why or f"git could not be run: {error}") from error
     if done.returncode:

@@ -6,11 +6,12 @@ the permissions): after a pulled commit that changes a tool the user is asked ag
 
 from __future__ import annotations
 
+import hashlib
 import logging
 import os
 import re
 import sys
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 
 import anyio
@@ -20,11 +21,13 @@ from acp_agent.lazy import load
 from acp_agent.loop.journal import Journal
 from acp_agent.safety.folders.folder_trust import (
     FOLDER,
+    LEADS_TO,
     MARK_CHARS,
     OTHERS,
     SERVERS,
+    Found,
+    look,
     mark_of,
-    own_files,
     scope_of,
     tools_of,
 )
@@ -46,6 +49,10 @@ SHOWN_CHARS = 2_000
 """Characters shown of each file when the user is asked."""
 
 ANSWERS = {True: "given by the user", False: "refused by the user", None: "not answered"}
+
+ALL_SHOWN_CHARS = 100_000
+"""Of all files together; of the others the size and digest."""
+NOT_COVERED = "Not covered, so it may change unnoticed, or is not run:"
 
 QUESTION = "Trust this folder's own files, and let them take effect?"
 NOT_TRUSTED = "This folder has its own configuration or tools, which are not used: `/trust` shows them."
@@ -83,8 +90,11 @@ class Extensions:
         self._asks = False
         self._loading = anyio.Lock()
 
+    async def _look(self) -> Found:
+        return await anyio.to_thread.run_sync(look, self._folder) if self._own else Found()
+
     async def read(self) -> dict[str, bytes]:
-        return await anyio.to_thread.run_sync(own_files, self._folder) if self._own else {}
+        return (await self._look()).files
 
     async def trusted(self, files: Mapping[str, bytes]) -> bool:
         """Whether the user trusts exactly these files."""
@@ -106,11 +116,12 @@ class Extensions:
         """Whether tools of the project are loaded, possibly from an earlier version of their files."""
         return self._loaded
 
-    async def show(self) -> tuple[list[str], bool]:
-        """The files that could be trusted, relative to the folder, and whether they are; `trust` takes only these."""
-        files = await self.read()
-        self._shown = scope_of(files)
-        return list(files), await self.trusted(files)
+    async def show(self) -> tuple[list[str], list[str], bool]:
+        """The files that could be trusted, relative to the folder, what trust does not cover, and whether they are;
+        `trust` takes only these."""
+        found = await self._look()
+        self._shown = scope_of(found.files)
+        return list(found.files), found.lines(), await self.trusted(found.files)
 
     async def packages(self) -> list[str]:
         """Loads the tools of packages once; concurrent callers wait. Returns messages for the user. Imports nothing if
@@ -146,9 +157,9 @@ class Extensions:
         if not self._asks:
             return []
         self._asks = False
-        files = await self.read()
-        self._shown = scope_of(files)
-        answer = await load(ASK)(journal.outbox, QUESTION, [_shown(name, data) for name, data in files.items()])
+        found = await self._look()
+        self._shown = scope_of(files := found.files)
+        answer = await load(ASK)(journal.outbox, QUESTION, [*_shown(files), *_not_covered(found.lines())])
         journal.notice(f"trust in {', '.join(files)} ({mark_of(self._shown)}): {ANSWERS[answer]}")
         if answer is None:
             return [NOT_TRUSTED]
@@ -203,12 +214,25 @@ class Extensions:
         return list(trouble)
 
 
-def _shown(name: str, data: bytes) -> str:
-    """A file for the user: its name, and the beginning of what is in it."""
-    text = data.decode("utf-8", "replace")
-    more = f"\n… [{len(text) - SHOWN_CHARS} characters more]" if len(text) > SHOWN_CHARS else ""
-    fence = "`" * max(3, 1 + max((len(run) for run in re.findall("`+", text)), default=0))
-    return f"{name}\n\n{fence}\n{text[:SHOWN_CHARS].rstrip()}{more}\n{fence}"
+def _shown(files: Mapping[str, bytes]) -> Iterator[str]:
+    """Files for the user: their names, and the beginning of what is in them, as long as there is room."""
+    left = ALL_SHOWN_CHARS
+    for name, data in files.items():
+        text = data.decode("utf-8", "replace")
+        most = min(SHOWN_CHARS, left) if "\0" not in text else 0
+        left -= min(len(text), most)
+        if LEADS_TO in name and not data:
+            yield name
+        elif not most:
+            yield f"{name}\n\n{len(data)} bytes, SHA-256 {hashlib.sha256(data).hexdigest()}"
+        else:
+            more = f"\n… [{len(text) - most} characters more]" if len(text) > most else ""
+            fence = "`" * max(3, 1 + max((len(run) for run in re.findall("`+", text)), default=0))
+            yield f"{name}\n\n{fence}\n{text[:most].rstrip()}{more}\n{fence}"
+
+
+def _not_covered(lines: Sequence[str]) -> list[str]:
+    return [f"{NOT_COVERED}\n{''.join(f'- {line}{chr(10)}' for line in lines)}".rstrip()] if lines else []
 
 
 def _any_package() -> bool:

@@ -18,6 +18,7 @@ import anyio.to_thread
 
 from acp_agent.child import User
 from acp_agent.config.model import McpConfig
+from acp_agent.config.safety_settings import OF_FOLDER
 from acp_agent.disk import Entered
 from acp_agent.lazy import load
 from acp_agent.loop.outbox import Outbox
@@ -60,18 +61,20 @@ class SessionServers:
         config: McpConfig,
         registry: SessionRegistry,
         *,
-        cwd: Path,
         folders: Sequence[Path],
         entered: Entered,
         environ: Mapping[str, str],
         more: Mapping[str, str],
         user: Callable[[], User | None],
+        as_trusted: Callable[[str, ServerSpec], ServerSpec],
         outbox: Outbox,
         menu: Menu,
         requests: ServerRequests,
     ) -> None:
         specs, troubles = gather(given, config.servers, programs=config.client_programs)
         self.trouble = [words for _, words in troubles]
+        clients = {server.name for server in given}
+        self._whose = {name: entry.of for name, entry in config.servers.items() if name not in clients}
         self._taken = {*(spec.name for spec in specs), *config.servers}
         self._registry = registry
         self._menu = menu
@@ -85,12 +88,12 @@ class SessionServers:
         """The names of those that the trusted folder has."""
         self._settings = KeeperSettings.of(
             config,
-            cwd,
+            folders,
             environ,
             more,
-            folders=folders,
             entered=entered,
             user=user,
+            as_trusted=lambda spec: as_trusted(self._of(spec.name), spec),
             on_change=self._on_change,
             on_trouble=self._on_trouble,
             answers=Answers(
@@ -127,6 +130,10 @@ class SessionServers:
             self._make(specs)
         elif specs:
             self._connected.add(specs)
+
+    def _of(self, name: str) -> str:
+        """Whose a server is; empty: the user's or the client's."""
+        return OF_FOLDER if name in self._of_folder else self._whose.get(name, "")
 
     @property
     def connected(self) -> McpServers | None:

@@ -46,6 +46,10 @@ class SessionPlugins:
                 if (skill := _skill(f"{plugin.name}:{name}", Path(path))) is not None:
                     skills.setdefault(skill.name, skill)
 
+    def is_whole(self, of: str) -> bool:
+        """Whether the plugin's files are those that the user accepted. Blocks."""
+        return self._shelf.is_whole(of)
+
     def lines(self) -> list[str]:
         return [f"`{each.plugin.name}` {each.plugin.version} {each.source}".strip() for each in self._found]
 

@@ -44,8 +44,12 @@ def trusted_files(folder: str, store: SessionStore) -> dict[str, bytes]:
     """The folder's own files if the user trusts exactly these, else none. Raises StoreError."""
     folder = os.path.realpath(folder)  # Trusted is what is in it, by whatever name it was opened.
     files: dict[str, bytes] = load(OWN_FILES)(Path(folder))
+    return files if are_trusted(folder, files, store) else {}
+
+
+def are_trusted(folder: str, files: Mapping[str, bytes], store: SessionStore) -> bool:
+    """Whether the user trusts exactly these files of a folder. Raises StoreError."""
     scope = load(SCOPE_OF)(files)
-    trusted = any(
+    return any(
         item.tool == TOOL and item.scope == scope and item.decision == "allow" for item in store.permissions(folder)
     )
-    return files if trusted else {}

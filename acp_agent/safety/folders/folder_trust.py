@@ -1,18 +1,28 @@
 """The files of a folder that take effect only if the user trusts it: configuration (including hooks and MCP servers),
-tools, the programs of hooks, and what the folder has for other agents.
+tools, the programs of hooks, what the folder has for other agents, and the programs in it that hooks and servers name.
 
 Trust applies to a folder and the exact bytes of these files, and is stored outside it: if a pulled commit changes one,
-the user is asked again. Until then the files have no effect.
+the user is asked again. Until then the files have no effect. What is not read here is not trusted: it is told
+(`Found.uncovered`), and of hooks' folders it is not there when a hook runs (`loop/toolbox/trusted_programs.py`).
 """
 
 from __future__ import annotations
 
 import hashlib
+import json
 import os
-from collections.abc import Callable, Mapping
+import re
+import stat
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager, suppress
+from itertools import islice
 from pathlib import Path
+from typing import Any
 
-from acp_agent.safety.folders.paths import read_regular, real_path
+from msgspec import Struct
+
+from acp_agent.lazy import load
+from acp_agent.safety.folders.paths import read_regular
 
 FOLDER = ".acp-coder"
 CONFIG = f"{FOLDER}/config.toml"
@@ -26,49 +36,217 @@ THEIR_HOOKS = f"{OTHERS}/hooks"
 SERVERS = ".mcp.json"
 """Its MCP servers, also those for other agents."""
 MARKDOWN = (f"{OTHERS}/commands", f"{OTHERS}/agents")
+HOOK_FOLDERS = (HOOKS, THEIR_HOOKS)
 
-MAX_FILES = 100
-MAX_FILE_BYTES = 500_000
+MAX_FILES = 500
+MAX_BYTES = 20_000_000
+"""Of all files together."""
+MAX_DEPTH = 8
+"""Folders below each other."""
+MAX_NAMES = 1_000
+"""That commands may have for files of the folder."""
 MARK_CHARS = 12
+
+TOML = "tomllib:loads"
+PARTS = re.compile(r"""[^\s"'`;|&<>(){}=,]+""")
+"""What may be a path in a command line."""
+PROGRAM_ENDS = frozenset(
+    ".py .pyz .js .mjs .cjs .ts .mts .cts .tsx .jsx .sh .bash .zsh .fish .rb .pl .php .lua .jar .ps1 .exs .r .jl .tcl "
+    ".wasm .groovy .awk .sed .clj .scm .go .rs .swift .kts".split()
+)
+PROGRAM_BEGINS = (b"#!", b"\x7fELF", b"\xcf\xfa\xed\xfe", b"\xca\xfe\xba\xbe")
+LEADS_TO = " -> "
+"""Between a link and the file it leads to, among the names of files."""
+TOO_MUCH = "it cannot be read, is too large, or one too many"
+TOO_DEEP, NO_FILE = "too many folders below each other", "no regular file"
+DATA, WITHIN = "it is data, so it may change", "what is in it may change"
+OTHERS_TOO = "other files of the project that these programs load"
+MAY_CHANGE = frozenset((DATA, WITHIN))
+"""Why a program that names such a thing is run although trust does not cover that."""
+
+
+class Found(Struct):
+    """What a folder has of its own."""
+
+    files: dict[str, bytes] = {}
+    """Relative path -> current bytes."""
+    uncovered: dict[str, str] = {}
+    """Relative path -> why trust does not cover it, in words."""
+    more: tuple[str, ...] = ()
+    """What `also` names besides."""
+    runs: bool = False
+    """Whether hooks or servers of the folder start programs."""
+    left: int = MAX_BYTES
+    """How many more bytes are read."""
+
+    def lines(self) -> list[str]:
+        """What trust does not cover, for the user."""
+        return [f"{name}: {why}" for name, why in self.uncovered.items()] + ([OTHERS_TOO] if self.runs else [])
+
+    def add(self, folder: int, name: str, path: str, *, any_kind: bool = True) -> None:
+        """Reads the regular file `name` in an open folder, once. What is not covered is noted: data without `any_kind`,
+        folders, what is no file."""
+        if path in self.files:
+            return
+        mode, data = _mode(folder, name), None
+        with suppress(OSError):
+            data = read_regular(name, self.left if len(self.files) < MAX_FILES else -1, folder)
+        is_program = mode & 0o111 or name[name.rfind(".") :].lower() in PROGRAM_ENDS
+        if stat.S_ISREG(mode) and data is not None and (any_kind or is_program or data.startswith(PROGRAM_BEGINS)):
+            self.left -= len(data)
+            self.files[path] = data
+        elif mode:
+            other = NO_FILE if not stat.S_ISREG(mode) else TOO_MUCH if any_kind or is_program else DATA
+            self.uncovered[path] = WITHIN if stat.S_ISDIR(mode) else other
 
 
 def own_files(folder: Path) -> dict[str, bytes]:
-    """Relative path -> current bytes.
+    """Those that trust covers: relative path -> current bytes.
 
     Only regular files, no links or pipes; each is read once, and exactly those bytes are shown, hashed and used.
     """
-    found: dict[str, bytes] = {}
-    for inside, name in ((FOLDER, CONFIG), (OTHERS, SETTINGS)):
-        try:
-            if _is_here(folder, inside) and (data := _regular(folder / name)) is not None:
-                found[name] = data
-        except OSError:
-            continue
-    if (data := _regular(folder / SERVERS)) is not None:
-        found[SERVERS] = data
-    for inside, belongs in BELONGS.items():
-        try:
-            names = _names(folder, inside) if _is_here(folder, inside) else []
-        except OSError:
-            continue
-        for name in [name for name in names if belongs(name)][:MAX_FILES]:
-            if (data := _regular(folder / inside / name)) is not None:
-                found[f"{inside}/{name}"] = data
+    return look(folder).files
+
+
+def look(folder: Path, also: Program | None = None) -> Found:
+    """`also`: what is about to run."""
+    folder, found = Path(os.path.realpath(folder)), Found()
+    try:
+        top = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+    except OSError:
+        return found
+    try:
+        for name in (CONFIG, SETTINGS, SERVERS):
+            with suppress(OSError), _opened(top, os.path.dirname(name)) as handle:
+                found.add(handle, os.path.basename(name), name)
+        found.uncovered.clear()  # What is not read of these has no effect.
+        for inside, belongs in BELONGS.items():
+            with suppress(OSError):
+                _add_below(found, folder, top, inside, belongs)
+        programs = programs_of(found.files)
+        found.runs = bool(programs)
+        names = dict.fromkeys(name for program in programs for name in named_in(program, folder))
+        for name in islice(names, MAX_NAMES):
+            _add_named(found, folder, top, name)
+        if also is not None:
+            covered = dict(found.files)
+            for name in named_in(also, folder):
+                _add_named(found, folder, top, name)
+            found.files, found.more = covered, tuple(sorted(found.files.keys() - covered.keys()))
+    finally:
+        os.close(top)
     return found
 
 
-def _is_here(folder: Path, inside: str) -> bool:
-    """Whether it is a folder there, not a link out of it."""
-    return os.path.isdir(folder / inside) and real_path(folder / inside) == real_path(folder) / inside
+@contextmanager
+def _opened(top: int, inside: str) -> Iterator[int]:
+    """A handle of a folder below `top`. Raises OSError where a link is on the way."""
+    at = os.dup(top)
+    try:
+        for name in inside.split("/") if inside else ():
+            above, at = at, os.open(name, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC, dir_fd=at)
+            os.close(above)
+        yield at
+    finally:
+        os.close(at)
 
 
-def _names(folder: Path, inside: str) -> list[str]:
-    """Of the entries of a folder, by name; also those one folder deeper, but for tools."""
-    names = sorted(os.listdir(folder / inside))
-    if inside != TOOLS:
-        deeper = [name for name in names if _is_here(folder, f"{inside}/{name}")]
-        names += [f"{name}/{each}" for name in deeper for each in sorted(os.listdir(folder / inside / name))]
-    return names
+def _add_below(found: Found, folder: Path, top: int, inside: str, belongs: Callable[[str], bool]) -> None:
+    """The files of a folder, and but for tools those in all folders in it; those that links of hooks lead to."""
+    with _opened(top, inside) as handle:
+        for name in sorted(os.listdir(handle)):
+            path, mode = f"{inside}/{name}", _mode(handle, name)
+            if stat.S_ISDIR(mode) and inside.count("/") > MAX_DEPTH:
+                found.uncovered[path] = TOO_DEEP
+            elif stat.S_ISDIR(mode):
+                if inside != TOOLS:
+                    _add_below(found, folder, top, path, belongs)
+            elif stat.S_ISLNK(mode) and path.startswith(HOOK_FOLDERS):
+                _add_named(found, folder, top, path, any_kind=True)
+            elif belongs(name):
+                found.add(handle, name, path)
+
+
+def _mode(folder: int, name: str) -> int:
+    try:
+        return os.stat(name, dir_fd=folder, follow_symlinks=False).st_mode
+    except OSError:
+        return 0
+
+
+# --- programs that are named -----------------------------------------------------------------------------------------
+
+
+class Program(Struct, frozen=True):
+    """What a hook or an MCP server of the folder runs."""
+
+    words: tuple[str, ...]
+    """A command line, or a program and its arguments; and the values of its variables."""
+    cwd: str = ""
+
+
+def programs_of(files: Mapping[str, bytes]) -> list[Program]:
+    found: list[Program] = []
+    for name, keys in ((CONFIG, ("hooks", "mcp")), (SETTINGS, ("hooks",)), (SERVERS, ("mcpServers",))):
+        try:
+            table = (load(TOML) if name == CONFIG else json.loads)(files.get(name, b"").decode())
+        except (ValueError, RecursionError):
+            continue
+        for key in keys if isinstance(table, dict) else ():
+            found += _programs_in(table.get(key))
+    return found
+
+
+def _programs_in(value: Any) -> Iterator[Program]:
+    """Those in a table, at any depth that a parser takes."""
+    waiting = [value]
+    while waiting:
+        match waiting.pop():
+            case list(several):
+                waiting += several
+            case dict(table):
+                waiting += table.values()
+                args, env = table.get("args", ()), table.get("env", {})
+                words = [table.get("command"), *(args if isinstance(args, list) else ())]
+                words += env.values() if isinstance(env, dict) else ()
+                if isinstance(table.get("command"), str):
+                    yield Program(tuple(word for word in words if isinstance(word, str)), str(table.get("cwd") or ""))
+
+
+def named_in(program: Program, folder: Path) -> list[str]:
+    """The paths relative to `folder` that may be named there: normal, in order, without those of hooks' folders."""
+    found: dict[str, None] = {}
+    for word in program.words:
+        text = re.sub(r"""["']?\$\{?CLAUDE_PROJECT_DIR\}?["']?""", lambda _: str(folder), word)
+        text = os.path.expandvars(text)
+        for part in [*PARTS.findall(text), word]:
+            for base in dict.fromkeys((str(folder), os.path.join(folder, program.cwd))):
+                path = os.path.normpath(os.path.join(base, part))
+                if path.startswith(f"{folder}/"):
+                    found[path.removeprefix(f"{folder}/")] = None
+    return [name for name in found if not name.startswith(tuple(f"{each}/" for each in HOOK_FOLDERS))]
+
+
+def _add_named(found: Found, folder: Path, top: int, path: str, *, any_kind: bool = False) -> None:
+    """Covers a program, also where a link leads to it. Data (unless `any_kind`) and folders are told."""
+    place = f"{folder}/{path}"
+    if "\0" in path or path in HOOK_FOLDERS:
+        return
+    if (real := os.path.realpath(place)) != place:
+        if not os.path.isfile(real):
+            if os.path.lexists(real):
+                found.uncovered[path] = WITHIN if os.path.isdir(real) else NO_FILE
+            return
+        found.files[f"{path}{LEADS_TO}{real}"] = b""
+        if not real.startswith(f"{folder}/"):
+            return
+        path = real.removeprefix(f"{folder}/")
+    inside, _, name = path.rpartition("/")
+    with suppress(OSError), _opened(top, inside) as handle:
+        found.add(handle, name, path, any_kind=any_kind)
+
+
+# --- what is trusted -------------------------------------------------------------------------------------------------
 
 
 def tools_of(files: Mapping[str, bytes]) -> dict[str, bytes]:
@@ -96,13 +274,6 @@ def _is_markdown(name: str) -> bool:
 
 def _is_tool(name: str) -> bool:
     return name.endswith(".py") and not name.startswith("_")
-
-
-def _regular(file: Path) -> bytes | None:
-    try:
-        return read_regular(file, MAX_FILE_BYTES)
-    except OSError:
-        return None
 
 
 BELONGS: dict[str, Callable[[str], bool]] = {
