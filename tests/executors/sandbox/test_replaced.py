@@ -13,6 +13,7 @@ from acp_agent.disk import Folder
 from acp_agent.errors import ExecutorError
 from acp_agent.executors.sandbox.base import Invocation, SandboxPolicy
 
+from .kit import needs_sandbox
 from .runner import SECRET, Place, sandboxes, start
 
 pytestmark = pytest.mark.skipif(platform.system() != "Linux", reason="bubblewrap and Landlock are Linux's")
@@ -69,6 +70,8 @@ def policy_of(place: Place, opened: Folder) -> SandboxPolicy:
 
 def ran(place: Place, name: str, swap: Swap | None) -> tuple[int, str, str]:
     """What a command says that was confined before the swap, and started behind it."""
+    if name != "landlock":
+        needs_sandbox()
     sandbox, policy = sandboxes()[name], policy_of(place, Folder(place.root))
     invocation = Invocation(("/bin/sh", "-c", LOOKS), place.root, place.env)
     confined = sandbox.confine(invocation, policy, place.files)
