@@ -7,12 +7,11 @@ removed placeholder.
 from __future__ import annotations
 
 import contextlib
+import json
 import os
 import select
 import signal
 from pathlib import Path
-
-from acp_agent.limits.decoding import read_loose_json
 
 MILLISECONDS = 2000
 """Longest wait for a process that hangs in the kernel, where it cannot do anything either."""
@@ -22,8 +21,8 @@ def end_namespace(info: Path) -> None:
     """Kills the first process of the namespace that bubblewrap reported in `info`, and waits until it is gone: the
     kernel ends it last."""
     try:
-        written = read_loose_json(info.read_bytes() or b"{}")
-    except (OSError, ValueError):
+        written = json.loads(info.read_bytes() or b"{}")
+    except (OSError, ValueError, RecursionError):
         return
     pid = written.get("child-pid")
     if not isinstance(pid, int) or not _is_first(pid, written.get("pid-namespace")):
