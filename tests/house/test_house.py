@@ -4,7 +4,11 @@ from __future__ import annotations
 
 import ast
 import re
+import sys
 from collections.abc import Iterator
+
+from acp_agent.build.host_session import WALLS_SENT
+from acp_agent.executors.far import program
 
 from .imports import PACKAGE, ROOT, imports, modules, parsed
 
@@ -317,3 +321,21 @@ def test_what_others_wrote_is_read_through_one_door_or_bounded_in_place():
     found = {f"{name}:{line}" for name, tree in files.items() if not name.startswith(kits) for line in direct(tree)}
     assert {where for where in found if where.partition(":")[0] not in OWN_BYTES} == set(), "acp_agent.limits.decoding"
     assert {where.partition(":")[0] for where in found} == OWN_BYTES, "a row without use"
+
+
+def test_what_is_sent_to_hosts_needs_what_is_there():
+    """The standard library, what is sent too, and what stands for the rest."""
+    sent = {"search": (program.SEARCH,), "side": program.SENT, "walls": (*program.SENT, *WALLS_SENT)}
+    wrong = set()
+    for modules_sent in sent.values():
+        there = {*modules_sent, *program.STANDING, program.LIBRARY}
+        packages = {name.rpartition(".")[0] for name in there} | {"acp_agent", "acp_agent.executors"}
+        for each in imports():
+            importer = each.importer
+            if importer not in modules_sent or each.typing_only or importer in program.STANDING:
+                continue
+            first = each.imported.partition(".")[0]
+            known = each.imported in there or each.imported.rpartition(".")[0] in there or each.imported in packages
+            if not known and first not in sys.stdlib_module_names:
+                wrong.add(f"{each.where} {each.imported}")
+    assert not wrong
