@@ -133,25 +133,31 @@ def test_what_may_have_been_stored_is_stored_once(store: SessionStore) -> None:
 # --- bounds ------------------------------------------------------------------------------------------------------
 
 
-def test_a_statement_that_takes_too_long_is_ended_and_told(postgres: PostgresServer, schema: str) -> None:
-    with closing(postgres_store(postgres.url(), schema, timeout=0.2)) as store:
+@pytest.fixture
+def own_url(postgres: PostgresServer) -> str:
+    """Of connections that nobody else in this process uses, with whatever bounds they were made."""
+    return postgres.url(application_name=uuid.uuid4().hex)
+
+
+def test_a_statement_that_takes_too_long_is_ended_and_told(own_url: str, schema: str) -> None:
+    with closing(postgres_store(own_url, schema, timeout=0.2)) as store:
         with pytest.raises(StoreBusy, match=r"did not answer within 0\.2 s"):
             store._db.rows("SELECT pg_sleep(60)")
         assert store.count() == 0, "the connection is used again"
 
 
-def test_who_gets_no_connection_in_time_is_told(postgres: PostgresServer, schema: str) -> None:
-    with closing(postgres_store(postgres.url(), schema, connections=1, timeout=0.2)) as store:
+def test_who_gets_no_connection_in_time_is_told(own_url: str, schema: str) -> None:
+    with closing(postgres_store(own_url, schema, connections=1, timeout=0.2)) as store:
         with store._db.write(), pytest.raises(StoreBusy, match=r"all 1 connections are in use \(store.connections\)"):
             store.count()
         assert store.count() == 0
 
 
 def test_a_row_that_another_process_is_changing_is_waited_for_in_bounds(
-    postgres: PostgresServer, schema: str, store: SessionStore
+    own_url: str, schema: str, store: SessionStore
 ) -> None:
     with (
-        closing(postgres_store(postgres.url(), schema, busy_timeout=0.1)) as other,
+        closing(postgres_store(own_url, schema, busy_timeout=0.1)) as other,
         store._db.write() as db,
         pytest.raises(StoreBusy, match="another agent keeps the session database busy"),
     ):
@@ -175,10 +181,10 @@ def test_owners_do_not_see_each_other_and_names_are_never_sql(postgres: Postgres
         store.close()
 
 
-def test_databases_of_a_process_share_their_connections(postgres: PostgresServer, schema: str) -> None:
-    stores = [postgres_store(postgres.url(), f"{schema}_{number}") for number in range(4)]
-    pool, users = postgres_module.POOLS[postgres.url(), 8]
-    assert users >= 4 and len(pool._idle) == 1
+def test_databases_of_a_process_share_their_connections(own_url: str, schema: str) -> None:
+    stores = [postgres_store(own_url, f"{schema}_{number}") for number in range(4)]
+    pool, users = postgres_module.POOLS[own_url, 8]
+    assert users == 4 and len(pool._idle) == 1
     for store in stores:
         store.close()
         store.close()
