@@ -93,6 +93,18 @@ def answers(done: subprocess.CompletedProcess[bytes]) -> list[dict]:
     return [json.loads(line) for line in done.stdout.split(b"\n") if line]
 
 
+def answered(tmp_path: Path, data: bytes, count: int) -> list[dict]:
+    """The first answers to these lines; what has none at the end of stdin is cancelled."""
+    with Process(tmp_path, data) as process:
+        found: list[dict] = []
+        while len(found) < count:
+            found += [message] if "id" in (message := process.hear()) else []
+        assert process.stdin is not None
+        process.stdin.close()
+        process.ends(0)
+    return found
+
+
 async def test_a_whole_turn_over_real_pipes(tmp_path):
     script = [Answer(tool_calls=(Call("bash", {"command": "echo hi > made; cat made"}),)), "done"]
     async with spawned(tmp_path, script) as (editor, _):
@@ -279,7 +291,7 @@ async def test_the_agent_works_while_nobody_reads_its_stderr(tmp_path):
 def test_sessions_that_are_asked_for_at_once_are_answered_in_order(tmp_path):
     """The first of them is answered before there is an event loop, what fails is not."""
     many = [new_session(1, tmp_path), new_session(2, tmp_path / "none"), new_session(3, tmp_path), LIST]
-    first, failed, second, listed = answers(run(tmp_path, INITIALIZE + b"".join(many)))[1:]
+    first, failed, second, listed = answered(tmp_path, INITIALIZE + b"".join(many), 5)[1:]
     assert (first["id"], failed["id"], second["id"]) == (1, 2, 3)
     assert "is not an existing folder" in failed["error"]["message"]
     known = {session["sessionId"] for session in listed["result"]["sessions"]}
@@ -288,7 +300,7 @@ def test_sessions_that_are_asked_for_at_once_are_answered_in_order(tmp_path):
 
 
 def test_a_first_session_that_fails_is_answered_and_the_next_one_works(tmp_path):
-    found = answers(run(tmp_path, INITIALIZE + request(1, "session/new", cwd=7) + new_session(2, tmp_path)))
+    found = answered(tmp_path, INITIALIZE + request(1, "session/new", cwd=7) + new_session(2, tmp_path), 3)
     assert found[1]["error"]["code"] == -32602
     assert found[2]["result"]["sessionId"]
 
