@@ -70,6 +70,11 @@ ATTACKS: dict[str, tuple[str, str, Callable[[Path], None]]] = {
         f"{HOOKS}/link",
         lambda project: link(project, f"{HOOKS}/link", "../../tools/check"),
     ),
+    "folder of hooks that is a link": (
+        f'sh "$(pwd)"/{HOOKS}/check',
+        "tools/check",
+        lambda project: link(project, HOOKS, "../tools"),
+    ),
     "after the folder, with a default": ('sh "${CLAUDE_PROJECT_DIR:-.}"/tools/check.sh', "tools/check.sh", nothing),
     "after what a command says": ('sh "$(pwd)/tools/check.sh"', "tools/check.sh", nothing),
     "after a variable": ('sh "$PWD/tools/check.sh"', "tools/check.sh", nothing),

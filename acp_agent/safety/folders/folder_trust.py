@@ -37,6 +37,7 @@ SERVERS = ".mcp.json"
 """Its MCP servers, also those for other agents."""
 MARKDOWN = (f"{OTHERS}/commands", f"{OTHERS}/agents")
 HOOK_FOLDERS = (HOOKS, THEIR_HOOKS)
+IN_HOOK_FOLDERS = (f"{HOOKS}/", f"{THEIR_HOOKS}/")
 
 MAX_FILES = 500
 MAX_BYTES = 20_000_000
@@ -232,7 +233,7 @@ def _programs_in(value: Any) -> Iterator[Program]:
 
 
 def named_in(program: Program, folder: Path) -> list[str]:
-    """The paths relative to `folder` that may be named there: normal, in order, without those of hooks' folders."""
+    """The paths relative to `folder` that may be named there: normal, in order."""
     return list(_named_in(program, folder))
 
 
@@ -258,9 +259,7 @@ def _named_in(program: Program, folder: Path) -> dict[str, bool]:
                 if path not in bases and len(bases) < MAX_BASES and "\0" not in path and os.path.isdir(path):
                     bases[path] = None
                     waiting.append(path)
-    return {
-        name: runs for name, runs in found.items() if not name.startswith(tuple(f"{each}/" for each in HOOK_FOLDERS))
-    }
+    return {name: runs or name.startswith(IN_HOOK_FOLDERS) for name, runs in found.items()}
 
 
 def _parts(word: str, folder: Path) -> Iterator[str]:
