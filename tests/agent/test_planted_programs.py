@@ -135,6 +135,24 @@ async def test_a_program_whose_name_looks_like_a_test_is_asked_about(line, tmp_p
             assert (r.project / "made").exists() == ran  # The control: what bash makes of it.
 
 
+async def test_a_program_of_the_projects_own_folder_on_path_is_not_changed_unasked(tmp_path):
+    """Hooks run it by its name, outside the sandbox."""
+    tool, other = ".venv/bin/tool", "bin/tool"
+
+    def files(project: Path) -> None:
+        for name in (tool, other):
+            put(project / name, "#!/bin/sh\necho good\n").chmod(0o755)
+
+    environ = {"PATH": f"{tmp_path}/project/.venv/bin:{REAL}"}
+    edits = [Call("edit", {"path": name, "old_text": "good", "new_text": "evil"}) for name in (tool, other)]
+    script = rounds(*(Call("read", {"path": name}) for name in (tool, other)), *edits)
+    async with rig(tmp_path, script, before=files, otherwise=reject_once, mode="auto", environ=environ) as r:
+        await r.editor.prompt("go")
+        assert len(r.editor.permission_requests) == 1
+        assert "good" in (r.project / tool).read_text()
+        assert "evil" in (r.project / other).read_text()  # The control: not on PATH.
+
+
 async def test_the_browser_is_not_a_program_of_the_repository(planted, tmp_path, monkeypatch):
     from acp_agent.config.model import BrowserConfig
     from acp_agent.tools.net.chromium import find_chromium
