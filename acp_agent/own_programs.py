@@ -35,8 +35,9 @@ OFF = (
 )  # fmt: skip
 ENVIRON = {
     "HOME": "/", "LC_ALL": "C", "GIT_CONFIG_NOSYSTEM": "1", "GIT_CONFIG_GLOBAL": os.devnull, "GIT_NO_LAZY_FETCH": "1",
-    "GIT_NO_REPLACE_OBJECTS": "1", "GIT_OPTIONAL_LOCKS": "0", "GIT_TERMINAL_PROMPT": "0",
+    "GIT_ALLOW_PROTOCOL": "", "GIT_NO_REPLACE_OBJECTS": "1", "GIT_OPTIONAL_LOCKS": "0", "GIT_TERMINAL_PROMPT": "0",
 }  # fmt: skip
+"""Without any protocol an older git, which does not know `GIT_NO_LAZY_FETCH`, fetches nothing either."""
 
 
 class NoGit(OSError):

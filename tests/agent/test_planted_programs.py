@@ -18,7 +18,7 @@ from acp_agent.executors.sandbox import bubblewrap, probe
 from acp_agent.own_programs import find_bash, find_program, search_path, with_search_path
 from acp_agent.testing.fake_model import Answer, Call
 
-from .kit import asks, bash, rig, went
+from .kit import asks, bash, put, rig, rounds, went
 
 REAL = "/usr/local/bin:/usr/bin:/bin"
 PLANTED = (
@@ -119,6 +119,38 @@ async def test_mcp_servers_and_hooks_are_not_programs_of_the_repository(kind, pl
     async with rig(tmp_path, script, config=MCP + hooks, terminal=False, environ={"PATH": path}) as r:
         await r.editor.prompt("go")
     assert not log.exists()
+
+
+@pytest.mark.parametrize("line", ["[x/run ]", '["x"/run ]', "! [x/run ]"])
+async def test_a_program_whose_name_looks_like_a_test_is_asked_about(line, tmp_path):
+    def files(project: Path) -> None:
+        put(project / "[x/run", "#!/bin/sh\ntouch made\n").chmod(0o755)
+
+    for answer, ran in ((reject_once, False), (allow_once, True)):
+        home = tmp_path / str(ran)
+        home.mkdir()
+        async with rig(home, rounds(bash(line)), before=files, otherwise=answer, mode="code") as r:
+            await r.editor.prompt("go")
+            assert len(r.editor.permission_requests) == 1
+            assert (r.project / "made").exists() == ran  # The control: what bash makes of it.
+
+
+async def test_a_program_of_the_projects_own_folder_on_path_is_not_changed_unasked(tmp_path):
+    """Hooks run it by its name, outside the sandbox."""
+    tool, other = ".venv/bin/tool", "bin/tool"
+
+    def files(project: Path) -> None:
+        for name in (tool, other):
+            put(project / name, "#!/bin/sh\necho good\n").chmod(0o755)
+
+    environ = {"PATH": f"{tmp_path}/project/.venv/bin:{REAL}"}
+    edits = [Call("edit", {"path": name, "old_text": "good", "new_text": "evil"}) for name in (tool, other)]
+    script = rounds(*(Call("read", {"path": name}) for name in (tool, other)), *edits)
+    async with rig(tmp_path, script, before=files, otherwise=reject_once, mode="auto", environ=environ) as r:
+        await r.editor.prompt("go")
+        assert len(r.editor.permission_requests) == 1
+        assert "good" in (r.project / tool).read_text()
+        assert "evil" in (r.project / other).read_text()  # The control: not on PATH.
 
 
 async def test_the_browser_is_not_a_program_of_the_repository(planted, tmp_path, monkeypatch):

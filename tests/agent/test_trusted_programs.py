@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import subprocess
 import sys
 from collections.abc import Callable
 from pathlib import Path
@@ -69,6 +70,24 @@ ATTACKS: dict[str, tuple[str, str, Callable[[Path], None]]] = {
         f"{HOOKS}/link",
         lambda project: link(project, f"{HOOKS}/link", "../../tools/check"),
     ),
+    "folder of hooks that is a link": (
+        f'sh "$(pwd)"/{HOOKS}/check',
+        "tools/check",
+        lambda project: link(project, HOOKS, "../tools"),
+    ),
+    "after the folder, with a default": ('sh "${CLAUDE_PROJECT_DIR:-.}"/tools/check.sh', "tools/check.sh", nothing),
+    "after what a command says": ('sh "$(pwd)/tools/check.sh"', "tools/check.sh", nothing),
+    "after a variable": ('sh "$PWD/tools/check.sh"', "tools/check.sh", nothing),
+    "from another folder": ("cd tools && sh ./check.sh", "tools/check.sh", nothing),
+    "without a mark of a program": ("sh -e tools/check", "tools/check", nothing),
+    "without a mark, after a command": ('bash "$(git rev-parse --show-toplevel)"/tools/check', "tools/check", nothing),
+    "without a mark, by its variable": ('sh "$CLAUDE_PROJECT_DIR"/tools/check', "tools/check", nothing),
+    "sourced": (". tools/check", "tools/check", nothing),
+    "sourced if it is there": (
+        "if [ -e tools/more ]; then . tools/more; else sh tools/check; fi",
+        "tools/more",
+        nothing,
+    ),
     "new beside it": (
         "if [ -e tools/more.sh ]; then sh tools/more.sh; else sh tools/check.sh; fi",
         "tools/more.sh",
@@ -98,9 +117,10 @@ async def test_a_hook_that_is_not_what_was_trusted_does_not_run(tmp_path, attack
 
         def files(project: Path, seen: Path = seen) -> None:
             for each in (target, "tools/check", "tools/check.sh"):
-                if each != "tools/more.sh" and "link" not in each:
+                if "/more" not in each and "link" not in each:
                     put(project / each, f"echo good >> {seen}\n")
             prepare(project)
+            subprocess.run(["git", "init", "-q", project], check=True)
             put(project / ".claude/settings.json", settings(command))
 
         script = [*rounds(bash("true")), *rounds(bash("true"))]
@@ -114,6 +134,23 @@ async def test_a_hook_that_is_not_what_was_trusted_does_not_run(tmp_path, attack
             assert said(seen) == expected
             told = r.editor.text().rpartition("Trusted and loaded")[2]
             assert ("trust" in told) == (name == "held")
+
+
+async def test_a_module_of_the_folder_is_a_program(tmp_path):
+    seen = tmp_path / "seen"
+
+    def files(project: Path) -> None:
+        put(project / "tools/check.py", f"open({str(seen)!r}, 'a').write('good ')\n")
+        put(project / ".claude/settings.json", settings(f"{sys.executable} -m tools.check"))
+
+    async with rig(tmp_path, [*rounds(bash("true")), *rounds(bash("true"))], mode="auto", before=files) as r:
+        await trust(r)
+        assert "- tools/check.py" in r.editor.text()
+        await r.editor.prompt("go")
+        assert said(seen) == ["good"]
+        put(r.project / "tools/check.py", f"open({str(seen)!r}, 'a').write('evil ')\n")
+        await r.editor.prompt("again")
+        assert said(seen) == ["good"]
 
 
 async def test_what_runs_is_the_copy_whatever_becomes_of_the_file_meanwhile(tmp_path, monkeypatch):

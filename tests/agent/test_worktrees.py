@@ -12,7 +12,7 @@ import pytest
 from acp_agent.disk import Folder
 from acp_agent.errors import InvalidParams, PeerError
 from acp_agent.loop.shell import worktrees
-from acp_agent.loop.shell.worktrees import all_of, make, sweep
+from acp_agent.loop.shell.worktrees import all_of, is_changed, make, sweep
 from acp_agent.opening import Opening
 from acp_agent.schema.acp import NewSessionRequest
 from acp_agent.testing.fake_model import Answer, Call
@@ -209,6 +209,41 @@ async def test_git_runs_nothing_that_the_repository_names(tmp_path: Path) -> Non
         else:
             git(project, "worktree", "add", str(tmp_path / "plain"))
         assert (tmp_path / "ran").exists() != protected
+
+
+@pytest.mark.parametrize("names", [("evil",), ("a=b",), ("Evil", "evil"), ("evil", "Evil")], ids=" ".join)
+async def test_no_filter_runs_whatever_its_name(tmp_path: Path, names: tuple[str, ...]) -> None:
+    for protected in (True, False):
+        project = repository(tmp_path / f"project{protected}")
+        (project / ".gitattributes").write_text(f"* filter={names[0]}\n")
+        git(project, "add", ".gitattributes")
+        git(project, "commit", "-qm", "attributes")
+        keys = [
+            f'[filter "{name}"]\n\tsmudge = touch {tmp_path}/ran\n\tclean = touch {tmp_path}/ran\n' for name in names
+        ]
+        with (project / ".git/config").open("a") as file:
+            file.writelines(keys)
+        if protected:
+            hold = make(Folder(project), state(tmp_path))
+            Path(hold.worktree.path, "file").write_text("changed\n")
+            assert is_changed(hold.worktree)
+        else:
+            git(project, "worktree", "add", str(tmp_path / "plain"))
+        assert (tmp_path / "ran").exists() != protected
+
+
+async def test_what_a_worktrees_own_configuration_names_is_not_run(tmp_path: Path) -> None:
+    project = repository(tmp_path / "project")
+    (project / ".gitattributes").write_text("* filter=evil\n")
+    git(project, "add", ".gitattributes")
+    git(project, "commit", "-qm", "attributes")
+    git(project, "config", "extensions.worktreeConfig", "true")
+    made = make(Folder(project), state(tmp_path)).worktree
+    Path(made.git, "config.worktree").write_text(f'[filter "evil"]\n\tclean = touch {tmp_path}/ran; cat\n')
+    Path(made.path, "file").write_text("changed\n")
+    assert is_changed(made) and not (tmp_path / "ran").exists()
+    git(Path(made.path), "status")
+    assert (tmp_path / "ran").exists()
 
 
 async def test_what_killed_agents_left_is_removed_only_if_nothing_was_changed(tmp_path: Path) -> None:

@@ -207,6 +207,7 @@ while true; do ls; done ¦ case x in x) ls;; esac ¦ f() { ls; } ¦ function f {
 ls a\\⏎b ¦ ls \\a ¦ ls src/[\\]a]* ¦ ls \\**
 echo $'x' ¦ echo $"x" ¦ cd - ¦ cd src README.md ¦ cd -P src ¦ cd trap && cat * ¦ cd trap && find * ¦ ls */*/*/*
 [[ a =~ b ]] ¦ ls <> x ¦ export A ¦ unset A ¦ [[ a < b ]]
+[x/run ] ¦ ["./x"/run ] ¦ [a] ¦ ! [x/run ] ¦ [ a] ¦ [-f a.txt] ¦ [[\\>/run ]] ¦ [\\>a] && ls
 """)],
     *[(line, WRITES) for line in packed("""
 ls > x ¦ ls >> x ¦ ls >| x ¦ ls &> x ¦ ls >& x ¦ ls 2> x ¦ ls 2>x >/dev/null ¦ ls > /etc/passwd

@@ -8,7 +8,8 @@ from __future__ import annotations
 
 import json
 import logging
-from collections.abc import Mapping, Sequence
+import os
+from collections.abc import Iterator, Mapping, Sequence
 from functools import partial
 from pathlib import Path
 from shlex import quote
@@ -74,7 +75,7 @@ def session_rules(config: Config, roots: Roots, environ: Mapping[str, str], home
     rules = RuleList.compile(tools, environ)
     own = list(dict.fromkeys(path.absolute() for path in own))
     return PathRules(
-        (*tools.sandbox.protect, *tools.sandbox.protect_existing, *tools.sandbox.report),
+        (*tools.sandbox.protect, *tools.sandbox.protect_existing, *tools.sandbox.report, *_programs(roots, environ)),
         tools.files.deny_read,
         tools.files.allow_read,
         roots.real,
@@ -86,6 +87,13 @@ def session_rules(config: Config, roots: Roots, environ: Mapping[str, str], home
         key_files=tools.files.key_files,
         disk=roots.disk,
     )
+
+
+def _programs(roots: Roots, environ: Mapping[str, str]) -> Iterator[str]:
+    """The session's folders on PATH (an activated `.venv/bin`): hooks and servers run what is there by its name."""
+    for entry in environ.get("PATH", "").split(os.pathsep) if roots.disk.here else ():
+        place = os.path.realpath(entry) if os.path.isabs(entry) else ""
+        yield from (place.removeprefix(f"{root}/") for root in roots.real if place.startswith(f"{root}/"))
 
 
 def _forbidden(texts: Sequence[str], roots: Roots, home: Path | None) -> dict[Path, None]:

@@ -277,21 +277,25 @@ def _is_dirty(worktree: Worktree) -> bool:
 def _in(worktree: Worktree, *arguments: str, env: Mapping[str, str] | None = None) -> str:
     """Does not look at the worktree's own `.git`, which what ran there may have replaced."""
     places = [f"--git-dir={worktree.git}", f"--work-tree={worktree.path}"]
-    return _run([*places, *_safely(Path(worktree.top)), *arguments], worktree.path, env)
+    return _run([*places, *arguments], worktree.path, {**_safely(worktree.path, places), **(env or {})})
 
 
 def _git(folder: Path, *arguments: str, why: str = "") -> str:
-    return _run([*_safely(folder), *arguments], str(folder), why=why)
+    return _run(arguments, str(folder), _safely(str(folder)), why=why)
 
 
-def _safely(folder: Path) -> list[str]:
-    """Options with which git runs no filters that the repository's configuration names."""
-    listed = {name.lower(): name for name in _run(["config", "-z", "--name-only", "--list"], str(folder)).split("\0")}
-    if any(name.startswith(("include.", "includeif.")) for name in listed):
+def _safely(folder: str, places: Sequence[str] = ()) -> dict[str, str]:
+    """Variables with which git runs no filters that the repository's configuration names. Not `-c`, which ends a name
+    at its first `=`; and names that differ in their case are two filters."""
+    listed = dict.fromkeys(_run([*places, "config", "-z", "--name-only", "--list"], folder).split("\0"))
+    if any(name.lower().startswith(("include.", "includeif.")) for name in listed):
         raise WorktreeError("the repository's configuration includes other files, which may be anywhere")
-    filters = [name for low, name in listed.items() if low.startswith("filter.")]
-    settings = [f"{name}={'false' if name.lower().endswith('.required') else ''}" for name in filters]
-    return [part for setting in settings for part in ("-c", setting)]
+    filters = [name for name in listed if name.lower().startswith("filter.")]
+    found = {"GIT_CONFIG_COUNT": str(len(filters))}
+    for number, name in enumerate(filters):
+        found[f"GIT_CONFIG_KEY_{number}"] = name
+        found[f"GIT_CONFIG_VALUE_{number}"] = "false" if name.lower().endswith(".required") else ""
+    return found
 
 
 def _run(arguments: Sequence[str], folder: str, env: Mapping[str, str] | None = None, why: str = "") -> str:

@@ -37,6 +37,7 @@ SERVERS = ".mcp.json"
 """Its MCP servers, also those for other agents."""
 MARKDOWN = (f"{OTHERS}/commands", f"{OTHERS}/agents")
 HOOK_FOLDERS = (HOOKS, THEIR_HOOKS)
+IN_HOOK_FOLDERS = (f"{HOOKS}/", f"{THEIR_HOOKS}/")
 
 MAX_FILES = 500
 MAX_BYTES = 20_000_000
@@ -45,11 +46,26 @@ MAX_DEPTH = 8
 """Folders below each other."""
 MAX_NAMES = 1_000
 """That commands may have for files of the folder."""
+MAX_BASES = 20
+"""Folders in which a command may look for what it names."""
 MARK_CHARS = 12
 
 TOML = "tomllib:loads"
 PARTS = re.compile(r"""[^\s"'`;|&<>(){}=,]+""")
 """What may be a path in a command line."""
+BEFORE = r"""["']?(?:\$(?:\([^()]*\)|\{[^{}]*\}|\w+)["']?/+)?"""
+"""What says where the folder is: `"$(pwd)"/`, `${X:-.}/`, `$PWD/`."""
+RUN = tuple(
+    re.compile(rf"{before}\s+{BEFORE}({PARTS.pattern})", re.VERBOSE)
+    for before in (
+        r"""(?:^|[\s;&|()"'`/]) (?:(?:ba|da|z|k|mk|fi)?sh|(?:python|pypy|node|ruby|perl|php|lua)[\d.]*|tsx|Rscript
+            |(?:deno|bun)(?:\s+run)?) ["']? (?:\s+-\S+)*""",
+        r"(?:^|[;&|({`]|\b(?:then|do|else)\s) \s* (?:\.|source)",
+    )
+)
+"""A file that a program is told to run, which needs neither mode nor ending."""
+MODULE = re.compile(r"(?:^|\s)-[bBdEiIOPqsSuvx]*m\s*([A-Za-z_][\w.]*)")
+"""A module of Python."""
 PROGRAM_ENDS = frozenset(
     ".py .pyz .js .mjs .cjs .ts .mts .cts .tsx .jsx .sh .bash .zsh .fish .rb .pl .php .lua .jar .ps1 .exs .r .jl .tcl "
     ".wasm .groovy .awk .sed .clj .scm .go .rs .swift .kts".split()
@@ -125,13 +141,16 @@ def look(folder: Path, also: Program | None = None) -> Found:
                 _add_below(found, folder, top, inside, belongs)
         programs = programs_of(found.files)
         found.runs = bool(programs)
-        names = dict.fromkeys(name for program in programs for name in named_in(program, folder))
-        for name in islice(names, MAX_NAMES):
-            _add_named(found, folder, top, name)
+        names: dict[str, bool] = {}
+        for program in programs:
+            for name, runs in _named_in(program, folder).items():
+                names[name] = names.get(name, False) or runs
+        for name, runs in islice(names.items(), MAX_NAMES):
+            _add_named(found, folder, top, name, any_kind=runs)
         if also is not None:
             covered = dict(found.files)
-            for name in named_in(also, folder):
-                _add_named(found, folder, top, name)
+            for name, runs in _named_in(also, folder).items():
+                _add_named(found, folder, top, name, any_kind=runs)
             found.files, found.more = covered, tuple(sorted(found.files.keys() - covered.keys()))
     finally:
         os.close(top)
@@ -214,17 +233,45 @@ def _programs_in(value: Any) -> Iterator[Program]:
 
 
 def named_in(program: Program, folder: Path) -> list[str]:
-    """The paths relative to `folder` that may be named there: normal, in order, without those of hooks' folders."""
-    found: dict[str, None] = {}
-    for word in program.words:
-        text = re.sub(r"""["']?\$\{?CLAUDE_PROJECT_DIR\}?["']?""", lambda _: str(folder), word)
-        text = os.path.expandvars(text)
-        for part in [*PARTS.findall(text), word]:
-            for base in dict.fromkeys((str(folder), os.path.join(folder, program.cwd))):
-                path = os.path.normpath(os.path.join(base, part))
-                if path.startswith(f"{folder}/"):
-                    found[path.removeprefix(f"{folder}/")] = None
-    return [name for name in found if not name.startswith(tuple(f"{each}/" for each in HOOK_FOLDERS))]
+    """The paths relative to `folder` that may be named there: normal, in order."""
+    return list(_named_in(program, folder))
+
+
+def _named_in(program: Program, folder: Path) -> dict[str, bool]:
+    """The same, and whether a program is told to run it, whatever it is. A command may go to each folder that it
+    names."""
+    line = " ".join(program.words)
+    run = {found[1] for text in (line, *program.words) for known in RUN for found in known.finditer(text)}
+    modules = [match[1].replace(".", "/") for match in MODULE.finditer(line)]
+    run.update(f"{name}{end}" for name in modules for end in (".py", "/__main__.py"))
+    parts = dict.fromkeys(part for word in program.words for part in _parts(word, folder))
+    parts |= dict.fromkeys(run)
+    found: dict[str, bool] = {}
+    bases = dict.fromkeys((str(folder), os.path.join(folder, program.cwd)))
+    waiting = list(bases)
+    while waiting:
+        base = waiting.pop(0)
+        for part in parts:
+            path = os.path.normpath(os.path.join(base, part))
+            if path.startswith(f"{folder}/"):
+                name = path.removeprefix(f"{folder}/")
+                found[name] = found.get(name, False) or part in run
+                if path not in bases and len(bases) < MAX_BASES and "\0" not in path and os.path.isdir(path):
+                    bases[path] = None
+                    waiting.append(path)
+    return {name: runs or name.startswith(IN_HOOK_FOLDERS) for name, runs in found.items()}
+
+
+def _parts(word: str, folder: Path) -> Iterator[str]:
+    """What may be a path in a word. What `$(pwd)`, `$PWD` and the like stand before may begin in the folder."""
+    project = re.sub(r"""["']?\$\{?CLAUDE_PROJECT_DIR\}?["']?""", lambda _: str(folder), word)
+    for text in dict.fromkeys((os.path.expandvars(project), word)):
+        for part in PARTS.findall(text):
+            yield part
+            yield from part.split(":") if ":" in part else ()
+            if part.startswith(("/", "$")):
+                yield part.partition("/")[2]
+    yield word
 
 
 def _add_named(found: Found, folder: Path, top: int, path: str, *, any_kind: bool = False) -> None:

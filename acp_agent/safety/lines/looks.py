@@ -41,6 +41,7 @@ if TYPE_CHECKING:
     from acp_agent.disk import Disk
 
 HOSTILE_GIT = "the configuration of this git repository names programs to run"
+BLANKS = (" ", "\t")
 TEST_OPERATORS = frozenset(("=", "==", "!=", "!"))
 
 
@@ -146,8 +147,9 @@ def _test(line: Line, node: Node) -> tuple[str, list[Word]]:
         else:
             raise AsksExactly(EXPANDS if part.type in EXPANSIONS else NOT_UNDERSTOOD)
     opening, closing = node.children[0].type, node.children[-1].type
-    if (opening, closing) not in (("[", "]"), ("[[", "]]")):
-        raise AsksExactly(NOT_UNDERSTOOD)
+    text = line.text_of(node).removeprefix(opening).removesuffix(closing)
+    if (opening, closing) not in (("[", "]"), ("[[", "]]")) or not text.startswith(BLANKS) or not text.endswith(BLANKS):
+        raise AsksExactly(NOT_UNDERSTOOD)  # Without a blank it is a word for bash: `[x/run ]` is a program.
     return opening, words
 
 
