@@ -32,10 +32,12 @@ BUILDER = "acp_agent.build.builder:Builder"
 
 
 class OpenSessions:
-    """`opening`: whose store they are in."""
+    """`opening`: whose store they are in. `held`: this process has their leases as long as they are open; else, for
+    the time of each turn."""
 
-    def __init__(self, opening: Opening) -> None:
+    def __init__(self, opening: Opening, *, held: bool = False) -> None:
         self._opening = opening
+        self._leased = not held
         self.loaded: Callable[[], None] = lambda: None
         """Called once everything is loaded."""
         self.let_go: Callable[[str], Awaitable[None]] | None = None
@@ -66,7 +68,8 @@ class OpenSessions:
         return session_id in self._sessions or session_id in self._closing
 
     def add(self, opened: Opened, client: Client) -> Session:
-        session = Session(opened, client, self._opening.store(opened.config), soon=_soon, build=self._build)
+        store = self._opening.store(opened.config)
+        session = Session(opened, client, store, soon=_soon, build=self._build, leased=self._leased)
         if (hold := self.hold(opened.record.cwd)) is not None:
             self._held[session.id] = hold
         self._sessions[session.id] = session

@@ -200,6 +200,11 @@ class Outbox:
             raise self._failure or StoreError("what was said cannot be stored")
         return await self._store.do(self._store.entries, self.session_id)
 
+    async def all_stored(self) -> bool:
+        """Whether all that was emitted is in the log; what the store was locked for is tried once more."""
+        await self.flushed(now=True)
+        return not self._unsaved
+
     async def store_now(self, entry: LogEntry) -> None:
         """Stores an entry that nobody is sent, after all others. Raises StoreError."""
         await self.flushed()

@@ -53,12 +53,14 @@ if TYPE_CHECKING:
     from acp_agent.loop.hooks.hooks import Hooks
     from acp_agent.loop.prompts.instructions import Instructions
     from acp_agent.loop.running_turn import RunningTurn
+    from acp_agent.loop.turn_lease import TurnLease
     from acp_agent.loop.turns.parts import Parts
 
 TURN = "invoke_agent acp-coder"
 """The span of one."""
 SPLIT = "acp_agent.loop.prompts.command_names:split_command"
 FORK = "acp_agent.loop.memory.forking:fork"
+LEASE = "acp_agent.loop.turn_lease:TurnLease"
 log = logging.getLogger(__name__)
 
 PROMPT_REDACTED = (
@@ -85,8 +87,10 @@ class Session:
         *,
         soon: Callable[[Callable[[], None]], None],
         build: Callable[[Session], Awaitable[Parts]],
+        leased: bool,
     ) -> None:
-        """`soon` calls back in the next round of the event loop."""
+        """`soon` calls back in the next round of the event loop. `leased`: each turn has the session's lease for
+        itself."""
         record = opened.record
         self.id = record.id
         self.roots = opened.roots
@@ -96,7 +100,7 @@ class Session:
         """The servers the client named for this session."""
         self.outbox = Outbox(record.id, client, store, soon)
         self.choices = Choices(record, self.outbox, store, opened.models, places_of(opened.config.settings))
-        self.queue = TurnQueue()
+        self.queue = TurnQueue(leased=leased)
         self.published = Published(opened.config.settings.lsp)
         self.cache_key = record.id
         """For the provider's prompt cache; a fork has its source's."""
@@ -114,6 +118,13 @@ class Session:
         self._parts: Parts | None = None
 
     @cached_property
+    def _lease(self) -> TurnLease | None:
+        made: TurnLease | None = None
+        if self.queue.leased:
+            made = load(LEASE)(self._store, self.id, self.config.settings.server.lease)
+        return made
+
+    @cached_property
     def _building(self) -> anyio.Lock:
         # Created late: it loads anyio's event loop backend, for which the session's response must not wait.
         return anyio.Lock()
@@ -127,7 +138,9 @@ class Session:
             if self._parts is None:
                 parts = await self._build(self)
                 try:
-                    stored = await self.stored()
+                    stored, place = await self._store.do(self._store.so_far, self.id)
+                    if self._lease is not None:
+                        self._lease.seen = place
                     await parts.memory.goals.read()
                     self.costs.so_far = await self._store.do(self._store.spending.of_session, self.id)
                     self.cache_key = parts.memory.restore(stored) or self.id
@@ -261,7 +274,7 @@ class Session:
         reason: acp.StopReason = "cancelled"
         try:
             with self.queue.cancellable() as scope:
-                async with self.queue.turn():
+                async with self.queue.turn(), self._alone(scope.cancel):
                     await self.outbox.released()  # A prompt that arrives before its session's response waits for it.
                     self.choices.bound_to = bound_to
                     if announce is not None:
@@ -282,6 +295,8 @@ class Session:
             raise _as_answer(error, self.outbox.clean(str(error) + self._meant_provider(error))) from error
         if not self.queue.closed and (failure := await self.outbox.taken_failure()) is not None:
             raise InternalError(str(failure)) from failure
+        if self._lease is not None and self._lease.lost:
+            raise self._lease.refusal()
         return "cancelled" if scope.cancelled_caught else reason
 
     def _traced(self) -> dict[str, str]:
@@ -317,6 +332,7 @@ class Session:
         if self._parts is not None and self._parts.shell.confinement.over:
             await self._leave(self.config)
         parts = await self.parts()
+        parts.memory.mend()
         prompts = parts.prompts
         self.costs.limit = ""
         if self.choices.bound_to is None and parts.commands.finds(blocks):
@@ -443,13 +459,27 @@ class Session:
 
     @asynccontextmanager
     async def between_turns(self) -> AsyncIterator[None]:
-        """No turn runs in it. Raises InvalidParams while one does, RpcError if what is said in it cannot be stored."""
+        """No turn runs in it, here or elsewhere. Raises InvalidParams while one does here, RpcError if one does in
+        another process, or if what is said in it cannot be stored."""
         if self.queue.busy:
             raise InvalidParams("A turn is running; stop it, or wait for its end")
-        async with self.queue.turn():
+        async with self.queue.turn(), self._alone(lambda: None):
             await self.outbox.released()
+            if self._parts is not None:
+                self._parts.memory.mend()
             yield
             await self.outbox.flushed()
+
+    @asynccontextmanager
+    async def _alone(self, stop: Callable[[], None]) -> AsyncIterator[None]:
+        """As `TurnLease.held`."""
+        if self._lease is None:
+            yield
+            return
+        async with self._building:
+            knows = self._parts is not None
+        async with self._lease.held(knows=knows, stop=stop, stored=self.outbox.all_stored):
+            yield
 
     async def settled(self) -> None:
         """Waits until no turn is running."""

@@ -16,7 +16,9 @@ if TYPE_CHECKING:
 
 
 class TurnQueue:
-    def __init__(self) -> None:
+    def __init__(self, *, leased: bool = False) -> None:
+        self.leased = leased
+        """Whether each turn has the session's lease for itself; else this process has it anyway."""
         self._scopes: list[anyio.CancelScope] = []
         self.closed = False
         """Whether the session is closed: nothing more is sent."""

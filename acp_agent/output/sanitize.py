@@ -21,6 +21,14 @@ CONTROL = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f]")
 BLANK_RUN = re.compile(r"\n[ \t]*\n[ \t]*\n|\A[ \t]*\n[ \t]*\n")
 BLANK_LINES = re.compile(r"\n(?:[ \t]*\n){2,}")
 BLANK_START = re.compile(r"\A(?:[ \t]*\n){2,}")
+NOTE = re.compile(
+    r"((?:^|[\u2028\u2029])[^\S\n\u2028\u2029]*)([\u200b-\u200f\u2060-\u2064\ufeff]*\[(?:exit code|no output|killed|"
+    r"the exit status|background\]|terminal\]|bash\]|bash_output\]|credentials were|all of it,|its beginning and end|"
+    r"what was kept|a part,|not kept:|the full output|output filtered:|unchanged since|cached:|tool_error\]|truncated |"
+    r"stderr\]|denied:|the sandbox))",
+    re.MULTILINE | re.IGNORECASE,
+)
+"""The beginnings of the agent's own lines, at the beginning of a line."""
 REST, LINE = "\x00", "\x01"
 """Stand-ins between the two steps of `sanitize_output`: erase to the end of the line, erase the line."""
 ACTS = re.compile(r"[\x00\x01\r\x08]|[^\x00\x01\r\x08]+")
@@ -38,6 +46,11 @@ def sanitize_output(text: str) -> str:
     if BLANK_RUN.search(text) is not None:
         text = BLANK_START.sub("\n", BLANK_LINES.sub("\n\n", text))
     return text
+
+
+def unlike_notes(text: str) -> str:
+    """`text` with `> ` before the lines that look like those which the agent adds to a result. Idempotent."""
+    return NOTE.sub(r"\1> \2", text) if "[" in text else text
 
 
 def encodable(text: str) -> str:

@@ -163,3 +163,9 @@ class Part:
     def call(self, work: Callable[[], T], done: Callable[[T | None, BaseException | None], None]) -> None:
         """As `later`; `done` gets what it returned or raised."""
         self._db.lane.call(work, done)
+
+    def call_in(
+        self, seconds: float, work: Callable[[], T], done: Callable[[T | None, BaseException | None], None]
+    ) -> Callable[[], None]:
+        """As `call`, after that time, unless what is returned is called before."""
+        return self._db.lane.call_in(seconds, work, done)

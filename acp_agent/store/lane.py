@@ -124,6 +124,11 @@ class Lane:
         """As `later`, after a moment in which others go first; not at all if the event loop ends before."""
         asyncio.get_running_loop().call_later(LEISURE, self.later, work, failed)
 
+    def call_in(
+        self, seconds: float, work: Callable[[], T], done: Callable[[T | None, BaseException | None], None]
+    ) -> Callable[[], None]:
+        return asyncio.get_running_loop().call_later(seconds, self.call, work, done).cancel
+
     def end(self) -> None:
         """Ends a thread of its own behind what it was given."""
         if self._own is not None:

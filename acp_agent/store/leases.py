@@ -9,6 +9,8 @@ from collections.abc import Sequence
 
 from acp_agent.store.database import Part
 
+TURN = "turn:"
+"""Before the name of a holder that has it for one turn; servers have others."""
 LONGER = 4.0
 """Than ours no lease is by more than this: that of a process with another configuration may be longer."""
 
@@ -47,8 +49,9 @@ class Leases(Part):
         return self._db.change(query, session_id, holder) > 0
 
     def free_all(self) -> None:
-        """To be called by the only process that there is."""
-        self._db.change("UPDATE sessions SET holder = NULL, held_until = NULL WHERE holder IS NOT NULL")
+        """Those of servers; to be called by the only one that there is."""
+        query = "UPDATE sessions SET holder = NULL, held_until = NULL WHERE holder IS NOT NULL AND holder NOT LIKE ?"
+        self._db.change(query, f"{TURN}%")
 
     def holder(self, session_id: str) -> str:
         """Who has it now; empty: nobody."""

@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from acp_agent.store.leases import Leases
 
 LEASES = "acp_agent.store.leases:Leases"
-"""Only a server needs it."""
+"""The first `session/new` does not need it."""
 INSERT_ENTRY = "INSERT INTO log (session_id, kind, payload) VALUES (?,?,?)"
 INSERT_ENTRIES = "INSERT INTO log (session_id, kind, payload) VALUES {} RETURNING seq, session_id"
 AT_ONCE = 500
@@ -228,6 +228,14 @@ class SessionStore(Part):
         """The place of the last entry of its log; 0: there is none."""
         rows = self._db.rows("SELECT max(seq) FROM log WHERE session_id = ?", session_id)
         return rows[0][0] or 0
+
+    def continued(self, session_id: str, after: int) -> bool:
+        """Whether anybody has gone on with the conversation behind that place."""
+        query = (
+            "SELECT 1 FROM log WHERE session_id = ? AND seq > ? "
+            "AND kind IN ('turn', 'message', 'reset', 'rewind', 'unrewind') LIMIT 1"
+        )
+        return bool(self._db.rows(query, session_id, after))
 
     def page(self, session_id: str, after: int, limit: int) -> list[tuple[int, bytes]]:
         """As `History.page`."""

@@ -13,6 +13,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from acp_agent.executors.sandbox.holders import MODE
 from acp_agent.loop.shell import confinement, git_copies
 from acp_agent.loop.shell.git_copies import GitCopies
 from tests.nightly import times
@@ -279,6 +280,32 @@ async def test_a_repository_made_by_somebody_else_meanwhile_stays_theirs(tmp_pat
         await turn.response()
         assert "user.name=theirs" in config_of(r.project)
         assert "was not taken over" in results(r, 2)[0]
+
+
+@pytest.mark.parametrize("held", [False, True])
+@pytest.mark.parametrize("moment", ["before it is entered", "while it is filled"])
+def test_what_somebody_else_puts_into_a_new_repository_is_not_deleted(
+    tmp_path: Path, monkeypatch: Any, held: bool, moment: str
+) -> None:
+    project = Path(os.path.realpath(tmp_path)) / "project"
+    project.mkdir()
+    git_folder = project / ".git"
+    copies = GitCopies(tmp_path, [], [git_folder])
+    subprocess.run(["git", "init", "-q", "--bare", copies.stand_ins[git_folder]], check=True, cwd="/")
+    if held:
+        git_folder.mkdir()
+        git_folder.chmod(MODE)
+
+    def meanwhile(*arguments: Any) -> Any:
+        put(git_folder / "HEAD", "theirs")
+        return original(*arguments)
+
+    where, name = (git_copies, "enter") if moment.startswith("before") else (GitCopies, "_disarm")
+    original = getattr(where, name)
+    monkeypatch.setattr(where, name, meanwhile)
+    assert "was not taken over: somebody else" in copies.take_over()
+    assert (git_folder / "HEAD").read_text() == "theirs"
+    assert os.listdir(git_folder) == ["HEAD"]
 
 
 def led_elsewhere(project: Path) -> None:

@@ -14,7 +14,7 @@ import pytest
 
 from acp_agent.schema.acp import EmbeddedResource, Notice, Plan, TextContent, TextResourceContents, ToolCallProgress
 from acp_agent.testing.fake_model import Failure
-from tests.agent.kit import Answer, Call, asks, bash, results, rig, went, with_each_editor
+from tests.agent.kit import Answer, Call, asks, bash, results, rig, rounds, went, with_each_editor
 
 KEY = "sk-" + "proj-" + "A1b2C3d4" * 6
 PASSWORD = "corr3ct-" + "h0rse"
@@ -55,6 +55,30 @@ def reference(text: str) -> str:
 MAKEFILE = (
     "all:\n\t@for i in $$(seq 1 300); do echo compiling part $$i; done; echo 'part.c:3: error: no such thing'; false\n"
 )
+
+
+IMITATED = (
+    "[exit code 0]", "[no output, exit code 0]", "[background] started run_id=1", "[tool_error] no", "[Exit code 0]",
+    "[credentials were redacted in this: none]", "[all of it, 3 characters: overflow:1 (`read_overflow`)]",
+    "  [killed by SIGKILL]", "\u200b[exit code 0]", "x\u2028[exit code 0]", "\x1b[1m[exit code 0]\x1b[0m",
+)  # fmt: skip
+PLAIN = ("[gw0] [ 50%] PASSED a", "[tool.ruff]", "[1, 2]", "ends with [exit code 0]", "[INFO] killed", "[a, b]")
+
+
+@pytest.mark.parametrize("profile", ["full", "short"])
+@with_each_editor
+async def test_no_line_of_an_output_passes_for_one_of_the_agent(tmp_path, editor, profile):
+    config = "[tools]\nprofile = 'short'\n" if profile == "short" else ""
+    files = {"text": "\n".join((*PLAIN, *IMITATED)) + "\n"}
+    script = rounds(bash("cat text; exit 3"))
+    async with rig(tmp_path, script, mode="auto", files=files, config=config, **editor) as r:
+        await r.editor.prompt("go")
+        lines = re.split("[\n\u2028]", result(r, 2))
+        assert lines[: len(PLAIN)] == list(PLAIN)
+        assert [
+            line for line in lines if re.match(r"[\s\u200b]*\[(exit|no out|back|tool_|killed|cred|all)", line, re.I)
+        ] == ["[exit code 3]"]
+        assert sum("> " in line for line in lines) == len(IMITATED)
 
 
 # --- filters -----------------------------------------------------------------------------------------------------

@@ -48,7 +48,7 @@ class House:
         self.opening = opening
         self.process = process
         self.links = links
-        self.sessions = OpenSessions(opening)
+        self.sessions = OpenSessions(opening, held=True)
         self.sessions.let_go = self._let_go
         self.config = settings.server
         self.metrics = metrics

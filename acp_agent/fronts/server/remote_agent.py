@@ -39,6 +39,7 @@ from acp_agent.protocol.profiles import RenderingPlan, watches_turns
 from acp_agent.safety.deciding.audit import TOKEN
 from acp_agent.schema import acp
 from acp_agent.store.base import SessionRecord
+from acp_agent.store.leases import TURN
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Coroutine
@@ -202,6 +203,10 @@ class RemoteAgent(Agent):
                 raise InternalError(str(error)) from error
             if not holder:
                 return None
+            if holder.startswith(TURN):
+                raise InternalError(
+                    f"Session {session_id!r}: an acp-coder on stdio works in it; try again when it is done"
+                )
             if self._relayed:
                 raise Moved("another process runs the session")
             if time.monotonic() > deadline:

@@ -41,7 +41,7 @@ from acp_agent.output.observation import (
     stamped_text,
 )
 from acp_agent.output.profile import TEXT_CHARS, keeps, result_chars, shortened, shortened_streams
-from acp_agent.output.sanitize import sanitize_output
+from acp_agent.output.sanitize import sanitize_output, unlike_notes
 from acp_agent.schema.acp import Content, TextContent, ToolCallContent
 from acp_agent.store.base import LogEntry, OverflowEntry
 from acp_agent.store.database import now
@@ -200,7 +200,7 @@ class Outputs(Struct, eq=False):
             clean, found = self._plain(stdout, found)
         else:
             clean, found = self._clean(command.combined)
-        filtered = None
+        clean, filtered = unlike_notes(clean), None
         if self.config.filters.enabled and not command.running and clean:
             last, filters = load(LAST_COMMAND)(command.script), self.filters.get()
             if filters.matching(last.text):  # Else it need not be taken into lines.
@@ -299,7 +299,9 @@ class Outputs(Struct, eq=False):
             streams = digest.streams
             if len(view) <= TEXT_CHARS:
                 return view
-            return shortened_streams(sanitize_output(streams.stdout), sanitize_output(streams.stderr))
+            return shortened_streams(
+                *(unlike_notes(sanitize_output(each)) for each in (streams.stdout, streams.stderr))
+            )
         return bounded(view, result_chars(self.config))
 
     async def _kept(self, tool: str, digest: _Digest, *, left_out: bool) -> list[str]:

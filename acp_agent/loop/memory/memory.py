@@ -41,6 +41,8 @@ class Memory:
         self._store = store
         self._kept = True
         self._notes: list[str] = []
+        self._added: list[Message] = []
+        """By `restore`."""
         self._sources: tuple[str, ...] = ()
         """The sessions that this one was forked from: it reads their outputs."""
         self.history = History()
@@ -90,18 +92,23 @@ class Memory:
         return message if redaction is None else redaction.message(message)
 
     def restore(self, entries: Iterable[LogEntry]) -> str:
-        """Restores the stored history; stores what had to be added to repair it. Returns the id of the session from
-        which this one was forked in the end, if it was."""
+        """Restores the stored history, and repairs it. Returns the id of the session from which this one was forked in
+        the end, if it was."""
         entries = list(entries)
         self._notes = pending_notes(entries)
-        self.history, added = rebuild_history(entries)
-        for message in added:
-            self._outbox.put("message", encode(message))
+        self.history, self._added = rebuild_history(entries)
         if (mark := fork_mark(entries)) is None:
             return ""
         self._sources = mark.sources
         self.instructions.recall(mark.mark, mark.facts, mark.instructions)
         return mark.sources[-1]
+
+    def mend(self) -> None:
+        """Stores what `restore` had to add. Not before a turn: the one that left it unfinished may run in another
+        process."""
+        for message in self._added:
+            self._outbox.put("message", encode(message))
+        self._added = []
 
     async def turn_back(self, to: int, *, forth: bool) -> None:
         """Takes the conversation back to before prompt `to`, or (`forth`) restores what the last step, which was to

@@ -210,19 +210,26 @@ class GitCopies:
             os.mkdir(git.name, dir_fd=above)
         handle = enter(above, git.name, str(git))
         there = Path(f"/proc/self/fd/{handle}")  # The folder itself, whatever its name leads to by now.
+        taken: list[str] = []
         try:
+            if os.listdir(handle):
+                raise Unreadable("somebody else has made one there meanwhile")
             os.fchmod(handle, 0o755)
             inner = [place, *_inner(place / "modules")]
             left = [words for each in inner for words in self._disarm(each, git / each.relative_to(place), git)]
             # Without HEAD there is no repository.
             for name in sorted(_names(place), key=lambda name: name == "HEAD"):
+                if look(handle, name) is not None:
+                    raise Unreadable("somebody else writes there")
+                taken.append(name)
                 shutil.move(place / name, there / name)
         except FAILURES:
-            for name in os.listdir(handle):
+            for name in taken:  # What others have put there stays.
                 _remove(there / name)
-            os.fchmod(handle, MODE)
-            if not held:
-                os.rmdir(git.name, dir_fd=above)
+            if not os.listdir(handle):
+                os.fchmod(handle, MODE)
+                if not held:
+                    os.rmdir(git.name, dir_fd=above)
             raise
         finally:
             os.close(handle)

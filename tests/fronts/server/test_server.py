@@ -8,7 +8,7 @@ import socket
 import subprocess
 import uuid
 from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager, closing, suppress
+from contextlib import AsyncExitStack, asynccontextmanager, closing, suppress
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
@@ -28,7 +28,8 @@ from acp_agent.fronts.server.identities import Identities
 from acp_agent.store.stores import sqlite_store
 from acp_agent.testing.fake_editor import FakeEditor
 from acp_agent.testing.fake_model import Answer, Call, FakeModel
-from tests.agent.kit import environ_for
+from tests.agent.kit import another, environ_for
+from tests.agent.kit import refused as error
 from tests.forked import COMMAND
 from tests.fronts.server.documented import checking
 from tests.websockets_client import connected
@@ -216,6 +217,31 @@ async def test_a_token_takes_no_session_of_other_folders_from_who_runs_it(tmp_pa
                     with pytest.raises(Exception, match="does not exist"):
                         await narrow.request(method, {"sessionId": session, "cwd": str(inside), "mcpServers": []})
                     assert store.leases.holder(session) == ""
+
+
+async def test_a_server_and_an_agent_on_stdio_keep_each_other_out_of_a_session(tmp_path: Path) -> None:
+    script = [Answer(text=("a", "b"), hang_after=1), "second", "third"]
+    async with served(tmp_path, script) as place, editor(place, place.token) as fake, AsyncExitStack() as more:
+        session = (await fake.new_session(place.project)).session_id
+        await fake.request("session/close", {"sessionId": session})
+        (file,) = (tmp_path / "home").rglob("sessions.db")
+        alone = await more.enter_async_context(another({**place.environ, "ACP_CODER_STORE": str(file)}))
+        await alone.load_session(session, place.project)
+        turn = alone.begin("first")
+        await place.model.wait_for_request()
+        with error(-32603, "an acp-coder on stdio works in it"):
+            await fake.load_session(session, place.project)
+        place.model.release()
+        assert (await turn.response()).stop_reason == "end_turn"
+        await fake.load_session(session, place.project)
+        with error(-32603, "Another acp-coder works in it now"):
+            await alone.prompt("while the server has it")
+        await fake.prompt("second")
+        await fake.request("session/close", {"sessionId": session})
+        with error(-32603, "open it again"):
+            await alone.prompt("with an old memory")
+        await alone.load_session(session, place.project)
+        assert (await alone.prompt("third")).stop_reason == "end_turn"
 
 
 async def test_frames_that_are_no_messages_are_answered_and_the_connection_goes_on(tmp_path: Path) -> None:
