@@ -62,7 +62,7 @@ async def opens(editor: FakeEditor, project: Path) -> None:
 
 @pytest.mark.parametrize("way", WAYS)
 async def test_any_error_of_a_folders_files_is_a_note_never_a_wall(tmp_path: Path, way: str) -> None:
-    """The one that can fail first alone, then all of them (at night each alone), in a folder that is trusted with them."""
+    """The first alone (at night each), then all of them, in a folder that is trusted with them."""
 
     def prepare(project: Path) -> None:
         for name, text in FILES.items():
