@@ -61,3 +61,11 @@ def test_depth_and_length_end_in_words(name):
 def test_noise_ends_in_words(name, text):
     fed(name, text)
     fed(name, "{" + text + "}")
+
+
+@pytest.mark.parametrize("read", [read_json, read_loose_json])
+def test_what_is_read_is_not_deeper_than_the_bound_and_brackets_in_texts_do_not_count(read):
+    nested = "[" * DEEPEST + "]" * DEEPEST
+    assert read(nested) is not None and read(f'["{"[" * 9000}", "\\"[", {nested[1:-1]}]')
+    with pytest.raises(ValueError, match="nested too deeply"):
+        read(f"[{nested}]")
