@@ -58,9 +58,10 @@ def _decoded(decode: Callable[..., T], data: bytes | bytearray | str, **options:
 
 
 def _check_depth(text: bytes | bytearray | str) -> None:
-    data = text.encode("utf-8", "surrogatepass") if isinstance(text, str) else text
-    if data.count(b"[") + data.count(b"{") <= DEEPEST:
+    opening = text.count("[") + text.count("{") if isinstance(text, str) else text.count(b"[") + text.count(b"{")
+    if opening <= DEEPEST:
         return
+    data = text.encode("utf-8", "surrogatepass") if isinstance(text, str) else text
     depth = 0
     for mark in _JSON_MARKS.finditer(data):
         first = data[mark.start()]

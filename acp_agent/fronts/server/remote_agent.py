@@ -184,6 +184,8 @@ class RemoteAgent(Agent):
 
     async def _may_open(self, session_id: str) -> bool:
         """Whether it is in a folder of the token, or there is none of that name. Raises InternalError."""
+        if not self._identity.folders:
+            return True
         try:
             _, store = await asyncio.to_thread(self._opening.own)
             record = await store.do(store.get, session_id)

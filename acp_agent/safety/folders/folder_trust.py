@@ -9,7 +9,6 @@ the user is asked again. Until then the files have no effect. What is not read h
 from __future__ import annotations
 
 import hashlib
-import json
 import os
 import re
 import stat
@@ -21,7 +20,7 @@ from typing import Any
 
 from msgspec import Struct
 
-from acp_agent.lazy import load
+from acp_agent.limits.decoding import read_loose_json, read_toml
 from acp_agent.safety.folders.paths import read_regular
 
 FOLDER = ".acp-coder"
@@ -50,7 +49,6 @@ MAX_BASES = 20
 """Folders in which a command may look for what it names."""
 MARK_CHARS = 12
 
-TOML = "tomllib:loads"
 PARTS = re.compile(r"""[^\s"'`;|&<>(){}=,]+""")
 """What may be a path in a command line."""
 BEFORE = r"""["']?(?:\$(?:\([^()]*\)|\{[^{}]*\}|\w+)["']?/+)?"""
@@ -208,8 +206,8 @@ def programs_of(files: Mapping[str, bytes]) -> list[Program]:
     found: list[Program] = []
     for name, keys in ((CONFIG, ("hooks", "mcp")), (SETTINGS, ("hooks",)), (SERVERS, ("mcpServers",))):
         try:
-            table = (load(TOML) if name == CONFIG else json.loads)(files.get(name, b"").decode())
-        except (ValueError, RecursionError):
+            table = (read_toml if name == CONFIG else read_loose_json)(files.get(name, b"").decode())
+        except ValueError:
             continue
         for key in keys if isinstance(table, dict) else ():
             found += _programs_in(table.get(key))
