@@ -290,6 +290,7 @@ def test_no_pattern_holds_on_to_a_group():
 
 
 DECODERS = {"json.loads", "json.load", "msgspec.json.decode", "tomllib.loads", "tomllib.load"}
+LAZY_DECODERS = {name.replace(".loads", ":loads").replace(".decode", ":decode") for name in DECODERS}
 OWN_BYTES = {
     "acp_agent/config/trusted_files.py",
     "acp_agent/setup/editor_table.py", "acp_agent/setup/change.py",
@@ -298,10 +299,11 @@ OWN_BYTES = {
     "acp_agent/llm/chat_request.py", "acp_agent/llm/clouds/vertex.py", "acp_agent/mcp/mcp_client.py",
 
 
+    "acp_agent/config/sources.py", "acp_agent/config/provider_rows.py", "acp_agent/limits/decoding.py",
     "acp_agent/store/found_words.py", "acp_agent/protocol/peer.py",
 }  # fmt: skip
 """They read what the package holds, what they wrote a moment ago, or the store, which checks what it gives; the peer
-bounds a message without msgspec, which is not loaded yet."""
+and `sources` bound what they read without msgspec, which is not loaded yet."""
 
 
 def test_what_others_wrote_is_read_through_one_door_or_bounded_in_place():
@@ -311,8 +313,10 @@ def test_what_others_wrote_is_read_through_one_door_or_bounded_in_place():
             for child in ast.iter_child_nodes(node):
                 yield from direct(child, inside if child in node.body else caught)
             return
-        if isinstance(node, ast.Call) and ast.unparse(node.func) in DECODERS and "RecursionError" not in caught:
-            yield node.lineno
+        if isinstance(node, ast.Attribute | ast.Constant) and "RecursionError" not in caught:
+            named = isinstance(node, ast.Attribute) and ast.unparse(node) in DECODERS
+            if named or (isinstance(node, ast.Constant) and node.value in LAZY_DECODERS):
+                yield node.lineno
         for child in ast.iter_child_nodes(node):
             yield from direct(child, caught)
 
