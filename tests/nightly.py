@@ -10,3 +10,8 @@ NIGHTLY = os.environ.get("ACP_TEST_NIGHTLY") == "1"
 def times(usual: int, nightly: int | None = None) -> int:
     """Rounds, or examples of a property: ten times as many at night if nothing else is said."""
     return (10 * usual if nightly is None else nightly) if NIGHTLY else usual
+
+
+def examples(usual: int) -> int:
+    """Of a property: half of them before each commit, ten times as many at night."""
+    return 10 * usual if NIGHTLY else (usual + 1) // 2

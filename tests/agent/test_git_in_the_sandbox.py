@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 from acp_agent.executors.sandbox.holders import MODE
 from acp_agent.loop.shell import confinement, git_copies
 from acp_agent.loop.shell.git_copies import GitCopies
-from tests.nightly import times
+from tests.nightly import examples
 from tests.waits import until
 
 from .kit import audit, bash, confined, put, results, rig, rounds, went
@@ -406,7 +406,7 @@ PLAIN = ["user.name", "user.email", "branch.x.merge", "core.autocrlf", "pull.reb
 ADDRESSES = ["remote.x.url", "remote.x.pushurl", "submodule.x.url", "branch.x.remote", "remote.pushDefault"]
 
 
-@settings(max_examples=times(15), suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=examples(15), suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(st.lists(st.tuples(st.sampled_from([*PROGRAMS, *PLAIN, *ADDRESSES]), st.sampled_from(VALUES)), max_size=4))
 def test_never_does_a_key_that_names_a_program_get_into_the_configuration(
     tmp_path: Path, changes: list[tuple[str, str]]

@@ -17,7 +17,7 @@ from acp_agent.safety.folders.protect import PathRules
 from acp_agent.safety.folders.watch import Watch, told
 from acp_agent.safety.lines.examine import examine
 from acp_agent.testing.fake_model import Call
-from tests.nightly import times
+from tests.nightly import examples
 
 from .kit import audit, bash, results, rig, rounds, went
 from .test_safety import git, repository
@@ -236,7 +236,7 @@ NAMES = st.sampled_from([example(name) for row in TRUSTED if not row.home for na
 HOW = st.sampled_from(["file", "folder", "moved in", "link", "renamed"])
 
 
-@settings(max_examples=times(60), suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=examples(60), suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(st.lists(st.tuples(PLACES, NAMES, HOW), max_size=4))
 def test_nothing_of_these_names_comes_into_being_unnoticed(
     tmp_path_factory: pytest.TempPathFactory, made: list[tuple[str, str, str]]

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from acp_agent.credentials.key_blocks import UNIT
 from acp_agent.credentials.redactor import Redactor, holds_mark
-from tests.nightly import times
+from tests.nightly import examples
 
 OWN = ("Zq9!own-Value_77", "own phrase of 5 words", 'quo"ted\\value9')
 PLAIN = Redactor(values=OWN)
@@ -67,7 +67,7 @@ def one_by_one(redactor: Redactor, text: str) -> str:
 
 
 @pytest.mark.parametrize("redactor", [PLAIN, BY_WORD, BY_LINE], ids=["plain", "by word", "by line"])
-@settings(max_examples=times(250))
+@settings(max_examples=examples(250))
 @given(text=TEXTS, cuts=CUTS)
 def test_a_stream_gives_what_the_whole_text_gives(redactor: Redactor, text: str, cuts: list[int]):
     whole = redactor.redact(text)
@@ -75,14 +75,14 @@ def test_a_stream_gives_what_the_whole_text_gives(redactor: Redactor, text: str,
     assert one_by_one(redactor, text) == whole
 
 
-@settings(max_examples=times(300))
+@settings(max_examples=examples(300))
 @given(text=TEXTS)
 def test_redacting_twice_changes_nothing_more(text: str):
     once = PLAIN.redact(text)
     assert PLAIN.redact(once) == once
 
 
-@settings(max_examples=times(300))
+@settings(max_examples=examples(300))
 @given(text=TEXTS)
 def test_lines_are_redacted_as_if_they_stood_alone(text: str):
     """The first look over the whole text misses no line; private keys apart, which cross lines."""
@@ -151,7 +151,7 @@ def test_a_credential_at_the_border_of_what_is_held_does_not_come_through(at: in
         assert in_pieces(PLAIN, text, list(range(0, len(text), size))) == whole
 
 
-@settings(max_examples=times(40))
+@settings(max_examples=examples(40))
 @given(parts=st.lists(st.sampled_from(FRAGMENTS), min_size=1, max_size=6), times=st.integers(1000, 6000), cuts=CUTS)
 def test_long_lines_are_cut_at_the_same_places(parts: list[str], times: int, cuts: list[int]):
     text = ("".join(parts) * times)[: 3 * UNIT]

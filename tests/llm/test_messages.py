@@ -16,7 +16,7 @@ from acp_agent.llm.messages_request import CONTINUED, MessagesEncoder, manner_of
 from acp_agent.loop.memory.history import History
 from acp_agent.testing.fake_messages import PromptCache, refusal
 from acp_agent.testing.fake_model import Answer, Call, Failure, RawAnswer
-from tests.nightly import times
+from tests.nightly import examples
 from tests.tables import table
 
 from .kit import TOOL, USER, calls, check_failure, collect, connected, listed, text_block, texts, thoughts, turn
@@ -229,7 +229,7 @@ MESSAGES = st.lists(
     level=st.sampled_from([None, "off", "low", "high"]),
     most=st.sampled_from([None, 100, 2000]),
 )
-@settings(max_examples=times(200))
+@settings(max_examples=examples(200))
 def test_no_history_makes_a_request_that_the_server_refuses(
     messages: list[llm.Message], model: str, level: Any, most: int | None
 ) -> None:

@@ -28,7 +28,7 @@ from acp_agent.llm.recordings.recorder import Recorder
 from acp_agent.llm.recordings.replay_provider import ReplayProvider
 from acp_agent.llm.recordings.tape import Tape
 from tests.credentials.test_redactor import TOKENS
-from tests.nightly import times
+from tests.nightly import examples
 
 from .kit import SETTINGS, TOOL, USER, collect
 
@@ -226,7 +226,7 @@ def _is_json(event: dict[str, Any]) -> bool:
         return False
 
 
-@settings(max_examples=times(60))
+@settings(max_examples=examples(60))
 @given(token=tokens, at=st.integers(0, 30))
 def test_a_credential_is_never_in_the_file_wherever_it_was(token: str, at: int) -> None:
     with tempfile.TemporaryDirectory() as folder:

@@ -25,7 +25,7 @@ from acp_agent.loop.memory.compaction import (
 from acp_agent.loop.memory.history import History
 from acp_agent.loop.memory.room import Asked, Room
 from acp_agent.loop.memory.token_counts import TokenEstimator, characters
-from tests.nightly import times
+from tests.nightly import examples
 
 
 def user(text: str) -> llm.UserMessage:
@@ -123,7 +123,7 @@ def test_dropping_begins_at_a_prompt_where_whole_turns_fit() -> None:
     assert "prompt" in first and "answer" not in first
 
 
-@settings(max_examples=times(200))
+@settings(max_examples=examples(200))
 @given(
     sizes=st.lists(st.tuples(st.sampled_from("uart"), st.integers(0, 400)), max_size=40),
     room=st.integers(0, 5000),
@@ -249,7 +249,7 @@ async def test_huge_arguments_of_the_last_round_are_shortened_last() -> None:
     assert "were removed" in json.loads(shorter.tool_calls[0].arguments)["left_out"]
 
 
-@settings(max_examples=times(150))
+@settings(max_examples=examples(150))
 @given(
     sizes=st.lists(st.tuples(st.sampled_from("uart"), st.integers(0, 3000)), min_size=1, max_size=30),
     most=st.integers(0, 20_000),

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from acp_agent.child import Child
 from acp_agent.lsp.lsp_client import Client
-from tests.nightly import times
+from tests.nightly import examples
 
 HEADERS = [
     b"Content-Length: %d\r\n\r\n", b"content-length:%d\n\n",
@@ -56,7 +56,7 @@ def message(header: bytes, params: Any) -> bytes:
     return header % len(body) + body
 
 
-@settings(max_examples=times(60))
+@settings(max_examples=examples(60))
 @given(
     st.lists(st.tuples(st.sampled_from(HEADERS), st.text(max_size=20) | st.integers() | st.none()), max_size=5),
     st.data(),

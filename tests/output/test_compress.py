@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from acp_agent.config.model import CompressionConfig
 from acp_agent.output.compress import STRATEGIES, compressed, sections_of, strategy_of, wants_compression
 from acp_agent.output.error_lines import looks_like_error
-from tests.nightly import times
+from tests.nightly import examples
 
 GAP = re.compile(r"\[output filtered: (\d+) lines? not about the goal(?:, or beyond the length that is kept)?\]")
 GOAL = "Fix the tokenizer of the parser"
@@ -139,7 +139,7 @@ def test_when_an_output_is_compressed(tool, tokens, exit_code, more, wanted) -> 
     assert wants_compression(tool, tokens, CompressionConfig(**more), exit_code=exit_code) is wanted
 
 
-@settings(max_examples=times(150))
+@settings(max_examples=examples(150))
 @given(
     lines=st.lists(
         st.sampled_from(["", "plain words", "the parser", "error: x", "FAILED y", "more plain words here " * 5]),

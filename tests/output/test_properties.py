@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from acp_agent.output.error_lines import looks_like_error
 from acp_agent.output.filters import load_filters
 from acp_agent.output.strategies import TIMES
-from tests.nightly import times
+from tests.nightly import examples
 from tests.output.test_golden import CASES, recorded
 
 COMMANDS = {
@@ -65,7 +65,7 @@ def told(text: str) -> set[str]:
 
 
 @pytest.mark.parametrize("rule", ALL)
-@settings(max_examples=times(40))
+@settings(max_examples=examples(40))
 @given(st.lists(LINES, max_size=120), st.sampled_from([0, 1, None]))
 def test_no_error_line_is_lost_and_nothing_grows(rule, lines, exit_code):
     text = "\n".join(lines)
@@ -82,7 +82,7 @@ def test_no_error_line_is_lost_and_nothing_grows(rule, lines, exit_code):
 
 
 @pytest.mark.parametrize("rule", ALL)
-@settings(max_examples=times(20))
+@settings(max_examples=examples(20))
 @given(st.lists(LINES, max_size=80))
 def test_applied_again_no_error_line_and_no_mark_is_lost(rule, lines):
     once = FILTERS.apply("\n".join(lines), ALL[rule], exit_code=1).text

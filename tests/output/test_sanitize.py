@@ -7,7 +7,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from acp_agent.output.sanitize import sanitize_output
-from tests.nightly import times
+from tests.nightly import examples
 
 TABLE = {
     "plain\ttext\n": "plain\ttext\n", "\x1b[31mred\x1b[0m \x1b[1;38;5;4mblue\x1b[m": "red blue",
@@ -33,7 +33,7 @@ PIECES = [
 ]  # fmt: skip
 
 
-@settings(max_examples=times(300))
+@settings(max_examples=examples(300))
 @given(st.lists(st.sampled_from(PIECES) | st.text(max_size=3), max_size=40).map("".join))
 def test_a_second_time_changes_nothing_and_nothing_grows(text):
     once = sanitize_output(text)

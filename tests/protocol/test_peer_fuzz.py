@@ -18,11 +18,11 @@ from acp_agent.protocol.peer import (
     RequestReceived,
     ResponseReceived,
 )
-from tests.nightly import times
+from tests.nightly import examples
 
 MAX_LINE = 200
 
-settings.register_profile("fuzz", max_examples=times(150))
+settings.register_profile("fuzz", max_examples=examples(150))
 settings.load_profile("fuzz")
 
 json_values = st.recursive(

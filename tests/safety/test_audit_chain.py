@@ -18,7 +18,7 @@ from acp_agent.safety.deciding.audit import AuditLog
 from acp_agent.safety.deciding.audit_chain import Checked, check, files_of
 from acp_agent.safety.deciding.audit_file import AuditFile, Head
 from acp_agent.store.stores import sqlite_store
-from tests.nightly import times
+from tests.nightly import examples
 from tests.tables import table
 
 
@@ -83,7 +83,7 @@ def edited(lines: list[tuple[Path, bytes]], how: str, at: int, other: int) -> li
 EDITS = st.sampled_from(["change", "remove", "repeat", "swap", "cut", "bytes", "forge", "link"])
 
 
-@settings(max_examples=times(120))
+@settings(max_examples=examples(120))
 @given(EDITS, st.integers(1, 150), st.integers(0, 1000), st.integers(0, 1000), st.integers(0, 2), st.booleans())
 def test_no_edit_is_ever_taken_for_the_log_also_after_an_agent_has_gone_on(how, count, at, other, after, same):
     with tempfile.TemporaryDirectory() as folder:

@@ -7,7 +7,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from acp_agent.safety.lines.last_command import LastCommand, last_command
-from tests.nightly import times
+from tests.nightly import examples
 from tests.tables import table
 
 TEXTS = {
@@ -62,7 +62,7 @@ def test_deeply_nested_lines_end_without_a_name():
     assert last_command("( " * 500 + "make" + " )" * 500) == LastCommand("", False)
 
 
-@settings(max_examples=times(100))
+@settings(max_examples=examples(100))
 @given(st.text(alphabet="ab ;&|()<>'\"$\n\\{}=-`#!é\x00", max_size=60))
 def test_any_text_gives_an_answer(script):
     assert isinstance(last_command(script).text, str)

@@ -13,7 +13,7 @@ from acp_agent.safety.access import Allow
 from acp_agent.safety.folders.paths import Roots
 from acp_agent.safety.lines.examine import examine
 from acp_agent.safety.lines.quoting import without_quoted_text
-from tests.nightly import times
+from tests.nightly import examples
 
 BODY = "run $(rm -rf ~) and `sudo id`\n"
 
@@ -42,7 +42,7 @@ def test_a_line_that_does_more_with_it_asks(tmp_path: Path, line: str) -> None:
 TEXT = st.text(st.sampled_from("$()`'\"\\ E\n<#{}~*x;|&"), max_size=60)
 
 
-@settings(max_examples=times(40))
+@settings(max_examples=examples(40))
 @given(TEXT)
 def test_what_counts_as_quoted_text_is_taken_as_it_is_by_bash(body: str) -> None:
     line = f"cat <<'E'\n{body}\nE"

@@ -30,7 +30,7 @@ from acp_agent.safety.deciding.subjects import CallFacts, Subject
 from acp_agent.safety.deciding.trajectory import FAILURES, Sentinel
 from acp_agent.safety.folders.paths import Roots
 from acp_agent.safety.globs import PathGlobs, matches
-from tests.nightly import times
+from tests.nightly import examples
 
 ROOTS = Roots(Path("/srv"))
 TOOLS = {"bash", "read", "write", "fetch"}
@@ -385,7 +385,7 @@ def test_equal_calls_in_another_order_are_the_same_sequence() -> None:
 
 
 @given(st.integers(0, 6_000), st.integers(1, 40))
-@settings(max_examples=times(30))
+@settings(max_examples=examples(30))
 def test_calls_are_never_equal_because_only_their_beginning_is(same: int, more: int) -> None:
     config = GovernanceConfig(trajectory_enabled=True, block_risky_patterns=True, window=2, similarity=1.0)
     watching = Sentinel(config, Kept())

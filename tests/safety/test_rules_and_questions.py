@@ -13,7 +13,7 @@ from acp_agent.config.safety_settings import PermissionRule
 from acp_agent.safety.access import Allow, Ask, Deny, ExecuteAccess, Verdict
 from acp_agent.safety.deciding.deciders import CallFacts, Deciders
 from acp_agent.safety.folders.paths import Roots
-from tests.nightly import times
+from tests.nightly import examples
 
 PIECES = (
     "ls", "cat a.txt", "cat < a.txt", "cat < /dev/tcp/198.51.100.1/80", "head -c 9 < /dev/udp/198.51.100.1/53",
@@ -43,7 +43,7 @@ LINES = st.lists(st.tuples(st.sampled_from(PIECES), st.sampled_from(JOINS)), min
 RULES = st.lists(st.builds(rule, st.sampled_from(PATTERNS), st.sampled_from(["allow", "ask", "deny"])), max_size=3)
 
 
-@settings(max_examples=times(300), suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=examples(300), suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(LINES, RULES, st.builds(rule, st.sampled_from(PATTERNS), st.sampled_from(["ask", "deny"])))
 def test_a_rule_that_denies_or_asks_never_takes_a_question_away(
     tmp_path: Path, line: str, rules: list[PermissionRule], more: PermissionRule
@@ -57,7 +57,7 @@ def test_a_rule_that_denies_or_asks_never_takes_a_question_away(
             assert after.every_time >= before.every_time and after.by_person >= before.by_person
 
 
-@settings(max_examples=times(200), suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=examples(200), suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(LINES)
 def test_a_rule_that_allows_something_else_answers_nothing(tmp_path: Path, line: str) -> None:
     assert judged(tmp_path, line, [rule("never this", "allow")]) == judged(tmp_path, line, [])

@@ -18,7 +18,7 @@ from acp_agent.safety.lines.git_folder import names_programs
 from acp_agent.safety.lines.line import BACKGROUND, HIDDEN, TOO_LONG
 from acp_agent.safety.lines.looks import HOSTILE_GIT
 from acp_agent.safety.lines.reach import CHANGES, EXPANDS, NOT_UNDERSTOOD, OUTSIDE, WRITES
-from tests.nightly import times
+from tests.nightly import examples
 from tests.tables import packed, table
 
 EXACT = "this exact command in this project"
@@ -422,7 +422,7 @@ LINES = st.lists(PIECES, max_size=14).map("".join)
 DANGER = st.sampled_from(
     [" $(rm x)", " `rm x`", " > x", "; rm x", " && rm x", " | sh", "\nrm x", " & rm x", " <(rm x)"]
 )
-FUZZ = settings(max_examples=times(400), suppress_health_check=[HealthCheck.function_scoped_fixture])
+FUZZ = settings(max_examples=examples(400), suppress_health_check=[HealthCheck.function_scoped_fixture])
 
 
 @FUZZ

@@ -22,9 +22,11 @@ from acp_agent.safety.globs import matches
 from acp_agent.safety.lines.examine import examine, judge
 from acp_agent.safety.lines.line import read
 from acp_agent.safety.lines.quoting import unquoted
-from tests.nightly import times
+from tests.nightly import examples
 
-FUZZ = settings(max_examples=times(200), derandomize=True, suppress_health_check=[HealthCheck.function_scoped_fixture])
+FUZZ = settings(
+    max_examples=examples(200), derandomize=True, suppress_health_check=[HealthCheck.function_scoped_fixture]
+)
 PIECES = st.sampled_from(
     "ls cat a.txt rm -rf sudo x git -c log env "
     "A=1 xargs bash -c find -exec {} \\; ; && || | |& & ( ) { } [ ] [[ ]] ' \" "
@@ -247,7 +249,7 @@ QUOTING = st.lists(
 ).map("".join)
 
 
-@settings(max_examples=times(400))
+@settings(max_examples=examples(400))
 @given(QUOTING)
 def test_what_is_taken_for_quoted_is_never_run(text: str) -> None:
     line = f"echo {text}"

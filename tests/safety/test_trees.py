@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 from acp_agent.errors import ExecutorError
 from acp_agent.safety.folders.protect import PathRules, links_to
 from acp_agent.safety.folders.trees import Judged, Mode, TooMany, special_in
-from tests.nightly import times
+from tests.nightly import examples
 
 NAMES = (
     "a", "b", ".git", ".GIT", ".vscode", ".config", ".Config", "fish", "acp-coder", "ACP-CODER", "keys", "x.pem",
@@ -49,7 +49,7 @@ def all_of(top: Path) -> Iterator[tuple[Path, os.stat_result]]:
             yield path.relative_to(top), path.lstat()
 
 
-@settings(max_examples=times(300))
+@settings(max_examples=examples(300))
 @given(planted=entries, source=paths, destination=paths, moves=st.booleans())
 def test_every_special_path_that_a_tree_touches_is_judged(planted, source, destination, moves):
     with tempfile.TemporaryDirectory() as made:

@@ -23,7 +23,7 @@ from acp_agent.store.base import LogEntry, SessionRecord
 from acp_agent.store.database import FORMAT, migrations
 from acp_agent.store.sqlite import MIGRATIONS
 from acp_agent.store.stores import sqlite_store
-from tests.nightly import times
+from tests.nightly import examples
 
 
 def test_a_damaged_file_is_left_as_it_is(tmp_path: Path) -> None:
@@ -52,7 +52,7 @@ def test_damage_inside_is_told_when_it_is_met(tmp_path: Path) -> None:
 
 
 @given(st.lists(st.tuples(st.floats(0, 1, exclude_max=True), st.integers(0, 255)), min_size=1, max_size=40))
-@settings(max_examples=times(40))
+@settings(max_examples=examples(40))
 def test_flipped_bytes_are_damage_or_not_met(flips: list[tuple[float, int]]) -> None:
     with TemporaryDirectory() as folder:
         database = Path(folder, "s.db")

@@ -28,7 +28,7 @@ from acp_agent.testing.fake_model import Answer, Call
 from tests.e2e.kit import alive, environ
 from tests.editors import raw_agent as raw
 from tests.fronts.lsp.kit import CAPTURED, begun, captured, lsp, raw_lsp
-from tests.nightly import times
+from tests.nightly import examples
 
 SECONDS = 20.0
 
@@ -379,7 +379,7 @@ async def test_no_message_whatever_ends_the_server(tmp_path: Path):
     """Some hundreds, always the same."""
     messages: list[Any] = []
 
-    @settings(max_examples=times(400), database=None, derandomize=True, suppress_health_check=list(HealthCheck))
+    @settings(max_examples=examples(400), database=None, derandomize=True, suppress_health_check=list(HealthCheck))
     @given(MESSAGES)
     def collect(message: dict[str, Any]) -> None:
         messages.append(message)

@@ -16,7 +16,7 @@ from acp_agent.fronts.lsp_server.documents.text_positions import ENCODINGS, Enco
 from acp_agent.fronts.lsp_server.initialization_options import Options, read_options
 from acp_agent.fronts.lsp_server.status import Board
 from acp_agent.schema.acp import ToolCall, ToolCallLocation
-from tests.nightly import times
+from tests.nightly import examples
 
 CHARACTERS = st.text(st.sampled_from(list("ab\n\r\t\x0c\u2028\u00fc\u20ac\u0301\U0001d518\u200d")), max_size=40)
 ALL = list(ENCODINGS.values())
@@ -38,7 +38,7 @@ def test_lines_end_as_lsp_says():
 
 @pytest.mark.parametrize("encoding", ALL)
 @given(text=CHARACTERS)
-@settings(max_examples=times(60))
+@settings(max_examples=examples(60))
 def test_a_place_is_the_same_there_and_back(text: str, encoding: Encoding):
     whole = Text(text, encoding)
     for offset in range(len(text) + 1):
@@ -65,7 +65,7 @@ def test_positions_behind_the_text_are_its_end():
 
 @pytest.mark.parametrize("encoding", ALL)
 @given(old=CHARACTERS, new=CHARACTERS)
-@settings(max_examples=times(60))
+@settings(max_examples=examples(60))
 def test_edits_turn_any_text_into_any_other(old: str, new: str, encoding: Encoding):
     text = Text(old, encoding)
     for edit in reversed(text_edits(text, hunks_between(text.lines, split_lines(new)))):

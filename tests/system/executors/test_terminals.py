@@ -20,7 +20,7 @@ from acp_agent.executors.local import LocalExecutor
 from acp_agent.executors.terminals.process import TerminalProcess
 from acp_agent.executors.terminals.screen import MOST_FED, Screen
 from tests.executors.kit import Stage, open_descriptors, run, stage, until_exists
-from tests.nightly import times
+from tests.nightly import examples
 
 ELSEWHERE = ("container", "ssh", "ssh without Python", "busybox")
 SIZE = TerminalSize(80, 24, 100)
@@ -187,7 +187,7 @@ def test_rows_are_those_of_a_terminal() -> None:
     assert screen.lost_lines == 3
 
 
-@settings(max_examples=times(150))
+@settings(max_examples=examples(150))
 @given(st.lists(st.sampled_from([b"\x1b[", b"\x1b]", b"?", b"1049", b";", b"h", b"l", b">4m", b"\n", b"\r", b"text",
     b"99999999999", b"H", b"J", b"@", b"L", b"P", b"\x1b", b"#8", b"(0", b"\xff", b"\xe4\xb8", b"\xcc\x81", b"r", b"X",
     b"t", b"c", b"6n", b"\x07", b"\x9b", b"\x00"]) | st.binary(max_size=8), max_size=200))  # fmt: skip
