@@ -214,6 +214,12 @@ def links_to(path: Path) -> Iterator[Path]:
         todo += reversed(target.parts[1:] if target.is_absolute() else target.parts)
 
 
+def _below(path: str, folder: str) -> str | None:
+    """What is left of an absolute path in a folder, "" for the folder itself; None if it is not there."""
+    start = folder.rstrip("/") + "/"
+    return path[len(start) :] if path.startswith(start) else "" if path + "/" == start else None
+
+
 def also_mounted(paths: Iterable[Path], table: Path = MOUNTS) -> list[Path]:
     """Other places where the same files are mounted, or what is in them: a bind mount is no link."""
     try:
@@ -221,20 +227,20 @@ def also_mounted(paths: Iterable[Path], table: Path = MOUNTS) -> list[Path]:
     except OSError:
         return []
     rows = [[ESCAPED.sub(lambda octal: chr(int(octal[1], 8)), field) for field in line.split(" ")] for line in lines]
-    # Device, its folder that is mounted, and where. Later mounts cover earlier ones.
-    mounts = [(row[2], Path(row[3]), Path(row[4])) for row in rows if len(row) > 4]
+    # Device, its folder that is mounted, and where. Later mounts cover earlier ones. There may be thousands.
+    mounts = [(row[2], row[3], row[4]) for row in rows if len(row) > 4]
     found = []
-    for path in map(Path, map(os.path.realpath, paths)):
-        over = [mount for mount in reversed(mounts) if mount[2] == path or mount[2] in path.parents]
+    for path in map(os.path.realpath, paths):
+        over = [mount for mount in reversed(mounts) if _below(path, mount[2]) is not None]
         if not over:
             continue
-        device, top, point = max(over, key=lambda mount: len(mount[2].parts))
-        inner = top / path.relative_to(point)
+        device, top, point = max(over, key=lambda mount: len(mount[2]))
+        inner = os.path.join(top, _below(path, point) or "").rstrip("/") or "/"
         for other, root, place in mounts:
-            if other == device and (root == inner or root in inner.parents):
-                found.append(place / inner.relative_to(root))
-            elif other == device and inner in root.parents:
-                found.append(place)
+            if other == device and (rest := _below(inner, root)) is not None:
+                found.append(Path(place, rest))
+            elif other == device and _below(root, inner) is not None:
+                found.append(Path(place))
     return list(dict.fromkeys(found))
 
 

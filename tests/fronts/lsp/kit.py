@@ -12,22 +12,20 @@ import sys
 from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass, field
-from functools import partial
+from functools import cache, partial
 from pathlib import Path
 from typing import Any
 from unittest.mock import patch
 
 import anyio
 from lsprotocol import types
-from lsprotocol.converters import get_converter
 from pygls.exceptions import JsonRpcException
 from pygls.io_ import run_async
 from pygls.protocol import default_converter
 from pytest_lsp.client import LanguageClient, register_lsp_features
 from pytest_lsp.protocol import LanguageClientProtocol
 
-from acp_agent.fronts.lsp_server import front
-from acp_agent.fronts.lsp_server.server import serve_streams
+from acp_agent.fronts.lsp_server import front, server
 from acp_agent.fronts.lsp_server.wire import Outgoing
 from acp_agent.protocol.transports import FdTransport
 from acp_agent.testing.fake_model import FakeModel, Script
@@ -42,6 +40,8 @@ SECONDS = 20.0
 
 CAPTURED = ("helix-25.07.1", "neovim-0.12.4", "eglot-1.17.30")
 FOLDER = Path(__file__).parents[2] / "captured"
+converter = cache(default_converter)
+"""Made once: that takes longer than most tests of an editor."""
 UNITS = {"utf-8": ("utf-8", 1), "utf-16": ("utf-16-le", 2), "utf-32": ("utf-32-le", 4)}
 
 
@@ -86,7 +86,7 @@ class LspEditor(LanguageClient):
 
     def __init__(self, home: Path) -> None:
         self.home = home
-        super().__init__(protocol_cls=_Protocol, converter_factory=default_converter)
+        super().__init__(protocol_cls=_Protocol, converter_factory=converter)
         register_lsp_features(self)
         self.buffers: dict[str, Buffer] = {}
         self.questions: list[Question] = []
@@ -372,8 +372,11 @@ async def _here(editor: LspEditor, command: Sequence[str], env: dict[str, str]) 
             ended = anyio.Event()
 
             async def serve() -> None:
-                with patch.object(front, "AGENT_COMMAND", our_agent):
-                    await serve_streams(command or our_agent, env, its_in, its_out)
+                with (
+                    patch.object(front, "AGENT_COMMAND", our_agent),
+                    patch.object(server, "default_converter", converter),
+                ):
+                    await server.serve_streams(command or our_agent, env, its_in, its_out)
                 ended.set()
 
             tasks.start_soon(serve)
@@ -414,7 +417,7 @@ async def _initialize(
     if change is not None:
         change(params)
     with anyio.fail_after(SECONDS):
-        editor.result = await editor.initialize_session(get_converter().structure(params, types.InitializeParams))
+        editor.result = await editor.initialize_session(converter().structure(params, types.InitializeParams))
     encoding = editor.result.capabilities.position_encoding
     editor.encoding = str(getattr(encoding, "value", encoding))
 
