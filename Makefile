@@ -70,7 +70,7 @@ test-editors: $(STAMP) tools
 # The conformance kit: an agent and a client with each of their faults, and this agent; the server, too. A check has a time in
 # which an answer must come, so one that fails is tried once more; the summary counts these.
 test-conformance: $(STAMP)
-	@$(PYTEST) --reruns 1 -rR tests/conformance
+	@$(PYTEST) -n 8 --dist load --maxschedchunk 1 --reruns 1 -rR tests/conformance
 
 # The kit with agents of others, against the table of docs/conformance.md. Not in CI: about 40 minutes, and 1.8 GB the first
 # time, in tests/.agents.
