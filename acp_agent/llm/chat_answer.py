@@ -247,6 +247,8 @@ class ChatAnswer:
         """
         if fragment.index is not None:
             candidates = [call for call in self._calls if call.index == fragment.index]
+            if not candidates and not (name or fragment.id):
+                candidates = self._calls  # The name came under another index.
         elif fragment.id and not name:
             candidates = [call for call in self._calls if call.id == fragment.id] or self._calls
         else:
@@ -278,7 +280,7 @@ class ChatAnswer:
             return "length"
         if self._finish_reason == "content_filter":
             return "refusal"
-        if called:
+        if called or self._finish_reason in ("tool_calls", "function_call"):
             return "tool_calls"
         return "refusal" if self._refused else "stop"
 

@@ -25,6 +25,7 @@ REASONS: dict[str, llm.FinishReason] = {
     "model_context_window_exceeded": "length",
     "pause_turn": "length",  # A tool of the server was stopped; we offer none.
     "refusal": "refusal",
+    "tool_use": "tool_calls",
 }
 
 

@@ -37,11 +37,14 @@ _CONTEXT_WORDS = (
     r"|loaded with context length"  # LM Studio
     r"|greater than the context length"  # LM Studio
     r"|exceed context limit"
-    r"|prompt is too long"
+    r"|(prompt|input) is too long"
     r"|input token count .* exceeds the maximum"
     r"|reduce the length of (the|your) (messages|prompt|input)"
     r"|request too large for"  # One request above a whole minute's tokens: waiting does not help.
 )
+_COMPLAINTS = ("error_message", "errorMessage", "message", "detail", "msg", "error")
+"""Where servers put their words in place of an answer."""
+_DEEPEST = 4
 _QUOTA_CODES = frozenset(
     {"insufficient_quota", "billing_hard_limit_reached", "billing_not_active", "billing_error"}
     | {"exceeded_current_quota_error", "arrearage"}  # Moonshot, Qwen
@@ -153,6 +156,23 @@ def read_vendor_error(body: object) -> VendorError:
         type=error["type"].lower() if isinstance(error.get("type"), str) else "",
         status=status,
     )
+
+
+def complaint(data: bytes) -> dict[str, Any] | None:
+    """The error object that a server sent with status 200 in the form of an answer, of which it has nothing."""
+    try:
+        return _complaint(read_loose_json(data.decode("utf-8", "replace"), strict=False), _DEEPEST)
+    except ValueError:
+        return None
+
+
+def _complaint(body: object, deep: int) -> dict[str, Any] | None:
+    if isinstance(body, dict):
+        for name in _COMPLAINTS:
+            if isinstance(words := body.get(name), str) and words.strip():
+                return {"error": {**body, "message": words}}
+    inner = body.values() if isinstance(body, dict) else body if isinstance(body, list) else ()
+    return next((found for each in inner if deep and (found := _complaint(each, deep - 1)) is not None), None)
 
 
 def error_from_status(

@@ -89,6 +89,46 @@ async def test_arguments_that_are_wrong_in_form_only_are_mended_once(tmp_path, a
         assert shown.raw_input == repaired
 
 
+MEANT = {
+    "rename": ({"path": "sub/a.txt", "new_name": "b.txt"}, "move_path", "sub/b.txt"),
+    "move": ({"source": "sub/a.txt", "destination": "c.txt"}, "move_path", "c.txt"),
+    "create_file": ({"file_path": "new.txt", "content": "x"}, "write", "new.txt"),
+    "replace_in_file": ({"path": "sub/a.txt", "old_text": "one", "new_text": "two"}, "edit", "sub/a.txt"),
+    "run": ({"cmd": "touch ran"}, "bash", "ran"),
+    "python": ({"code": "open('made', 'w').write('END')\n"}, "bash", "made"),
+    "search": ({"query": "one"}, "grep", ""),
+    "openFile": ({"filename": "sub/a.txt"}, "read", ""),
+    "delete_path": ({"path": "sub/a.txt", "recursive": None}, "delete_path", ""),
+}
+
+
+@pytest.mark.parametrize("written", [False, True], ids=["made", "written"])
+@pytest.mark.parametrize("name", MEANT)
+async def test_a_name_that_models_make_up_is_the_tool_that_it_means(tmp_path, name, written):
+    arguments, tool, there = MEANT[name]
+    text = json.dumps({"name": name, "arguments": arguments})
+    script = [f"```json\n{text}\n```", "Done."] if written else rounds(Call(name, arguments))
+    async with went(tmp_path, script, files={"sub/a.txt": "one\n"}, mode="auto") as r:
+        (shown,) = r.editor.tool_calls().values()
+        shown.assert_finished("completed")
+        assert shown.meta["tool_name"] == tool
+        assert not there or (r.project / there).exists()
+
+
+@pytest.mark.parametrize("arguments", ['"{\\"path\\": \\"sub\\"}"', "null", '"null"', "", "None"])
+async def test_arguments_may_be_encoded_twice_or_be_null(tmp_path, arguments):
+    async with went(tmp_path, rounds(Call("list_directory", arguments)), files={"sub/a.txt": "one\n"}) as r:
+        (shown,) = r.editor.tool_calls().values()
+        shown.assert_finished("completed")
+
+
+async def test_a_call_of_no_tool_as_the_whole_answer_fails_in_words_and_the_turn_goes_on(tmp_path):
+    script = ['{"name": "rite_file", "arguments": {"path": "a", "content": "x"}}', "So not."]
+    async with went(tmp_path, script) as r:
+        assert "Did you mean `write(path, content" in r.messages(2)[-1]["content"]
+        assert r.editor.text() == "So not."
+
+
 # --- what repeats itself -----------------------------------------------------------------------------------------
 
 

@@ -82,11 +82,16 @@ CALLS = {
 
 FRIENDS = {
     "an example": 'Called like this, for example:\n```json\n{"name": "bash", "arguments": {"command": "ls"}}\n```\n',
-    "another tool": '```json\n{"name": "deploy", "arguments": {"to": "prod"}}\n```\n',
+    "another tool beside words": 'So:\n```json\n{"name": "deploy", "arguments": {"to": "prod"}}\n```\n',
+    "another tool before words": '```json\n{"name": "deploy", "arguments": {"to": "prod"}}\n```\nThat deploys.\n',
+    "more than a call": '{"name": "deploy", "arguments": {"to": "prod"}, "version": 1}\n',
+    "two blocks": '```json\n{"name": "x", "arguments": {}}\n```\n\n```json\n{"name": "y", "arguments": {}}\n```\n',
+    "no arguments": '{"name": "deploy", "arguments": "none"}\n',
+    "a person": '{"name": "Ada", "age": 36}\n',
     "package.json": '```json\n{"name": "bash", "version": "1.0.0", "arguments": {"command": "ls"}}\n```\n',
-    "missing argument": '{"name": "write", "arguments": {"path": "a"}}\n',
-    "unknown argument": '{"name": "bash", "arguments": {"cmd": "ls"}}\n',
-    "wrong type": '{"name": "bash", "arguments": {"command": ["ls"]}}\n',
+    "missing argument": 'It is\n{"name": "write", "arguments": {"path": "a"}}\n',
+    "unknown argument": 'It is\n{"name": "bash", "arguments": {"cmd": "ls"}}\n',
+    "wrong type": 'It is\n{"name": "bash", "arguments": {"command": ["ls"]}}\n',
     "data": '{"users": [{"name": "bash", "arguments": 3}]}\nand so on\n',
     "a script": "```python\nfor line in read(path):\n    print(line)\n```\nDone.\n",
     "a script in a shell": '```bash\necho \'{"name": "bash", "arguments": {"command": "ls"}}\'\n```\n',
@@ -109,6 +114,21 @@ FRIENDS = {
 }
 
 
+WHOLE = {
+    '```json\n{"name":"rename","arguments":{"path":"a","new_name":"b"}}\n```': [
+        ("rename", {"path": "a", "new_name": "b"})
+    ],
+    ' {"tool": "deploy", "args": {}}\n': [("deploy", {})],
+    '{"name": "deploy", "arguments": "{\\"to\\": 1}"}': [("deploy", {"to": 1})],
+    '<tool_call>\n{"name": "deploy", "arguments": {"to": 1}}\n</tool_call>\n': [("deploy", {"to": 1})],
+    '[{"name": "x", "arguments": {}}, {"name": "y", "arguments": {}}]': [("x", {}), ("y", {})],
+    '{"name": "write", "arguments": {"path": "a"}}\n': [("write", {"path": "a"})],
+    '{"name": "bash", "arguments": {"cmd": "ls"}}': [("bash", {"cmd": "ls"})],
+    '```\n{"name": "bash", "arguments": {"command": ["ls"]}}\n```\n': [("bash", {"command": ["ls"]})],
+}
+"""Answers that are nothing else: whether such a tool is there, and takes that, is said of the call."""
+
+
 def read(text: str, pieces: int):
     reader = WrittenCalls(TOOLS)
     cuts = sorted(random.Random(pieces).randrange(len(text) + 1) for _ in range(pieces - 1))
@@ -127,6 +147,12 @@ def read(text: str, pieces: int):
 def test_calls_in_text_are_found_however_the_stream_is_cut(text, said, calls):
     for pieces in (1, 2, 3, 7, 20, len(text)):
         assert read(text, pieces) == (said, calls), pieces
+
+
+@pytest.mark.parametrize(("text", "calls"), WHOLE.items())
+def test_an_answer_that_is_nothing_but_a_call_is_one(text, calls):
+    for pieces in (1, 2, 3, 7, 20, len(text)):
+        assert read(text, pieces) == ("", calls), pieces
 
 
 @pytest.mark.parametrize("text", FRIENDS.values(), ids=FRIENDS)

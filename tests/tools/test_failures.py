@@ -92,6 +92,7 @@ SCHEMA = {
         "more": {"type": "object"},
         "wait": {"anyOf": [{"type": "boolean"}, {"type": "number"}, {"type": "string"}]},
     },
+    "required": ["path"],
 }
 
 
@@ -109,7 +110,9 @@ SCHEMA = {
         ({"path": "a", "risk": "low", "why": "x"}, {"path": "a"}),
         ({"path": "a", "limit": "30s"}, {"path": "a", "limit": 30}),
         ({"path": "a", "limit": "2 min"}, {"path": "a", "limit": 120}), ({"path": "a"}, None), ({"path": "5"}, None),
-        ({"invented": 1}, None), ({"path": "a", "file": "b"}, None), ({"path": "a", "limit": "many"}, None),
+        ({"path": "a", "exact": None, "tags": None}, {"path": "a"}), ({"path": None}, None),
+        ({"path": "a", "limit": None}, None), ({"path": "a", "made up": None}, {"path": "a"}), ({"invented": 1}, None),
+        ({"path": "a", "file": "b"}, None), ({"path": "a", "limit": "many"}, None),
         ({"path": "a", "wait": "30s"}, None), ({"file": "a", "filename": "b"}, None),
     ],
     ids=str,

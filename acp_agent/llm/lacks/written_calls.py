@@ -9,7 +9,7 @@ Known forms, each at the start of a line:
     NAME(key="value")                                  in a code block or alone on its line
 
 Only what names an offered tool and fits its schema is a call; everything else, and what is announced as an example,
-stays text.
+stays text. An answer that is nothing but a call is one whatever it names: it fails in words instead of ending the turn.
 """
 
 from __future__ import annotations
@@ -46,6 +46,14 @@ EXAMPLE = pattern(
     re.IGNORECASE,
 )
 """In the line before: what follows is shown, not made."""
+ALONE = pattern(r"\s*(?:`{3,}[\w+-]*[ \t]*\r?\n\s*)?(?:<tool_call>\s*)?(?=\[?\s*\{)")
+"""What may stand before a call that is the whole answer."""
+SHAPE = pattern(
+    r'\[?\s*\{\s*"(?:name|tool|tool_name|function)"\s*:\s*"[\w.:-]{1,64}'
+    r'(?:\Z|"\s*(?:\Z|,\s*(?:\Z|"\w*\Z|"(?:arguments|parameters|args|input)")))'
+)
+"""How it begins, as far as it is there."""
+TAG_END = "</tool_call>"
 MORE_KEYS = frozenset(("id", "type", "tool_call_id"))
 
 _decoder = json.JSONDecoder(strict=False)
@@ -69,6 +77,8 @@ class WrittenCalls:
         self._waiting = False
         """Whether nothing can be decided before a character that ends something."""
         self.called = False
+        self._said = False
+        """Whether a text came before."""
 
     def feed(self, text: str) -> list[llm.TextDelta | llm.ToolUse]:
         """Returns everything decided so far."""
@@ -100,6 +110,8 @@ class WrittenCalls:
                 break
             if kind:
                 found = [] if EXAMPLE.search(self._before) else self._calls(kind, complete)
+                if found == [] and not self._said:
+                    found = self._whole_answer(complete)
                 if found is None and not complete and len(self._held) < LONGEST:
                     self._waiting = len(self._held) > LONGEST_OPENING
                     break
@@ -108,6 +120,7 @@ class WrittenCalls:
                     self.called, self._held = True, ""
                     break
             said.append(self._line())
+            self._said = self._said or bool(said[-1].strip())
         text = "".join(said)
         return [*([llm.TextDelta(text)] if text else []), *calls]
 
@@ -152,6 +165,23 @@ class WrittenCalls:
             whole, blank, _ = self._held.partition("\n\n")
             return self._in_body(whole, complete or bool(blank))
         return self._in_body(self._held, complete)
+
+    def _whole_answer(self, complete: bool) -> list[tuple[str, str]] | None:
+        """The calls that are all of the answer, of whatever tools; see `_calls`."""
+        before = ALONE.match(self._held)
+        if before is None or SHAPE.match(self._held, before.end()) is None:
+            return []
+        try:
+            value, end = _decoder.raw_decode(self._held, before.end())
+        except (ValueError, RecursionError):
+            return [] if complete else None
+        rest = self._held[end:].strip("` \t\r\n")
+        if rest and not (rest == TAG_END or (not complete and TAG_END.startswith(rest))):
+            return []
+        if not complete:
+            return None
+        calls = [_plain(one) for one in _each(value)]
+        return [call for call in calls if call is not None] if None not in calls else []
 
     def _in_fence(self, complete: bool) -> list[tuple[str, str]] | None:
         fence = FENCE.match(self._held)
@@ -220,7 +250,7 @@ class WrittenCalls:
         except (ValueError, RecursionError):
             return None
         rest = text[end:] if alone else text[end:].partition("\n")[0]
-        if rest.strip() not in ("", "</tool_call>"):
+        if rest.strip() not in ("", TAG_END):
             return []  # A sentence about it.
         calls: list[tuple[str, str]] = []
         for one in _each(value):
@@ -279,6 +309,17 @@ class WrittenCalls:
             return [(name, clean(json.dumps(given, ensure_ascii=False, allow_nan=False)))]
         except (TypeError, ValueError, RecursionError):
             return []
+
+
+def _plain(value: object) -> tuple[str, str] | None:
+    """The name and arguments of an object that holds nothing else."""
+    if not isinstance(value, dict) or len(pair := [key for key in value if key not in MORE_KEYS]) != 2:
+        return None
+    name, given = value[pair[0]], value[pair[1]]
+    given = _loads(given) if isinstance(given, str) else given
+    if not isinstance(name, str) or not isinstance(given, dict):
+        return None
+    return name, clean(json.dumps(given, ensure_ascii=False))
 
 
 def _parameters(body: str) -> Iterator[tuple[str, str]]:

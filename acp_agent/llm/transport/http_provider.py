@@ -9,6 +9,7 @@ from __future__ import annotations
 import logging
 from collections.abc import AsyncGenerator, Callable, Mapping, Sequence
 from contextlib import aclosing
+from typing import Any
 
 import anyio
 import msgspec
@@ -16,7 +17,16 @@ import msgspec
 from acp_agent.errors import ConfigError, ProviderError
 from acp_agent.limits.decoding import read_json
 from acp_agent.llm import provider_errors
-from acp_agent.llm.base import Message, ModelEvent, ModelInfo, ModelSettings, ProviderOptions, ToolDefinition
+from acp_agent.llm.base import (
+    Message,
+    ModelEvent,
+    ModelInfo,
+    ModelSettings,
+    ProviderOptions,
+    TextDelta,
+    ToolDefinition,
+    ToolUse,
+)
 from acp_agent.llm.choose import is_loopback, shown_url
 from acp_agent.llm.model_list import is_llama_cpp, is_lm_studio, read_model_list, with_lm_studio, with_properties
 from acp_agent.llm.transport.http_client import (
@@ -165,7 +175,8 @@ class HttpProvider:
 
     async def _read(self, response: HttpResponse, answer: FoldedAnswer, model: str) -> AsyncGenerator[ModelEvent, None]:
         """Yields the events of an answer with status 200."""
-        reader = self.reader(answer)
+        heard = _Heard(answer)
+        reader = self.reader(heard)
         try:
             async with aclosing(response.chunks()) as chunks:
                 try:
@@ -181,6 +192,9 @@ class HttpProvider:
                         raise
             for event in reader.end():
                 yield event
+            last = answer.finish() if answer.ended else []
+            if heard.complaint is not None and not (heard.said or any(map(_says, last))):
+                raise provider_errors.ErrorInAnswer(heard.complaint)
         except provider_errors.ErrorInAnswer as error:
             raise provider_errors.error_from_object(self.name, error.body, model=model) from error
         except EventTooLong as error:
@@ -193,7 +207,7 @@ class HttpProvider:
             raise provider_errors.web_page_error(self.name, self._shown) from error
         if not answer.ended:
             raise provider_errors.network_error(self.name, self._shown, "the answer ended early")
-        for event in answer.finish():
+        for event in last:
             yield event
 
     async def _send(
@@ -231,6 +245,36 @@ class HttpProvider:
         if isinstance(error, NO_CONNECTION) and is_loopback(self._base_url):
             return provider_errors.nobody_listens_error(self.name, self._shown)
         return provider_errors.network_error(self.name, self._shown, str(error) or type(error).__name__)
+
+
+class _Heard:
+    """An answer, and what the server complains of where it should be."""
+
+    def __init__(self, answer: FoldedAnswer) -> None:
+        self._answer = answer
+        self.finish = answer.finish
+        self.said = False
+        self.complaint: dict[str, Any] | None = None
+
+    @property
+    def done(self) -> bool:
+        return self._answer.done
+
+    @property
+    def ended(self) -> bool:
+        return self._answer.ended
+
+    def feed(self, data: bytes) -> list[ModelEvent]:
+        events = self._answer.feed(data)
+        if not self.said:
+            self.said = any(map(_says, events))
+            if not events:
+                self.complaint = self.complaint or provider_errors.complaint(data)
+        return events
+
+
+def _says(event: ModelEvent) -> bool:
+    return isinstance(event, TextDelta | ToolUse)
 
 
 async def _drain(chunks: AsyncGenerator[bytes, None]) -> None:

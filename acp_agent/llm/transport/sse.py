@@ -106,8 +106,10 @@ class SseDecoder:
 class FoldedAnswer(Protocol):
     """An answer folded from its events, without I/O."""
 
-    done: bool
-    """Nothing of interest follows."""
+    @property
+    def done(self) -> bool:
+        """Whether nothing of interest follows."""
+        ...
 
     @property
     def ended(self) -> bool:

@@ -52,7 +52,7 @@ from acp_agent.loop.memory.memory import Memory
 from acp_agent.loop.prompts.instructions import neutral
 from acp_agent.loop.shell.command_network import CommandNetwork
 from acp_agent.loop.shell.session_shell import Shell
-from acp_agent.loop.toolbox.offer import THOUGHTS
+from acp_agent.loop.toolbox.offer import THOUGHTS, Offer
 from acp_agent.loop.toolbox.toolbox import Toolbox
 from acp_agent.loop.undo.change_recorder import ChangeRecorder, Window
 from acp_agent.lsp.base import LanguageServices
@@ -332,8 +332,9 @@ class Calls:
     async def _look(self, call: Call, blocked: ToolError | None) -> None:
         registry, reports = self.toolbox.registry, self.reports
         given = _arguments(call.use.arguments)
+        name = call.use.name
         try:
-            name, arguments = in_our_form(call.use.name, given)
+            name, arguments = in_our_form(name, given, known=registry.find(name) is not None)
         except ToolError as error:
             reports.announce(call, None, Description(call.use.name[:LONGEST_NAME]), given)
             reports.fail(call, error)
@@ -342,7 +343,7 @@ class Calls:
         call.name = entry.name if entry is not None else call.use.name
         if entry is None:
             reports.announce(call, None, Description(f"Unknown tool {call.use.name[:LONGEST_NAME]}"), given)
-            reports.fail(call, _unknown(call.use.name, self.toolbox.offer.names()))
+            reports.fail(call, _unknown(call.use.name, self.toolbox.offer))
             return
         tool = registry.loaded(entry.name)
         if tool is None:  # The first call of a process may come before the tools were loaded in the background.
@@ -669,12 +670,21 @@ def _shown(result: ToolResult) -> Sequence[Any]:
     return (Content(content=TextContent(text=result.text)),) if result.content is None else result.content
 
 
-def _unknown(name: str, names: Sequence[str]) -> ToolError:
-    near = load("difflib:get_close_matches")(name[:LONGEST_NAME], names, n=1)
-    meant = f" Did you mean `{near[0]}`?" if near else ""
+def _unknown(name: str, offer: Offer) -> ToolError:
+    """Names the nearest tool, with its parameters, and all others."""
+    names = offer.names()
+    known = {other: entry for entry in offer.entries() for other in (entry.name, *entry.aliases)}
+    near = load("difflib:get_close_matches")(name[:LONGEST_NAME], known, n=1)
+    meant = f" Did you mean {_signature(known[near[0]])}?" if near else ""
     return ToolError(
         f"Unknown tool `{name[:LONGEST_NAME]}`.{meant} The tools are: {', '.join(names)}.", "tool_not_found"
     )
+
+
+def _signature(entry: ToolEntry) -> str:
+    """`name(needed, [optional])`."""
+    properties, required = entry.parameters.get("properties") or {}, entry.parameters.get("required") or ()
+    return f"`{entry.name}({', '.join(each if each in required else f'[{each}]' for each in properties)})`"
 
 
 LONGEST_NAME = 100
@@ -713,12 +723,21 @@ def _not_left(place: str | None, params: Any) -> None:
         raise ToolError(words, "invalid_parameters", suggestion="Run it without `background`, or without `place`.")
 
 
+NOTHING = ("", "null", "None", None)
+"""What models send for no arguments."""
+
+
 def _arguments(text: str) -> Any:
     """The model's arguments as an object or a string; their text if they are neither."""
-    if not text.strip():
+    if text.strip() in NOTHING:
         return {}
     try:
         value = read_loose_json(text, strict=False)
+        if isinstance(value, str) and value.lstrip()[:1] == "{":
+            with suppress(ValueError):
+                value = read_loose_json(value, strict=False)  # Encoded twice.
     except ValueError:
         return text
+    if value in NOTHING:
+        return {}
     return value if isinstance(value, dict | str) else text

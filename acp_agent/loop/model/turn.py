@@ -112,11 +112,20 @@ class Turn(msgspec.Struct):
     endless: bool = False
     """Whether it was stopped because it was too long."""
 
+    @property
+    def silent(self) -> bool:
+        """Whether it ended by itself with neither text nor call, or announced a call that did not come."""
+        if self.repeated or self.endless or self.message.tool_calls:
+            return False
+        return self.reason == "tool_calls" or (self.reason == "stop" and not self.message.text.strip())
+
 
 RunCalls = Callable[[Sequence[llm.ToolUse], Callable[[llm.ToolMessage], None]], Awaitable["RoundResult"]]
 """Runs the calls of one message and returns one result for each, in order, even if cancelled."""
 
 
+MOST_SILENCES = 2
+"""Answers in a row without a word that are asked for again."""
 NEARLY_OVER = 5
 """Model calls left when the model is told so."""
 
@@ -138,7 +147,6 @@ async def run_turn(model: llm.Answers, host: TurnHost, run_calls: RunCalls, limi
         if isinstance(turn, str):
             host.say(turn)
             return "max_tokens"
-        host.report_usage(turn.usage, turn.message)
         if turn.repeated:
             host.say(f"The model repeated itself and was stopped (`agent.max_repetition`). {GO_ON}")
             return "max_turn_requests"
@@ -191,18 +199,51 @@ def _tokens(turn: Turn) -> str:
 GO_ON_THERE = "[The answer broke off here. Go on exactly where it ends, without repeating it.]"
 
 
+NUDGES = {
+    "stop": "[The last answer was empty. Make the next call, or tell the user what the result is.]",
+    "tool_calls": "[A call was announced and none came. Make it again, or tell the user what the result is.]",
+}
+SILENT = "The model answered {times} times without a text and without a call; the last answer had {what}. {advice}"
+SILENT_ADVICE = "Try again, or choose another model."
+
+
 async def _ask(model: llm.Answers, host: TurnHost, limits: Limits) -> Turn | str:
-    """Makes one model call, with another model if one fails. Returns a message for the user if it cannot fit."""
+    """Makes one model call, with another model if one fails. Returns a message for the user if it cannot fit. An answer
+    without a word is asked for again, the second time with a nudge; then it is a ProviderError."""
     failures: dict[str, AgentError] = {}
     await host.prepare()
+    silences = 0
     while True:
         try:
-            return await _ask_fitting(model, host, limits)
+            turn = await _ask_fitting(model, host, limits)
+            if isinstance(turn, str):
+                return turn
+            host.report_usage(turn.usage, turn.message)
+            if not turn.silent:
+                return turn
+            silences += 1
+            if silences > MOST_SILENCES:
+                silences = 0
+                raise ProviderError("server", _silent(turn))
+            if silences == MOST_SILENCES or turn.message.text.strip():
+                host.add(llm.UserMessage((llm.TextPart(NUDGES[turn.reason]),)))
+            continue
         except ProviderError as error:
             if not await host.fall_back(error, failures):
                 raise
         if (messages := host.messages()) and isinstance(messages[-1], llm.AssistantMessage):
             host.add(llm.UserMessage((llm.TextPart(GO_ON_THERE),)))
+
+
+def _silent(turn: Turn) -> str:
+    if turn.reason == "tool_calls":
+        what = "a call that was announced and did not come"
+    elif turn.message.thought.strip():
+        what = "only reasoning"
+    else:
+        what = "nothing in it"
+    counted = f" ({turn.usage.output_tokens} tokens by the server's count)" if turn.usage is not None else ""
+    return SILENT.format(times=MOST_SILENCES + 1, what=what + counted, advice=SILENT_ADVICE)
 
 
 async def _ask_fitting(model: llm.Answers, host: TurnHost, limits: Limits) -> Turn | str:
@@ -278,9 +319,11 @@ async def ask_model(model: llm.Answers, host: TurnHost, repetition: int = 0, mos
             thought=mind.said()[: KEPT_OF_ENDLESS if endless else None],
             opaque=finished.opaque if finished is not None else (),
         )
-        host.add(message)
-    reason = finished.reason if finished is not None else "stop"
-    return Turn(message, reason, usage, voice.repeated or mind.repeated, cut, endless)
+        reason = finished.reason if finished is not None else "stop"
+        turn = Turn(message, reason, usage, voice.repeated or mind.repeated, cut, endless)
+        if finished is None or not turn.silent or message.text.strip():
+            host.add(message)
+    return turn
 
 
 def _is_whole(call: llm.ToolUse) -> bool:

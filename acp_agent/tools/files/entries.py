@@ -9,7 +9,7 @@ from __future__ import annotations
 from abc import abstractmethod
 from collections.abc import Iterable
 from pathlib import Path
-from typing import TYPE_CHECKING, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar
 
 from pydantic import Field
 
@@ -21,6 +21,7 @@ from acp_agent.safety.deciding.decide import judge_access
 from acp_agent.safety.folders.paths import Roots
 from acp_agent.safety.folders.trees import Judged, Mode, TooMany, special_in
 from acp_agent.tools.kit.base import Params, Tool
+from acp_agent.tools.kit.other_forms import renamed
 from acp_agent.tools.kit.tool_context import Description, Location, Preview, ToolContext, ToolResult
 
 if TYPE_CHECKING:
@@ -138,6 +139,9 @@ class Transfer(Tool[TransferParams]):
     """First word of the title."""
     done: ClassVar[str]
     """Verb in the sentence that reports the result."""
+
+    def from_other_form(self, arguments: dict[str, Any]) -> dict[str, Any]:
+        return renamed(arguments)
 
     def describe(self, params: TransferParams, roots: Roots) -> Description:
         places = (Location(roots.named(params.source)), Location(roots.named(params.destination)))

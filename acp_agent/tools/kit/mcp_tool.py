@@ -27,6 +27,7 @@ from acp_agent.safety.folders.paths import Roots
 from acp_agent.schema.acp import Content, ImageContent, ResourceLink, TextContent, ToolCallContent
 from acp_agent.tools.kit.base import Params, Tool
 from acp_agent.tools.kit.registry import ToolEntry
+from acp_agent.tools.kit.repair import in_types
 from acp_agent.tools.kit.tool_context import CallHandle, Description, Preview, ToolContext, ToolResult, left_running
 
 if TYPE_CHECKING:
@@ -72,7 +73,9 @@ class ServerTool(Tool[ServerParams]):
         self._tool_words = one_line(tool.name, 60)
 
     def parse(self, arguments: dict[str, Any]) -> ServerParams:
-        """Accepts any arguments that include the names required by the schema."""
+        """Accepts any arguments that include the names required by the schema; values whose form alone is wrong are
+        mended."""
+        arguments = in_types(arguments, self._tool.parameters)
         required = self._tool.parameters.get("required")
         names = [name for name in required if isinstance(name, str)] if isinstance(required, list) else []
         missing = [name for name in names if name not in arguments]

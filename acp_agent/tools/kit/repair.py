@@ -18,8 +18,9 @@ SYNONYMS: dict[str, tuple[str, ...]] = {
     "old_string": ("old_str", "old_text", "old", "search"),
     "new_string": ("new_str", "new_text", "new", "replacement", "replace"),
     "content": ("contents", "text", "file_text", "data"),
-    "source": ("src", "from", "source_path", "old_path"),
-    "destination": ("dst", "dest", "to", "target", "destination_path", "new_path"),
+    "source": ("src", "from", "source_path", "old_path", "path", "file", "file_path", "filename", "old_name", "old"),
+    "destination": ("dst", "dest", "to", "target", "destination_path", "new_path", "new_name", "new", "name"),
+    "command": ("cmd", "command_line", "commandline", "shell_command", "cmdline"),
     "pattern": ("regex", "glob_pattern", "query", "search_pattern"),
     "query": ("q", "search_query", "question"),
     "url": ("uri", "link", "address"),
@@ -45,16 +46,36 @@ def repair(arguments: dict[str, Any], schema: dict[str, Any]) -> dict[str, Any] 
     properties: dict[str, Any] = found if isinstance(found, dict) else {}
     repaired: dict[str, Any] = {}
     for name, value in arguments.items():
+        if value is None and _is_optional(name, schema):
+            continue  # Models trained on strict schemas send every parameter.
         if name in METADATA and name not in properties:
             continue
         known = name if name in properties else _known_name(name, properties, arguments)
         if known is None:
-            repaired[name] = value
+            repaired |= {} if value is None else {name: value}
         elif known in repaired:
             return None  # Two arguments for one parameter: it is unclear which is meant.
         else:
             repaired[known] = _in_type(value, properties[known])
     return repaired if repaired != arguments or list(repaired) != list(arguments) else None
+
+
+def _is_optional(name: str, schema: dict[str, Any]) -> bool:
+    """Whether `null` for that parameter is the same as leaving it out."""
+    required, properties = schema.get("required"), schema.get("properties")
+    known = properties.get(name) if isinstance(properties, dict) else None
+    return known is not None and not (isinstance(required, list) and name in required) and "null" not in _types(known)
+
+
+def in_types(arguments: dict[str, Any], schema: dict[str, Any]) -> dict[str, Any]:
+    """The arguments with each value in the type that the schema wants there, as far as only its form is wrong."""
+    found = schema.get("properties")
+    properties: dict[str, Any] = found if isinstance(found, dict) else {}
+    return {
+        name: _in_type(value, properties[name]) if name in properties else value
+        for name, value in arguments.items()
+        if value is not None or not _is_optional(name, schema)
+    }
 
 
 def _known_name(name: str, properties: dict[str, Any], arguments: dict[str, Any]) -> str | None:
