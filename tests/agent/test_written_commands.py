@@ -13,10 +13,11 @@ from acp_agent.client.permissions import allow_once, reject_once
 from acp_agent.lazy import load
 from acp_agent.loop.prompts.front_matter import YAML, YAML_LOADER, _plain, read_front_matter
 from acp_agent.loop.prompts.library import BUILT_IN, REVIEWER, Library
+from acp_agent.loop.prompts.written_agents import read_agent
 from acp_agent.loop.prompts.written_commands import MAX_COMMANDS, WrittenCommand
 from acp_agent.safety.folders.paths import Roots
 from acp_agent.schema.acp import AvailableCommandsUpdate
-from acp_agent.testing.fake_model import Call
+from acp_agent.testing.fake_model import Answer, Call
 
 from .kit import asks, bash, put, rig, rounds, trust, went
 from .test_safety import repository
@@ -307,21 +308,70 @@ def test_no_project_has_a_command_by_the_name_of_a_plugins(tmp_path):
     assert command.body == "Good"
 
 
-@pytest.mark.parametrize(
-    ("text", "trouble"),
-    [
-        ("---\na: [\n---\nbody", "is not YAML"),
-        ("---\n- a\n---\nbody", "is no table"),
-        (f"---\na: {'x' * 9000}\n---\nbody", "is longer than"),
-        (f"---\na: {'[' * 300}\n---\nbody", "more than 200 brackets"),
-        ("---\na: b\n---\nbody", ""),
-        ("body", ""),
-    ],
-)
-def test_a_front_matter_that_cannot_be_read_is_left_out_and_the_rest_goes_on(text, trouble):
-    front, body = read_front_matter(text, "x.md")
+LOOSE = {
+    "description: Use when: x": {"description": "Use when: x"},
+    "description: `x` is: y\ntools: read, grep": {"description": "`x` is: y", "tools": "read, grep"},
+    "argument-hint: [a] b\ndescription: d": {"argument-hint": "[a] b", "description": "d"},
+    "description:\tx: y\ntools:\n\t- read\n\t- grep": {"description": "x: y", "tools": ["read", "grep"]},
+    "description: a: b\n  goes on\nmodel: fast": {"description": "a: b\ngoes on", "model": "fast"},
+    "description: |\n  a: [\n  b\ntools: [read, 'grep'": {"description": "a: [\nb", "tools": "[read, 'grep'"},
+    "tools: [read, 'grep']\nx: @y": {"tools": ["read", "grep"], "x": "@y"},
+    'description: "b" and: "c"\nname: \'x\'': {"description": '"b" and: "c"', "name": "x"},
+    "# a remark: y\n\nname: %x": {"name": "%x"},
+    "a: [": {"a": "["},
+    f"a: {'x' * 9000}": {"a": "x" * 9000},
+    f"a: {'[' * 300}": {"a": "[" * 300},
+    "description: Use it. <example>user: 'x'\\nassistant: {y}</example>": {
+        "description": "Use it. <example>user: 'x'\\nassistant: {y}</example>"
+    },
+}
+
+
+@pytest.mark.parametrize(("text", "facts"), LOOSE.items())
+def test_a_front_matter_that_is_no_yaml_is_read_by_its_lines(text, facts):
+    front, body = read_front_matter(f"---\n{text}\n---\nbody", "x.md")
+    assert (front._facts, front.trouble, body) == (facts, "", "body")
+
+
+@pytest.mark.parametrize("text", ["- a", "tools read\ndescription: a: b", "x: y: z\nno key here", "x: y: z\nx: again"])
+def test_a_line_of_it_that_says_nothing_is_trouble(text):
+    front, body = read_front_matter(f"---\n{text}\n---\nbody", "x.md")
+    assert "this line says nothing" in front.trouble
     assert body == "body"
-    assert trouble in front.trouble
+
+
+WHAT_IT_MAY = {
+    "tools: read, grep\nmode: ask": (("read", "grep"), (), "ask", ""),
+    "description: Use when: x\ntools: read, grep\nmode: ask": (("read", "grep"), (), "ask", ""),
+    "disallowedTools: Bash, Write": (None, ("Bash", "Write"), "", ""),
+    "permissionMode: plan": (None, (), "architect", ""),
+    "tools: {read: true}": (None, (), "ask", "`tools` cannot be read"),
+    "tools: [read, [grep]]": (None, (), "ask", "`tools` cannot be read"),
+    "disallowedTools: {Bash: 1}": (None, (), "ask", "`disallowedTools` cannot be read"),
+    "mode: readonly": (None, (), "ask", "there is no mode `readonly`"),
+    "mode: [ask]": (None, (), "ask", "`mode` cannot be read"),
+    "tools read, grep\ndescription: a: b": (None, (), "ask", "this line says nothing: tools read, grep"),
+}
+
+
+@pytest.mark.parametrize(("front", "may"), WHAT_IT_MAY.items())
+def test_a_sub_agent_whose_front_matter_has_trouble_may_only_read(front, may):
+    agent = read_agent("a", f"---\n{front}\n---\nGo.", "a.md", title="yours")
+    assert agent is not None
+    assert (agent.tools, agent.without, agent.mode) == may[:3]
+    assert agent.trouble.endswith(may[3])
+
+
+async def test_that_is_said_in_the_session_and_holds(tmp_path):
+    text = "---\ndescription: Looks: here\nmode: reads\n---\nLook.\n"
+    script = [Answer(tool_calls=(Call("delegate", {"task": "go", "agent": "looker"}),)), "Looked.", "Done."]
+    put(tmp_path / "project/.agents/agents/looker.md", text)
+    async with rig(tmp_path, script, mode="auto") as r:
+        await r.editor.prompt("go")
+        assert "The sub-agent `looker` (project) may only read: there is no mode `reads`." in r.editor.text()
+        offered = {tool["function"]["name"] for tool in r.model.requests[1].body["tools"]}
+        assert "read" in offered
+        assert offered.isdisjoint({"bash", "write", "edit", "delete_path"})
 
 
 ODD = st.text(alphabet="ab1 :#'\"[]{}|>&*!%@`,-$()/~", max_size=12)

@@ -179,12 +179,15 @@ def _allowed(calls: Calls, task: Task, agent: WrittenAgent | None) -> frozenset[
     entries = offer.sent() if task.tools is None and agent is None else offer.entries()
     if agent is not None:
         own = None if agent.tools is None else {our_tool(divided(tool)[0]) for tool in agent.tools}
+        without = {our_tool(divided(tool)[0]) for tool in agent.without}
         mode = next((mode for mode in MODES.values() if mode.id == agent.mode), None)
         reads = mode is not None and not mode.changes
         entries = [
             entry
             for entry in entries
-            if (own is None or not own.isdisjoint((entry.name, *entry.aliases))) and (entry.reads_only or not reads)
+            if (own is None or not own.isdisjoint((entry.name, *entry.aliases)))
+            and without.isdisjoint((entry.name, *entry.aliases))
+            and (entry.reads_only or not reads)
         ]
     offered = [entry for entry in entries if entry.name not in NOT_FOR_SUB_AGENTS]
     if calls.depth + 1 >= calls.config.delegate.max_depth:

@@ -20,17 +20,28 @@ FRONT_MATTER = re.compile(r"\A---[ \t]*\r?\n(.*?)\r?\n---[ \t]*(?:\r?\n|\Z)", re
 PLAIN = re.compile(r"([A-Za-z][\w-]*):[ ]+([A-Za-z0-9$(/](?:[^:#\t]|:(?=\S)|(?<=\S)#)*[^\s:#]|[A-Za-z0-9])[ ]*")
 """A line of YAML that is a key and a plain scalar in any reading."""
 MAX_FRONT_MATTER = 8192
+"""Characters above which no YAML is read: line by line all is."""
+ENTRY = re.compile(r"([A-Za-z][\w-]*)[ \t]*:(?:[ \t]+(.*)|)")
+ITEM = re.compile(r"[ \t]*-(?:[ \t]+(.*)|)")
+BLOCK = frozenset(("|", ">", "|-", ">-", "|+", ">+"))
+QUOTED = re.compile(r"""([\"'])((?:(?!\1).)*)\1""")
+LIST = re.compile(r"\[([^\[\]]*)\]")
 MAX_BRACKETS = 200
 """YAML takes long for many."""
 MAX_DESCRIPTION = 1024
+MAX_SHOWN = 80
 
 
 class Front:
-    """What stands in a front matter. `trouble`: why it is not used, in words; empty if it is."""
+    """What stands in a front matter. `trouble`: what of it could not be read, in words; empty if all could."""
 
     def __init__(self, facts: Mapping[str, Any], trouble: str = "") -> None:
         self._facts = facts
         self.trouble = trouble
+
+    def has(self, *names: str) -> bool:
+        """Whether one of these keys has a value."""
+        return any(self._facts.get(name) not in (None, "") for name in names)
 
     def text(self, *names: str) -> str:
         """The text of the first of these keys that has one, without surrounding spaces."""
@@ -48,8 +59,8 @@ class Front:
             value = self._facts.get(name)
             if isinstance(value, str):
                 value = re.split(r",(?![^(]*\))", value)
-            if isinstance(value, list):
-                parts = (part.strip() for part in value if isinstance(part, str))
+            if isinstance(value, list) and all(isinstance(part, str) for part in value):
+                parts = (part.strip() for part in value)
                 return tuple(part for part in parts if part)
         return None
 
@@ -66,17 +77,49 @@ def read_front_matter(text: str, where: object) -> tuple[Front, str]:
 
 
 def _read(text: str) -> Front:
-    if len(text) > MAX_FRONT_MATTER:
-        return Front({}, f"the front matter is longer than {MAX_FRONT_MATTER} characters and is not used")
-    if text.count("[") + text.count("{") > MAX_BRACKETS:
-        return Front({}, f"the front matter has more than {MAX_BRACKETS} brackets and is not used")
+    """By YAML; by lines what is none, since people write `description: Use when: ...`, back-ticks, tabs, and more."""
+    if len(text) > MAX_FRONT_MATTER or text.count("[") + text.count("{") > MAX_BRACKETS:
+        return _by_lines(text)
     if (plain := _plain(text)) is not None:
         return Front(plain)
     try:
         read = load(YAML)(text, Loader=load(YAML_LOADER))
-    except (load(YAML_ERROR), ValueError, RecursionError) as error:
-        return Front({}, f"the front matter is not YAML and is not used: {' '.join(str(error).split())}")
-    return Front(read) if isinstance(read, dict) else Front({}, "the front matter is no table and is not used")
+    except (load(YAML_ERROR), ValueError, RecursionError):
+        return _by_lines(text)
+    return Front(read) if isinstance(read, dict) else _by_lines(text)
+
+
+def _by_lines(text: str) -> Front:
+    """Each `key: value` that begins a line; what is indented, or a list, belongs to the key before it. What is neither
+    is trouble."""
+    found: dict[str, list[str]] = {}
+    last, wrong = "", []
+    for line in text.splitlines():
+        entry = ENTRY.fullmatch(line)
+        if entry is not None and entry[1] not in found:
+            last = entry[1]
+            found[last] = [(entry[2] or "").strip()]
+        elif last and (line[:1] in " \t" or ITEM.fullmatch(line)):
+            found[last].append(line)
+        elif line.strip() and not line.startswith("#"):
+            wrong.append(line.strip())
+    trouble = f"the front matter is not YAML, and this line says nothing: {wrong[0][:MAX_SHOWN]}" if wrong else ""
+    return Front({key: _value(*lines) for key, lines in found.items()}, trouble)
+
+
+def _value(first: str, *more: str) -> str | list[str]:
+    items = [ITEM.fullmatch(line) for line in more]
+    if not first and more and all(items):
+        return [_unquoted((item[1] or "").strip()) for item in items if item is not None]
+    if (listed := LIST.fullmatch(first)) is not None and not more:
+        return [_unquoted(part.strip()) for part in listed[1].split(",")]
+    kept = [] if first in BLOCK else [first]
+    return _unquoted("\n".join((*kept, *(line.strip() for line in more))).strip())
+
+
+def _unquoted(text: str) -> str:
+    quoted = QUOTED.fullmatch(text)
+    return text if quoted is None else quoted[2]
 
 
 def _plain(text: str) -> dict[str, str] | None:

@@ -113,7 +113,19 @@ class Library:
 
     def agents(self) -> dict[str, str]:
         """Name and description of each that the model may name."""
-        return {name: f"{each.description} ({each.title})" for name, each in self._agents.items()}
+        return {
+            name: f"{each.description} ({each.title}{'; may only read' if each.trouble else ''})"
+            for name, each in self._agents.items()
+        }
+
+    @property
+    def trouble(self) -> list[str]:
+        """What is to be said of them."""
+        return [
+            f"The sub-agent `{legible(name)}` ({each.title}) may only read: {each.trouble}."
+            for name, each in self._agents.items()
+            if each.trouble
+        ]
 
     def agent(self, name: str) -> WrittenAgent | None:
         if name == REVIEWER:

@@ -69,6 +69,7 @@ class Turns:
         told += [*outputs.redactor.trouble, *outputs.filters.trouble()]
         told += guard.deciders.rules.trouble
         told += guard.unknown_tools()
+        told += self._memory.library.trouble
         told += [] if (deciding := self._calls.shell.hooks.deciding) is None else deciding.trouble
         told += [config.trouble, *config.notes] if config.trouble else config.notes
         told += self._toolbox.servers.trouble
