@@ -150,7 +150,12 @@ class PermissionRule(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 class PolicyRule(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     effect: Annotated[Literal["allow", "deny"], key("What the rule does with matching calls.")]
     tool: Annotated[Pattern, key("Glob for the tool's name.")] = "*"
-    paths: Annotated[list[Pattern], key("Globs of resolved absolute paths; one must match.")] = []
+    paths: Annotated[
+        list[Pattern],
+        key(
+            "Globs of paths; one must match. A relative one is below the session's folder, at any depth if without `/`."
+        ),
+    ] = []
     args_match: Annotated[Pattern, key("Regular expression (RE2) that must match in an argument of the call.")] = ""
     env: Annotated[
         dict[str, str], key("Variables of the agent's environment that must have these values (globs).")

@@ -6,6 +6,7 @@ Matching takes time proportional to pattern and text: the expressions from `fnma
 from __future__ import annotations
 
 import fnmatch
+import os
 import re
 from collections.abc import Iterable, Sequence
 from functools import cached_property, lru_cache
@@ -96,6 +97,18 @@ def _absolute(pattern: str, tops: Sequence[str], home: Path | None, disk: Disk) 
     if "/" in pattern:
         return [f"{top}/{pattern}" for top in tops]
     return [glob for top in tops for glob in (f"{top}/{pattern}", f"{top}/*/{pattern}")]
+
+
+def whole_globs(patterns: Sequence[str], bases: Sequence[Path], home: Path | None, disk: Disk = HERE) -> list[str]:
+    """Globs of whole paths for those of a policy: a relative one is below each of `bases`, as in `PathGlobs`; one that
+    begins with `*` stands for any path."""
+    tops = [_literal(base, disk) for base in bases]
+    found = []
+    for pattern in patterns:
+        anywhere = pattern.startswith("*")
+        whole = [pattern] if anywhere else map(os.path.normpath, _absolute(os.path.normpath(pattern), tops, home, disk))
+        found += whole
+    return found
 
 
 def _literal(path: Path, disk: Disk) -> str:

@@ -146,6 +146,29 @@ def decided(made: RuleList, asked: Subject) -> str:
 
 
 SUDO = PolicyRule("deny", "bash", args_match="sudo")
+
+
+@pytest.mark.parametrize(("pattern", "denied", "not_denied"), [
+    ("secret/*", "/srv/secret/a/b", "/srv/x/secret/a"), ("./secret/*", "/srv/secret/a", "/else/secret/a"),
+    ("key.pem", "/srv/a/b/key.pem", "/else/key.pem"), ("**/key.pem", "/else/key.pem", "/else/key"),
+    ("/srv//secret/", "/srv/secret", "/srv/other"), ("~/x", "/home/u/x", "/srv/x"),
+    ("a/../secret/*", "/srv/secret/b", "/srv/a"), ("../next/*", "/next/a", "/srv/next/a"),
+])  # fmt: skip
+def test_a_relative_path_of_a_policy_is_below_the_sessions_folder(pattern: str, denied: str, not_denied: str) -> None:
+    config = ToolsConfig(policy=PolicyConfig(rules=[PolicyRule("deny", paths=[pattern])]))
+    rules = RuleList.compile(config, {}, Path("/home/u"), roots=ROOTS)
+    assert rules.trouble == ()
+    assert rules.applies("policy", subject("read", paths=[denied])) is not None
+    assert rules.applies("policy", subject("read", paths=[not_denied])) is None
+
+
+def test_a_path_that_nothing_can_match_is_told_and_denies() -> None:
+    config = ToolsConfig(policy=PolicyConfig(rules=[PolicyRule("allow", "read", paths=["~/x"])]))
+    rules = RuleList.compile(config, {}, None, roots=ROOTS)
+    assert "no path can match it, so it denies every call of `read`" in rules.trouble[0]
+    assert rules.applies("policy", subject("read", paths=["/srv/a"])) is not None
+
+
 HOME = PolicyRule("allow", "read", paths=["/home/*"])
 
 

@@ -72,7 +72,7 @@ def session_rules(config: Config, roots: Roots, environ: Mapping[str, str], home
     own += [Path(f"{store}{end}") for end in ("", "-wal", "-shm")] if store is not None else []
     if audit is not None:
         own.append(audit)
-    rules = RuleList.compile(tools, environ)
+    rules = RuleList.compile(tools, environ, home, roots=roots)
     own = list(dict.fromkeys(path.absolute() for path in own))
     return PathRules(
         (*tools.sandbox.protect, *tools.sandbox.protect_existing, *tools.sandbox.report, *_programs(roots, environ)),

@@ -83,7 +83,7 @@ class Deciders(Struct, frozen=True):
         is_tool: Callable[[str], bool] = lambda name: False,
     ) -> Deciders:
         """`home`: the user's home folder."""
-        return cls(config, roots, RuleList.compile(config, environ, home, origin, is_tool), blocks)
+        return cls(config, roots, RuleList.compile(config, environ, home, origin, is_tool, roots), blocks)
 
     def hides(self, tool: str) -> str | None:
         """Why a tool is not offered to the model at all."""

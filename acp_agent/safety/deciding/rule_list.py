@@ -38,7 +38,8 @@ from acp_agent.safety.deciding.conditions import (
     Tools,
 )
 from acp_agent.safety.deciding.subjects import Subject
-from acp_agent.safety.globs import matches
+from acp_agent.safety.folders.paths import Roots
+from acp_agent.safety.globs import matches, whole_globs
 
 Section = Literal["limits", "policy", "sequences", "commands", "permissions"]
 Effect = Literal["allow", "ask", "deny"]
@@ -120,9 +121,11 @@ class RuleList:
         home: Path | None = None,
         origin: Origin = lambda key, index: "",
         is_tool: Callable[[str], bool] = lambda name: False,
+        roots: Roots | None = None,
     ) -> RuleList:
-        """`environ`: the agent's environment, for rules with `env`; `is_tool` recognises tool names."""
-        policy, trouble = _policy(config, environ, origin)
+        """`environ`: the agent's environment, for rules with `env`; `is_tool` recognises tool names. `roots`: of the
+        session, for relative paths."""
+        policy, trouble = _policy(config, environ, origin, roots, home)
         rules = [
             *_limits(config.scoped, home, origin),
             *policy,
@@ -215,7 +218,9 @@ def _limits(config: ScopedConfig, home: Path | None, origin: Origin) -> Iterator
         yield Rule("limits", f"{key}[{number}]", "deny", limit.tool, Limit(limit, home), origin(key, number))
 
 
-def _policy(config: ToolsConfig, environ: Mapping[str, str], origin: Origin) -> tuple[list[Rule], list[str]]:
+def _policy(
+    config: ToolsConfig, environ: Mapping[str, str], origin: Origin, roots: Roots | None, home: Path | None
+) -> tuple[list[Rule], list[str]]:
     policy, more = config.policy, config.authorization
     listed = [*_listed("tools.policy.rules", policy.rules if policy.enabled else (), origin)]
     listed += _listed("tools.authorization.rules", more.rules if more.enabled else (), origin)
@@ -225,6 +230,12 @@ def _policy(config: ToolsConfig, environ: Mapping[str, str], origin: Origin) -> 
         rules.append(Rule("policy", f"more than {MAX_POLICY_RULES} rules:", "deny", "*", Always(POLICY_DENIED)))
     for name, rule, where in listed:
         made, wrong = _policy_rule(name, rule, where, environ)
+        if roots is not None and isinstance(fields := made.condition, Fields) and fields.paths:
+            paths = whole_globs(fields.paths, roots.real, home, roots.disk)
+            if not paths:
+                wrong = f"{made}: no path can match it, so it denies every call of `{rule.tool}`."
+                made = replace(made, effect="deny")
+            made = replace(made, condition=replace(fields, paths=paths))
         rules.append(made)
         trouble += [wrong] if wrong else []
     rules.sort(key=lambda rule: rule.effect != "deny")
