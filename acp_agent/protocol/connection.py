@@ -33,8 +33,11 @@ WRITE_BATCH_BYTES = 256 * 1024
 HIGH_WATER = 64
 """Queued messages above which `drain()` waits."""
 
-LAST_ANSWERS_SECONDS = 0.2
-"""How long requests still running when the stream ends may take to answer."""
+LAST_ANSWERS_SECONDS = 5.0
+"""How long requests still running when the stream ends may take to answer on a busy machine."""
+LAST_TURN_SECONDS = 0.2
+"""The same of a turn, and of all else that runs: nobody is there any more who waits for it."""
+TURN = "session/prompt"
 
 CLOSING_SECONDS = 0.4
 """How long tasks may take to clean up after the connection ends: all must be gone within a second."""
@@ -204,8 +207,10 @@ class Connection:
         if self.on_input_end is not None:
             self.on_input_end()
         # Requests may be piped in: what can be answered shortly still is.
+        if asked := [task for task, request in self._tasks.items() if request is not None and request.method != TURN]:
+            await asyncio.wait(asked, timeout=LAST_ANSWERS_SECONDS)
         if self._tasks:
-            await asyncio.wait(tuple(self._tasks), timeout=LAST_ANSWERS_SECONDS)
+            await asyncio.wait(tuple(self._tasks), timeout=LAST_TURN_SECONDS)
 
     def _on_event(self, event: Event) -> None:
         match event:

@@ -13,7 +13,7 @@ import errno
 import fcntl
 import os
 from collections.abc import Callable, Collection, Iterator, Sequence
-from contextlib import contextmanager, suppress
+from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
 from typing import TypeVar
 
@@ -226,6 +226,19 @@ class _Undo:
 
 
 @contextmanager
+def beginning(folder: Path) -> Iterator[None]:
+    """While this is held, an undo that is in the log as running, and is not `held`, is one of a process that ended: who
+    begins one writes it into the log and holds it in here, and who looks for such does so in here. Waits."""
+    folder.mkdir(parents=True, exist_ok=True, mode=0o700)
+    descriptor = os.open(folder / LOCKS, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_EX)
+        yield
+    finally:
+        os.close(descriptor)
+
+
+@contextmanager
 def held(folder: Path, operation: int) -> Iterator[bool]:
     """While this is held, no other process finishes that undo; false if another one holds it."""
     path = folder / f"{LOCKS}-{operation}"
@@ -247,9 +260,11 @@ def held(folder: Path, operation: int) -> Iterator[bool]:
 
 def recover(store: OperationStore, contents: Contents) -> list[str]:
     """Finishes the undos of processes that were killed. Returns what could not be, in words."""
-    words = []
+    words, folder = [], contents.folder.parent
     for operation in store.running():
-        with held(contents.folder.parent, operation.id) as ours:
+        with ExitStack() as holding:
+            with beginning(folder):
+                ours = holding.enter_context(held(folder, operation.id))
             if not ours or (now := store.get(operation.id)) is None or now.state != "running":
                 continue
             changes = changes_of(store, [operation.id])

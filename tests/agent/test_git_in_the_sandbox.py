@@ -297,6 +297,8 @@ def test_what_somebody_else_puts_into_a_new_repository_is_not_deleted(
         git_folder.chmod(MODE)
 
     def meanwhile(*arguments: Any) -> Any:
+        if git_folder.exists():
+            git_folder.chmod(0o755)  # Ours lets nobody in, an ordinary user neither.
         put(git_folder / "HEAD", "theirs")
         return original(*arguments)
 

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import os
 import sys
+import threading
 from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
 
+import anyio
 import pytest
 
 from acp_agent.client.permissions import reject_once
@@ -16,6 +18,9 @@ from acp_agent.errors import PeerError
 from acp_agent.schema import acp
 from acp_agent.testing.fake_editor import AnswersError
 from acp_agent.testing.fake_model import Answer, Call
+from acp_agent.undo.contents import Contents
+from acp_agent.undo.operation_log import Log
+from acp_agent.undo.restore import recover
 from tests.waits import until
 
 from ..undo.kit import git
@@ -505,6 +510,29 @@ async def test_clients_list_preview_undo_and_redo(tmp_path):
         assert after["redo"] is True and after["checkpoints"][0]["cut"] is True
         await call(r, "_session/redo")
         assert (r.project / "a.txt").read_text() == "1\n2\n"
+
+
+async def test_an_undo_that_has_just_begun_is_not_finished_as_that_of_a_process_that_ended(tmp_path, monkeypatch):
+    finished: list[threading.Thread] = []
+    original = Log.add_undo
+
+    def add_undo(self: Log, *arguments: Any) -> int:
+        added = original(self, *arguments)
+        contents = Contents(tmp_path / "home/.local/state/acp-coder/undo/contents")
+        finished.append(threading.Thread(target=recover, args=(self._store, contents)))
+        finished[-1].start()
+        finished[-1].join(0.3)
+        return added
+
+    monkeypatch.setattr(Log, "add_undo", add_undo)
+    async with changed(tmp_path, write("a.txt", "1\n")) as r:
+        assert (await call(r, "_session/undo", to=1))["done"] is True
+        assert not (r.project / "a.txt").exists()
+        await call(r, "_session/redo")
+        assert (r.project / "a.txt").read_text() == "1\n"
+        for each in finished:
+            await anyio.to_thread.run_sync(each.join, 10)
+        assert len(finished) == 2 and not any(each.is_alive() for each in finished)
 
 
 async def test_a_hunk_of_a_file_in_another_encoding_is_reverted_in_it(tmp_path):

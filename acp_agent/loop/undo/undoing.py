@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Sequence
+from contextlib import ExitStack
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal, TypeVar
@@ -26,7 +27,7 @@ from acp_agent.undo.file_changes import FileChange, file_change, parts_of, witho
 from acp_agent.undo.merge import merge
 from acp_agent.undo.pictures import put
 from acp_agent.undo.recording_executor import with_unsaved
-from acp_agent.undo.restore import held, make
+from acp_agent.undo.restore import beginning, held, make
 from acp_agent.undo.undo_plan import Conflict, Plan, Step, make_plan
 from acp_agent.undo.what_stands import standing
 
@@ -381,13 +382,17 @@ class Undoing:
     async def _restore(self, title: str, undoes: Sequence[Operation], steps: Sequence[Step], cut: int) -> list[str]:
         changes = [Change(step.path, step.now, step.then) for step in steps]
         ids, log_ = [each.id for each in undoes], self._log
-        operation = await log_.do(log_.add_undo, title, changes, ids, cut, self._session.turns)
-        try:
-            with held(self._recorder.contents.folder.parent, operation):
+        folder = self._recorder.contents.folder.parent
+        with ExitStack() as holding:
+            with ExitStack() as begins:
+                await anyio.to_thread.run_sync(begins.enter_context, beginning(folder))
+                operation = await log_.do(log_.add_undo, title, changes, ids, cut, self._session.turns)
+                holding.enter_context(held(folder, operation))
+            try:
                 left = await self._make(steps)
-        except BaseException:
-            await log_.do(log_.drop, operation)
-            raise
+            except BaseException:
+                await log_.do(log_.drop, operation)
+                raise
         try:
             await log_.do(log_.settle, operation)
         except StoreError as error:

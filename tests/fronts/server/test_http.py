@@ -19,6 +19,7 @@ from acp_agent.testing.fake_model import Answer, Call
 from tests.fronts.server.documented import checking
 from tests.fronts.server.test_house import AUTO, SCRIPT, exists
 from tests.fronts.server.test_server import INITIALIZE, Place, editor, served
+from tests.waits import until
 
 ROOT = Path(__file__).resolve().parents[3]
 SDK = ROOT / "editors/vscode/node_modules/@agentclientprotocol/sdk"
@@ -148,7 +149,8 @@ async def test_bad_requests_get_the_status_of_the_draft_and_cost_nothing(tmp_pat
         assert answer.status_code == 415
         answer = await made.post({**INITIALIZE, "params": {"protocolVersion": "x"}})
         assert (answer.status_code, answer.json()["error"]["code"]) == (200, -32602)
-        assert "acp-connection-id" not in answer.headers and not place.server._http._connections
+        assert "acp-connection-id" not in answer.headers
+        await until(lambda: not place.server._http._connections)
         made.id = "nothing"
         listing = {"jsonrpc": "2.0", "id": 1, "method": "session/list", "params": {}}
         assert (await made.post(listing)).status_code == 404
