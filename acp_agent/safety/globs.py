@@ -103,7 +103,7 @@ def whole_globs(patterns: Sequence[str], bases: Sequence[Path], home: Path | Non
     """Globs of whole paths for those of a policy: a relative one is below each of `bases`, as in `PathGlobs`; one that
     begins with `*` stands for any path."""
     tops = [_literal(base, disk) for base in bases]
-    found = []
+    found: list[str] = []
     for pattern in patterns:
         anywhere = pattern.startswith("*")
         whole = [pattern] if anywhere else map(os.path.normpath, _absolute(os.path.normpath(pattern), tops, home, disk))
