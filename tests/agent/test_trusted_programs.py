@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import shlex
 import subprocess
 import sys
 from collections.abc import Callable
@@ -141,7 +142,7 @@ async def test_a_module_of_the_folder_is_a_program(tmp_path):
 
     def files(project: Path) -> None:
         put(project / "tools/check.py", f"open({str(seen)!r}, 'a').write('good ')\n")
-        put(project / ".claude/settings.json", settings(f"{sys.executable} -m tools.check"))
+        put(project / ".claude/settings.json", settings(f"{shlex.quote(sys.executable)} -m tools.check"))
 
     async with rig(tmp_path, [*rounds(bash("true")), *rounds(bash("true"))], mode="auto", before=files) as r:
         await trust(r)
