@@ -11,6 +11,7 @@ import sys
 
 from acp_agent.config.xdg import ensure_home
 from acp_agent.executors.default_signals import default_signals
+from acp_agent.import_order import python_first
 from acp_agent.lazy import load
 
 STDIO = "acp_agent.commands.stdio:run"
@@ -20,6 +21,7 @@ WELCOME = "acp_agent.commands.parser:welcome"
 
 def main(argv: list[str] | None = None) -> int:
     """The exit status."""
+    python_first()
     default_signals()
     ensure_home(os.environ)
     arguments = sys.argv[1:] if argv is None else argv

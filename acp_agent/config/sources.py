@@ -83,7 +83,7 @@ def read_file(path: str) -> Layer | None:
 def parse(path: str, text: str) -> Layer:
     """`text` of the file `path` as a layer. Raises ConfigError naming file and line."""
     try:
-        return Layer(path, load(TOML)(text), text)
+        return Layer(path, load(TOML)(text.removeprefix("\ufeff")), text)
     except (ValueError, RecursionError) as error:  # tomllib.TOMLDecodeError, which is loaded only here
         words = "it is nested too deeply" if isinstance(error, RecursionError) else error
         raise ConfigError(f"{path}: not valid TOML: {words}") from error

@@ -24,6 +24,8 @@ DEEPEST = 200
 """Levels of lists and objects."""
 _JSON_MARKS = re.compile(rb'"(?:[^"\\]|\\.)*"?|[\[{]|[\]}]', re.DOTALL)
 TOML = "tomllib:loads"
+BOM = "\ufeff"
+"""Editors of Windows begin files with it."""
 
 
 @overload
@@ -33,19 +35,23 @@ def read_json(data: bytes | bytearray | str, type: type[T]) -> T: ...
 def read_json(data: bytes | bytearray | str, type: Any = Any) -> Any:
     """The JSON as a value of `type`. Raises ValueError."""
     _check_depth(data)
-    return _decoded(msgspec.json.decode, data, type=type)
+    return _decoded(msgspec.json.decode, _without_bom(data), type=type)
 
 
 def read_loose_json(text: bytes | bytearray | str, **options: Any) -> Any:
     """The same as Python reads it: with NaN, and half surrogates. `options` of `json.loads`. Raises ValueError."""
     _check_depth(text)
-    return _decoded(json.loads, text, **options)
+    return _decoded(json.loads, _without_bom(text), **options)
 
 
 def read_toml(text: str) -> dict[str, Any]:
     """Raises ValueError."""
-    found: dict[str, Any] = _decoded(load(TOML), text)
+    found: dict[str, Any] = _decoded(load(TOML), text.removeprefix(BOM))
     return found
+
+
+def _without_bom(data: bytes | bytearray | str) -> bytes | bytearray | str:
+    return data.removeprefix(BOM) if isinstance(data, str) else data.removeprefix(BOM.encode())
 
 
 def _decoded(decode: Callable[..., T], data: bytes | bytearray | str, **options: Any) -> T:

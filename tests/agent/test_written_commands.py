@@ -329,7 +329,7 @@ LOOSE = {
 
 @pytest.mark.parametrize(("text", "facts"), LOOSE.items())
 def test_a_front_matter_that_is_no_yaml_is_read_by_its_lines(text, facts):
-    front, body = read_front_matter(f"---\n{text}\n---\nbody", "x.md")
+    front, body = read_front_matter(f"\ufeff---\n{text}\n---\nbody", "x.md")
     assert (front._facts, front.trouble, body) == (facts, "", "body")
 
 

@@ -165,6 +165,16 @@ def test_a_broken_configuration_is_told_in_the_first_answer(tmp_path):
     assert broken["ACP_CODER_CONFIG"] in answers(run(tmp_path, INITIALIZE, **broken))[0]["error"]["message"]
 
 
+def test_what_the_shells_pythonpath_adds_stands_in_for_nothing_and_a_byte_order_mark_is_none(tmp_path):
+    for name in ("json", "logging", "asyncio", "msgspec", "tomllib"):
+        (tmp_path / "lib" / name).mkdir(parents=True)
+        (tmp_path / "lib" / name / "__init__.py").write_text("raise SystemExit(9)\n")
+    more = configured(tmp_path, "\ufeff[agent]\nmode = 'ask'\n")
+    done = run(tmp_path, INITIALIZE + LIST, PYTHONPATH=str(tmp_path / "lib"), **more)
+    assert (done.returncode, done.stderr) == (0, b"")
+    assert all("result" in answer for answer in answers(done))
+
+
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
 def test_a_signal_before_the_first_session_ends_it_with_zero(tmp_path, number):
     # The handlers are set before the first read; a line that is read proves that they are.

@@ -104,6 +104,16 @@ def test_several_roots_are_all_inside(base: Path) -> None:
     assert roots.display(base / "app") == "."
 
 
+@pytest.mark.parametrize(("uri", "name"), [
+    ("a%20b.txt", "a b.txt"), ("a#b.txt", "a#b.txt"), ("a%23b.txt", "a#b.txt"), ("a?b", "a?b"), ("a.py#L10", "a.py"),
+    ("a.py#L10-L12", "a.py"), ("a.py#L1C2-L3C4", "a.py"), ("a.py#12:3", "a.py"), ("C#1/a.txt", "C#1/a.txt"),
+    ("[a", "[a"),
+])  # fmt: skip
+def test_a_file_uri_stands_for_its_path_whatever_is_in_the_name(uri: str, name: str, base: Path) -> None:
+    assert Roots(base / "app").resolve(f"file://{base}/app/{uri}") == base / "app" / name
+    assert Roots(base / "app").resolve(f"file://localhost{base}/app/{uri}") == base / "app" / name
+
+
 @pytest.mark.parametrize(("text", "words"), [
     ("", "empty"), ("a\0b", "NUL"), ("file:///x%00y", "NUL"), ("file://", "empty"), ("\ud800", "UTF-8"),
     ("x" * 5000, "longer than"), ("a/" * 2500, "longer than 4095 bytes"), ("ü" * 2100, "longer than 4095 bytes"),

@@ -8,6 +8,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from acp_agent.lazy import load
+from acp_agent.limits.decoding import BOM
 
 log = logging.getLogger(__name__)
 
@@ -67,6 +68,7 @@ class Front:
 
 def read_front_matter(text: str, where: object) -> tuple[Front, str]:
     """The front matter of a file and what follows it; `where` names the file in the log."""
+    text = text.removeprefix(BOM)
     found = FRONT_MATTER.match(text)
     if found is None:
         return Front({}), text

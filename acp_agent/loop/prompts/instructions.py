@@ -18,6 +18,7 @@ from functools import cached_property
 from pathlib import Path
 
 from acp_agent.errors import ExecutorError
+from acp_agent.limits.decoding import BOM
 from acp_agent.loop.prompts.facts import facts_of
 from acp_agent.loop.prompts.project_rules import instruction_file
 from acp_agent.safety.folders.paths import Roots, read_regular
@@ -140,7 +141,7 @@ def read_text(file: Path, roots: Roots, limit: int) -> str | None:
     except (OSError, ExecutorError) as error:
         log.warning("%s cannot be read: %s", file, error)
         return None
-    text = data[:limit].decode("utf-8", "replace")
+    text = data[:limit].decode("utf-8", "replace").removeprefix(BOM)
     return f"{text}\n[... the rest is left out: more than {limit} bytes]" if len(data) > limit else text
 
 

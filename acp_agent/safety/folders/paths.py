@@ -45,6 +45,8 @@ EXPANDED = re.compile(r"~|\$[A-Z_][A-Z0-9_]*|\$\{[A-Z_][A-Z0-9_]*\}")
 """First components of a path that a shell would expand."""
 
 FILE_URI = "file://"
+LINES = re.compile(r"#L?\d+(?:[-:,CL\d]*)\Z")
+"""A place in the file; any other `#`, and a `?`, is one of its name."""
 
 
 class Roots:
@@ -241,10 +243,8 @@ def _checked(text: str) -> str:
 def _path_of(text: str) -> str:
     if not text.startswith(FILE_URI):
         return text
-    try:
-        return unquote(urlsplit(text).path, errors="surrogateescape")
-    except ValueError:  # Brackets that hold no address.
-        return text
+    _, slash, path = text.removeprefix(FILE_URI).partition("/")
+    return unquote(LINES.sub("", slash + path), errors="surrogateescape")
 
 
 def _other_host(text: str) -> str:
