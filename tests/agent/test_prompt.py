@@ -56,6 +56,7 @@ async def test_every_block_kind_reaches_the_model(tmp_path):
             [
                 acp.TextContent(text="look"),
                 acp.ResourceLink(name="app.py", uri="file:///srv/my%20app.py#L10"),
+                acp.ResourceLink(name="#", uri="file:///srv/a#b.txt"),
                 acp.ResourceLink(name="x", uri="/srv/x.py"),
                 acp.EmbeddedResource(resource=acp.TextResourceContents(uri="file:///srv/b.txt", text="inside b")),
                 blob("file:///srv/c.txt", b"inside c"),
@@ -66,7 +67,7 @@ async def test_every_block_kind_reaches_the_model(tmp_path):
         content = r.messages(1)[1]["content"]
         text = "\n".join(part["text"] for part in content if part["type"] == "text")
         assert "[app.py](/srv/my app.py L10)" in text
-        assert "[x](/srv/x.py)" in text
+        assert "[x](/srv/x.py)" in text and "[#](/srv/a#b.txt)" in text
         assert "inside b" in text
         assert "inside c" in text
         assert "binary, 2 bytes" in text

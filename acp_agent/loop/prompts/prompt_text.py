@@ -4,18 +4,18 @@ from __future__ import annotations
 
 import base64
 import binascii
+import os
 import platform
 import sys
 from collections.abc import Mapping, Sequence
 from functools import cache
 from pathlib import Path
-from urllib.parse import unquote, urlsplit
 
 from acp_agent.errors import InvalidParams
 from acp_agent.llm.base import PDF, AudioPart, DocumentPart, ImagePart, Part, TextPart
 from acp_agent.loop.modes import Mode
 from acp_agent.loop.prompts.instructions import neutral
-from acp_agent.safety.folders.paths import Roots
+from acp_agent.safety.folders.paths import FILE_URI, Roots, path_and_lines
 from acp_agent.schema.acp import (
     AudioContent,
     BlobResourceContents,
@@ -68,14 +68,11 @@ def _link(link: ResourceLink) -> str:
 
 
 def _readable(uri: str) -> str:
-    try:
-        parts = urlsplit(uri)
-    except ValueError:  # brackets without an address
+    if not uri.startswith("file:/"):
         return uri
-    if parts.scheme != "file":
-        return uri
-    line = f" {parts.fragment}" if parts.fragment else ""
-    return unquote(parts.path) + line
+    path, lines = path_and_lines(uri if uri.startswith(FILE_URI) else uri.replace("file:", FILE_URI, 1))
+    shown = os.fsencode(path).decode("utf-8", "replace")
+    return f"{shown} {lines}" if lines else shown
 
 
 def _resource(resource: TextResourceContents | BlobResourceContents, where: str, images: bool, max_bytes: int) -> Part:

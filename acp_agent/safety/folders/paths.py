@@ -240,11 +240,16 @@ def _checked(text: str) -> str:
     return text
 
 
+def path_and_lines(uri: str) -> tuple[str, str]:
+    """The path of a `file://` URI, and the place in the file that it names, as `L10`."""
+    _, slash, path = uri.removeprefix(FILE_URI).partition("/")
+    lines = LINES.search(path)
+    name = path if lines is None else path[: lines.start()]
+    return unquote(slash + name, errors="surrogateescape"), "" if lines is None else lines[0][1:]
+
+
 def _path_of(text: str) -> str:
-    if not text.startswith(FILE_URI):
-        return text
-    _, slash, path = text.removeprefix(FILE_URI).partition("/")
-    return unquote(LINES.sub("", slash + path), errors="surrogateescape")
+    return path_and_lines(text)[0] if text.startswith(FILE_URI) else text
 
 
 def _other_host(text: str) -> str:
