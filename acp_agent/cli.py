@@ -11,7 +11,6 @@ import sys
 
 from acp_agent.config.xdg import ensure_home
 from acp_agent.executors.default_signals import default_signals
-from acp_agent.import_order import python_first
 from acp_agent.lazy import load
 
 STDIO = "acp_agent.commands.stdio:run"
@@ -21,12 +20,20 @@ WELCOME = "acp_agent.commands.parser:welcome"
 
 def main(argv: list[str] | None = None) -> int:
     """The exit status."""
-    python_first()
+    _python_first()
     default_signals()
     ensure_home(os.environ)
     arguments = sys.argv[1:] if argv is None else argv
     row = PARSER if arguments else WELCOME if os.isatty(0) and os.isatty(1) else STDIO
     return int(load(row)(arguments))
+
+
+def _python_first() -> None:
+    """What the shell's PYTHONPATH adds is looked at last: a project's `json.py` breaks no agent, and packages in it are
+    still found."""
+    added = {os.path.abspath(each) for each in os.environ.get("PYTHONPATH", "").split(os.pathsep) if each}
+    if added and not sys.flags.ignore_environment:
+        sys.path.sort(key=lambda each: os.path.abspath(each) in added)
 
 
 if __name__ == "__main__":

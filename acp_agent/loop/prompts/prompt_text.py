@@ -71,7 +71,7 @@ def _readable(uri: str) -> str:
     if not uri.startswith("file:/"):
         return uri
     path, lines = path_and_lines(uri if uri.startswith(FILE_URI) else uri.replace("file:", FILE_URI, 1))
-    shown = os.fsencode(path).decode("utf-8", "replace")
+    shown = os.fsencode(path).decode("utf-8", "replace") or uri
     return f"{shown} {lines}" if lines else shown
 
 
