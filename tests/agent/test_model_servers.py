@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import base64
 import json
 import socket
 
@@ -10,6 +11,7 @@ import pytest
 from acp_agent.client.permissions import allow_once, reject_once
 from acp_agent.schema.acp import ImageContent, TextContent
 from acp_agent.testing.fake_model import Answer, Failure, Usage
+from tests.llm.test_images import png
 
 from .kit import agent_rig, bash, rig, went
 
@@ -58,11 +60,12 @@ async def test_a_server_that_refuses_images_is_believed_once(tmp_path, refusal):
 
 async def test_a_bad_image_is_no_sign_that_a_model_sees_none(tmp_path):
     bad = Failure(400, error("Unsupported image format: image/bmp is not supported"))
-    async with rig(tmp_path, [bad, "seen"]) as r:
-        with pytest.raises(Exception, match="image format"):
-            await r.editor.prompt(PICTURE)
+    async with rig(tmp_path, [bad, "not seen", "seen"]) as r:
         await r.editor.prompt(PICTURE)
-        assert PIXEL in str(r.messages(2)) and INSTEAD not in str(r.messages(2))
+        assert "it is left out" in r.editor.text()
+        other = base64.b64encode(png(2, 2)).decode()
+        await r.editor.prompt([ImageContent(data=other, mime_type="image/png")])
+        assert other in str(r.messages(3)) and PIXEL not in str(r.messages(3)) and INSTEAD not in str(r.messages(3))
 
 
 async def test_the_list_of_models_says_what_a_model_takes(tmp_path):

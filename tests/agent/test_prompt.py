@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import base64
+import json
 
 import pytest
 
 from acp_agent.errors import PeerError
 from acp_agent.schema import acp
 from acp_agent.testing.fake_model import Answer, Call, Failure, Usage
+from tests.llm.test_images import png
 
 from .kit import asks, bash, refused, rig, went
 
@@ -17,7 +19,7 @@ def blob(uri: str, content: bytes) -> acp.EmbeddedResource:
     return acp.EmbeddedResource(resource=acp.BlobResourceContents(uri=uri, blob=base64.b64encode(content).decode()))
 
 
-PIXEL = base64.b64encode(b"\x89PNG\r\n\x1a\n" + b"0" * 20).decode()
+PIXEL = base64.b64encode(png()).decode()
 
 
 async def test_text_and_thoughts_stream_in_order_and_the_turn_ends(tmp_path):
@@ -269,3 +271,28 @@ async def test_a_prompt_to_an_unknown_session_is_an_error(tmp_path):
     async with rig(tmp_path, []) as r:
         with refused(-32002):
             await r.editor.prompt("hi", session_id="nope")
+
+
+async def test_an_image_that_no_model_takes_is_words_and_the_user_is_told(tmp_path):
+    async with rig(tmp_path, ["One.", "Two."]) as r:
+        cut = base64.b64encode(png()[:-4]).decode()
+        await r.editor.prompt([acp.TextContent(text="look"), acp.ImageContent(data=cut, mime_type="image/png")])
+        assert "An image was left out: it is broken or cut off." in r.editor.text()
+        assert "[an image was left out: it is broken or cut off]" in str(r.messages(1)[1])
+        assert "image_url" not in str(r.messages(1)[1])
+        assert (await r.editor.prompt("again")).stop_reason == "end_turn"
+
+
+async def test_an_image_that_the_server_refuses_is_left_out_named_and_the_turn_goes_on(tmp_path):
+    refusal = Failure(400, {"error": {"message": "Could not process image"}})
+    async with rig(tmp_path, ["One.", refusal, "Two.", "Three."]) as r:
+        await r.editor.prompt([acp.TextContent(text="a"), acp.ImageContent(data=PIXEL, mime_type="image/png")])
+        other = base64.b64encode(png(2, 2)).decode()
+        await r.editor.prompt([acp.TextContent(text="b"), acp.ImageContent(data=other, mime_type="image/png")])
+        assert "does not take an image (image/png); it is left out" in r.editor.text()
+        assert r.editor.text().endswith("Two.")
+        await r.editor.prompt("and now?")
+        for number in (3, 4):
+            sent = json.dumps(r.messages(number))
+            assert PIXEL in sent and other not in sent
+            assert "[an image, which the server could not take]" in sent

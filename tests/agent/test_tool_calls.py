@@ -13,6 +13,7 @@ from acp_agent.own_programs import find_bash
 from acp_agent.schema.acp import Diff, Plan, Terminal, ToolCall, ToolCallProgress
 from acp_agent.testing.fake_editor import AnswersError, AnswersGarbage, NeverAnswers
 from acp_agent.testing.fake_model import Answer, Call
+from tests.llm.test_images import png
 
 from .kit import asks, bash, rig, rounds, went
 
@@ -309,7 +310,7 @@ async def test_a_plan_is_shown_with_all_its_entries(tmp_path):
 
 async def test_an_image_is_shown_to_the_person_and_to_the_model(tmp_path):
     async with rig(tmp_path, calls(Call("read", {"path": "p.png"}))) as r:
-        (r.project / "p.png").write_bytes(b"\x89PNG\r\n\x1a\n" + b"0" * 30)
+        (r.project / "p.png").write_bytes(png())
         await r.editor.prompt("go")
         (content,) = r.editor.tool_call().content
         assert content.content.mime_type == "image/png"

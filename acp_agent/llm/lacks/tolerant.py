@@ -40,6 +40,7 @@ INSTEAD: dict[Feature, str] = {
     "audio": "[a recording, which this model cannot hear]",
     "document": "[a PDF, which this model cannot read]",
 }
+SPOILED = "[an image, which the server could not take]"
 WORDS: dict[Feature, str] = {
     "image": "cannot see images, so they are left out",
     "audio": "cannot hear recordings, so they are left out",
@@ -69,6 +70,8 @@ class TolerantProvider:
         self._told: set[tuple[str, Feature]] = set()
         self._cut: set[str] = set()
         """Models whose prompts are cut, which the user was told."""
+        self._spoiled: set[int] = set()
+        """Hashes of images that the server could not take."""
 
     async def stream(
         self, messages: Sequence[llm.Message], tools: Sequence[llm.ToolDefinition], settings: llm.ModelSettings
@@ -82,10 +85,11 @@ class TolerantProvider:
                     self._told.add((settings.model, feature))
                     yield llm.Notice(f"{settings.model} {WORDS[feature]}.")
             sent = frozenset(used - lacks)
+            whole = _unspoiled(messages, self._spoiled)
             asked = replace(settings, thought_level=None) if "reasoning" in lacks else settings
             begun = False
             try:
-                async with aclosing(self._inner.stream(_without(messages, lacks & used), tools, asked)) as events:
+                async with aclosing(self._inner.stream(_without(whole, lacks & used), tools, asked)) as events:
                     async for event in events:
                         begun = begun or not isinstance(event, llm.Notice)
                         if isinstance(event, llm.UsageReport) and self._was_cut(messages, settings, event):
@@ -95,9 +99,16 @@ class TolerantProvider:
                 return
             except ProviderError as error:
                 refused = None if begun else _refused(error, sent)
-                if refused is None:
+                spoiled = None if begun or refused else _newest_image(error, sent, whole)
+                if spoiled is not None:
+                    self._spoiled.add(hash(spoiled.data))
+                    yield llm.Notice(
+                        f"The server does not take an image ({spoiled.mime_type}); it is left out: {error}"
+                    )
+                elif refused is None:
                     raise
-                lacks.add(refused)
+                else:
+                    lacks.add(refused)
 
     def _was_cut(self, messages: Sequence[llm.Message], settings: llm.ModelSettings, usage: llm.UsageReport) -> bool:
         """Whether the server, by its own count, cannot have read all of a prompt. True once for a model."""
@@ -157,6 +168,40 @@ def _stripped(message: llm.Message, lacks: set[Feature]) -> llm.Message:
     return replace(
         message, content=tuple(llm.TextPart(INSTEAD[kind]) if kind in lacks else part for part, kind in kinds)
     )
+
+
+def _newest_image(
+    error: ProviderError, used: frozenset[Feature], messages: Sequence[llm.Message]
+) -> llm.ImagePart | None:
+    """What the server means that refuses an image as such: the newest one, since the others were taken before."""
+    words = str(error).lower()
+    named = any(name in words for name in NAMES["image"]) or "base64" in words
+    if error.kind != "bad_request" or "image" not in used or not named or not re.search(BAD_DATA, words):
+        return None
+    parts = (part for message in reversed(messages) for part in reversed(_content(message)))
+    return next((part for part in parts if isinstance(part, llm.ImagePart)), None)
+
+
+def _content(message: llm.Message) -> Sequence[llm.Part]:
+    return () if isinstance(message, llm.AssistantMessage) else message.content
+
+
+def _unspoiled(messages: Sequence[llm.Message], spoiled: set[int]) -> Sequence[llm.Message]:
+    if not spoiled:
+        return messages
+    words = llm.TextPart(SPOILED)
+    return [
+        replace(
+            message,
+            content=tuple(
+                words if isinstance(part, llm.ImagePart) and hash(part.data) in spoiled else part
+                for part in _content(message)
+            ),
+        )
+        if any(isinstance(part, llm.ImagePart) and hash(part.data) in spoiled for part in _content(message))
+        else message
+        for message in messages
+    ]
 
 
 def _refused(error: ProviderError, used: frozenset[Feature]) -> Feature | None:

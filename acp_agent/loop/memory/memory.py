@@ -6,7 +6,10 @@ from __future__ import annotations
 import copy
 from collections.abc import Iterable, Sequence
 
-from acp_agent.llm.base import Message
+from msgspec.structs import replace
+
+from acp_agent.lazy import load
+from acp_agent.llm.base import AssistantMessage, ImagePart, Message, TextPart
 from acp_agent.loop.memory.forking import fork_mark
 from acp_agent.loop.memory.history import History
 from acp_agent.loop.memory.replay import history_of, rebuild_history
@@ -22,6 +25,9 @@ from acp_agent.protocol.codec import encode
 from acp_agent.store.base import LogEntry, OverflowPart
 from acp_agent.store.session_store import SessionStore
 from acp_agent.tools.kit.tool_context import Ledger
+
+USABLE = "acp_agent.llm.images:usable"
+"""Looked at only when there is an image."""
 
 
 class Memory:
@@ -76,6 +82,7 @@ class Memory:
         """Appends to the history, also on disk. `clean`: it contains no credentials."""
         if not clean:
             message = self._clean(message)
+        message = self._seen(message)
         self.history.add(message)
         if self._kept:
             self._outbox.put("message", encode(message))
@@ -86,6 +93,16 @@ class Memory:
         self.history.replace(messages)
         if self._kept:
             self._outbox.put("reset", encode(messages))
+
+    def _seen(self, message: Message) -> Message:
+        """With images that a model can take, and words instead of others, which the user is told, too."""
+        if isinstance(message, AssistantMessage) or not any(isinstance(part, ImagePart) for part in message.content):
+            return message
+        content = tuple(map(load(USABLE), message.content))
+        for before, after in zip(message.content, content, strict=True):
+            if isinstance(before, ImagePart) and isinstance(after, TextPart):
+                self._outbox.tell(after.text.strip("[]").capitalize() + ".")
+        return replace(message, content=content)
 
     def _clean(self, message: Message) -> Message:
         redaction = self._outbox.redaction
