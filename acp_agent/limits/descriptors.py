@@ -1,12 +1,14 @@
 """How many files and sockets this process may have open.
 
-The soft limit is raised at start. What we start gets the one that we were started with (`as_before`, `restoring`): some
-programs close all descriptors that they could have, or cannot use high ones.
+The soft limit is raised at start. What we start gets the one that we were started with (`as_before`, `behind`,
+`restoring`): some programs close all descriptors that they could have, or cannot use high ones. The browser's driver is
+Node.js, which raises its own.
 """
 
 from __future__ import annotations
 
 import resource
+from collections.abc import Sequence
 from contextlib import suppress
 from functools import partial
 from typing import Any
@@ -40,6 +42,11 @@ def fits(parts: int, each: int = 1) -> int:
 def as_before() -> str:
     """What a shell begins with: without a cost."""
     return f"ulimit -S -n {_before[0]}; " if _before else ""
+
+
+def behind(argv: Sequence[str]) -> tuple[str, ...]:
+    """The command line behind such a shell, for what takes no `restoring`, or is started often."""
+    return ("/bin/sh", "-c", f'{as_before()}exec "$@"', "sh", *argv) if _before else tuple(argv)
 
 
 def restoring() -> dict[str, Any]:
