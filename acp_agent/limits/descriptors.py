@@ -7,6 +7,7 @@ Node.js, which raises its own.
 
 from __future__ import annotations
 
+import os
 import resource
 from collections.abc import Sequence
 from contextlib import suppress
@@ -17,6 +18,8 @@ WANTED = (65_536, 10_240)
 """The second for macOS, which allows less than it says."""
 PARTS = 16
 """Of all descriptors: Shares are so many of these; what is left is the agent's own (stores, logs, processes)."""
+RESERVE = 2
+"""So many are never held for others, whatever they are for."""
 
 _before: list[int] = []
 """The soft limit that we were started with, if it was raised."""
@@ -37,6 +40,19 @@ def fits(parts: int, each: int = 1) -> int:
     """How many things of so many descriptors each fit in so many `PARTS`."""
     soft, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
     return max(1, (WANTED[0] if soft == resource.RLIM_INFINITY else soft) * parts // PARTS // each)
+
+
+def few_left() -> str:
+    """Why nothing more may be held for others: what is left is the agent's own. Empty: there are more. As costly as
+    opening a file: the system gives the lowest number that is free."""
+    soft, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
+    try:
+        os.close(lowest := os.open(os.devnull, os.O_RDONLY | os.O_CLOEXEC))
+    except OSError:
+        lowest = soft
+    if soft == resource.RLIM_INFINITY or lowest < fits(PARTS - RESERVE):
+        return ""
+    return f"this agent has few file descriptors left ({soft} in all, `ulimit -n`): end something, or try again later."
 
 
 def as_before() -> str:
