@@ -81,7 +81,7 @@ async def test_a_server_that_asks_and_asks_waits_for_answers() -> None:
 
 
 async def test_prompts_that_wait_and_sessions_are_bounded(tmp_path: Path) -> None:
-    script = [asks(bash("while [ ! -e go ]; do sleep 0.05; done")), "one", "two", "three"]
+    script: list[Answer | str] = [asks(bash("while [ ! -e go ]; do sleep 0.05; done")), "one", "two", "three"]
     config = "[limits]\nmax_prompts = 2\nmax_sessions = 1\n"
     async with rig(tmp_path, script, mode="auto", config=config) as made:
         turns = [made.editor.begin("one"), made.editor.begin("two")]
@@ -116,7 +116,10 @@ async def test_calls_that_only_read_run_together_but_not_all_at_once(
             at_a_time[0] -= 1
 
     monkeypatch.setattr(Calls, "run", counted)
-    script = [asks(*(Call("grep", {"pattern": f"x{number}"}) for number in range(9))), Answer(text="done")]
+    script: list[Answer | str] = [
+        asks(*(Call("grep", {"pattern": f"x{number}"}) for number in range(9))),
+        Answer(text="done"),
+    ]
     async with rig(tmp_path, script, files={"a": "x1"}, config="[tools]\nmax_parallel_calls = 3\n") as made:
         await made.editor.prompt("go")
         assert len(results(made)) == 9
