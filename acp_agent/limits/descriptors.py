@@ -18,6 +18,8 @@ WANTED = (65_536, 10_240)
 """The second for macOS, which allows less than it says."""
 PARTS = 16
 """Of all descriptors: Shares are so many of these; what is left is the agent's own (stores, logs, processes)."""
+LEAST = 64
+"""With fewer not even one command may find all that it needs."""
 RESERVE = 2
 """So many are never held for others, whatever they are for."""
 
@@ -53,6 +55,12 @@ def few_left() -> str:
     if soft == resource.RLIM_INFINITY or lowest < fits(PARTS - RESERVE):
         return ""
     return f"this agent has few file descriptors left ({soft} in all, `ulimit -n`): end something, or try again later."
+
+
+def too_few() -> str:
+    """What to add to what went wrong, where this process may hardly open anything; else empty."""
+    soft, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
+    return f" (this process may open {soft} files; {LEAST} are needed: `ulimit -n`)" if 0 <= soft < LEAST else ""
 
 
 def as_before() -> str:

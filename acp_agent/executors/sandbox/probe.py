@@ -29,7 +29,7 @@ from acp_agent.executors.sandbox.base import (
 )
 from acp_agent.executors.sandbox.noop import Noop
 from acp_agent.lazy import load
-from acp_agent.limits.descriptors import restoring
+from acp_agent.limits.descriptors import restoring, too_few
 from acp_agent.own_programs import BASH, find_bash, find_program, search_path
 
 if TYPE_CHECKING:
@@ -103,7 +103,7 @@ def _find(config: SandboxConfig, programs: Programs) -> Found:
             made = load(SANDBOXES[kind])(config, *more)
             sandbox = _working(made if inside else replace(made, landlock=0), config, programs.bash)
         except (ExecutorError, OSError, ImportError) as error:
-            sentence = f"{kind}: {error}"
+            sentence = f"{kind}: {error}{too_few()}"
             if sentence not in trouble:
                 trouble.append(sentence)
             continue

@@ -171,7 +171,8 @@ class CommandNetwork:
         assert self._tasks is not None
         self._runs.add(run)
         if way.own and self.config.publish_ports:
-            self._published = self._published or load(PUBLISHED)(way, self._taken, self.share)
+            most = self.session.config.settings.network.max_published_ports
+            self._published = self._published or load(PUBLISHED)(way, self._taken, self.share, most)
             self._tasks.start_soon(self._published.keep, self._ports)
         self._tasks.start_soon(run.serve, listener)
 
