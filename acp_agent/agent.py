@@ -252,6 +252,7 @@ class Agent:
     # --- sessions ---------------------------------------------------------------------------------------------
 
     async def new_session(self, request: acp.NewSessionRequest) -> Reply:
+        self.sessions.room_for_one()
         async with self._in_order:
             cwd, _ = self._opening.folders(request.cwd, request.additional_directories)
             config = await asyncio.to_thread(self._opening.config, cwd)
@@ -294,6 +295,7 @@ class Agent:
 
     async def fork_session(self, request: acp.ResumeSessionRequest) -> Reply:
         """ACP's draft: its params are those of `session/resume`, its answer that of `session/new`."""
+        self.sessions.room_for_one()
         source, (cwd, more), config = await asyncio.to_thread(self._stored, request)
         store = self._opening.store(config)
         hold = await self._isolated(request, config) if self._opening.isolates(request.meta, config) else None
@@ -363,6 +365,7 @@ class Agent:
         try:
             if open_ is not None:
                 await self.sessions.close(open_)
+            self.sessions.room_for_one()
             record = await self._moved(record, cwd, more)
             config = chosen(config, record, self._opening.environ)
             store = self._opening.store(config)

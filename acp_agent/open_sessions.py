@@ -11,8 +11,9 @@ from collections.abc import Awaitable, Callable, Collection
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from acp_agent.errors import AgentError, InvalidParams
+from acp_agent.errors import AgentError, InternalError, InvalidParams
 from acp_agent.lazy import load
+from acp_agent.limits.shares import SESSIONS
 from acp_agent.loop.opened import Opened
 from acp_agent.loop.session import Session
 from acp_agent.opening import Opening
@@ -67,12 +68,19 @@ class OpenSessions:
         """Whether a session is open, or being closed."""
         return session_id in self._sessions or session_id in self._closing
 
+    def room_for_one(self) -> None:
+        """Raises InternalError if this process may have no more sessions."""
+        if why := SESSIONS.full():
+            raise InternalError(f"No session can be opened: {why}")
+
     def add(self, opened: Opened, client: Client) -> Session:
+        SESSIONS.most = opened.config.settings.limits.max_sessions
         store = self._opening.store(opened.config)
         session = Session(opened, client, store, soon=_soon, build=self._build, leased=self._leased)
         if (hold := self.hold(opened.record.cwd)) is not None:
             self._held[session.id] = hold
         self._sessions[session.id] = session
+        SESSIONS.taken += 1
         return session
 
     def start(self, session: Session) -> None:
@@ -105,7 +113,10 @@ class OpenSessions:
             await asyncio.shield(closing)
 
     async def _end(self, session: Session) -> str:
-        await session.close()
+        try:
+            await session.close()
+        finally:
+            SESSIONS.give()
         if self.let_go is not None:
             await self.let_go(session.id)
         if (hold := self._held.pop(session.id, None)) is None:

@@ -21,6 +21,7 @@ from functools import lru_cache
 from pathlib import Path
 
 from acp_agent.lazy import load
+from acp_agent.limits.descriptors import restoring
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -107,6 +108,7 @@ def run_git(
         capture_output=True,
         timeout=timeout,
         check=False,
+        **restoring(),
     )
 
 

@@ -11,10 +11,13 @@ import re
 import socket
 from base64 import b64encode
 from collections.abc import Awaitable, Callable, Sequence
+from contextlib import suppress
 from ipaddress import ip_address
 from urllib.parse import unquote, urlsplit
 
 import anyio
+import anyio.from_thread
+import anyio.to_thread
 from anyio.abc import ByteReceiveStream, ByteStream, SocketListener, SocketStream
 from anyio.streams.buffered import BufferedByteReceiveStream
 from msgspec import Struct
@@ -33,6 +36,8 @@ MOST_CONNECTIONS = 128
 """At a time, to one listener."""
 ACCEPT_AGAIN = 0.1
 """Seconds, after this process was out of descriptors, and between two looks for a free place."""
+MOST_LOOKUPS = 4
+"""Names of a session's commands that are looked up at a time; others wait."""
 PLACE_SECONDS = 2.0
 """How long a connection waits for a place; others wait behind it, without being accepted. Then it is refused."""
 REFUSE_SECONDS = 1.0
@@ -263,6 +268,32 @@ def _socks_reply(code: int) -> bytes:
 
 Resolver = Callable[[str, int], Awaitable[Sequence[str]]]
 """Resolves host and port to addresses. Raises OSError."""
+
+
+class Lookups:
+    """Of names that commands choose, in threads of their own: who waits for a slow one takes none of others."""
+
+    def __init__(self) -> None:
+        self._free = anyio.CapacityLimiter(MOST_LOOKUPS)
+
+    async def resolve(self, host: str, port: int) -> Sequence[str]:
+        """As `resolve_by_system`. Who is cancelled does not wait; the thread counts until it has ended."""
+        one, began = object(), list[bool]()
+        await self._free.acquire_on_behalf_of(one)
+
+        def look() -> list[str]:
+            began.append(True)
+            try:
+                return [str(each[4][0]) for each in socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)]
+            finally:
+                with suppress(RuntimeError):  # The event loop has ended.
+                    anyio.from_thread.run_sync(self._free.release_on_behalf_of, one)
+
+        try:
+            return await anyio.to_thread.run_sync(look, abandon_on_cancel=True, limiter=anyio.CapacityLimiter(1))
+        finally:
+            if not began:
+                self._free.release_on_behalf_of(one)
 
 
 async def resolve_by_system(host: str, port: int) -> Sequence[str]:

@@ -20,7 +20,7 @@ from acp_agent.errors import ConfigError
 from acp_agent.executors.route import Offer as EditorOffer
 from acp_agent.executors.scrub import scrubbing
 from acp_agent.lazy import load
-from acp_agent.limits.shares import COMMANDS, CONNECTIONS, Share, Shares
+from acp_agent.limits.shares import COMMANDS, CONNECTIONS, PROGRAMS, Share, Shares
 from acp_agent.loop.beside.background_runs import SessionRuns
 from acp_agent.loop.beside.beside import Beside
 from acp_agent.loop.beside.languages import Languages
@@ -84,7 +84,7 @@ if TYPE_CHECKING:
     from acp_agent.loop.toolbox.session_plugins import SessionPlugins
     from acp_agent.loop.toolbox.trusted_programs import TrustedPrograms
 
-PROGRAMS = "acp_agent.loop.toolbox.trusted_programs:TrustedPrograms"
+TRUSTED = "acp_agent.loop.toolbox.trusted_programs:TrustedPrograms"
 PLUGINS = "acp_agent.loop.toolbox.session_plugins:SessionPlugins"
 UNDOING = "acp_agent.loop.undo.undoing:Undoing"
 EDITOR = "acp_agent.executors.editor:EditorExecutor"
@@ -108,13 +108,27 @@ Spawn = Callable[[Coroutine[Any, Any, None]], None]
 
 def owners_shares(settings: Settings) -> Shares:
     """What all sessions of an owner may hold."""
-    network, bash = settings.network, settings.tools.bash
+    network, bash, limits = settings.network, settings.tools.bash, settings.limits
     CONNECTIONS.most, COMMANDS.most = network.max_connections_per_process, bash.max_background_runs_per_process
-    connections, commands = "network.max_connections_per_owner", "tools.bash.max_background_runs_per_owner"
+    PROGRAMS.most = limits.max_programs_per_process
+
+    def owners(top: Share, key: str, most: int) -> Share:
+        """Where the descriptors bound what the process may have, an owner gets two thirds of it."""
+        made = Share("all of your sessions", top.what, key, most, top)
+        made.parts, made.each = 2 * top.parts, 3 * top.each
+        return made
+
     return Shares(
-        Share("all of your sessions", CONNECTIONS.what, connections, network.max_connections_per_owner, CONNECTIONS),
-        Share("all of your sessions", COMMANDS.what, commands, bash.max_background_runs_per_owner, COMMANDS),
+        owners(CONNECTIONS, "network.max_connections_per_owner", network.max_connections_per_owner),
+        owners(COMMANDS, "tools.bash.max_background_runs_per_owner", bash.max_background_runs_per_owner),
+        owners(PROGRAMS, "limits.max_programs_per_owner", limits.max_programs_per_owner),
     )
+
+
+def sessions_shares(settings: Settings, owners: Shares) -> Shares:
+    most, key = settings.limits.max_programs_per_session, "limits.max_programs_per_session"
+    programs = Share("this session", PROGRAMS.what, key, most, owners.programs)
+    return Shares(owners.connections, owners.commands, programs)
 
 
 def build_parts(
@@ -146,9 +160,10 @@ def build_parts(
     folder = PrivateFolder(session.roots)
     programs = build_programs(session, store, folder, plugins)
     hooks = build_hooks(session, turn, journal, environ, spawn, plugins, programs)
+    shares = sessions_shares(settings, shares)
     shell, inherited = build_shell(session, turn, journal, outputs, environ, spawn, host, hooks, shares, folder)
     memory.instructions.limits = shell.confinement.for_prompt
-    languages = Languages(outbox, settings.lsp, session.roots, shell.confinement, inherited, session.published, spawn)
+    languages = Languages(outbox, settings.lsp, session.roots, shell, inherited, session.published, spawn)
     registry = SessionRegistry(tools)
     guard = Guard(
         session.config, session.roots, environ, home, registry, store, redaction.redactor, journal, shell.confinement
@@ -156,7 +171,7 @@ def build_parts(
     menu = Menu(outbox, session.queue, memory.skills, memory.library)
     own_models = SessionModels(session, models, Spending(session, store.spending), memory.room.estimator)
     requests = ServerRequests(session, own_models, journal, McpLogins(environ, redaction.redactor.learn))
-    servers = build_servers(session, registry, menu, environ, inherited, shell.confinement, plugins, requests, programs)
+    servers = build_servers(session, registry, menu, environ, inherited, shell, plugins, requests, programs)
     absent = Absent(settings.tools, memory.skills, shell.runs, languages, session.roots)
     offer = Offer(registry, settings.tools, session.choices, absent, relevance, guard.deciders, more_parameters(shell))
     own = settings.agent.trust
@@ -281,6 +296,7 @@ def build_shell(
         journal=journal,
         outputs=outputs,
         share=shares.commands,
+        programs=shares.programs,
         panes=build_panes(session, folder, outside(session.config, environ), spawn),
     )
 
@@ -314,7 +330,7 @@ def build_programs(
         return session.hooks.programs  # Their folder is that of the whole session.
     folders = session.roots.clients
     is_whole = (lambda of: False) if plugins is None else plugins.is_whole
-    return cache(lambda: load(PROGRAMS)(folders[0], store, lambda: folder.path, is_whole, folders))
+    return cache(lambda: load(TRUSTED)(folders[0], store, lambda: folder.path, is_whole, folders))
 
 
 def build_hooks(
@@ -457,7 +473,7 @@ def build_servers(
     menu: Menu,
     environ: Mapping[str, str],
     inherited: Mapping[str, str],
-    confinement: Confinement,
+    shell: Shell,
     plugins: SessionPlugins | None,
     requests: ServerRequests,
     programs: Callable[[], TrustedPrograms],
@@ -469,15 +485,15 @@ def build_servers(
         session.mcp_servers,
         config,
         registry,
-        folders=session.roots.clients,
-        entered=session.roots.here.entered,
+        roots=session.roots,
         environ=inherited,
         more=outside(session.config, environ),
-        user=confinement.user,
+        user=shell.confinement.user,
         as_trusted=lambda of, spec: programs().server(of, spec, copies=same_user),
         outbox=session.outbox,
         menu=menu,
         requests=requests,
+        programs=shell.runs.programs,
     )
 
 

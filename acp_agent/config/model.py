@@ -513,6 +513,9 @@ class ToolsConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
         list[str], key("Tools that are not offered; `*` stands for any characters (`mcp_*`).", project=True)
     ] = []
     entry_points: Annotated[bool, key("Load tools that installed packages offer as `acp_coder.tools`.")] = True
+    max_parallel_calls: Annotated[
+        int, key("Calls of one answer that only read and so run together; the rest wait.", ge=1, project=True)
+    ] = 16
     max_tool_calls_per_session: Annotated[
         int, key("Maximum tool calls of a session until `/clear`; 0: no limit.", ge=0, project=True)
     ] = 0
@@ -570,6 +573,17 @@ class LimitsConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     updates_per_second: Annotated[int, key("Live output updates of one command.", ge=1, le=60)] = 10
     live_output_chars: Annotated[int, key("Maximum characters of a live output update.", ge=1000)] = 16_000
     max_line_bytes: Annotated[int, key("Longest message accepted from the editor, in bytes.", ge=65_536)] = 67_108_864
+    max_sessions: Annotated[int, key("Open sessions of a process, of all owners.", ge=1)] = 1000
+    max_prompts: Annotated[int, key("Prompts that may run or wait in a session; more are refused.", ge=1)] = 16
+    max_programs_per_session: Annotated[
+        int, key("Commands that are waited for, MCP servers and language servers of a session at a time.", ge=1)
+    ] = 64
+    max_programs_per_owner: Annotated[
+        int, key("Of all sessions of an owner of a server, or of an agent on stdio.", ge=1)
+    ] = 256
+    max_programs_per_process: Annotated[
+        int, key("Of all owners of a process; fewer where it may have few descriptors (`ulimit -Hn`).", ge=1)
+    ] = 1024
     list_page: Annotated[int, key("Sessions per page of `session/list`.", ge=1, le=1000)] = 50
     max_link_chars: Annotated[int, key("Characters of a web page linked in a prompt.", ge=100)] = 20_000
     max_prompt_bytes: Annotated[

@@ -147,6 +147,10 @@ class NetworkConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
         int, key("Of all owners of a process; fewer where it may have few descriptors (`ulimit -Hn`).", ge=1)
     ] = 2048
 
+    max_published_ports: Annotated[
+        int, key("Ports of servers of a session's commands that are published at a time.", ge=1)
+    ] = 64
+
     def credentials_for(self, host: str, port: int) -> list[HostCredential]:
         """Those for a port of a host."""
         return [

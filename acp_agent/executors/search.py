@@ -28,6 +28,7 @@ from acp_agent.executors.base import FindQuery, Found, GrepQuery, Match
 from acp_agent.executors.encodings import OR_SINGLE_BYTE
 from acp_agent.executors.tree_walk import Hides
 from acp_agent.executors.users import in_thread_as
+from acp_agent.limits.descriptors import behind
 
 WORKER = Path(__file__).with_name("search_worker.py")
 MAX_LINE_BYTES = 1_000_000
@@ -117,7 +118,7 @@ class Here:
 
     async def start(self, argv: list[str], *, own: bool) -> Process:
         return await anyio.open_process(
-            argv,
+            behind(argv),
             stdin=subprocess.DEVNULL,
             stdout=subprocess.PIPE,
             stderr=subprocess.PIPE,

@@ -42,7 +42,7 @@ def start(
     stdin: int = subprocess.DEVNULL,
 ) -> subprocess.Popen[bytes]:
     """The process, in a session of its own; no descriptor of this process gets into it but `pass_fds`. `terminal`: its
-    three streams; else they are `stdin` and two pipes."""
+    three streams; else they are `stdin` and two pipes. `argv`: a shell that begins with `as_before`, or `behind` it."""
     streams = (stdin, subprocess.PIPE, subprocess.PIPE)
     if terminal is not None:
         argv = terminal.argv(find_bash(environ, ()), argv)

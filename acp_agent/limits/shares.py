@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 from msgspec import Struct
 
-from acp_agent.limits.descriptors import PARTS, fits
+from acp_agent.limits.descriptors import PARTS, few_left, fits
 
 
 class Share:
@@ -29,7 +29,7 @@ class Share:
             if share.taken >= most:
                 whose, what, key = share._words
                 return f"{most} {what} are the most that {whose} may have (`{key}`): end some, or try again later."
-        return ""
+        return few_left()
 
     def take(self) -> str:
         """Takes one; or none, and says why as `full`."""
@@ -55,10 +55,15 @@ class Shares(Struct, frozen=True):
 
     connections: Share
     commands: Share
+    programs: Share
+    """Commands that somebody waits for, MCP servers and language servers."""
 
 
 CONNECTIONS = Share("this agent", "connections of commands", "network.max_connections_per_process", 2048)
 CONNECTIONS.parts, CONNECTIONS.each = 6, 4
 COMMANDS = Share("this agent", "background commands", "tools.bash.max_background_runs_per_process", 256)
 COMMANDS.parts, COMMANDS.each = 2, 8
+PROGRAMS = Share("this agent", "commands and servers at a time", "limits.max_programs_per_process", 1024)
+PROGRAMS.parts, PROGRAMS.each = 3, 8
+SESSIONS = Share("this agent", "open sessions", "limits.max_sessions", 1000)
 """Of the process."""

@@ -208,7 +208,10 @@ class Outbox:
     async def store_now(self, entry: LogEntry) -> None:
         """Stores an entry that nobody is sent, after all others. Raises StoreError."""
         await self.flushed()
-        places = await self._store.do(self._append, [entry], again=False)
+        try:
+            places = await self._store.do(self._append, [entry], again=False)
+        except StoreBusy:
+            places = await self._store.do(self._append, [entry], again=True)
         self._last = max(self._last or 0, *places)
 
     def release(self) -> None:

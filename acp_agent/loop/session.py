@@ -272,6 +272,9 @@ class Session:
     ) -> acp.StopReason:
         """`numbers`: gets the number of the prompt, 0 if it is not in the log."""
         reason: acp.StopReason = "cancelled"
+        if len(self.queue) >= (most := self.config.settings.limits.max_prompts):
+            words = f"{most} prompts run or wait in this session (`limits.max_prompts`)"
+            raise InternalError(f"{words}: wait for one, or cancel them.")
         try:
             with self.queue.cancellable() as scope:
                 async with self.queue.turn(), self._alone(scope.cancel):

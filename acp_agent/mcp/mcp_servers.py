@@ -38,6 +38,7 @@ from acp_agent.mcp.link import Link
 if TYPE_CHECKING:
     from anyio.abc import TaskGroup
 
+    from acp_agent.limits.shares import Share
     from acp_agent.mcp.mcp_client import Client
 
 log = logging.getLogger(__name__)
@@ -56,6 +57,8 @@ LEAVE = 0.8
 """Seconds `close` waits for servers to end by themselves."""
 CANCELLED = 0.2
 """Seconds it waits for those it cancelled."""
+MOST_ASKS = 8
+"""Requests of a server to the user or the model that may wait; they are answered one at a time."""
 LOGGED = 200
 """Lines kept of what a server said."""
 
@@ -74,8 +77,10 @@ class ServerState(msgspec.Struct, frozen=True):
 class McpServers:
     """`run` keeps the servers until `close`, or until it is cancelled. Errors are McpError."""
 
-    def __init__(self, specs: Iterable[ServerSpec], settings: KeeperSettings) -> None:
+    def __init__(self, specs: Iterable[ServerSpec], settings: KeeperSettings, programs: Share | None = None) -> None:
+        """`programs`: what each server takes one of, as long as it is connected."""
         self._settings = settings
+        self._programs = programs
         self._servers = {spec.name: _Server(spec, settings) for spec in specs}
         self._leaving: list[_Server] = []
         self._tasks: TaskGroup | None = None
@@ -85,7 +90,7 @@ class McpServers:
         """Connects all servers and keeps them running. Call once."""
         async with anyio.create_task_group() as self._tasks:
             for server in self._servers.values():
-                self._tasks.start_soon(server.live)
+                self._tasks.start_soon(server.live, self._programs)
             await self._closed.wait()
 
     def add(self, specs: Iterable[ServerSpec]) -> None:
@@ -97,7 +102,7 @@ class McpServers:
     def _put(self, spec: ServerSpec) -> None:
         server = self._servers[spec.name] = _Server(spec, self._settings)
         if self._tasks is not None and not self._closed.is_set():
-            self._tasks.start_soon(server.live)
+            self._tasks.start_soon(server.live, self._programs)
 
     def remove(self, names: Iterable[str]) -> None:
         """Ends servers, without waiting for that."""
@@ -300,10 +305,11 @@ class _Server:
 
     # --- lifetime ---------------------------------------------------------------------------------------------
 
-    async def live(self) -> None:
+    async def live(self, programs: Share | None) -> None:
+        """`programs`: what it takes one of, as long as it is connected."""
         try:
             while not self._closing:
-                await self._attempt()
+                await self._attempt(programs)
                 if self._state != "lost":
                     return
                 await self._wanted.wait()
@@ -312,7 +318,7 @@ class _Server:
             self.settled.set()
             self.gone.set()
 
-    async def _attempt(self) -> None:
+    async def _attempt(self, programs: Share | None) -> None:
         """Runs one connection, from the first attempt to its end."""
         self._end, self._lists_changed = anyio.Event(), anyio.Event()
         common = self._settings
@@ -332,7 +338,10 @@ class _Server:
         )
         why = McpError("transient", f"it was not ready after {limit:g} seconds")
         connection: _Connection | None = None
+        full = "" if programs is None else programs.take()
         try:
+            if full:
+                raise McpError("transient", full)
             with self._scope:
                 connect: Callable[[Link], AbstractAsyncContextManager[Client]]
                 connect = await anyio.to_thread.run_sync(load, CONNECT, abandon_on_cancel=True)
@@ -358,6 +367,8 @@ class _Server:
         finally:
             if connection is not None:
                 connection.left.set()
+            if programs is not None and not full:
+                programs.give()
         if not self._closing:
             self._lost(why, known=connection is not None or self._restarts > 0)
 
@@ -423,6 +434,8 @@ class _Server:
         )
 
     async def _asking(self, answer: Answer, name: str, params: dict[str, Any]) -> dict[str, Any]:
+        if self.asks >= MOST_ASKS:
+            raise McpError("rate_limited", f"{MOST_ASKS} requests of this server wait for an answer already")
         self.asked += 1
         self.asks += 1
         try:

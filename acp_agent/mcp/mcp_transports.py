@@ -34,6 +34,8 @@ if TYPE_CHECKING:
 
 HTTP_TIMEOUT = httpx2.Timeout(30.0, read=None)
 """Timeouts of calls are not the transport's business."""
+UNREAD = 1_000
+"""Messages that may wait for a server that does not read."""
 FLUSH = 0.1
 """Seconds to deliver accepted messages to a server that is about to be stopped."""
 
@@ -70,7 +72,7 @@ async def _stdio(link: Link) -> AsyncGenerator[TransportStreams]:
     link.process = process
     process.said_line = link.log
     incoming_send, incoming = anyio.create_memory_object_stream[SessionMessage | Exception](0)
-    # Unbounded: a server that does not read must not delay a cancel. Only what the model requested is written.
+    # Not bounded here: a server that does not read must not delay a cancel. It is heard no further then (`UNREAD`).
     outgoing, outgoing_receive = anyio.create_memory_object_stream[SessionMessage](math.inf)
     writer_scope = anyio.CancelScope()
     written = anyio.Event()
@@ -82,6 +84,9 @@ async def _stdio(link: Link) -> AsyncGenerator[TransportStreams]:
                 if message is None:
                     process.heard_junk(line)
                     continue
+                if outgoing.statistics().current_buffer_used > UNREAD:
+                    link.lose(McpError("policy_blocked", f"it does not read its input ({UNREAD} messages wait)"))
+                    return
                 try:
                     await incoming_send.send(SessionMessage(message))
                 except (anyio.BrokenResourceError, anyio.ClosedResourceError):

@@ -13,6 +13,7 @@ from pathlib import Path
 
 from msgspec import Struct
 
+from acp_agent.limits.descriptors import restoring
 from acp_agent.own_programs import NoGit, find_program, run_git
 from acp_agent.plugins.contained import Files, PluginError, read_files
 from acp_agent.plugins.manifest import CLAUDE_MANIFEST, MANIFEST
@@ -89,7 +90,9 @@ def _run(name: str, arguments: list[str], environ: Mapping[str, str]) -> str:
     argv, nothing = [program, *arguments], subprocess.DEVNULL
     return _done(
         name,
-        lambda: subprocess.run(argv, env=environ, stdin=nothing, capture_output=True, timeout=SECONDS, check=False),
+        lambda: subprocess.run(
+            argv, env=environ, stdin=nothing, capture_output=True, timeout=SECONDS, check=False, **restoring()
+        ),
     )
 
 

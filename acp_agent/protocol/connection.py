@@ -33,6 +33,9 @@ WRITE_BATCH_BYTES = 256 * 1024
 HIGH_WATER = 64
 """Queued messages above which `drain()` waits."""
 
+MOST_REQUESTS = 1_000
+"""Requests at a time; further ones are answered with an error at once."""
+
 LAST_ANSWERS_SECONDS = 5.0
 """How long requests still running when the stream ends may take to answer on a busy machine."""
 LAST_TURN_SECONDS = 0.2
@@ -221,6 +224,10 @@ class Connection:
                         future.set_result(result)
                     else:
                         future.set_exception(PeerError(*error))
+            case RequestReceived() if len(self._tasks) >= MOST_REQUESTS:
+                words = f"{MOST_REQUESTS} requests of this connection are not answered yet; wait for some of them"
+                self._put(_Outgoing(self._fail(event, InternalError(words))))
+                self.push()
             case RequestReceived():
                 self._start(self._answer(event), event)
             case NotificationReceived("$/cancel_request", params):

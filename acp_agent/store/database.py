@@ -119,6 +119,10 @@ class Database(ABC):
     def change(self, statement: str, *values: object) -> int:
         """One statement as a transaction; how many rows it was about."""
 
+    def again(self, work: Callable[[], T]) -> T:
+        """Does it, again where the connection is lost: `work` looks what of it is done already."""
+        return work()
+
     @abstractmethod
     def another(self) -> Database:
         """The same database by a connection of its own."""

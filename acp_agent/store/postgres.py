@@ -1,9 +1,11 @@
 """The store on PostgreSQL: a schema for each owner, connections that all schemas of a process share.
 
-A statement by itself is one exchange with the server and a transaction by itself. What is behind a lost connection may
-or may not have been done: StoreBusy says so, and whoever tries again looks first (`SessionStore.append`). An idle
-connection that was closed meanwhile is noticed before it is used. Statements are bounded in time, and so is the wait
-for a connection or a lock.
+An idle connection that was closed meanwhile is noticed before it is used. One that is lost in the middle of something
+leaves open whether that was done. Queries are asked again, as long as the server may be away. A change has the number
+of its transaction, by which the server says afterwards whether it was done; one that was not is made again, unless
+others were made with it: then StoreBusy says that nothing was stored. Entries of the log and notices are one exchange
+and have none: who stores entries looks what of them is there (`SessionStore.append`), a notice may be lost. Statements
+are bounded in time, and so is the wait for a connection or a lock.
 
 Nothing here shows a password: neither `where` nor an error.
 """
@@ -13,13 +15,14 @@ from __future__ import annotations
 import hashlib
 import hmac
 import logging
+import re
 import select
 import time
-from collections.abc import AsyncGenerator, Iterable, Iterator, Sequence
-from contextlib import AbstractContextManager, contextmanager
+from collections.abc import AsyncGenerator, Callable, Iterable, Iterator, Sequence
+from contextlib import AbstractContextManager, ExitStack, contextmanager
 from functools import cached_property, lru_cache
 from threading import Condition, Lock
-from typing import Any
+from typing import Any, TypeVar
 
 import anyio
 import anyio.to_thread
@@ -31,6 +34,8 @@ from acp_agent.store.database import FORMAT, Database, Words, statements_after
 from acp_agent.store.lane import Lane, Threads
 from acp_agent.store.stores import LONGEST_NAME
 
+T = TypeVar("T")
+
 log = logging.getLogger(__name__)
 
 MIGRATIONS = "formats_postgres.sql"
@@ -40,6 +45,9 @@ CONNECT_AGAIN = 0.1
 """Seconds between two attempts to connect."""
 LISTEN_AGAIN = 1.0
 """Seconds between two attempts to listen."""
+UNNUMBERED = ("INSERT INTO log ", "SELECT pg_notify")
+"""Statements that are no more than one exchange."""
+ON_SOCKET = re.compile(r'on socket "[^"]*"')
 NUL = "\u2400"
 """Stands for the character 0, which no text in PostgreSQL has."""
 
@@ -62,6 +70,14 @@ WORDS = Words(
     best="ts_rank('{0, 0, 0.5, 1}', m.words, wanted) DESC",
     shown="FROM shown s, to_tsquery('simple', ?) wanted WHERE s.words @@ wanted",
 )
+
+
+class Lost(StoreBusy):
+    """The connection was lost in the middle of something."""
+
+
+class Undone(StoreBusy):
+    """Nothing was stored, for sure."""
 
 
 class Limits:
@@ -103,7 +119,7 @@ class Pool:
 
     def words_of(self, error: Exception) -> str:
         """What an error says, in one line, without a password."""
-        text = " ".join(str(error).split()) or type(error).__name__
+        text = ON_SOCKET.sub("on its socket", " ".join(str(error).split())) or type(error).__name__
         for secret in self._secrets:
             text = text.replace(secret, "***")
         return text
@@ -115,6 +131,10 @@ class Pool:
         try:
             with self.errors():
                 yield db
+        except StoreBusy as error:
+            if db.closed and not isinstance(error, Lost | Undone):
+                raise Lost(str(error)) from error
+            raise
         finally:
             self._given_back(schema, db)
 
@@ -125,14 +145,17 @@ class Pool:
                 raise StoreBusy(f"{self.where}: all {limits.connections} connections are in use (store.connections)")
             self._used += 1
             found = self._found(schema)
+        db: psycopg.Connection | None = None
         try:
             with self.errors():
                 before, db = found or ("", self._connected())
                 if before != schema:
                     db.execute(sql.SQL("SET search_path = {}").format(sql.Identifier(schema)))
                 return db
-        except BaseException:
-            self._given_back("", None)
+        except BaseException as error:
+            self._given_back("", db)
+            if isinstance(error, StoreBusy) and db is not None and db.closed:
+                raise Lost(str(error)) from error
             raise
 
     def _found(self, schema: str) -> tuple[str, psycopg.Connection] | None:
@@ -249,7 +272,7 @@ class Postgres(Database):
         self.where = f"{pool.where} (schema {schema})"
         self.lane = Lane(pool.threads)
         try:
-            self._open()
+            self.again(self._open)
         except BaseException:
             self.close()
             raise
@@ -299,19 +322,88 @@ class Postgres(Database):
 
     @contextmanager
     def write(self, *, durable: bool = False) -> Iterator[_Transaction]:
-        with self._connection() as db, db.transaction():
-            yield _Transaction(db)
+        number: int | None = None
+        try:
+            with ExitStack() as stack:
+                db, number = self.again(lambda: self._begun(stack))
+                try:
+                    yield _Transaction(db)
+                except BaseException:
+                    if not db.closed:
+                        db.execute("ROLLBACK")
+                    raise
+                db.execute("COMMIT")
+        except Lost as error:
+            if number is None or not self._was_done(number):
+                raise Undone(f"{error}. Nothing of the last change was stored") from error
+
+    def _begun(self, stack: ExitStack) -> tuple[psycopg.Connection, int]:
+        """A connection with a transaction, and the number of that."""
+        with ExitStack() as inner:
+            db = inner.enter_context(self._connection())
+            cursor = db.execute("BEGIN; SELECT txid_current()", prepare=False)
+            cursor.nextset()
+            ((number,),) = cursor.fetchall()
+            stack.push(inner.pop_all())
+        return db, int(number)
+
+    def _was_done(self, number: int) -> bool:
+        """Whether a transaction was, whose connection was lost; the server may need a moment to notice that. Raises
+        StoreBusy if that cannot be known."""
+
+        def asked() -> str | None:
+            with self._connection() as db:
+                status: str | None = db.execute("SELECT txid_status(%s)", (number,)).fetchall()[0][0]
+            if status == "in progress":
+                raise Lost("its transaction has not ended yet")
+            return status
+
+        try:
+            status = self.again(asked)
+        except StoreError as error:
+            log.error("transaction %d: %s", number, error)
+            status = None
+        if status is None:
+            words = "the connection to the session database was lost: whether the last change was stored is not known"
+            raise StoreBusy(f"{words}; try again")
+        return status == "committed"
+
+    def again(self, work: Callable[[], T]) -> T:
+        """As long as the server may be away."""
+        until: float | None = None
+        while True:
+            try:
+                return work()
+            except (Lost, Undone) as error:
+                until = until or time.monotonic() + self._pool.limits.away
+                if time.monotonic() > until:
+                    raise
+                log.warning("%s: %s", self.where, error)
+                time.sleep(CONNECT_AGAIN)
+
+    def _done(self, statement: str, work: Callable[[_Transaction], T]) -> T:
+        """What a statement by itself gives."""
+
+        def alone() -> T:
+            with self._connection() as db:
+                return work(_Transaction(db))
+
+        def numbered() -> T:
+            with self.write() as db:
+                return work(db)
+
+        if statement.startswith(UNNUMBERED):
+            return alone()
+        return self.again(alone if statement.startswith("SELECT") else numbered)
 
     def rows(self, query: str, *values: object) -> list[Any]:
-        with self._connection() as db:
-            return _Transaction(db).rows(query, *values)
+        return self._done(query, lambda db: db.rows(query, *values))
 
     def insert(self, statement: str, key: str, *values: object) -> int:
         return int(self.rows(f"{statement} RETURNING {key}", *values)[0][0])
 
     def change(self, statement: str, *values: object) -> int:
-        with self._connection() as db:
-            return _Transaction(db).change(statement, *values)
+        return self._done(statement, lambda db: db.change(statement, *values))
 
     def _connection(self) -> AbstractContextManager[psycopg.Connection]:
         if self._closed:

@@ -157,16 +157,19 @@ class SessionStore(Part):
         them: these are not stored again. One process at a time writes the log of a session."""
         if not entries:
             return ()
-        done: list[int] = []
         if after is not None:
-            query = "SELECT seq, kind, payload FROM log WHERE session_id = ? AND seq > ? ORDER BY seq"
-            for (place, *found), entry in zip(self._db.rows(query, session_id, after), entries, strict=False):
-                if found != [entry.kind, entry.payload]:
-                    break
-                done.append(place)
-            if len(done) == len(entries):
-                return done
-        return [*done, *self._append(session_id, entries[len(done) :])]
+            return self._db.again(lambda: self._append_rest(session_id, entries, after))
+        return self._append(session_id, entries)
+
+    def _append_rest(self, session_id: str, entries: Sequence[LogEntry], after: int) -> Sequence[int]:
+        done: list[int] = []
+        query = "SELECT seq, kind, payload FROM log WHERE session_id = ? AND seq > ? ORDER BY seq"
+        for (place, *found), entry in zip(self._db.rows(query, session_id, after), entries, strict=False):
+            if found != [entry.kind, entry.payload]:
+                break
+            done.append(place)
+        rest = entries[len(done) :]
+        return [*done, *(self._append(session_id, rest) if rest else ())]
 
     def append_soon(
         self,

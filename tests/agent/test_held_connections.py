@@ -115,7 +115,9 @@ def test_what_is_taken_is_taken_of_all_above_and_given_back() -> None:
 STARTED = {
     "a command": "anyio.run(run)",
     "a server": "anyio.run(child)",
-    "a process of another library": "print(subprocess.run(['sh', '-c', 'ulimit -Sn'], **restoring()))",
+    "git": "print(run_git(['x'], timeout=9, path=tools).stdout.decode())",
+    "ripgrep and our own search": "anyio.run(searched)",
+    "a package manager": "print(_run('npm', [], {'PATH': tools}))",
 }
 PROGRAM = """
 import resource, subprocess, sys, anyio
@@ -123,7 +125,11 @@ from pathlib import Path
 from acp_agent.child import Child
 from acp_agent.executors.base import Command
 from acp_agent.executors.local import LocalExecutor
-from acp_agent.limits.descriptors import raise_limit, restoring
+from acp_agent.executors.search import Here
+from acp_agent.limits.descriptors import raise_limit
+from acp_agent.own_programs import run_git
+from acp_agent.plugins.plugin_sources import _run
+tools = sys.argv[1]
 async def run():
     local = LocalExecutor()
     process = await local.run(Command("ulimit -Sn", Path("/")))
@@ -136,6 +142,10 @@ async def child():
     print((await child.read()).decode())
     await child.end()
     child.close()
+async def searched():
+    process = await Here().start(["sh", "-c", "ulimit -Sn"], own=True)
+    print((await process.stdout.receive()).decode())
+    await process.wait()
 raise_limit()
 raise_limit()
 print("own", resource.getrlimit(resource.RLIMIT_NOFILE)[0])
@@ -143,7 +153,11 @@ print("own", resource.getrlimit(resource.RLIMIT_NOFILE)[0])
 
 
 @table("what", STARTED)
-def test_the_limit_is_raised_and_what_we_start_gets_the_one_that_it_would_have_got(what: str) -> None:
+def test_the_limit_is_raised_and_what_we_start_gets_the_one_that_it_would_have_got(what: str, tmp_path: Path) -> None:
+    for name in ("git", "npm"):
+        (tmp_path / name).write_text("#!/bin/sh\nulimit -Sn\n")
+        (tmp_path / name).chmod(0o755)
     line = ["bash", "-c", 'ulimit -Sn 300; ulimit -Hn 2000; exec "$@"', "-", sys.executable, "-c"]
-    done = subprocess.run([*line, PROGRAM + STARTED[what]], capture_output=True, text=True, timeout=60, check=False)
+    argv = [*line, PROGRAM + STARTED[what], f"{tmp_path}:/bin:/usr/bin"]
+    done = subprocess.run(argv, capture_output=True, text=True, timeout=60, check=False)
     assert {"own 2000", "300"} <= set(done.stdout.split("\n")), done.stdout + done.stderr

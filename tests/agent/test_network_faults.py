@@ -190,8 +190,7 @@ async def test_connections_beyond_the_most_wait_to_be_accepted() -> None:
             tasks.cancel_scope.cancel()
 
 
-async def test_only_so_many_ports_of_a_command_are_published(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(published_ports, "MOST_PORTS", 3)
+async def test_only_so_many_ports_of_a_command_are_published(tmp_path: Path) -> None:
     script = (
         "import select, socket\n"
         "kept = [socket.create_server(('127.0.0.1', 0)) for _ in range(9)]\n"
@@ -202,7 +201,7 @@ async def test_only_so_many_ports_of_a_command_are_published(tmp_path: Path, mon
         "            client.sendall(b'inside')\n"
     )
     started = bash("python3 listen.py", background=True)
-    async with session(tmp_path, started) as made:
+    async with session(tmp_path, started, config="[network]\nmax_published_ports = 3\n") as made:
         (made.project / "listen.py").write_text(script)
         await ran(made)
         with anyio.fail_after(BOUND):

@@ -203,6 +203,34 @@ def test_git_is_started_through_one_door():
     assert [each.partition(":")[0] for each in wrong] == ["acp_agent/own_programs.py"]
 
 
+ELSEWHERE = {
+    "acp_agent/executors/start.py": "it gets a shell that begins with `as_before`, or what is `behind` one",
+    "acp_agent/executors/far/side.py": "on a host, where no limit is raised",
+    "acp_agent/client/terminals.py": "not the agent's process",
+    "acp_agent/commands/demo.py": "not the agent's process",
+    "acp_agent/setup/helix.py": "not the agent's process",
+    "acp_agent/conformance": "not the agent's process",
+}
+
+
+def test_what_we_start_gets_the_limit_of_descriptors_that_it_would_have_got():
+    """`limits/descriptors.py`: by `restoring` or `behind`."""
+    starters = {"subprocess.Popen", "subprocess.run", "anyio.run_process", "anyio.open_process", "run"}
+    wrong, used = [], set()
+    for file, _ in modules():
+        place = str(file.relative_to(ROOT))
+        known = {name for name in ELSEWHERE if place.startswith(name)}
+        text = file.read_text(encoding="utf-8")
+        for node in ast.walk(parsed(file)):
+            if isinstance(node, ast.Call) and ast.unparse(node.func) in starters:
+                if ast.unparse(node.func) == "run" and "subprocess:run" not in text:
+                    continue
+                used |= known
+                if not known and "restoring()" not in ast.unparse(node) and "behind(" not in text:
+                    wrong.append(f"{place}:{node.lineno}")
+    assert (wrong, used) == ([], set(ELSEWHERE))
+
+
 def test_tools_see_contracts_not_backends():
     wrong = [
         f"{item.where}: {item.imported}"

@@ -70,13 +70,16 @@ class Kept:
 @asynccontextmanager
 async def kept(*specs: ServerSpec, wait: bool = True, **changed: Any) -> AsyncIterator[Kept]:
     made = Kept()
+    programs = changed.pop("programs", None)
     made.call_timeout = changed.get("call_timeout", made.call_timeout)
     settings: dict[str, Any] = {
         "folders": (HERE,), "connect_timeout": 15.0, "call_timeout": made.call_timeout, "max_result_bytes": 100_000,
         "environ": os.environ, **changed,
     }  # fmt: skip
     made.servers = McpServers(
-        specs, KeeperSettings(as_trusted=lambda spec: spec, on_change=made.changed, on_trouble=made.trouble, **settings)
+        specs,
+        KeeperSettings(as_trusted=lambda spec: spec, on_change=made.changed, on_trouble=made.trouble, **settings),
+        programs,
     )
     with anyio.fail_after(BOUND):
         async with anyio.create_task_group() as tasks:

@@ -140,6 +140,20 @@ async def test_running_request_does_not_hold_up_others() -> None:
         assert (await wire.receive())["id"] == 1
 
 
+async def test_requests_beyond_the_most_are_answered_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("acp_agent.protocol.connection.MOST_REQUESTS", 2)
+    async with served(Table(wait=forever, echo=echo)) as (_, wire):
+        for number in range(3):
+            await wire.request(number, "wait")
+        answer = await wire.receive()
+        assert (answer["id"], answer["error"]["code"]) == (2, -32603)
+        assert "2 requests of this connection are not answered yet" in answer["error"]["message"]
+        await wire.notify("$/cancel_request", {"requestId": 0})
+        assert (await wire.receive())["id"] == 0
+        await wire.request(3, "echo", {})
+        assert (await wire.receive())["result"] == {}
+
+
 async def test_requests_and_notifications_start_in_the_order_they_came() -> None:
     """[RPC-14]"""
     started: list[Any] = []

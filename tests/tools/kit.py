@@ -18,7 +18,7 @@ from acp_agent.credentials.redactor import Redactor
 from acp_agent.executors.base import Command, Executor, OutputChunk, Process
 from acp_agent.executors.local import LocalExecutor
 from acp_agent.executors.shell_state import last_cwd
-from acp_agent.limits.shares import COMMANDS
+from acp_agent.limits.shares import COMMANDS, PROGRAMS
 from acp_agent.loop.beside.background_runs import SessionRuns
 from acp_agent.loop.beside.panes import Panes
 from acp_agent.loop.calls.outputs import Outputs
@@ -292,6 +292,7 @@ async def bench(
         journal=cast(Any, None),
         outputs=outputs(store, ToolsConfig(bash=config.bash)),
         share=COMMANDS,
+        programs=PROGRAMS,
         panes=Panes("", config.tmux, config.terminal, lambda: tmp_path, {}, (), folder, "local", _spawn_nothing, print),
     )
     made = Bench(

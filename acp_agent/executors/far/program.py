@@ -30,6 +30,7 @@ SENT = (
     "acp_agent.disk",
     "acp_agent.errors",
     "acp_agent.lazy",
+    "acp_agent.limits.descriptors",
     "acp_agent.own_programs",
     "acp_agent.executors.default_signals",
     "acp_agent.executors.base",

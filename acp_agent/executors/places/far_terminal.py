@@ -23,6 +23,7 @@ from acp_agent.executors.shell_state import load_state, with_state
 from acp_agent.executors.start import start
 from acp_agent.executors.terminals.process import TerminalProcess
 from acp_agent.executors.terminals.pseudo_terminal import UNQUIET, open_pty, unquieted
+from acp_agent.limits.descriptors import behind
 
 if TYPE_CHECKING:
     from acp_agent.executors.places.landlock_there import Program
@@ -131,7 +132,7 @@ def start_there(
     assert command.terminal is not None
     terminal = command.opened or open_pty(command.terminal)
     try:
-        popen = start(argv, Path("/"), environ, command, terminal=terminal)
+        popen = start(behind(argv), Path("/"), environ, command, terminal=terminal)
         about = (popen, terminal, mark, command.terminal, grace, ending)
         return FarTerminal(*about, finish=finish, where=where, held=held)
     except BaseException:

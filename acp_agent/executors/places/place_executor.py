@@ -27,6 +27,7 @@ from acp_agent.executors.places.starter import READ_IT, STATES, starter
 from acp_agent.executors.sandbox.base import Confined
 from acp_agent.executors.start import start
 from acp_agent.lazy import load
+from acp_agent.limits.descriptors import behind
 
 TERMINAL_SCRIPT = "acp_agent.executors.places.far_terminal:terminal_script"
 HELD_SCRIPT = "acp_agent.executors.places.far_terminal:held_script"
@@ -83,7 +84,7 @@ class PlaceExecutor(EditorExecutor):
         with _file() as file:
             file.write(starter(command, there, environ, nonce, confined))
             file.seek(0)
-            argv = place.argv("sh", "-c", READ_IT, reads=True)
+            argv = behind(place.argv("sh", "-c", READ_IT, reads=True))
             popen = start(argv, Path("/"), place.environ, command, stdin=file.fileno())
         return FarProcess(popen, mark, command, self._grace, nonce, reaper, self._ending())
 
@@ -104,8 +105,9 @@ class PlaceExecutor(EditorExecutor):
             name = uuid.uuid4().hex  # As in `starter`.
             state, program = f"{there.scratch}/{STATES}/{name}", f"{there.scratch}/{name}.program"
             made = load(HELD_SCRIPT)(command, there.shell, environ, state, program, confined)
+        argv = behind(place.argv(*store, reads=True))
         done = await anyio.run_process(
-            place.argv(*store, reads=True), input=made, env=place.environ, cwd="/", check=False, start_new_session=True
+            argv, input=made, env=place.environ, cwd="/", check=False, start_new_session=True
         )
         if done.returncode != 0:
             words = one_line(done.stderr.decode("utf-8", "replace").strip() or f"exit code {done.returncode}", WORDS)

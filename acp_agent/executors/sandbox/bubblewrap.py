@@ -35,6 +35,7 @@ from acp_agent.executors.sandbox.syscalls import ARCHES, Arch
 from acp_agent.executors.sandbox.system import MASKED_PROC, READ_ONLY_PROC, own_python
 from acp_agent.executors.sandbox.visible_paths import HELD, ROOT, Spot, View, in_reach, is_below, plan
 from acp_agent.lazy import load
+from acp_agent.limits.descriptors import restoring
 
 if TYPE_CHECKING:
     from acp_agent.config.safety_settings import SandboxConfig
@@ -360,7 +361,13 @@ def _program(other: str | None) -> Path:
 def _version(program: Path) -> str:
     try:
         answer = subprocess.run(
-            [program, "--version"], capture_output=True, text=True, timeout=VERSION_SECONDS, env={}, check=False
+            [program, "--version"],
+            capture_output=True,
+            text=True,
+            timeout=VERSION_SECONDS,
+            env={},
+            check=False,
+            **restoring(),
         ).stdout
     except (OSError, subprocess.SubprocessError) as error:
         raise ExecutorError(f"{program} cannot be run: {error}") from error

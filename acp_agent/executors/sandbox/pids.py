@@ -15,6 +15,8 @@ import time
 from functools import cache
 from pathlib import Path
 
+from acp_agent.limits.descriptors import restoring
+
 ENTER = 'echo 0 >"$1" || exit 126; shift; exec "$@"'
 """A line of sh that joins the group whose `door` is its first argument and becomes the others."""
 
@@ -46,6 +48,7 @@ def find_groups() -> Path | None:
                 stdout=subprocess.DEVNULL,
                 stderr=subprocess.DEVNULL,
                 timeout=SECONDS,
+                **restoring(),
             )
         except (OSError, subprocess.SubprocessError):
             continue

@@ -29,6 +29,7 @@ from acp_agent.executors.sandbox.base import (
 )
 from acp_agent.executors.sandbox.noop import Noop
 from acp_agent.lazy import load
+from acp_agent.limits.descriptors import restoring, too_few
 from acp_agent.own_programs import BASH, find_bash, find_program, search_path
 
 if TYPE_CHECKING:
@@ -102,7 +103,7 @@ def _find(config: SandboxConfig, programs: Programs) -> Found:
             made = load(SANDBOXES[kind])(config, *more)
             sandbox = _working(made if inside else replace(made, landlock=0), config, programs.bash)
         except (ExecutorError, OSError, ImportError) as error:
-            sentence = f"{kind}: {error}"
+            sentence = f"{kind}: {error}{too_few()}"
             if sentence not in trouble:
                 trouble.append(sentence)
             continue
@@ -189,6 +190,7 @@ def _run(confined: Confined) -> subprocess.CompletedProcess[str]:
             timeout=SECONDS,
             pass_fds=tuple(numbers.values()),
             start_new_session=True,
+            **restoring(),
         )
     except subprocess.TimeoutExpired as error:
         raise ExecutorError(f"a command in it did not end within {SECONDS:g} seconds") from error

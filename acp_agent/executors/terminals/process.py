@@ -21,6 +21,7 @@ from acp_agent.executors.local import LocalProcess, kill_marked
 from acp_agent.executors.sandbox.base import Confined
 from acp_agent.executors.terminals.pseudo_terminal import Pty
 from acp_agent.executors.terminals.screen import Screen
+from acp_agent.limits.descriptors import restoring
 
 SHELLS = frozenset({"ash", "bash", "dash", "ksh", "mksh", "sh", "zsh"})
 VALUED = re.compile(r"[-+]\w*[oOC]|--(rcfile|init-file|init-command|features|profile|emulate)")
@@ -218,6 +219,8 @@ def _asked(pid: int) -> list[str]:
     """The words of its command line, as `ps` has them."""
     try:
         argv = ["/bin/ps", "-o", "args=", "-p", str(pid)]
-        return os.fsdecode(subprocess.run(argv, capture_output=True, timeout=1, check=False).stdout).split()
+        return os.fsdecode(
+            subprocess.run(argv, capture_output=True, timeout=1, check=False, **restoring()).stdout
+        ).split()
     except (OSError, subprocess.SubprocessError):
         return []

@@ -223,6 +223,7 @@ class House:
         """Raises InternalError if no more sessions may be open."""
         if len(self.sessions.ids) >= self.config.max_sessions:
             raise InternalError(f"{self.config.max_sessions} sessions are open already; close one first")
+        self.sessions.room_for_one()
 
     def left(self, session_id: str, identity: Identity, watcher: Watcher, *, drove: bool) -> None:
         """The link of one of them was lost."""

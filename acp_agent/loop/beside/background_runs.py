@@ -119,9 +119,12 @@ class SessionRuns:
         journal: Journal,
         outputs: Outputs,
         share: Share,
+        programs: Share,
         panes: Panes,
     ) -> None:
-        """`share`: the owner's, of background commands. `panes`: terminals in tmux."""
+        """`share`: the owner's, of background commands. `programs`: what each other command takes one of. `panes`:
+        terminals in tmux."""
+        self.programs = programs
         self.panes = panes
         self._share = share
         self._outputs = outputs

@@ -23,7 +23,6 @@ from acp_agent.executors.base import Executor
 from acp_agent.lazy import load
 from acp_agent.loop.outbox import Outbox
 from acp_agent.loop.published import Published
-from acp_agent.loop.shell.confinement import Confinement
 from acp_agent.lsp.base import Document, Launch, LspError, NewErrors, Report
 from acp_agent.lsp.known_servers import ServerRow, any_installed, language_of, rows, which
 from acp_agent.lsp.uris import uri_of
@@ -32,6 +31,7 @@ from acp_agent.schema import lsp_types as lsp
 from acp_agent.tools.kit.shown_documents import load_documents, source_files
 
 if TYPE_CHECKING:
+    from acp_agent.loop.shell.session_shell import Shell
     from acp_agent.lsp.own_servers import OwnServers
 
 
@@ -65,16 +65,17 @@ class Languages:
         outbox: Outbox,
         config: LspConfig,
         roots: Roots,
-        confinement: Confinement,
+        shell: Shell,
         environ: Mapping[str, str],
         published: Published,
         spawn: Callable[[Coroutine[Any, Any, None]], None],
     ) -> None:
+        self._share = shell.runs.programs
         self._client = outbox.client
         self._outbox = outbox
         self.config = config
         self._roots = roots
-        self._confinement = confinement
+        self._confinement = shell.confinement
         self._environ = environ
         self._published = published
         self._spawn = spawn
@@ -122,7 +123,19 @@ class Languages:
         await own.run()
 
     async def _launch(self, argv: Sequence[str], cwd: Path) -> Launch:
-        return await self._confinement.launch(argv, cwd, unconfined=self.config.unconfined)
+        if why := self._share.take():
+            raise LspError(f"The language server was not started: {why}")
+        try:
+            launch = await self._confinement.launch(argv, cwd, unconfined=self.config.unconfined)
+        except BaseException:
+            self._share.give()
+            raise
+
+        def close() -> None:
+            self._share.give()
+            launch.close()
+
+        return replace(launch, close=close)
 
     def _forbidden(self) -> str | None:
         """Why no server is started, as far as that is known."""

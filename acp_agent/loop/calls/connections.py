@@ -25,7 +25,7 @@ from acp_agent.lazy import load
 from acp_agent.legible import legible
 from acp_agent.limits.shares import Share
 from acp_agent.loop.calls.gate import Permit, Refused
-from acp_agent.proxying import Traffic, Wanted, answer, connect, resolve_by_system, serve
+from acp_agent.proxying import Traffic, Wanted, answer, connect, serve
 from acp_agent.safety.access import CONNECT, NetworkAccess
 from acp_agent.safety.deciding.deciders import CallFacts
 from acp_agent.safety.deciding.hosts import Host, find_host, is_registry, judged
@@ -157,7 +157,7 @@ class Connections:
             return await connect((host.name,), host.port, upstream)
         try:
             with anyio.fail_after(RESOLVE_SECONDS):
-                addresses = tuple(dict.fromkeys(await (network.resolve or resolve_by_system)(host.name, host.port)))
+                addresses = tuple(dict.fromkeys(await (network.resolve or network.look_up)(host.name, host.port)))
         except (OSError, UnicodeError, TimeoutError) as error:
             raise ToolError(f"{host.name} could not be resolved: {error}.", "network_error") from error
         found = judged(host, addresses, network.near)

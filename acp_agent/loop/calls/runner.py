@@ -176,9 +176,10 @@ class Calls:
                 await self._report(call, blocked)
             for together, group in groupby(calls, self._only_reads):
                 if together:
+                    places = anyio.CapacityLimiter(self.config.max_parallel_calls)
                     async with anyio.create_task_group() as tasks:
                         for call in group:
-                            tasks.start_soon(self.run, call)
+                            tasks.start_soon(self._run_in_turn, places, call)
                 else:
                     for call in group:
                         await self.run(call)
@@ -222,6 +223,10 @@ class Calls:
             await self._life(call, ready, tasks)
             span.set(error__type=call.outcome.category or None)
 
+    async def _run_in_turn(self, places: anyio.CapacityLimiter, call: Call) -> None:
+        async with places:
+            await self.run(call)
+
     async def run(self, call: Call) -> None:
         """Runs a reported call up to its last report; `call.outcome.result` is what the model gets."""
         if call.ready is None:
@@ -252,8 +257,12 @@ class Calls:
             if call.goes_on is not None:
                 self.shell.runs.watch(call.goes_on)
             with anyio.CancelScope(shield=True):
-                for process in call.processes:
-                    await process.close()
+                try:
+                    for process in call.processes:
+                        await process.close()
+                finally:
+                    for _ in call.processes:
+                        self.shell.runs.programs.give()
             call.processes.clear()  # The call may be collected much later, and the output is large.
 
     def _audit(self, call: Call) -> None:

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from collections.abc import Coroutine
+from typing import TYPE_CHECKING, Any
 
 import anyio
 from msgspec.structs import replace
 
+from acp_agent.errors import ToolError
 from acp_agent.executors.base import Command, OutputChunk, Process
 from acp_agent.lazy import load
 from acp_agent.loop.calls.call import Call
@@ -51,7 +53,7 @@ class ThisCall:
         choices.show()
 
     async def start(self, command: Command) -> Process:
-        return self._started(await self.start_shell(command, f"run-{self.id[:8]}"))
+        return await self._begun(self.start_shell(command, f"run-{self.id[:8]}"))
 
     async def start_shell(self, command: Command, window: str = "", session: str = "") -> Process:
         call, shell = self._call, self._shell
@@ -72,10 +74,19 @@ class ThisCall:
         def begins(shell: Command) -> None:
             network.go_on(shell, self._call, command)
 
-        return self._started(await self._shell.runs.panes.run(pane, command, self.start_shell, begins))
+        return await self._begun(self._shell.runs.panes.run(pane, command, self.start_shell, begins))
 
-    def _started(self, process: Process) -> Process:
-        call, reports = self._call, self._calls.reports
+    async def _begun(self, starts: Coroutine[Any, Any, Process]) -> Process:
+        """A process of the call, as long as there is room for it. Raises ToolError."""
+        call, reports, programs = self._call, self._calls.reports, self._shell.runs.programs
+        if why := programs.take():
+            starts.close()
+            raise ToolError(f"The command was not started: {why}")
+        try:
+            process = await starts
+        except BaseException:
+            programs.give()
+            raise
         call.processes.append(process)
         if process.view is not None:
             reports.show_process(call, process)
@@ -102,6 +113,7 @@ class ThisCall:
         call.goes_on.unknown = calls.depth > 0
         if process in call.processes:
             call.processes.remove(process)
+            self._shell.runs.programs.give()
         elif process.view is None:
             call.feed = calls.reports.feed(call, process)
         return call.goes_on.id

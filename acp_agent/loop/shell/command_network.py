@@ -17,6 +17,7 @@ from acp_agent.errors import ExecutorError, ToolError
 from acp_agent.executors.base import Command, Network
 from acp_agent.lazy import load
 from acp_agent.limits.shares import Share
+from acp_agent.proxying import Lookups
 
 if TYPE_CHECKING:
     from anyio.abc import TaskGroup
@@ -49,7 +50,7 @@ class CommandNetwork:
     """Of one session."""
 
     resolve: Resolver | None = None
-    """Replaced by tests; `None`: the system's."""
+    """Replaced by tests, instead of `look_up`."""
 
     def __init__(
         self,
@@ -64,6 +65,7 @@ class CommandNetwork:
         `share`: the owner's, of connections."""
         most, key = session.config.settings.network.max_connections_per_session, "network.max_connections_per_session"
         self.share = Share("this session", "connections of commands", key, most, share)
+        self.look_up = Lookups().resolve
         self._own_environ = own_environ
         settings = session.config.settings
         self.session = session
@@ -169,7 +171,8 @@ class CommandNetwork:
         assert self._tasks is not None
         self._runs.add(run)
         if way.own and self.config.publish_ports:
-            self._published = self._published or load(PUBLISHED)(way, self._taken, self.share)
+            most = self.session.config.settings.network.max_published_ports
+            self._published = self._published or load(PUBLISHED)(way, self._taken, self.share, most)
             self._tasks.start_soon(self._published.keep, self._ports)
         self._tasks.start_soon(run.serve, listener)
 

@@ -10,7 +10,6 @@ import logging
 import re
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 import anyio
@@ -19,16 +18,17 @@ import anyio.to_thread
 from acp_agent.child import User
 from acp_agent.config.model import McpConfig
 from acp_agent.config.safety_settings import OF_FOLDER
-from acp_agent.disk import Entered
 from acp_agent.lazy import load
 from acp_agent.loop.outbox import Outbox
 from acp_agent.loop.prompts.instructions import neutral
 from acp_agent.loop.prompts.menu import Menu
 from acp_agent.mcp.base import Answers, KeeperSettings, McpError, McpPrompt, ServerSpec, gather, prompt_arguments
+from acp_agent.safety.folders.paths import Roots
 from acp_agent.schema.acp import AvailableCommand, McpServer, UnstructuredCommandInput
 from acp_agent.tools.kit.registry import SessionRegistry
 
 if TYPE_CHECKING:
+    from acp_agent.limits.shares import Share
     from acp_agent.loop.toolbox.server_requests import ServerRequests
     from acp_agent.mcp.mcp_servers import McpServers, ServerState
 
@@ -61,8 +61,7 @@ class SessionServers:
         config: McpConfig,
         registry: SessionRegistry,
         *,
-        folders: Sequence[Path],
-        entered: Entered,
+        roots: Roots,
         environ: Mapping[str, str],
         more: Mapping[str, str],
         user: Callable[[], User | None],
@@ -70,7 +69,10 @@ class SessionServers:
         outbox: Outbox,
         menu: Menu,
         requests: ServerRequests,
+        programs: Share,
     ) -> None:
+        """`programs`: the session's, of which each server takes one."""
+        self._programs = programs
         specs, troubles = gather(given, config.servers, programs=config.client_programs)
         self.trouble = [words for _, words in troubles]
         clients = {server.name for server in given}
@@ -88,10 +90,10 @@ class SessionServers:
         """The names of those that the trusted folder has."""
         self._settings = KeeperSettings.of(
             config,
-            folders,
+            roots.clients,
             environ,
             more,
-            entered=entered,
+            entered=roots.here.entered,
             user=user,
             as_trusted=lambda spec: as_trusted(self._of(spec.name), spec),
             on_change=self._on_change,
@@ -110,7 +112,7 @@ class SessionServers:
             self._make(specs)
 
     def _make(self, specs: Sequence[ServerSpec]) -> None:
-        self._servers = load(SERVERS)(specs, self._settings)
+        self._servers = load(SERVERS)(specs, self._settings, self._programs)
         self._wanted.set()
 
     def trust(self, data: bytes) -> None:

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from threading import Event, Thread
 
 import anyio
+import psycopg
 import pytest
 
 from acp_agent.errors import PeerError
@@ -59,6 +61,32 @@ async def test_a_server_that_is_away_for_a_while_costs_nothing_that_was_said(tmp
                 "third",
             ]
             assert other.text().count("half") == 1
+
+
+async def test_connections_that_are_lost_all_the_time_end_no_turn_and_double_nothing(tmp_path, server):
+    script = [answer for number in range(8) for answer in (asks(bash(f"echo {number}")), f"said {number}.")]
+    async with went(tmp_path, script, config=configured(server, 20), prompt="go", mode="auto") as r:
+        ended, stop = [0], Event()
+        cuts = Thread(target=cut_connections, args=(server, stop, ended), daemon=True)
+        cuts.start()
+        try:
+            for _ in range(7):
+                assert (await r.editor.prompt("go")).stop_reason == "end_turn"
+        finally:
+            stop.set()
+            await anyio.to_thread.run_sync(cuts.join)
+        assert ended[0] > 7
+        async with another(r.environ) as other:
+            await other.load_session(r.editor.session_id, r.project)
+            assert [other.text().count(f"said {number}.") for number in range(8)] == [1] * 8
+
+
+def cut_connections(server: PostgresServer, stop: Event, ended: list[int]) -> None:
+    """Of everybody else, those that do something at that moment, too."""
+    query = "SELECT count(pg_terminate_backend(pid)) FROM pg_stat_activity WHERE pid <> pg_backend_pid()"
+    with psycopg.connect(server.url(), autocommit=True) as db:
+        while not stop.wait(0.02):
+            ended[0] += db.execute(f"{query} AND backend_type = 'client backend'").fetchall()[0][0]
 
 
 async def test_a_server_that_is_away_for_a_moment_ends_no_turn(tmp_path, server):

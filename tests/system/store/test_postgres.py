@@ -121,6 +121,72 @@ def test_a_connection_that_is_lost_within_a_transaction_loses_all_of_it(
     assert found.title is None
 
 
+MOMENTS = ["BEGIN", "statement", "statement done", "COMMIT", "COMMIT done"]
+
+
+@pytest.mark.parametrize("moment", MOMENTS)
+@pytest.mark.parametrize("whole", [True, False], ids=["one statement", "several"])
+def test_a_change_whose_connection_is_lost_is_made_once_or_told_truly(
+    store: SessionStore, monkeypatch: pytest.MonkeyPatch, moment: str, whole: bool
+) -> None:
+    execute, lost = psycopg.Connection.execute, list[str]()
+
+    def losing(db: psycopg.Connection, query: object, *values: object, **more: object) -> object:
+        kind = next((word for word in ("BEGIN", "COMMIT") if str(query).startswith(word)), "statement")
+        cut = not lost and "turns + 1" in str(query) if kind == "statement" else not lost
+        if cut and moment in (kind, f"{kind} done"):
+            lost.append(kind)
+            if moment.endswith("done"):
+                execute(db, query, *values, **more)  # type: ignore[call-overload]
+            db.close()
+            raise psycopg.OperationalError("server closed the connection unexpectedly")
+        return execute(db, query, *values, **more)  # type: ignore[call-overload]
+
+    monkeypatch.setattr(psycopg.Connection, "execute", losing)
+    told = ""
+    if whole:
+        store.change("s", new_turn=True)
+    else:
+        try:
+            with store._db.write() as db:
+                db.change("UPDATE sessions SET turns = turns + 1 WHERE id = ?", "s")
+        except StoreBusy as error:
+            told = str(error)
+    assert lost, "the connection was lost"
+    found = store.get("s")
+    assert found is not None and found.turns == (0 if told else 1)
+    untold = whole or moment in ("BEGIN", "COMMIT done")
+    assert ("Nothing of the last change was stored" in told) is not untold
+
+
+def test_a_change_of_which_nobody_can_say_whether_it_was_made_is_told_so(
+    schema: str, ours: PostgresServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with closing(postgres_store(ours.url(), schema, timeout=5, away=0.1)) as store:
+        store.create(SessionRecord("s", "/project"))
+        unknown = pytest.raises(StoreBusy, match="whether the last change was stored is not known; try again")
+        with unknown as error, store._db.write() as db:
+            db.change("UPDATE sessions SET turns = 1 WHERE id = ?", "s")
+            ours.stop()
+        assert str(ours.folder) not in str(error.value)
+        ours.start()
+
+
+def test_a_query_whose_connection_is_lost_is_asked_again(
+    postgres: PostgresServer, store: SessionStore, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    rows, asked = postgres_module._Transaction.rows, list[str]()
+
+    def losing(db: postgres_module._Transaction, query: str, *values: object) -> list[object]:
+        asked.append(query)
+        if len(asked) < 4:
+            end_connections(postgres)
+        return rows(db, query, *values)
+
+    monkeypatch.setattr(postgres_module._Transaction, "rows", losing)
+    assert store.count() == 0 and len(asked) == 4
+
+
 def test_what_may_have_been_stored_is_stored_once(store: SessionStore) -> None:
     (before,) = store.append("s", [entry("0")])
     places = store.append("s", [entry("1"), entry("2")])

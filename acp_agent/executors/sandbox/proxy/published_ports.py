@@ -26,17 +26,16 @@ LOOK_SECONDS = 0.3
 LEAST_PORT = 1024
 """Ports below this one are not published."""
 CONNECT_SECONDS = 5.0
-MOST_PORTS = 64
-"""Published at a time."""
 
 
 class Published:
     """Of one session. `taken` is told the port of a server that is not reachable, since the port is taken here."""
 
-    def __init__(self, way: Way, taken: Callable[[int], None], share: Share) -> None:
-        """`share`: of the session's connections; a port that is published takes one, too."""
+    def __init__(self, way: Way, taken: Callable[[int], None], share: Share, most: int) -> None:
+        """`most`: ports at a time. `share`: of the session's connections; a port that is published takes one, too."""
         self._way = way
         self._share = share
+        self._most = most
         self._taken = taken
         self._ports: dict[int, anyio.CancelScope] = {}
         self._busy: set[int] = set()
@@ -65,7 +64,7 @@ class Published:
         for port in self._ports.keys() - listening.keys():
             self._ports.pop(port).cancel()
         new = sorted(listening.keys() - self._ports.keys() - self._busy)
-        for port in new[: max(MOST_PORTS - len(self._ports), 0)]:
+        for port in new[: max(self._most - len(self._ports), 0)]:
             self._ports[port] = anyio.CancelScope()
             tasks.start_soon(self._serve, port, listening[port], self._ports[port])
 

@@ -15,6 +15,7 @@ from typing import Any, Protocol
 
 from acp_agent.child import readable
 from acp_agent.errors import ExecutorError
+from acp_agent.limits.descriptors import restoring
 
 SCRIPT = Path(__file__).with_name("socket_maker.py")
 SYSTEM_PYTHON = "/usr/bin/python3"
@@ -147,6 +148,7 @@ class OwnNetwork:
                         env={},
                         start_new_session=True,
                         **more,
+                        **restoring(),
                     )
                 except OSError as error:
                     raise ExecutorError(f"{bwrap} could not be started: {error}") from error
