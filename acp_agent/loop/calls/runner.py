@@ -35,7 +35,6 @@ from acp_agent.disk import HERE
 from acp_agent.errors import AgentError, ConfigError, ConnectionClosed, ExecutorError, HookFailed, ToolError
 from acp_agent.lazy import load
 from acp_agent.legible import legible
-from acp_agent.limits.decoding import read_loose_json
 from acp_agent.llm.base import TextPart, ToolMessage, ToolUse
 from acp_agent.loop.beside.other_places import OtherPlaces
 from acp_agent.loop.beside.scheduler import Scheduler
@@ -65,7 +64,7 @@ from acp_agent.schema.acp import Content, TextContent
 from acp_agent.tools.kit.failures import PARAMETERS, PASSING, as_tool_error
 from acp_agent.tools.kit.other_forms import in_our_form
 from acp_agent.tools.kit.registry import ToolEntry
-from acp_agent.tools.kit.repair import repair
+from acp_agent.tools.kit.repair import read_arguments, repair
 from acp_agent.tools.kit.tool_context import CommandOutput, Description, Preview, ToolContext, ToolResult
 from acp_agent.tools.net.web_access import WebAccess
 
@@ -340,7 +339,7 @@ class Calls:
 
     async def _look(self, call: Call, blocked: ToolError | None) -> None:
         registry, reports = self.toolbox.registry, self.reports
-        given = _arguments(call.use.arguments)
+        given = read_arguments(call.use.arguments)
         name = call.use.name
         try:
             name, arguments = in_our_form(name, given, known=registry.find(name) is not None)
@@ -730,23 +729,3 @@ def _not_left(place: str | None, params: Any) -> None:
     if getattr(params, "background", False):
         words = f"No command can stay in the background in `{place}`: this session's background commands are its own."
         raise ToolError(words, "invalid_parameters", suggestion="Run it without `background`, or without `place`.")
-
-
-NOTHING = ("", "null", "None", None)
-"""What models send for no arguments."""
-
-
-def _arguments(text: str) -> Any:
-    """The model's arguments as an object or a string; their text if they are neither."""
-    if text.strip() in NOTHING:
-        return {}
-    try:
-        value = read_loose_json(text, strict=False)
-        if isinstance(value, str) and value.lstrip()[:1] == "{":
-            with suppress(ValueError):
-                value = read_loose_json(value, strict=False)  # Encoded twice.
-    except ValueError:
-        return text
-    if value in NOTHING:
-        return {}
-    return value if isinstance(value, dict | str) else text

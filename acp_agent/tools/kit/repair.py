@@ -7,6 +7,7 @@ missing, and ambiguous ones are rejected.
 from __future__ import annotations
 
 import re
+from contextlib import suppress
 from typing import Any
 
 from acp_agent.limits.decoding import read_loose_json
@@ -38,6 +39,26 @@ METADATA = frozenset(
 """Parameters that other agents' tools have for describing a call. They do not change what the call does."""
 
 DURATION = r"(?i)(\d+(?:\.\d+)?)\s*(s|sec|secs|seconds?|m|min|mins|minutes?|h|hours?)"
+
+
+NOTHING = ("", "null", "None", None)
+"""What models send for no arguments."""
+
+
+def read_arguments(text: str) -> Any:
+    """The model's arguments as an object or a string; their text if they are neither."""
+    if text.strip() in NOTHING:
+        return {}
+    try:
+        value = read_loose_json(text, strict=False)
+        if isinstance(value, str) and value.lstrip()[:1] == "{":
+            with suppress(ValueError):
+                value = read_loose_json(value, strict=False)  # Encoded twice.
+    except ValueError:
+        return text
+    if value in NOTHING:
+        return {}
+    return value if isinstance(value, dict | str) else text
 
 
 def repair(arguments: dict[str, Any], schema: dict[str, Any]) -> dict[str, Any] | None:
