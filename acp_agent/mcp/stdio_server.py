@@ -21,8 +21,8 @@ APART = {
     ("npx",): ("--prefix=/dev/null",), ("npm", "exec"): ("--prefix=/dev/null",), ("npm", "x"): ("--prefix=/dev/null",),
     ("uvx",): ("--no-config",), ("uv", "tool"): ("--no-config",),
 }  # fmt: skip
-"""Programs that fetch what they run, and what keeps them from the folder in which they start: commands can put a package of
-that name there (`node_modules`), or say where packages come from (`.npmrc`, `uv.toml`)."""
+"""Programs that fetch what they run, and what keeps them from the folder in which they start: commands can put a
+package of that name there (`node_modules`), or say where packages come from (`.npmrc`, `uv.toml`)."""
 
 
 class StdioServer(Child):

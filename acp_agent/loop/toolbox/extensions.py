@@ -158,17 +158,18 @@ class Extensions:
             return []
         self._asks = False
         found = await self._look()
-        self._shown = scope_of(files := found.files)
+        shown = scope_of(files := found.files)
         answer = await load(ASK)(journal.outbox, QUESTION, [*_shown(files), *_not_covered(found.lines())])
-        journal.notice(f"trust in {', '.join(files)} ({mark_of(self._shown)}): {ANSWERS[answer]}")
+        journal.notice(f"trust in {', '.join(files)} ({mark_of(shown)}): {ANSWERS[answer]}")
         if answer is None:
             return [NOT_TRUSTED]
         if answer:
+            self._shown = shown  # Only now: others may have been shown meanwhile, by `/trust`.
             trouble = await self.trust()
             if trouble is None:
                 return [f"The files changed while you were asked. {NOT_TRUSTED}"]
             return [TRUSTED, *trouble]
-        await self._store.do(self._store.remember, str(self._folder), TOOL, self._shown, "reject")
+        await self._store.do(self._store.remember, str(self._folder), TOOL, shown, "reject")
         return [NOT_TRUSTED]
 
     async def trust(self, mark: str = "") -> list[str] | None:
