@@ -5,8 +5,9 @@ for only in absolute folders of PATH outside of the session's folders, and is st
 relative or empty entry of PATH, which would mean a folder of the repository, reaches a process that we start.
 
 A repository's `.git` is the attacker's, too: commands in the sandbox write most of it. So git runs here without the
-user's and the machine's configuration, with everything off by which a repository's own could start a program, and asks
-nobody. Filters are named by the repository: who checks files out switches them off (`loop/shell/worktrees.py`).
+user's and the machine's configuration, with everything off by which a repository's own could start a program, can start
+no other program than itself where the kernel has Landlock, and asks nobody. Filters are named by the repository: who
+checks files out switches them off (`loop/shell/worktrees.py`).
 
 The project's own language servers and checkers are looked for in the project (`lsp/known_servers.py`); they are
 confined.
@@ -17,7 +18,7 @@ from __future__ import annotations
 import os
 import shutil
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from functools import lru_cache
+from functools import lru_cache, partial
 from pathlib import Path
 
 from acp_agent.lazy import load
@@ -29,7 +30,7 @@ if TYPE_CHECKING:
 
 BASH = "/bin/bash"
 """Where there is no other."""
-RUN = "subprocess:run"
+RUN, ALONE = "subprocess:run", "acp_agent.limits.running:alone"
 OFF = (
     "core.hooksPath=/dev/null", "core.fsmonitor=false", "core.attributesFile=/dev/null", "submodule.recurse=false",
     "protocol.ext.allow=never", "gc.auto=0", "maintenance.auto=false",
@@ -98,9 +99,13 @@ def run_git(
     program = find_git(path, outside)
     settings = (*OFF, "safe.directory=*") if environ is None else OFF  # Nothing of another user's repository runs.
     options = [part for setting in settings for part in ("-c", setting)]
-    base = ENVIRON if environ is None else {**environ, "GIT_TERMINAL_PROMPT": "0"}
-    run: Callable[..., CompletedProcess[bytes]] = load(RUN)
-    return run(
+    if environ is None:  # Else it may be told to run what the user's configuration names.
+        program = os.path.realpath(program)
+        base = {**ENVIRON, "GIT_EXEC_PATH": os.path.dirname(program)}  # Where it finds itself, and nothing else.
+    else:
+        base = {**environ, "GIT_TERMINAL_PROMPT": "0"}
+    run: Callable[[], CompletedProcess[bytes]] = partial(
+        load(RUN),
         [program, *options, *arguments],
         cwd=cwd,
         env={**base, "PATH": search_path(path, outside), **(more or {})},
@@ -110,6 +115,8 @@ def run_git(
         check=False,
         **restoring(),
     )
+    done: CompletedProcess[bytes] = load(ALONE)(program, run) if environ is None else run()
+    return done
 
 
 @lru_cache(maxsize=256)

@@ -11,7 +11,7 @@ import msgspec
 
 from acp_agent.build.session_parts import HOST, build_instructions, outside
 from acp_agent.config.place_settings import is_host
-from acp_agent.config.xdg import config_dir, state_dir
+from acp_agent.config.xdg import config_dir, data_dir, state_dir
 from acp_agent.errors import ExecutorError
 from acp_agent.executors.far.far_walls import FarWalls
 from acp_agent.lazy import load
@@ -109,7 +109,7 @@ def _walls_given(config: Config, roots: Roots, host: Host) -> dict[str, Any]:
     asked = {"strict": True, "disabled": False} if host.contained else {}  # By `landlock` of its place.
     # Nobody there asks about hosts.
     network = "allow" if sandbox.network == "allow" else "deny"
-    own = [config_dir(environ), state_dir(environ)]
+    own = [config_dir(environ), state_dir(environ), data_dir(environ)]
     return {
         "folders": [str(folder) for folder in roots.all],
         "home": str(host.home),

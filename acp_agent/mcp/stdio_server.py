@@ -17,6 +17,13 @@ from acp_agent.own_programs import find_program, with_search_path
 
 log = logging.getLogger(__name__)
 
+APART = {
+    ("npx",): ("--prefix=/dev/null",), ("npm", "exec"): ("--prefix=/dev/null",), ("npm", "x"): ("--prefix=/dev/null",),
+    ("uvx",): ("--no-config",), ("uv", "tool"): ("--no-config",),
+}  # fmt: skip
+"""Programs that fetch what they run, and what keeps them from the folder in which they start: commands can put a
+package of that name there (`node_modules`), or say where packages come from (`.npmrc`, `uv.toml`)."""
+
 
 class StdioServer(Child):
     """Created by `of`. Sends one message per line."""
@@ -45,7 +52,7 @@ class StdioServer(Child):
             if command is None:
                 raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT), spec.command)
             with entered(cwd) as place:
-                return cls.start(spec.name, [command, *spec.args], cwd=place, env=env, user=other)
+                return cls.start(spec.name, [command, *_args(spec)], cwd=place, env=env, user=other)
         except ExecutorError as error:
             raise McpError("policy_blocked", str(error)) from error
         except (OSError, ValueError) as error:
@@ -81,6 +88,13 @@ class StdioServer(Child):
         if not (said := super().said()) and self._junk:
             return f"; it printed something that is not an MCP message: {self._junk}"
         return said
+
+
+def _args(spec: ServerSpec) -> list[str]:
+    """Not where the configuration names a folder: it is meant to be used."""
+    name = os.path.basename(spec.command)
+    more = () if spec.cwd else APART.get((name,)) or APART.get((name, *spec.args[:1])) or ()
+    return [*more, *spec.args]
 
 
 def _not_started(spec: ServerSpec, cwd: Path, error: OSError | ValueError) -> McpError:

@@ -21,11 +21,15 @@ CONTROL = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f]")
 BLANK_RUN = re.compile(r"\n[ \t]*\n[ \t]*\n|\A[ \t]*\n[ \t]*\n")
 BLANK_LINES = re.compile(r"\n(?:[ \t]*\n){2,}")
 BLANK_START = re.compile(r"\A(?:[ \t]*\n){2,}")
+SEPARATORS = r"\r\x0b\x0c\x1c-\x1e\x85\u2028\u2029"
+"""What a reader may take for the end of a line."""
 NOTE = re.compile(
-    r"((?:^|[\u2028\u2029])[^\S\n\u2028\u2029]*)([\u200b-\u200f\u2060-\u2064\ufeff]*\[(?:exit code|no output|killed|"
-    r"the exit status|background\]|terminal\]|bash\]|bash_output\]|credentials were|all of it,|its beginning and end|"
-    r"what was kept|a part,|not kept:|the full output|output filtered:|unchanged since|cached:|tool_error\]|truncated |"
-    r"stderr\]|denied:|the sandbox))",
+    rf"((?:^|[{SEPARATORS}])[^\S\n{SEPARATORS}]*)"
+    r"((?:\x1b\[[\d;]*m|[\x00-\x08\x0e-\x1b\x7f-\x84\u200b-\u200f\u2060-\u2064\ufeff])*\[(?:exit code|no output|"
+    r"killed|the exit status|background(?: complete)?\]|terminal\]|bash\]|bash_output\]|credentials were|all of it,|"
+    r"its beginning and end|what was kept|a part,|not kept:|the full output|output filtered:|unchanged since|cached:|"
+    r"tool_error\]|truncated |stderr\]|denied:|the sandbox|(?:added by )?the hook |the user |the goal of this|"
+    r"the resource ))",
     re.MULTILINE | re.IGNORECASE,
 )
 """The beginnings of the agent's own lines, at the beginning of a line."""

@@ -29,7 +29,6 @@ log = logging.getLogger(__name__)
 SCHEMA = 1
 OF_PLUGIN = "plugin "
 """Begins the `of` of what a plugin has."""
-MAX_SERVER_NAME = 64
 
 
 class Installed(Struct, frozen=True):
@@ -159,8 +158,7 @@ class Shelf:
             plugin,
             hooks=tuple(_hook(hook, root, data, of) for hook in plugin.hooks),
             servers={
-                f"{plugin.name}-{name}"[:MAX_SERVER_NAME]: _server(server, root, data, of)
-                for name, server in plugin.servers.items()
+                f"{plugin.name}-{name}": _server(server, root, data, of) for name, server in plugin.servers.items()
             },
             skills={name: f"{root}/{path}" for name, path in plugin.skills.items()},
         )
@@ -190,14 +188,16 @@ def _server(server: McpServerConfig, root: str, data: str, of: str) -> McpServer
 
 
 def _look(folder: Path) -> str:
-    """Sizes, times and numbers of all files in a folder: the same only if nothing was changed."""
+    """Places, sizes, times and numbers of all that is in a folder: the same only if nothing was changed."""
     found: list[str] = []
     for top, folders, names in os.walk(folder):
         folders.sort()
-        for name in sorted(names):
+        links = [name for name in folders if os.path.islink(os.path.join(top, name))]
+        for path in sorted(os.path.join(top, name) for name in (*names, *links)):
             try:
-                status = os.lstat(os.path.join(top, name))
+                status = os.lstat(path)
             except OSError:
                 return ""
-            found.append(f"{name} {status.st_size} {status.st_mtime_ns} {status.st_ctime_ns} {status.st_ino}")
+            numbers = status.st_size, status.st_mtime_ns, status.st_ctime_ns, status.st_ino
+            found.append(f"{os.path.relpath(path, folder)} {numbers}")
     return hashlib.sha256("\n".join(found).encode("utf-8", "surrogateescape")).hexdigest()

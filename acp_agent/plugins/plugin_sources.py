@@ -10,6 +10,7 @@ import tempfile
 import zipfile
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
+from typing import Any
 
 from msgspec import Struct
 
@@ -22,6 +23,8 @@ SECONDS = 120
 NEEDED = "`{}` is needed for that and was not found."
 GIT = re.compile(r"(?:https://|ssh://|git@|file://|git\+)\S+")
 NPM, PYPI = "npm:", "pypi:"
+OF_PYPI = re.compile(r"\w[\w.-]*(?:\[[\w.,-]+\])?(?:[=~<>!]=?[\w.+*,<>=!~-]+)?")
+"""A name in the registry, with a version. Of an address or a folder pip runs what is there, to know its name."""
 ARCHIVES = (".tar.gz", ".tgz", ".zip", ".whl")
 MAX_UNPACKED = 200_000_000
 MAX_ENTRIES = 20_000
@@ -83,17 +86,20 @@ def _with_manifest(top: Path) -> Iterator[Path]:
         level = [each for folder in level for each in folder.iterdir() if each.is_dir() and not each.is_symlink()]
 
 
-def _run(name: str, arguments: list[str], environ: Mapping[str, str]) -> str:
+def _run(name: str, arguments: list[str], environ: Mapping[str, str], folder: Path) -> str:
+    """In an empty folder: npm follows the `.npmrc` of the one in which it runs."""
     program = find_program(name, environ)
     if program is None:
         raise PluginError(NEEDED.format(name))
-    argv, nothing = [program, *arguments], subprocess.DEVNULL
-    return _done(
-        name,
-        lambda: subprocess.run(
-            argv, env=environ, stdin=nothing, capture_output=True, timeout=SECONDS, check=False, **restoring()
-        ),
-    )
+    how: dict[str, Any] = {
+        "cwd": folder,
+        "env": environ,
+        "stdin": subprocess.DEVNULL,
+        "capture_output": True,
+        "timeout": SECONDS,
+        **restoring(),
+    }
+    return _done(name, lambda: subprocess.run([program, *arguments], check=False, **how))
 
 
 def _done(name: str, run: Callable[[], subprocess.CompletedProcess[bytes]]) -> str:
@@ -127,15 +133,15 @@ def _git(arguments: list[str | Path], environ: Mapping[str, str]) -> str:
 
 def _package(source: str, top: Path, environ: Mapping[str, str]) -> Path:
     kind, _, name = source.partition(":")
-    if not name or name.startswith("-"):
+    if not name or name.startswith("-") or (kind != "npm" and OF_PYPI.fullmatch(name) is None):
         raise PluginError(f"{source!r} names no package.")
     folder = top / "package"
     folder.mkdir()
     if f"{kind}:" == NPM:
-        _run("npm", ["pack", "--ignore-scripts", "--silent", "--pack-destination", str(folder), name], environ)
+        _run("npm", ["pack", "--ignore-scripts", "--silent", name], environ, folder)
     else:
         options = ["--no-deps", "--only-binary", ":all:", "--no-input", "--dest", str(folder)]
-        _run("pip", ["download", *options, name], environ)
+        _run("pip", ["download", *options, name], environ, folder)
     (archive,) = [each for each in folder.iterdir() if each.name.endswith(ARCHIVES)] or (None,)
     if archive is None:
         raise PluginError(f"{source} has no archive.")

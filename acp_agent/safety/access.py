@@ -113,6 +113,8 @@ class NetworkAccess(Struct, frozen=True):
     """Whether the host is a well-known package registry."""
     at: str = ""
     """As in `hosts.Host`."""
+    credential: bool = False
+    """Whether one of the user's is put into the requests: an answer about connections without does not cover it."""
 
     @property
     def name(self) -> str:

@@ -134,6 +134,22 @@ async def test_an_answer_for_always_holds_for_the_next_command_and_for_fetch(tmp
             assert not made.editor.permission_requests
 
 
+async def test_an_answer_for_always_covers_no_credential_that_is_put_in_later(tmp_path: Path) -> None:
+    async with web_server() as (port, _):
+        line = f"curl -sS http://registry.test:{port}/"
+        mine = f'[network.credentials.mine]\nhost = "registry.test"\nenv = "WORD"\nports = [{port}]\n'
+        scope = f"Always allow connections to registry.test:{port}"
+        for config, answer, names in (
+            (NEAR, allow_always, [f"{scope} in this project"]),
+            (NEAR + mine, allow_always, [f"{scope} with your credential in this project"]),
+            (NEAR + mine, reject_always, []), (NEAR, reject_always, []),
+        ):  # fmt: skip
+            async with session(tmp_path, line, config=config, environ={"WORD": "w"}, permissions=[answer]) as made:
+                assert "hello" in await ran(made)
+                options = [each.name for asked in made.editor.permission_requests for each in asked.options]
+            assert [name for name in options if name.startswith("Always")] == names
+
+
 @pytest.mark.parametrize(
     ("network", "reached"), [('"deny"', []), ('["*.test"]', ["registry.test"]), ('["a.b"]', []), ('"allow"', None)]
 )

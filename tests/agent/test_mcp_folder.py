@@ -46,6 +46,24 @@ async def test_the_servers_of_a_folder_are_used_once_it_is_trusted_and_until_it_
         assert "mcp_own_env" not in r.tool_names(4)
 
 
+async def test_trust_that_is_taken_back_ends_in_other_sessions_too(tmp_path):
+    async with agent_rig(tmp_path, ["ok"] * 3) as r:
+        put(r, own=entry())
+        await r.editor.new_session(r.project)
+        other = r.editor.session_id
+        await trust(r)
+        await r.editor.prompt("go")
+        assert "mcp_own_env" in r.tool_names(1)
+        await r.editor.new_session(r.project)
+        await r.editor.prompt("/trust no")
+        r.editor.session_id = other
+        await r.editor.prompt("go")
+        assert "mcp_own_env" not in r.tool_names(2) and "no longer trusted" in r.editor.text()
+        await trust(r)
+        await r.editor.prompt("go")
+        assert "mcp_own_env" in r.tool_names(3)
+
+
 async def test_a_trusted_folder_needs_no_question_in_the_next_session_and_replaces_no_server_of_the_user(tmp_path):
     async with agent_rig(tmp_path, ["ok"], config=config("raw", 'deny = ["*"]')) as r:
         put(r, raw=entry(), own=entry(), given=entry())

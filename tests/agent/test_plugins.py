@@ -15,7 +15,9 @@ from typing import Any
 import pytest
 
 from acp_agent.commands.extensions import plugin_command
+from acp_agent.config.safety_settings import PluginsConfig
 from acp_agent.errors import UsageError
+from acp_agent.loop.toolbox.session_plugins import SessionPlugins
 from acp_agent.plugins import contained
 from acp_agent.plugins.contained import PluginError, read_files
 from acp_agent.plugins.installed import Shelf
@@ -25,7 +27,7 @@ from acp_agent.plugins.shown import described, difference
 from acp_agent.testing.fake_model import Call
 
 from ..undo.kit import git
-from .kit import bash, rounds, went
+from .kit import agent_rig, bash, results, rounds, went
 
 SCHEMAS = "https://agent-plugins.org/schemas/1.0.0/"
 MANIFEST = {"$schema": f"{SCHEMAS}plugin.schema.json", "name": "tools", "version": "1.2.0", "description": "Some tools"}
@@ -145,6 +147,49 @@ async def test_a_plugin_whose_files_were_changed_is_not_used_and_that_is_said(tm
         assert "The files of the plugin `tools` are not those that you accepted" in r.editor.text()
     assert plugin(tmp_path, "update", name="tools", yes=True) == 0
     assert (folder / "scripts/check.sh").read_text() == CHECK
+
+
+async def test_what_a_plugin_runs_is_out_of_reach_where_the_home_folder_is_the_sessions(tmp_path, capsys):
+    """Also what is no part of it when it is compared: packages and caches that it makes itself, and its data."""
+    check = f"for more in {{{{$1/node_modules,$2}}}}/more.sh; do [ -e $more ] && . $more; done; {CHECK}"
+    command = "bash ${CLAUDE_PLUGIN_ROOT}/scripts/check.sh ${CLAUDE_PLUGIN_ROOT} ${PLUGIN_DATA}"
+    hooks = json.loads(json.dumps(HOOKS).replace("sh ${CLAUDE_PLUGIN_ROOT}/scripts/check.sh", command))
+    files = {"hooks/hooks.json": hooks, "scripts/check.sh": check.replace("{{", "{").replace("}}", "}")}
+    plugin(tmp_path, "add", source=str(claude(tmp_path / "source", **files)), yes=True)
+    shelf, ran = Shelf(environ(tmp_path)), tmp_path / "ran"
+    places = [shelf.folder("tools") / "node_modules/more.sh", shelf.data("tools") / "more.sh"]
+    evil = f"touch {ran}"
+    calls = [Call("write", {"path": str(place), "content": evil}) for place in places]
+    calls += [bash(f"mkdir -p {place.parent}; echo {evil} >{place}") for place in places]
+    script = rounds(*calls, bash("true"), Call("skill", {"name": "tools:deploy", "file": "notes.txt"}))
+    async with agent_rig(tmp_path, script, sandbox=True, terminal=False) as r:
+        await r.editor.new_session(tmp_path / "home")
+        await r.editor.client.set_session_mode(r.editor.session_id, "auto")
+        await r.editor.prompt("go")
+        assert "only on Mondays" in results(r)[-1]
+    assert not ran.exists() and not any(place.exists() for place in places)
+
+
+def test_no_plugins_server_takes_the_place_of_another_ones(tmp_path, capsys):
+    """Their names begin with the plugin's, and `a` may have one called `b-c` where `a-b` has one called `c`."""
+    for name, server in (("a-b", "c"), ("a", "b-c")):
+        files = {**with_servers(**{server: STDIO}), "plugin.json": {**MANIFEST, "name": name}}
+        plugin(tmp_path, "add", source=str(put(tmp_path / name, files)), yes=True)
+    made = SessionPlugins(PluginsConfig(), environ(tmp_path))
+    assert [server.of for server in made.servers.values()] == ["plugin a-b"]
+    assert made.trouble == [
+        "The MCP server a-b-c of the plugin a is not used: one of the plugin a-b is called like that."
+    ]
+
+
+def test_a_folder_that_is_another_ones_is_noticed(tmp_path, capsys):
+    files = {"scripts/x/run.sh": "true\n", "other/run.sh": "evil\n"}
+    plugin(tmp_path, "add", source=str(claude(tmp_path / "source", **files)), yes=True)
+    shelf = Shelf(environ(tmp_path))
+    (shelf.folder("tools") / "scripts/x").rename(shelf.folder("tools") / "scripts/y")
+    assert not shelf.is_whole("plugin tools")
+    (shelf.folder("tools") / "scripts/y").rename(shelf.folder("tools") / "scripts/x")
+    assert shelf.is_whole("plugin tools")
 
 
 async def test_plugins_can_be_switched_off(tmp_path, capsys):
@@ -317,6 +362,10 @@ def test_a_package_of_npm_is_a_source_and_none_of_its_scripts_runs(tmp_path):
         ("file:///nowhere/repo", "`git` failed"),
         ("npm:", "names no package"),
         ("pypi:--help", "names no package"),
+        ("pypi:git+file:///repo", "names no package"),
+        ("pypi:./folder", "names no package"),
+        ("pypi:tools @ https://example.com/tools.tar.gz", "names no package"),
+        ("pypi:tools==1.0.tar.gz/x", "names no package"),
     ],
 )
 def test_a_source_that_is_not_there_is_said(tmp_path, source, words):

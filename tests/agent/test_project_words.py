@@ -13,6 +13,8 @@ from pathlib import Path
 import pytest
 
 from acp_agent.client.permissions import allow_always, allow_once, reject_always
+from acp_agent.loop.journal import Journal
+from acp_agent.loop.toolbox.extensions import Extensions
 from acp_agent.schema.acp import AvailableCommandsUpdate, EmbeddedResource, TextContent, TextResourceContents
 from acp_agent.testing.fake_model import Call
 
@@ -311,12 +313,30 @@ async def test_files_can_be_trusted_in_a_later_process_by_the_mark_they_were_sho
     marker = with_tool(tmp_path)
     async with went(tmp_path, [], prompt="/trust") as r:
         mark = re.search(r"`/trust yes (\w+)`", r.editor.text())[1]
+        assert len(mark) >= 32, "who writes the files must not find two sets with the same mark"
     async with went(tmp_path, [], prompt=f"/trust yes {mark[:-1]}x") as r:
         assert not marker.exists()
     async with went(tmp_path, [], prompt=f"/trust yes {mark}") as r:
         assert marker.exists()
         await r.editor.prompt("/permissions")
         assert "trusts files of this folder" in r.editor.text()
+
+
+async def test_an_answer_is_for_the_files_of_its_question_whatever_is_shown_meanwhile(tmp_path, monkeypatch):
+    marker, asking = with_tool(tmp_path), Extensions.ask
+
+    async def ask(extensions: Extensions, journal: Journal) -> list[str]:
+        async def shown_meanwhile(*_: object) -> bool:
+            put(tmp_path / "project/.acp-coder/tools/more.py", "")
+            await extensions.show()
+            return True
+
+        monkeypatch.setattr("acp_agent.loop.toolbox.extensions.load", lambda row: shown_meanwhile)
+        return await asking(extensions, journal)
+
+    monkeypatch.setattr(Extensions, "ask", ask)
+    async with went(tmp_path, ["hi"], prompt="hi") as r:
+        assert "The files changed while you were asked." in r.editor.text() and not marker.exists()
 
 
 async def test_byte_code_beside_a_file_is_not_run_and_none_is_written(tmp_path):

@@ -307,3 +307,20 @@ async def test_a_file_that_is_named_as_a_program_of_path_does_not_take_its_place
         await trust(r)
         await r.editor.prompt("go")
         assert said(seen) == ["said", "script", "bare", "bare", "bare"]
+
+
+@pytest.mark.parametrize(
+    "command", ["cd tools && sh ./check.sh", "sh -c 'pushd tools >/dev/null; sh check.sh'", "env -C tools sh check.sh"]
+)
+async def test_where_a_line_goes_to_another_folder_no_file_of_the_first_takes_the_place_of_its_own(tmp_path, command):
+    seen = tmp_path / "seen"
+
+    def files(project: Path) -> None:
+        put(project / "check.sh", f"echo top >> {seen}\n").chmod(0o755)
+        put(project / "tools/check.sh", f"echo tools >> {seen}\n").chmod(0o755)
+        put(project / ".claude/settings.json", settings(f"sh check.sh && {command.replace('sh -c', 'bash -c')}"))
+
+    async with rig(tmp_path, rounds(bash("true")), mode="auto", before=files) as r:
+        await trust(r)
+        await r.editor.prompt("go")
+        assert said(seen) == ["top", "tools"]

@@ -4,13 +4,16 @@ from __future__ import annotations
 
 import os
 import subprocess
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from acp_agent import own_programs
 from acp_agent.disk import Folder
 from acp_agent.errors import InvalidParams, PeerError
+from acp_agent.executors.sandbox.landlock import abi
 from acp_agent.loop.shell import worktrees
 from acp_agent.loop.shell.worktrees import all_of, is_changed, make, sweep
 from acp_agent.opening import Opening
@@ -244,6 +247,32 @@ async def test_what_a_worktrees_own_configuration_names_is_not_run(tmp_path: Pat
     assert is_changed(made) and not (tmp_path / "ran").exists()
     git(Path(made.path), "status")
     assert (tmp_path / "ran").exists()
+
+
+@pytest.mark.skipif(abi() == 0, reason="the kernel has no Landlock")
+async def test_git_runs_nothing_that_is_named_after_the_look(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A command that runs beside (Landlock alone protects no configuration) adds a filter once it was looked for, and
+    `git status` may be told to run a monitor by what is read later."""
+    for protected in (False, True):
+        project = repository(tmp_path / f"project{protected}")
+        (project / ".gitattributes").write_text("* filter=evil\n")
+        git(project, "add", ".gitattributes")
+        git(project, "commit", "-qm", "attributes")
+        late = {"GIT_CONFIG_COUNT": "2"}
+        for number, key in enumerate(("filter.evil.smudge", "filter.evil.clean")):
+            late |= {f"GIT_CONFIG_KEY_{number}": key, f"GIT_CONFIG_VALUE_{number}": f"touch {tmp_path}/ran; cat"}
+        monkeypatch.setattr(worktrees, "_safely", lambda *_, late=late: late)
+        if not protected:
+            monkeypatch.setattr(own_programs, "ALONE", "tests.agent.test_worktrees:not_alone")
+        hold = make(Folder(project), state(tmp_path))
+        Path(hold.worktree.path, "file").write_text("changed\n")
+        assert is_changed(hold.worktree) and (tmp_path / "ran").exists() != protected
+        (tmp_path / "ran").unlink(missing_ok=True)
+        monkeypatch.undo()
+
+
+def not_alone(program: str, run: Callable[[], object]) -> object:
+    return run()
 
 
 async def test_what_killed_agents_left_is_removed_only_if_nothing_was_changed(tmp_path: Path) -> None:

@@ -58,7 +58,7 @@ def text(words: str) -> dict[str, object]:
 def call(number: object, name: str, arguments: dict[str, object]) -> None:
     match name:
         case "echo":
-            send({"id": number, "result": text(json.dumps(arguments))})
+            send({"id": number, "result": text(str(arguments.get("says") or json.dumps(arguments)))})
         case "mixed":
             content: list[dict[str, object]] = [
                 {"type": "text", "text": "\x1b[31mred\x1b[0m"},
@@ -70,7 +70,7 @@ def call(number: object, name: str, arguments: dict[str, object]) -> None:
             ]
             send({"id": number, "result": {"content": content}})
         case "fails":
-            send({"id": number, "result": {**text("it did not work"), "isError": True}})
+            send({"id": number, "result": {**text(str(arguments.get("says", "it did not work"))), "isError": True}})
         case "error":
             send({"id": number, "error": {"code": arguments["code"], "message": "as you wished"}})
         case "huge":

@@ -48,8 +48,12 @@ SESSION = "acp-coder.session"
 NAME_CHARS = 8
 ANSWERS = 5
 """Lines that `PROBE` prints."""
-INODES = 'for p; do i=$(ls -di -- "$p"); echo ${i%%/*}; done'
-"""Prints that of each path, which is absolute."""
+BOOT_ID = Path("/proc/sys/kernel/random/boot_id")
+IDENTITIES = (
+    f'cat {BOOT_ID} 2>/dev/null || echo; for p; do i=$(ls -di -- "$p"); '
+    'echo ${i%%/*} $(stat -c %d -- "$p" 2>/dev/null); done'
+)
+"""Prints which kernel it is, and inode and device of each path, which is absolute. Only `stat` tells a device."""
 ENDS = "\r\n"
 """Of a line of CSV; what contains one of both is quoted."""
 MAIN = f'{MARK}="$0" exec sleep 2147483647'
@@ -107,8 +111,8 @@ class Container:
         """The user there, if not ours."""
         self._begun = ""
         """The name of the one that we started."""
-        self._meant: dict[str, int] = {}
-        """The inode of what is mounted at each place in it."""
+        self._meant: dict[str, Identity] = {}
+        """What is mounted at each place in it."""
         self._read_only: list[Path] = []
         """Of the session's folders, in one that runs already."""
         self._finding = anyio.Lock()
@@ -274,16 +278,20 @@ class Container:
                 continue
             source = path if path not in walls.hidden else walls.empty if os.path.isdir(path) else Path("/dev/null")
             sources[path] = source, False
-        self._meant = {str(path): identity_of(source)[1] for path, (source, _) in sources.items()}
+        self._meant = {str(path): identity_of(source) for path, (source, _) in sources.items()}
         mounts = [_mount(source, path, writes=writes) for path, (source, writes) in sources.items()]
         return [part for mount in mounts for part in ("--mount", mount)]
 
     def _compare(self, engine: Engine) -> None:
-        """Is mounted what was meant? The engine has opened it anew, by its name. Raises ExecutorError if not."""
-        places = self._meant if platform.system() == "Linux" else {}
-        said = engine.ask(*self.argv("sh", "-c", INODES, "sh", *places)[1:]).splitlines() if places else ()
-        for (place, meant), found in zip(places.items(), said, strict=True):
-            if found != str(meant):
+        """Is mounted what was meant? The engine has opened it anew, by its name. Another kernel (a virtual machine's)
+        has other numbers for devices. Raises ExecutorError if not."""
+        if not self._meant or platform.system() != "Linux":
+            return
+        boot, *said = engine.ask(*self.argv("sh", "-c", IDENTITIES, "sh", *self._meant)[1:]).splitlines()
+        here = boot == BOOT_ID.read_text(encoding="ascii").strip()
+        for (place, (device, inode)), found in zip(self._meant.items(), said, strict=True):
+            there = found.split()
+            if there[:1] != [str(inode)] or (here and there[1:] not in ([], [str(device)])):
                 self._remove(engine)
                 raise ExecutorError(f"{place} {REPLACED}")
 

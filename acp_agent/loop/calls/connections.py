@@ -176,9 +176,9 @@ class Connections:
                 f"This command was refused {MOST_HOSTS} hosts, so it gets no further one.", "policy_blocked"
             )
         network, place = self._network, host.place
-        access = NetworkAccess(
-            place, f"to connect to {_whole(host)}", sends=True, connects=True, registry=is_registry(host), at=host.at
-        )
+        has, what = self._has_credential(host), f"to connect to {_whole(host)}"
+        registry = is_registry(host)
+        access = NetworkAccess(place, what, sends=True, connects=True, registry=registry, at=host.at, credential=has)
         agent = {} if self._call.facts is None else self._call.facts.agent
         facts = CallFacts(CONNECT, {"host": host.name, "port": host.port}, [access], self._call.id, agent=agent)
         said = await network.gate.known(facts)
@@ -194,6 +194,9 @@ class Connections:
             raise ToolError(said.reason, "policy_blocked")
         self._allowed.add(host)
 
+    def _has_credential(self, host: Host) -> bool:
+        return bool(self._network.session.config.settings.network.credentials_for(host.name, host.port))
+
     async def _ask(self, host: Host, facts: CallFacts) -> Permit | Refused:
         network, place = self._network, host.place
         if self._asked_in_vain >= MOST_REFUSED:
@@ -201,7 +204,7 @@ class Connections:
         line = " ".join(self._line.script.split())
         line = line if len(line) <= SHOWN_COMMAND else line[: SHOWN_COMMAND - 1] + "…"
         words = [f"The running command `{line}` (tool call {self._call.id}) wants to connect to {_whole(host)}."]
-        if network.session.config.settings.network.credentials_for(host.name, host.port):
+        if self._has_credential(host):
             words.append(f"Your credential for {host.name} is put into its requests.")
         words += [f"This is not a public host: {host.near}."] if host.near else []
         content: list[acp.ToolCallContent] = [

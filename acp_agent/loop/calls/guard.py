@@ -19,7 +19,7 @@ from msgspec.structs import replace
 
 from acp_agent.config.load import Config
 from acp_agent.config.safety_settings import RiskConfig
-from acp_agent.config.xdg import config_dir, config_file, state_dir
+from acp_agent.config.xdg import config_dir, config_file, data_dir, state_dir
 from acp_agent.credentials.redactor import Redactor
 from acp_agent.disk import HERE
 from acp_agent.errors import ExecutorError, StoreError
@@ -68,7 +68,7 @@ def session_rules(config: Config, roots: Roots, environ: Mapping[str, str], home
     tools = settings.tools
     store = Path(settings.store.path).expanduser() if settings.store.path else None
     audit = audit_path(config, environ)
-    own = [Path(config_dir(environ)), Path(state_dir(environ)), Path(config_file(environ))]
+    own = [Path(find(environ)) for find in (config_dir, state_dir, data_dir, config_file)]
     own += [Path(f"{store}{end}") for end in ("", "-wal", "-shm")] if store is not None else []
     if audit is not None:
         own.append(audit)

@@ -56,6 +56,7 @@ from acp_agent.loop.toolbox.toolbox import Toolbox
 from acp_agent.loop.undo.change_recorder import ChangeRecorder, Window
 from acp_agent.lsp.base import LanguageServices
 from acp_agent.output.envelope import NO_OUTPUT, ShellOutput
+from acp_agent.output.sanitize import unlike_notes
 from acp_agent.safety.access import IN_PANE, PLACE, PLACED, Access, Ask, Deny, ExecuteAccess, PathAccess
 from acp_agent.safety.deciding.decide import decide
 from acp_agent.safety.deciding.deciders import CallFacts, Judgement
@@ -65,7 +66,7 @@ from acp_agent.tools.kit.failures import PARAMETERS, PASSING, as_tool_error
 from acp_agent.tools.kit.other_forms import in_our_form
 from acp_agent.tools.kit.registry import ToolEntry
 from acp_agent.tools.kit.repair import read_arguments, repair
-from acp_agent.tools.kit.tool_context import CommandOutput, Description, Preview, ToolContext, ToolResult
+from acp_agent.tools.kit.tool_context import CommandOutput, Description, Preview, ToolContext, ToolResult, Verbatim
 from acp_agent.tools.net.web_access import WebAccess
 
 if TYPE_CHECKING:
@@ -631,7 +632,7 @@ class Calls:
         if not ready.entry.idempotent:
             if not ready.entry.reads_only and self._changes(accesses):
                 self._cache.changed()
-            return await tool.run(params, ctx, preview)
+            return _marked(await tool.run(params, ctx, preview))
         cache, retry = self._cache, self.config.retry
         key = call_key(call.name, ready.arguments)
         if (known := await cache.find(key)) is not None:
@@ -640,7 +641,7 @@ class Calls:
         for attempt in range(retry.attempts + 1):
             begun = anyio.current_time()
             try:
-                result = await tool.run(params, ctx, preview)
+                result = _marked(await tool.run(params, ctx, preview))
             except (ToolError, OSError) as error:
                 failure = as_tool_error(error)
                 wait = failure.retry_after or min(retry.base_delay * 2**attempt, retry.max_delay)
@@ -672,6 +673,12 @@ class Calls:
             toolbox=self.toolbox,
             redactor=self.outputs.redactor,
         )
+
+
+def _marked(result: ToolResult) -> ToolResult:
+    """With a mark before what looks like one of the agent's own lines; an output of a command gets it later."""
+    as_it_is = isinstance(result.text, Verbatim) or result.command is not None
+    return result if as_it_is else replace(result, text=unlike_notes(result.text))
 
 
 def _shown(result: ToolResult) -> Sequence[Any]:

@@ -56,6 +56,9 @@ NOT_COVERED = "Not covered, so it may change unnoticed, or is not run:"
 
 QUESTION = "Trust this folder's own files, and let them take effect?"
 NOT_TRUSTED = "This folder has its own configuration or tools, which are not used: `/trust` shows them."
+TAKEN_BACK = (
+    "This folder is no longer trusted (`/trust no` in another session), so nothing of its own is used any more."
+)
 TRUSTED = "Trusted. The folder's tools and `.mcp.json` are used; its configuration applies from the next session on."
 
 PACKAGE_TOOLS = "acp_agent.tools.kit.third_party:package_tools"
@@ -86,6 +89,8 @@ class Extensions:
         self._own = own
         self._begun = False
         self._shown = ""
+        self._given = ""
+        """Identifies the files of the folder that take effect in this session."""
         self._loaded = False
         self._asks = False
         self._loading = anyio.Lock()
@@ -102,8 +107,10 @@ class Extensions:
 
     async def _answer(self, files: Mapping[str, bytes]) -> Decision | None:
         """Returns the user's answer for exactly these files."""
+        return await self._decision(scope_of(files))
+
+    async def _decision(self, scope: str) -> Decision | None:
         known = await self._store.do(self._store.permissions, str(self._folder))
-        scope = scope_of(files)
         return next((item.decision for item in known if item.tool == TOOL and item.scope == scope), None)
 
     @property
@@ -135,8 +142,12 @@ class Extensions:
             return await self._load(PACKAGES, PACKAGE_TOOLS)
 
     async def project(self) -> list[str]:
-        """Loads the project's tools once, if they are trusted; concurrent callers wait."""
+        """Loads the project's tools once, if they are trusted; concurrent callers wait. Trust that was taken back in
+        another session ends here."""
         async with self._loading:
+            if self._given and await self._decision(self._given) != "allow":
+                self._drop()
+                return [TAKEN_BACK]
             if self._begun or not any((self._folder / name).exists() for name in (FOLDER, OTHERS, SERVERS)):
                 return []
             self._begun = True
@@ -145,8 +156,7 @@ class Extensions:
                 return []
             answer = await self._answer(files)
             if answer == "allow":
-                self._trusted(files)
-                return await self._load(PROJECT, PROJECT_TOOLS, tools_of(files))
+                return await self._take(files)
             if not any(name.startswith(FOLDER) for name in files):
                 return []  # What is for other agents is worth no question; `/trust` shows it.
             self._asks = answer is None
@@ -158,17 +168,18 @@ class Extensions:
             return []
         self._asks = False
         found = await self._look()
-        self._shown = scope_of(files := found.files)
+        shown = scope_of(files := found.files)
         answer = await load(ASK)(journal.outbox, QUESTION, [*_shown(files), *_not_covered(found.lines())])
-        journal.notice(f"trust in {', '.join(files)} ({mark_of(self._shown)}): {ANSWERS[answer]}")
+        journal.notice(f"trust in {', '.join(files)} ({mark_of(shown)}): {ANSWERS[answer]}")
         if answer is None:
             return [NOT_TRUSTED]
         if answer:
+            self._shown = shown  # Only now: others may have been shown meanwhile, by `/trust`.
             trouble = await self.trust()
             if trouble is None:
                 return [f"The files changed while you were asked. {NOT_TRUSTED}"]
             return [TRUSTED, *trouble]
-        await self._store.do(self._store.remember, str(self._folder), TOOL, self._shown, "reject")
+        await self._store.do(self._store.remember, str(self._folder), TOOL, shown, "reject")
         return [NOT_TRUSTED]
 
     async def trust(self, mark: str = "") -> list[str] | None:
@@ -182,8 +193,18 @@ class Extensions:
                 return None
             self._begun, self._asks = True, False
             await self._store.do(self._store.remember, str(self._folder), TOOL, scope, "allow")
-            self._trusted(files)
-            return await self._load(PROJECT, PROJECT_TOOLS, tools_of(files))
+            return await self._take(files)
+
+    async def _take(self, files: Mapping[str, bytes]) -> list[str]:
+        self._given = scope_of(files)
+        self._trusted(files)
+        return await self._load(PROJECT, PROJECT_TOOLS, tools_of(files))
+
+    def _drop(self) -> None:
+        self._given = ""
+        self._registry.set_group(PROJECT, ())
+        self._trusted({})
+        self._loaded = False
 
     async def distrust(self) -> None:
         """Revokes trust. The user is not asked about these files again."""
@@ -195,9 +216,7 @@ class Extensions:
                     await self._store.do(self._store.revoke, project, item.id)
             if files := await self.read():
                 await self._store.do(self._store.remember, project, TOOL, scope_of(files), "reject")
-            self._registry.set_group(PROJECT, ())
-            self._trusted({})
-            self._loaded = False
+            self._drop()
 
     async def _load(self, group: str, row: str, *arguments: object) -> list[str]:
         """Third-party code runs in a thread that is abandoned if it takes too long."""

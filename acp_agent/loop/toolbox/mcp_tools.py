@@ -23,6 +23,7 @@ from acp_agent.loop.outbox import Outbox
 from acp_agent.loop.prompts.instructions import neutral
 from acp_agent.loop.prompts.menu import Menu
 from acp_agent.mcp.base import Answers, KeeperSettings, McpError, McpPrompt, ServerSpec, gather, prompt_arguments
+from acp_agent.output.sanitize import unlike_notes
 from acp_agent.safety.folders.paths import Roots
 from acp_agent.schema.acp import AvailableCommand, McpServer, UnstructuredCommandInput
 from acp_agent.tools.kit.registry import SessionRegistry
@@ -219,8 +220,8 @@ class SessionServers:
         found: list[str] = []
         for server, uri in dict.fromkeys(named[:MOST_RESOURCES]):
             try:
-                read = await self._connected.resource(server, uri, limit)
-                found.append(f"[The resource {uri} of the MCP server {server}, named in the prompt]\n{neutral(read)}")
+                read = unlike_notes(neutral(await self._connected.resource(server, uri, limit)))
+                found.append(f"[The resource {uri} of the MCP server {server}, named in the prompt]\n{read}")
             except McpError as error:
                 words = f"The resource {uri} of the MCP server {server} could not be read: {error}."
                 self._outbox.tell(words)

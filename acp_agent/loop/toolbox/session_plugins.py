@@ -27,7 +27,10 @@ class SessionPlugins:
         self.servers: dict[str, McpServerConfig] = {}
         for each in self._found:
             self.hooks += each.plugin.hooks
-            self.servers |= each.plugin.servers
+            for name, server in each.plugin.servers.items():  # `a` with `b-c`, and `a-b` with `c`.
+                if (other := self.servers.setdefault(name, server)) is not server:
+                    words = f"The MCP server {name} of the {server.of or each.plugin.name} is not used"
+                    self.trouble.append(f"{words}: one of the {other.of or 'another plugin'} is called like that.")
             if each.plugin.hooks or each.plugin.servers:
                 self._make(self._shelf.data(each.plugin.name))
 

@@ -38,6 +38,8 @@ from acp_agent.store.session_store import SessionStore
 CHANGED = "the folder's files are not those that you trust; `/trust` shows them"
 PROJECT = r"""(?:(?:"\$\{?CLAUDE_PROJECT_DIR\}?"|\$\{?CLAUDE_PROJECT_DIR\}?|@)/|(?:\./)+)"""
 """What may stand before a path of the project, `@` for its own."""
+MOVES = re.compile(r"(?<![\w./-])(?:(?:cd|pushd)\s+(?:-\S+\s+)*|-C\s*|--chdir[=\s]\s*)(?:[^\s;&|)]+|$)")
+"""Behind it, a name means something in another folder."""
 
 
 class TrustedPrograms:
@@ -91,7 +93,8 @@ class TrustedPrograms:
             if not top.exists():
                 self._copy(files, top)
         names = sorted((*(name.partition(LEADS_TO)[0] for name in files), *HOOK_FOLDERS), key=len, reverse=True)
-        return [self._renamed(word, names, top, cwd) for word in words]
+        moved = [any(MOVES.search(word) for word in words[:number]) for number in range(len(words))]
+        return [self._renamed(word, names, top, cwd, moved[number]) for number, word in enumerate(words)]
 
     def _copy(self, files: Mapping[str, bytes], top: Path) -> None:
         """Everything is there at once, or nothing."""
@@ -130,9 +133,9 @@ class TrustedPrograms:
                 if not os.path.lexists(copy := new / folder / name):
                     copy.symlink_to(self._folder / folder / name)
 
-    def _renamed(self, word: str, names: Sequence[str], top: Path, cwd: str) -> str:
-        """With the names of the copies in the place of the files'."""
-        if cwd and not os.path.isabs(word):
+    def _renamed(self, word: str, names: Sequence[str], top: Path, cwd: str, moved: bool) -> str:
+        """With the names of the copies in the place of the files'. `moved`: before it, the line goes elsewhere."""
+        if cwd and not moved and not os.path.isabs(word):
             name = os.path.relpath(os.path.join(self._folder, cwd, word), self._folder)
             return f"{top}/{name}" if name in names else word
         project = PROJECT.replace("@", re.escape(str(self._folder)))
@@ -140,7 +143,14 @@ class TrustedPrograms:
         plain, alone = [name for name in names if set(name) & set("/.")], [name for name in names if "." not in name]
         known, bare = ("|".join(map(re.escape, each)) or "(?!)" for each in (plain, alone))
         pattern = rf"(?<![\w./~$}}-])(?:{project}?(?P<a>{known})|{project}(?P<b>{bare}))(?![\w.-])"
-        return re.sub(pattern, lambda found: f"{top}/{found['a'] or found['b']}", word)
+        move = MOVES.search(word)
+        stays = 0 if moved else len(word) if move is None else move.end()
+
+        def copy(found: re.Match[str]) -> str:
+            relative = not found[0].startswith(("$", '"', str(self._folder)))
+            return found[0] if relative and found.start() >= stays else f"{top}/{found['a'] or found['b']}"
+
+        return re.sub(pattern, copy, word)
 
 
 @contextmanager

@@ -117,14 +117,16 @@ def judge_access(access: Access, roots: Roots, mode: str, may_change: bool) -> V
             return _special(roots, path, ask)
         case NetworkAccess(host, what, connects=True, at=at):
             place = f"{host} ({at})" if at else host
+            more = (f"send as you = {place}",) if access.credential else ()
+            with_it = " with your credential" if more else ""
             wider = (REGISTRIES, "well-known package registries (npm, PyPI, crates.io, …)")
             return Ask(
                 f"the command wants {what}",
-                (f"send = {place}",),
-                f"connections to {place} in this project",
+                (f"send = {place}", *more),
+                f"connections to {place}{with_it} in this project",
                 by_person=True,
                 rule="the network asks",
-                wider=wider if access.registry else None,
+                wider=wider if access.registry and not access.credential else None,
             )
         case NetworkAccess(host, what, sends):
             if sends and not may_change:

@@ -47,7 +47,8 @@ MAX_NAMES = 1_000
 """That commands may have for files of the folder."""
 MAX_BASES = 20
 """Folders in which a command may look for what it names."""
-MARK_CHARS = 12
+MARK_CHARS = 32
+"""Half of a digest: of fewer, whoever writes the files can make two sets with the same mark, and show one of them."""
 
 PARTS = re.compile(r"""[^\s"'`;|&<>(){}=,]+""")
 """What may be a path in a command line."""
@@ -309,7 +310,7 @@ def scope_of(files: Mapping[str, bytes]) -> str:
 
 
 def mark_of(scope: str) -> str:
-    """A prefix of it, short enough to type."""
+    """A prefix of it, short enough to copy."""
     return scope.rpartition(" ")[2][:MARK_CHARS]
 
 

@@ -16,7 +16,7 @@ from acp_agent.tools.files.notebook import SUFFIX, notebook_at, why_not
 from acp_agent.tools.files.notebook_view import shown_notebook
 from acp_agent.tools.kit.base import Params, PathTool
 from acp_agent.tools.kit.text import disk_digest, need_file, numbered, read_file
-from acp_agent.tools.kit.tool_context import Description, Location, Preview, ToolContext, ToolResult
+from acp_agent.tools.kit.tool_context import Description, Location, Preview, ToolContext, ToolResult, Verbatim
 
 IMAGES = {
     b"\x89PNG\r\n\x1a\n": "image/png",
@@ -132,4 +132,4 @@ def _numbered(params: ReadParams, text: str, ctx: ToolContext, remark: str) -> T
         out.append(f"[lines {first} to {last} of {len(lines)}; give offset {last + 1} for more]")
     if remark:
         out.append(f"[{remark}]")
-    return ToolResult("\n".join(out))
+    return ToolResult(Verbatim("\n".join(out)))

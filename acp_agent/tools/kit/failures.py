@@ -10,6 +10,7 @@ import errno
 import socket
 
 from acp_agent.errors import AgentError, ExecutorError, ToolError
+from acp_agent.output.sanitize import unlike_notes
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -102,12 +103,10 @@ def as_tool_error(error: AgentError | OSError) -> ToolError:
 
 def feedback(error: ToolError) -> str:
     """Returns the text that reports a failure to the model."""
+    said = unlike_notes(str(error).strip())  # It may be a server's.
     if error.category in TOLD:
         more = f"\nsuggestion: {error.suggestion}" if error.suggestion else ""
-        return f"[tool_error] {str(error).strip()}{more}"
+        return f"[tool_error] {said}{more}"
     suggestion = error.suggestion or SUGGESTIONS[error.category]
     retryable = "true" if is_retryable(error.category) else "false"
-    return (
-        f"[tool_error]\ncategory: {error.category}\nerror: {str(error).strip()}\nsuggestion: {suggestion}\n"
-        f"retryable: {retryable}"
-    )
+    return f"[tool_error]\ncategory: {error.category}\nerror: {said}\nsuggestion: {suggestion}\nretryable: {retryable}"

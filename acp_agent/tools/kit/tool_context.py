@@ -73,6 +73,10 @@ class CommandOutput(Struct, frozen=True):
     """What of it was not kept, in words."""
 
 
+class Verbatim(str):
+    """Text of a result of which nothing is marked as not the agent's: all is, or each line has a number before it."""
+
+
 class ToolResult(Struct, frozen=True):
     """The result of a call."""
 
@@ -179,7 +183,7 @@ def left_running(run_id: str, printed: CommandOutput | None = None, waited: floa
     told = f"[background] started run_id={run_id}"
     if waited is not None:
         told = f"[background] still running after {waited:g} s and continues: run_id={run_id}"
-    return ToolResult(told, command=printed, raw_output={"run_id": run_id, "background": True})
+    return ToolResult(Verbatim(told), command=printed, raw_output={"run_id": run_id, "background": True})
 
 
 class Question(Struct, frozen=True):

@@ -91,6 +91,9 @@ BODY = b"Host: git.test\r\nContent-Length: 5\r\nTransfer-Encoding: chunked\r\n\r
 REFUSED = {
     "two framings": b"POST /team/a HTTP/1.1\r\n" + BODY,
     "two framings of the older version": b"POST /team/a HTTP/1.0\r\n" + BODY,
+    "another path in a header": b"GET /team/a HTTP/1.1\r\nHost: git.test\r\nX-Original-URL: /other\r\n\r\n",
+    "another host in a header": b"GET /team/a HTTP/1.1\r\nHost: git.test\r\nX_Forwarded_Host: other.test\r\n\r\n",
+    "a copy to another path": b"COPY /team/a HTTP/1.1\r\nHost: git.test\r\nDestination: https://git.test/other\r\n\r\n",
     "a zero in the path": b"GET /team/a%00b HTTP/1.1\r\nHost: git.test\r\n\r\n",
 }
 
@@ -115,7 +118,18 @@ def test_the_credential_goes_to_the_paths_that_are_configured(path: str) -> None
 
 ELSEWHERE = (
     *("/", "/teams", "/other", "/team/../other", "/team/%2e%2e/other", "/team%2Fx/../../other", "/team/./x"),
-    *("/team//x", "/team/..;/x", "/team/..\\x", "/team/%252e%252e/x", "*", "/%74eam/x", "/team/x%5c..", "/team/.."),
+    *(
+        "/team//x",
+        "/team/..;/x",
+        "/team/..\\x",
+        "/team/%252e%252e/x",
+        "*",
+        "/%74eam/x",
+        "/team/x%5c..",
+        "/team/..",
+        "/team/%c0%ae./x",
+        "/team/%u002e./x",
+    ),
 )
 
 
@@ -125,8 +139,15 @@ def test_the_credential_goes_to_no_other_path_however_it_is_written(path: str) -
 
 
 async def test_another_path_gets_only_what_is_for_all(authority: Authority) -> None:
-    got, _ = await passed_on(authority, b"GET /other HTTP/1.1\r\nHost: git.test\r\nAuthorization: mine\r\n\r\n")
-    assert b"bearer word" not in got and b"authorization: mine" in got and b"x-key: key" in got
+    own = b"Authorization: mine\r\nX_Key: mine\r\nConnection: X-Key"
+    got, _ = await passed_on(authority, b"GET /other HTTP/1.1\r\nHost: git.test\r\n" + own + b"\r\n\r\n")
+    assert (
+        b"bearer word" not in got
+        and b"x_key" not in got
+        and b"connection" not in got
+        and b"authorization: mine" in got
+        and b"x-key: key" in got
+    )
 
 
 async def test_a_plain_request_with_a_zero_in_its_path_does_not_leave_either() -> None:

@@ -26,6 +26,7 @@ from acp_agent.executors.places.engine import OWNER, Engine, owner
 from acp_agent.executors.places.inside_container import Inside
 from acp_agent.executors.places.place_executor import PlaceExecutor
 from acp_agent.executors.route import Offer
+from acp_agent.executors.sandbox import visible_paths
 from tests import containers
 from tests.executors.kit import collect, run, until_dead, until_exists
 
@@ -169,6 +170,23 @@ async def test_nothing_else_is_mounted_than_was_meant(
             with pytest.raises(ExecutorError, match="not the folder any more in which the session was opened"):
                 await run(executor, "echo x >made", work)
     assert not [*tmp_path.rglob("made"), *tmp_path.rglob(".acp-coder-*")]
+
+
+@pytest.mark.usefixtures("podman")
+async def test_another_device_is_another_folder_on_this_kernel_only(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Two disks may number a folder alike."""
+    found = visible_paths.identity_of
+    monkeypatch.setattr(
+        "acp_agent.executors.places.container.identity_of", lambda path: (found(path)[0] + 1, found(path)[1])
+    )
+    async with place(containers.from_image(), tmp_path) as (executor, _):
+        with pytest.raises(ExecutorError, match="was replaced while the sandbox was made"):
+            await run(executor, "echo runs", tmp_path)
+        (tmp_path / "boot_id").write_text("another\n")
+        monkeypatch.setattr("acp_agent.executors.places.container.BOOT_ID", tmp_path / "boot_id")
+        assert (await run(executor, "echo runs", tmp_path)).stdout == "runs\n"
 
 
 @pytest.mark.usefixtures("podman")

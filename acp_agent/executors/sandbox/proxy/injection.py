@@ -37,6 +37,12 @@ MOST_HEAD = 65_536
 BUNDLES = ("/etc/ssl/certs/ca-certificates.crt", "/etc/pki/tls/certs/ca-bundle.crt", "/etc/ssl/cert.pem")
 HOP = frozenset((b"connection", b"keep-alive", b"upgrade", b"proxy-connection", b"expect", b"http2-settings"))
 """Headers about the command's own connection."""
+LEADING_ELSEWHERE = frozenset(
+    b"forwarded destination x-host x-original-url x-original-uri x-original-host x-rewrite-url x-override-url "
+    b"x-forwarded-host x-forwarded-server x-forwarded-uri x-forwarded-path x-forwarded-prefix x-http-host-override "
+    b"x-script-name x-waws-unencoded-url x-envoy-original-path".split()
+)
+"""Headers from which some servers take another host or path than the request's; WebDAV copies to `Destination`."""
 ECHOED = (b"TRACE", b"TRACK", b"CONNECT")
 """Methods whose answer is the request itself, or that lead to another host."""
 NOT_WITH_CREDENTIAL = (
@@ -46,7 +52,7 @@ HANDSHAKE = b"\x16"
 """What TLS begins with."""
 FRAMINGS = frozenset((b"content-length", b"transfer-encoding"))
 """Where a request has both, servers differ about where its body ends."""
-TWO_READINGS = re.compile(rb"%(?:00|25|2e|2f|5c)|[\\;#]|//|/\.\.?(?:/|$)", re.IGNORECASE)
+TWO_READINGS = re.compile(rb"%(?:00|25|2e|2f|5c|c0|c1|u)|[\\;#]|//|/\.\.?(?:/|$)", re.IGNORECASE)
 """In a path: what may lead elsewhere than it seems to."""
 
 
@@ -221,8 +227,8 @@ class _Exchange:
     def _with_credential(self, request: h11.Request) -> h11.Request:
         put = {each.name.encode(): each.value.encode() for each in self._headers if each.is_for(request.target)}
         # `Host` is what was judged: behind one address there may be many servers, which must not get the credential.
-        ours = {b"host", *(name.lower() for name in put)}
-        kept = [pair for pair in request.headers if pair[0] not in HOP and pair[0] not in ours]
+        ours = {_name(name) for name in (b"host", *put)}
+        kept = [pair for pair in request.headers if pair[0] not in HOP and _name(pair[0]) not in ours]
         headers = [(b"Host", self._place), *kept, *put.items()]
         return h11.Request(method=request.method, target=request.target, headers=headers)
 
@@ -246,4 +252,10 @@ class _Exchange:
 
 def _is_ambiguous(request: h11.Request) -> bool:
     """Whether servers may read it in another way than we do."""
-    return b"%00" in request.target or {name for name, _ in request.headers} >= FRAMINGS
+    names = {_name(name) for name, _ in request.headers}
+    return b"%00" in request.target or names >= FRAMINGS or not names.isdisjoint(LEADING_ELSEWHERE)
+
+
+def _name(header: bytes) -> bytes:
+    """As servers know it that make variables of headers."""
+    return header.lower().replace(b"_", b"-")
