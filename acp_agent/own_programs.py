@@ -104,7 +104,7 @@ def run_git(
         base = {**ENVIRON, "GIT_EXEC_PATH": os.path.dirname(program)}  # Where it finds itself, and nothing else.
     else:
         base = {**environ, "GIT_TERMINAL_PROMPT": "0"}
-    run: Callable[[], CompletedProcess[bytes]] = partial(
+    begin: Callable[[], CompletedProcess[bytes]] = partial(
         load(RUN),
         [program, *options, *arguments],
         cwd=cwd,
@@ -115,7 +115,7 @@ def run_git(
         check=False,
         **restoring(),
     )
-    done: CompletedProcess[bytes] = load(ALONE)(program, run) if environ is None else run()
+    done: CompletedProcess[bytes] = load(ALONE)(program, begin) if environ is None else begin()
     return done
 
 

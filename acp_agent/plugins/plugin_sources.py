@@ -97,9 +97,8 @@ def _run(name: str, arguments: list[str], environ: Mapping[str, str], folder: Pa
         "stdin": subprocess.DEVNULL,
         "capture_output": True,
         "timeout": SECONDS,
-        **restoring(),
     }
-    return _done(name, lambda: subprocess.run([program, *arguments], check=False, **how))
+    return _done(name, lambda: subprocess.run([program, *arguments], check=False, **how, **restoring()))
 
 
 def _done(name: str, run: Callable[[], subprocess.CompletedProcess[bytes]]) -> str:
