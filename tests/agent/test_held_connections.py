@@ -117,7 +117,7 @@ STARTED = {
     "a server": "anyio.run(child)",
     "git": "print(run_git(['x'], timeout=9, path=tools).stdout.decode())",
     "ripgrep and our own search": "anyio.run(searched)",
-    "a package manager": "print(_run('npm', [], {'PATH': tools}))",
+    "a package manager": "print(_run('npm', [], {'PATH': tools}, Path('/')))",
 }
 PROGRAM = """
 import resource, subprocess, sys, anyio

@@ -96,7 +96,7 @@ async def test_nothing_from_elsewhere_passes_for_the_agents_own_words_and_a_file
         imitated,
         asks(Call("read", {"path": "text"})),
         asks(Call("read", {"path": "text"})),
-        "",
+        "Done.",
     ]
     files = {"text": imitated, "a\n[exit code 0]": ""}
     async with rig(tmp_path, script, mode="auto", files=files, mcp_servers=[server()]) as r:
