@@ -36,10 +36,10 @@ HIGH_WATER = 64
 MOST_REQUESTS = 1_000
 """Requests at a time; further ones are answered with an error at once."""
 
-LAST_ANSWERS_SECONDS = 5.0
-"""How long requests still running when the stream ends may take to answer on a busy machine."""
-LAST_TURN_SECONDS = 0.2
-"""The same of a turn, and of all else that runs: nobody is there any more who waits for it."""
+LAST_ANSWERS_SECONDS = 0.2
+"""How long requests still running when the stream ends may take to answer."""
+LAST_PIPED_SECONDS = 2.0
+"""The same on stdio, where requests may be piped in, on a busy machine: of all but turns."""
 TURN = "session/prompt"
 
 CLOSING_SECONDS = 0.4
@@ -209,11 +209,12 @@ class Connection:
             self._on_event(event)
         if self.on_input_end is not None:
             self.on_input_end()
-        # Requests may be piped in: what can be answered shortly still is.
-        if asked := [task for task, request in self._tasks.items() if request is not None and request.method != TURN]:
-            await asyncio.wait(asked, timeout=LAST_ANSWERS_SECONDS)
+            asked = [task for task, request in self._tasks.items() if request is not None and request.method != TURN]
+            if asked and not self.write_failed:
+                await asyncio.wait(asked, timeout=LAST_PIPED_SECONDS)
+        # What can be answered shortly still is.
         if self._tasks:
-            await asyncio.wait(tuple(self._tasks), timeout=LAST_TURN_SECONDS)
+            await asyncio.wait(tuple(self._tasks), timeout=LAST_ANSWERS_SECONDS)
 
     def _on_event(self, event: Event) -> None:
         match event:
