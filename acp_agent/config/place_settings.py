@@ -137,6 +137,9 @@ class NetworkConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     max_connections_per_command: Annotated[
         int, key("Connections that a command may have at a time; more are refused, in words.", ge=1)
     ] = 128
+    max_hosts_per_command: Annotated[
+        int, key("Different hosts that a command may reach, each a line in the audit log.", ge=1)
+    ] = 500
     max_connections_per_session: Annotated[
         int, key("Of all commands of a session, and to the servers that they started.", ge=1)
     ] = 256

@@ -117,6 +117,17 @@ async def test_a_refused_host_is_neither_reached_nor_looked_up(tmp_path: Path, n
     assert not got and not names
 
 
+async def test_a_command_reaches_only_so_many_hosts_and_each_as_often_as_it_wants(tmp_path: Path) -> None:
+    async with web_server() as (port, _):
+        line = "; ".join(f"curl -sS http://{name}.test:{port}" for name in ("a", "b", "a", "c", "b"))
+        rule = '[tools.permissions]\nconnect = [{ pattern = "*", action = "allow" }]\n'
+        config = f"{NEAR}[network]\nmax_hosts_per_command = 2\n{rule}"
+        async with session(tmp_path, line, config=config) as made:
+            text = await ran(made)
+    assert text.count("hello") == 4
+    assert "has reached 2 hosts, the most that one may (`network.max_hosts_per_command`)" in text
+
+
 async def test_an_answer_for_always_holds_for_the_next_command_and_for_fetch(tmp_path: Path) -> None:
     async with web_server() as (port, _):
         url = f"http://registry.test:{port}/"

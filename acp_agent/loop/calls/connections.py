@@ -176,6 +176,10 @@ class Connections:
                 f"This command was refused {MOST_HOSTS} hosts, so it gets no further one.", "policy_blocked"
             )
         network, place = self._network, host.place
+        most = network.session.config.settings.network.max_hosts_per_command
+        if len(places := {each.place for each in self._allowed}) >= most and place not in places:
+            words = f"This command has reached {most} hosts, the most that one may (`network.max_hosts_per_command`)."
+            raise ToolError(words, "policy_blocked")
         has, what = self._has_credential(host), f"to connect to {_whole(host)}"
         registry = is_registry(host)
         access = NetworkAccess(place, what, sends=True, connects=True, registry=registry, at=host.at, credential=has)
