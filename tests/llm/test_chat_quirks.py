@@ -109,6 +109,14 @@ TOOL_CALLS: dict[str, tuple[list[Any], list[tuple[str, str]]]] = {
         ],
         [("a", A), ("b", B)],
     ),
+    "arguments under another index": (
+        [
+            called(call("a", "", index=0, id="x")),
+            called(call(arguments='{"n"', index=1)),
+            called(call(arguments=":1}", index=1)),
+        ],
+        [("a", A)],
+    ),
     "arguments as an object": ([called(call("a", {"n": 1}, index=0))], [("a", A)]),
     "arguments as a list": ([called(call("a", [1], index=0))], [("a", "[1]")]),
     "arguments not valid JSON": ([called(call("a", '{"n":', index=0))], [("a", '{"n":')]),
