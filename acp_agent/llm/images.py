@@ -9,6 +9,7 @@ import binascii
 import struct
 import zlib
 from base64 import b64decode
+from collections.abc import Callable
 
 from msgspec.structs import replace
 
@@ -21,13 +22,22 @@ LONGEST_SIDE = 8000
 TYPES = "PNG, JPEG, GIF and WebP"
 LEFT_OUT = "[an image was left out: {}]"
 
-PNG, JPEG, RIFF = b"\x89PNG\r\n\x1a\n", b"\xff\xd8\xff", b"RIFF"
+PNG = b"\x89PNG\r\n\x1a\n"
+MARKS = {PNG: "image/png", b"\xff\xd8\xff": "image/jpeg", b"GIF87a": "image/gif", b"GIF89a": "image/gif"}
+"""First bytes -> type. WebP has its signature further in."""
 FRAMES = frozenset((*range(0xC0, 0xC4), *range(0xC5, 0xC8), *range(0xC9, 0xCC), *range(0xCD, 0xD0)))
 """JPEG's markers before which a frame's size stands."""
 
 
 class _Broken(Exception):
     pass
+
+
+def type_of(head: bytes) -> str | None:
+    """Of an image that begins so (16 bytes suffice), if models take it."""
+    if head[:4] == b"RIFF" and head[8:12] == b"WEBP":
+        return "image/webp"
+    return next((mime for mark, mime in MARKS.items() if head.startswith(mark)), None)
 
 
 def usable(part: Part) -> Part:
@@ -56,19 +66,10 @@ def _look(part: ImagePart) -> tuple[str, str]:
 
 
 def _size(data: bytes) -> tuple[str, int, int]:
-    if data.startswith(PNG):
-        return "image/png", *_png(data)
-    if data.startswith(JPEG):
-        return "image/jpeg", *_jpeg(data)
-    if data[:6] in (b"GIF87a", b"GIF89a"):
-        if not data.rstrip(b"\0").endswith(b";"):
-            raise _Broken("it is cut off")
-        return "image/gif", *struct.unpack_from("<HH", data, 6)
-    if data.startswith(RIFF) and data[8:12] == b"WEBP":
-        if struct.unpack_from("<I", data, 4)[0] + 8 > len(data):
-            raise _Broken("it is cut off")
-        return "image/webp", *_webp(data)
-    raise _Broken(f"models take {TYPES}")
+    mime = type_of(data)
+    if mime is None:
+        raise _Broken(f"models take {TYPES}")
+    return mime, *SIZES[mime](data)
 
 
 def _png(data: bytes) -> tuple[int, int]:
@@ -102,7 +103,16 @@ def _jpeg(data: bytes) -> tuple[int, int]:
     raise _Broken("it is broken or cut off")
 
 
+def _gif(data: bytes) -> tuple[int, int]:
+    if not data.rstrip(b"\0").endswith(b";"):
+        raise _Broken("it is cut off")
+    width, height = struct.unpack_from("<HH", data, 6)
+    return width, height
+
+
 def _webp(data: bytes) -> tuple[int, int]:
+    if struct.unpack_from("<I", data, 4)[0] + 8 > len(data):
+        raise _Broken("it is cut off")
     kind = data[12:16]
     if kind == b"VP8X":
         return int.from_bytes(data[24:27], "little") + 1, int.from_bytes(data[27:30], "little") + 1
@@ -111,3 +121,9 @@ def _webp(data: bytes) -> tuple[int, int]:
         return (bits & 0x3FFF) + 1, (bits >> 14 & 0x3FFF) + 1
     width, height = struct.unpack_from("<HH", data, 26)
     return width & 0x3FFF, height & 0x3FFF
+
+
+SIZES: dict[str, Callable[[bytes], tuple[int, int]]] = {
+    "image/png": _png, "image/jpeg": _jpeg, "image/gif": _gif, "image/webp": _webp,
+}  # fmt: skip
+"""Type -> width and height of a whole image. They raise _Broken, struct.error, IndexError."""

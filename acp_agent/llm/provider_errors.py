@@ -44,6 +44,7 @@ _CONTEXT_WORDS = (
 )
 _COMPLAINTS = ("error_message", "errorMessage", "message", "detail", "msg", "error")
 """Where servers put their words in place of an answer."""
+_MAY_COMPLAIN = rf'"(?:{"|".join(_COMPLAINTS)})"'.encode()
 _DEEPEST = 4
 _QUOTA_CODES = frozenset(
     {"insufficient_quota", "billing_hard_limit_reached", "billing_not_active", "billing_error"}
@@ -159,7 +160,10 @@ def read_vendor_error(body: object) -> VendorError:
 
 
 def complaint(data: bytes) -> dict[str, Any] | None:
-    """The error object that a server sent with status 200 in the form of an answer, of which it has nothing."""
+    """The error object that a server sent with status 200 in the form of an answer, of which it has nothing. Asked of
+    each fragment of a call, most of which need no parsing for that."""
+    if re.search(_MAY_COMPLAIN, data) is None:
+        return None
     try:
         return _complaint(read_loose_json(data.decode("utf-8", "replace"), strict=False), _DEEPEST)
     except ValueError:

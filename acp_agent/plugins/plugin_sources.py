@@ -10,7 +10,6 @@ import tempfile
 import zipfile
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import Any
 
 from msgspec import Struct
 
@@ -91,14 +90,20 @@ def _run(name: str, arguments: list[str], environ: Mapping[str, str], folder: Pa
     program = find_program(name, environ)
     if program is None:
         raise PluginError(NEEDED.format(name))
-    how: dict[str, Any] = {
-        "cwd": folder,
-        "env": environ,
-        "stdin": subprocess.DEVNULL,
-        "capture_output": True,
-        "timeout": SECONDS,
-    }
-    return _done(name, lambda: subprocess.run([program, *arguments], check=False, **how, **restoring()))
+    argv, nothing = [program, *arguments], subprocess.DEVNULL
+    return _done(
+        name,
+        lambda: subprocess.run(
+            argv,
+            cwd=folder,
+            env=environ,
+            stdin=nothing,
+            capture_output=True,
+            timeout=SECONDS,
+            check=False,
+            **restoring(),
+        ),
+    )
 
 
 def _done(name: str, run: Callable[[], subprocess.CompletedProcess[bytes]]) -> str:

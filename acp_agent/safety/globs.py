@@ -105,9 +105,10 @@ def whole_globs(patterns: Sequence[str], bases: Sequence[Path], home: Path | Non
     tops = [_literal(base, disk) for base in bases]
     found: list[str] = []
     for pattern in patterns:
-        anywhere = pattern.startswith("*")
-        whole = [pattern] if anywhere else map(os.path.normpath, _absolute(os.path.normpath(pattern), tops, home, disk))
-        found += whole
+        if pattern.startswith("*"):
+            found.append(pattern)
+        else:
+            found += map(os.path.normpath, _absolute(os.path.normpath(pattern), tops, home, disk))
     return found
 
 

@@ -7,7 +7,7 @@ tools, `chat_request.Dialect` for fields of the chat API. It also notices by the
 from __future__ import annotations
 
 import re
-from collections.abc import AsyncGenerator, Sequence
+from collections.abc import AsyncGenerator, Callable, Sequence
 from contextlib import aclosing
 from typing import Literal
 
@@ -85,11 +85,11 @@ class TolerantProvider:
                     self._told.add((settings.model, feature))
                     yield llm.Notice(f"{settings.model} {WORDS[feature]}.")
             sent = frozenset(used - lacks)
-            whole = _unspoiled(messages, self._spoiled)
+            readable = self._readable(messages, lacks & used)
             asked = replace(settings, thought_level=None) if "reasoning" in lacks else settings
             begun = False
             try:
-                async with aclosing(self._inner.stream(_without(whole, lacks & used), tools, asked)) as events:
+                async with aclosing(self._inner.stream(readable, tools, asked)) as events:
                     async for event in events:
                         begun = begun or not isinstance(event, llm.Notice)
                         if isinstance(event, llm.UsageReport) and self._was_cut(messages, settings, event):
@@ -99,7 +99,7 @@ class TolerantProvider:
                 return
             except ProviderError as error:
                 refused = None if begun else _refused(error, sent)
-                spoiled = None if begun or refused else _newest_image(error, sent, whole)
+                spoiled = None if begun or refused else _newest_image(error, sent, readable)
                 if spoiled is not None:
                     self._spoiled.add(hash(spoiled.data))
                     yield llm.Notice(
@@ -109,6 +109,19 @@ class TolerantProvider:
                     raise
                 else:
                     lacks.add(refused)
+
+    def _readable(self, messages: Sequence[llm.Message], lacks: set[Feature]) -> Sequence[llm.Message]:
+        """The same messages where they have nothing that is left out: providers recognise them by identity."""
+        if not (self._spoiled or lacks & set(INSTEAD)):
+            return messages
+
+        def instead(part: llm.Part) -> str:
+            if isinstance(part, llm.ImagePart) and hash(part.data) in self._spoiled:
+                return SPOILED
+            kind = _kind(part)
+            return INSTEAD[kind] if kind in lacks else ""
+
+        return [_replaced(message, instead) for message in messages]
 
     def _was_cut(self, messages: Sequence[llm.Message], settings: llm.ModelSettings, usage: llm.UsageReport) -> bool:
         """Whether the server, by its own count, cannot have read all of a prompt. True once for a model."""
@@ -143,8 +156,7 @@ def _used(messages: Sequence[llm.Message], settings: llm.ModelSettings) -> set[F
     if settings.thought_level is not None:
         used.add("reasoning")
     for message in messages:
-        if not isinstance(message, llm.AssistantMessage):
-            used.update(kind for part in message.content if (kind := _kind(part)) is not None)
+        used.update(kind for part in _content(message) if (kind := _kind(part)) is not None)
     return used
 
 
@@ -156,18 +168,16 @@ def _kind(part: llm.Part) -> Feature | None:
     return "image" if isinstance(part, llm.ImagePart) else "audio"
 
 
-def _without(messages: Sequence[llm.Message], lacks: set[Feature]) -> Sequence[llm.Message]:
-    """The same messages where they have nothing of it: providers recognise them by identity."""
-    return [_stripped(message, lacks) for message in messages] if lacks & set(INSTEAD) else messages
+def _content(message: llm.Message) -> Sequence[llm.Part]:
+    return () if isinstance(message, llm.AssistantMessage) else message.content
 
 
-def _stripped(message: llm.Message, lacks: set[Feature]) -> llm.Message:
-    if isinstance(message, llm.AssistantMessage) or not any(_kind(part) in lacks for part in message.content):
+def _replaced(message: llm.Message, instead: Callable[[llm.Part], str]) -> llm.Message:
+    said = [instead(part) for part in _content(message)]
+    if not any(said):
         return message
-    kinds = [(part, _kind(part)) for part in message.content]
-    return replace(
-        message, content=tuple(llm.TextPart(INSTEAD[kind]) if kind in lacks else part for part, kind in kinds)
-    )
+    pairs = zip(_content(message), said, strict=True)
+    return replace(message, content=tuple(llm.TextPart(text) if text else part for part, text in pairs))
 
 
 def _newest_image(
@@ -180,28 +190,6 @@ def _newest_image(
         return None
     parts = (part for message in reversed(messages) for part in reversed(_content(message)))
     return next((part for part in parts if isinstance(part, llm.ImagePart)), None)
-
-
-def _content(message: llm.Message) -> Sequence[llm.Part]:
-    return () if isinstance(message, llm.AssistantMessage) else message.content
-
-
-def _unspoiled(messages: Sequence[llm.Message], spoiled: set[int]) -> Sequence[llm.Message]:
-    if not spoiled:
-        return messages
-    words = llm.TextPart(SPOILED)
-    return [
-        replace(
-            message,
-            content=tuple(
-                words if isinstance(part, llm.ImagePart) and hash(part.data) in spoiled else part
-                for part in _content(message)
-            ),
-        )
-        if any(isinstance(part, llm.ImagePart) and hash(part.data) in spoiled for part in _content(message))
-        else message
-        for message in messages
-    ]
 
 
 def _refused(error: ProviderError, used: frozenset[Feature]) -> Feature | None:

@@ -180,8 +180,10 @@ class WrittenCalls:
             return []
         if not complete:
             return None
-        calls = [_plain(one) for one in _each(value)]
-        return [call for call in calls if call is not None] if None not in calls else []
+        pairs = [pair for one in _each(value) if (pair := _pair(one)) is not None and isinstance(pair[1], dict)]
+        if len(pairs) < len([*_each(value)]):
+            return []
+        return [(name, clean(json.dumps(given, ensure_ascii=False))) for name, given in pairs]
 
     def _in_fence(self, complete: bool) -> list[tuple[str, str]] | None:
         fence = FENCE.match(self._held)
@@ -261,16 +263,8 @@ class WrittenCalls:
         return calls
 
     def _one(self, value: object) -> list[tuple[str, str]]:
-        if not isinstance(value, dict):
-            return []
-        if isinstance(inner := value.get("function"), dict):
-            return self._one(inner)
-        names = [key for key in ("name", "tool", "tool_name", "function") if isinstance(value.get(key), str)]
-        inputs = [key for key in ("arguments", "parameters", "args", "input") if key in value]
-        if len(names) != 1 or len(inputs) != 1 or value.keys() - MORE_KEYS - {names[0], inputs[0]}:
-            return []
-        given = value[inputs[0]]
-        return self._named(value[names[0]], _loads(given) if isinstance(given, str) else given)
+        pair = _pair(value)
+        return [] if pair is None else self._named(*pair)
 
     def _python(self, text: str) -> list[tuple[str, str]] | None:
         try:
@@ -311,15 +305,18 @@ class WrittenCalls:
             return []
 
 
-def _plain(value: object) -> tuple[str, str] | None:
+def _pair(value: object) -> tuple[str, Any] | None:
     """The name and arguments of an object that holds nothing else."""
-    if not isinstance(value, dict) or len(pair := [key for key in value if key not in MORE_KEYS]) != 2:
+    if not isinstance(value, dict):
         return None
-    name, given = value[pair[0]], value[pair[1]]
-    given = _loads(given) if isinstance(given, str) else given
-    if not isinstance(name, str) or not isinstance(given, dict):
+    if isinstance(inner := value.get("function"), dict):
+        return _pair(inner)
+    names = [key for key in ("name", "tool", "tool_name", "function") if isinstance(value.get(key), str)]
+    inputs = [key for key in ("arguments", "parameters", "args", "input") if key in value]
+    if len(names) != 1 or len(inputs) != 1 or value.keys() - MORE_KEYS - {names[0], inputs[0]}:
         return None
-    return name, clean(json.dumps(given, ensure_ascii=False))
+    given = value[inputs[0]]
+    return value[names[0]], _loads(given) if isinstance(given, str) else given
 
 
 def _parameters(body: str) -> Iterator[tuple[str, str]]:

@@ -687,12 +687,13 @@ def _shown(result: ToolResult) -> Sequence[Any]:
 
 def _unknown(name: str, offer: Offer) -> ToolError:
     """Names the nearest tool, with its parameters, and all others."""
-    names = offer.names()
-    known = {other: entry for entry in offer.entries() for other in (entry.name, *entry.aliases)}
+    entries = offer.entries()
+    known = {other: entry for entry in entries for other in (entry.name, *entry.aliases)}
     near = load("difflib:get_close_matches")(name[:LONGEST_NAME], known, n=1)
     meant = f" Did you mean {_signature(known[near[0]])}?" if near else ""
     return ToolError(
-        f"Unknown tool `{name[:LONGEST_NAME]}`.{meant} The tools are: {', '.join(names)}.", "tool_not_found"
+        f"Unknown tool `{name[:LONGEST_NAME]}`.{meant} The tools are: {', '.join(entry.name for entry in entries)}.",
+        "tool_not_found",
     )
 
 

@@ -203,8 +203,10 @@ NUDGES = {
     "stop": "[The last answer was empty. Make the next call, or tell the user what the result is.]",
     "tool_calls": "[A call was announced and none came. Make it again, or tell the user what the result is.]",
 }
-SILENT = "The model answered {times} times without a text and without a call; the last answer had {what}. {advice}"
-SILENT_ADVICE = "Try again, or choose another model."
+SILENT = (
+    f"The model answered {MOST_SILENCES + 1} times without a text and without a call; the last answer had {{}}. "
+    "Try again, or choose another model."
+)
 
 
 async def _ask(model: llm.Answers, host: TurnHost, limits: Limits) -> Turn | str:
@@ -243,7 +245,7 @@ def _silent(turn: Turn) -> str:
     else:
         what = "nothing in it"
     counted = f" ({turn.usage.output_tokens} tokens by the server's count)" if turn.usage is not None else ""
-    return SILENT.format(times=MOST_SILENCES + 1, what=what + counted, advice=SILENT_ADVICE)
+    return SILENT.format(what + counted)
 
 
 async def _ask_fitting(model: llm.Answers, host: TurnHost, limits: Limits) -> Turn | str:

@@ -45,7 +45,7 @@ EXPANDED = re.compile(r"~|\$[A-Z_][A-Z0-9_]*|\$\{[A-Z_][A-Z0-9_]*\}")
 """First components of a path that a shell would expand."""
 
 FILE_URI = "file://"
-LINES = re.compile(r"#L?\d+(?:[-:,CL\d]*)\Z")
+LINES = re.compile(r"#L?\d+[-:,CL\d]*\Z")
 """A place in the file; any other `#`, and a `?`, is one of its name."""
 
 

@@ -9,6 +9,7 @@ from pydantic import Field
 
 from acp_agent.errors import ToolError
 from acp_agent.llm.base import ImagePart
+from acp_agent.llm.images import type_of
 from acp_agent.output.profile import result_chars
 from acp_agent.safety.folders.paths import Roots
 from acp_agent.schema.acp import Content, ImageContent
@@ -17,14 +18,6 @@ from acp_agent.tools.files.notebook_view import shown_notebook
 from acp_agent.tools.kit.base import Params, PathTool
 from acp_agent.tools.kit.text import disk_digest, need_file, numbered, read_file
 from acp_agent.tools.kit.tool_context import Description, Location, Preview, ToolContext, ToolResult, Verbatim
-
-IMAGES = {
-    b"\x89PNG\r\n\x1a\n": "image/png",
-    b"\xff\xd8\xff": "image/jpeg",
-    b"GIF87a": "image/gif",
-    b"GIF89a": "image/gif",
-}
-"""First bytes -> type. WebP has its signature further in."""
 
 ROOM_FOR_FOOTER = 100
 """Characters of the line that says how to go on, or how much of a line is missing."""
@@ -74,10 +67,7 @@ async def _image(shown: str, path: Path, ctx: ToolContext) -> ToolResult | None:
     found = await ctx.executor.stat(path)
     if found is None or found.kind != "file":
         return None
-    head = await ctx.executor.read_bytes(path, 16)
-    mime = next((mime for mark, mime in IMAGES.items() if head.startswith(mark)), None)
-    if head[:4] == b"RIFF" and head[8:12] == b"WEBP":
-        mime = "image/webp"
+    mime = type_of(await ctx.executor.read_bytes(path, 16))
     if mime is None:
         return None
     limit = ctx.config.files.max_image_bytes

@@ -63,8 +63,7 @@ def read_arguments(text: str) -> Any:
 
 def repair(arguments: dict[str, Any], schema: dict[str, Any]) -> dict[str, Any] | None:
     """The arguments in the form required by the object's JSON schema; `None` if nothing could be repaired."""
-    found = schema.get("properties")
-    properties: dict[str, Any] = found if isinstance(found, dict) else {}
+    properties = _properties(schema)
     repaired: dict[str, Any] = {}
     for name, value in arguments.items():
         if value is None and _is_optional(name, schema):
@@ -81,17 +80,20 @@ def repair(arguments: dict[str, Any], schema: dict[str, Any]) -> dict[str, Any] 
     return repaired if repaired != arguments or list(repaired) != list(arguments) else None
 
 
+def _properties(schema: dict[str, Any]) -> dict[str, Any]:
+    found = schema.get("properties")
+    return found if isinstance(found, dict) else {}
+
+
 def _is_optional(name: str, schema: dict[str, Any]) -> bool:
     """Whether `null` for that parameter is the same as leaving it out."""
-    required, properties = schema.get("required"), schema.get("properties")
-    known = properties.get(name) if isinstance(properties, dict) else None
+    required, known = schema.get("required"), _properties(schema).get(name)
     return known is not None and not (isinstance(required, list) and name in required) and "null" not in _types(known)
 
 
 def in_types(arguments: dict[str, Any], schema: dict[str, Any]) -> dict[str, Any]:
     """The arguments with each value in the type that the schema wants there, as far as only its form is wrong."""
-    found = schema.get("properties")
-    properties: dict[str, Any] = found if isinstance(found, dict) else {}
+    properties = _properties(schema)
     return {
         name: _in_type(value, properties[name]) if name in properties else value
         for name, value in arguments.items()
