@@ -175,7 +175,6 @@ def build_parts(
     absent = Absent(settings.tools, memory.skills, shell.runs, languages, session.roots)
     offer = Offer(registry, settings.tools, session.choices, absent, relevance, guard.deciders, more_parameters(shell))
     own = settings.agent.trust
-    offer.name_agents(memory.library.agents())
 
     def trusted(files: Mapping[str, bytes]) -> None:
         memory.library.trust(files)
@@ -183,7 +182,6 @@ def build_parts(
             outbox.tell(words)
         if session.part_of is None:
             servers.trust(files.get(SERVERS, b""))
-        offer.name_agents(memory.library.agents())
         menu.show()
 
     extensions = Extensions(

@@ -134,7 +134,7 @@ class AgentConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     ] = 16_777_216
     instruction_files: Annotated[bool, key("Read the project's AGENTS.md (or else CLAUDE.md, GEMINI.md).")] = True
     max_instruction_bytes: Annotated[
-        int, key("Maximum bytes of instruction files in the system prompt.", ge=1024, project=True)
+        int, key("Maximum bytes of instruction files at the head of a conversation.", ge=1024, project=True)
     ] = 65_536
     skills: Annotated[bool, key("Offer the skills of `.agents/skills`.")] = True
     max_cost: Annotated[

@@ -111,13 +111,32 @@ ThoughtLevel = Literal["off", "low", "medium", "high"]
 class ModelSettings(msgspec.Struct, frozen=True):
     model: str
     system: str = ""
+    """The same for all projects, so that a server that keeps what it has read reads it once."""
     thought_level: ThoughtLevel | None = None
     """`None`: the server's default."""
     max_output_tokens: int | None = None
     cache_key: str = ""
     """Stable for a session: sent to providers that route prompt caches by key."""
+    context: str = ""
+    """Words of the program at the head of the conversation (`with_context`): what this session is about."""
     unsent: Callable[[], Sequence[ToolDefinition]] = tuple
     """Further tools and names that run when they are called, though the model is not told of them."""
+
+    @property
+    def chars(self) -> int:
+        """Of what precedes the conversation."""
+        return len(self.system) + len(self.context)
+
+
+def with_context(context: str, messages: Sequence[Message]) -> Sequence[Message]:
+    """The messages with the context at their head: in the first one if it is the user's, as no two of these may be
+    adjacent."""
+    if not context:
+        return messages
+    first = messages[0] if messages else None
+    said = first.content if isinstance(first, UserMessage) else ()
+    rest = messages[1:] if isinstance(first, UserMessage) else messages
+    return [UserMessage((TextPart(context), *said)), *rest]
 
 
 DEFAULT_CONTEXT_WINDOW = 128_000

@@ -225,7 +225,7 @@ class Session:
         return None if whole is None else whole.shell.hooks
 
     def instructions(self) -> Instructions | None:
-        """Of the system prompt, if it has been built."""
+        """Of the head of the conversation, if it has been built."""
         return None if self._parts is None else self._parts.memory.instructions
 
     async def prompt(

@@ -25,8 +25,7 @@ class DelegateParams(Params):
     )
     max_iterations: int | None = Field(default=None, ge=1, description="Model calls it may make.")
     place: SkipJsonSchema[str | None] = None
-    agent: SkipJsonSchema[str | None] = None
-    """A sub-agent with instructions of its own; the model is told of it where there are any."""
+    agent: str | None = Field(default=None, description="One of the listed sub-agents.")
 
 
 class Delegate(HarmlessTool[DelegateParams]):

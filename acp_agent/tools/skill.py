@@ -11,7 +11,7 @@ from acp_agent.tools.kit.tool_context import Preview, ToolContext, ToolResult
 
 
 class SkillParams(Params):
-    name: str = Field(description="The skill's name, as the system prompt lists it.", min_length=1)
+    name: str = Field(description="The skill's name, as it is listed.", min_length=1)
     file: SkipJsonSchema[str] = ""
     """One of its files, where `read` does not reach them: the skill's text says so."""
 

@@ -27,6 +27,7 @@ from acp_agent.errors import PeerError
 from acp_agent.executors.sandbox import probe
 from acp_agent.fronts.server.app import Server
 from acp_agent.fronts.server.identities import Identities, Identity
+from acp_agent.loop.prompts.prompt_text import CONTEXT, END_OF_CONTEXT
 from acp_agent.opening import Opening
 from acp_agent.protocol.codec import coalesce_updates, encode
 from acp_agent.protocol.connection import Connection
@@ -91,6 +92,23 @@ def postgres_server() -> PostgresServer:
     return server
 
 
+def without_context(messages: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
+    """The messages of a request without the context block at the head of the conversation."""
+    found = list(messages)
+    at = next((at for at, each in enumerate(found) if each["role"] == "user"), None)
+    if at is None:
+        return found
+    content = found[at]["content"]
+    if isinstance(content, str) and content.startswith(CONTEXT[:20]):
+        rest: Any = content.partition(f"{END_OF_CONTEXT}\n")[2].removeprefix("\n")
+    elif not isinstance(content, str) and content and content[0].get("text", "").startswith(CONTEXT[:20]):
+        rest = content[1:]
+    else:
+        return found
+    found[at : at + 1] = [{**found[at], "content": rest}] if rest else []
+    return found
+
+
 @dataclass
 class Rig:
     editor: FakeEditor
@@ -104,7 +122,15 @@ class Rig:
         return self.model.requests[number - 1].body
 
     def messages(self, number: int) -> list[dict[str, Any]]:
-        return list(self.request(number)["messages"])
+        """Of that call, without the context block at the head of the conversation."""
+        return without_context(self.request(number)["messages"])
+
+    def context(self, number: int = 1) -> str:
+        """The context block of that call."""
+        first = next(each["content"] for each in self.request(number)["messages"] if each["role"] == "user")
+        text = str(first if isinstance(first, str) else first[0]["text"])
+        assert text.startswith(CONTEXT[:20])
+        return text[: text.index(END_OF_CONTEXT)]
 
     def tool_names(self, number: int) -> set[str]:
         return {tool["function"]["name"] for tool in self.request(number).get("tools", [])}

@@ -120,7 +120,7 @@ async def test_nothing_of_another_repository_is_told_to_the_model(tmp_path, how,
 
         async with rig(home, ["ok"], before=prepare) as r:
             await r.editor.prompt("go")
-            assert ("hidden-branch" in r.messages(1)[0]["content"]) == (name == "control")
+            assert ("hidden-branch" in r.context()) == (name == "control")
 
 
 def test_worktrees_and_submodules_are_found_where_their_repository_names_them(tmp_path):

@@ -12,7 +12,7 @@ from acp_agent.schema import acp
 from acp_agent.testing.fake_model import Answer, Call, Failure, Usage
 from tests.llm.test_images import png
 
-from .kit import asks, bash, refused, rig, went
+from .kit import asks, bash, refused, rig, went, without_context
 
 
 def blob(uri: str, content: bytes) -> acp.EmbeddedResource:
@@ -29,7 +29,7 @@ async def test_text_and_thoughts_stream_in_order_and_the_turn_ends(tmp_path):
         assert r.editor.text() == "Hello world"
         assert r.editor.thoughts() == "hmm"
         system, user = r.messages(1)
-        assert str(r.project) in system["content"]
+        assert str(r.project) in r.context() and str(r.project) not in system["content"]
         assert user["content"] == "hi"
 
 
@@ -239,7 +239,7 @@ async def test_a_second_prompt_waits_for_the_first(tmp_path):
 
 
 async def test_sessions_stream_side_by_side(tmp_path):
-    async with rig(tmp_path, lambda body: Answer(text=body["messages"][-1]["content"] + "!")) as r:
+    async with rig(tmp_path, lambda body: Answer(text=without_context(body["messages"])[-1]["content"] + "!")) as r:
         one = r.editor.session_id
         two = (await r.editor.new_session(r.project)).session_id
         turns = [r.editor.begin("one", session_id=one), r.editor.begin("two", session_id=two)]
@@ -251,7 +251,9 @@ async def test_sessions_stream_side_by_side(tmp_path):
 
 async def test_any_text_passes_unchanged_both_ways(tmp_path):
     text = 'nul \0 c0 \x01 bidi \u202e sep \u2028\u2029\x85 astral \U0001f600 quote " \\ \r\n end'
-    async with went(tmp_path, lambda body: Answer(text=body["messages"][-1]["content"]), prompt=text) as r:
+    async with went(
+        tmp_path, lambda body: Answer(text=without_context(body["messages"])[-1]["content"]), prompt=text
+    ) as r:
         assert r.messages(1)[1]["content"] == text
         assert r.editor.text() == text
 

@@ -16,7 +16,7 @@ from acp_agent.schema.acp import TextContent, UserMessageChunk
 from acp_agent.testing.fake_editor import Turn
 from acp_agent.testing.fake_model import Answer, Call
 
-from .kit import Rig, asks, bash, refused, rig
+from .kit import Rig, asks, bash, refused, rig, without_context
 
 WAIT = asks(bash("while [ ! -e go ]; do sleep 0.01; done"))
 READY = {"steering": {"idleBehavior": "promptRequired"}}
@@ -38,7 +38,11 @@ async def answering(tmp_path: Path, *then: str, **more: Any) -> AsyncIterator[tu
 
 def said(body: dict[str, Any]) -> list[str]:
     """The roles of a request's messages, and the user's words."""
-    return [m["content"] if m["role"] == "user" else m["role"] for m in body["messages"] if m["role"] != "system"]
+    return [
+        m["content"] if m["role"] == "user" else m["role"]
+        for m in without_context(body["messages"])
+        if m["role"] != "system"
+    ]
 
 
 async def test_the_agent_says_that_it_can(tmp_path):

@@ -151,7 +151,7 @@ async def test_what_a_folder_has_for_other_agents_counts_once_it_is_trusted(tmp_
         await r.editor.prompt("/go")
         assert prompt(r, 2) == "Go on."
         assert not r.editor.permission_requests
-        assert "scout" in json.dumps(r.request(2)["tools"])
+        assert "- `scout`: Scouts" in r.context(2)
         (r.project / ".claude/commands/go.md").write_text("Something else")
         await r.editor.new_session(r.project)
         await r.editor.prompt("/go")
@@ -198,13 +198,7 @@ async def test_a_sub_agent_has_its_own_instructions_tools_and_model(tmp_path):
     config = '[providers.default]\nmodels = ["fake-model", "other-model"]\n'
     call = Call("delegate", {"prompt": "Find it.", "agent": "scout"})
     async with went(tmp_path, [asks(call), "Here.", "done"], config=config) as r:
-        (parameter,) = [
-            tool["function"]["parameters"]["properties"]["agent"]
-            for tool in r.request(1)["tools"]
-            if tool["function"]["name"] == "delegate"
-        ]
-        assert parameter["enum"] == ["scout"]
-        assert "Finds things" in parameter["description"]
+        assert "can name (`agent`):\n- `scout`: Finds things" in r.context()
         assert r.request(2)["model"] == "other-model"
         assert "You are the scout. Be quick." in r.messages(2)[0]["content"]
         assert r.tool_names(2) == {"read", "grep"}

@@ -19,6 +19,7 @@ import pytest
 from acp_agent.testing.fake_model import Answer, Call, Failure, FakeModel
 from tests.forked import forked_command
 
+from ..agent.kit import without_context
 from .kit import COMMAND, configured, environ
 
 SECONDS = 60
@@ -139,7 +140,11 @@ async def test_prompt_goes_on_with_the_newest_session_of_the_folder_and_names_it
         done = await ran(model, tmp_path, "prompt", "--continue", "--cwd", str(here), "second")
         assert done.stdout == "three\n", done.stderr
         assert done.stderr == first.stderr
-        assert [text(message) for message in model.requests[2].body["messages"][1:]] == ["first", "one", "second"]
+        assert [text(message) for message in without_context(model.requests[2].body["messages"])[1:]] == [
+            "first",
+            "one",
+            "second",
+        ]
 
 
 Cue = tuple[str, str | Callable[[], object]]
@@ -255,7 +260,7 @@ async def test_a_sentence_without_a_command_is_a_prompt(tmp_path):
     async with FakeModel(["Fixed."]) as model:
         done = await ran(model, tmp_path, "fix it", "--deny")
         assert (done.returncode, done.stdout) == (0, "Fixed.\n"), done.stderr
-        assert text(model.requests[0].body["messages"][-1]) == "fix it"
+        assert text(without_context(model.requests[0].body["messages"])[-1]) == "fix it"
 
 
 def test_a_word_that_is_no_command_is_told_the_nearest_one_or_the_command_for_a_prompt(tmp_path):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import shutil
 from collections.abc import Iterator
 from contextlib import asynccontextmanager
@@ -30,6 +31,7 @@ max_tool_iterations = 4
 SECONDS = 300.0
 FEW = '[tools.scoped]\nallowed_tools = ["time"]'
 """For tests that are not about the request: a quarter of its tokens, which one thread reads as slowly as it writes."""
+READ = re.compile(r"prompt eval time = .*?/ +(\d+) tokens")
 TEMPLATE = str(ROOT / "tests" / "models" / "tools.jinja")
 
 
@@ -48,9 +50,11 @@ def with_tools(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
 
 
 @asynccontextmanager
-async def session(tmp_path, server: Server | Proxy, tools: str = "", provider: str = "", tokens: int = 32):
-    """In a folder of one name for all: the system prompt is in the server's cache after the first test."""
-    project = tmp_path.parent / "project"
+async def session(
+    tmp_path, server: Server | Proxy, tools: str = "", provider: str = "", tokens: int = 32, name: str = "project"
+):
+    """What precedes the conversation is in the server's cache after the first test."""
+    project = tmp_path.parent / name
     shutil.rmtree(project, ignore_errors=True)
     project.mkdir()
     provider = provider or f'base_url = "{server.base_url}"'
@@ -83,7 +87,23 @@ async def test_the_first_request_is_lean_by_the_servers_own_count(tmp_path, serv
         await r.editor.prompt("hi")
         body = r.model.requests[0].body
     tools = sum(server.tokens(json.dumps(tool["function"], ensure_ascii=False)) for tool in body["tools"])
-    assert tools + server.tokens(body["messages"][0]["content"]) <= most
+    before = r.context() + body["messages"][0]["content"]
+    assert tools + server.tokens(before) <= most
+
+
+@pytest.mark.parametrize("options", [(), ("--chat-template-file", TEMPLATE)], ids=["as text", "native"])
+async def test_the_first_word_in_another_project_waits_for_what_is_new_alone(tmp_path, options):
+    """By the server's own count of the tokens that it read."""
+    log = tmp_path / "log"
+    with llama(log, "-c", "8192", "--jinja", *options) as server:
+        async with session(tmp_path, server, name="first") as editor:
+            await editor.prompt("Say hello.", seconds=SECONDS)
+        read = len(READ.findall(log.read_text()))
+        assert read
+        async with session(tmp_path, server, name="second") as editor:
+            await editor.prompt("Say hello.", seconds=SECONDS)
+        first, *more = [int(count) for count in READ.findall(log.read_text())[read:]]
+        assert first <= 400, more
 
 
 async def test_a_template_without_tools_leads_to_calls_as_text_with_a_word(tmp_path, server):

@@ -1,6 +1,6 @@
 """A new session that begins with the conversation of another one.
 
-The log is copied, and the beginning of the system prompt is kept for it: the fork's first request begins with the same
+The log is copied, and the head of the conversation is kept for it: the fork's first request begins with the same
 bytes as the next one of its source would, so the provider's cache serves both.
 """
 

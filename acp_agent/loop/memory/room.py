@@ -132,7 +132,7 @@ class Room(Struct):
             return self.estimator.tokens(asked.model, chars)
 
         return Measure(
-            tokens(len(asked.settings.system)),
+            tokens(asked.settings.chars),
             tokens(definition_chars(asked.tools)),
             tokens(size_of(messages)),
             self.window(asked),
@@ -143,7 +143,7 @@ class Room(Struct):
         if self._trial is not None:
             self.windows.update([self._trial])
             self._trial = None
-        chars = len(asked.settings.system) + definition_chars(asked.tools) + size_of(messages)
+        chars = asked.settings.chars + definition_chars(asked.tools) + size_of(messages)
         self.estimator.observe(asked.model, chars, tokens)
 
     def learn(self, error: ProviderError, messages: Sequence[Message], asked: Asked) -> None:

@@ -23,6 +23,7 @@ from acp_agent.llm.base import (
     ToolDefinition,
     ToolUse,
     UsageReport,
+    with_context,
 )
 from acp_agent.loop.memory.compaction import size_of
 from acp_agent.loop.memory.token_counts import TokenEstimator, definition_chars
@@ -181,7 +182,8 @@ class ReadyModel:
         )
         failure: BaseException | None = None
         try:
-            events = served.provider.stream(messages, tools, replace(settings, model=served.id))
+            headed = with_context(settings.context, messages)
+            events = served.provider.stream(headed, tools, replace(settings, model=served.id, context=""))
             async with aclosing(events):
                 async for event in events:
                     match event:
@@ -207,7 +209,7 @@ class ReadyModel:
         finally:
             span.end(failure)
             if began and not counted:
-                chars = len(settings.system) + definition_chars(tools) + size_of(messages)
+                chars = settings.chars + definition_chars(tools) + size_of(messages)
                 tokens = (self._models.estimator.tokens(served.name, number) for number in (chars, said))
                 spending.count(served, UsageReport(*tokens), estimated=True)
 

@@ -1,4 +1,4 @@
-"""Facts about the project at the session's start, for the system prompt. Names are data: only plain ones are listed."""
+"""Facts about the project at the session's start. Names are data: only plain ones are listed."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
 """The project's instructions for agents: `AGENTS.md` (or else `CLAUDE.md`, `GEMINI.md`).
 
-The files in the session's own folders are read when the session starts and are part of the system prompt, which stays
-the same for the whole session. Those in sub-folders are added to the first result that touches a file below them. Links
+The files in the session's own folders are read when the session starts and stand at the head of the conversation, the
+same for the whole session. Those in sub-folders are added to the first result that touches a file below them. Links
 that lead out of the session's folders are not followed.
 """
 
@@ -24,7 +24,9 @@ from acp_agent.loop.prompts.project_rules import instruction_file
 from acp_agent.safety.folders.paths import Roots, read_regular
 
 MARK_CHARS = 12
-LOOKALIKE = re.compile(r"\[(?=(?:end of )?instructions \w{12}\b)", re.IGNORECASE)
+LOOKALIKE = re.compile(
+    r"\[(?=(?:end of )?instructions \w{12}\b|context of this session\b|end of context\b)", re.IGNORECASE
+)
 KEY_SECONDS = 24 * 3600
 """Age at which the key is replaced."""
 KEY_BYTES = 16
@@ -33,12 +35,14 @@ log = logging.getLogger(__name__)
 
 
 def neutral(text: str) -> str:
-    """`text` without the form of instructions, whatever its mark: also one that a file has come to know."""
-    return LOOKALIKE.sub("[not ", text) if "instructions " in text.lower() else text
+    """`text` without the forms of instructions, whatever their mark (a file may come to know it), and of the context
+    block."""
+    low = text.lower()
+    return LOOKALIKE.sub("[not ", text) if "instructions " in low or "context" in low else text
 
 
 class Instructions:
-    """Of one session. `max_bytes` bounds the text of each file and of all in the system prompt together. `state`: the
+    """Of one session. `max_bytes` bounds the text of each file and of all at the head together. `state`: the
     agent's own folder, for the key of the `mark`."""
 
     def __init__(self, roots: Roots, *, enabled: bool, max_bytes: int, state: Path | None = None) -> None:
@@ -48,7 +52,7 @@ class Instructions:
         self._max_bytes = max_bytes
         self._told: set[Path] = set()
         self.text = self._of_roots()
-        """For the system prompt; empty if there are none."""
+        """For the head of the conversation; empty if there are none."""
         self.limits: Callable[[], str] = str
         """What commands cannot do, in a sentence or two; empty if they are not confined."""
 
@@ -65,7 +69,7 @@ class Instructions:
         return facts_of(self._roots, self.limits())
 
     def recall(self, mark: str, facts: str, text: str) -> None:
-        """Goes on with what another session's system prompt says, if it could still be this one's."""
+        """Goes on with what the head of another session's conversation says, if it could still be this one's."""
         if mark == self.mark:
             self.facts, self.text = facts, text
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from acp_agent.llm.base import ModelSettings, ThoughtLevel
-from acp_agent.loop.prompts.prompt_text import system_prompt
+from acp_agent.loop.prompts.prompt_text import context_block, system_prompt
 
 if TYPE_CHECKING:
     from acp_agent.loop.memory.memory import Memory
@@ -16,20 +16,15 @@ THOUGHT_LEVELS: dict[str, ThoughtLevel] = {"off": "off", "low": "low", "medium":
 
 
 def model_settings(session: Session, memory: Memory, model: ReadyModel) -> ModelSettings:
-    """The system prompt and the choices of the session, for `model`."""
-    agent = session.config.settings.agent
-    system = system_prompt(
-        session.roots,
-        session.choices.mode(),
-        f"{agent.instructions}\n{memory.instructions.text}".strip(),
-        memory.skills.described(),
-        memory.instructions.facts,
-        memory.instructions.mark,
-        agent.max_tool_iterations,
-    )
+    """The system prompt, the head of the conversation and the choices of the session, for `model`."""
+    agent, of_project = session.config.settings.agent, memory.instructions
+    context = context_block(session.roots, of_project, memory.skills.described(), memory.library.agents())
     return ModelSettings(
         model=model.id,
-        system=session.outbox.clean(system),
+        system=session.outbox.clean(
+            system_prompt(session.choices.mode(), agent.instructions, agent.max_tool_iterations)
+        ),
+        context=session.outbox.clean(context),
         thought_level=THOUGHT_LEVELS.get(session.choices.thought_level),
         max_output_tokens=agent.max_output_tokens or None,
         cache_key=session.cache_key,

@@ -68,7 +68,7 @@ KERNEL_LOG, LEAST_LOGGING = Path("/var/log/audit/audit.log"), 7
 """Where the kernel records what Landlock denies, from this version of Landlock on."""
 
 MOST_PROTECTED = 3
-"""Names of protected paths in the system prompt."""
+"""Names of protected paths at the head of a conversation."""
 
 
 class Confinement:
@@ -243,7 +243,7 @@ class Confinement:
         return f"{hosts}; what an allowed host passes on to others is not seen{held}"
 
     def for_prompt(self) -> str:
-        """What commands cannot do, for the system prompt. Does not wait until it is known what confines them."""
+        """What commands cannot do, for the model. Does not wait until it is known what confines them."""
         where, config = "", self._config.sandbox
         if self.place is not None:
             same = "with the session's folders at the same paths" if self._roots.disk.here else "where the files are"

@@ -44,8 +44,6 @@ MOST_FOUND = 4
 
 DEFAULT_THRESHOLD = 0.6
 
-MAX_AGENTS_CHARS = 4_000
-"""Of the descriptions of sub-agents in the tool `delegate`."""
 THOUGHTS = "thinking"
 """The field for thinking in complex tools; removed before a tool sees its arguments."""
 
@@ -307,16 +305,6 @@ class Offer:
                 made = _with_properties(made, self._more[entry.name])
             known = self._definitions[f"{guidance} {entry.name}"] = (entry, made)
         return known[1]
-
-    def name_agents(self, agents: Mapping[str, str]) -> None:
-        """Lets the model name these sub-agents, by name and description."""
-        if not agents:
-            return
-        listed = "; ".join(f"`{name}`: {words}" for name, words in agents.items())
-        text = f"A sub-agent with instructions of its own. {listed}"
-        parameter = {"type": "string", "enum": list(agents), "description": text[:MAX_AGENTS_CHARS]}
-        self._more.setdefault("delegate", {})["agent"] = parameter
-        self._definitions.clear()
 
     def words(self) -> str:
         """How the tools that are sent were chosen."""

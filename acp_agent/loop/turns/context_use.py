@@ -92,7 +92,7 @@ class ContextUse:
 
     async def _summarised(self, messages: Sequence[Message], model: ReadyModel, asked: Asked) -> Compacted:
         budget = self._room.allowed(self._room.window(asked))
-        room = self._room.estimator.chars(asked.model, budget) - len(asked.settings.system)
+        room = self._room.estimator.chars(asked.model, budget) - asked.settings.chars
         fitting, _ = drop_oldest(messages, max(room, 0))
         summary = await summariser(model, asked.settings)(fitting)
         kept = summary_messages(summary)
