@@ -7,6 +7,7 @@ import subprocess
 import time
 import uuid
 from collections.abc import Callable, Sequence
+from contextlib import AbstractContextManager, nullcontext
 from pathlib import Path
 
 import anyio
@@ -31,6 +32,9 @@ MEDIA, MEDIA_SIZE = 2000, 5_000_000
 
 
 class _Nobody:
+    def changing(self, paths: Sequence[Path]) -> AbstractContextManager[None]:
+        return nullcontext()
+
     def changed(self, entries: Sequence[tuple[Path, Entry]]) -> None:
         pass
 

@@ -10,8 +10,9 @@ import os
 import stat
 import threading
 import time
-from collections import deque
-from collections.abc import Iterable, Iterator, Sequence
+from collections import Counter, deque
+from collections.abc import Collection, Iterable, Iterator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 
 from msgspec import Struct
@@ -87,12 +88,31 @@ class FolderLooks:
         self._unkept: dict[str, str] = {}
         """Files that are not copied, and why."""
         self._ours: deque[tuple[Path, Entry]] = deque()
+        self._held: Counter[str] = Counter()
+        """Paths that our own tools are changing."""
+        self._again: deque[str] = deque()
+        """Folders of such paths, to be looked at once more."""
         self.begun = False
 
     def absorb(self, entries: Iterable[tuple[Path, Entry]]) -> None:
         """What our own tools have made of these paths is no news. Does not wait."""
         if self.begun:
             self._ours.extend(entries)
+
+    @contextmanager
+    def held(self, paths: Collection[Path]) -> Iterator[None]:
+        """While our own tools change these paths, and until that was absorbed, no look takes it for a command's doing.
+        Does not wait."""
+        names = [str(path) for path in paths]
+        self._held.update(names)
+        try:
+            yield
+        finally:
+            self._again.extend(str(path.parent) for path in paths)
+            self._held.subtract(names)
+            for name in names:
+                if not self._held[name]:
+                    del self._held[name]
 
     def close(self) -> None:
         with self._lock:
@@ -119,7 +139,8 @@ class FolderLooks:
                     self._rescan(list(self._folders), changed)
                     self._scan([top for top in self._tops if top not in self._folders], changed)
                 else:
-                    self._rescan([*dirty, *(self._linked - dirty)], changed)
+                    again = {self._again.popleft() for _ in range(len(self._again))}
+                    self._rescan([*dirty, *((self._linked | again) - dirty)], changed)
             changes = self._as_changes(changed) if report else self._forget(changed)
             self._copy(seconds)
             return changes
@@ -206,18 +227,29 @@ class FolderLooks:
                 self._beyond.append(folder)
                 continue
             self._folders[folder] = now
-            self._count += len(now) - len(before)
+            ours = self._ours_now()
             for name in before.keys() | now.keys():
                 old, key = before.get(name), now.get(name)
                 if old == key:
                     continue
                 path = f"{folder}/{name}"
+                if path in ours:
+                    now.pop(name, None)
+                    now.update({} if old is None else {name: old})
+                    continue
                 if _is_other_folder(old, key):
                     self._gone(path, changed)
                 changed.append((path, old, key))
                 if _is_other_folder(key, old):
                     new.append(path)
+            self._count += len(now) - len(before)
         self._scan(new, changed)
+
+    def _ours_now(self) -> set[str]:
+        """What our own tools are changing, or have changed since this look began. To be asked after a folder was read,
+        and in this order: what is no longer held has been absorbed."""
+        held = set(self._held)
+        return held.union(str(path) for path, _ in list(self._ours))
 
     def _absorb(self) -> None:
         while self._ours:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Sequence
+from contextlib import AbstractContextManager
 from pathlib import Path
 from typing import Any, Protocol, TypeVar
 
@@ -26,6 +27,10 @@ T = TypeVar("T")
 
 class Listener(Protocol):
     """Told of what our own tools change."""
+
+    def changing(self, paths: Sequence[Path]) -> AbstractContextManager[None]:
+        """While they are, and until `changed`."""
+        ...
 
     def changed(self, entries: Sequence[tuple[Path, Entry]]) -> None: ...
 
@@ -90,12 +95,14 @@ class RecordingExecutor:
             return None
 
     async def _noted(self, shots: _Shots | None, work: Callable[[], Awaitable[T]]) -> T:
+        if shots is None:
+            return await work()
         done: T | None = None
-        try:
-            done = await work()
-            return done
-        finally:
-            if shots is not None:
+        with self._listener.changing([path for path, _ in shots.pictures]):
+            try:
+                done = await work()
+                return done
+            finally:
                 with anyio.CancelScope(shield=True):  # What returns text returns what the editor has.
                     await self._after(shots, done if isinstance(done, str) else None)
 

@@ -10,7 +10,7 @@ import tempfile
 import traceback
 import uuid
 from collections.abc import Awaitable, Callable, Sequence
-from contextlib import closing
+from contextlib import AbstractContextManager, closing
 from pathlib import Path
 
 import anyio
@@ -90,6 +90,9 @@ class Bench:
         if changes := self.looks.look(1.0):
             self.log.begin(prompt, call, "call", "a command").changed(rows_of(changes))
         return call
+
+    def changing(self, paths: Sequence[Path]) -> AbstractContextManager[None]:
+        return self.looks.held(paths)
 
     def changed(self, entries: Sequence[tuple[Path, Entry]]) -> None:
         self.looks.absorb(entries)

@@ -14,7 +14,9 @@ import pytest
 
 from acp_agent.config.model import UndoConfig
 from acp_agent.errors import StoreError
+from acp_agent.executors.local import LocalExecutor
 from acp_agent.undo import contents as contents_module
+from acp_agent.undo.base import Change
 from acp_agent.undo.contents import ContentError, Contents
 
 from .kit import Bench, tidied
@@ -134,3 +136,41 @@ def test_on_a_full_disk_nothing_is_half_restored(tmp_path: Path) -> None:
         bench.take_back([each for each in bench.operations() if each.by == "call"])
         assert len(bench.state()) == 8
         bench.close()
+
+
+@pytest.mark.parametrize("moment", ["while it is written", "in a look that began before it"])
+def test_a_look_never_takes_our_own_write_for_a_commands(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, moment: str
+) -> None:
+    """Else the file was "changed between two changes", and stayed as a later command left it."""
+    bench = Bench(tmp_path)
+    file = bench.project / "a.txt"
+    file.write_text("before")
+    bench.by_command("true")
+    seen: list[Change] = []
+    if moment == "while it is written":
+        write = LocalExecutor.write_text
+
+        async def watched(self: LocalExecutor, path: Path, text: str) -> str:
+            shown = await write(self, path, text)
+            seen.extend(bench.looks.look(1.0))
+            return shown
+
+        monkeypatch.setattr(LocalExecutor, "write_text", watched)
+        bench.by_tool(lambda executor: executor.write_text(file, "ours"))
+    else:
+        changed = bench.looks._watch.changed
+
+        def late() -> set[str] | None:
+            monkeypatch.undo()
+            bench.by_tool(lambda executor: executor.write_text(file, "ours"))
+            return changed()
+
+        monkeypatch.setattr(bench.looks._watch, "changed", late)
+        seen.extend(bench.looks.look(1.0))
+    assert (seen, file.read_text()) == ([], "ours")
+    file.write_text("formatted")
+    (change,) = bench.looks.look(1.0)
+    contents = [bench.contents.get(entry.content) for entry in (change.before, change.after) if entry is not None]
+    assert contents == [b"ours", b"formatted"]
+    bench.close()

@@ -5,7 +5,8 @@ from __future__ import annotations
 
 import copy
 import logging
-from collections.abc import Callable, Coroutine, Sequence
+from collections.abc import Callable, Coroutine, Iterator, Sequence
+from contextlib import ExitStack, contextmanager
 from functools import cached_property, partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
@@ -245,6 +246,15 @@ class ChangeRecorder:
             if (looks := vars(recorder).get("looks")) is not None:
                 looks.absorb(entries)
 
+    @contextmanager
+    def held(self, paths: Sequence[Path]) -> Iterator[None]:
+        """Our own tools are changing these, and `absorb` follows."""
+        with ExitStack() as held:
+            for recorder in list(RECORDERS):
+                if (looks := vars(recorder).get("looks")) is not None:
+                    held.enter_context(looks.held(paths))
+            yield
+
     async def close(self) -> None:
         if "looks" in vars(self) and self.looks is not None:
             self.looks.close()
@@ -281,6 +291,7 @@ class _Listener:
     def __init__(self, recorder: ChangeRecorder, call: Call) -> None:
         self._recorder = recorder
         self._call = call
+        self.changing = recorder.held
 
     def changed(self, entries: Sequence[tuple[Path, Entry]]) -> None:
         self._recorder.absorb(entries)

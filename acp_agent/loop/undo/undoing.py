@@ -383,7 +383,7 @@ class Undoing:
         changes = [Change(step.path, step.now, step.then) for step in steps]
         ids, log_ = [each.id for each in undoes], self._log
         folder = self._recorder.contents.folder.parent
-        with ExitStack() as holding:
+        with self._recorder.held([step.path for step in steps]), ExitStack() as holding:
             with ExitStack() as begins:
                 await anyio.to_thread.run_sync(begins.enter_context, beginning(folder))
                 operation = await log_.do(log_.add_undo, title, changes, ids, cut, self._session.turns)
@@ -393,11 +393,11 @@ class Undoing:
             except BaseException:
                 await log_.do(log_.drop, operation)
                 raise
+            self._recorder.absorb([(step.path, step.then) for step in steps])
         try:
             await log_.do(log_.settle, operation)
         except StoreError as error:
             log.warning("the undo is done, and will be noted at the next start: %s", error)
-        self._recorder.absorb([(step.path, step.then) for step in steps])
         return left
 
     async def _make(self, steps: Sequence[Step]) -> list[str]:
