@@ -104,18 +104,18 @@ async def test_a_client_gets_compactions_with_the_summary_or_a_notice_if_it_show
             assert any("messages summarised" in notice.title for notice in updates(r, Notice))
         assert "made shorter" not in r.editor.text()
         last = str(r.messages(len(r.model.requests)))
-        assert "THE SUMMARY" in last and "prompt 3" in last and "prompt 0" not in last
+        assert "THE SUMMARY" in last and "prompt 3" in last and "prompt 0" in last and "prompt 1" not in last
 
 
-async def test_a_model_that_cannot_summarise_costs_the_oldest_turns_and_no_more(tmp_path):
+async def test_a_model_that_cannot_summarise_costs_the_middle_of_old_turns_and_no_more(tmp_path):
     script = [*[says(wordy(2000))] * 3, Failure(400, {"error": {"message": "no"}}), says("the end")]
     async with rig(tmp_path, script, config=config(14_500)) as r:
         for number in range(4):
             assert (await r.editor.prompt(f"prompt {number}")).stop_reason == "end_turn"
-        assert "oldest messages removed" in r.editor.text()
+        assert "old turns cut to their prompt and last words" in r.editor.text()
         assert "There is no summary" in r.editor.text()
         last = str(r.messages(len(r.model.requests)))
-        assert "prompt 3" in last and "earlier messages were removed" in last
+        assert all(f"prompt {number}" in last for number in range(4)) and "w01999" in last
 
 
 async def test_what_a_server_finds_too_long_is_made_shorter_and_asked_again_once(tmp_path):

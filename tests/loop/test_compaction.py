@@ -9,6 +9,7 @@ import anyio
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from msgspec.structs import replace
 
 from acp_agent.config.model import CompactionConfig
 from acp_agent.errors import ProviderError
@@ -22,6 +23,7 @@ from acp_agent.loop.memory.compaction import (
     size_of,
     window_of,
 )
+from acp_agent.loop.memory.conversation_head import FIRST_CHARS, Head, Seen, opened
 from acp_agent.loop.memory.history import History
 from acp_agent.loop.memory.room import Asked, Room
 from acp_agent.loop.memory.token_counts import TokenEstimator, characters
@@ -105,7 +107,9 @@ def test_a_shortened_result_keeps_the_reference_to_all_of_it() -> None:
 def test_dropping_keeps_the_last_prompt_and_the_last_round() -> None:
     messages, dropped = drop_oldest(LONG, 100)
     assert dropped == len(LONG) - 4
-    assert text_of(messages).startswith(f"[{dropped} earlier messages were removed")
+    head, _ = opened(messages)
+    assert (head.first, head.dropped) == ("first prompt", dropped)
+    assert f"[{dropped} earlier messages were removed" in text_of(messages)
     assert "second prompt" in text_of(messages)
     assert messages[-3:] == LONG[-3:]
     assert valid(messages)
@@ -186,7 +190,7 @@ async def test_without_a_usable_summary_the_oldest_are_left_out(says: str) -> No
     assert valid(done.messages)
     assert "second prompt" in text_of(done.messages)
     if says != "z" * 100_000:
-        assert done.dropped and done.trouble
+        assert done.cut and done.trouble
 
 
 async def test_the_newest_results_are_shortened_last() -> None:
@@ -206,7 +210,7 @@ async def test_a_result_the_model_never_saw_is_filled_up_to_what_fits_and_says_h
     ]
     calls = llm.AssistantMessage("", (llm.ToolUse("1", "read", "{}"), llm.ToolUse("2", "bash", "{}")))
     done = await compact([*LONG, user("now"), calls, *results], Limits(12_000, 8000), CompactionConfig(), None)
-    assert 9_000 < done.size <= 12_000
+    assert 8_000 < done.size <= 12_000
     long, short = done.messages[-2:]
     assert text_of([short]) == text_of(results[1:]), "what is small stays whole"
     shown, _, note = text_of([long]).partition("\n[")
@@ -271,6 +275,87 @@ def test_whatever_is_made_of_a_history_is_valid_and_has_the_last_prompt(
     assert done.size <= size_of(messages)
     last = next(message for message in reversed(messages) if isinstance(message, llm.UserMessage))
     assert text_of([last]) in text_of(done.messages)
+
+
+# --- long conversations --------------------------------------------------------------------------------------------
+
+TASK = "Port the billing module to the new ledger; never touch the invoices of 2019."
+PROMPTS, ROUNDS = 60, 3
+
+
+def reading(number: int, name: str, first: int) -> list[llm.Message]:
+    lines = "\n".join(f"{at:>6}\tline {at} of {name}, which says something" for at in range(first, first + 90))
+    use = llm.ToolUse(f"r{number}", "read", json.dumps({"path": name, "offset": first}))
+    return [llm.AssistantMessage("I look.", (use,)), llm.ToolMessage(use.id, "read", (llm.TextPart(lines),))]
+
+
+@pytest.mark.parametrize("says", ["honest", "", "fails"])
+@pytest.mark.parametrize("window", [8_000, 16_000, 32_000, 128_000])
+async def test_a_long_conversation_keeps_its_task_and_what_was_read_for_few_summaries(window: int, says: str) -> None:
+    fixed = {8_000: 2_500, 16_000: 2_500}.get(window, 4_500) * 4 - 400
+    desk, room, asks = Desk([]), Room(CompactionConfig(), 0.8), list[int]()
+    read: set[str] = set()
+
+    async def summary(messages: Sequence[llm.Message]) -> str:
+        asks.append(size_of(messages))
+        assert TASK in text_of(messages), "what is summarised begins with what the user wants"
+        assert any(isinstance(each, llm.ToolMessage) for each in messages), "and is the conversation itself"
+        if says == "fails":
+            raise ProviderError("server", "no")
+        return "They port the billing module. " * 20 if says else ""
+
+    async def request(prompt: int, *new: llm.Message) -> None:
+        history = History([*desk.history, *new])
+        desk.history = list(history.messages)
+        of = Asked("m", llm.ModelSettings("m", "s" * fixed), [], window, prompt)
+        assert await room.fit(desk, of, lambda: summary) is None
+        assert valid(desk.history) and room.measure(desk.history, of).all <= window
+        text = text_of(desk.history)
+        assert TASK in text and f"prompt {prompt}:" in text
+        head, rest = opened(desk.history)
+        shown = {call.arguments for each in rest if isinstance(each, llm.AssistantMessage) for call in each.tool_calls}
+        assert all(name in head.files or any(name in each for each in shown) for name in read)
+
+    for prompt in range(1, PROMPTS + 1):
+        words = f"prompt {prompt}: " + (TASK if prompt == 1 else "go on with the next part, please. " * 6)
+        await request(prompt, user(words))
+        for number in range(ROUNDS):
+            name = f"src/part{(prompt + number) % 20}.py"
+            read.add(name)
+            await request(prompt, *reading(prompt * ROUNDS + number, name, 1 + 90 * (prompt % 5)))
+        desk.history.append(llm.AssistantMessage("Done: it reads the ledger now. " * 12))
+    assert 0 < len(asks) <= PROMPTS / 4 + 1 if window < 128_000 else len(asks) <= PROMPTS / 4
+    if window < 128_000:
+        assert opened(desk.history)[0].files["src/part7.py"].lines
+
+
+async def test_a_long_turn_has_summaries_of_its_own() -> None:
+    desk, room, asks = Desk([user(TASK)]), Room(CompactionConfig(), 0.8), list[int]()
+
+    async def summary(messages: Sequence[llm.Message]) -> str:
+        asks.append(size_of(messages))
+        return f"SUMMARY {len(asks)}"
+
+    for number in range(250):
+        desk.history += reading(number, f"f{number}.py", 1)
+        of = Asked("m", llm.ModelSettings("m", "s" * 400), [], 16_000, 1)
+        assert await room.fit(desk, of, lambda: summary) is None
+        assert TASK in text_of(desk.history)
+    assert 2 <= len(asks) <= 20
+    assert f"SUMMARY {len(asks)}" in text_of(desk.history)
+
+
+def test_the_head_of_a_conversation_is_read_as_it_was_written() -> None:
+    files = {"a b.py": Seen(((1, 80), (120, 160)), changed=True), "c": Seen(changed=True), "d": Seen(((3, 3),))}
+    head = Head("do it\n- x: changed", "a summary\n\n[9 earlier messages]", files, 12)
+    for rest in ([user("next")], [llm.AssistantMessage("x")], []):
+        found, after = opened(History([*head.messages(), *rest]).messages)
+        assert (found, after) == (head, rest)
+    bare = replace(head, summary="")
+    assert opened(History([*bare.messages(), user("next")]).messages) == (bare, [user("next")])
+    assert opened([user("do it")]) == (Head(), [user("do it")])
+    long = Head().after([user("p" * 10_000), *reading(1, "a", 5), *reading(2, "a", 90)], ())
+    assert len(long.first) < FIRST_CHARS + 100 and long.files == {"a": Seen(((5, 179),))}
 
 
 async def test_cancelled_while_the_model_summarises_nothing_is_changed() -> None:

@@ -3,8 +3,14 @@
 Before each request the size of what would be sent (system prompt, tools, history) is compared with the model's window.
 If it is too large, in this order and no further than needed:
 
-    shorten old tool results -> let the model summarise what is old -> shorten all results but those of the last round
-        -> leave out the oldest messages -> shorten the last results to what fits, then the arguments of calls
+    shorten old results -> shorten results of the last round that take more than their share
+        -> let the model summarise what is old -> shorten all results but those of the last round
+        -> of old turns keep prompt and last words -> leave out the oldest messages
+        -> shorten the last results to what fits, then the arguments of calls
+
+What stays whatever happens: the first prompt (bounded), the summary, the files read and changed so far
+(`conversation_head`), the newest prompt, the last round. What the model is asked to summarise is shortened, never left
+out.
 
 Each step is a plain function from messages to messages; a step that gains nothing is not taken twice for the same
 history. If even the minimum (instructions, tools, the last prompt) does not fit, the user is told so. A server that
@@ -18,6 +24,7 @@ import logging
 import re
 from collections.abc import Awaitable, Callable, Sequence
 from contextlib import aclosing
+from itertools import pairwise
 from pathlib import Path
 
 import msgspec
@@ -36,15 +43,12 @@ from acp_agent.llm.base import (
     ToolUse,
     UserMessage,
 )
+from acp_agent.loop.memory.conversation_head import DROPPED, opened, text_of
 from acp_agent.loop.memory.history import History
-from acp_agent.loop.memory.token_counts import characters
+from acp_agent.loop.memory.token_counts import MESSAGE_CHARS, characters
 from acp_agent.output.envelope import bounded
 
 log = logging.getLogger(__name__)
-
-ACKNOWLEDGED = "I have read the summary and will continue from there."
-
-SUMMARY = "Summary of our conversation so far:\n\n{}"
 
 SHORTENED = "\n[... {} characters of this old result were removed to save space ...]"
 
@@ -60,10 +64,17 @@ NO_MEDIA = "[an image or audio of this old result was removed to save space]"
 
 ARGUMENTS = "{} characters of the arguments of this call were removed to save space"
 
-DROPPED = "[{} earlier messages were removed to save space.]"
+NEWEST = 0.5
+"""Fraction of the space that results of the last round may have together before anything older is touched."""
 
-RECENT = 0.5
+RECENT = 0.4
 """Fraction of the space that the newest messages keep verbatim when older ones are summarised."""
+
+OF_SUMMARY = 0.25
+"""Fraction of the space that a summary may have."""
+
+OLD_WORDS = 300
+"""Characters kept of the prompt and of the last words of an old turn whose rounds are left out."""
 
 FEWEST_TO_SUMMARISE = 4
 """Messages; fewer are not worth a request."""
@@ -87,6 +98,8 @@ class Compacted(Struct, frozen=True):
     """Results."""
     summarised: int = 0
     """Messages."""
+    cut: int = 0
+    """Old turns of which prompt and last words are left."""
     dropped: int = 0
     """Messages."""
     summary: str = ""
@@ -105,6 +118,8 @@ class Compacted(Struct, frozen=True):
             done.append(f"{self.shortened} tool results shortened")
         if self.summarised:
             done.append(f"{self.summarised} messages summarised")
+        if self.cut:
+            done.append(f"{self.cut} old turns cut to their prompt and last words")
         if self.dropped:
             done.append(f"the {self.dropped} oldest messages removed")
         return ", ".join(done) or "nothing could be removed"
@@ -124,11 +139,20 @@ async def compact(
     done = _shortened(done, config, keep=max(config.keep_results, unseen), need=done.size - limits.target)
     if done.size <= enough:
         return done
+    newest = size_of(done.messages[len(done.messages) - unseen :])
+    if newest > (share := max(int(limits.most * NEWEST), enough - (done.size - newest))):
+        done = _with(done, *filled_up(done.messages, done.size - newest + share, config.result_chars))
+    if done.size <= enough:
+        return done
     if summarise is not None:
         done = await _summarised(done, limits, summarise)
         if done.size <= enough:
             return done
     done = _shortened(done, config, keep=unseen, need=done.size - limits.target)
+    if done.size <= enough:
+        return done
+    kept, cut = cut_old_turns(done.messages, done.size - limits.target)
+    done = _with(done, kept, cut=cut)
     if done.size <= enough:
         return done
     kept, dropped = drop_oldest(done.messages, limits.target)
@@ -150,12 +174,16 @@ def _last_round(messages: Sequence[Message]) -> int:
     return count
 
 
-def _with(done: Compacted, messages: list[Message], shortened: int = 0, *, dropped: int = 0) -> Compacted:
+def _with(done: Compacted, messages: list[Message], shortened: int = 0, *, cut: int = 0, dropped: int = 0) -> Compacted:
     """Returns `done` shortened further, or unchanged if nothing was gained."""
     if size_of(messages) >= done.size:
         return done
-    return Compacted(
-        messages, done.shortened + shortened, done.summarised, done.dropped + dropped, done.summary, done.trouble
+    return msgspec.structs.replace(
+        done,
+        messages=messages,
+        shortened=done.shortened + shortened,
+        cut=done.cut + cut,
+        dropped=done.dropped + dropped,
     )
 
 
@@ -187,7 +215,7 @@ def shorten_results(messages: Sequence[Message], *, keep: int, chars: int, need:
 
 def _shorter(message: ToolMessage, chars: int, note: str = SHORTENED) -> ToolMessage:
     """Cut at the end of a line, if there is one near."""
-    text = "\n".join(part.text for part in message.content if isinstance(part, TextPart))
+    text = text_of(message)
     media = any(not isinstance(part, TextPart) for part in message.content)
     references = [line for line in text.splitlines()[-8:] if "overflow:" in line][-1:]
     if len(text) > chars + SLACK:
@@ -220,12 +248,13 @@ def filled_up(messages: Sequence[Message], most: int, least: int) -> tuple[list[
     return result, count
 
 
-def shorten_arguments(messages: Sequence[Message], chars: int) -> list[Message]:
-    """Replaces the arguments of answered calls that are longer than `chars` with JSON that says what is missing."""
-    answered = {message.call_id for message in messages if isinstance(message, ToolMessage)}
+def shorten_arguments(messages: Sequence[Message], chars: int, *, answered: bool = True) -> list[Message]:
+    """Replaces the arguments of calls that are longer than `chars` with JSON that says what is missing. `answered`:
+    only of calls that have an answer."""
+    known = {message.call_id for message in messages if isinstance(message, ToolMessage)}
 
     def shorter(call: ToolUse) -> ToolUse:
-        if len(call.arguments) <= chars + SLACK or call.id not in answered:
+        if len(call.arguments) <= chars + SLACK or (answered and call.id not in known):
             return call
         return ToolUse(call.id, call.name, json.dumps({"left_out": ARGUMENTS.format(len(call.arguments))}))
 
@@ -241,23 +270,55 @@ def shorten_arguments(messages: Sequence[Message], chars: int) -> list[Message]:
 
 
 async def _summarised(done: Compacted, limits: Limits, summarise: Summarise) -> Compacted:
-    old, new = split(done.messages, int(limits.target * RECENT))
+    head, rest = opened(done.messages)
+    old, new = split(rest, int(limits.target * RECENT))
     if len(old) < FEWEST_TO_SUMMARISE:
         return done
-    asked, _ = drop_oldest(old, limits.target)
     try:
-        summary = await summarise(asked)
+        summary = await summarise(condensed([*head.messages(), *old], limits.target))
     except ProviderError as error:
         log.warning("the conversation could not be summarised: %s", error)
-        return Compacted(done.messages, done.shortened, trouble=str(error))
+        return msgspec.structs.replace(done, trouble=str(error))
     if not summary:
-        return Compacted(done.messages, done.shortened, trouble="the model returned no summary")
-    summary = bounded(summary, max(limits.target // 2, 200))
-    kept = [*summary_messages(summary), *_prompt_of(old, new), *new]
-    messages = list(History(kept).messages)
+        return msgspec.structs.replace(done, trouble="the model returned no summary")
+    prompt = _prompt_of(old, new)
+    summary = bounded(summary, max(int(limits.target * OF_SUMMARY), 200))
+    head = msgspec.structs.replace(head.after(old, prompt), summary=summary, dropped=0)
+    messages = list(History([*head.messages(), *prompt, *new]).messages)
     if size_of(messages) >= done.size:
-        return Compacted(done.messages, done.shortened, trouble="the summary was not shorter than the conversation")
-    return Compacted(messages, done.shortened, summarised=len(old), summary=summary)
+        return msgspec.structs.replace(done, trouble="the summary was not shorter than the conversation")
+    return msgspec.structs.replace(done, messages=messages, summarised=len(old), summary=summary)
+
+
+def condensed(messages: Sequence[Message], room: int) -> list[Message]:
+    """The messages with the longest ones shortened, all to the same size, so that they fit into `room` characters, as
+    far as that can be: none is left out. The head of a conversation stays."""
+    head, rest = opened(messages)
+    begun = head.messages()
+    room -= size_of(begun)
+    if size_of(rest) <= room:
+        return list(messages)
+    sizes = sorted(map(characters, rest))
+    share = 0
+    for number, size in enumerate(sizes):
+        share = max(room, 0) // (len(sizes) - number)
+        if size > share:
+            break
+        room -= size
+    return list(History([*begun, *(_condensed(message, share) for message in rest)]).messages)
+
+
+def _condensed(message: Message, share: int) -> Message:
+    if characters(message) <= share:
+        return message
+    chars = max(share - MESSAGE_CHARS, 1)
+    if isinstance(message, ToolMessage):
+        return _shorter(message, max(chars - SLACK, 1))
+    if isinstance(message, UserMessage):
+        return UserMessage((TextPart(bounded(text_of(message), chars)),))
+    calls = shorten_arguments([message], max(chars // 2, 1), answered=False)[0]
+    assert isinstance(calls, AssistantMessage)
+    return msgspec.structs.replace(calls, text=bounded(message.text, max(chars // 2, 1)))
 
 
 def split(messages: Sequence[Message], room: int) -> tuple[list[Message], list[Message]]:
@@ -295,60 +356,59 @@ async def summarise(model: Answers, messages: Sequence[Message], settings: Model
     return "".join(said).strip()
 
 
-def summary_messages(summary: str) -> list[Message]:
-    """The new history."""
-    return [UserMessage((TextPart(SUMMARY.format(summary)),)), AssistantMessage(ACKNOWLEDGED)]
-
-
 # --- leave out the oldest ----------------------------------------------------------------------------------------
 
 
+def cut_old_turns(messages: Sequence[Message], need: int) -> tuple[list[Message], int]:
+    """Of old turns, the oldest first, keeps the prompt and the last words, until `need` characters are gained; the
+    newest turn stays. Returns how many turns were cut."""
+    head, rest = opened(messages)
+    prompts = [at for at, message in enumerate(rest) if isinstance(message, UserMessage)]
+    kept, gone = list(rest[: prompts[0]] if prompts else rest), list[Message]()
+    count = gained = left_out = 0
+    for begin, end in pairwise(prompts):
+        turn = list(rest[begin:end])
+        short = _short_turn(turn) if gained < need else turn
+        if (gain := size_of(turn) - size_of(short)) > 0:
+            gained, count, left_out = gained + gain, count + 1, left_out + len(turn) - len(short)
+            gone += turn
+            turn = short
+        kept += turn
+    kept += rest[prompts[-1] :] if prompts else []
+    if not gone:
+        return list(messages), 0
+    head = head.after(gone, kept)
+    head = msgspec.structs.replace(head, dropped=head.dropped + left_out)
+    return list(History([*head.messages(), *kept]).messages), count
+
+
+def _short_turn(turn: Sequence[Message]) -> list[Message]:
+    short: list[Message] = [UserMessage((TextPart(bounded(text_of(turn[0]), OLD_WORDS)),))]
+    last = next((one.text for one in reversed(turn) if isinstance(one, AssistantMessage) and one.text), "")
+    return [*short, *([AssistantMessage(bounded(last, OLD_WORDS))] if last else [])]
+
+
 def drop_oldest(messages: Sequence[Message], room: int) -> tuple[list[Message], int]:
-    """Keeps the newest messages that fit into `room` characters, with a note of what is missing; the last prompt and
-    the last round of calls always stay. Returns how many were dropped."""
+    """Keeps the newest messages that fit into `room` characters, and the head of the conversation with a note of what
+    is missing; the last prompt and the last round of calls always stay. Returns how many were dropped."""
     if size_of(messages) <= room:
         return list(messages), 0
-    all_messages = list(messages)
-    messages, earlier = _without_notes(messages)
-    prompt = max((at for at, message in enumerate(messages) if isinstance(message, UserMessage)), default=-1)
-    fixed = [messages[prompt]] if prompt >= 0 else []
-    room -= size_of(fixed) + len(DROPPED) + 8
-    at = _begin(messages, room, after=prompt)
+    head, rest = opened(messages)
+    prompt = max((at for at, message in enumerate(rest) if isinstance(message, UserMessage)), default=-1)
+    fixed = [rest[prompt]] if prompt >= 0 else []
+    room -= size_of(fixed) + size_of(head.after(rest, fixed).messages()) + len(DROPPED) + 8
+    at = _begin(rest, room, after=prompt)
     if at <= prompt + 1:  # The whole last turn fits: so do earlier turns, as far as there is space.
-        at = _begin(messages, room + size_of(fixed), after=-1)
-        at = next((index for index in range(at, prompt + 1) if isinstance(messages[index], UserMessage)), prompt)
-        kept = list(messages[max(at, 0) :])
+        at = _begin(rest, room + size_of(fixed), after=-1)
+        at = next((index for index in range(at, prompt + 1) if isinstance(rest[index], UserMessage)), prompt)
+        kept = list(rest[max(at, 0) :])
     else:
-        kept = [*fixed, *messages[at:]]
-    dropped = len(messages) - len(kept)
-    if not dropped:
-        return all_messages, 0
-    note = UserMessage((TextPart(DROPPED.format(dropped + earlier)),))
-    return list(History([note, *kept]).messages), dropped
-
-
-def _without_notes(messages: Sequence[Message]) -> tuple[list[Message], int]:
-    """The messages without earlier notes, and how many messages those counted."""
-    plain: list[Message] = []
-    count = 0
-    for message in messages:
-        if isinstance(message, UserMessage):
-            notes = [
-                found for part in message.content if isinstance(part, TextPart) and (found := NOTE.fullmatch(part.text))
-            ]
-            if notes:
-                count += sum(int(found[1]) for found in notes)
-                rest = tuple(
-                    part for part in message.content if not (isinstance(part, TextPart) and NOTE.fullmatch(part.text))
-                )
-                if not rest:
-                    continue
-                message = UserMessage(rest)
-        plain.append(message)
-    return plain, count
-
-
-NOTE = re.compile(re.escape(DROPPED).replace(r"\{\}", r"(\d+)"))
+        kept = [*fixed, *rest[at:]]
+    if not (dropped := len(rest) - len(kept)):
+        return list(messages), 0
+    head = head.after(rest[: len(rest) - len(kept) + len(fixed)], kept)
+    head = msgspec.structs.replace(head, dropped=head.dropped + dropped)
+    return list(History([*head.messages(), *kept]).messages), dropped
 
 
 def _begin(messages: Sequence[Message], room: int, *, after: int) -> int:
@@ -365,9 +425,10 @@ def _begin(messages: Sequence[Message], room: int, *, after: int) -> int:
 
 
 def floor_chars(messages: Sequence[Message]) -> int:
-    """Returns the size of what no step can leave out: the last prompt."""
-    last = next((message for message in reversed(messages) if isinstance(message, UserMessage)), None)
-    return 0 if last is None else characters(last)
+    """Returns the size of what no step can leave out: the head and the last prompt."""
+    head, rest = opened(messages)
+    last = next((message for message in reversed(rest) if isinstance(message, UserMessage)), None)
+    return size_of(head.messages()) + (0 if last is None else characters(last))
 
 
 # --- what a server says ------------------------------------------------------------------------------------------

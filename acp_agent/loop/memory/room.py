@@ -12,7 +12,14 @@ from msgspec import Struct, field
 from msgspec.structs import replace
 
 from acp_agent.config.model import CompactionConfig
-from acp_agent.llm.base import DEFAULT_CONTEXT_WINDOW, Message, ModelSettings, ToolDefinition
+from acp_agent.llm.base import (
+    DEFAULT_CONTEXT_WINDOW,
+    AssistantMessage,
+    Message,
+    ModelSettings,
+    ToolDefinition,
+    UserMessage,
+)
 from acp_agent.loop.memory.compaction import Compacted, Limits, Summarise, compact, floor_chars, size_of, window_of
 from acp_agent.loop.memory.token_counts import TokenEstimator, definition_chars
 
@@ -21,6 +28,13 @@ if TYPE_CHECKING:
 
 
 log = logging.getLogger(__name__)
+
+SUMMARY_PROMPTS = 4
+"""A summary is asked for once in so many prompts: it is a request of its own. What is in the way of others meanwhile is
+shortened."""
+
+LONG_TURN = 8
+"""Rounds of calls from which on a turn may have summaries of its own."""
 
 GROWTH = 1.1
 """How much a history that could not be shortened must grow before it is tried again."""
@@ -55,6 +69,8 @@ class Asked(Struct, frozen=True):
     tools: Sequence[ToolDefinition]
     window: int | None
     """Tokens, where they are known."""
+    prompt: int = 0
+    """The number of the prompt that is answered."""
 
 
 class Measure(Struct, frozen=True):
@@ -102,6 +118,8 @@ class Room(Struct):
     """By model: the window a server named when it rejected a request."""
     _trial: tuple[str, int] | None = None
     """A model and its presumed window: believed once a request within it was answered."""
+    _asked_at: int | None = None
+    """The prompt at which a summary was last asked for."""
     _stuck: int = 0
     """Characters of a history that could not be shortened."""
 
@@ -187,7 +205,8 @@ class Room(Struct):
         target = self.estimator.chars(asked.model, max(0.0, budget * share - fixed))
         desk.begin()
         try:
-            done = await compact(desk.messages(), Limits(most, target), self.config, summarise())
+            asks = summarise() if self._may_ask(asked.prompt, desk.messages()) else None
+            done = await compact(desk.messages(), Limits(most, target), self.config, self._asking(asks, asked.prompt))
         except anyio.get_cancelled_exc_class():
             desk.gave_up(cancelled=True)
             raise
@@ -212,3 +231,18 @@ class Room(Struct):
             prompt=prompt,
             tokens=after.system + after.tools + prompt,
         )
+
+    def _may_ask(self, prompt: int, messages: Sequence[Message]) -> bool:
+        """Whether a summary may be asked for now."""
+        if self._asked_at is None or prompt - self._asked_at >= SUMMARY_PROMPTS or prompt < self._asked_at:
+            return True
+        last = max((at for at, one in enumerate(messages) if isinstance(one, UserMessage)), default=-1)
+        return sum(isinstance(one, AssistantMessage) for one in messages[last + 1 :]) >= LONG_TURN
+
+    def _asking(self, asks: Summarise | None, prompt: int) -> Summarise | None:
+        async def ask(messages: Sequence[Message]) -> str:
+            self._asked_at = prompt
+            assert asks is not None
+            return await asks(messages)
+
+        return ask if asks is not None else None

@@ -117,7 +117,8 @@ class SessionHost:
 
     @property
     def _asked(self) -> Asked:
-        return Asked(self._model.name, self.settings(), self.tools(), self._model.known_window)
+        number = self._session.turns
+        return Asked(self._model.name, self.settings(), self.tools(), self._model.known_window, number)
 
     def report_usage(self, usage: UsageReport | None, message: AssistantMessage) -> None:
         asked = self._asked

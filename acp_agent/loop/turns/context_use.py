@@ -9,11 +9,13 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 import anyio
+from msgspec.structs import replace
 
 from acp_agent.errors import AuthRequired, CostLimit, InvalidParams, ProviderError
 from acp_agent.llm.base import Message, TextPart, UserMessage
 from acp_agent.loop.hooks.hooks import Hooks
-from acp_agent.loop.memory.compaction import Compacted, Limits, compact, drop_oldest, size_of, summary_messages
+from acp_agent.loop.memory.compaction import Compacted, Limits, compact, condensed, size_of
+from acp_agent.loop.memory.conversation_head import opened
 from acp_agent.loop.memory.memory import Memory
 from acp_agent.loop.memory.room import Asked
 from acp_agent.loop.model.ready_model import ReadyModel, SessionModels
@@ -93,9 +95,9 @@ class ContextUse:
     async def _summarised(self, messages: Sequence[Message], model: ReadyModel, asked: Asked) -> Compacted:
         budget = self._room.allowed(self._room.window(asked))
         room = self._room.estimator.chars(asked.model, budget) - asked.settings.chars
-        fitting, _ = drop_oldest(messages, max(room, 0))
-        summary = await summariser(model, asked.settings)(fitting)
-        kept = summary_messages(summary)
+        summary = await summariser(model, asked.settings)(condensed(messages, max(room, 0)))
+        head, rest = opened(messages)
+        kept = replace(head.after(rest, ()), summary=summary, dropped=0).messages()
         if not summary or size_of(kept) >= size_of(messages):
             trouble = (
                 "the summary was not shorter than the conversation" if summary else "the model returned no summary"
