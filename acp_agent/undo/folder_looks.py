@@ -12,7 +12,7 @@ import threading
 import time
 from collections import Counter, deque
 from collections.abc import Collection, Iterable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 from pathlib import Path
 
 from msgspec import Struct
@@ -47,6 +47,37 @@ Key = tuple[int, int, int, int, int]
 class Limits(Struct, frozen=True):
     entries: int
     file_bytes: int
+
+
+class _OwnWrites:
+    """What our own tools change, told while others look; nothing here waits."""
+
+    def __init__(self) -> None:
+        self.done: deque[tuple[Path, Entry]] = deque()
+        """What they made of paths, not yet absorbed."""
+        self._held: Counter[str] = Counter()
+        """Paths that they are changing."""
+        self.again: deque[str] = deque()
+        """Folders of these, to be looked at once more."""
+
+    @contextmanager
+    def held(self, paths: Collection[Path]) -> Iterator[None]:
+        names = [str(path) for path in paths]
+        self._held.update(names)
+        try:
+            yield
+        finally:
+            self.again.extend(str(path.parent) for path in paths)
+            self._held.subtract(names)
+            for name in names:
+                if not self._held[name]:
+                    del self._held[name]
+
+    def now(self) -> set[str]:
+        """What they are changing, or have changed since this look began. To be asked after a folder was read, and in
+        this order: what is no longer held has been absorbed."""
+        held = set(self._held)
+        return held.union(str(path) for path, _ in list(self.done))
 
 
 class FolderLooks:
@@ -87,32 +118,18 @@ class FolderLooks:
         self._links: dict[str, Entry] = {}
         self._unkept: dict[str, str] = {}
         """Files that are not copied, and why."""
-        self._ours: deque[tuple[Path, Entry]] = deque()
-        self._held: Counter[str] = Counter()
-        """Paths that our own tools are changing."""
-        self._again: deque[str] = deque()
-        """Folders of such paths, to be looked at once more."""
+        self._own = _OwnWrites()
         self.begun = False
 
     def absorb(self, entries: Iterable[tuple[Path, Entry]]) -> None:
         """What our own tools have made of these paths is no news. Does not wait."""
         if self.begun:
-            self._ours.extend(entries)
+            self._own.done.extend(entries)
 
-    @contextmanager
-    def held(self, paths: Collection[Path]) -> Iterator[None]:
+    def held(self, paths: Collection[Path]) -> AbstractContextManager[None]:
         """While our own tools change these paths, and until that was absorbed, no look takes it for a command's doing.
         Does not wait."""
-        names = [str(path) for path in paths]
-        self._held.update(names)
-        try:
-            yield
-        finally:
-            self._again.extend(str(path.parent) for path in paths)
-            self._held.subtract(names)
-            for name in names:
-                if not self._held[name]:
-                    del self._held[name]
+        return self._own.held(paths)
 
     def close(self) -> None:
         with self._lock:
@@ -139,7 +156,7 @@ class FolderLooks:
                     self._rescan(list(self._folders), changed)
                     self._scan([top for top in self._tops if top not in self._folders], changed)
                 else:
-                    again = {self._again.popleft() for _ in range(len(self._again))}
+                    again = {self._own.again.popleft() for _ in range(len(self._own.again))}
                     self._rescan([*dirty, *((self._linked | again) - dirty)], changed)
             changes = self._as_changes(changed) if report else self._forget(changed)
             self._copy(seconds)
@@ -227,7 +244,7 @@ class FolderLooks:
                 self._beyond.append(folder)
                 continue
             self._folders[folder] = now
-            ours = self._ours_now()
+            ours = self._own.now()
             for name in before.keys() | now.keys():
                 old, key = before.get(name), now.get(name)
                 if old == key:
@@ -245,15 +262,9 @@ class FolderLooks:
             self._count += len(now) - len(before)
         self._scan(new, changed)
 
-    def _ours_now(self) -> set[str]:
-        """What our own tools are changing, or have changed since this look began. To be asked after a folder was read,
-        and in this order: what is no longer held has been absorbed."""
-        held = set(self._held)
-        return held.union(str(path) for path, _ in list(self._ours))
-
     def _absorb(self) -> None:
-        while self._ours:
-            path, entry = self._ours.popleft()
+        while self._own.done:
+            path, entry = self._own.done.popleft()
             folder = self._folders.get(str(path.parent))
             if folder is None:
                 continue
