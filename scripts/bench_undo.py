@@ -16,7 +16,7 @@ from acp_agent.executors.base import Executor
 from acp_agent.executors.local import LocalExecutor
 from acp_agent.store.base import SessionRecord
 from acp_agent.store.stores import sqlite_store
-from acp_agent.undo.base import Change, Entry
+from acp_agent.undo.base import Change
 from acp_agent.undo.contents import Contents
 from acp_agent.undo.folder_looks import FolderLooks, Limits
 from acp_agent.undo.operation_log import Log, rows_of
@@ -35,7 +35,7 @@ class _Nobody:
     def changing(self, paths: Sequence[Path]) -> AbstractContextManager[None]:
         return nullcontext()
 
-    def changed(self, entries: Sequence[tuple[Path, Entry]]) -> None:
+    def changed(self, changes: Sequence[Change]) -> None:
         pass
 
     def not_kept(self, words: str) -> None:

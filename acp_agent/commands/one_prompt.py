@@ -38,6 +38,8 @@ def run(options: Namespace, environ: Mapping[str, str]) -> int:
         model = None
     job = Headless(text, cwd, environ, options.mode, model, options.session, answers, options.newest)
     ended = run_headless(job, view_for(environ, json=options.json))
+    if ended.words and not options.json:
+        sys.stderr.write(f"{ended.words[:1].upper()}{ended.words[1:]}.\n")
     if ended.session_id and not options.json:
         where = f"--cwd {shlex.quote(options.cwd)} " if options.cwd else ""
         sys.stderr.write(f'Go on with: acp-coder prompt {where}--session {ended.session_id} "..."\n')

@@ -112,6 +112,14 @@ class AgentConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     context_budget_tokens: Annotated[
         int, key("Hard limit in tokens beside that fraction; 0: none.", ge=0, project=True)
     ] = 0
+    finish_check: Annotated[
+        bool,
+        key(
+            "Tell the model once, before a turn ends, that its last change failed or that it changed nothing though it "
+            "says so.",
+            project=True,
+        ),
+    ] = True
     doom_loop: Annotated[
         int,
         key(

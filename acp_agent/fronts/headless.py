@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import os
 import signal
 import sys
 import termios
 from collections.abc import Iterator, Mapping
 from functools import partial
 from pathlib import Path
-from typing import Literal
+from typing import Any, Literal
 
 import anyio
 import anyio.to_thread
@@ -37,6 +38,9 @@ Answers = Literal["allow", "deny", "person", "nobody"]
 STATUS = {"end_turn": 0, "max_tokens": 3, "max_turn_requests": 4, "refusal": 5, "cancelled": 130}
 """Stop reason -> exit status; 1 is an error."""
 
+MOST_NAMED = 8
+"""Changed files that are named at the end."""
+
 LIMIT_STATUS = 6
 """A limit on the cost ended the turn."""
 
@@ -62,6 +66,17 @@ class Ended(Struct, frozen=True):
 
     status: int
     session_id: str
+    facts: Mapping[str, Any] = {}
+    """What the turn did, by the agent's own observation: `files` (`path`, `change`) and `failedCalls`."""
+
+    @property
+    def words(self) -> str:
+        files = [os.path.relpath(each["path"]) for each in self.facts.get("files", ())]
+        failed = self.facts.get("failedCalls", 0)
+        more = f" and {len(files) - MOST_NAMED} more" if len(files) > MOST_NAMED else ""
+        said = [f"changed: {', '.join(map(legible, files[:MOST_NAMED]))}{more}"] if files else []
+        said += [f"{failed} call{'s' * (failed > 1)} failed"] if failed else []
+        return "; ".join(said)
 
 
 def run_headless(job: Headless, view: View) -> Ended:
@@ -95,8 +110,10 @@ async def _run(job: Headless, view: View) -> Ended:
                 answer = await agent.client.prompt(session_id, job.prompt)
                 reason = answer.stop_reason
                 tasks.cancel_scope.cancel()
-            view.end(reason, session_id=session_id)
-            return Ended(LIMIT_STATUS if (answer.meta or {}).get("limit") else STATUS[reason], session_id)
+            meta = answer.meta or {}
+            facts: dict[str, Any] = {name: meta[name] for name in ("files", "failedCalls") if name in meta}
+            view.end(reason, session_id=session_id, facts=facts)
+            return Ended(LIMIT_STATUS if meta.get("limit") else STATUS[reason], session_id, facts)
         except* AgentError as group:
             error = group.exceptions[0]
             message = _words(error, agent.process)

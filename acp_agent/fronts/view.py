@@ -6,7 +6,7 @@ import difflib
 import shlex
 import sys
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any, Protocol, TextIO
 
 import anyio
@@ -41,6 +41,9 @@ CLEAR_BELOW = "\x1b[J"
 NO_WRAP, WRAP = "\x1b[?7l", "\x1b[?7h"
 """A long line is cut at the edge of the window: the lines to clear are then those that were drawn."""
 
+Facts = Mapping[str, Any]
+NO_FACTS: Facts = {}
+
 Tail = Callable[[str], str]
 """The end of the output of the terminal with this id."""
 
@@ -68,7 +71,7 @@ class View(Protocol):
         """Reports that a permission request was answered with the words `answer`."""
         ...
 
-    def end(self, stop_reason: str, message: str = "", *, session_id: str = "") -> None: ...
+    def end(self, stop_reason: str, message: str = "", *, session_id: str = "", facts: Facts = NO_FACTS) -> None: ...
 
     async def animate(self, tail: Tail) -> None:
         """Runs until cancelled."""
@@ -104,9 +107,9 @@ class JsonView:
     def asked(self, request: acp.RequestPermissionRequest, answer: str) -> None:
         self._line({"permission": request, "answer": answer})
 
-    def end(self, stop_reason: str, message: str = "", *, session_id: str = "") -> None:
+    def end(self, stop_reason: str, message: str = "", *, session_id: str = "", facts: Facts = NO_FACTS) -> None:
         ending = {"stopReason": stop_reason} if not message else {"error": message}
-        self._line({**ending, "sessionId": session_id} if session_id else ending)
+        self._line({**ending, **({"sessionId": session_id} if session_id else {}), **facts})
 
     async def animate(self, tail: Tail) -> None:
         return
@@ -168,7 +171,7 @@ class PlainView:
         self._asked_at = 0.0
         self._lines([self._paint(DIM, f"  {answer}")])
 
-    def end(self, stop_reason: str, message: str = "", *, session_id: str = "") -> None:
+    def end(self, stop_reason: str, message: str = "", *, session_id: str = "", facts: Facts = NO_FACTS) -> None:
         if message:
             self._lines([self._paint(RED, f"error: {message}")])
         elif stop_reason != "end_turn":

@@ -6,6 +6,8 @@ import time
 import uuid
 from typing import TYPE_CHECKING
 
+from acp_agent.loop.turn_facts import TurnFacts
+
 if TYPE_CHECKING:
     from acp_agent.loop.model.ready_model import ReadyModel
 
@@ -26,6 +28,7 @@ class RunningTurn:
         """The skill that the next turn follows."""
         self.goal_id = ""
         """Of the active goal; empty without one."""
+        self.facts = TurnFacts()
         self._model: ReadyModel | None = None
 
     def begin(self, model: ReadyModel, goal_id: str) -> None:
@@ -35,6 +38,7 @@ class RunningTurn:
         self._began_ms = time.time_ns() // 1_000_000
         self.skill, self.next_skill = self.next_skill, ""
         self.goal_id = goal_id
+        self.facts = TurnFacts()
         self._model = model
 
     @property

@@ -258,10 +258,11 @@ class Session:
                 self.client.turn(ended)
 
     def used_since(self, before: UsageReport | None) -> dict[str, Any]:
-        """`before`: what was spent before the turn. `usage` of tokens, and the `limit` on the cost that ended it, if
-        any."""
+        """`before`: what was spent before the turn. `usage` of tokens, the `limit` on the cost that ended it, if any,
+        and what the turn changed."""
         used = {} if self.spent is None or self.spent is before else {"usage": self.spent.as_json()}
-        return {**used, **({"limit": self.costs.limit} if self.costs.limit else {})}
+        facts = {} if self._parts is None else self._parts.shell.turn.facts.as_json()
+        return {**used, **({"limit": self.costs.limit} if self.costs.limit else {}), **facts}
 
     async def _prompt(
         self,

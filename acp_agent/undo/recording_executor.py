@@ -17,7 +17,7 @@ from acp_agent.executors import files
 from acp_agent.executors.encodings import decoded
 from acp_agent.executors.local import LocalExecutor
 from acp_agent.executors.users import in_thread_as
-from acp_agent.undo.base import Entry, named
+from acp_agent.undo.base import Change, Entry, named
 from acp_agent.undo.contents import Contents
 from acp_agent.undo.operation_log import Writer
 from acp_agent.undo.pictures import Camera, missing_folders
@@ -32,7 +32,7 @@ class Listener(Protocol):
         """While they are, and until `changed`."""
         ...
 
-    def changed(self, entries: Sequence[tuple[Path, Entry]]) -> None: ...
+    def changed(self, changes: Sequence[Change]) -> None: ...
 
     def not_kept(self, words: str) -> None:
         """Something of the call cannot be taken back."""
@@ -119,7 +119,7 @@ class RecordingExecutor:
 
         try:
             after = await self._thread(take)
-            self._listener.changed(list(zip(paths, after, strict=True)))  # At once: others may be looking.
+            self._listener.changed(list(map(Change, paths, before, after)))  # At once: others may be looking.
             await self._writer.do(self._writer.after, shots.ids, before, after)
         except (ExecutorError, OSError, StoreError) as error:
             self._listener.not_kept(f"What this call changed cannot be taken back: {error}.")

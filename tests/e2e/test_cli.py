@@ -84,7 +84,8 @@ async def test_prompt_json_gives_every_update_as_a_line(tmp_path):
         assert "tool_call" in kinds
         assert "tool_call_update" in kinds
         assert "agent_message_chunk" in kinds
-        assert lines[-1] == {"stopReason": "end_turn", "sessionId": lines[0]["sessionId"]}
+        written = [{"path": str(tmp_path / "n.txt"), "change": "created"}]
+        assert lines[-1] == {"stopReason": "end_turn", "sessionId": lines[0]["sessionId"], "files": written}
         assert done.stderr == ""
 
 
@@ -122,6 +123,16 @@ async def test_prompt_reads_stdin_and_goes_on_with_a_session(tmp_path):
         done = await ran(model, tmp_path, "prompt", "--session", session_id, "again")
         assert "two" in done.stdout
         assert len(model.requests[1].body["messages"]) == 4
+
+
+async def test_prompt_ends_with_what_was_changed_and_what_failed(tmp_path):
+    edit = Answer(tool_calls=(Call("edit", {"path": "gone.txt", "old_string": "a", "new_string": "b"}),))
+    async with FakeModel([edit, WRITE, "ok", edit, "It failed.", "It is not done."]) as model:
+        done = await ran(model, tmp_path, "prompt", "--yes", "go")
+        assert "Changed: n.txt; 1 call failed.\nGo on with" in done.stderr
+        done = await ran(model, tmp_path, "prompt", "--json", "--yes", "go")
+        last = json.loads(done.stdout.splitlines()[-1])
+        assert (last["stopReason"], last["failedCalls"]) == ("end_turn", 1)
 
 
 async def test_prompt_goes_on_with_the_newest_session_of_the_folder_and_names_it_at_the_end(tmp_path):

@@ -63,6 +63,8 @@ async def test_find_path_gives_paths_relative_to_the_working_directory(on: Bench
     assert (await on.call("find_path", pattern="src/")).text == "src/"
     nothing = await on.call("find_path", pattern="*.rs")
     assert nothing.text == "Nothing below . matches `*.rs`. Files in .gitignore are not searched."
+    for word in ("port", "*port*"):
+        assert "names of files: `grep` looks into them" in (await on.call("find_path", pattern=word)).text
 
 
 async def test_find_path_in_what_is_no_folder_and_bounded(tmp_path: Path) -> None:

@@ -20,7 +20,7 @@ from acp_agent.executors.local import LocalExecutor
 from acp_agent.executors.users import find_user
 from acp_agent.store.base import SessionRecord
 from acp_agent.store.stores import sqlite_store
-from acp_agent.undo.base import Change, Entry, Operation
+from acp_agent.undo.base import Change, Operation
 from acp_agent.undo.contents import Contents
 from acp_agent.undo.folder_looks import FolderLooks, Limits
 from acp_agent.undo.folder_watch import Watch
@@ -94,8 +94,8 @@ class Bench:
     def changing(self, paths: Sequence[Path]) -> AbstractContextManager[None]:
         return self.looks.held(paths)
 
-    def changed(self, entries: Sequence[tuple[Path, Entry]]) -> None:
-        self.looks.absorb(entries)
+    def changed(self, changes: Sequence[Change]) -> None:
+        self.looks.absorb([(each.path, each.after) for each in changes if each.after is not None])
 
     def not_kept(self, words: str) -> None:
         self.told.append(words)

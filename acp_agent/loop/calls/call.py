@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from acp_agent.loop.shell.session_shell import Shell
     from acp_agent.safety.deciding.deciders import CallFacts
     from acp_agent.tools.kit.base import Tool
+    from acp_agent.undo.base import Change
 
 
 class Ready(Struct, frozen=True):
@@ -73,6 +74,10 @@ class Outcome(Struct):
     audited: bool = False
     writer: Any = None
     """Of the undo log, once the call changes something."""
+    changes: list[Change] = []
+    """What its command changed, as far as that was seen when it ended."""
+    seen: bool | None = None
+    """Whether all of that was; `None` if no command ran."""
     uncovered: str = ""
     """What of it cannot be taken back, in words."""
 

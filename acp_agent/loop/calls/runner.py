@@ -230,7 +230,7 @@ class Calls:
     async def run(self, call: Call) -> None:
         """Runs a reported call up to its last report; `call.outcome.result` is what the model gets."""
         if call.ready is None:
-            self._audit(call)
+            self._ended(call)
             return
         if call.ready.calls is not self:
             await call.ready.calls.run(call)
@@ -252,7 +252,7 @@ class Calls:
             await self._cancelled(call)
             raise
         finally:
-            self._audit(call)
+            self._ended(call)
             self.recorder.closed(call)
             if call.goes_on is not None:
                 self.shell.runs.watch(call.goes_on)
@@ -264,6 +264,11 @@ class Calls:
                     for _ in call.processes:
                         self.shell.runs.programs.give()
             call.processes.clear()  # The call may be collected much later, and the output is large.
+
+    def _ended(self, call: Call) -> None:
+        self._audit(call)
+        if not self.depth:
+            self.shell.turn.facts.ended(call, seen=self.recorder.enabled)
 
     def _audit(self, call: Call) -> None:
         """Logs the outcome of a call; a refused one was logged with the decision."""
@@ -586,6 +591,8 @@ class Calls:
             log.warning("after a call of %s: %s", call.name, error)
         if told := self.outputs.redactor.redact(more):
             result = replace(result, text=f"{result.text}\n\n{told}", content=_shown(result))
+        if changed := self.recorder.note(call):
+            result = replace(result, text=f"{result.text}\n{changed}", content=_shown(result))
         result = await self._told_hooks(call, ready, result)
         if said := call.outcome.uncovered:
             shown = (*_shown(result), Content(content=TextContent(text=said)))

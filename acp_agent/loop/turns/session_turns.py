@@ -98,6 +98,7 @@ class Turns:
             agent.max_repetition,
             agent.max_answer_bytes,
         )
+        checks = agent.finish_check and self._session.choices.mode().changes
         hooks, rounds = self._calls.shell.hooks, 0
         self._calls.gate.allowed = (asked.command, asked.allowed)
         try:
@@ -107,7 +108,12 @@ class Turns:
                     return "end_turn"
             while True:
                 reason = await run_turn(model, host, self._calls.run_all, limits)
-                last = last_words(self._memory.messages())
+                last, facts = last_words(self._memory.messages()), turn.facts
+                if reason == "end_turn" and checks and (words := facts.unfinished(leading_text(blocks), last)):
+                    self._memory.add(UserMessage((TextPart(words),)))
+                    continue
+                if reason == "end_turn" and (words := facts.contradicts(last)):
+                    outbox.say(words)
                 if reason != "end_turn" or not (words := await hooks.goes_on("Stop", rounds, last)):
                     return reason
                 rounds += 1

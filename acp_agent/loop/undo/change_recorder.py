@@ -22,6 +22,7 @@ from acp_agent.executors.users import in_thread_as
 from acp_agent.lazy import load
 from acp_agent.loop.session import Session
 from acp_agent.loop.shell.session_shell import Shell
+from acp_agent.loop.turn_facts import change_note
 from acp_agent.safety.access import Access, ExecuteAccess, PathAccess, ToolAccess
 from acp_agent.store.operation_store import OperationStore
 
@@ -176,18 +177,22 @@ class ChangeRecorder:
         self._prompts[call.id] = self._session.turns
         return Window(self, call)
 
+    def note(self, call: Call) -> str:
+        """What its command changed, for the model; empty if nobody looked."""
+        return change_note(call, self.contents) if call.outcome.seen else ""
+
     def closed(self, call: Call) -> None:
         """The call is over, with its window."""
         if call in self._running:
             self._running.remove(call)
 
-    async def _look(self, call: Call | None, seconds: float) -> None:
+    async def _look(self, call: Call | None, seconds: float) -> bool:
         """Records what changed since the last look: for `call`, else for a command in the background, else for nobody:
-        then the user did it."""
+        then the user did it. False if nobody could look."""
         try:
             async with self._looking:
                 if self.looks is None:
-                    return
+                    return False
                 self._session.roots.need()
                 if call is None and self._running:
                     call = self._running[-1]  # What changes while it runs is its doing.
@@ -201,10 +206,14 @@ class ChangeRecorder:
         except (AgentError, OSError) as error:
             self.trouble = str(error)
             log.warning("what commands change cannot be taken back: %s", error)
+            return False
+        return True
 
     async def _note(self, call: Call | None, of: str, changes: Sequence[Change], rows: Sequence[Row]) -> None:
         lost = [f"{change.path} ({change.before.why})" for change in changes if change.before.why]
+        self._shell.turn.facts.made(changes)
         if call is not None:
+            call.outcome.changes += changes
             writer = self._writer(call)
         else:
             prompt = self._prompts.get(of, self._session.turns)
@@ -274,13 +283,14 @@ class Window(Struct):
     async def look(self) -> None:
         """The command has ended; waits a moment for what it changed."""
         self._ended = anyio.Event()
+        self.call.outcome.seen = False
         self.recorder._spawn(self._look())
         with anyio.move_on_after(PROMPTLY):
             await self._ended.wait()
 
     async def _look(self) -> None:
         try:
-            await self.recorder._look(self.call, 0.0)
+            self.call.outcome.seen = await self.recorder._look(self.call, 0.0)
         finally:
             self._ended.set()
 
@@ -293,8 +303,10 @@ class _Listener:
         self._call = call
         self.changing = recorder.held
 
-    def changed(self, entries: Sequence[tuple[Path, Entry]]) -> None:
-        self._recorder.absorb(entries)
+    def changed(self, changes: Sequence[Change]) -> None:
+        self._recorder.absorb([(each.path, each.after) for each in changes if each.after is not None])
+        new = [each for each in changes if each.after is not None and not each.before.same(each.after)]
+        self._recorder._shell.turn.facts.made(new)
 
     def not_kept(self, words: str) -> None:
         self._call.outcome.uncovered = words

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+
 from pydantic import Field
 
 from acp_agent.errors import ToolError
@@ -9,6 +11,9 @@ from acp_agent.executors.base import FindQuery
 from acp_agent.safety.folders.paths import Roots
 from acp_agent.tools.kit.base import Params, PathTool
 from acp_agent.tools.kit.tool_context import Description, Location, Preview, ToolContext, ToolResult
+
+WORD = re.compile(r"\**[\w -]+\**")
+"""A pattern that may have been meant for what files contain."""
 
 
 class FindPathParams(Params):
@@ -42,7 +47,9 @@ class FindPath(PathTool[FindPathParams]):
         inside = [match for match in result.matches if ctx.roots.contains(match.path)]
         if not inside:
             note = result.note or "Files in .gitignore are not searched."
-            text = f"Nothing below {params.path} matches `{params.pattern}`. {note}"
+            plain = WORD.fullmatch(params.pattern) is not None
+            names = " These are names of files: `grep` looks into them." if plain else ""
+            text = f"Nothing below {params.path} matches `{params.pattern}`.{names} {note}"
             return ToolResult(text if not result.timed_out else f"{text} The search ran out of time.")
         lines = [ctx.roots.display(match.path) + ("/" if match.text == "dir" else "") for match in inside]
         if result.truncated:
