@@ -1,7 +1,9 @@
-"""The first steps with a real, small coding model, and with a bare loop of one bash block an answer as the yardstick.
+"""Small tasks with a real, small coding model, and with a bare loop of one bash block an answer as the yardstick.
 
     bash scripts/install_model_server.sh --coder
-    .venv/bin/python -m evals.small [--threads 2] [--only loop,native,auto,fenced] [--tasks PATTERNS]
+    .venv/bin/python -m evals.small [--seed N] [--threads 2] [--only loop,native,auto,fenced] [--tasks PATTERNS]
+
+24 tasks that the seed makes (`evals/generated.py`), or with `--tasks` those of `evals/tasks`.
 
 `native`: tool calls of the server; `auto`, the agent's default: calls that the model writes as text count too;
 `fenced`: only these. The loop has the same model, seed and limits. Each takes up to an hour; nothing is asserted.
@@ -23,9 +25,11 @@ from typing import Any
 import anyio
 
 from acp_agent import __version__
+from evals.generated import write_tasks
 from evals.results import HEAD, Run, line, summary
 from evals.run import Plan, run
-from evals.tasks import Place, Task, check, chosen, environ, set_up
+from evals.tasks import Place, Task, check, chosen, set_up
+from evals.tasks import environ as environ_of
 from evals.trial import LAST_WORDS, SOLVED, Result
 from tests.models.kit import ROOT, Server, llama
 
@@ -52,7 +56,7 @@ LOOP = (
 BLOCK = re.compile(r"```(?:bash|sh|shell)\n(.*?)```", re.DOTALL)
 
 
-def loop(server: Server, task: Task, place: Place) -> Result:
+def loop(server: Server, task: Task, place: Place, slow: float) -> Result:
     """The yardstick for one task."""
     set_up(task, place)
     before, began = place.state(), time.monotonic()
@@ -64,7 +68,7 @@ def loop(server: Server, task: Task, place: Place) -> Result:
     while rounds < ROUNDS:
         rounds += 1
         body = {"messages": messages, "temperature": 0, "seed": 1, "max_tokens": ANSWER_TOKENS}
-        answer = server.ask("/v1/chat/completions", body, seconds=task.seconds)
+        answer = server.ask("/v1/chat/completions", body, seconds=task.seconds * slow)
         text = answer["choices"][0]["message"]["content"] or ""
         counts = answer["usage"]["prompt_tokens"], answer["usage"]["completion_tokens"], answer["timings"]["cache_n"]
         tokens = [sum(pair) for pair in zip(tokens, counts, strict=True)]
@@ -75,7 +79,7 @@ def loop(server: Server, task: Task, place: Place) -> Result:
         ran = subprocess.run(
             ["bash", "-c", block[1]],
             cwd=place.project,
-            env=environ(place),
+            env=environ_of(place),
             capture_output=True,
             text=True,
             timeout=60,
@@ -101,10 +105,11 @@ def main() -> None:
     options = argparse.ArgumentParser()
     options.add_argument("--threads", type=int, default=2)
     options.add_argument("--only", default=",".join(FORMS))
-    options.add_argument("--tasks", default="first-step")
+    options.add_argument("--seed", type=int, default=1)
+    options.add_argument("--tasks", default="", help="of evals/tasks, instead of those that the seed makes")
+    options.add_argument("--slow", type=float, default=1.0, metavar="FACTOR", help="how much longer a task may take")
     options.add_argument("--out", type=Path, default=Path(".bench/small"), help="a folder for the results of each form")
     given = options.parse_args()
-    tasks = chosen(given.tasks.split(","))
     with (
         tempfile.TemporaryDirectory(prefix="acp-evals-small-") as folder,
         llama(
@@ -114,13 +119,17 @@ def main() -> None:
             threads=given.threads,
         ) as server,
     ):
+        if given.tasks:
+            tasks = chosen(given.tasks.split(","))
+        else:
+            tasks = write_tasks(Path(folder) / "tasks", given.seed)
         for form in given.only.split(","):
             sys.stdout.write(f"{form}\n{HEAD}\n")
             began = time.monotonic()
             if form == "loop":
                 results = []
                 for task in tasks:
-                    results.append(loop(server, task, Place(Path(folder) / "loop")))
+                    results.append(loop(server, task, Place(Path(folder) / "loop"), given.slow))
                     sys.stdout.write(line(results[-1]) + "\n")
                     sys.stdout.flush()
                 done = Run(f"{MODEL} in a bare loop", __version__, round(time.monotonic() - began, 1), results)
@@ -132,9 +141,8 @@ def main() -> None:
                         tokens=ANSWER_TOKENS, rounds=ROUNDS, base_url=server.base_url, window=WINDOW, form=form
                     )
                 )
-                plan = Plan(
-                    MODEL, tasks, {**os.environ, "ACP_CODER_CONFIG": str(config)}, given.out / f"{form}.json", jobs=1
-                )
+                environ = {**os.environ, "ACP_CODER_CONFIG": str(config)}
+                plan = Plan(MODEL, tasks, environ, given.out / f"{form}.json", jobs=1, factor=given.slow)
                 done = anyio.run(run, plan)
             sys.stdout.write("\n".join(summary(done)) + "\n\n")
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+from evals.generated import write_tasks
 from evals.tasks import TASKS, Place, Task, check, chosen, set_up, solve
 
 EVERY = chosen()
@@ -16,6 +17,26 @@ def test_the_check_fails_before_the_solution_and_passes_after_it(task: Task, tmp
     assert not check(task, place)
     solve(task, place)
     assert check(task, place), (place.logs / "verifier" / "output.txt").read_text()
+
+
+@pytest.mark.parametrize("seed", [1, 2])
+def test_what_a_seed_makes_can_be_solved_and_is_not_solved_yet(seed: int, tmp_path):
+    tasks = write_tasks(tmp_path / "tasks", seed)
+    assert len(tasks) == 24 and {task.wants for task in tasks} == {"changes", "answer"}
+    for task in tasks:
+        place = Place(tmp_path / "place")
+        set_up(task, place)
+        assert not check(task, place), task.name
+        solve(task, place)
+        assert check(task, place), (task.name, (place.logs / "verifier" / "output.txt").read_text())
+
+
+def test_a_seed_makes_the_same_tasks_and_another_one_others(tmp_path):
+    def words(folder: str, seed: int) -> list[str]:
+        return [task.instruction for task in write_tasks(tmp_path / folder, seed)]
+
+    assert words("a", 1) == words("b", 1)
+    assert not set(words("a", 1)) & set(words("c", 2))
 
 
 def test_an_answer_is_not_taken_from_what_was_said_before_the_last_tool_call(tmp_path):
