@@ -13,10 +13,12 @@ from typing import Any
 
 import pytest
 
+from acp_agent.loop.undo import change_recorder
 from tests import v2_wire
 from tests.agent.kit import WIRE
 
 HERE = Path(__file__).parent
+change_recorder.PROMPTLY = 60.0  # What a command changed is in its result also on a busy machine.
 
 NOT_IN_V2 = {
     "a client of v2 has no files of its own": """

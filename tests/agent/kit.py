@@ -151,8 +151,11 @@ def environ_for(home: Path, base_url: str, **more: str) -> dict[str, str]:
 @asynccontextmanager
 async def connect(environ: Mapping[str, str], **editor: Any) -> AsyncIterator[tuple[FakeEditor, Agent]]:
     """An agent with that environment and an editor, connected; nothing has been said yet. `sandbox`: whether commands
-    are confined, which most of these tests are not about (`test_safety`, `e2e` and `executors/sandbox` are)."""
+    are confined, `finish_check`: whether the end of a turn is checked, which most of these tests are not about
+    (`test_safety`, `e2e` and `executors/sandbox` are; `test_turn_facts`)."""
     flags = {"mcp.prompt_wait": "30"}  # Seconds: a busy machine takes its time.
+    if not editor.pop("finish_check", False):
+        flags["agent.finish_check"] = "false"  # A script of replies has none for it.
     if editor.pop("sandbox", False):
         if [kind for kind, _ in probe._candidates(SandboxConfig())][:1] == ["bubblewrap"]:
             needs_sandbox()
