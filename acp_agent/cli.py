@@ -30,7 +30,9 @@ def main(argv: list[str] | None = None) -> int:
 
 def _python_first() -> None:
     """What the shell's PYTHONPATH adds is looked at last: a project's `json.py` breaks no agent, and packages in it are
-    still found."""
+    still found. An interpreter that ignores PYTHONHOME (`-I`) passes it to no other."""
+    if sys.flags.ignore_environment:
+        os.environ.pop("PYTHONHOME", None)
     added = {os.path.abspath(each) for each in os.environ.get("PYTHONPATH", "").split(os.pathsep) if each}
     if added and not sys.flags.ignore_environment:
         sys.path.sort(key=lambda each: os.path.abspath(each) in added)

@@ -175,6 +175,17 @@ def test_what_the_shells_pythonpath_adds_stands_in_for_nothing_and_a_byte_order_
     assert all("result" in answer for answer in answers(done))
 
 
+def test_an_isolated_interpreter_ignores_the_shells_pythonhome_and_passes_it_on_to_none(tmp_path):
+    command = [sys.executable, "-I", "-m", "acp_agent"]
+    env = environ(tmp_path, PYTHONHOME=str(tmp_path))
+    done = subprocess.run(command, input=INITIALIZE + LIST, capture_output=True, env=env, timeout=SECONDS, check=False)
+    assert (done.returncode, done.stderr) == (0, b"")
+    assert all("result" in answer for answer in answers(done))
+    asked = [*command, "prompt", "--json", "hello"]
+    done = subprocess.run(asked, capture_output=True, env=env, timeout=SECONDS, check=False, text=True)
+    assert "init_fs_encoding" not in done.stderr
+
+
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
 def test_a_signal_before_the_first_session_ends_it_with_zero(tmp_path, number):
     # The handlers are set before the first read; a line that is read proves that they are.
