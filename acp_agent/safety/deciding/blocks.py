@@ -43,7 +43,7 @@ class Blocks:
     def learn(self) -> None:
         """Reads what was learned, for a judgement in another thread, where the store cannot be asked."""
         try:
-            self.sentinel.known = self.sentinel.blocking if self.sentinel.enabled else ()
+            self.sentinel.known = self.sentinel.learned if self.sentinel.enabled else ()
         except StoreError as error:
             self.sentinel.known = ()
             log.warning("what was learned could not be read: %s", error)
@@ -81,9 +81,17 @@ class Blocks:
             self.rate.count()
         self.sentinel.began(call.call_id, call.tool, call.arguments)
 
+    def refused(self, call: CallFacts) -> None:
+        """A policy has denied it: as if it had failed."""
+        self.sentinel.began(call.call_id, call.tool, call.arguments)
+        self._keep(call, "failed")
+
     def ended(self, call: CallFacts, outcome: Outcome, *, broke: bool) -> None:
         """`broke`: the tool itself failed."""
         self.anomalies.observed(call.tool, failed=broke)
+        self._keep(call, outcome)
+
+    def _keep(self, call: CallFacts, outcome: Outcome) -> None:
         try:
             self.sentinel.ended(call.call_id, outcome)
         except StoreError as error:
