@@ -228,9 +228,7 @@ class Asker:
                 return await self.connection.request(method, params)
         except TimeoutError as error:
             raise Wrong(f"`{method}` was not answered within {seconds:g} s") from error
-        except PeerError as error:
-            if error.code == LOGIN and method in BEHIND_LOGIN:
-                raise NotHere("it needs a login; give a --profile") from error
+        except PeerError:
             raise
         except AgentError as error:
             raise Wrong(f"`{method}` was not answered: {error}") from error
@@ -269,8 +267,17 @@ class Started(Asker):
     def patience(self, seconds: float = SECONDS) -> float:
         return max(seconds, self.trial.profile.seconds)
 
-    async def new_session(self, **more: Any) -> dict[str, Any]:
+    async def _asked(self, method: str, params: Any, seconds: float) -> Any:
         """Raises NotHere if a login is needed, which a profile may do without."""
+        try:
+            return await super()._asked(method, params, seconds)
+        except PeerError as error:
+            announced = method == "session/new" or self.welcome.get("authMethods")
+            if error.code == LOGIN and method in BEHIND_LOGIN and announced:
+                raise NotHere("it needs a login; give a --profile") from error
+            raise
+
+    async def new_session(self, **more: Any) -> dict[str, Any]:
         params = {"cwd": str(self.trial.project), "mcpServers": [], **more}
         made: dict[str, Any] = await self.ask("session/new", params)
         self.session = made.get("sessionId", "")

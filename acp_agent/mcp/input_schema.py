@@ -90,7 +90,8 @@ def _fitted(schema: dict[str, Any], at: tuple[str, ...], top: dict[str, Any], wr
         here = (*at, key)
         if key in NAMED and isinstance(value, dict):
             parts = {name: _part(each, (*here, name), top, wrong) for name, each in value.items()}
-            made[key] = {name: {} if part is True else part for name, part in parts.items() if part is not False}
+            left = {name: part for name, part in parts.items() if part is not False or key != "properties"}
+            made[key] = {name: _written(part) for name, part in left.items()}
         elif key in MANY and isinstance(value, list) and value:
             made[key] = _list(value, here, top, wrong)
         elif key == "items" and isinstance(value, list):  # As earlier drafts write `prefixItems`.
@@ -107,8 +108,12 @@ def _fitted(schema: dict[str, Any], at: tuple[str, ...], top: dict[str, Any], wr
 
 
 def _list(values: list[Any], at: tuple[str, ...], top: dict[str, Any], wrong: list[str]) -> list[Any]:
-    parts = [_part(each, (*at, str(number)), top, wrong) for number, each in enumerate(values)]
-    return [{} if part is True else {"not": {}} if part is False else part for part in parts]
+    return [_written(_part(each, (*at, str(number)), top, wrong)) for number, each in enumerate(values)]
+
+
+def _written(part: dict[str, Any] | bool) -> dict[str, Any]:
+    """A boolean schema as an object."""
+    return part if isinstance(part, dict) else {} if part else {"not": {}}
 
 
 def _part(value: Any, at: tuple[str, ...], top: dict[str, Any], wrong: list[str]) -> dict[str, Any] | bool:

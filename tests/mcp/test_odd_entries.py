@@ -44,6 +44,8 @@ def of(**properties: Any) -> dict[str, Any]:
     (of(a={"$ref": "https://example.com/a"}), of(a={}), ["properties/a/$ref"]),
     (of(a={"$ref": "#/properties/b"}, b={}), of(a={"$ref": "#/properties/b"}, b={}), []),
     (of(a={"$ref": "#"}), of(a={"$ref": "#"}), []),
+    ({**of(a={"$ref": "#/$defs/N"}), "$defs": {"N": False}},
+     {**of(a={"$ref": "#/$defs/N"}), "$defs": {"N": {"not": {}}}}, []),
     (of(a={"type": "array", "items": [{}, 1]}), of(a={"type": "array", "prefixItems": [{}, {}]}),
      ["properties/a/items/1"]),
     (of(a={"type": "array", "items": "string"}), of(a={"type": "array"}), ["properties/a/items"]),

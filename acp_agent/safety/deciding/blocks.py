@@ -5,7 +5,8 @@ too many changes within an hour (`rate`). One list, each entry with its reason; 
 from __future__ import annotations
 
 import logging
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from functools import partial
 
 from msgspec import Struct
 
@@ -82,18 +83,17 @@ class Blocks:
         self.sentinel.began(call.call_id, call.tool, call.arguments)
 
     def refused(self, call: CallFacts) -> None:
-        """A policy has denied it: as if it had failed."""
-        self.sentinel.began(call.call_id, call.tool, call.arguments)
-        self._keep(call, "failed")
+        """A policy has denied it."""
+        self._keep(partial(self.sentinel.refused, call.tool, call.arguments))
 
     def ended(self, call: CallFacts, outcome: Outcome, *, broke: bool) -> None:
         """`broke`: the tool itself failed."""
         self.anomalies.observed(call.tool, failed=broke)
-        self._keep(call, outcome)
+        self._keep(partial(self.sentinel.ended, call.call_id, outcome))
 
-    def _keep(self, call: CallFacts, outcome: Outcome) -> None:
+    def _keep(self, learn: Callable[[], None]) -> None:
         try:
-            self.sentinel.ended(call.call_id, outcome)
+            learn()
         except StoreError as error:
             log.warning("the outcome of a call could not be kept: %s", error)
 

@@ -128,9 +128,15 @@ class Sentinel:
 
     def ended(self, call_id: str, outcome: Outcome) -> None:
         """Records the end of a call. Raises StoreError."""
-        steps = self._of_call.get(call_id)
-        if steps is None or not self.enabled:
-            return
+        if (steps := self._of_call.get(call_id)) is not None and self.enabled:
+            self._learn(steps, outcome)
+
+    def refused(self, tool: str, arguments: Mapping[str, Any]) -> None:
+        """A policy has denied a call: as if it had failed, though it was not made. Raises StoreError."""
+        if self.enabled:
+            self._learn((*self._made, self.step(tool, arguments))[-self._config.window :], "failed")
+
+    def _learn(self, steps: Sequence[Step], outcome: Outcome) -> None:
         steps = tuple(Step(step.tool, _kept(step.words)) for step in steps)
         text, same = _encoded(steps), _in_any_order(steps)
         known = next((item for item in self._store.learned() if _in_any_order(_decoded(item.steps)) == same), None)
