@@ -22,6 +22,7 @@ trap 'rm -rf "$work"' EXIT
 "$python" -m pip install --quiet --disable-pip-version-check --target "$work/lib" . 2> >(grep -v 'Location' >&2 || true)
 cat >"$work/acp-coder" <<LAUNCHER
 #!/bin/sh
+unset PYTHONHOME  # of the project's shell: it may be that of another Python
 here=\$(CDPATH= cd -- "\$(dirname -- "\$0")" && pwd)
 for python in "\${ACP_CODER_PYTHON:-python$minor}" python3; do
   if command -v "\$python" >/dev/null 2>&1 && "\$python" -c 'import sys; sys.exit(sys.version_info[:2] != (${minor/./, }))'; then

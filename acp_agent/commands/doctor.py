@@ -121,6 +121,9 @@ def _fix(line: Line) -> str:
 def checks(options: Namespace, environ: Mapping[str, str]) -> Iterator[Line]:
     python = f"Python {platform.python_version()} ({sys.executable})"
     yield OK, "acp-coder", f"{version_line()}, {python}, {platform.platform()}"
+    if "PYTHONHOME" in environ:
+        words = "PYTHONHOME is set: with one of another Python, Python itself ends before the agent begins"
+        yield WARN, "Python", f"{words}. Let the editor start `{sys.executable} -I -m acp_agent`"
     if options.updates:
         yield NOTE, "updates", load(NEWER)()
     yield NOTE, "packages", ", ".join(_versions())

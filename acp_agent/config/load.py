@@ -387,7 +387,7 @@ def _entry_line(text: str, key: str, index: int) -> int | None:
     """The line of an entry of a list: its own header (`[[key]]`), else the line within the list on which it begins."""
     headers = [
         number
-        for number, line in enumerate(text.splitlines(), 1)
+        for number, line in enumerate(text.split("\n"), 1)
         if (header := re.match(r"\[\[([^\]]+)\]\]", line.strip())) and _dotted(header[1]) == key.split(".")
     ]
     if headers:
@@ -396,7 +396,7 @@ def _entry_line(text: str, key: str, index: int) -> int | None:
     if first is None:
         return None
     seen = -1
-    for number, line in enumerate(text.splitlines()[first - 1 :], first):
+    for number, line in enumerate(text.split("\n")[first - 1 :], first):
         content = line.partition("=")[2] if number == first else line
         seen += content.count("{") if "{" in content or number > first else 0
         if seen >= index:
@@ -415,7 +415,7 @@ def _line(text: str, key: str) -> int | None:
     parts = key.split(".")
     table: list[str] = []
     best: int | None = None
-    for number, line in enumerate(text.splitlines(), 1):
+    for number, line in enumerate(text.split("\n"), 1):
         stripped = line.strip()
         if header := re.match(r"\[+([^\]]+)\]+", stripped):
             table = [part.strip().strip("\"'") for part in header[1].split(".")]

@@ -100,6 +100,7 @@ class AgentConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
         ),
     ] = 0
     instructions: Annotated[str, key("Text added to the system prompt.")] = ""
+    goal_text: Annotated[str, key("The goal of each new session, as `/plan GOAL` sets one.")] = ""
     context_budget: Annotated[
         float,
         key(

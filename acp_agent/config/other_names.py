@@ -10,7 +10,7 @@ from acp_agent.errors import ConfigError
 OTHER_NAMES = {
     "tools.shell.background_timeout_secs": "tools.bash.background_timeout",
     "tools.shell.enable_execution_context": "tools.bash.turn_context",
-    "tools.shell.allowed_paths": "tools.files.allowed_paths",
+    "tools.shell.allowed_paths": "tools.sandbox.allow_write",
     "tools.shell": "tools.bash",
     "tools.file": "tools.files",
     "tools.scrape": "tools.web",
@@ -31,7 +31,7 @@ OTHER_VALUES: dict[str, dict[Any, str]] = {"tools.sandbox.network": {True: "allo
 def present_names(layer: Layer) -> list[str]:
     """Renames what the layer has under another name; returns the notes. Raises ConfigError if both names are given and
     differ."""
-    notes = []
+    notes = _without_effect(layer)
     for other, name in OTHER_NAMES.items():
         found = _taken(layer.values, other.split("."))
         if found is None:
@@ -51,6 +51,24 @@ def present_names(layer: Layer) -> list[str]:
             layer.renamed[whole] = old
             if old in layer.origins:
                 layer.origins[whole] = layer.origins.pop(old)
+    return notes
+
+
+def _without_effect(layer: Layer) -> list[str]:
+    """Takes out what other agents' files have and nothing here reads; returns the notes."""
+    notes: list[str] = []
+    tools = layer.values.get("tools")
+    if not isinstance(tools, dict):
+        return notes
+    if isinstance(tools.get("enabled"), bool):
+        if not tools.pop("enabled"):
+            tools["disabled"] = ["*"]
+        notes.append(f'{layer.name}: `tools.enabled` is not needed here; false is `tools.disabled = ["*"]`.')
+    for table in ("policy", "authorization"):
+        rules = tools[table].get("rules") if isinstance(tools.get(table), dict) else None
+        found = [rule for rule in rules if isinstance(rule, dict)] if isinstance(rules, list) else []
+        if [rule.pop("capabilities") for rule in found if "capabilities" in rule]:
+            notes.append(f"{layer.name}: `capabilities` of `tools.{table}.rules` is reserved: it narrows no rule.")
     return notes
 
 

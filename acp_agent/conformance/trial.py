@@ -36,6 +36,8 @@ RESULT = re.compile('"role": "tool"|tool_result|function_call_output|functionRes
 """In a message to the model: the result of a call."""
 INVALID_PARAMS, METHOD_NOT_FOUND, INVALID_REQUEST, PARSE_ERROR, NOT_FOUND = -32602, -32601, -32600, -32700, -32002
 LOGIN = -32000
+BEHIND_LOGIN = ("session/new", "session/load", "session/resume", "session/list")
+"""Methods that an agent may answer with that error."""
 UNKNOWN = "00000000-0000-4000-8000-000000000000"
 """The id of no session."""
 DONE = Answer(text="done")
@@ -265,15 +267,19 @@ class Started(Asker):
     def patience(self, seconds: float = SECONDS) -> float:
         return max(seconds, self.trial.profile.seconds)
 
-    async def new_session(self, **more: Any) -> dict[str, Any]:
+    async def _asked(self, method: str, params: Any, seconds: float) -> Any:
         """Raises NotHere if a login is needed, which a profile may do without."""
-        params = {"cwd": str(self.trial.project), "mcpServers": [], **more}
         try:
-            made: dict[str, Any] = await self.ask("session/new", params)
-        except Wrong as error:
-            if error.code == LOGIN:
+            return await super()._asked(method, params, seconds)
+        except PeerError as error:
+            announced = method == "session/new" or self.welcome.get("authMethods")
+            if error.code == LOGIN and method in BEHIND_LOGIN and announced:
                 raise NotHere("it needs a login; give a --profile") from error
             raise
+
+    async def new_session(self, **more: Any) -> dict[str, Any]:
+        params = {"cwd": str(self.trial.project), "mcpServers": [], **more}
+        made: dict[str, Any] = await self.ask("session/new", params)
         self.session = made.get("sessionId", "")
         return made
 

@@ -13,7 +13,7 @@ import platform
 import stat
 import sys
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -50,6 +50,11 @@ KERNELS_OWN = frozenset(
     }
 )
 """File systems whose files are interfaces to the kernel, wherever they are mounted."""
+
+
+ACL = "system.posix_acl_access"
+OF_CONTENT = {"security.capability", "security.ima", "security.evm"}
+"""Extended attributes that say something of a file's content, or give it rights for that: not kept when it changes."""
 
 
 class Swapped(ExecutorError):
@@ -141,6 +146,30 @@ def _need_regular(found: os.stat_result, path: Path) -> None:
     if stat.S_ISDIR(found.st_mode):
         raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR), str(path))
     raise ExecutorError(f"{path} is {what_it_is(found.st_mode)}, not a regular file, so it was not opened")
+
+
+def keep_attributes(parent: int, name: str, old: os.stat_result, new: int) -> None:
+    """Gives the file `new`, which is to replace the file of that name, its mode and, as far as permitted, its owner,
+    access control list and extended attributes."""
+    with suppress(PermissionError):
+        os.fchown(new, old.st_uid, old.st_gid)
+    if not stat.S_ISREG(old.st_mode):
+        return
+    os.fchmod(new, stat.S_IMODE(old.st_mode))
+    if sys.platform != "linux":
+        return
+    with suppress(OSError):
+        descriptor = os.open(name, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC, dir_fd=parent)
+        try:
+            had = set(os.listxattr(descriptor)) - OF_CONTENT
+            if ACL not in had:  # That which a folder gives new files would let others in.
+                with suppress(OSError):
+                    os.removexattr(new, ACL)
+            for attribute in had:
+                with suppress(OSError):
+                    os.setxattr(new, attribute, os.getxattr(descriptor, attribute))
+        finally:
+            os.close(descriptor)
 
 
 def what_it_is(mode: int) -> str:

@@ -18,7 +18,16 @@ from pathlib import Path
 from acp_agent.errors import ExecutorError
 from acp_agent.executors import encodings
 from acp_agent.executors.base import EntryKind, FileStat
-from acp_agent.executors.beneath import Swapped, folder, kernels_own, named, need_regular, regular, what_it_is
+from acp_agent.executors.beneath import (
+    Swapped,
+    folder,
+    keep_attributes,
+    kernels_own,
+    named,
+    need_regular,
+    regular,
+    what_it_is,
+)
 from acp_agent.executors.tree_walk import identity, look
 
 TYPE_CHECKING = False
@@ -200,7 +209,7 @@ def _need_writable(parent: int, path: Path, old: os.stat_result) -> None:
 
 def _replace(parent: int, name: str, data: bytes, old: os.stat_result | None) -> bool:
     """Writes a temporary file and renames it, so that half a file is never visible; keeps mode and, if permitted,
-    owner.
+    owner and extended attributes.
 
     False if an `old` file can only be written in place: it is a mount point, or its folder is read-only.
     """
@@ -218,9 +227,7 @@ def _replace(parent: int, name: str, data: bytes, old: os.stat_result | None) ->
             file.write(data)
             file.flush()
             if old is not None:
-                with contextlib.suppress(PermissionError):
-                    os.fchown(descriptor, old.st_uid, old.st_gid)
-                os.fchmod(descriptor, stat.S_IMODE(old.st_mode))
+                keep_attributes(parent, name, old, descriptor)
         try:
             os.replace(beside, name, src_dir_fd=parent, dst_dir_fd=parent)
         except OSError as error:

@@ -12,7 +12,7 @@ import json
 import os
 import re
 import sys
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -168,17 +168,20 @@ def _walk(root: str, above: Specs) -> Iterator[tuple[str, bool]]:
         pending.extend(reversed(folders))
 
 
-def _rules(file: Iterable[str]) -> GitIgnoreSpec:
-    """Raises ValueError."""
-    return GitIgnoreSpec.from_lines(file, backend=BACKEND)
+def _rules(path: str) -> GitIgnoreSpec | None:
+    """`None` if it is no file that can be read: a pipe would be waited for."""
+    try:
+        if os.path.isfile(path):
+            with open(path, encoding="utf-8", errors="replace") as file:
+                return GitIgnoreSpec.from_lines(file, backend=BACKEND)
+    except (OSError, ValueError):
+        pass
+    return None
 
 
 def _with_rules(folder: str, specs: Specs) -> Specs:
-    try:
-        with open(os.path.join(folder, ".gitignore"), encoding="utf-8", errors="replace") as file:
-            return (*specs, (folder, _rules(file)))
-    except (OSError, ValueError):
-        return specs
+    rules = _rules(os.path.join(folder, ".gitignore"))
+    return specs if rules is None else (*specs, (folder, rules))
 
 
 def _specs_above(root: str) -> Specs:
@@ -188,12 +191,8 @@ def _specs_above(root: str) -> Specs:
     if repository is None:
         return ()
     specs: Specs = ()
-    exclude = repository / ".git" / "info" / "exclude"
-    try:
-        with exclude.open(encoding="utf-8", errors="replace") as file:
-            specs = ((str(repository), _rules(file)),)
-    except (OSError, ValueError):
-        pass
+    if (rules := _rules(str(repository / ".git" / "info" / "exclude"))) is not None:
+        specs = ((str(repository), rules),)
     for folder in reversed(above[1 : above.index(repository) + 1]):
         specs = _with_rules(str(folder), specs)
     return specs

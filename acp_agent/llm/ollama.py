@@ -26,7 +26,7 @@ from acp_agent.llm.provider_errors import ErrorInAnswer, error_from_object
 from acp_agent.llm.streamed_text import SurrogateJoiner, ThinkSplitter, clean
 from acp_agent.llm.translate import arguments_object, tool_name
 from acp_agent.llm.transport.http_provider import Exchange, HttpProvider
-from acp_agent.llm.transport.sse import EventTooLong, LineReader
+from acp_agent.llm.transport.sse import EventTooLong
 
 OWN_WINDOW = 32_768
 """Tokens of context if nothing else is set: enough for an agent, and no more memory than most machines have."""
@@ -60,7 +60,6 @@ class OllamaProvider(HttpProvider):
 
     path = "/api/chat"
     models_path = "/api/tags"
-    reader = LineReader
 
     def __init__(self, options: llm.ProviderOptions) -> None:
         base_url = complete_base_url(options.base_url or "http://127.0.0.1:11434").removesuffix("/v1")

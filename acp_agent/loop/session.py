@@ -142,6 +142,8 @@ class Session:
                     if self._lease is not None:
                         self._lease.seen = place
                     await parts.memory.goals.read()
+                    if (goal := self.config.settings.agent.goal_text.strip()) and not stored:
+                        await parts.memory.goals.begin(goal)
                     self.costs.so_far = await self._store.do(self._store.spending.of_session, self.id)
                     self.cache_key = parts.memory.restore(stored) or self.id
                     parts.calls.outputs.restore(stored)

@@ -159,7 +159,7 @@ class McpTool(msgspec.Struct, frozen=True):
     title: str
     description: str
     parameters: dict[str, Any]
-    """The server's JSON schema, unchanged."""
+    """The server's JSON schema, without what is not valid in it."""
     output: dict[str, Any] | None = None
     """That of structured content."""
     read_only_hint: bool | None = None

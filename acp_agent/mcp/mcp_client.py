@@ -15,13 +15,16 @@ import json
 import logging
 from collections.abc import AsyncGenerator, Awaitable, Callable, Iterator, Mapping
 from contextlib import asynccontextmanager, contextmanager
-from typing import Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import anyio
 import httpx2
 import mcp_types as types
 from mcp.client.session import ClientRequestContext, ClientSession, IncomingMessage
+from mcp.shared.dispatcher import CallOptions
 from mcp.shared.exceptions import MCPError
+from mcp.shared.jsonrpc_dispatcher import JSONRPCDispatcher
+from mcp_types.version import LATEST_HANDSHAKE_VERSION, LATEST_MODERN_VERSION
 
 from acp_agent import __version__
 from acp_agent.mcp.base import Answer, McpError, McpPrompt, McpResult, McpTool, Progress, PromptArgument
@@ -29,6 +32,11 @@ from acp_agent.mcp.content import one_line, progress_line, read_content, read_re
 from acp_agent.mcp.link import Link
 from acp_agent.mcp.mcp_errors import TRACE, Trace, failure, first_failure
 from acp_agent.mcp.mcp_transports import Watched, transport
+from acp_agent.mcp.mending import mended
+
+if TYPE_CHECKING:
+    from mcp.client._transport import WriteStream
+    from mcp.shared.message import SessionMessage
 
 log = logging.getLogger(__name__)
 
@@ -51,8 +59,12 @@ URL_WAIT = 60.0
 class Client:
     """An established connection. Its methods raise McpError."""
 
-    def __init__(self, link: Link, session: ClientSession, urls: set[tuple[str, anyio.Event]]) -> None:
+    def __init__(
+        self, link: Link, session: ClientSession, urls: set[tuple[str, anyio.Event]], odd: dict[str, None]
+    ) -> None:
         """`urls`: ids of questions, each with what is set once the user has done at the URL what it is for."""
+        self.odd = odd
+        """Clauses about entries of its lists that are not as they should be."""
         self._link = link
         self._session = session
         self._urls = urls
@@ -200,6 +212,23 @@ class Client:
             TRACE.reset(token)
 
 
+class _Mending(JSONRPCDispatcher):
+    """Leaves out of each result what the package would refuse it as a whole for."""
+
+    def __init__(self, incoming: Watched, outgoing: WriteStream[SessionMessage]) -> None:
+        super().__init__(incoming, outgoing)
+        self.odd: dict[str, None] = {}
+        self._version = LATEST_HANDSHAKE_VERSION
+
+    async def send_raw_request(
+        self, method: str, params: Mapping[str, Any] | None, opts: CallOptions | None = None, **rest: Any
+    ) -> dict[str, Any]:
+        result = await super().send_raw_request(method, params, opts, **rest)
+        if method == "server/discover":
+            self._version = LATEST_MODERN_VERSION
+        return mended(method, self._version, result, lambda words: self.odd.update({words: None}))
+
+
 @asynccontextmanager
 async def connect(link: Link) -> AsyncGenerator[Client]:
     """Yields a client of the server; calls `link.on_end` when the server is gone.
@@ -246,8 +275,7 @@ async def connect(link: Link) -> AsyncGenerator[Client]:
         async with (
             transport(link) as (incoming, outgoing),
             ClientSession(
-                Watched(incoming, link.ended),
-                outgoing,
+                dispatcher=(wire := _Mending(Watched(incoming, link.ended), outgoing)),
                 sampling_callback=sample if link.answers.sample is not None else None,
                 elicitation_callback=elicit if link.answers.elicit is not None else None,
                 list_roots_callback=list_roots,
@@ -257,7 +285,7 @@ async def connect(link: Link) -> AsyncGenerator[Client]:
         ):
             await _greet(session)
             trace.status = None
-            yield Client(link, session, urls)
+            yield Client(link, session, urls, wire.odd)
     except ExceptionGroup as group:
         raise failure(first_failure(group), link, trace) from group
     except (MCPError, httpx2.HTTPError, httpx2.InvalidURL, ValueError, OSError) as error:

@@ -59,6 +59,8 @@ CANCELLED = 0.2
 """Seconds it waits for those it cancelled."""
 MOST_ASKS = 8
 """Requests of a server to the user or the model that may wait; they are answered one at a time."""
+MOST_TOLD = 5
+"""Odd entries of a list that the user is told of."""
 LOGGED = 200
 """Lines kept of what a server said."""
 
@@ -402,6 +404,15 @@ class _Server:
         if known:
             self._settings.on_change()
 
+    def _tell_odd(self, clauses: Iterable[str]) -> None:
+        """Tells the user once of what is not as it should be in the lists."""
+        news = [words for words in clauses if words not in self.log]
+        self.log.extend(news)
+        if news:
+            more = f"; and {len(news) - MOST_TOLD} more (`/mcp log`)" if len(news) > MOST_TOLD else ""
+            words = f"The MCP server {self.spec.name}: {'; '.join(news[:MOST_TOLD])}{more}."
+            self._settings.on_trouble(self.spec.name, words)
+
     async def _list(self, client: Client) -> bool:
         """Returns whether the lists changed. A failure to list prompts counts as none: tools matter more."""
         before = self.all_tools, self.prompts
@@ -411,6 +422,8 @@ class _Server:
         except McpError as error:
             self.prompts = ()
             log.warning("the prompts of the MCP server %s could not be read: %s", self.spec.name, error)
+        self._tell_odd(client.odd)
+        client.odd.clear()
         return before != (self.all_tools, self.prompts)
 
     async def _keep_lists(self, client: Client) -> None:

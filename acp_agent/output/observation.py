@@ -55,12 +55,15 @@ class Stamped(msgspec.Struct, frozen=True):
     result: Annotated[Any, Meta(description="For a command its exit code and output; else the tool's JSON or text.")]
 
 
-def stamped_text(said: str, *, ran: bool, exit_code: int | None, output_chars: int, unix_millis: int) -> str:
+def stamped_text(
+    said: str, *, ran: bool, exit_code: int | None, output_chars: int, unix_millis: int, stderr: str | None = None
+) -> str:
     """The result `said` as JSON for the model with the time, the text cut to that many characters. `ran`: whether it
-    ran a command."""
+    ran a command; `stderr`: what that printed there, which is in `said`, too; `None`: the streams came merged."""
     result: Any = bounded(said, output_chars)
     if ran:
-        result = {"exit_code": exit_code, "output": result}
+        apart = {"streams": "merged"} if stderr is None else {"stderr": bounded(stderr, output_chars)}
+        result = {"exit_code": exit_code, "output": result, **apart}
     elif said.startswith("{") and result == said:
         with suppress(msgspec.DecodeError):
             result = read_json(said)

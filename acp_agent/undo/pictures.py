@@ -16,7 +16,7 @@ from pathlib import Path
 from msgspec.structs import replace
 
 from acp_agent.errors import ExecutorError
-from acp_agent.executors.beneath import folder, regular
+from acp_agent.executors.beneath import folder, keep_attributes, regular
 from acp_agent.executors.tree_walk import Hides, look, names
 from acp_agent.undo.base import NOTHING, Entry
 from acp_agent.undo.contents import ContentError, Contents, common, name_of
@@ -213,8 +213,7 @@ def _replace(parent: int, path: Path, entry: Entry, data: bytes, found: os.stat_
                 file.write(data)
                 file.flush()
                 if found is not None:
-                    with suppress(PermissionError):
-                        os.fchown(file.fileno(), found.st_uid, found.st_gid)
+                    keep_attributes(parent, path.name, found, file.fileno())
                 os.fchmod(file.fileno(), entry.mode)
         os.replace(beside, path.name, src_dir_fd=parent, dst_dir_fd=parent)
     except BaseException:

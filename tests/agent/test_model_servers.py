@@ -101,12 +101,15 @@ async def test_a_server_started_without_jinja_gets_calls_as_text(tmp_path):
 
 
 async def test_tools_dropped_in_silence_are_noticed_by_the_servers_own_count(tmp_path):
-    async with went(tmp_path, [Answer(text="I cannot do that.", usage=Usage(600, 5)), FENCED, "done"]) as r:
-        assert r.editor.text() == "I cannot do that."
+    few = Answer(text="I see.", usage=Usage(700, 5))
+    async with went(tmp_path, [few, FENCED, few, FENCED, "done"]) as r:
+        assert r.editor.text() == "I see."
         await r.editor.prompt("do it")
+        assert "The server passes no tools on to" not in r.editor.text()
+        await r.editor.prompt("do it again")
         assert "The server passes no tools on to fake-model" in r.editor.text()
-        assert ["tools" in request.body for request in r.model.requests] == [True, False, False]
-        assert "out" in str(r.messages(3)[-1])
+        assert ["tools" in request.body for request in r.model.requests] == [True, True, True, False, False]
+        assert "out" in str(r.messages(5)[-1])
 
 
 @pytest.mark.parametrize("usage", [Usage(9_000, 5), None])

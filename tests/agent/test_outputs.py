@@ -386,8 +386,17 @@ async def test_a_goal_is_told_again_when_it_is_forgotten(tmp_path):
     async with went(tmp_path, ["ok", "again"], prompt="/plan Fix the parser") as r:
         await r.editor.prompt("/clear")
         await r.editor.prompt("go on")
-        assert "[The goal of this session, set by /plan]" in json.dumps(r.messages(2))
+        assert "[The goal of this session, which the user has set]" in json.dumps(r.messages(2))
         assert "Fix the parser" in json.dumps(r.messages(2))
+
+
+async def test_a_configured_goal_is_that_of_each_new_session_until_it_ends(tmp_path):
+    async with went(tmp_path, ["ok", "again"], config='[agent]\ngoal_text = "Fix the parser"\n', prompt="hi") as r:
+        assert "Goal (active): Fix the parser" in json.dumps(r.messages(1))
+        await r.editor.prompt("/plan done")
+        assert "The goal is reached: Fix the parser" in r.editor.text()
+        await r.editor.prompt("/plan")
+        assert "There is no goal" in r.editor.text()
 
 
 async def test_cancel_does_not_wait_for_the_work_on_a_large_output(tmp_path):
@@ -498,17 +507,21 @@ async def test_the_model_reads_envelopes_where_it_is_configured_so(tmp_path):
         assert "schema" not in r.editor.text()
 
 
-async def test_each_result_has_its_time_where_it_is_configured_so(tmp_path):
-    script = [asks(bash("echo out; exit 3"), Call("time", {}), Call("read", {"path": "a.json"})), "done"]
+@pytest.mark.parametrize("terminal", [False, True])
+async def test_each_result_has_its_time_where_it_is_configured_so(tmp_path, terminal):
+    script = [asks(bash("echo out; echo err >&2; exit 3"), Call("time", {}), Call("read", {"path": "a.json"})), "done"]
     before = time.time_ns() // 1_000_000
     files = {"a.json": '{"not": "ours"}'}
-    async with went(tmp_path, script, mode="auto", config='[tools]\nobservation = "timestamp"\n', files=files) as r:
+    config = '[tools]\nobservation = "timestamp"\n'
+    async with went(tmp_path, script, mode="auto", config=config, files=files, terminal=terminal) as r:
         ran, clock, file = [json.loads(message["content"]) for message in r.messages(2) if message["role"] == "tool"]
         for each in (ran, clock, file):
             assert each.keys() == {"harness_timestamp", "result"}
             assert each["harness_timestamp"]["source"] == "harness"
             assert before <= each["harness_timestamp"]["unix_millis"] <= time.time_ns() // 1_000_000
-        assert ran["result"]["exit_code"] == 3 and ran["result"]["output"].startswith("out\n")
+        assert ran["result"]["exit_code"] == 3 and ran["result"]["output"].startswith("out\nerr\n")
+        apart = {"stderr": "err\n"} if not terminal else {"streams": "merged"}
+        assert {key: ran["result"].get(key) for key in apart} == apart and len(ran["result"]) == 3
         assert abs(clock["result"]["unix_millis"] - clock["harness_timestamp"]["unix_millis"]) < 60_000
         assert '{"not": "ours"}' in str(file["result"])
 

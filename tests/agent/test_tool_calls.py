@@ -224,6 +224,18 @@ async def test_unsaved_text_of_the_editor_is_read_and_edited(tmp_path):
         assert len(writes) == 1
 
 
+@pytest.mark.parametrize("unsaved", [True, False])
+async def test_mixed_line_ends_are_kept_through_the_editor(tmp_path, unsaved):
+    edit = Call("edit", {"path": "a.txt", "old_string": "a\r\nb", "new_string": "a\nnew\nB"})
+    path, mixed, wanted = tmp_path / "project/a.txt", "a\r\nb\nc\r\n", "a\r\nnew\nB\nc\r\n"
+    editor = {"buffers": {path: mixed}, "save": False} if unsaved else {"reads_lossy": True}
+    async with rig(tmp_path, rounds(Call("read", {"path": "a.txt"}), edit), **editor) as r:
+        path.write_bytes(b"on disk\n" if unsaved else mixed.encode())
+        await r.editor.prompt("go")
+        r.editor.assert_tool_calls_finished()
+        assert (r.editor.files.buffers[path] if unsaved else path.read_bytes().decode()) == wanted
+
+
 @pytest.mark.parametrize("failure", [AnswersError(-32603, "busy"), NeverAnswers()], ids=["error", "silence"])
 async def test_unsaved_text_that_the_editor_did_not_return_is_never_overwritten(tmp_path, failure):
     edit = Call("edit", {"path": "a.txt", "old_string": "on disk", "new_string": "changed"})

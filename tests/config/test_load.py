@@ -363,10 +363,24 @@ def test_another_name_hides_no_mistake(sources: Sources, text: str, words: str) 
     assert words in str(caught.value)
 
 
+def test_what_other_agents_files_have_and_nothing_reads_is_noted(sources: Sources) -> None:
+    rule = '[[tools.{}.rules]]\neffect = "deny"\ntool = "bash"\ncapabilities = ["x"]\n'
+    sources.user("[tools]\nenabled = true\n" + rule.format("policy") + rule.format("authorization"))
+    config = sources.load()
+    assert (len(config.notes), config.settings.tools.disabled) == (3, [])
+    assert [each.tool for each in config.settings.tools.policy.rules] == ["bash"]
+    sources.user("[tools]\nenabled = false\n")
+    assert sources.load().settings.tools.disabled == ["*"]
+    for wrong in ("[tools]\nenabled = 7\n", "tools = 3\n", "[tools]\npolicy = 1\n", "[tools.policy]\nrules = [3]\n"):
+        sources.user(wrong)
+        with pytest.raises(ConfigError):
+            sources.load()
+
+
 def test_a_project_and_a_flag_may_use_other_names_for_what_they_may_set(sources: Sources) -> None:
     sources.of_project("[tools.shell]\ntimeout = 3\n")
     sources.flags = {"tools.result_cache.ttl_secs": "7"}
     config = sources.load()
     assert (config.settings.tools.bash.timeout, config.settings.tools.result_cache.ttl) == (3, 7)
     sources.of_project("[tools.shell]\nallowed_paths = ['/']\n")
-    sources.refuses(r"files.allowed_paths. cannot be set by a project")
+    sources.refuses(r"sandbox.allow_write. cannot be set by a project")

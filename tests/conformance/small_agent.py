@@ -274,6 +274,8 @@ class Small:
         return cwd
 
     async def do_session_new(self, params):
+        if fault("wants a login"):
+            raise Failed(-32000, "log in first")
         if fault("INIT-10") and not self.begun:
             await asyncio.sleep(600)
         id_ = f"session-{len(self.sessions)}" if fault("NEW-2") else str(uuid.uuid4())

@@ -90,6 +90,14 @@ async def test_what_is_left_open_is_no_fault() -> None:
         assert failed(results) == {}, what
 
 
+async def test_an_agent_that_wants_a_login_fails_no_check_for_that() -> None:
+    results = await run(forked(), small("wants a login"), chosen(["sessions"], levels=LEVELS["all"]))
+    assert failed(results) == {}
+    assert {each.why for each in results if each.requirement.id in ("NEW-1", "NEW-3", "NEW-7")} == {
+        "it needs a login; give a --profile"
+    }
+
+
 async def test_this_agent_keeps_all_of_it() -> None:
     results = await run([forked_command()], profile("acp-coder"), chosen(levels=LEVELS["all"]))
     assert failed(results) == {}

@@ -12,11 +12,13 @@ import sys
 import tempfile
 from contextlib import closing, suppress
 from pathlib import Path
+from types import SimpleNamespace
 
 import anyio
 import anyio.to_thread
 import pytest
 
+from acp_agent.cli import main
 from acp_agent.errors import ConnectionClosed
 from acp_agent.schema.acp import AgentMessageChunk, McpServerStdio
 from acp_agent.testing.fake_editor import FakeEditor
@@ -173,6 +175,23 @@ def test_what_the_shells_pythonpath_adds_stands_in_for_nothing_and_a_byte_order_
     done = run(tmp_path, INITIALIZE + LIST, PYTHONPATH=str(tmp_path / "lib"), **more)
     assert (done.returncode, done.stderr) == (0, b"")
     assert all("result" in answer for answer in answers(done))
+
+
+def test_on_windows_it_says_where_it_runs(monkeypatch, capsys):
+    monkeypatch.setattr("acp_agent.cli.os", SimpleNamespace(name="nt", environ={}))
+    assert main([]) == 1
+    assert "Use it in WSL" in capsys.readouterr().err
+
+
+def test_an_isolated_interpreter_ignores_the_shells_pythonhome_and_passes_it_on_to_none(tmp_path):
+    command = [sys.executable, "-I", "-m", "acp_agent"]
+    env = environ(tmp_path, PYTHONHOME=str(tmp_path))
+    done = subprocess.run(command, input=INITIALIZE + LIST, capture_output=True, env=env, timeout=SECONDS, check=False)
+    assert (done.returncode, done.stderr) == (0, b"")
+    assert all("result" in answer for answer in answers(done))
+    asked = [*command, "prompt", "--json", "hello"]
+    done = subprocess.run(asked, capture_output=True, env=env, timeout=SECONDS, check=False, text=True)
+    assert "init_fs_encoding" not in done.stderr
 
 
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])

@@ -5,6 +5,7 @@ from __future__ import annotations
 import errno
 import os
 import stat
+import struct
 from pathlib import Path
 
 import pytest
@@ -12,6 +13,7 @@ import pytest
 from acp_agent.errors import ExecutorError
 from acp_agent.executors import files
 from acp_agent.executors.base import FileStat
+from acp_agent.executors.beneath import ACL
 from tests.executors.kit import Stage, stage
 
 
@@ -51,6 +53,31 @@ async def test_the_mode_of_a_file_is_kept(on: Stage) -> None:
     path.chmod(0o754)
     await on.executor.write_text(path, "new")
     assert stat.S_IMODE(path.stat().st_mode) == 0o754
+
+
+def acl(group: int, user: int = 4321) -> bytes:
+    """As the kernel has it: the owner, a user, the group, the mask, others."""
+    entries = ((1, 6, -1), (2, 6, user), (4, group, -1), (0x10, 6, -1), (0x20, 4, -1))
+    return struct.pack("<I", 2) + b"".join(struct.pack("<HHi", *entry) for entry in entries)
+
+
+async def test_extended_attributes_and_access_control_lists_are_kept_and_none_is_added(on: Stage) -> None:
+    kept, plain = on.folder / "kept", on.folder / "plain"
+    kept.write_text("old")
+    plain.write_text("old")
+    try:
+        os.setxattr(kept, "user.origin", b"\0somewhere")
+        os.setxattr(kept, ACL, acl(group=0))
+        os.setxattr(on.folder, "system.posix_acl_default", acl(group=6))
+    except OSError:
+        pytest.skip("this file system has none")
+    plain.chmod(0o660)
+    for path in (kept, plain):
+        await on.executor.write_text(path, "new")
+        assert path.read_text() == "new"
+    assert (os.getxattr(kept, "user.origin"), os.getxattr(kept, ACL)) == (b"\0somewhere", acl(group=0))
+    assert stat.S_IMODE(kept.stat().st_mode) == 0o664  # The group's bits are the mask.
+    assert (os.listxattr(plain), stat.S_IMODE(plain.stat().st_mode)) == ([], 0o660)
 
 
 async def test_nothing_is_left_beside_a_written_file(on: Stage) -> None:

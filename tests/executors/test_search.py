@@ -232,6 +232,15 @@ async def test_a_cancelled_search_leaves_no_process(tree: Path, stub: Stub, tmp_
     await until_dead(pid)
 
 
+async def test_a_pipe_in_place_of_rules_is_not_waited_for_by_our_own_walk(tree: Path, program: str) -> None:
+    if program == "own":
+        (tree / ".gitignore").unlink(missing_ok=True)
+        os.mkfifo(tree / ".gitignore")
+    os.mkfifo(tree / "pipe")
+    found = await grep("secret", tree)
+    assert not found.timed_out
+
+
 # --- what ripgrep says, spoken by a stub -------------------------------------------------------------------------
 
 

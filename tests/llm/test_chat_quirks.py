@@ -22,6 +22,7 @@ from .kit import (
     TOOL,
     TOOL_SENT,
     USER,
+    Api,
     calls,
     check_failure,
     collect,
@@ -278,10 +279,55 @@ async def test_streams_that_end_in_their_own_way(chunks: tuple[bytes, ...]) -> N
     assert await events_of(*chunks) == [llm.TextDelta("hello"), llm.Finished("stop")]
 
 
-async def test_a_json_document_instead_of_a_stream() -> None:
-    document = b'{"choices":[{"message":{"content":"hello"},"finish_reason":"stop"}]}'
-    cut = document[:20], document[20:]
-    assert await events_of(*cut, content_type="application/json") == [llm.TextDelta("hello"), llm.Finished("stop")]
+MESSAGE = {"role": "assistant", "content": "hello"}
+TEXT = [{"type": "text", "text": "hello"}]
+OUTPUT = [{"type": "message", "content": [{"type": "output_text", "text": "hello"}]}]
+DOCUMENTS: dict[Api, dict[str, Any]] = {
+    "chat": {"choices": [{"message": MESSAGE, "finish_reason": "stop"}]},
+    "messages": {"type": "message", "role": "assistant", "content": TEXT, "stop_reason": "end_turn"},
+    "responses": {"object": "response", "status": "completed", "output": OUTPUT},
+    "ollama": {"message": MESSAGE, "done": True, "done_reason": "stop"},
+}
+
+
+@pytest.mark.parametrize(
+    "kind", ["application/json", "text/plain", "text/html; charset=utf-8", "text/event-stream", "x"]
+)
+@pytest.mark.parametrize("api", DOCUMENTS)
+async def test_json_instead_of_a_stream_is_read_whatever_its_type_is_said_to_be(api: Api, kind: str) -> None:
+    compact = json.dumps(DOCUMENTS[api]).encode()
+    laid_out = json.dumps(DOCUMENTS[api], indent=2).encode()
+    forms = [
+        compact,
+        laid_out,
+        b"\n  " + laid_out,
+        b"\xef\xbb\xbf" + compact,
+        b"[%b]" % laid_out,
+        b"data: %b\n\n" % compact,
+    ]
+    script = [RawAnswer((form[:7], form[7:30], form[30:]), content_type=kind) for form in forms]
+    async with connected(api, script, max_retries=0) as (provider, _):
+        for form in forms:
+            events = await collect(provider)
+            assert (texts(events), events[-1]) == (["hello"], llm.Finished("stop")), form
+
+
+@pytest.mark.parametrize("api", ["chat", "ollama"])
+async def test_events_that_are_a_line_each_are_read(api: Api) -> None:
+    pieces: list[dict[str, Any]] = [{"choices": [{"delta": {"content": "hel"}}]}]
+    pieces += [{"choices": [{"delta": {"content": "lo"}, "finish_reason": "stop"}]}]
+    if api == "ollama":
+        pieces = [{"message": {"content": "hel"}}, {"message": {"content": "lo"}, "done": True, "done_reason": "stop"}]
+    lines = [json.dumps(piece).encode() + b"\n" for piece in pieces]
+    forms = [
+        b"".join(lines),
+        b"".join(b"data: " + line for line in lines),
+        b"".join(b"data: %b\n" % line for line in lines),
+    ]
+    script = [RawAnswer((form,), content_type="application/json") for form in forms]
+    async with connected(api, script, max_retries=0) as (provider, _):
+        for form in forms:
+            assert "".join(texts(await collect(provider))) == "hello", form
 
 
 async def test_a_break_after_the_finish_reason_is_forgiven() -> None:

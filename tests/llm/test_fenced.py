@@ -7,12 +7,13 @@ import random
 
 import anyio
 import anyio.to_thread
+import msgspec
 import pytest
 
 from acp_agent.errors import ProviderError
 from acp_agent.llm import base as llm
-from acp_agent.llm.lacks.fenced import FencedProvider, FenceReader, catalogue, fenced_messages
-from acp_agent.testing.fake_model import Answer, Call, Failure
+from acp_agent.llm.lacks.fenced import AGAIN, FencedProvider, FenceReader, catalogue, fenced_messages
+from acp_agent.testing.fake_model import Answer, Call, Failure, Usage
 from tests.tables import table
 
 from .kit import USER, connected
@@ -220,9 +221,27 @@ async def test_the_answer_ends_with_its_first_block():
 
 
 async def test_auto_is_native_and_leaves_blocks_alone_until_tools_are_refused():
-    _, names, body = await asked("```bash\nls\n```\n", "auto")
-    assert "tools" in body
-    assert names == []
+    for before, after, found in (("Run this:\n", "", []), ("", "It lists files.\n", []), ("", "\n", ["bash"])):
+        for mode in ("auto", "native"):
+            _, names, body = await asked(f"{before}```bash\nls -l\n```\n{after}", mode)
+            assert "tools" in body
+            assert names == found, (before, after)
+    wrote = Answer(text="```bash\nls\n")
+    assert (await asked(wrote, "native"))[1] == []
+
+
+async def test_a_count_alone_is_no_sign_that_tools_are_dropped_and_after_a_written_call_they_are_sent_again_later():
+    few = Answer(text="hello", usage=Usage(600, 5))
+    large = [*TOOLS[:-1], msgspec.structs.replace(TOOLS[-1], description="x" * 9000)]
+    written = llm.AssistantMessage(tool_calls=(llm.ToolUse(f"{llm.WRITTEN}1", "bash", '{"command": "ls"}'),))
+    answered = llm.ToolMessage(f"{llm.WRITTEN}1", "bash", (llm.TextPart("a"),))
+    sent = []
+    async with connected("chat", lambda body: sent.append("tools" in body) or few) as (inner, _):
+        provider = FencedProvider(inner, "auto")
+        for messages, times in (([USER], 3), ([USER, written, answered], AGAIN + 3)):
+            for _ in range(times):
+                assert [event async for event in provider.stream(messages, large, SETTINGS)]
+    assert sent == [True] * 4 + [False] * AGAIN + [True, False]
 
 
 @pytest.mark.parametrize(

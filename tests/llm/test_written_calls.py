@@ -94,7 +94,7 @@ FRIENDS = {
     "wrong type": 'It is\n{"name": "bash", "arguments": {"command": ["ls"]}}\n',
     "data": '{"users": [{"name": "bash", "arguments": 3}]}\nand so on\n',
     "a script": "```python\nfor line in read(path):\n    print(line)\n```\nDone.\n",
-    "a script in a shell": '```bash\necho \'{"name": "bash", "arguments": {"command": "ls"}}\'\n```\n',
+    "a script in a shell": 'Run:\n```bash\necho \'{"name": "bash", "arguments": {"command": "ls"}}\'\n```\n',
     "in another block": 'A log:\n```text\n{"name": "bash", "arguments": {"command": "ls"}}\n```\nend\n',
     "in a line": 'The object {"name": "bash", "arguments": {"command": "ls"}} is a call.\n',
     "in prose": "bash(1) is a shell, read(2) a system call.\nread(fd, buffer, size) reads.\n",

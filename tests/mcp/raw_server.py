@@ -1,4 +1,7 @@
-"""An MCP server on stdio in plain Python, for what a good one never does. Its first argument says how it behaves."""
+"""An MCP server on stdio in plain Python, for what a good one never does.
+
+Its first argument says how it behaves, or is the list of tools that it offers.
+"""
 
 from __future__ import annotations
 
@@ -80,6 +83,8 @@ def call(number: object, name: str, arguments: dict[str, object]) -> None:
             if "size" in arguments:
                 found["much"] = "x" * int(str(arguments["size"]))
             send({"id": number, "result": {"content": [], "structuredContent": found}})
+        case "returns":
+            send({"id": number, "result": arguments["result"]})
         case "odd":
             say(sys.stdout, ODD[str(arguments["how"])] % json.dumps(number))
         case "slow":
@@ -140,6 +145,9 @@ def answer(message: dict[str, object]) -> None:
             start = int(str(params.get("cursor", "0")))
             page = [{"name": tool, "description": f"Does {tool}.", "inputSchema": EMPTY} for tool in tools]
             more = {"nextCursor": str(start + 5)} if start + 5 < len(page) or MODE == "endless" else {}
+            if MODE.startswith("["):
+                send({"id": number, "result": {"tools": json.loads(MODE)}})
+                return
             extra = {"resultType": "complete", "ttlMs": 0, "cacheScope": "private"} if MODE == "modern" else {}
             send({"id": number, "result": {"tools": page[start : start + 5], **more, **extra}})
         case "prompts/list":

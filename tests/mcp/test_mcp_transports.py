@@ -74,6 +74,7 @@ class SmallServer:
         self.status = 200
         self.session = ""
         self.body = b""
+        self.tools: list[object] = [{"name": "t", "inputSchema": {"type": "object"}}]
         self.raw: tuple[str, bytes] | None = None
         """Type, and text as it is in the JSON of a call's answer."""
 
@@ -105,11 +106,13 @@ class SmallServer:
         if "id" not in message:
             return self.http(202)
         if message["method"] == "tools/list":
-            return self.result(message, {"tools": [{"name": "t", "inputSchema": {"type": "object"}}]})
+            return self.result(message, {"tools": self.tools})
         if self.session and f"mcp-session-id: {self.session}".encode() not in head.lower():
             return self.http(404)
         if self.status != 200:
             return self.http(self.status, extra="retry-after: 7\r\n")
+        if message["params"].get("name") == "returns":
+            return self.result(message, message["params"]["arguments"]["result"])
         if self.raw is not None:
             kind, text = self.raw
             content = b'[{"type": "text", "text": "%s"}]' % text

@@ -233,14 +233,66 @@ async def test_edit_and_write_keep_the_line_ends_of_the_file(on: Bench) -> None:
     path.write_bytes(b"a\r\nb\r\nc\r\n")
     await on.call("edit", path="f", old_string="a\nb", new_string="x\ny\nz")
     assert path.read_bytes() == b"x\r\ny\r\nz\r\nc\r\n"
-    path.write_bytes(b"a\r\nb\nc\n")
-    on.memory.ledger.forget(path)
-    await on.call("edit", path="f", old_string="b\nc", new_string="B C")
-    assert path.read_bytes() == b"a\r\nB C\n"
     path.write_bytes(b"a\r\nb\r\n")
     await on.call("read", path="f")
     await on.call("write", path="f", content="x\ny\n")
     assert path.read_bytes() == b"x\r\ny\r\n"
+
+
+MIXED = b"a\r\nb\nc\r\nd\n"
+
+
+@pytest.mark.parametrize(("data", "old", "new", "wanted"), [
+    (b"a\nb\nc\n", "a\r\nb", "x\r\ny\r\nz", b"x\ny\nz\nc\n"), (b"a\r\nb\r\n", "a\nb\n", "x\n", b"x\r\n"),
+    (b"a\r\nb\r\n", "a\r\nb", "a\nB", b"a\r\nB\r\n"), (MIXED, "b\nc", "B\r\nC", b"a\r\nB\nC\r\nd\n"),
+    (MIXED, "a\nb\nc", "a\nnew\nb\nc", b"a\r\nnew\r\nb\nc\r\nd\n"), (MIXED, "b\nc\n", "", b"a\r\nd\n"),
+    (MIXED, "b", "b\nb2\nb3", b"a\r\nb\nb2\nb3\nc\r\nd\n"), (MIXED, "a", "0\na", b"0\r\na\r\nb\nc\r\nd\n"),
+    (MIXED, "c\nd\n", "d\nc\n", b"a\r\nb\nd\nc\r\n"), (b"a\r\nb\nc", "c", "c\nd", b"a\r\nb\nc\nd"),
+    (b"a\rb\nc\n", "b\nc", "B\nC", b"a\rB\nC\n"), (b"\r\n\na\n", "a", "b\nc", b"\r\n\nb\nc\n"),
+])  # fmt: skip
+@pytest.mark.parametrize("way", ["edit", "write", "apply_patch"])
+async def test_each_line_keeps_its_own_end_and_a_new_one_has_that_of_its_neighbour(on, way, data, old, new, wanted):
+    (on.folder / "f").write_bytes(data)
+    await on.call("read", path="f")
+    plain = [text.replace("\r\n", "\n") for text in (data.decode(), old, new)]
+    if way == "edit":
+        await on.call("edit", path="f", old_string=old, new_string=new)
+    elif way == "write":
+        await on.call("write", path="f", content=plain[0].replace(plain[1], plain[2]))
+    else:
+        before, after = plain[0], plain[0].replace(plain[1], plain[2])
+        if not after.endswith("\n"):
+            before, after = before + "\n", after + "\n"
+        lines = [f"-{line}" for line in before.split("\n")[:-1]] + [f"+{line}" for line in after.split("\n")[:-1]]
+        patch = "\n".join(["*** Begin Patch", "*** Update File: f", "@@", *lines, "*** End Patch"])
+        await on.call("apply_patch", input=patch)
+    assert (on.folder / "f").read_bytes() == wanted
+
+
+async def test_line_ends_alone_are_no_change(on: Bench) -> None:
+    (on.folder / "f").write_bytes(MIXED)
+    with pytest.raises(ToolError, match="line ends stay as they are"):
+        await on.call("edit", path="f", old_string="a\r\nb", new_string="a\nb")
+    with pytest.raises(ToolError, match=r"occurs 2 times in f \(lines 1, 3\)"):
+        (on.folder / "f").write_bytes(b"a\nb\na\r\nb\n")
+        await on.call("edit", path="f", old_string="a\r\nb", new_string="x")
+
+
+NO_ENDS = "one\u2028\u2029 \x0b two\x0c\x1c\x1d\x1e\x85 three\r four"
+
+
+async def test_only_a_line_feed_ends_a_line(on: Bench) -> None:
+    (on.folder / "f").write_text(f"{NO_ENDS}\nlast\nnearly this\n", newline="")
+    read = (await on.call("read", path="f")).text
+    assert [line.split("\t")[0].strip() for line in read.split("\n")] == ["1", "2", "3"]
+    with pytest.raises(ToolError, match="has 3 lines"):
+        await on.call("read", path="f", offset=4)
+    assert (await on.call("grep", pattern="last", path="f")).text.startswith("f:2:")
+    with pytest.raises(ToolError, match="line is 3:"):
+        await on.call("edit", path="f", old_string="nearly that", new_string="x")
+    result = await on.call("edit", path="f", old_string="last", new_string="LAST")
+    assert result.locations == (Location(on.folder / "f", 2),)
+    assert (on.folder / "f").read_bytes().decode().split("\n") == [NO_ENDS, "LAST", "nearly this", ""]
 
 
 async def test_edit_of_a_file_that_changed_since_it_was_read_is_refused(on: Bench) -> None:

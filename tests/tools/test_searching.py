@@ -103,6 +103,14 @@ async def test_grep_refuses_bad_patterns_and_missing_places(on: Bench) -> None:
         await on.call("grep", pattern="x", path="missing")
 
 
+async def test_grep_says_that_a_pipe_or_a_device_is_no_file(on: Bench) -> None:
+    os.mkfifo(on.folder / "pipe")
+    (on.folder / "f").write_text("needle\n")
+    with pytest.raises(ToolError, match="a pipe, a socket or a device"):
+        await on.call("grep", pattern="needle", path="pipe")
+    assert (await on.call("grep", pattern="needle")).text == "f:1:needle"
+
+
 async def test_grep_is_bounded_in_results_and_time(tmp_path: Path) -> None:
     async with bench(tmp_path, files=FilesConfig(max_results=1, search_timeout=0.5)) as on:
         (on.folder / "f").write_text("x\nx\n" + "a" * 60 + "b\n")

@@ -22,6 +22,7 @@ from acp_agent.fronts.lsp_server.documents.edits import Hunk, rebased, text_edit
 from acp_agent.fronts.lsp_server.documents.text_positions import Text, split_lines
 from acp_agent.fronts.lsp_server.lsp_editor import Editor, Kind
 from acp_agent.schema import acp
+from acp_agent.tools.kit.line_ends import with_ends
 
 log = logging.getLogger(__name__)
 
@@ -257,7 +258,7 @@ async def _as_on_disk(path: Path, text: str) -> bytes:
         old = await anyio.Path(path).read_bytes()
     except FileNotFoundError:
         return text.encode("utf-8", "replace")
-    if b"\r\n" in old and "\r\n" not in text:
-        text = text.replace("\n", "\r\n")
+    if "\r\n" not in text:
+        text = with_ends(text, old.decode("utf-8", "replace"))
     mark = b"\xef\xbb\xbf" if old.startswith(b"\xef\xbb\xbf") and not text.startswith("\ufeff") else b""
     return mark + text.encode("utf-8", "replace")

@@ -41,6 +41,8 @@ CHARS_PER_TOKEN = 12
 WINDOWS = tuple(1024 * 2**power for power in range(6))
 FEWEST_CHARS = 2000
 """Of tool definitions whose absence a token count shows."""
+AGAIN = 20
+"""Requests after which tools are sent again if only a token count spoke against them: some count what they like."""
 LONGEST_OPENING = 80
 """Characters of a line that are held back because it may open a block."""
 
@@ -60,8 +62,8 @@ ONE_TOOL = pattern(r"schema|parameter|argument|properties|\btools?\[\d", re.IGNO
 
 class FencedProvider:
     """`inner` with calls in fenced blocks: always (`fenced`), for models whose server has no tools (`auto`: it refuses
-    them, says so, or drops them in silence, so that the request has far fewer tokens than they alone), or never
-    (`native`). Calls that a model writes in other forms are found in every mode."""
+    them, says so, or drops them in silence, so that the model writes calls as text and a request has far fewer tokens
+    than they alone), or never (`native`). Calls that a model writes in other forms are found in every mode."""
 
     def __init__(self, inner: llm.Provider, mode: ToolCalling) -> None:
         self.name = inner.name
@@ -69,6 +71,8 @@ class FencedProvider:
         self._mode = mode
         self._refused: set[str] = set()
         """Models for which the server has no tools."""
+        self._uncounted: dict[str, int] = {}
+        """Models whose server seems to drop them, with the requests until they are sent again."""
         self._told: set[str] = set()
         self._native: set[str] = set()
         """Models that have called a tool."""
@@ -77,14 +81,15 @@ class FencedProvider:
         self, messages: Sequence[llm.Message], tools: Sequence[llm.ToolDefinition], settings: llm.ModelSettings
     ) -> AsyncGenerator[llm.ModelEvent, None]:
         """Runs one model call; see `Provider.stream`."""
-        if self._mode != "fenced" and settings.model not in self._refused:
+        if self._mode != "fenced" and not self._has_none(settings.model):
             try:
                 async with aclosing(self._through_api(messages, tools, settings)) as events:
                     async for event in events:
                         yield event
                 return
             except _NoTools:
-                self._refused.add(settings.model)
+                if settings.model not in self._uncounted:
+                    self._refused.add(settings.model)
         if self._mode == "auto" and tools and settings.model not in self._told:
             self._told.add(settings.model)
             yield llm.Notice(
@@ -94,12 +99,22 @@ class FencedProvider:
             async for event in events:
                 yield event
 
+    def _has_none(self, model: str) -> bool:
+        """Whether this request is to be sent without tools."""
+        left = self._uncounted.get(model, 0)
+        if left > 1:
+            self._uncounted[model] = left - 1
+        else:
+            self._uncounted.pop(model, None)
+        return model in self._refused or left > 0
+
     async def _through_api(
         self, messages: Sequence[llm.Message], tools: Sequence[llm.ToolDefinition], settings: llm.ModelSettings
     ) -> AsyncGenerator[llm.ModelEvent, None]:
         """Calls as the server reports them; until it has reported one, also those that stand in the text. Raises
         `_NoTools` if the server has none, unless something was said already."""
         calls_tools = settings.model in self._native or _called(messages)
+        wrote = _called(messages, written=True)
         written = WrittenCalls(()) if calls_tools else WrittenCalls(tools, settings.unsent())
         begun = said = False
         try:
@@ -118,9 +133,9 @@ class FencedProvider:
                             written = WrittenCalls(())
                         case llm.Finished(_, opaque):
                             out = [*written.end(), llm.Finished("tool_calls", opaque) if written.called else event]
-                        case llm.UsageReport(tokens) if self._mode == "auto" and not calls_tools:
+                        case llm.UsageReport(tokens) if self._mode == "auto" and wrote and not calls_tools:
                             if _dropped(messages, tools, settings.system, tokens):
-                                self._refused.add(settings.model)
+                                self._uncounted[settings.model] = AGAIN
                                 if not said:
                                     raise _NoTools
                     for one in out:
@@ -188,10 +203,10 @@ def _dropped(messages: Sequence[llm.Message], tools: Sequence[llm.ToolDefinition
     return size >= FEWEST_CHARS and not near_a_window and rest <= tokens * CHARS_PER_TOKEN < rest + size
 
 
-def _called(messages: Sequence[llm.Message]) -> bool:
-    """Whether the model has made a real call in this conversation."""
+def _called(messages: Sequence[llm.Message], *, written: bool = False) -> bool:
+    """Whether the model has made a real call in this conversation; `written`: one as text."""
     calls = (call for message in messages if isinstance(message, llm.AssistantMessage) for call in message.tool_calls)
-    return any(not call.id.startswith((llm.WRITTEN, "fenced_")) for call in calls)
+    return any(call.id.startswith((llm.WRITTEN, "fenced_")) == written for call in calls)
 
 
 def refuses_tools(error: ProviderError) -> bool:

@@ -7,6 +7,7 @@ Known forms, each at the start of a line:
     <function=NAME><parameter=KEY>VALUE</parameter></function>
     [TOOL_CALLS][{...}]  [TOOL_CALLS]NAME{...}         Mistral
     NAME(key="value")                                  in a code block or alone on its line
+    ```bash ... ```                                    if it is the whole answer: the command line
 
 Only what names an offered tool and fits its schema is a call; everything else, and what is announced as an example,
 stays text. An answer that is nothing but a call is one whatever it names: it fails in words instead of ending the turn.
@@ -48,6 +49,7 @@ EXAMPLE = pattern(
 """In the line before: what follows is shown, not made."""
 ALONE = pattern(r"\s*(?:`{3,}[\w+-]*[ \t]*\r?\n\s*)?(?:<tool_call>\s*)?(?=\[?\s*\{)")
 """What may stand before a call that is the whole answer."""
+SHELL = pattern(r"\s*(`{3,})(?:bash|sh|shell)[ \t]*\r?\n")
 SHAPE = pattern(
     r'\[?\s*\{\s*"(?:name|tool|tool_name|function)"\s*:\s*"[\w.:-]{1,64}'
     r'(?:\Z|"\s*(?:\Z|,\s*(?:\Z|"\w*\Z|"(?:arguments|parameters|args|input)")))'
@@ -168,6 +170,11 @@ class WrittenCalls:
 
     def _whole_answer(self, complete: bool) -> list[tuple[str, str]] | None:
         """The calls that are all of the answer, of whatever tools; see `_calls`."""
+        if (shell := SHELL.match(self._held)) is not None and "bash" in self._functions:
+            lines, closing, after = self._held[shell.end() :].partition(f"\n{shell[1]}")
+            if not complete or not closing or after.strip() or not lines.strip():
+                return None if not complete and not after.strip("` \t\r\n") else []
+            return [("bash", clean(json.dumps({"command": lines}, ensure_ascii=False)))]
         before = ALONE.match(self._held)
         if before is None or SHAPE.match(self._held, before.end()) is None:
             return []

@@ -8,13 +8,20 @@ special care.
 from __future__ import annotations
 
 from collections.abc import Iterator
+from contextlib import suppress
 from typing import Protocol
 
+import msgspec
 from msgspec import Struct
 
+from acp_agent.limits.decoding import read_json
 from acp_agent.llm.base import ModelEvent
 
 _BOM = b"\xef\xbb\xbf"
+BLANK = b" \t\r\n" + _BOM
+"""What may stand around JSON."""
+STREAM = b":deir"
+"""How a stream begins: with a comment, `data`, `event`, `id` or `retry`."""
 
 
 class EventTooLong(ValueError):
@@ -140,7 +147,8 @@ class WebPage(Exception):
 
 
 class AnswerReader:
-    """Reads one answer from its bytes: a stream of events, or one JSON document from servers that do not stream.
+    """Reads one answer from its bytes, whatever their type is said to be: a stream of events, JSON documents of one
+    line each, one document, or a list of them.
 
     Raises what `answer` raises, `WebPage`, and `EventTooLong` when the answer exceeds `limit` bytes. Events before an
     error are returned first.
@@ -151,48 +159,51 @@ class AnswerReader:
         self._limit = limit
         self._events = SseDecoder(limit=limit)
         self._document: bytearray | None = None
+        """Of JSON: what is not read yet."""
+        self._laid_out = False
+        """Whether that is one document over several lines, which is read at the end."""
         self._begun = False
 
     def feed(self, chunk: bytes) -> Iterator[ModelEvent]:
-        if not self._begun and (start := chunk.lstrip()):
+        if not self._begun and (start := chunk.lstrip(BLANK)):
             self._begun = True
             if start[0] == ord("<"):
                 raise WebPage
-            if start[0] == ord("{"):
+            if start[0] not in STREAM:
                 self._document = bytearray()
+                chunk = start
         if self._document is None:
-            for event in self._events.feed(chunk):
-                yield from self.answer.feed(event.data)
-        else:
-            self._document += chunk
-            if len(self._document) > self._limit:
-                raise EventTooLong(f"the answer is longer than {self._limit} bytes")
+            yield from self._of(self._events.feed(chunk))
+            return
+        *lines, rest = chunk.split(b"\n") if not self._laid_out else (chunk,)
+        for line in lines:
+            self._document += line + b"\n"
+            whole = bytes(self._document).strip(BLANK) if not self._laid_out else b""
+            self._laid_out = self._laid_out or bool(whole and not (whole.startswith(b"{") and whole.endswith(b"}")))
+            if not self._laid_out:
+                self._document.clear()
+            if whole and not self._laid_out:
+                yield from self.answer.feed(whole)
+        self._document += rest
+        if len(self._document) > self._limit:
+            raise EventTooLong(f"the answer is longer than {self._limit} bytes")
 
     def end(self) -> Iterator[ModelEvent]:
         """Returns the events completed by the end of the bytes. Afterwards `answer.ended` says whether the answer is
         complete."""
-        if self._document is not None:
-            yield from self.answer.feed(bytes(self._document))
-        for event in self._events.finish():
-            yield from self.answer.feed(event.data)
+        document = bytes(self._document or b"").strip(BLANK)
+        documents = [document] if document else []
+        if document.startswith(b"["):
+            with suppress(ValueError):
+                documents = [bytes(each) for each in read_json(document, list[msgspec.Raw])]
+        for each in documents:
+            yield from self.answer.feed(each)
+        yield from self._of(self._events.finish())
 
-
-class LineReader:
-    """Reads one answer of one JSON document a line. Raises the same as `AnswerReader`."""
-
-    def __init__(self, answer: FoldedAnswer, *, limit: int = 16 * 1024 * 1024) -> None:
-        self._answer = answer
-        self._limit = limit
-        self._rest = b""
-
-    def feed(self, chunk: bytes) -> Iterator[ModelEvent]:
-        *lines, self._rest = (self._rest + chunk).split(b"\n")
-        if (lines[0] if lines else self._rest).lstrip().startswith(b"<"):
-            raise WebPage
-        if len(self._rest) > self._limit:
-            raise EventTooLong(f"a line of the answer is longer than {self._limit} bytes")
-        for line in lines:
-            yield from self._answer.feed(line)
-
-    def end(self) -> Iterator[ModelEvent]:
-        yield from self._answer.feed(self._rest)
+    def _of(self, events: list[ServerSentEvent]) -> Iterator[ModelEvent]:
+        for event in events:
+            lines = event.data.split(b"\n")
+            # Some servers leave out the blank lines between events.
+            apart = len(lines) > 1 and all(line.startswith((b"{", b"[DONE]")) for line in lines)
+            for data in lines if apart else [event.data]:
+                yield from self.answer.feed(data)

@@ -51,6 +51,8 @@ class Ran(Struct, frozen=True):
     timed_out: bool
     denied: tuple[str, ...] = ()
     """Paths that the sandbox has denied to it, by its output."""
+    stderr: str | None = None
+    """As it came; `None` where the streams came merged."""
 
 
 class Outcome(Struct):

@@ -199,6 +199,8 @@ class Guard:
 
     async def decided(self, call: CallFacts, decision: Judgement, outcome: str, rule: str, reason: str = "") -> bool:
         """Logs the decision; False if that failed and the log is required. `outcome`: as in `AuditEntry`."""
+        if outcome == "deny" and isinstance(decision.verdict, Deny) and decision.policy_match:
+            self.blocks.refused(call)
         if outcome == "allow" and not self._tools.scope.audit_all_invocations and not call.acts:
             return True
         written = await self._journal.written("decision", **self._line(call, decision, outcome, rule, reason))

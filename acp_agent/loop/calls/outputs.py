@@ -337,8 +337,12 @@ class Outputs(Struct, eq=False):
         if self.config.observation == "timestamp":
             ran, most = call.outcome.ran, self.config.envelope.output_chars
             code = ran.exit_code if ran is not None else None
-            millis = time.time_ns() // 1_000_000
-            text = stamped_text(said, ran=ran is not None, exit_code=code, output_chars=most, unix_millis=millis)
+            millis, stderr = time.time_ns() // 1_000_000, None
+            if ran is not None and ran.stderr is not None:
+                stderr = unlike_notes(sanitize_output(self.redactor.redact(ran.stderr)))
+            text = stamped_text(
+                said, ran=ran is not None, exit_code=code, output_chars=most, unix_millis=millis, stderr=stderr
+            )
             return ToolMessage(message.call_id, message.name, (TextPart(text), *others))
         arguments: Any = call.ready.arguments if call.ready is not None else call.use.arguments
         raw = arguments if isinstance(arguments, str) else json.dumps(arguments, ensure_ascii=False, default=str)

@@ -578,7 +578,9 @@ class Calls:
         if (printed := result.command) is not None and ready.entry.kind == "execute":
             confined = any(isinstance(access, ExecuteAccess) and access.confined for access in accesses)
             denied = shell.confinement.denied(printed.combined, folder) if confined else ()
-            call.outcome.ran = Ran(str(folder), printed.streams.exit_code, printed.timed_out, denied)
+            merged = any(each.view is not None or each.terminal is not None for each in call.processes)
+            stderr = None if merged else printed.streams.stderr
+            call.outcome.ran = Ran(str(folder), printed.streams.exit_code, printed.timed_out, denied, stderr)
         treated = await self.outputs.treat(call.name, result)
         call.outcome.cut = treated.cut
         result = replace(treated.result, text=neutral(treated.result.text))

@@ -9,6 +9,7 @@ the model calls it by name.
 from __future__ import annotations
 
 import copy
+import logging
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -23,6 +24,8 @@ from acp_agent.safety.access import RISK_METADATA
 from acp_agent.safety.deciding.deciders import Deciders
 from acp_agent.safety.globs import matches, matches_any
 from acp_agent.tools.kit.registry import TOOLS, ToolEntry, Tools
+
+log = logging.getLogger(__name__)
 
 STEP_AWAY = frozenset(
     "create_directory delete_path move_path copy_path diagnostics memory_store memory_recall memory_forget "
@@ -162,6 +165,9 @@ class Offer:
 
     async def aim(self, prompt: str, window: int | None = None) -> None:
         """Chooses what is sent with the requests of one turn. `window`: the model's context in tokens, if known."""
+        for entry in self._registry.entries():
+            if lacking := self._unmet(entry):
+                log.debug("DependencyExclusion: %s is not offered before %s", entry.name, ", ".join(lacking))
         config = self._config.schema_filter
         small = window is not None and window <= config.small_window
         most = config.max_tools_small if small else config.max_tools

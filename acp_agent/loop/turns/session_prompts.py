@@ -89,7 +89,8 @@ class Prompts:
         notes: list[Message] = [*told, *self._calls.shell.runs.notes()]
         goal = self._memory.goals.active
         if goal is not None and not any(mentions(message, goal.text) for message in self._memory.messages()):
-            notes.append(UserMessage((TextPart(f"[The goal of this session, set by /plan]\n{goal_words(goal)}"),)))
+            text = f"[The goal of this session, which the user has set]\n{goal_words(goal)}"
+            notes.append(UserMessage((TextPart(text),)))
         return notes
 
     async def expand(self, blocks: Sequence[ContentBlock]) -> Sequence[ContentBlock] | str:

@@ -5,7 +5,8 @@ too many changes within an hour (`rate`). One list, each entry with its reason; 
 from __future__ import annotations
 
 import logging
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from functools import partial
 
 from msgspec import Struct
 
@@ -43,7 +44,7 @@ class Blocks:
     def learn(self) -> None:
         """Reads what was learned, for a judgement in another thread, where the store cannot be asked."""
         try:
-            self.sentinel.known = self.sentinel.blocking if self.sentinel.enabled else ()
+            self.sentinel.known = self.sentinel.learned if self.sentinel.enabled else ()
         except StoreError as error:
             self.sentinel.known = ()
             log.warning("what was learned could not be read: %s", error)
@@ -81,11 +82,18 @@ class Blocks:
             self.rate.count()
         self.sentinel.began(call.call_id, call.tool, call.arguments)
 
+    def refused(self, call: CallFacts) -> None:
+        """A policy has denied it."""
+        self._keep(partial(self.sentinel.refused, call.tool, call.arguments))
+
     def ended(self, call: CallFacts, outcome: Outcome, *, broke: bool) -> None:
         """`broke`: the tool itself failed."""
         self.anomalies.observed(call.tool, failed=broke)
+        self._keep(partial(self.sentinel.ended, call.call_id, outcome))
+
+    def _keep(self, learn: Callable[[], None]) -> None:
         try:
-            self.sentinel.ended(call.call_id, outcome)
+            learn()
         except StoreError as error:
             log.warning("the outcome of a call could not be kept: %s", error)
 

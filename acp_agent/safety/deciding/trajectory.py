@@ -1,13 +1,15 @@
 """The trajectory sentinel: records a session's calls and learns which sequences of them went wrong.
 
 Disabled unless enabled in `[tools.governance]`. A learned sequence is the last calls up to one that went wrong: learned
-immediately if the user rejected it (`/reject`), otherwise after `FAILURES` failures without a success. The calls before
-the last one count in any order; the last is compared by shared words.
+immediately if the user rejected it (`/reject`), otherwise after `FAILURES` failures (or refusals by a policy) without a
+success. The calls before the last one count in any order; the last is compared by shared words. An equal call that
+failed that often is blocked whatever came before it. Of sequences that succeeded, those are kept that are like one that
+failed: what is equal to one of them is not blocked for being like the other.
 """
 
 from __future__ import annotations
 
-from collections import deque
+from collections import Counter, deque
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Literal, Protocol
 
@@ -70,7 +72,7 @@ class Sentinel:
         self._made: deque[Step] = deque(maxlen=MAX_STEPS)
         self._of_call: dict[str, tuple[Step, ...]] = {}
         self.known: Sequence[Learned] | None = None
-        """Those of `blocking`, read before a judgement in another thread, where the store cannot be asked."""
+        """All, read before a judgement in another thread, where the store cannot be asked."""
 
     @property
     def enabled(self) -> bool:
@@ -88,16 +90,33 @@ class Sentinel:
         config = self._config
         if not self.enabled or not config.block_risky_patterns or step.tool in config.always_available:
             return ""
-        for learned in self.blocking if self.known is None else self.known:
-            if self._like(learned, step):
-                what = "the user rejected" if learned.rejected else f"failed {learned.failures} times"
-                return f"Calls like this one {what} before, so it was not run. Try another way."
-        return ""
+        known = [(each, _decoded(each.steps)[-1]) for each in (self.learned if self.known is None else self.known)]
+        made = Step(step.tool, _kept(step.words))
+        like = [(each, last) for each, last in known if self._like(each, step, config.similarity)]
+        again = "before, so it was not run. Try another way."
+        if any(each.rejected for each, _ in like):
+            return f"Calls like this one the user rejected {again}"
+        if any(last == made and not each.failures for each, last in like):
+            return ""
+        failures = max((each.failures for each, _ in like), default=0)
+        if failures >= FAILURES:
+            return f"Calls like this one failed {failures} times {again}"
+        failures = sum(each.failures for each, last in known if last == made)
+        return f"This call failed {failures} times {again}" if failures >= FAILURES else ""
+
+    @property
+    def learned(self) -> Sequence[Learned]:
+        """Raises StoreError."""
+        return self._store.learned()
 
     @property
     def blocking(self) -> list[Learned]:
         """The learned sequences that block. Raises StoreError."""
-        return [learned for learned in self._store.learned() if learned.rejected or learned.failures >= FAILURES]
+        failed: Counter[Step] = Counter()
+        made = [(learned, _decoded(learned.steps)[-1]) for learned in self.learned]
+        for learned, last in made:
+            failed[last] += learned.failures
+        return [each for each, last in made if each.rejected or (each.failures and failed[last] >= FAILURES)]
 
     def began(self, call_id: str, tool: str, arguments: Mapping[str, Any]) -> None:
         """Records the start of a call."""
@@ -109,16 +128,27 @@ class Sentinel:
 
     def ended(self, call_id: str, outcome: Outcome) -> None:
         """Records the end of a call. Raises StoreError."""
-        steps = self._of_call.get(call_id)
-        if steps is None or not self.enabled:
-            return
+        if (steps := self._of_call.get(call_id)) is not None and self.enabled:
+            self._learn(steps, outcome)
+
+    def refused(self, tool: str, arguments: Mapping[str, Any]) -> None:
+        """A policy has denied a call: as if it had failed, though it was not made. Raises StoreError."""
+        if self.enabled:
+            self._learn((*self._made, self.step(tool, arguments))[-self._config.window :], "failed")
+
+    def _learn(self, steps: Sequence[Step], outcome: Outcome) -> None:
         steps = tuple(Step(step.tool, _kept(step.words)) for step in steps)
         text, same = _encoded(steps), _in_any_order(steps)
         known = next((item for item in self._store.learned() if _in_any_order(_decoded(item.steps)) == same), None)
         text = text if known is None else known.steps
         failures, rejected = (known.failures, known.rejected) if known is not None else (0, False)
-        if outcome == "succeeded" and not failures:
-            return
+        if outcome == "succeeded":
+            for other in [each for each in self.learned if each.failures and _decoded(each.steps)[-1] == steps[-1]]:
+                self._store.keep(other.steps, 0, other.rejected)
+            near = (each for each in self.learned if each.failures or each.rejected)
+            *before, last = steps
+            if not failures and not any(self._like(each, last, self._config.similarity, before) for each in near):
+                return
         failures = {"succeeded": 0, "failed": failures + 1, "rejected": failures}[outcome]
         self._store.keep(text, failures, rejected or outcome == "rejected")
 
@@ -138,12 +168,14 @@ class Sentinel:
         """Forgets everything learned; returns how much. Raises StoreError."""
         return self._store.forget()
 
-    def _like(self, learned: Learned, step: Step) -> bool:
+    def _like(self, learned: Learned, step: Step, similarity: float, made_before: Sequence[Step] | None = None) -> bool:
+        """`made_before`: the calls before it, if these are not those made last."""
         *before, last = _decoded(learned.steps)
-        made = sorted(item.tool for item in list(self._made)[-len(before) :]) if before else []
+        calls = list(self._made) if made_before is None else made_before
+        made = sorted(item.tool for item in calls[-len(before) :]) if before else []
         if last.tool != step.tool or made != sorted(item.tool for item in before):
             return False
-        return _similarity(last.words, _kept(step.words)) >= self._config.similarity
+        return _similarity(last.words, _kept(step.words)) >= similarity
 
 
 SPELLED = 200
@@ -159,6 +191,8 @@ def spelled(learned: Learned) -> str:
 def why_learned(learned: Learned) -> str:
     if learned.rejected:
         return "rejected"
+    if not learned.failures:
+        return "succeeded"
     more = "" if learned.failures >= FAILURES else f", blocked from {FAILURES} on"
     return f"failed {learned.failures} times{more}"
 

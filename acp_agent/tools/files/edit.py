@@ -23,6 +23,7 @@ from acp_agent.tools.files.notebook import (
 )
 from acp_agent.tools.files.notebook_view import around_edit, keep_cell_credentials
 from acp_agent.tools.kit.base import Params, PathTool
+from acp_agent.tools.kit.line_ends import plain, with_ends
 from acp_agent.tools.kit.positions import errors_of_change
 from acp_agent.tools.kit.text import (
     MARK,
@@ -33,7 +34,6 @@ from acp_agent.tools.kit.text import (
     moved_on_disk,
     need_expressible,
     read_file,
-    to_endings,
     without_numbers,
 )
 from acp_agent.tools.kit.tool_context import Preview, ToolContext, ToolResult
@@ -233,22 +233,24 @@ def _replaced(params: Replacement, path: str, old: str, places: Places) -> str:
             "again in `new_string` with the new ones. To write a whole file, use `write`.",
             "invalid_parameters",
         )
-    target, replacement = params.old_string, params.new_string
-    if target not in old and (bare := without_numbers(target)) is not None and to_endings(bare, old) in old:
+    text, target, replacement = plain(old), plain(params.old_string), plain(params.new_string)
+    if target not in text and (bare := without_numbers(target)) is not None and bare in text:
         target, replacement = bare, without_numbers(replacement) or replacement
-    target, replacement = target if target in old else to_endings(target, old), to_endings(replacement, old)
     if target == replacement:
-        raise ToolError("`old_string` and `new_string` are the same; there is nothing to change.", "invalid_parameters")
-    count = old.count(target)
+        ends = ", and line ends stay as they are" if params.old_string != params.new_string else ""
+        raise ToolError(
+            f"`old_string` and `new_string` are the same{ends}; there is nothing to change.", "invalid_parameters"
+        )
+    count = text.count(target)
     choice = "" if places is _lines else "name its `cell`, "
     if count == 0:
-        raise ToolError(f"`old_string` is not in {path}.{_nearest(target, old, places)}")
+        raise ToolError(f"`old_string` is not in {path}.{_nearest(target, text, places)}")
     if count > 1 and not params.replace_all:
         raise ToolError(
-            f"`old_string` occurs {count} times in {path} ({places(_lines_of(target, old), old)}). Give more of "
+            f"`old_string` occurs {count} times in {path} ({places(_lines_of(target, text), text)}). Give more of "
             f"the text around the one you mean, {choice}or set `replace_all`."
         )
-    return old.replace(target, replacement)
+    return with_ends(text.replace(target, replacement), old)
 
 
 MOST_LINES = 10
@@ -274,8 +276,8 @@ def _lines_of(target: str, text: str) -> list[int]:
 
 def _nearest(target: str, text: str, places: Places) -> str:
     """Returns the lines of the file most similar to the target's first line."""
-    wanted = next((line for line in target.splitlines() if line.strip()), "")
-    lines = text.splitlines()[:LONGEST_SEARCH]
+    wanted = next((line for line in target.split("\n") if line.strip()), "")
+    lines = text.split("\n")[:LONGEST_SEARCH]
     for number, line in enumerate(lines, 1):
         if line.strip() == wanted.strip():
             where = places([number], text)

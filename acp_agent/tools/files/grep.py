@@ -73,8 +73,12 @@ class Grep(PathTool[GrepParams]):
 
     async def run(self, params: GrepParams, ctx: ToolContext, preview: Preview) -> ToolResult:
         root = ctx.roots.resolve(params.path)
-        if await ctx.executor.stat(root) is None:
+        found = await ctx.executor.stat(root)
+        if found is None:
             raise ToolError(f"{params.path} does not exist. Use `find_path` to find it.", "invalid_parameters")
+        if found.kind == "other":
+            what = "a pipe, a socket or a device, not a file or folder"
+            raise ToolError(f"{params.path} is {what}, so it was not searched.", "invalid_parameters")
         config = ctx.config.files
         most = (
             config.max_results if params.limit is None or params.only_files else min(params.limit, config.max_results)

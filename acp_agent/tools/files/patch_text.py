@@ -18,6 +18,8 @@ from collections.abc import Callable, Sequence
 
 from msgspec import Struct
 
+from acp_agent.tools.kit.line_ends import plain, with_ends
+
 BEGIN, END = "*** Begin Patch", "*** End Patch"
 ADD, UPDATE, DELETE = "*** Add File: ", "*** Update File: ", "*** Delete File: "
 MOVE, LAST = "*** Move to: ", "*** End of File"
@@ -145,10 +147,7 @@ def patched(text: str, hunks: Sequence[Hunk]) -> str:
     """The text after the changes, which come in the order of the file. Lines that stay are kept as they are in the
     file. Raises ValueError that names the part that does not fit."""
     ends = text.endswith("\n") or not text
-    lines = text.removesuffix("\n").split("\n") if text else []
-    carriage = "\r" if "\r\n" in text else ""
-    if not ends:
-        lines[-1] += carriage  # Lines may come after it.
+    lines = plain(text).removesuffix("\n").split("\n") if text else []
     out: list[str] = []
     done = 0
     """Lines of the file that are in `out`."""
@@ -159,13 +158,13 @@ def patched(text: str, hunks: Sequence[Hunk]) -> str:
         out += lines[done:at]
         for mark, content in hunk.lines:
             if mark == "+":
-                out.append(content + carriage)
+                out.append(content)
             else:
                 out += [lines[at]] if mark == " " else []
                 at += 1
         done = at
     out += lines[done:]
-    return "\n".join(out) + "\n" if ends and out else "\n".join(out).removesuffix(carriage)
+    return with_ends("\n".join(out) + "\n" * (ends and bool(out)), text)
 
 
 def _after_headers(lines: Sequence[str], start: int, headers: Sequence[str], which: str) -> int:

@@ -9,6 +9,7 @@ from acp_agent.tools.files.edit import Planned, apply, watch
 from acp_agent.tools.files.notebook import SUFFIX, NotANotebook, lacks, parse, why_not
 from acp_agent.tools.files.notebook_view import keep_cell_credentials
 from acp_agent.tools.kit.base import Params, PathTool
+from acp_agent.tools.kit.line_ends import with_ends
 from acp_agent.tools.kit.text import (
     diff_of,
     disk_digest,
@@ -16,7 +17,6 @@ from acp_agent.tools.kit.text import (
     keep_credentials,
     moved_on_disk,
     read_file,
-    to_endings,
 )
 from acp_agent.tools.kit.tool_context import Preview, ToolContext, ToolResult
 
@@ -36,7 +36,7 @@ class Write(PathTool[WriteParams]):
     async def preview(self, params: WriteParams, ctx: ToolContext) -> Preview:
         path = ctx.roots.resolve(params.path)
         old = await read_file(ctx, path, params.path)
-        new = params.content if old is None else to_endings(params.content, old)
+        new = params.content if old is None or "\r\n" in params.content else with_ends(params.content, old)
         disk = await disk_digest(ctx, path)
         if old is not None:
             seen = ctx.memory.ledger.last_seen(path)

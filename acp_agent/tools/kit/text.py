@@ -95,13 +95,6 @@ def need_expressible(ctx: ToolContext, path: Path, shown: str, new: str) -> None
         )
 
 
-def to_endings(text: str, like: str) -> str:
-    """`text` with the line endings of `like`."""
-    if "\r\n" in like and "\r\n" not in text:
-        return text.replace("\n", "\r\n")
-    return text
-
-
 def numbered(number: int, line: str, longest: int) -> str:
     """A line as `read` shows it, cut to `longest` characters."""
     line = line.removesuffix("\r")
