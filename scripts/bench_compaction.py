@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 
 import anyio
 
-from acp_agent.config.model import CompactionConfig
+from acp_agent.config.compaction_settings import CompactionConfig
 from acp_agent.llm.base import (
     AssistantMessage,
     Message,

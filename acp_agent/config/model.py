@@ -12,6 +12,7 @@ from typing import Annotated, Literal
 import msgspec
 
 from acp_agent.config import safety_settings as safety
+from acp_agent.config.compaction_settings import CompactionConfig
 from acp_agent.config.language_settings import ClientProfileConfig, LspConfig, ProtocolConfig, key
 from acp_agent.config.place_settings import (
     NetworkConfig,
@@ -546,21 +547,6 @@ class ToolsConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
             project=True,
         ),
     ] = False
-
-
-class CompactionConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    enabled: Annotated[
-        bool,
-        key(
-            "Compact the conversation when the context reaches `agent.context_budget`; `false`: the turn stops there.",
-            project=True,
-        ),
-    ] = True
-    target: Annotated[float, key("Fraction of the context used afterwards.", gt=0, le=0.9, project=True)] = 0.5
-    keep_results: Annotated[
-        int, key("Number of newest tool results that are not shortened as long as others can be.", ge=0, project=True)
-    ] = 4
-    result_chars: Annotated[int, key("Characters kept of a shortened tool result.", ge=50, project=True)] = 400
 
 
 class SecretsConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True):

@@ -92,7 +92,7 @@ class TurnFacts:
 
     def ended(self, call: Call, *, seen: bool) -> None:
         """`seen`: whether what our own tools change is known."""
-        seen = seen if call.outcome.seen is None else call.outcome.seen
+        seen = seen if call.outcome.looked.done is None else call.outcome.looked.done
         outcome, ready = call.outcome, call.ready
         category = outcome.error.category if outcome.error is not None else outcome.category
         failed = outcome.failed or outcome.error is not None
@@ -165,7 +165,7 @@ def change_note(call: Call, contents: Contents) -> str:
     commands = [each for each in facts.accesses if isinstance(each, ExecuteAccess)] if facts is not None else []
     if not commands or call.goes_on is not None or call.ready is None:
         return ""
-    changes = {change.path: change for change in call.outcome.changes}
+    changes = {change.path: change for change in call.outcome.looked.changes}
     display = call.ready.calls.session.roots.display
     told = [
         each for _, each in sorted(changes.items()) if _kind(each) is not None and not _is_cache(display(each.path))

@@ -11,7 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from msgspec.structs import replace
 
-from acp_agent.config.model import CompactionConfig
+from acp_agent.config.compaction_settings import CompactionConfig
 from acp_agent.errors import ProviderError
 from acp_agent.llm import base as llm
 from acp_agent.loop.memory.compaction import (

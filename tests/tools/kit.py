@@ -13,7 +13,8 @@ import anyio
 from msgspec.structs import replace
 
 from acp_agent.config.language_settings import LspConfig
-from acp_agent.config.model import BashConfig, CompactionConfig, FilesConfig, ToolsConfig
+from acp_agent.config.compaction_settings import CompactionConfig
+from acp_agent.config.model import BashConfig, FilesConfig, ToolsConfig
 from acp_agent.credentials.redactor import Redactor
 from acp_agent.executors.base import Command, Executor, OutputChunk, Process
 from acp_agent.executors.local import LocalExecutor

@@ -55,6 +55,14 @@ class Ran(Struct, frozen=True):
     """As it came; `None` where the streams came merged."""
 
 
+class Looked(Struct):
+    """What its command changed, as far as that was seen when it ended."""
+
+    changes: list[Change] = []
+    done: bool | None = None
+    """Whether all of it was seen; `None` if no command ran."""
+
+
 class Outcome(Struct):
     """The outcome of a call, as far as it is known."""
 
@@ -76,10 +84,7 @@ class Outcome(Struct):
     audited: bool = False
     writer: Any = None
     """Of the undo log, once the call changes something."""
-    changes: list[Change] = []
-    """What its command changed, as far as that was seen when it ended."""
-    seen: bool | None = None
-    """Whether all of that was; `None` if no command ran."""
+    looked: Looked = field(default_factory=Looked)
     uncovered: str = ""
     """What of it cannot be taken back, in words."""
 

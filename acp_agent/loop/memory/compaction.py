@@ -30,7 +30,7 @@ from pathlib import Path
 import msgspec
 from msgspec import Struct
 
-from acp_agent.config.model import CompactionConfig
+from acp_agent.config.compaction_settings import CompactionConfig
 from acp_agent.errors import ProviderError
 from acp_agent.llm.base import (
     Answers,

@@ -11,7 +11,7 @@ import anyio
 from msgspec import Struct, field
 from msgspec.structs import replace
 
-from acp_agent.config.model import CompactionConfig
+from acp_agent.config.compaction_settings import CompactionConfig
 from acp_agent.llm.base import (
     DEFAULT_CONTEXT_WINDOW,
     AssistantMessage,

@@ -179,7 +179,7 @@ class ChangeRecorder:
 
     def note(self, call: Call) -> str:
         """What its command changed, for the model; empty if nobody looked."""
-        return change_note(call, self.contents) if call.outcome.seen else ""
+        return change_note(call, self.contents) if call.outcome.looked.done else ""
 
     def closed(self, call: Call) -> None:
         """The call is over, with its window."""
@@ -213,7 +213,7 @@ class ChangeRecorder:
         lost = [f"{change.path} ({change.before.why})" for change in changes if change.before.why]
         self._shell.turn.facts.made(changes)
         if call is not None:
-            call.outcome.changes += changes
+            call.outcome.looked.changes += changes
             writer = self._writer(call)
         else:
             prompt = self._prompts.get(of, self._session.turns)
@@ -283,14 +283,14 @@ class Window(Struct):
     async def look(self) -> None:
         """The command has ended; waits a moment for what it changed."""
         self._ended = anyio.Event()
-        self.call.outcome.seen = False
+        self.call.outcome.looked.done = False
         self.recorder._spawn(self._look())
         with anyio.move_on_after(PROMPTLY):
             await self._ended.wait()
 
     async def _look(self) -> None:
         try:
-            self.call.outcome.seen = await self.recorder._look(self.call, 0.0)
+            self.call.outcome.looked.done = await self.recorder._look(self.call, 0.0)
         finally:
             self._ended.set()
 
