@@ -127,6 +127,11 @@ class ModelSettings(msgspec.Struct, frozen=True):
         """Of what precedes the conversation."""
         return len(self.system) + len(self.context)
 
+    @property
+    def before(self) -> str:
+        """All of it."""
+        return f"{self.system}\n{self.context}" if self.context else self.system
+
 
 def with_context(context: str, messages: Sequence[Message]) -> Sequence[Message]:
     """The messages with the context at their head: in the first one if it is the user's, as no two of these may be

@@ -12,8 +12,8 @@ from typing import Any, cast
 import anyio
 from msgspec.structs import replace
 
-from acp_agent.config.language_settings import LspConfig
 from acp_agent.config.compaction_settings import CompactionConfig
+from acp_agent.config.language_settings import LspConfig
 from acp_agent.config.model import BashConfig, FilesConfig, ToolsConfig
 from acp_agent.credentials.redactor import Redactor
 from acp_agent.executors.base import Command, Executor, OutputChunk, Process

@@ -81,7 +81,7 @@ def test_the_definition_is_what_the_class_says(entry: ToolEntry) -> None:
     # Demanded only where the user wants it; taken, but not told.
     more = {
         "bash": {*RISK_METADATA, PLACE},
-        "delegate": {PLACE, "agent"},
+        "delegate": {PLACE},
         "edit": {"cell"},
         "grep": {"limit", "only_files"},
         "skill": {"file"},

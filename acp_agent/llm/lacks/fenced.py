@@ -134,7 +134,7 @@ class FencedProvider:
                         case llm.Finished(_, opaque):
                             out = [*written.end(), llm.Finished("tool_calls", opaque) if written.called else event]
                         case llm.UsageReport(tokens) if self._mode == "auto" and wrote and not calls_tools:
-                            if _dropped(messages, tools, settings.system, tokens):
+                            if _dropped(messages, tools, settings.before, tokens):
                                 self._uncounted[settings.model] = AGAIN
                                 if not said:
                                     raise _NoTools

@@ -127,7 +127,7 @@ class TolerantProvider:
         """Whether the server, by its own count, cannot have read all of a prompt. True once for a model."""
         if settings.model in self._cut or usage.input_tokens < FEWEST_TOKENS:
             return False
-        if len(settings.system) + sum(map(_size, messages)) <= usage.input_tokens * CHARS_PER_TOKEN:
+        if settings.chars + sum(map(_size, messages)) <= usage.input_tokens * CHARS_PER_TOKEN:
             return False
         self._cut.add(settings.model)
         return True

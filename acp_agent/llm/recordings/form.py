@@ -42,7 +42,7 @@ def request_form(
     return {
         "model": settings.model,
         "settings": settings_form(settings),
-        "system": cleaner.clean(settings.system),
+        "system": cleaner.clean(settings.before),
         "tools": cleaner.clean(tools_form(tools)),
         "messages": cleaner.clean([message_form(message) for message in messages]),
     }

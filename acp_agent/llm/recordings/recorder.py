@@ -40,7 +40,7 @@ class Recorder:
         self, messages: Sequence[llm.Message], tools: Sequence[llm.ToolDefinition], settings: llm.ModelSettings
     ) -> AsyncGenerator[llm.ModelEvent, None]:
         """Runs one model call; see `Provider.stream`."""
-        number = self._request(_Earlier(self._tape.next_request(), settings.system, (*tools,), (*messages,)), settings)
+        number = self._request(_Earlier(self._tape.next_request(), settings.before, (*tools,), (*messages,)), settings)
         if words := self._tape.taken_trouble():
             yield llm.Notice(words)
         events: list[tuple[float, llm.ModelEvent]] = []

@@ -26,6 +26,7 @@ from acp_agent.llm.base import (
     TextDelta,
     ToolDefinition,
     ToolUse,
+    with_context,
 )
 from acp_agent.llm.choose import is_loopback, shown_url
 from acp_agent.llm.model_list import is_llama_cpp, is_lm_studio, read_model_list, with_lm_studio, with_properties
@@ -97,9 +98,10 @@ class HttpProvider:
         self, messages: Sequence[Message], tools: Sequence[ToolDefinition], settings: ModelSettings
     ) -> AsyncGenerator[ModelEvent, None]:
         """Runs one model call; see `Provider.stream`. Close the generator to close the connection early."""
+        headed = with_context(settings.context, messages)
 
         def attempt() -> AsyncGenerator[ModelEvent, None]:
-            return self._attempt(messages, tools, settings)
+            return self._attempt(headed, tools, settings)
 
         async with aclosing(with_retries(attempt, self._policy)) as events:
             async for event in events:

@@ -594,7 +594,7 @@ class Calls:
         if told := self.outputs.redactor.redact(more):
             result = replace(result, text=f"{result.text}\n\n{told}", content=_shown(result))
         if changed := self.recorder.note(call):
-            result = replace(result, text=f"{result.text}\n{changed}", content=_shown(result))
+            result = replace(result, text=f"{result.text.removesuffix(chr(10))}\n{changed}", content=_shown(result))
         result = await self._told_hooks(call, ready, result)
         if said := call.outcome.uncovered:
             shown = (*_shown(result), Content(content=TextContent(text=said)))

@@ -23,7 +23,6 @@ from acp_agent.llm.base import (
     ToolDefinition,
     ToolUse,
     UsageReport,
-    with_context,
 )
 from acp_agent.loop.memory.compaction import size_of
 from acp_agent.loop.memory.token_counts import TokenEstimator, definition_chars
@@ -182,8 +181,7 @@ class ReadyModel:
         )
         failure: BaseException | None = None
         try:
-            headed = with_context(settings.context, messages)
-            events = served.provider.stream(headed, tools, replace(settings, model=served.id, context=""))
+            events = served.provider.stream(messages, tools, replace(settings, model=served.id))
             async with aclosing(events):
                 async for event in events:
                     match event:

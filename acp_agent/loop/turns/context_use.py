@@ -15,7 +15,7 @@ from acp_agent.errors import AuthRequired, CostLimit, InvalidParams, ProviderErr
 from acp_agent.llm.base import Message, TextPart, UserMessage
 from acp_agent.loop.hooks.hooks import Hooks
 from acp_agent.loop.memory.compaction import Compacted, Limits, compact, condensed, size_of
-from acp_agent.loop.memory.conversation_head import opened
+from acp_agent.loop.memory.conversation_head import Head, opened
 from acp_agent.loop.memory.memory import Memory
 from acp_agent.loop.memory.room import Asked
 from acp_agent.loop.model.ready_model import ReadyModel, SessionModels
@@ -97,7 +97,9 @@ class ContextUse:
         room = self._room.estimator.chars(asked.model, budget) - asked.settings.chars
         summary = await summariser(model, asked.settings)(condensed(messages, max(room, 0)))
         head, rest = opened(messages)
-        kept = replace(head.after(rest, ()), summary=summary, dropped=0).messages()
+        full, bare = head.after(rest, ()), Head()
+        forms = [replace(each, summary=summary, dropped=0).messages() for each in (full, bare)]
+        kept = next((form for form in forms if size_of(form) < size_of(messages)), forms[-1])
         if not summary or size_of(kept) >= size_of(messages):
             trouble = (
                 "the summary was not shorter than the conversation" if summary else "the model returned no summary"

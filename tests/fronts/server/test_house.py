@@ -53,10 +53,10 @@ def places(made: FakeEditor, session: str) -> list[int]:
 
 
 def turns(made: FakeEditor) -> list[dict[str, Any]]:
-    """What it was told of the turns of others, without what they used."""
+    """What it was told of the turns of others, without what they used and changed."""
     notes = [note["params"]["update"] for note in made.lines("from_agent", "session/update")]
     told = [note["_meta"]["turn"] for note in notes if "turn" in (note.get("_meta") or {})]
-    return [{key: value for key, value in turn.items() if key != "usage"} for turn in told]
+    return [{key: value for key, value in turn.items() if key not in ("usage", "files")} for turn in told]
 
 
 async def log_of(place: Place, session: str, token: str = "") -> list[dict[str, Any]]:
