@@ -12,7 +12,9 @@ from acp_agent.config.safety_settings import SAFE_VARIABLES
 from acp_agent.credentials.redactor import Redactor
 from acp_agent.safety.environment import safe_environment
 from acp_agent.safety.folders.folder_trust import CONFIG, own_files, scope_of, tools_of
-from acp_agent.safety.folders.protect import PathRules, git_places
+from acp_agent.safety.folders.paths import Roots
+from acp_agent.safety.folders.protect import PathRules
+from acp_agent.safety.folders.repository import Repository, repository_of
 
 ROOT = Path("/srv/app")
 
@@ -61,25 +63,34 @@ def worktree(tmp_path: Path) -> tuple[Path, Path]:
     return main, tree
 
 
+def found(folder: Path) -> Repository | None:
+    return repository_of(folder, Roots(folder))
+
+
 def test_a_worktrees_repository_may_be_written_but_for_its_hooks_and_configuration(tmp_path: Path) -> None:
     main, tree = worktree(tmp_path)
-    writable, protected, _ = git_places(tree)
-    assert writable == (main / ".git",)
-    assert set(protected) >= {main / ".git/hooks", main / ".git/config"}
+    places = found(tree)
+    assert places is not None
+    assert places.writable == (main / ".git",)
+    assert set(places.protected) >= {main / ".git/hooks", main / ".git/config"}
 
 
 def test_a_git_file_that_nothing_points_back_to_gives_nothing(tmp_path: Path) -> None:
     main, tree = worktree(tmp_path)
-    other = tmp_path / "other"
+    other, keys = tmp_path / "other", tmp_path / "keys"
     other.mkdir()
-    (other / ".git").write_text((tree / ".git").read_text())  # of another worktree
-    assert git_places(other) == ((), (), ())
-    keys = tmp_path / "keys"
     keys.mkdir()
-    (other / ".git").write_text(f"gitdir: {keys}\n")
-    assert git_places(other) == ((), (), ())
-    assert git_places(main) == ((), (), ())
-    assert git_places(tmp_path / "none") == ((), (), ())
+    for named in ((tree / ".git").read_text(), f"gitdir: {keys}\n", "gitdir: ../main/.git\n", "nonsense"):
+        (other / ".git").write_text(named)
+        places = found(other)
+        assert places is not None
+        assert places.why
+        assert places.writable == places.readable == ()
+    places = found(main)
+    assert places is not None
+    assert places.writable == places.readable == ()
+    (tmp_path / "none").mkdir()
+    assert found(tmp_path / "none") is None
 
 
 # --- a folder's own files ----------------------------------------------------------------------------------------

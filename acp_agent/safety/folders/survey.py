@@ -9,18 +9,28 @@ from __future__ import annotations
 import os
 import re
 import stat
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 
 from msgspec import Struct
+from msgspec.structs import replace
 
+from acp_agent.lazy import load
 from acp_agent.safety.folders.paths import Roots, read_regular, real_path
+from acp_agent.safety.folders.repository import Repository
+
+UNKNOWN = "acp_agent.undo.git_index:unknown"
 
 MAX_LOOKED_AT = 20_000
 MAX_LOOKED_AT_FOR_HIDDEN = 300_000
 """If there is something to hide."""
 
 MAX_REPOSITORIES = 50
+
+MAX_ABOVE = 100_000
+"""Entries of a repository that encloses a session's folder, which are looked at for what is to be hidden."""
+MAX_HIDDEN_ABOVE = 200
+"""Of them, how many are hidden; with more, commands do not get the repository."""
 
 SKIPPED = frozenset((".git", "node_modules", "__pycache__", ".venv", "venv", "target", ".tox", ".mypy_cache"))
 """Large folders with copies of other people's files."""
@@ -56,11 +66,12 @@ class Survey(Struct, frozen=True):
         return [*inside, *self.pointers, *self.named]
 
 
-def survey(roots: Roots) -> Survey:
+def survey(roots: Roots, more: Iterable[Path] = ()) -> Survey:
+    """`more`: git's folders of the session's that are elsewhere."""
     rules = roots.rules
     hidden = [Path(glob) for glob in rules.hidden_globs if not any(char in glob for char in "*?[")]
     hidden = [path for path in hidden if os.path.exists(path) and rules.hides(path)]
-    repositories: dict[Path, None] = {}
+    repositories = dict.fromkeys(inner for git in more for inner in _with_inner(git))
     pointers: list[Path] = []
     looked, most = 0, MAX_LOOKED_AT_FOR_HIDDEN if rules.hides_any else MAX_LOOKED_AT
     complete = True
@@ -127,3 +138,36 @@ def _plain(path: Path) -> bool:
         return stat.S_ISREG(path.lstat().st_mode)
     except OSError:
         return False
+
+
+# --- what is around a session's folder ------------------------------------------------------------------------
+
+
+def with_hidden(found: Repository, roots: Roots) -> Repository:
+    """With what commands must not read of the files around a session's folder: what rules hide, what belongs to others,
+    and files that may keep keys, unless git has the same. May take a while."""
+    top, rules = found.top, roots.rules
+    if found.why or top not in found.readable or any(top.is_relative_to(root) for root in roots.real):
+        return found
+    owner, left, todo = os.stat(top).st_uid, MAX_ABOVE, [top]
+    hidden: list[Path] = []
+    keys: list[Path] = []
+    while todo:
+        with os.scandir(todo.pop()) as entries:
+            for entry in entries:
+                path, is_folder = Path(entry.path), entry.is_dir(follow_symlinks=False)
+                if (left := left - 1) < 0:
+                    return found.without(f"{top} has more than {MAX_ABOVE} files, too many to see which to hide")
+                if path in roots.real or entry.name == ".git" or entry.is_symlink():
+                    continue
+                is_key = rules.key_name(str(path.relative_to(top))) is not None
+                if rules.hides(path) or entry.stat(follow_symlinks=False).st_uid != owner or (is_key and is_folder):
+                    hidden.append(path)
+                elif is_key:
+                    keys.append(path)
+                elif is_folder and entry.name not in SKIPPED:
+                    todo.append(path)
+    hidden += load(UNKNOWN)(found.git, top, keys) if keys else []
+    if len(hidden) > MAX_HIDDEN_ABOVE:
+        return found.without(f"more than {MAX_HIDDEN_ABOVE} files in {top} would have to be hidden")
+    return replace(found, hidden=tuple(hidden))
