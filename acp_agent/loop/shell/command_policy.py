@@ -89,12 +89,15 @@ class CommandPolicy:
             self._held.hold([*self.hidden, *rules.forbidden])
             rules.moved = frozenset(self._held.now(self._roots.real))
 
-    def _judged(self, folder: Path) -> Repository | None:
+    def _found(self, folder: Path) -> Repository | None:
         found = repository_of(folder, self._roots)
-        if found is None or folder == found.top:
+        if found is None or folder == found.top or self._config.enclosing_repository:
             return found
-        if not self._config.enclosing_repository:
-            return found.without("`tools.sandbox.enclosing_repository` is off")
+        return found.without("`tools.sandbox.enclosing_repository` is off")
+
+    def _judged(self, folder: Path) -> Repository | None:
+        if (found := self._found(folder)) is None:
+            return None
         try:
             return with_hidden(found, self._roots)
         except OSError as error:
@@ -116,7 +119,7 @@ class CommandPolicy:
     def git_words(self) -> str:
         """What commands have of a repository that a folder of the session is in, or why not, for the model; empty where
         all of it is in the folder."""
-        known = self._repositories or {folder: repository_of(folder, self._roots) for folder in self._roots.real}
+        known = self._repositories or {folder: self._found(folder) for folder in self._roots.real}
         found = [each for each in known.values() if each is not None]
         around = {each.top: None for each in found if each.top in each.readable}
         said = [f"Commands write `.git` of the repository {top}, and can only read its other files." for top in around]
