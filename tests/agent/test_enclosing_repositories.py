@@ -72,7 +72,7 @@ async def test_git_works_below_the_root_and_leaves_the_other_files_as_they_are(t
     root, sub = monorepo(tmp_path)
     commands = (
         "git status --short --branch; git log --oneline",
-        "echo more >> a; git diff; git add a; git commit -qm first; echo again >> a; git commit -qam second; git status",
+        "echo more >> a; git diff; git add a; git commit -qm first; echo x >> a; git commit -qam second; git status",
         "echo x > ../../other/b; git switch -q -c new; echo n > n; git add .; git commit -qm third; git log --oneline",
     )
     async with session(sub, *commands) as r:
@@ -346,7 +346,7 @@ async def test_a_repository_within_one_is_asked_about(tmp_path: Path) -> None:
     async with session(sub, "git init -q", "git init -q deep/er", permissions=[reject_once] * 2) as r:
         assert len(r.editor.permission_requests) == 2
         told = str(r.editor.permission_requests[0].tool_call.content)
-        assert f"it makes a git repository within that of {root}, which will not have these files any more" in told
+        assert f"`git init` makes a repository within that of {root}, which will not have these files any more" in told
         assert not (sub / ".git").exists() and not (sub / "deep").exists()
     shutil.rmtree(tmp_path / "home")
     shutil.rmtree(root / ".git")

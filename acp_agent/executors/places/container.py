@@ -66,14 +66,13 @@ class Walls(Struct, frozen=True):
     hidden: Sequence[Path] = ()
     protected: Sequence[Path] = ()
     empty: Path = Path("/var/empty")
-    """A folder that stands for hidden ones. (A tmpfs would begin with what it hides, as podman makes it.)"""
+    """A folder that stands for hidden ones, in which no name can be looked up, or git would take what is in them for
+    deleted. (A tmpfs would begin with what it hides, as podman makes it.)"""
     writable: Sequence[Path] = ()
     """Besides the session's folders: of git's, where a worktree has them elsewhere."""
     readable: Sequence[Path] = ()
     opened: Mapping[Path, Identity] = field(default_factory=dict)
     """As in `SandboxPolicy`."""
-    closed: Path = Path("/var/empty")
-    """The same for those in what is only readable: they cannot be looked into, so git does not take them for empty."""
 
 
 class Container:
@@ -278,9 +277,7 @@ class Container:
             inside = any(path.is_relative_to(folder) for folder in seen)
             if not inside or os.path.islink(path) or not os.path.exists(path):
                 continue
-            around = not any(path.is_relative_to(folder) for folder in (*self._folders, *walls.writable))
-            stands = Path("/dev/null") if not os.path.isdir(path) else walls.closed if around else walls.empty
-            source = stands if path in walls.hidden else path
+            source = path if path not in walls.hidden else walls.empty if os.path.isdir(path) else Path("/dev/null")
             sources[path] = source, False
         self._meant = {str(path): identity_of(source) for path, (source, _) in sources.items()}
         mounts = [_mount(source, path, writes=writes) for path, (source, writes) in sources.items()]

@@ -81,8 +81,8 @@ class SandboxPolicy(Struct, frozen=True):
     readable: tuple[Path, ...] = ()
     """Read-only: `allow_read`, toolchains in the user's home. What does not exist is left out."""
     hidden: tuple[Path, ...] = ()
-    """Not readable although below one of the others: what `deny_read` matches. A folder among what is only readable
-    and in `opened` cannot be looked into, rather than being empty: git would record that all in it was deleted."""
+    """Not readable although below one of the others: what `deny_read` matches. In a folder that
+    seems empty no name can be looked up, or git would record that all in it was deleted."""
     protected: tuple[Path, ...] = ()
     """Below `writable` but read-only, including those that do not exist yet. Not resolved: the backend has to know if
     one is a link."""

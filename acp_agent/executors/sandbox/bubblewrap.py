@@ -307,7 +307,7 @@ def _mount(spot: Spot) -> Iterable[str]:
         return ("--perms", "1777" if path.endswith("tmp") else "0755", "--tmpfs", path)
     if treatment == "absent" or os.path.isdir(spot.path):
         # As good as read-only: what is put there is nowhere.
-        return ("--perms", "0000" if spot.closed else "0555", "--tmpfs", path)
+        return ("--perms", "0444" if spot.closed else "0555", "--tmpfs", path)
     return ("--ro-bind", "/dev/null", path)  # Hidden. Without devices in it, that cannot even be opened.
 
 

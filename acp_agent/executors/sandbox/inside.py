@@ -156,8 +156,9 @@ class Inside:
             self._call("mount", NULL, os.fsencode(place), NULL, flags, NULL)
 
     def mount_empty(self, place: str, *, closed: bool = False) -> None:
-        """A folder with nothing in it, in which nothing can be made; `closed`: nor looked for."""
-        mode = b"mode=0000" if closed else b"mode=0555"
+        """A folder with nothing in it, in which nothing can be made; `closed`: nor looked up, so that git does not
+        take what was in it for deleted."""
+        mode = b"mode=0444" if closed else b"mode=0555"
         kind, what = b"tmpfs", f"{place} {REPLACED}"
         self._call("mount", kind, os.fsencode(place), kind, READ_ONLY_NEW, mode, what=what)
 

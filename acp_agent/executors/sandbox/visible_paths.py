@@ -53,7 +53,7 @@ class Spot(Struct, frozen=True):
     identity: Identity | None = None
     """Of what was judged, where commands could put something else there: nothing else may be mounted."""
     closed: bool = False
-    """Whether a hidden folder cannot be looked into, rather than being empty."""
+    """Whether no name can be looked up in a hidden folder, in which nothing is seen."""
 
 
 class View(Struct, frozen=True):
@@ -122,8 +122,8 @@ def plan(
     ordered = sorted(spots.values(), key=lambda spot: (spot.path != ROOT, str(spot.path).count("/"), str(spot.path)))
     needed = [spot for spot in ordered if spot.treatment != "read" or _above(spot.path, spots) != "read"]
     needed = [_identified(spot) if in_reach(spot.path, policy) else spot for spot in needed]
-    opened = {path for path in policy.opened if path in spots and spots[path].treatment == "read"}
-    needed = [replace(spot, closed=_nearest(spot.path, spots) in opened) for spot in needed]
+    within = {above for spot in needed for above in spot.path.parents}
+    needed = [replace(spot, closed=spot.treatment == "hide" and spot.path not in within) for spot in needed]
     return View(tuple(needed), tuple(path for path in dict.fromkeys(missing) if path in spots))
 
 
@@ -169,15 +169,13 @@ def _put(spots: dict[Path, Spot], path: Path, treatment: Treatment, source: Path
         spots[path] = Spot(path, treatment, source)
 
 
-def _nearest(path: Path, spots: dict[Path, Spot]) -> Path | None:
-    """Returns the nearest folder above `path` that is treated in some way; placeholders are left out."""
-    return next((each for each in path.parents if each in spots and spots[each].treatment not in HELD), None)
-
-
 def _surrounding(path: Path, spots: dict[Path, Spot]) -> Treatment | None:
-    """Returns how that is treated."""
-    above = _nearest(path, spots)
-    return None if above is None else spots[above].treatment
+    """Returns how the nearest folder above `path` is treated; placeholders are left out."""
+    for parent in path.parents:
+        spot = spots.get(parent)
+        if spot is not None and spot.treatment not in HELD:
+            return spot.treatment
+    return None
 
 
 def _is_shown(path: Path, spots: dict[Path, Spot]) -> bool:

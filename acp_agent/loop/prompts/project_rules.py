@@ -39,7 +39,7 @@ def instruction_file(folder: Path, disk: Disk = HERE) -> Path | None:
 
 def folders_above(folder: Path, roots: Roots) -> list[Path]:
     """The folders above one of the session's, from the top of its repository down, if that is the user's own."""
-    found = repository_of(folder, roots) if roots.disk.here else None
+    found = repository_of(folder, roots) if roots.disk.here and folder == roots.cwd else None
     if found is None or found.top not in found.readable:
         return []
     return [each for each in reversed(folder.parents) if each.is_relative_to(found.top) and not roots.contains(each)]

@@ -403,11 +403,9 @@ class Confinement:
     def walls(self) -> Walls:
         """Of a container that is started now."""
         policy, empty = self.paths.policy(), self._folder.path / "sandbox" / "empty"
-        empty.mkdir(mode=0o755, exist_ok=True)
-        git, closed = self.paths.repositories(), self._folder.path / "sandbox" / "closed"
-        closed.mkdir(mode=0o000, exist_ok=True)
-        writable, readable = self.paths.linked(), [place for each in git for place in each.readable]
-        made: Walls = load(WALLS)(policy.hidden, policy.protected, empty, writable, readable, policy.opened, closed)
+        empty.mkdir(mode=0o444, exist_ok=True)
+        readable = [place for each in self.paths.repositories() for place in each.readable]
+        made: Walls = load(WALLS)(policy.hidden, policy.protected, empty, self.paths.linked(), readable, policy.opened)
         return made
 
     def watched(self) -> Confined:

@@ -6,7 +6,8 @@ somebody else's repository, or to have git in the folder read and write elsewher
 
 - it is a folder of git's, and neither a link nor one that names another repository or work tree;
 - it and the top of its work tree have the owner that the session's folder has, and not everybody may write there;
-- it is not the home folder's (dotfiles), not outside of what a server's token may open, not hidden;
+- it is not the home folder's (dotfiles) nor a machine's, and not outside of what a server's token may open; and only
+  around the session's working folder;
 - where `.git` is a file: the repository that it leads to names this work tree, or its index has seen these files.
 
 What was judged is held to its identity until it is mounted. Needs little: it is also sent to other hosts.
@@ -37,6 +38,9 @@ HAS_SEEN = "acp_agent.undo.git_index:has_seen"
 MAX_POINTER = 4096
 MAX_CONFIG = 200_000
 MAX_INDEX = 50_000_000
+MACHINES_OWN = frozenset("/ /bin /boot /dev /etc /home /lib /lib64 /proc /root /run /sbin /sys /usr /var".split())
+"""Where whoever keeps a repository (`etckeeper`) has more in it than a project."""
+
 WORKTREE = re.compile(r"^\s*worktree\s*=\s*(.+?)\s*$", re.MULTILINE | re.IGNORECASE)
 POINTER = re.compile(r"gitdir: (.+?)\s*")
 ENDS = "which does not say that this is its work tree"
@@ -77,8 +81,8 @@ def repository_of(folder: Path, roots: Roots) -> Repository | None:
             if top != folder and _is_git(Folder(top)):
                 return None  # A bare one, or inside of one.
             if (made := _at(top, folder, roots)) is not None:
-                return made if top == folder or made.why else _above(made, found, own, roots)
-    except (OSError, ValueError):
+                return made if top == folder or made.why else _above(made, found, own, folder, roots)
+    except (OSError, ValueError, RuntimeError):
         pass
     return None
 
@@ -110,14 +114,17 @@ def _of(top: Path, git: Folder, readable: tuple[Path, ...] = ()) -> Repository:
     return Repository(top, git.path, "", (git.path,), special, readable, {git.path: git.identity})
 
 
-def _above(found: Repository, there: os.stat_result, own: os.stat_result, roots: Roots) -> Repository:
+def _above(found: Repository, there: os.stat_result, own: os.stat_result, folder: Path, roots: Roots) -> Repository:
     """The same with the files around the session's folder, if all is the user's own."""
-    top, home = found.top, roots.rules.home
-    home = None if home is None else HERE.real_path(home)
+    top, home = found.top, HERE.real_path(roots.rules.home or Path.home())
     owners = {there.st_uid, *(os.stat(path).st_uid for path in found.opened)}
     why = ""
-    if home is not None and (top == home or top in home.parents):
+    if top == home or top in home.parents:
         why = f"it is that of the home folder, or of one above it ({top})"
+    elif str(top) in MACHINES_OWN:
+        why = f"{top} is the machine's own"
+    elif folder != roots.real[0]:
+        why = f"of {top}, only the folder {folder} was added to the session"
     elif owners != {own.st_uid}:
         why = f"{top} or its `.git` belongs to another user than the session's folder"
     elif there.st_mode & stat.S_IWOTH:
@@ -150,7 +157,7 @@ def _has_common(git: Folder) -> bool:
 
 def _led(top: Path, folder: Path, git: Folder, roots: Roots) -> Repository:
     """Where `.git` is a file: a worktree, a submodule, or made with `--separate-git-dir`."""
-    none, home = Repository(top, git.path), roots.rules.home
+    none, home = Repository(top, git.path), HERE.real_path(roots.rules.home or Path.home())
     if git.identity is None or not _is_git(git):
         return none.without(f"`.git` leads to {git.path}, where no repository is")
     if folder in git.path.parents:
@@ -159,7 +166,7 @@ def _led(top: Path, folder: Path, git: Folder, roots: Roots) -> Repository:
         if HERE.real_path(git.path / back.strip()) == top / ".git" and (made := _worktree(top, git)) is not None:
             return made
         return none.without(f"`.git` leads to {git.path}, {ENDS} (`git worktree repair`)")
-    if git.path in top.parents or (home is not None and HERE.real_path(home).is_relative_to(git.path)):
+    if git.path in top.parents or home.is_relative_to(git.path):
         return none.without(f"`.git` leads to {git.path}, which has more in it than a repository")
     if roots.rules.hides(git.path):
         return none.without(f"{git.path} is hidden")

@@ -18,6 +18,7 @@ from msgspec.structs import replace
 from acp_agent.lazy import load
 from acp_agent.safety.folders.paths import Roots, read_regular, real_path
 from acp_agent.safety.folders.repository import Repository
+from acp_agent.safety.globs import PathGlobs
 
 UNKNOWN = "acp_agent.undo.git_index:unknown"
 
@@ -150,6 +151,7 @@ def with_hidden(found: Repository, roots: Roots) -> Repository:
     if found.why or top not in found.readable or any(top.is_relative_to(root) for root in roots.real):
         return found
     owner, left, todo = os.stat(top).st_uid, MAX_ABOVE, [top]
+    denied, allowed = (PathGlobs(rules.given[name], [top], rules.home) for name in ("deny_read", "allow_read"))
     hidden: list[Path] = []
     keys: list[Path] = []
     while todo:
@@ -160,8 +162,9 @@ def with_hidden(found: Repository, roots: Roots) -> Repository:
                     return found.without(f"{top} has more than {MAX_ABOVE} files, too many to see which to hide")
                 if path in roots.real or entry.name == ".git" or entry.is_symlink():
                     continue
+                is_hidden = rules.hides(path) or (denied.matches(path) and not allowed.matches(path))
                 is_key = rules.key_name(str(path.relative_to(top))) is not None
-                if rules.hides(path) or entry.stat(follow_symlinks=False).st_uid != owner or (is_key and is_folder):
+                if is_hidden or entry.stat(follow_symlinks=False).st_uid != owner or (is_key and is_folder):
                     hidden.append(path)
                 elif is_key:
                     keys.append(path)
