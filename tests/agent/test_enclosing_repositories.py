@@ -346,7 +346,7 @@ async def test_a_repository_within_one_is_asked_about(tmp_path: Path) -> None:
     async with session(sub, "git init -q", "git init -q deep/er", permissions=[reject_once] * 2) as r:
         assert len(r.editor.permission_requests) == 2
         told = str(r.editor.permission_requests[0].tool_call.content)
-        assert f"`git init` makes a repository within that of {root}, which will not have these files any more" in told
+        assert f"`git init` makes a repository within that of {root}, which then loses these files" in told
         assert not (sub / ".git").exists() and not (sub / "deep").exists()
     shutil.rmtree(tmp_path / "home")
     shutil.rmtree(root / ".git")

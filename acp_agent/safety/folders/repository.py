@@ -137,9 +137,7 @@ def _above(found: Repository, there: os.stat_result, own: os.stat_result, folder
         why = f"{found.git} names another repository or work tree"
     if why:
         return found.without(why)
-    meant = Folder(top).identity
-    assert meant is not None
-    return replace(found, readable=(*found.readable, top), opened={**found.opened, top: meant})
+    return replace(found, readable=(*found.readable, top), opened={**found.opened, top: (there.st_dev, there.st_ino)})
 
 
 def _names_another(top: Path, git: Folder) -> bool:

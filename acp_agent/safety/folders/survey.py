@@ -10,6 +10,7 @@ import os
 import re
 import stat
 from collections.abc import Iterable, Iterator
+from contextlib import suppress
 from pathlib import Path
 
 from msgspec import Struct
@@ -155,22 +156,31 @@ def with_hidden(found: Repository, roots: Roots) -> Repository:
     hidden: list[Path] = []
     keys: list[Path] = []
     while todo:
-        with os.scandir(todo.pop()) as entries:
-            for entry in entries:
-                path, is_folder = Path(entry.path), entry.is_dir(follow_symlinks=False)
-                if (left := left - 1) < 0:
-                    return found.without(f"{top} has more than {MAX_ABOVE} files, too many to see which to hide")
-                if path in roots.real or entry.name == ".git" or entry.is_symlink():
-                    continue
-                is_hidden = rules.hides(path) or (denied.matches(path) and not allowed.matches(path))
-                is_key = rules.key_name(str(path.relative_to(top))) is not None
-                if is_hidden or entry.stat(follow_symlinks=False).st_uid != owner or (is_key and is_folder):
-                    hidden.append(path)
-                elif is_key:
-                    keys.append(path)
-                elif is_folder and entry.name not in SKIPPED:
-                    todo.append(path)
+        entries = list(_listed(todo.pop()))
+        if (left := left - len(entries)) < 0:
+            return found.without(f"{top} has more than {MAX_ABOVE} files, too many to see which to hide")
+        for path, status in entries:
+            if path in roots.real or path.name == ".git" or stat.S_ISLNK(status.st_mode):
+                continue
+            is_folder, is_key = stat.S_ISDIR(status.st_mode), rules.key_name(str(path.relative_to(top))) is not None
+            is_hidden = rules.hides(path) or (denied.matches(path) and not allowed.matches(path))
+            if is_hidden or status.st_uid != owner or (is_key and is_folder):
+                hidden.append(path)
+            elif is_key:
+                keys.append(path)
+            elif is_folder and path.name not in SKIPPED:
+                todo.append(path)
+    if around := next((path for path in hidden for root in roots.real if path in root.parents), None):
+        return found.without(f"{around} is hidden")
     hidden += load(UNKNOWN)(found.git, top, keys) if keys else []
     if len(hidden) > MAX_HIDDEN_ABOVE:
         return found.without(f"more than {MAX_HIDDEN_ABOVE} files in {top} would have to be hidden")
     return replace(found, hidden=tuple(hidden))
+
+
+def _listed(folder: Path) -> Iterator[tuple[Path, os.stat_result]]:
+    """What is in a folder; nothing where that is gone, or cannot be read: commands cannot either."""
+    with suppress(OSError), os.scandir(folder) as entries:
+        for entry in entries:
+            with suppress(OSError):
+                yield Path(entry.path), entry.stat(follow_symlinks=False)

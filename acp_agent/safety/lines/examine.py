@@ -114,7 +114,7 @@ def _examine(command: str, roots: Roots, cwd: Path) -> Examined:
     )
     verdict = replace(verdict, rule=rules or NOT_UNDERSTOOD)
     if found.around and isinstance(verdict, Ask):
-        nested = f"`git init` makes a repository within that of {found.around}, which will not have these files any more"
+        nested = f"`git init` makes a repository within that of {found.around}, which then loses these files"
         asks = found.exactly(f"{verdict.reason}; {nested}", command, cwd)
         verdict = replace(asks, by_person=True, rule=f"git init; {verdict.rule}")
     verdict = _with_keys(verdict, found.keys)
