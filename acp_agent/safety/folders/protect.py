@@ -64,6 +64,7 @@ class PathRules:
         self.moved: frozenset[Path] = frozenset()
         """What is hidden by its name, where commands have moved it to."""
         self.given = {"deny_read": list(deny_read), "allow_read": list(allow_read), "absolute": list(absolute)}
+        self.given["key_files"] = list(key_files)
         """What hides paths besides `own` and `forbidden`."""
         self._named = covering(policy) if policy else None
         self._key_files = tuple(key_files)
