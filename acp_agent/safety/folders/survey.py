@@ -151,24 +151,27 @@ def with_hidden(found: Repository, roots: Roots) -> Repository:
     top, rules = found.top, roots.rules
     if found.why or top not in found.readable or any(top.is_relative_to(root) for root in roots.real):
         return found
-    owner, left, todo = os.stat(top).st_uid, MAX_ABOVE, [top]
+    owner, left, todo, begins = os.stat(top).st_uid, MAX_ABOVE, [str(top)], len(str(top)) + 1
     denied, allowed = (PathGlobs(rules.given[name], [top], rules.home) for name in ("deny_read", "allow_read"))
     hidden: list[Path] = []
     keys: list[Path] = []
+    skipped = {str(root) for root in roots.real}
     while todo:
         entries = list(_listed(todo.pop()))
         if (left := left - len(entries)) < 0:
             return found.without(f"{top} has more than {MAX_ABOVE} files, too many to see which to hide")
-        for path, status in entries:
-            if path in roots.real or path.name == ".git" or stat.S_ISLNK(status.st_mode):
+        for path, status in entries:  # As text: there are many.
+            name = path.rpartition("/")[2]
+            if path in skipped or name == ".git" or stat.S_ISLNK(status.st_mode):
                 continue
-            is_folder, is_key = stat.S_ISDIR(status.st_mode), rules.key_name(str(path.relative_to(top))) is not None
-            is_hidden = rules.hides(path) or (denied.matches(path) and not allowed.matches(path))
+            is_folder, is_key = stat.S_ISDIR(status.st_mode), rules.key_name(path[begins:]) is not None
+            is_hidden = rules.hides_any and rules.hides(Path(path))
+            is_hidden = is_hidden or (bool(denied) and denied.matches(Path(path)) and not allowed.matches(Path(path)))
             if is_hidden or status.st_uid != owner or (is_key and is_folder):
-                hidden.append(path)
+                hidden.append(Path(path))
             elif is_key:
-                keys.append(path)
-            elif is_folder and path.name not in SKIPPED:
+                keys.append(Path(path))
+            elif is_folder and name not in SKIPPED:
                 todo.append(path)
     if around := next((path for path in hidden for root in roots.real if path in root.parents), None):
         return found.without(f"{around} is hidden")
@@ -178,9 +181,9 @@ def with_hidden(found: Repository, roots: Roots) -> Repository:
     return replace(found, hidden=tuple(hidden))
 
 
-def _listed(folder: Path) -> Iterator[tuple[Path, os.stat_result]]:
+def _listed(folder: str) -> Iterator[tuple[str, os.stat_result]]:
     """What is in a folder; nothing where that is gone, or cannot be read: commands cannot either."""
     with suppress(OSError), os.scandir(folder) as entries:
         for entry in entries:
             with suppress(OSError):
-                yield Path(entry.path), entry.stat(follow_symlinks=False)
+                yield entry.path, entry.stat(follow_symlinks=False)
