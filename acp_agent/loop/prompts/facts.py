@@ -31,17 +31,14 @@ def _git(roots: Roots) -> str:
     git's files, without git, which would run what a repository's configuration names."""
     folder, disk = roots.cwd, roots.disk
     try:
-        if disk.here:
-            found = repository_of(folder, roots)
-            if found is not None and found.why:
-                return f"The git repository of {found.top} was not looked at: {found.why}."
-            at = None if found is None else (found.git, found.top)
-        else:
-            tops = ((git_of(above, disk), above) for above in (folder, *folder.parents))
-            at = next(((git, top) for git, top in tops if git and disk.kind(git / "HEAD") == "file"), None)
-        if at is None or disk.is_link(at[0] / "HEAD"):
+        found = repository_of(folder, roots) if disk.here else None
+        if found is not None and found.why:
+            return f"The git repository of {found.top} was not looked at: {found.why}."
+        tops = (folder,) if disk.here else (folder, *folder.parents)
+        known = ((git_of(above, disk), above) for above in tops) if found is None else [(found.git, found.top)]
+        git, top = next(((git, top) for git, top in known if git and disk.kind(git / "HEAD") == "file"), (None, folder))
+        if git is None or disk.is_link(git / "HEAD"):
             return "No git repository."
-        git, top = at
         match = HEAD.fullmatch(disk.text(git / "HEAD", HEAD_BYTES))
         branch = f"Git branch at the start: {match[1] if match else 'none (detached)'}"
         if disk.here and (count := changed_files(git, top)) is not None:
