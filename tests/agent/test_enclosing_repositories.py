@@ -298,6 +298,35 @@ async def test_git_works_where_git_keeps_it_elsewhere(tmp_path: Path, made: Call
         assert "remote.o.url" in git(folder, "config", "--list", "--local") or kind == "old bubblewrap"
 
 
+@pytest.mark.parametrize("made", [as_worktree, as_submodule, as_separate])
+async def test_hooks_that_a_repository_elsewhere_names_in_its_work_tree_are_protected(
+    tmp_path: Path, made: Callable[[Path], Path]
+) -> None:
+    made(tmp_path)
+    top = tmp_path / ("project/deps/lib" if made is as_submodule else "project")
+    put(top / "hooks/pre-commit", "true\n")
+    git(top, "config", "core.hooksPath", "hooks")
+    async with session(top, "echo evil > hooks/post-commit; echo evil > hooks/pre-commit; mv hooks old; echo x > made"):
+        pass
+    assert [path.name for path in top.glob("hooks/*")] == ["pre-commit"]
+    assert (top / "hooks/pre-commit").read_text() == "true\n" and (top / "made").exists()
+
+
+@pytest.mark.parametrize("name", ["hooks", "config", "objects"])
+async def test_a_link_in_the_repository_above_leads_nowhere(tmp_path: Path, name: str) -> None:
+    root, sub = monorepo(tmp_path)
+    other = repository(tmp_path / "outside", SECRET)
+    shutil.rmtree(root / ".git" / name) if name != "config" else (root / ".git/config").unlink()
+    (root / ".git" / name).symlink_to(other / ".git" / name)
+    async with session(
+        sub, "git log --all --format=%s; git cat-file --batch-all-objects --batch; echo x > made; git log"
+    ) as r:
+        assert SECRET not in str(results(r))
+        assert name == "objects" or "is a link, which commands could replace" in results(r)[0]
+    assert not list((other / ".git/hooks").glob("*-commit"))
+    assert (sub / "made").exists(), "other commands run"
+
+
 async def test_a_git_file_that_leads_to_another_repository_gives_nothing_of_it(tmp_path: Path) -> None:
     """As one from an archive does; `has_seen` is what a repository made with `--separate-git-dir` is known by."""
     as_separate(tmp_path)

@@ -24,7 +24,7 @@ from acp_agent.loop.shell.held_files import HeldFiles
 from acp_agent.loop.shell.private_folder import CLOSED_PARTS, PrivateFolder, others_below
 from acp_agent.safety.folders.paths import Roots, real_path
 from acp_agent.safety.folders.repository import Repository, repository_of
-from acp_agent.safety.folders.survey import Survey, survey, with_hidden
+from acp_agent.safety.folders.survey import Survey, replaceable, survey, with_hidden
 
 if TYPE_CHECKING:
     from acp_agent.child import User
@@ -80,8 +80,8 @@ class CommandPolicy:
     def look(self) -> None:
         """Finds what is hidden, and git's folders. Blocks; may take a while."""
         self._repositories.clear()
-        own = (each for each in self.repositories() if not _is_agents(each))
-        self.survey = survey(self._roots, [git for each in own for git in each.writable])
+        own = [each for each in self.repositories() if not _is_agents(each)]
+        self.survey = survey(self._roots, {git: each.top for each in own for git in each.writable})
         rules = self._roots.rules
         found = (path for path in self.survey.hidden if rules.moved.isdisjoint((path, *path.parents)))
         self.hidden = {**self.hidden, **dict.fromkeys(found)}
@@ -98,6 +98,8 @@ class CommandPolicy:
     def _judged(self, folder: Path) -> Repository | None:
         if (found := self._found(folder)) is None:
             return None
+        if not _is_agents(found) and (link := replaceable(found.writable)) is not None:
+            return found.without(f"{link} is a link, which commands could replace")
         try:
             return with_hidden(found, self._roots)
         except OSError as error:

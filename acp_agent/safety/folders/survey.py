@@ -9,9 +9,10 @@ from __future__ import annotations
 import os
 import re
 import stat
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import suppress
 from pathlib import Path
+from types import MappingProxyType
 
 from msgspec import Struct
 from msgspec.structs import replace
@@ -68,8 +69,8 @@ class Survey(Struct, frozen=True):
         return [*inside, *self.pointers, *self.named]
 
 
-def survey(roots: Roots, more: Iterable[Path] = ()) -> Survey:
-    """`more`: git's folders of the session's that are elsewhere."""
+def survey(roots: Roots, more: Mapping[Path, Path] = MappingProxyType({})) -> Survey:
+    """`more`: git's folders of the session's that are elsewhere -> the tops of their work trees."""
     rules = roots.rules
     hidden = [Path(glob) for glob in rules.hidden_globs if not any(char in glob for char in "*?[")]
     hidden = [path for path in hidden if os.path.exists(path) and rules.hides(path)]
@@ -100,20 +101,21 @@ def survey(roots: Roots, more: Iterable[Path] = ()) -> Survey:
             folders[:] = [name for name in folders if name not in SKIPPED]
     kept = tuple(repositories)[:MAX_REPOSITORIES]
     complete = complete and len(kept) == len(repositories) and len(pointers) <= MAX_REPOSITORIES
-    named = tuple(dict.fromkeys(path for folder in kept for path in _named(folder)))
+    named = tuple(dict.fromkeys(path for folder in kept for path in _named(folder, more.get(folder, folder.parent))))
     return Survey(tuple(dict.fromkeys(hidden)), kept, tuple(pointers[:MAX_REPOSITORIES]), named, complete)
 
 
-def _named(git: Path) -> Iterator[Path]:
-    """`core.hooksPath` and `include.path`, if they exist inside the repository's own folder."""
+def _named(git: Path, top: Path) -> Iterator[Path]:
+    """`core.hooksPath` and `include.path`, if they exist inside the repository's own folder, or its work tree."""
     try:
         text = (read_regular(git / "config", MAX_CONFIG) or b"").decode("utf-8", "replace")
     except OSError:
         return
     for name, value in NAMING.findall(text):
-        base = git.parent if name.lower() == "hookspath" else git
+        base = top if name.lower() == "hookspath" else git
         path = real_path(base / value.strip().strip('"'))
-        if os.path.exists(path) and git.parent in path.parents and path not in (git, git.parent):
+        inside = any(each in path.parents for each in (git.parent, top))
+        if os.path.exists(path) and inside and path not in (git, git.parent, top):
             yield path
 
 
@@ -143,6 +145,12 @@ def _plain(path: Path) -> bool:
 
 
 # --- what is around a session's folder ------------------------------------------------------------------------
+
+
+def replaceable(folders: Iterable[Path]) -> Path | None:
+    """A link among what is to be protected in git's folders: it cannot be."""
+    inside = (inner / name for git in folders for inner in _with_inner(git) for name in INSIDE)
+    return next((path for path in inside if os.path.islink(path)), None)
 
 
 def with_hidden(found: Repository, roots: Roots) -> Repository:
