@@ -109,7 +109,7 @@ class Opening:
         """The session with its folders, which are from now on what they are now. Raises InvalidParams if one of them
         may not be opened: its name may lead elsewhere than when it was looked at."""
         more = configured_folders(config.settings.tools.files.allowed_paths)
-        roots = Roots(Path(record.cwd), [*map(Path, record.additional_directories), *more])
+        roots = Roots(Path(record.cwd), [*map(Path, record.additional_directories), *more], within=self._below)
         for name, real in zip((record.cwd, *record.additional_directories), roots.real, strict=False):
             if not self._may(real):
                 raise InvalidParams(f"Invalid params: {name} is in none of the folders that may be opened")
@@ -236,7 +236,7 @@ def rules(config: Config, roots: Roots) -> dict[str, Any] | None:
     agent = config.settings.agent
     if is_host(config.settings.place()):
         return None  # They are read once its place was reached.
-    names = project_rules(roots.all, instructions=agent.instruction_files, skills=agent.skills)
+    names = project_rules(roots, instructions=agent.instruction_files, skills=agent.skills)
     return {"projectRules": [{"name": name} for name in names]} if names else None
 
 

@@ -56,8 +56,10 @@ WALLS_SENT = (
     "acp_agent.loop.shell.side_walls",
     "acp_agent.safety.folders.paths",
     "acp_agent.safety.folders.protect",
+    "acp_agent.safety.folders.repository",
     "acp_agent.safety.folders.survey",
     "acp_agent.safety.globs",
+    "acp_agent.undo.git_index",
 )
 """What `SIDE_WALLS` needs there besides what is there already."""
 

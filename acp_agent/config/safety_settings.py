@@ -82,6 +82,13 @@ class SandboxConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
             "tools are not affected."
         ),
     ] = []
+    enclosing_repository: Annotated[
+        bool,
+        key(
+            "In a session below the top of your git repository, let git in commands work: they write its `.git`, and "
+            "can read its other files (not those that are hidden or may keep keys)."
+        ),
+    ] = True
     network: Annotated[
         Literal["ask", "allow", "deny"] | list[Pattern],
         key(

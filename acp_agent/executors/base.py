@@ -22,6 +22,7 @@ BY_PROXY = (
     "is its own: of this machine's services it finds only those in `tools.sandbox.loopback_ports`, which the user sets."
 )
 ONLY_WRITABLE = "`tools.sandbox.writable`"
+NO_GIT = "Git in commands cannot use the repository here"
 """Parts of the text about a sandbox's limits."""
 
 StreamName = Literal["stdout", "stderr"]

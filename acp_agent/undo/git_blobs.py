@@ -16,10 +16,8 @@ from msgspec import Struct
 
 from acp_agent.own_programs import run_git
 from acp_agent.safety.folders.paths import read_regular
-from acp_agent.undo.git_index import ALTERNATES, entries, name_of
+from acp_agent.undo.git_index import ALTERNATES, MOST_READ, entries, name_of
 
-MOST_BYTES = 50_000_000
-"""Of an index that is read."""
 PATIENCE = 60.0
 """Seconds to wait for git."""
 
@@ -61,7 +59,7 @@ def tracked(folder: str, git: Path) -> Tracked:
     blobs: dict[str, Blob] = {}
     folders: set[str] = set()
     try:
-        data = read_regular(git / "index", MOST_BYTES) if not os.path.lexists(git / ALTERNATES) else None
+        data = read_regular(git / "index", MOST_READ) if not os.path.lexists(git / ALTERNATES) else None
         for entry in entries(data) if data else ():
             mtime = entry.seconds * 1_000_000_000 + entry.nanoseconds
             if mtime < state[1]:  # Else it may have changed in the same moment.

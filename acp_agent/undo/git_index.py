@@ -10,7 +10,8 @@ import os
 import re
 import stat
 import struct
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
+from itertools import islice
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -27,6 +28,10 @@ MOST_BYTES = 400_000
 MOST_HASHED = 50
 """Files whose time alone differs, so that their content is compared."""
 LONGEST_HASHED = 1_000_000
+MOST_READ = 50_000_000
+"""Of an index that is read for more than the number of changes."""
+MOST_SEEN = 2_000
+"""Entries of an index that are compared with the files of a folder."""
 
 HEADER = struct.Struct(">4sII")
 ENTRY = struct.Struct(">10I20sH")
@@ -54,6 +59,8 @@ class Entry(Struct, frozen=True):
     size: int
     """Modulo 2**32."""
     blob: bytes
+    inode: int
+    """Modulo 2**32."""
 
 
 def changed_files(git: Path, folder: Path) -> int | None:
@@ -109,7 +116,42 @@ def entries(data: bytes) -> Iterator[Entry]:
             raise ValueError("a path that git refuses")
         mode = fields[6]
         if stat.S_IFMT(mode) in (LINK, FILE) and not flags & ASSUMED_VALID and not more & SKIPPED:
-            yield Entry(path, mode, fields[2], fields[3], fields[0] * 10**9 + fields[1], fields[9], fields[10])
+            changed, (seconds, part, _, inode) = fields[0] * 10**9 + fields[1], fields[2:6]
+            yield Entry(path, mode, seconds, part, changed, fields[9], fields[10], inode)
+
+
+def has_seen(data: bytes, top: Path) -> bool:
+    """Whether an index was made of files in `top`: one of the first has the inode and the time of change that it notes,
+    which nobody can set. (Who has another name for a file may have put that there.)"""
+    try:
+        return any(_is_seen(entry, os.fsencode(top)) for entry in islice(entries(data), MOST_SEEN))
+    except (ValueError, struct.error):
+        return False
+
+
+def _is_seen(entry: Entry, top: bytes) -> bool:
+    try:
+        found = os.lstat(os.path.join(top, entry.path))
+    except OSError:
+        return False
+    same = found.st_ino & 0xFFFFFFFF == entry.inode and found.st_ctime_ns // 10**9 == entry.changed_ns // 10**9
+    return same and found.st_nlink == 1
+
+
+def unknown(git: Path, top: Path, files: Iterable[Path]) -> list[Path]:
+    """Of these files in `top`, those of which git has no such content, by the index; all if that cannot be read."""
+    try:
+        known = {entry.path: entry for entry in entries(read_regular(git / "index", MOST_READ) or b"")}
+    except (OSError, ValueError, struct.error):
+        known = {}
+    return [file for file in files if not _is_known(file, known.get(os.fsencode(file.relative_to(top))))]
+
+
+def _is_known(file: Path, entry: Entry | None) -> bool:
+    try:
+        return entry is not None and _has_blob(os.fsencode(file), os.lstat(file), entry.blob)
+    except OSError:
+        return False
 
 
 def _has_blob(path: bytes, found: os.stat_result, blob: bytes) -> bool:

@@ -11,6 +11,7 @@ import pytest
 
 from acp_agent.disk import HERE
 from acp_agent.loop.prompts import facts
+from acp_agent.safety.folders.repository import Repository
 from acp_agent.undo import folder_looks, git_blobs, git_index
 
 from ..undo.kit import git
@@ -104,7 +105,7 @@ async def test_nothing_of_another_repository_is_told_to_the_model(tmp_path, how,
         home = tmp_path / name
         home.mkdir()
         if name == "control":
-            monkeypatch.setattr(facts, "git_of", believed)
+            monkeypatch.setattr(facts, "repository_of", lambda at, _: Repository(at, believed(at) or at))
             monkeypatch.setattr(HERE, "is_link", lambda path: False)
 
         def prepare(project: Path) -> None:

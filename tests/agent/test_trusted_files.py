@@ -193,7 +193,7 @@ async def test_everyday_commands_work_and_say_one_line_at_most(tmp_path: Path) -
     """Also git, where another branch has other workflows: these are told, not refused."""
     script = rounds(
         bash("git switch -q other && cat .github/workflows/ci.yml"),
-        bash("git switch -q main && git init -q lib && echo x > package.json"),
+        bash("git switch -q main && git init -q && echo x > package.json"),
         bash("d=.vs; mkdir -p node_modules/a/${d}code && touch .gitignore"),
     )
     async with rig(tmp_path, script, mode="auto", sandbox=True, terminal=False, before=repository) as r:

@@ -28,7 +28,8 @@ DOORS = {
     # What a name in a call leads to, for a judgement: who uses it afterwards comes to a handle or an identity again.
     "resolves": """
         safety/folders/paths: __init__ _real_path entry real real_path
-        safety/folders/protect: __init__ git_places
+        safety/folders/protect: __init__
+        safety/folders/repository: _above _at _led _names_another _worktree
         safety/folders/survey: _named survey
         safety/folders/watch: _content
         safety/folders/folder_trust: _add_named look
@@ -36,7 +37,7 @@ DOORS = {
         safety/deciding/conditions: _folder
         safety/deciding/subjects: _resolved
         safety/lines/arguments: _both
-        safety/lines/git_folder: _names_programs runs_programs
+        safety/lines/git_folder: _names_programs repository_around runs_programs
         safety/lines/looks: _cd
         safety/lines/reach: is_inside key_files lands protected_names
         safety/lines/risk: _real
@@ -51,7 +52,7 @@ DOORS = {
     # The agent's own folders, and what no link is followed for.
     "opens": """
         safety/folders/folder_trust: look
-        safety/folders/protect: _text also_mounted
+        safety/folders/protect: also_mounted
         executors/sandbox/base: open_files
         executors/sandbox/bubblewrap: _inside _private confine
         executors/sandbox/landlock_alone: _remove_tree confine

@@ -32,8 +32,9 @@ AT_NEW_OURS = STAGE_ZERO | {
     config.other_names config.place_settings config.safety_settings config.trusted_files disk limits limits.decoding
     llm llm.choose loop
     loop.modes loop.opened loop.options loop.prompts loop.prompts.project_rules loop.toolbox loop.toolbox.trust
-    opening protocol.codec safety safety.folders safety.folders.paths safety.folders.protect safety.globs schema
-    schema.acp schema.decode store store.audit_heads store.base store.database store.experience store.found_words
+    opening protocol.codec safety safety.folders safety.folders.paths safety.folders.protect
+    safety.folders.repository safety.globs schema schema.acp schema.decode
+    store store.audit_heads store.base store.database store.experience store.found_words
     store.goal_store store.memories store.operation_store store.overflow store.schedules store.session_store
     store.spending_store store.sqlite store.stores
     """.split()

@@ -10,9 +10,17 @@ import pytest
 
 from acp_agent.config.safety_settings import SAFE_VARIABLES
 from acp_agent.credentials.redactor import Redactor
+from acp_agent.disk import Folder
+from acp_agent.opening import Opening
 from acp_agent.safety.environment import safe_environment
 from acp_agent.safety.folders.folder_trust import CONFIG, own_files, scope_of, tools_of
-from acp_agent.safety.folders.protect import PathRules, git_places
+from acp_agent.safety.folders.paths import Roots
+from acp_agent.safety.folders.protect import PathRules
+from acp_agent.safety.folders.repository import Repository, repository_of
+from acp_agent.safety.lines.git_folder import repository_around
+from acp_agent.schema.acp import NewSessionRequest
+from tests.agent.kit import environ_for
+from tests.tables import packed
 
 ROOT = Path("/srv/app")
 
@@ -61,25 +69,115 @@ def worktree(tmp_path: Path) -> tuple[Path, Path]:
     return main, tree
 
 
+def found(folder: Path) -> Repository | None:
+    return repository_of(folder, Roots(folder))
+
+
 def test_a_worktrees_repository_may_be_written_but_for_its_hooks_and_configuration(tmp_path: Path) -> None:
     main, tree = worktree(tmp_path)
-    writable, protected, _ = git_places(tree)
-    assert writable == (main / ".git",)
-    assert set(protected) >= {main / ".git/hooks", main / ".git/config"}
+    places = found(tree)
+    assert places is not None
+    assert places.writable == (main / ".git",)
+    assert set(places.protected) >= {main / ".git/hooks", main / ".git/config"}
 
 
 def test_a_git_file_that_nothing_points_back_to_gives_nothing(tmp_path: Path) -> None:
     main, tree = worktree(tmp_path)
+    other, keys = tmp_path / "other", tmp_path / "keys"
+    other.mkdir()
+    keys.mkdir()
+    for named in ((tree / ".git").read_text(), f"gitdir: {keys}\n", "gitdir: ../main/.git\n", "nonsense"):
+        (other / ".git").write_text(named)
+        places = found(other)
+        assert places is not None
+        assert places.why
+        assert places.writable == places.readable == ()
+    places = found(main)
+    assert places is not None
+    assert places.writable == places.readable == ()
+    (tmp_path / "none").mkdir()
+    assert found(tmp_path / "none") is None
+
+
+def enclosed(tmp_path: Path) -> tuple[Path, Path]:
+    root, sub = tmp_path / "root", tmp_path / "root/one/sub"
+    sub.mkdir(parents=True)
+    git(root, "init", "-q")
+    git(root, "-c", "user.name=a", "-c", "user.email=a@b", "commit", "-q", "--allow-empty", "-m", "x")
+    return root, sub
+
+
+def test_a_repository_above_is_written_and_its_files_are_read(tmp_path: Path) -> None:
+    root, sub = enclosed(tmp_path)
+    around = found(sub)
+    assert around is not None
+    assert (around.top, around.git, around.why) == (root, root / ".git", "")
+    assert (around.writable, around.readable) == ((root / ".git",), (root,))
+    assert around.opened == {path: Folder(path).identity for path in (root, root / ".git")}
+    (root / ".git").rename(root / "was")
+    assert not around.is_there
+    (root / "was").rename(root / ".git")
+    (root / "one/.git").mkdir()  # A place holder, or what somebody has begun: git goes on.
+    around = found(sub)
+    assert around is not None and around.top == root
+
+
+def test_a_repository_above_that_is_not_the_users_own_gives_nothing(tmp_path: Path) -> None:
+    root, sub = enclosed(tmp_path)
     other = tmp_path / "other"
     other.mkdir()
-    (other / ".git").write_text((tree / ".git").read_text())  # of another worktree
-    assert git_places(other) == ((), (), ())
-    keys = tmp_path / "keys"
-    keys.mkdir()
-    (other / ".git").write_text(f"gitdir: {keys}\n")
-    assert git_places(other) == ((), (), ())
-    assert git_places(main) == ((), (), ())
-    assert git_places(tmp_path / "none") == ((), (), ())
+    cases: dict[str, Roots] = {
+        "it is that of the home folder": Roots(sub, rules=PathRules(home=root)),
+        "or of one above it": Roots(sub, rules=PathRules(home=root / "one")),
+        "outside of the folders that may be opened": Roots(sub, within=[root / "one"]),
+        "only the folder": Roots(other, [sub]),
+        "is hidden": Roots(sub, rules=PathRules(deny_read=[str(root / ".git")])),
+    }
+    for words, roots in cases.items():
+        around = repository_of(sub, roots)
+        assert around is not None
+        assert words in around.why
+        assert around.writable == around.readable == ()
+    opened = Opening(environ_for(tmp_path, "http://127.0.0.1:9/v1"), {}, [str(sub)]).new(
+        NewSessionRequest(cwd=str(sub), mcp_servers=[])
+    )
+    around = repository_of(sub, opened.roots)
+    assert around is not None and "outside of the folders" in around.why, "as a token of a server may open"
+    bare = tmp_path / "bare.git"
+    bare.mkdir()
+    git(bare, "init", "-q", "--bare")
+    assert found(bare / "hooks") is None
+    assert found(root / ".git/hooks") is None
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root gives files away")
+def test_a_repository_above_of_another_user_gives_nothing(tmp_path: Path) -> None:
+    root, sub = enclosed(tmp_path)
+    for path in (root, root / ".git"):
+        os.chown(path, 61_234, 61_234)
+        around = found(sub)
+        assert around is not None and "belongs to another user" in around.why
+        os.chown(path, 0, 0)
+    assert (around := found(sub)) is not None and not around.why
+
+
+INIT = """
+git init ¦ git init . ¦ /usr/bin/git init -q ¦ git -c a.b=c init ¦ git -C deep init ¦ git init -b main deep
+git init --bare x.git ¦ git init-db ¦ git init --separate-git-dir /x/y ¦ git init ../other
+"""
+NO_INIT = """
+git status ¦ git -C / init ¦ git init /tmp/x ¦ git init {root} ¦ git -C ../.. init ¦ git clone x ¦ git log init
+git init -q ../../..
+"""
+
+
+def test_git_init_within_a_repository_is_known_by_its_words(tmp_path: Path) -> None:
+    root, sub = enclosed(tmp_path)
+    for line in packed(INIT):
+        assert repository_around(line.split(), [sub], None) == str(root), line
+        assert repository_around(line.split(), [sub], root) == "", "that of the home folder"
+    for line in packed(NO_INIT.format(root=root)):
+        assert repository_around(line.split(), [sub], None) == "", line
 
 
 # --- a folder's own files ----------------------------------------------------------------------------------------

@@ -66,7 +66,8 @@ class Walls(Struct, frozen=True):
     hidden: Sequence[Path] = ()
     protected: Sequence[Path] = ()
     empty: Path = Path("/var/empty")
-    """A folder that stands for hidden ones. (A tmpfs would begin with what it hides, as podman makes it.)"""
+    """A folder that stands for hidden ones, in which no name can be looked up, or git would take what is in them for
+    deleted. (A tmpfs would begin with what it hides, as podman makes it.)"""
     writable: Sequence[Path] = ()
     """Besides the session's folders: of git's, where a worktree has them elsewhere."""
     readable: Sequence[Path] = ()

@@ -81,12 +81,14 @@ class SandboxPolicy(Struct, frozen=True):
     readable: tuple[Path, ...] = ()
     """Read-only: `allow_read`, toolchains in the user's home. What does not exist is left out."""
     hidden: tuple[Path, ...] = ()
-    """Not readable although below one of the others: what `deny_read` matches."""
+    """Not readable although below one of the others: what `deny_read` matches. In a folder that
+    seems empty no name can be looked up, or git would record that all in it was deleted."""
     protected: tuple[Path, ...] = ()
     """Below `writable` but read-only, including those that do not exist yet. Not resolved: the backend has to know if
     one is a link."""
     opened: Mapping[Path, Identity] = field(default_factory=dict)
-    """The session's folders, as they were when it was opened: nothing else may stand there."""
+    """The session's folders, as they were when it was opened, and their repositories elsewhere, as they were judged:
+    nothing else may stand there."""
     copies: Copies | None = None
     """Of some that are `protected`."""
     network: Reach = "all"

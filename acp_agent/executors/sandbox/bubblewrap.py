@@ -226,7 +226,7 @@ class Bubblewrap(Struct, frozen=True):
         elif _is_hidden_file(spot):
             inside.mount_read_only([("/dev/null", path)])
         else:
-            inside.mount_empty(path)
+            inside.mount_empty(path, closed=spot.closed)
 
     def _arguments(self, spots: list[Spot], policy: SandboxPolicy, dies: bool, in_terminal: bool) -> Iterable[str]:
         yield from ALWAYS
@@ -306,7 +306,8 @@ def _mount(spot: Spot) -> Iterable[str]:
     if treatment == "empty":
         return ("--perms", "1777" if path.endswith("tmp") else "0755", "--tmpfs", path)
     if treatment == "absent" or os.path.isdir(spot.path):
-        return ("--perms", "0555", "--tmpfs", path)  # as good as read-only: what is put there is nowhere
+        # As good as read-only: what is put there is nowhere.
+        return ("--perms", "0444" if spot.closed else "0555", "--tmpfs", path)
     return ("--ro-bind", "/dev/null", path)  # Hidden. Without devices in it, that cannot even be opened.
 
 

@@ -155,10 +155,12 @@ class Inside:
             flags = READ_ONLY_AGAIN & ~NO_EXEC if runs else READ_ONLY_AGAIN
             self._call("mount", NULL, os.fsencode(place), NULL, flags, NULL)
 
-    def mount_empty(self, place: str) -> None:
-        """A folder with nothing in it, in which nothing can be made."""
+    def mount_empty(self, place: str, *, closed: bool = False) -> None:
+        """A folder with nothing in it, in which nothing can be made; `closed`: nor looked up, so that git does not
+        take what was in it for deleted."""
+        mode = b"mode=0444" if closed else b"mode=0555"
         kind, what = b"tmpfs", f"{place} {REPLACED}"
-        self._call("mount", kind, os.fsencode(place), kind, READ_ONLY_NEW, b"mode=0555", what=what)
+        self._call("mount", kind, os.fsencode(place), kind, READ_ONLY_NEW, mode, what=what)
 
     def leave_namespace(self, uid: int, gid: int) -> None:
         """Into a user namespace of its own, to which the mounts do not belong."""

@@ -52,6 +52,8 @@ class Spot(Struct, frozen=True):
     source: Path | None = None
     identity: Identity | None = None
     """Of what was judged, where commands could put something else there: nothing else may be mounted."""
+    closed: bool = False
+    """Whether no name can be looked up in a hidden folder, in which nothing is seen."""
 
 
 class View(Struct, frozen=True):
@@ -120,6 +122,8 @@ def plan(
     ordered = sorted(spots.values(), key=lambda spot: (spot.path != ROOT, str(spot.path).count("/"), str(spot.path)))
     needed = [spot for spot in ordered if spot.treatment != "read" or _above(spot.path, spots) != "read"]
     needed = [_identified(spot) if in_reach(spot.path, policy) else spot for spot in needed]
+    within = {above for spot in needed for above in spot.path.parents}
+    needed = [replace(spot, closed=spot.treatment == "hide" and spot.path not in within) for spot in needed]
     return View(tuple(needed), tuple(path for path in dict.fromkeys(missing) if path in spots))
 
 

@@ -97,12 +97,16 @@ def _programs(roots: Roots, environ: Mapping[str, str]) -> Iterator[str]:
 
 
 def _forbidden(texts: Sequence[str], roots: Roots, home: Path | None) -> dict[Path, None]:
-    """Those in the session's folders, resolved. A session whose folder is in one was opened there on purpose."""
+    """Those in the session's folders, and in a repository around the first, resolved. A session whose folder is in one
+    was opened there on purpose."""
     disk, found = roots.disk, dict[Path, None]()
+    top = next((each for each in roots.real[0].parents if disk.stands(each / ".git")), None)
     for text in texts:
         path = home / text[2:] if text.startswith("~/") and home is not None else Path(text)
         if path.is_absolute():
-            found |= {place: None for place in (path, disk.real_path(path)) if roots.contains(place)}
+            found |= {
+                place: None for place in (path, disk.real_path(path)) if roots.contains(place) or top in place.parents
+            }
     return {place: None for place in found if not roots.holds_root(place)}
 
 

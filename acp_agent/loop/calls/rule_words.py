@@ -19,6 +19,7 @@ KINDS = {
 """Words for rules with a name behind their kind: `dangerous:python3 -c`."""
 
 NAMES = {
+    "git init": "a repository within another one is asked about",
     "redirect": "its output goes to a file",
     "not literal": "a part of it is known only when it runs",
     "unknown": "it may change something",

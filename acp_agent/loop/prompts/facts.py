@@ -4,14 +4,10 @@ from __future__ import annotations
 
 import re
 from datetime import date
-from pathlib import Path
-from typing import TYPE_CHECKING
 
 from acp_agent.safety.folders.paths import Roots
+from acp_agent.safety.folders.repository import repository_of
 from acp_agent.undo.git_index import changed_files, git_of
-
-if TYPE_CHECKING:
-    from acp_agent.disk import Disk
 
 MOST_NAMES = 40
 MOST_ENTRIES = 2_000
@@ -24,28 +20,32 @@ HEAD_BYTES = 400
 def facts_of(roots: Roots, limits: str = "") -> str:
     """A few lines: what commands cannot do, the date, git's branch and changes, the names in the working directory."""
     facts = [*filter(None, [limits]), f"Date: {date.today().isoformat()}."]
-    facts.append(_git(roots.cwd, roots.disk))
+    facts.append(_git(roots))
     if listed := _listed(roots):
         facts.append(f"In the working directory: {listed}.")
     return " ".join(facts)
 
 
-def _git(folder: Path, disk: Disk) -> str:
-    """The branch and, on this machine, the count of changed files. From git's files, without git, which would run what
-    a repository's configuration names."""
-    for above in (folder, *folder.parents):
-        try:
-            if (git := git_of(above, disk)) is not None and disk.kind(git / "HEAD") == "file":
-                if disk.is_link(git / "HEAD"):
-                    break
-                match = HEAD.fullmatch(disk.text(git / "HEAD", HEAD_BYTES))
-                branch = f"Git branch at the start: {match[1] if match else 'none (detached)'}"
-                if disk.here and (count := changed_files(git, above)) is not None:
-                    branch += f", {count or 'no'} changed file{'' if count == 1 else 's'} not staged"
-                return f"{branch}."
-        except (OSError, ValueError):
-            break
-    return "No git repository."
+def _git(roots: Roots) -> str:
+    """The branch, the top of the repository if that is above, and, on this machine, the count of changed files. From
+    git's files, without git, which would run what a repository's configuration names."""
+    folder, disk = roots.cwd, roots.disk
+    try:
+        found = repository_of(folder, roots) if disk.here else None
+        if found is not None and found.why:
+            return f"The git repository of {found.top} was not looked at: {found.why}."
+        tops = (folder,) if disk.here else (folder, *folder.parents)
+        known = ((git_of(above, disk), above) for above in tops) if found is None else [(found.git, found.top)]
+        git, top = next(((git, top) for git, top in known if git and disk.kind(git / "HEAD") == "file"), (None, folder))
+        if git is None or disk.is_link(git / "HEAD"):
+            return "No git repository."
+        match = HEAD.fullmatch(disk.text(git / "HEAD", HEAD_BYTES))
+        branch = f"Git branch at the start: {match[1] if match else 'none (detached)'}"
+        if disk.here and (count := changed_files(git, top)) is not None:
+            branch += f", {count or 'no'} changed file{'' if count == 1 else 's'} not staged"
+        return f"{branch}." if top == folder else f"{branch}. The git repository's root is {top}."
+    except (OSError, ValueError):
+        return "No git repository."
 
 
 def _listed(roots: Roots) -> str:

@@ -1,8 +1,9 @@
 """The project's instructions for agents: `AGENTS.md` (or else `CLAUDE.md`, `GEMINI.md`).
 
-The files in the session's own folders are read when the session starts and stand at the head of the conversation, the
-same for the whole session. Those in sub-folders are added to the first result that touches a file below them. Links
-that lead out of the session's folders are not followed.
+The files in the session's own folders, and in those above up to the top of their repository, are read when the session
+starts and stand at the head of the conversation, the same for the whole session. Those in sub-folders are added to
+the first result that touches a file below them. Links that lead out of the session's folders (for those above: out of
+the repository) are not followed.
 """
 
 from __future__ import annotations
@@ -20,7 +21,7 @@ from pathlib import Path
 from acp_agent.errors import ExecutorError
 from acp_agent.limits.decoding import BOM
 from acp_agent.loop.prompts.facts import facts_of
-from acp_agent.loop.prompts.project_rules import instruction_file
+from acp_agent.loop.prompts.project_rules import folders_above, instruction_file
 from acp_agent.safety.folders.paths import Roots, read_regular
 
 MARK_CHARS = 12
@@ -76,14 +77,22 @@ class Instructions:
     def _of_roots(self) -> str:
         if not self._enabled:
             return ""
-        parts, left = [], self._max_bytes
-        for folder in self._roots.all:
-            file = instruction_file(folder, self._roots.disk)
-            if file is not None and left > 0 and (text := self._read(file, left)):
-                left -= len(text.encode())
-                shown = self._roots.display(self._roots.disk.real_path(file))
-                parts.append(f"\nProject instructions ({shown}):\n{text}\n")
-        return "".join(parts)
+        parts: dict[Path, str] = {}
+        left = self._max_bytes
+        for root in self._roots.all:
+            above = folders_above(root, self._roots)
+            own: dict[Path, str] = {}
+            for folder in (root, *reversed(above)):  # The nearest counts most, and has room first.
+                file = instruction_file(folder, self._roots.disk)
+                if file is None or file in parts or left <= 0:
+                    continue
+                top = None if folder == root else above[0]
+                if text := (read_text(file, self._roots, left, top) or "").strip():
+                    left -= len(text.encode())
+                    shown = self._roots.display(self._roots.disk.real_path(file))
+                    own[file] = f"\nProject instructions ({shown}):\n{text}\n"
+            parts |= reversed(own.items())
+        return "".join(parts.values())
 
     def for_paths(self, paths: Iterable[Path]) -> str:
         """Returns the not yet shown instructions of the folders between the session's and these files."""
@@ -129,10 +138,11 @@ class Instructions:
         return text.strip() if text is not None else ""
 
 
-def read_text(file: Path, roots: Roots, limit: int) -> str | None:
+def read_text(file: Path, roots: Roots, limit: int, top: Path | None = None) -> str | None:
+    """`top`: of the repository that the file is in, if it is above the session's folder."""
     try:
         real = roots.disk.real_path(file)
-        if not roots.contains(real):
+        if not roots.contains(real) and not (top is not None and _is_of(top, real)):
             log.warning("%s leads out of the session's folders and is not read", file)
             return None
         if roots.rules.hides(real):
@@ -147,6 +157,11 @@ def read_text(file: Path, roots: Roots, limit: int) -> str | None:
         return None
     text = data[:limit].decode("utf-8", "replace").removeprefix(BOM)
     return f"{text}\n[... the rest is left out: more than {limit} bytes]" if len(data) > limit else text
+
+
+def _is_of(top: Path, file: Path) -> bool:
+    """Whether a file is in a repository, and nobody else's."""
+    return top in file.parents and ".git" not in file.parts and file.stat().st_uid == top.stat().st_uid
 
 
 def _key(folder: Path | None) -> str:

@@ -9,10 +9,12 @@ import re
 from pathlib import Path
 
 from acp_agent.disk import HERE
+from acp_agent.safety.folders.repository import repository_of
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from acp_agent.disk import Disk
+    from acp_agent.safety.folders.paths import Roots
 
 INSTRUCTION_FILES = ("AGENTS.md", "CLAUDE.md", "GEMINI.md")
 """The first that a folder has counts."""
@@ -33,6 +35,14 @@ def instruction_file(folder: Path, disk: Disk = HERE) -> Path | None:
         if disk.kind(folder / name) == "file":
             return folder / name
     return None
+
+
+def folders_above(folder: Path, roots: Roots) -> list[Path]:
+    """The folders above one of the session's, from the top of its repository down, if that is the user's own."""
+    found = repository_of(folder, roots) if roots.disk.here and folder == roots.cwd else None
+    if found is None or found.top not in found.readable:
+        return []
+    return [each for each in reversed(folder.parents) if each.is_relative_to(found.top) and not roots.contains(each)]
 
 
 def skill_files(folder: Path, disk: Disk = HERE) -> list[Path]:
@@ -56,12 +66,13 @@ def _skill_name(file: Path) -> str:
     return found[1] if found is not None else file.parent.name
 
 
-def project_rules(folders: tuple[Path, ...], *, instructions: bool, skills: bool) -> list[str]:
+def project_rules(roots: Roots, *, instructions: bool, skills: bool) -> list[str]:
     """The names of what is there: `AGENTS.md`, and each skill by its name."""
     found: list[str] = []
-    for folder in folders:
-        if instructions and (file := instruction_file(folder)) is not None:
-            found.append(file.name)
+    for folder in roots.all:
+        above = folders_above(folder, roots) if instructions else []
+        files = [instruction_file(each) for each in (*above, folder)] if instructions else []
+        found += [file.name for file in files if file is not None]
         if skills:
             found += [_skill_name(file) for file in skill_files(folder)]
     return list(dict.fromkeys(found))

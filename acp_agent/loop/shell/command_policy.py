@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING
 
 from msgspec.structs import replace
 
+from acp_agent.executors.base import NO_GIT
 from acp_agent.executors.sandbox.base import Invocation, SandboxPolicy
 from acp_agent.executors.sandbox.holders import is_held
 from acp_agent.lazy import load
@@ -22,8 +23,8 @@ from acp_agent.loop.shell.command_paths import Named, make_folder, named, paths_
 from acp_agent.loop.shell.held_files import HeldFiles
 from acp_agent.loop.shell.private_folder import CLOSED_PARTS, PrivateFolder, others_below
 from acp_agent.safety.folders.paths import Roots, real_path
-from acp_agent.safety.folders.protect import git_places
-from acp_agent.safety.folders.survey import Survey, survey
+from acp_agent.safety.folders.repository import Repository, repository_of
+from acp_agent.safety.folders.survey import Survey, replaceable, survey, with_hidden
 
 if TYPE_CHECKING:
     from acp_agent.child import User
@@ -64,6 +65,8 @@ class CommandPolicy:
         self.links: list[Path] = []
         """Protected paths that are links: their targets are protected, the links are not."""
         self.survey = Survey()
+        self._repositories: dict[Path, Repository | None] = {}
+        """Of each of the session's folders."""
         self.hidden: dict[Path, None] = {}
         """Paths that were ever hidden: they stay hidden, however large the folders become."""
         self._held: HeldFiles | None = None
@@ -76,13 +79,54 @@ class CommandPolicy:
 
     def look(self) -> None:
         """Finds what is hidden, and git's folders. Blocks; may take a while."""
-        self.survey = survey(self._roots)
+        self._repositories.clear()
+        own = [each for each in self.repositories() if not _is_agents(each)]
+        self.survey = survey(self._roots, {git: each.top for each in own for git in each.writable})
         rules = self._roots.rules
         found = (path for path in self.survey.hidden if rules.moved.isdisjoint((path, *path.parents)))
         self.hidden = {**self.hidden, **dict.fromkeys(found)}
         if self._held is not None:
             self._held.hold([*self.hidden, *rules.forbidden])
             rules.moved = frozenset(self._held.now(self._roots.real))
+
+    def _found(self, folder: Path) -> Repository | None:
+        found = repository_of(folder, self._roots)
+        if found is None or folder == found.top or self._config.enclosing_repository:
+            return found
+        return found.without("`tools.sandbox.enclosing_repository` is off")
+
+    def _judged(self, folder: Path) -> Repository | None:
+        if (found := self._found(folder)) is None:
+            return None
+        if not _is_agents(found) and (link := replaceable(found.writable)) is not None:
+            return found.without(f"{link} is a link, which commands could replace")
+        try:
+            return with_hidden(found, self._roots)
+        except OSError as error:
+            return found.without(f"{found.top} cannot be looked through ({error.strerror})")
+
+    def repositories(self) -> list[Repository]:
+        """Those that the session's folders are in, as they were judged; anew where something else is there by now. May
+        take a while."""
+        for folder in self._roots.real:
+            known = self._repositories.get(folder)
+            if folder not in self._repositories or (known is not None and not known.is_there):
+                self._repositories[folder] = self._judged(folder)
+        return [found for found in self._repositories.values() if found is not None]
+
+    def linked(self) -> list[Path]:
+        """Git's folders outside of the session's that commands may write."""
+        return [place for each in self.repositories() for place in each.writable]
+
+    def git_words(self) -> str:
+        """What commands have of a repository that a folder of the session is in, or why not, for the model; empty where
+        all of it is in the folder."""
+        known = self._repositories or {folder: self._found(folder) for folder in self._roots.real}
+        found = [each for each in known.values() if each is not None]
+        around = {each.top: None for each in found if each.top in each.readable}
+        said = [f"Commands write `.git` of the repository {top}, and can only read its other files." for top in around]
+        why = dict.fromkeys(each.why for each in found if each.why)
+        return " ".join([*said, *([f"{NO_GIT}: {'; '.join(why)}."] if why else [])])
 
     def limited(self, invocation: Invocation) -> Invocation:
         """Its shell sets the limits for itself and all it starts; nothing in the sandbox may raise them again."""
@@ -113,17 +157,17 @@ class CommandPolicy:
         inside = [path for path in paths_of(narrowed) if any(path.is_relative_to(folder) for folder in folders)]
         writable = [*(inside if config.writable else folders), *paths_of(write), self._folder.path / "state"]
         seen = folders if config.writable else []
-        for folder in folders:
-            places, special, shown = git_places(folder)
-            seen += shown
-            if shown:  # Git removes folders of branches that it packs.
-                for place in places:
+        repositories = self.repositories()
+        for each in repositories:
+            seen += each.readable
+            if _is_agents(each):  # Git removes folders of branches that it packs.
+                for place in each.writable:
                     make_folder(place)
             if config.writable:
-                seen += places
+                seen += each.writable
             else:
-                writable += places
-            protected += special
+                writable += each.writable
+            protected += each.protected
         if self.protects_git:
             protected += self.survey.special()
         own = [
@@ -136,14 +180,14 @@ class CommandPolicy:
         protected += [path for path in self._roots.rules.own if not os.path.exists(path)]
         if config.writable:
             protected = [path for path in protected if any(path.is_relative_to(place) for place in writable)]
+        above = [path for each in repositories for path in each.hidden]
+        judged = {path: meant for each in repositories for path, meant in each.opened.items()}
         return SandboxPolicy(
             writable=tuple(dict.fromkeys(writable)),
             readable=tuple(dict.fromkeys([*self._readable_places(read), *seen])),
-            hidden=tuple(
-                path for path in dict.fromkeys([*self.hidden, *self._roots.rules.moved, *own]) if os.path.exists(path)
-            ),
+            hidden=tuple(filter(os.path.exists, dict.fromkeys([*self.hidden, *above, *self._roots.rules.moved, *own]))),
             protected=tuple(dict.fromkeys(protected)),
-            opened={each.path: each.identity for each in roots.opened if each.identity is not None},
+            opened=judged | {each.path: each.identity for each in roots.opened if each.identity is not None},
             network="all" if config.network == "allow" else "none",
             unix_sockets=config.allow_unix_sockets,
             scratch=self._folder.path / "scratch",
@@ -179,6 +223,12 @@ class CommandPolicy:
             lines.append(f"{TOO_LARGE[0].upper()}{TOO_LARGE[1:]}.")
         if self.hidden:
             lines.append(f"Hidden (`deny_read`): {_names(tuple(self.hidden), private)}.")
+        for each in self.repositories():
+            if each.top in each.readable:
+                hidden = f" but {_names(each.hidden, private)}" if each.hidden else ""
+                lines.append(f"Readable around the session's folder: the repository {each.top}{hidden}.")
+            elif each.why:
+                lines.append(f"{NO_GIT}: {each.why}.")
         if read:
             lines.append(f"Also readable: {', '.join(map(str, read))}.")
         limits = {"processes": config.max_processes, "bytes of memory for each": config.max_memory}
@@ -223,6 +273,11 @@ class CommandPolicy:
             write = named(config.allow_write, folders, home, inside, written, make=True)
             narrowed = named(config.writable, folders, home, inside, make=True)
         return named(config.allow_read, folders, home, inside, written), write, narrowed
+
+
+def _is_agents(repository: Repository) -> bool:
+    """Whether it is that of a worktree of ours, of which commands only read what all worktrees share."""
+    return repository.git.parent.parent in repository.readable
 
 
 def _matching(folder: Path, name: str) -> list[Path]:

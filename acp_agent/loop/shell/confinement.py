@@ -32,7 +32,6 @@ from acp_agent.loop.shell.command_policy import TOO_LARGE, CommandPolicy
 from acp_agent.loop.shell.private_folder import PARTS, PrivateFolder
 from acp_agent.lsp.base import Launch, LspError
 from acp_agent.safety.folders.paths import Roots, real_path
-from acp_agent.safety.folders.protect import git_places
 from acp_agent.safety.folders.watch import Watch, told
 
 if TYPE_CHECKING:
@@ -181,7 +180,7 @@ class Confinement:
         if first:
             if not self.paths.survey.complete:
                 log.warning("%s", TOO_LARGE)
-            linked = [folder for root in self._roots.real for folder in git_places(root)[0]]
+            linked = self.paths.linked()
             there = [place for place in places if not place.is_dir() or (place / "HEAD").exists()]
             self._known = {*there, *linked, *(real_path(place) for place in there)}
             return
@@ -259,7 +258,12 @@ class Confinement:
         begins = f"{where[:-1]}, in a sandbox" if where else "Commands run in a sandbox"
         sees = "do not see what is hidden" if self._in_container else "see nothing else of the home folder"
         they = f"they change only {self._changeable}{but}, and {sees}."
-        return f"{begins}{has}: {they}{network}"
+        return f"{begins}{has}: {they}{network}{self._git}"
+
+    @property
+    def _git(self) -> str:
+        words = self.paths.git_words() if self._roots.disk.here else ""
+        return f" {words}" if words else ""
 
     @property
     def _in_container(self) -> bool:
@@ -300,7 +304,7 @@ class Confinement:
         sees = "what is hidden by the configuration" if self._in_container else "files elsewhere"
         return (
             f"The command ran in a sandbox: it can change only {self._changeable}{but}, and cannot see {sees}."
-            f"{network} {ask}"
+            f"{network}{self._git} {ask}"
         )
 
     def denied(self, output: str, cwd: Path) -> tuple[str, ...]:
@@ -399,11 +403,9 @@ class Confinement:
     def walls(self) -> Walls:
         """Of a container that is started now."""
         policy, empty = self.paths.policy(), self._folder.path / "sandbox" / "empty"
-        empty.mkdir(mode=0o755, exist_ok=True)
-        git = [git_places(root) for root in self._roots.real]
-        writable = [place for places, _, _ in git for place in places]
-        readable = [place for _, _, places in git for place in places]
-        made: Walls = load(WALLS)(policy.hidden, policy.protected, empty, writable, readable, policy.opened)
+        empty.mkdir(mode=0o444, exist_ok=True)
+        readable = [place for each in self.paths.repositories() for place in each.readable]
+        made: Walls = load(WALLS)(policy.hidden, policy.protected, empty, self.paths.linked(), readable, policy.opened)
         return made
 
     def watched(self) -> Confined:
@@ -480,9 +482,8 @@ class Confinement:
 
     def _copies(self, policy: SandboxPolicy) -> GitCopies:
         """Copies of what is protected of git, which the command may change."""
-        linked = [place for root in self._roots.real for place in git_places(root)[0]]
         missing = [git for folder in self._roots.real if not (git := folder / ".git").exists() or is_held(git)]
-        repositories = dict.fromkeys([*self.paths.git_folders(), *linked])
+        repositories = dict.fromkeys([*self.paths.git_folders(), *self.paths.linked()])
         protected = [git for git in repositories if git / "config" in policy.protected]
         made: GitCopies = load(GIT_COPIES)(self._folder.path / "sandbox", protected, missing, policy.runs_as)
         return made

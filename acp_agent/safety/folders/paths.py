@@ -52,7 +52,7 @@ LINES = re.compile(r"#L?\d+[-:,CL\d]*\Z")
 class Roots:
     """The folders of a session: `cwd`, the base of relative paths, and additional ones. `rules`: special paths. `disk`:
     on which they are. `named`: as the client names them, if they are on another machine's. `here`: all that
-    it named, on this machine.
+    it named, on this machine. `within`: if any, what all of a session's folders have to be in.
 
     On this machine they are what their names lead to now, for good: the names are used nowhere afterwards."""
 
@@ -64,6 +64,7 @@ class Roots:
         disk: Disk = HERE,
         named: Sequence[Path] = (),
         here: Roots | None = None,
+        within: Sequence[Path] = (),
     ) -> None:
         self.disk = disk
         self.rules = PathRules() if rules is None else rules
@@ -73,6 +74,7 @@ class Roots:
         self.all = tuple(each.path for each in self.opened) or self._names
         self.cwd = self.all[0]
         self._named = tuple(named) or self._names
+        self.within = tuple(within)
         self._here = here
         self.clients = self.here.all
         """Those on this machine, for what runs on it whatever the session's place: MCP servers, hooks."""

@@ -31,7 +31,6 @@ WORKTREES = "acp-coder-worktrees"
 BRANCHES = "acp-coder"
 """Their branches are below it."""
 
-MAX_POINTER = 4096
 ESCAPED = re.compile(r"\\([0-7]{3})")
 MOUNTS = Path("/proc/self/mountinfo")
 
@@ -65,6 +64,7 @@ class PathRules:
         self.moved: frozenset[Path] = frozenset()
         """What is hidden by its name, where commands have moved it to."""
         self.given = {"deny_read": list(deny_read), "allow_read": list(allow_read), "absolute": list(absolute)}
+        self.given["key_files"] = list(key_files)
         """What hides paths besides `own` and `forbidden`."""
         self._named = covering(policy) if policy else None
         self._key_files = tuple(key_files)
@@ -248,39 +248,3 @@ def configured_folders(texts: Sequence[str]) -> list[Path]:
     """The existing folders of `tools.files.allowed_paths`; `~` is the home folder."""
     paths = [Path(text).expanduser() for text in texts if text.strip()]
     return [path for path in paths if path.is_absolute() and os.path.isdir(path)]
-
-
-def git_places(root: Path) -> tuple[tuple[Path, ...], tuple[Path, ...], tuple[Path, ...]]:
-    """Git's folders for a worktree whose `.git` is a file: (to be writable, to be protected, to be readable). Of a
-    worktree that the agent made, only what a commit on its own branch writes is writable.
-
-    Only a folder that points back is accepted: a file naming any other folder yields nothing.
-    """
-    pointer = _text(root / ".git")
-    if pointer is None or not pointer.startswith("gitdir:"):
-        return (), (), ()
-    try:
-        folder = (root / pointer.removeprefix("gitdir:").strip()).resolve(strict=True)
-        back = _text(folder / "gitdir")
-        if back is None or (folder / back.strip()).resolve() != (root / ".git").resolve():
-            return (), (), ()
-        common = (folder / (_text(folder / "commondir") or ".").strip()).resolve(strict=True)
-    except (OSError, RuntimeError, ValueError):
-        return (), (), ()
-    if folder.parent.parent != common or folder.parent.name != "worktrees" or not os.path.isdir(common / "objects"):
-        return (), (), ()
-    own = folder / "config.worktree"
-    if root.parent.name == WORKTREES:
-        branches = (common / "refs" / "heads" / BRANCHES, common / "logs" / "refs" / "heads" / BRANCHES)
-        return (common / "objects", *branches, folder), (own, folder / "gitdir", folder / "commondir"), (common,)
-    return (common,), (common / "hooks", common / "config", own), ()
-
-
-def _text(path: Path) -> str | None:
-    try:
-        if not os.path.isfile(path):
-            return None
-        with open(path, "rb") as file:
-            return file.read(MAX_POINTER).decode("utf-8", "surrogateescape")
-    except OSError:
-        return None

@@ -9,18 +9,31 @@ from __future__ import annotations
 import os
 import re
 import stat
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import suppress
 from pathlib import Path
+from types import MappingProxyType
 
 from msgspec import Struct
+from msgspec.structs import replace
 
+from acp_agent.lazy import load
 from acp_agent.safety.folders.paths import Roots, read_regular, real_path
+from acp_agent.safety.folders.repository import Repository
+from acp_agent.safety.globs import PathGlobs
+
+UNKNOWN = "acp_agent.undo.git_index:unknown"
 
 MAX_LOOKED_AT = 20_000
 MAX_LOOKED_AT_FOR_HIDDEN = 300_000
 """If there is something to hide."""
 
 MAX_REPOSITORIES = 50
+
+MAX_ABOVE = 100_000
+"""Entries of a repository that encloses a session's folder, which are looked at for what is to be hidden."""
+MAX_HIDDEN_ABOVE = 200
+"""Of them, how many are hidden; with more, commands do not get the repository."""
 
 SKIPPED = frozenset((".git", "node_modules", "__pycache__", ".venv", "venv", "target", ".tox", ".mypy_cache"))
 """Large folders with copies of other people's files."""
@@ -56,11 +69,12 @@ class Survey(Struct, frozen=True):
         return [*inside, *self.pointers, *self.named]
 
 
-def survey(roots: Roots) -> Survey:
+def survey(roots: Roots, more: Mapping[Path, Path] = MappingProxyType({})) -> Survey:
+    """`more`: git's folders of the session's that are elsewhere -> the tops of their work trees."""
     rules = roots.rules
     hidden = [Path(glob) for glob in rules.hidden_globs if not any(char in glob for char in "*?[")]
     hidden = [path for path in hidden if os.path.exists(path) and rules.hides(path)]
-    repositories: dict[Path, None] = {}
+    repositories = dict.fromkeys(inner for git in more for inner in _with_inner(git))
     pointers: list[Path] = []
     looked, most = 0, MAX_LOOKED_AT_FOR_HIDDEN if rules.hides_any else MAX_LOOKED_AT
     complete = True
@@ -87,20 +101,21 @@ def survey(roots: Roots) -> Survey:
             folders[:] = [name for name in folders if name not in SKIPPED]
     kept = tuple(repositories)[:MAX_REPOSITORIES]
     complete = complete and len(kept) == len(repositories) and len(pointers) <= MAX_REPOSITORIES
-    named = tuple(dict.fromkeys(path for folder in kept for path in _named(folder)))
+    named = tuple(dict.fromkeys(path for folder in kept for path in _named(folder, more.get(folder, folder.parent))))
     return Survey(tuple(dict.fromkeys(hidden)), kept, tuple(pointers[:MAX_REPOSITORIES]), named, complete)
 
 
-def _named(git: Path) -> Iterator[Path]:
-    """`core.hooksPath` and `include.path`, if they exist inside the repository's own folder."""
+def _named(git: Path, top: Path) -> Iterator[Path]:
+    """`core.hooksPath` and `include.path`, if they exist inside the repository's own folder, or its work tree."""
     try:
         text = (read_regular(git / "config", MAX_CONFIG) or b"").decode("utf-8", "replace")
     except OSError:
         return
     for name, value in NAMING.findall(text):
-        base = git.parent if name.lower() == "hookspath" else git
+        base = top if name.lower() == "hookspath" else git
         path = real_path(base / value.strip().strip('"'))
-        if os.path.exists(path) and git.parent in path.parents and path not in (git, git.parent):
+        inside = any(each in path.parents for each in (git.parent, top))
+        if os.path.exists(path) and inside and path not in (git, git.parent, top):
             yield path
 
 
@@ -127,3 +142,56 @@ def _plain(path: Path) -> bool:
         return stat.S_ISREG(path.lstat().st_mode)
     except OSError:
         return False
+
+
+# --- what is around a session's folder ------------------------------------------------------------------------
+
+
+def replaceable(folders: Iterable[Path]) -> Path | None:
+    """A link among what is to be protected in git's folders: it cannot be."""
+    inside = (inner / name for git in folders for inner in _with_inner(git) for name in INSIDE)
+    return next((path for path in inside if os.path.islink(path)), None)
+
+
+def with_hidden(found: Repository, roots: Roots) -> Repository:
+    """With what commands must not read of the files around a session's folder: what rules hide, what belongs to others,
+    and files that may keep keys, unless git has the same. May take a while."""
+    top, rules = found.top, roots.rules
+    if found.why or top not in found.readable or any(top.is_relative_to(root) for root in roots.real):
+        return found
+    owner, left, todo, begins = os.stat(top).st_uid, MAX_ABOVE, [str(top)], len(str(top)) + 1
+    denied, allowed = (PathGlobs(rules.given[name], [top], rules.home) for name in ("deny_read", "allow_read"))
+    hidden: list[Path] = []
+    keys: list[Path] = []
+    skipped = {str(root) for root in roots.real}
+    while todo:
+        entries = list(_listed(todo.pop()))
+        if (left := left - len(entries)) < 0:
+            return found.without(f"{top} has more than {MAX_ABOVE} files, too many to see which to hide")
+        for path, status in entries:  # As text: there are many.
+            name = path.rpartition("/")[2]
+            if path in skipped or name == ".git" or stat.S_ISLNK(status.st_mode):
+                continue
+            is_folder, is_key = stat.S_ISDIR(status.st_mode), rules.key_name(path[begins:]) is not None
+            is_hidden = rules.hides_any and rules.hides(Path(path))
+            is_hidden = is_hidden or (bool(denied) and denied.matches(Path(path)) and not allowed.matches(Path(path)))
+            if is_hidden or status.st_uid != owner or (is_key and is_folder):
+                hidden.append(Path(path))
+            elif is_key:
+                keys.append(Path(path))
+            elif is_folder and name not in SKIPPED:
+                todo.append(path)
+    if around := next((path for path in hidden for root in roots.real if path in root.parents), None):
+        return found.without(f"{around} is hidden")
+    hidden += load(UNKNOWN)(found.git, top, keys) if keys else []
+    if len(hidden) > MAX_HIDDEN_ABOVE:
+        return found.without(f"more than {MAX_HIDDEN_ABOVE} files in {top} would have to be hidden")
+    return replace(found, hidden=tuple(hidden))
+
+
+def _listed(folder: str) -> Iterator[tuple[str, os.stat_result]]:
+    """What is in a folder; nothing where that is gone, or cannot be read: commands cannot either."""
+    with suppress(OSError), os.scandir(folder) as entries:
+        for entry in entries:
+            with suppress(OSError):
+                yield entry.path, entry.stat(follow_symlinks=False)

@@ -22,6 +22,7 @@ from acp_agent.safety.access import KEEPS, READ_VERB, Allow, Ask
 from acp_agent.safety.folders.paths import Roots
 from acp_agent.safety.lines.dangerous import dangers_of, is_safe_assignment
 from acp_agent.safety.lines.examined import NAMED, Examined, Part, decided
+from acp_agent.safety.lines.git_folder import repository_around
 from acp_agent.safety.lines.line import (
     ASSIGNMENT,
     BACKGROUND,
@@ -111,7 +112,12 @@ def _examine(command: str, roots: Roots, cwd: Path) -> Examined:
     rules = "; ".join(
         dict.fromkeys(part.rule for part in found.parts if part.looks == isinstance(verdict, Allow) and part.rule)
     )
-    verdict = _with_keys(replace(verdict, rule=rules or NOT_UNDERSTOOD), found.keys)
+    verdict = replace(verdict, rule=rules or NOT_UNDERSTOOD)
+    if found.around and isinstance(verdict, Ask):
+        nested = f"`git init` makes a repository within that of {found.around}, which then loses these files"
+        asks = found.exactly(f"{verdict.reason}; {nested}", command, cwd)
+        verdict = replace(asks, by_person=True, rule=f"git init; {verdict.rule}")
+    verdict = _with_keys(verdict, found.keys)
     risks = [*(part.risk for part in found.parts if not part.neutral), *found.risks]
     if found.trouble or not found.parts:
         risks.append(Risk("medium", True, reasons=(found.trouble or NOT_UNDERSTOOD,)))
@@ -161,18 +167,23 @@ class _Found:
         """The first reason why the line must be asked about exactly as written."""
         self.keys: dict[Path, str] = {}
         """The key files that are named."""
+        self.around = ""
+        """The top of a repository in which another one is made."""
         self.scopes: dict[str, None] = {}
         """Scopes of an "always" answer otherwise; empty if the line is read-only."""
 
     def verdict(self, command: str, cwd: Path) -> Allow | Ask:
         if self.asks:
-            # The same line has another meaning in another folder, so an answer is bound to the folder as well.
-            where = "" if cwd == self.roots.cwd else f"[in {cwd}] "
-            return Ask(self.asks, (f"bash = {where}{command}",), "this exact command in this project")
+            return self.exactly(self.asks, command, cwd)
         if not self.scopes:
             return Allow()
         names = [f"`{scope.removeprefix('bash ')}`" for scope in self.scopes]
         return Ask(CHANGES, tuple(self.scopes), f"{' and '.join(names)} commands in this project")
+
+    def exactly(self, reason: str, command: str, cwd: Path) -> Ask:
+        """The same line has another meaning in another folder, so an answer is bound to the folder as well."""
+        where = "" if cwd == self.roots.cwd else f"[in {cwd}] "
+        return Ask(reason, (f"bash = {where}{command}",), "this exact command in this project")
 
     def troubled(self, reason: str) -> None:
         self.trouble = self.trouble or reason
@@ -507,6 +518,8 @@ class _Walk:
             looks = False
         if words is None and not judged_looks:
             found.troubled(EXPANDS)
+        if simple.words and base(simple.words[0]) == "git" and not found.around:
+            found.around = repository_around(simple.words, places or (roots.cwd,), roots.rules.home, roots.disk)
         keys = self._keys_of(simple, places)
         if keys:
             looks = False

@@ -13,8 +13,9 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Collection, Iterator
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from functools import cache
+from itertools import pairwise
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -32,6 +33,12 @@ MOST_INDEXES = 100
 TRIES = 3
 SUBMODULE = b"\0\0\xe0\0"
 """The mode of a submodule in the index; an accidental match elsewhere only costs an unnecessary question."""
+
+BEFORE_VALUES = frozenset(("-C", "-c", "--git-dir", "--work-tree", "--namespace", "--exec-path", "--config-env"))
+INIT_VALUES = frozenset(
+    ("-b", "--initial-branch", "--template", "--separate-git-dir", "--object-format", "--ref-format")
+)
+"""Options of git, and of `git init`, whose value is the next word."""
 
 HOOKS = ("post-index-change", "fsmonitor-watchman")
 HEAD = re.compile(r"ref:\s*refs/\S+\s*|[0-9a-f]{40}(?:[0-9a-f]{24})?\s*")
@@ -93,6 +100,28 @@ def _names_programs(git: Path, known: Collection[Path]) -> bool:
         return False
     folders = [each for each in dict.fromkeys((folder.resolve(), common.resolve())) if each not in known]
     return any(_runs_hooks(each, HERE) or not _is_harmless(each, HERE) for each in folders)
+
+
+def repository_around(words: Sequence[str], folders: Iterable[Path], home: Path | None, disk: Disk = HERE) -> str:
+    """The top of a repository in which `git init`, by its words, makes another one; empty if it makes none in one. The
+    home folder's counts for none."""
+    place, rest = "", list(words[1:])
+    while rest and rest[0].startswith("-"):
+        option = rest.pop(0)
+        value = rest.pop(0) if option in BEFORE_VALUES and rest else ""
+        place = os.path.join(place, value) if option == "-C" else place
+    if rest[:1] not in (["init"], ["init-db"]):
+        return ""
+    operands = (each for before, each in pairwise(rest) if not each.startswith("-") and before not in INIT_VALUES)
+    inner = os.path.join(place, next(operands, ""))
+    for folder in folders:
+        made = disk.real_path(Path(os.path.normpath(folder / inner)))
+        for top in made.parents if not disk.stands(made / ".git" / "HEAD") else ():
+            if home is not None and (top == home or top in home.parents):
+                break
+            if disk.kind(top / ".git") == "file" or disk.stands(top / ".git" / "HEAD"):
+                return str(top)
+    return ""
 
 
 def _git_folders(folder: Path, disk: Disk) -> list[Path]:

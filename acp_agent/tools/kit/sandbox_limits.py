@@ -8,7 +8,7 @@ from os.path import normpath
 from pathlib import Path
 
 from acp_agent.config.safety_settings import SandboxConfig
-from acp_agent.executors.base import BY_PROXY, NO_NETWORK, ONLY_WRITABLE
+from acp_agent.executors.base import BY_PROXY, NO_GIT, NO_NETWORK, ONLY_WRITABLE
 from acp_agent.safety.folders.paths import Roots, real_path
 
 LOOKED_AT = 4_000
@@ -19,6 +19,7 @@ NOT_EMPTY = re.compile(
     r"not (?:an )?empty (?:directory|folder)|(?:directory|folder) .{0,200}\bis not empty", re.IGNORECASE
 )
 """Said of the folder itself, this is because of the place holders."""
+NOT_A_REPOSITORY = re.compile(r"not a git repository|not in a git directory", re.IGNORECASE)
 NETWORK = re.compile(
     r"could not resolve host|name resolution|name or service not known|network is unreachable"
     r"|ENETUNREACH|EAI_AGAIN|ENOTFOUND",
@@ -87,6 +88,8 @@ def denied_paths(output: str, limits: str, cwd: Path, roots: Roots) -> tuple[str
 def _is_forbidden(line: str, limits: str, cwd: Path, roots: Roots) -> bool:
     if READ_ONLY.search(line) is not None or NOT_EMPTY.search(line) is not None:
         return True
+    if NOT_A_REPOSITORY.search(line) is not None:
+        return NO_GIT in limits
     if NETWORK.search(line) is not None:
         return NO_NETWORK in limits or BY_PROXY in limits
     if OWN_LOOPBACK.search(line) is not None:

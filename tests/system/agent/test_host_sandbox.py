@@ -24,8 +24,9 @@ from acp_agent.errors import ExecutorError
 from acp_agent.executors.far import far_executor, program, side
 from acp_agent.executors.far.far_peer import STATE
 from acp_agent.testing.fake_model import Answer
-from tests.agent.kit import audit, results, rig, went
+from tests.agent.kit import audit, put, results, rig, went
 from tests.agent.test_background import model, result
+from tests.agent.test_safety import git, repository
 from tests.executors.sandbox.kit import needs_sandbox
 from tests.processes import running
 from tests.system.agent.kit import bash, doctor, on_host
@@ -188,6 +189,27 @@ async def test_without_bubblewrap_it_is_landlock(
             assert "Sandbox there: Landlock" in r.editor.text() and "is not installed" in r.editor.text()
     assert (there / "inside").exists()
     assert (tmp_path / "outside").read_text() == "tangerine"
+
+
+async def test_below_the_root_of_a_repository_there_git_works(tmp_path: Path, there: Path) -> None:
+    for name in ("inner/a", "other/b", "other/.env"):
+        put(there / name, "mandarin\n")
+    repository(there)
+    git(there, "add", "inner", "other/b")
+    git(there, "commit", "-qm", "two")
+    (there / "inner/AGENTS.md").write_text("x\n")
+    tries = (
+        "echo x >>a; git -c user.name=a -c user.email=a@b commit -qam made; git log --format=%s; cat ../other/.env; "
+        "(echo x >../other/b; echo x >../.git/hooks/post-commit; git config core.pager x) 2>&1"
+    )
+    script = [bash(tries), Answer(text="ok")]
+    async with went(tmp_path, script, config=on_host(there / "inner"), mode="auto", sandbox=True) as r:
+        (said,) = results(r)
+        assert "made\ntwo\n" in said and "mandarin" not in said
+        assert f"The git repository's root is {there}." in json.dumps(r.messages(1))
+    assert git(there, "status", "--porcelain").split() == ["??", "inner/AGENTS.md", "??", "other/.env"]
+    assert not list(there.rglob("post-commit"))
+    assert "pager" not in (there / ".git/config").read_text()
 
 
 async def test_a_host_that_answers_nonsense_about_its_sandbox_runs_nothing(

@@ -30,8 +30,9 @@ from acp_agent.safety.folders.paths import Roots
 from acp_agent.store.stores import sqlite_store
 from acp_agent.testing.fake_model import Answer
 from tests import containers
-from tests.agent.kit import audit, environ_for, results, rig, went
+from tests.agent.kit import agent_rig, audit, environ_for, put, results, rig, went
 from tests.agent.test_background import model
+from tests.agent.test_safety import repository
 from tests.executors.kit import until_dead, until_exists
 from tests.system.agent.kit import bash, doctor, in_container, tool
 
@@ -90,6 +91,27 @@ async def test_in_the_container_protected_files_are_read_only_and_hidden_ones_em
         assert "refused" in result
         assert "tangerine" not in result
         assert list((project / ".git" / "hooks").iterdir()) == []
+
+
+async def test_below_a_repositorys_root_the_container_has_its_git_and_can_read_the_rest(
+    tmp_path: Path, config: str
+) -> None:
+    root = repository(tmp_path / "project")
+    for name in ("inner/a", "other/b", "other/.env", "keys/one"):
+        put(root / name, "tangerine\n" if name[-1] in "ve" else "lemon\n")
+    command = (
+        "cat ../other/b ../other/.env ../keys/one; ls -d ../keys/one; echo x >../other/b || echo refused; "
+        "echo x >../.git/made && echo x >../.git/hooks/made || echo refused; echo x > new"
+    )
+    config += f'[tools.files]\ndeny_read = ["{root}/keys"]\n'
+    async with agent_rig(tmp_path, [bash(command), "ok"], config=config, permissions=[allow_once]) as r:
+        await r.editor.new_session(root / "inner")
+        await r.editor.prompt("go")
+        (said,) = results(r)
+        assert "lemon" in said and "tangerine" not in said and said.count("refused\n") == 2
+        assert "keys/one: Permission denied" in said, "git does not take it for deleted"
+    assert (root / "other/b").read_text() == "lemon\n"
+    assert (root / ".git/made").exists() and (root / "inner/new").exists()
 
 
 @pytest.mark.parametrize("mode", ["code", "auto"])

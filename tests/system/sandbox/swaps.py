@@ -59,9 +59,10 @@ while True:
 """
 
 LOOKS = """
-for each in . pkg pkg/.git pkg/.git/hooks sub; do
+for each in . pkg pkg/.git pkg/.git/hooks sub .. ../.git ../.git/hooks; do
   read -r line <$each/secret && echo "$line"; echo x >$each/made; done
 printf '[user]\\n\\tname = x%s\\n' $RANDOM >>pkg/.git/config; read -r line <pkg/.git/config; echo "$line"
+read -r line <../.git/config && echo "$line"
 """
 
 
@@ -84,7 +85,7 @@ class Race:
         for name in ("secret", ".git/secret", ".git/hooks/secret"):
             put(self.out / name, f"{CANARY}\n")
         put(self.out / ".git/config", f"# {CANARY}\n[core]\n\tbare = false\n")
-        for name in ("sub", "open"):
+        for name in ("sub", "open", "pkg/inner"):
             (self.project / name).mkdir()
         for number, target in enumerate(PLACES.values()):
             (self.project / f".link{number}").symlink_to(base / target)
@@ -97,7 +98,8 @@ class Race:
             sandbox = replace(sandbox, copies=False)
         self.found = Found(sandbox, kind)
         self.env = {"PATH": "/usr/bin:/bin", "HOME": "/home/acp-nobody"}
-        self.sessions = [self.session(Roots(self.project)), self.session(Roots(self.project / "sub"))]
+        folders = (self.project, self.project / "sub", self.project / "pkg/inner")  # The last: in a repository.
+        self.sessions = [self.session(Roots(folder)) for folder in folders]
         self.counts: Counter[str] = Counter()
         self.leaked: list[str] = []
 
@@ -175,7 +177,7 @@ class Race:
         try:
             swapper.stdout.readline()
             for number in range(rounds):
-                self.round(*self.sessions[number % 2])
+                self.round(*self.sessions[number % 3])
             self.openings(rounds)
         finally:
             swapper.kill()

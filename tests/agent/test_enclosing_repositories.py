@@ -1,0 +1,395 @@
+"""Sessions below the root of a git repository, in a submodule alone, and where `.git` leads elsewhere: what git in
+commands does there, and what nobody gets by it. Each attack comes with a control, which succeeds."""
+
+from __future__ import annotations
+
+import os
+import shutil
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import Any
+
+import pytest
+from msgspec.structs import replace
+
+from acp_agent.client.permissions import reject_once
+from acp_agent.errors import PeerError
+from acp_agent.executors.base import NO_GIT
+from acp_agent.executors.sandbox import bubblewrap, probe, visible_paths
+from acp_agent.executors.sandbox.base import SandboxPolicy
+from acp_agent.loop.shell.command_policy import CommandPolicy
+from acp_agent.safety.folders import repository as judged
+
+from .kit import Rig, agent_rig, bash, put, results, rounds
+from .test_safety import git, repository
+
+SECRET = "tangerine"
+NOBODY = 61_234
+KINDS = pytest.mark.parametrize("kind", ["bubblewrap", "old bubblewrap", "landlock"])
+as_root = pytest.mark.skipif(os.geteuid() != 0, reason="only root gives files away")
+
+
+@pytest.fixture
+def only(monkeypatch: pytest.MonkeyPatch, kind: str) -> None:
+    monkeypatch.setattr(probe, "_found", {})
+    monkeypatch.setattr(probe, "_candidates", lambda config: [(kind.split()[-1], True)])
+    if kind == "old bubblewrap":
+        monkeypatch.setattr(probe, "_working", lambda made, *_: replace(made, copies=False, landlock=0))
+
+
+@asynccontextmanager
+async def session(folder: Path, *commands: str, **editor: Any) -> AsyncIterator[Rig]:
+    """One in that folder of `tmp_path/project`, after the commands."""
+    tmp_path = next(each.parent for each in (folder, *folder.parents) if each.name == "project")
+    script = rounds(*map(bash, commands))
+    async with agent_rig(tmp_path, script, **{"sandbox": True, "terminal": False, **editor}) as r:
+        await r.editor.new_session(folder)
+        await r.editor.client.set_session_mode(r.editor.session_id, "auto")
+        await r.editor.prompt("go")
+        yield r
+
+
+def monorepo(tmp_path: Path, **files: str) -> tuple[Path, Path]:
+    """A repository with files, all committed; its root, and a folder in it. The names' `__` is a slash."""
+    root = repository(tmp_path / "project")
+    for name, text in {"pkgs__sub__a": "a\n", "other__b": "b\n", **files}.items():
+        put(root / name.replace("__", "/"), text)
+    git(root, "add", "-A")
+    git(root, "commit", "-qm", "two")
+    git(root, "config", "user.name", "a")
+    git(root, "config", "user.email", "a@b")
+    return root, root / "pkgs/sub"
+
+
+def system(r: Rig) -> str:
+    return str(r.messages(1)[0]["content"])
+
+
+@KINDS
+@pytest.mark.usefixtures("only")
+async def test_git_works_below_the_root_and_leaves_the_other_files_as_they_are(tmp_path: Path, kind: str) -> None:
+    root, sub = monorepo(tmp_path)
+    commands = (
+        "git status --short --branch; git log --oneline",
+        "echo more >> a; git diff; git add a; git commit -qm first; echo x >> a; git commit -qam second; git status",
+        "echo x > ../../other/b; git switch -q -c new; echo n > n; git add .; git commit -qm third; git log --oneline",
+    )
+    async with session(sub, *commands) as r:
+        looked, changed, written = results(r)
+        assert looked.splitlines()[0] == "## master" and " two\n" in looked
+        assert "deleted" not in changed
+        assert "+more" in changed
+        assert "third" in written
+        assert not r.editor.permission_requests
+        assert f"The git repository's root is {root}." in system(r)
+        assert "Git branch at the start: master" in system(r)
+    assert git(root, "log", "--name-status", "--format=", "-3").split() == ["A", "pkgs/sub/n", *["M", "pkgs/sub/a"] * 2]
+    assert git(root, "status", "--porcelain", "-uall") == ""
+    assert (root / "other/b").read_text() == "b\n"
+    assert git(root, "fsck") == ""
+
+
+@pytest.mark.parametrize("kind", ["bubblewrap", "old bubblewrap"])
+@pytest.mark.usefixtures("only")
+async def test_nothing_that_names_a_program_is_written_above(tmp_path: Path, kind: str) -> None:
+    root, sub = monorepo(tmp_path)
+    git(root, "worktree", "add", "-q", "../tree")
+    before = {path: path.read_bytes() for path in root.rglob(".git/config*") if path.is_file()}
+    attacks = "\n".join(
+        f"({each}) 2>&1"
+        for each in (
+            "echo evil > ../../.git/hooks/post-commit",
+            "git config core.fsmonitor evil; git config core.pager evil",
+            "echo /tmp > ../../.git/commondir; printf '[core]\\npager=evil' > ../../.git/config.worktree",
+            "mv ../../.git/hooks ../../.git/old; mv ../../.git ../../git; rm -rf ../../.git/config",
+            "echo /tmp > ../../.git/worktrees/tree/commondir; echo evil > ../../.vscode; echo evil > ../../other/b",
+        )
+    )
+    async with session(sub, attacks):
+        pass
+    assert {path: path.read_bytes() for path in before} == before
+    assert not [each for each in (root / ".git/hooks").iterdir() if each.suffix != ".sample"]
+    assert not (root / ".git/commondir").exists() and not (root / ".vscode").exists()
+    assert (root / ".git/worktrees/tree/commondir").read_text().strip() == "../.."
+
+
+def open_plan(*given: Any, **more: Any) -> visible_paths.View:
+    view = visible_paths.plan(*given, **more)
+    return replace(view, spots=tuple(replace(spot, closed=False) for spot in view.spots))
+
+
+@KINDS
+@pytest.mark.parametrize("hidden", ["closed", "plain", "control"])
+@pytest.mark.usefixtures("only")
+async def test_what_is_hidden_is_neither_read_nor_recorded_as_deleted(
+    tmp_path: Path, kind: str, hidden: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    root, sub = monorepo(tmp_path, closed__x=SECRET, plain=SECRET)
+    put(root / "other/.env", f"KEY={SECRET}\n")
+    put(root / "note", "not added yet\n")
+    hidden, control = hidden.replace("control", "closed"), hidden == "control"
+    if control:
+        monkeypatch.setattr(bubblewrap, "plan", open_plan)
+    commands = (
+        f"cat ../../{hidden} ../../{hidden}/x ../../other/.env",
+        "echo more >> a; git commit -qam all; git add -u; git commit -qm all; git add a; git commit -qm a; git add -A",
+    )
+    config = f'[tools.files]\ndeny_read = ["{root}/{hidden}"]\n'
+    async with session(sub, *commands, config=config) as r:
+        assert SECRET not in str(results(r))
+    names = set(git(root, "ls-tree", "-r", "--name-only", "HEAD").split())
+    lost = {"closed/x"} if control and kind != "landlock" else set()
+    assert {"other/b", "pkgs/sub/a", "closed/x", "plain", "file"} - names == lost
+    assert git(root, "show", "HEAD:pkgs/sub/a") == "a\nmore\n"
+    assert "other/.env" not in git(root, "ls-files")
+
+
+@as_root
+async def test_of_the_files_around_those_of_others_and_with_keys_are_hidden(tmp_path: Path) -> None:
+    root, sub = monorepo(tmp_path, fixtures__server__key="known\n", fixtures__id_rsa="known too\n")
+    put(root / "fixtures/id_rsa", f"{SECRET}\n")
+    for name in (".env", "theirs", "folder/theirs", ".password-store/x", "other/.env.local"):
+        put(root / name, SECRET)
+    for path in (root / "theirs", root / "folder"):
+        os.chown(path, NOBODY, NOBODY)
+    (root / "fixtures/server").rename(root / "fixtures/kept")
+    put(root / "fixtures/server.pem", "known\n")
+    git(root, "add", "-f", "fixtures/server.pem")
+    command = (
+        "cd ../..; cat .env theirs folder/theirs .password-store/x other/.env.local fixtures/*; git status --short"
+    )
+    async with session(sub, command) as r:
+        (told,) = results(r)
+        assert SECRET not in told
+        assert "known\n" in told, "git has the same"
+
+
+NO = {
+    "off": "`tools.sandbox.enclosing_repository` is off",
+    "home": "it is that of the home folder",
+    "open": "everybody may write in",
+    "link": "is a link that leads elsewhere",
+    "pointer": "which does not say that this is its work tree",
+    "commondir": "names another repository or work tree",
+    "worktree": "names another repository or work tree",
+    "large": "too many to see which to hide",
+}
+
+
+def planted(name: str, root: Path, monkeypatch: pytest.MonkeyPatch) -> str:
+    """Makes that of the repository above; configuration."""
+    other = repository(root.parent / "other", SECRET)
+    real = root / ".git"
+    match name:
+        case "off":
+            return "[tools.sandbox]\nenclosing_repository = false\n"
+        case "home":
+            shutil.copytree(root / ".git", root.parent / "home/.git")
+            shutil.rmtree(root / ".git")
+        case "open":
+            root.chmod(0o1777)
+        case "link" | "pointer":
+            real.rename(root / "was")
+            if name == "link":
+                real.symlink_to(other / ".git")
+            else:
+                put(real, f"gitdir: {other}/.git\n")
+        case "commondir":
+            put(real / "commondir", f"{other}/.git\n")
+        case "worktree":
+            git(root, "config", "core.worktree", str(other))
+        case "large":
+            monkeypatch.setattr("acp_agent.safety.folders.survey.MAX_ABOVE", 3)
+    return ""
+
+
+@pytest.mark.parametrize("name", NO)
+async def test_what_is_not_the_users_own_repository_is_not_given_and_that_is_said(
+    tmp_path: Path, name: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    root, sub = monorepo(tmp_path, AGENTS__md="x")
+    config = planted(name, root, monkeypatch)
+    if name == "home":
+        shutil.move(root, tmp_path / "home/project")
+        root, sub = tmp_path / "home/project", tmp_path / "home/project/pkgs/sub"
+    script = rounds(bash("git log --format=%s; cat ../../other/b ../../../other/file; git status"))
+    async with agent_rig(tmp_path, script, sandbox=True, terminal=False, config=config) as r:
+        await r.editor.new_session(sub)
+        await r.editor.client.set_session_mode(r.editor.session_id, "auto")
+        await r.editor.prompt("go")
+        (told,) = results(r)
+        assert SECRET not in told and "two" not in told.splitlines()[0] and "b" not in told.splitlines()
+        assert NO_GIT in told and NO[name] in told
+        assert name == "large" or NO[name] in system(r)
+
+
+@pytest.mark.parametrize("control", [False, True])
+async def test_what_takes_its_place_between_look_and_use_is_not_mounted(
+    tmp_path: Path, control: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    root, sub = monorepo(tmp_path)
+    other = repository(tmp_path / "outside")
+    judge = CommandPolicy.policy
+
+    def policy(self: CommandPolicy) -> SandboxPolicy:
+        made = judge(self)
+        if not (root / "was").exists():
+            (root / ".git").rename(root / "was")
+            put(other / ".git/secret", SECRET)
+            (other / ".git").rename(root / ".git")
+        return replace(made, opened={}) if control else made
+
+    monkeypatch.setattr(CommandPolicy, "policy", policy)
+    async with session(sub, "cat ../../.git/secret") as r:
+        (told,) = results(r)
+        assert (SECRET in told) == control, told
+
+
+def as_worktree(tmp_path: Path) -> Path:
+    main = repository(tmp_path / "main")
+    git(main, "worktree", "add", "-q", "-b", "own", str(tmp_path / "project"))
+    put(tmp_path / "project/inner/a", "a\n")
+    return tmp_path / "project/inner"
+
+
+def as_submodule(tmp_path: Path) -> Path:
+    git(repository(tmp_path / "project"), "submodule", "--quiet", "add", str(repository(tmp_path / "lib")), "deps/lib")
+    return tmp_path / "project/deps/lib"
+
+
+def in_submodule(tmp_path: Path) -> Path:
+    put(as_submodule(tmp_path) / "inner/a", "a\n")
+    return tmp_path / "project/deps/lib/inner"
+
+
+def as_separate(tmp_path: Path) -> Path:
+    repository(tmp_path / "project")
+    git(tmp_path / "project", "init", "-q", "--separate-git-dir", str(tmp_path / "kept.git"))
+    return tmp_path / "project"
+
+
+def as_new_separate(tmp_path: Path) -> Path:
+    (tmp_path / "project").mkdir()
+    git(tmp_path / "project", "init", "-q", "--separate-git-dir", str(tmp_path / "kept.git"))
+    return tmp_path / "project"
+
+
+@KINDS
+@pytest.mark.parametrize("made", [as_worktree, as_submodule, in_submodule, as_separate, as_new_separate])
+@pytest.mark.usefixtures("only")
+async def test_git_works_where_git_keeps_it_elsewhere(tmp_path: Path, made: Callable[[Path], Path], kind: str) -> None:
+    folder = made(tmp_path)
+    own = "-c user.name=a -c user.email=a@b"
+    commands = (
+        f"git status -s; echo new > new; git add new; git {own} commit -qm made; git log --format=%s; git status -s",
+        "d=$(git rev-parse --git-common-dir); (git config core.pager evil; echo evil > $d/hooks/post-commit; "
+        "echo /tmp > $d/commondir) 2>&1; cat ../main/file ../lib/file; git remote add o https://example.org/x",
+    )
+    async with session(folder, *commands) as r:
+        first, second = results(r)
+        assert "made\n" in first and " D " not in first and "fatal" not in first, second
+        assert "Git branch at the start: " in system(r)
+    assert "new" in git(folder, "show", "--stat", "--format=", "HEAD")
+    if kind != "landlock":
+        assert "evil" not in git(folder, "config", "--list", "--local")
+        common = Path(folder, git(folder, "rev-parse", "--git-common-dir").strip())
+        assert not (common / "hooks/post-commit").exists() and not (common / "commondir").exists()
+        assert "remote.o.url" in git(folder, "config", "--list", "--local") or kind == "old bubblewrap"
+
+
+@pytest.mark.parametrize("made", [as_worktree, as_submodule, as_separate])
+async def test_hooks_that_a_repository_elsewhere_names_in_its_work_tree_are_protected(
+    tmp_path: Path, made: Callable[[Path], Path]
+) -> None:
+    made(tmp_path)
+    top = tmp_path / ("project/deps/lib" if made is as_submodule else "project")
+    put(top / "hooks/pre-commit", "true\n")
+    git(top, "config", "core.hooksPath", "hooks")
+    async with session(top, "echo evil > hooks/post-commit; echo evil > hooks/pre-commit; mv hooks old; echo x > made"):
+        pass
+    assert [path.name for path in top.glob("hooks/*")] == ["pre-commit"]
+    assert (top / "hooks/pre-commit").read_text() == "true\n" and (top / "made").exists()
+
+
+@pytest.mark.parametrize("name", ["hooks", "config", "objects"])
+async def test_a_link_in_the_repository_above_leads_nowhere(tmp_path: Path, name: str) -> None:
+    root, sub = monorepo(tmp_path)
+    other = repository(tmp_path / "outside", SECRET)
+    shutil.rmtree(root / ".git" / name) if name != "config" else (root / ".git/config").unlink()
+    (root / ".git" / name).symlink_to(other / ".git" / name)
+    async with session(
+        sub, "git log --all --format=%s; git cat-file --batch-all-objects --batch; echo x > made; git log"
+    ) as r:
+        assert SECRET not in str(results(r))
+        assert name == "objects" or "is a link, which commands could replace" in results(r)[0]
+    assert not list((other / ".git/hooks").glob("*-commit"))
+    assert (sub / "made").exists(), "other commands run"
+
+
+async def test_a_git_file_that_leads_to_another_repository_gives_nothing_of_it(tmp_path: Path) -> None:
+    """As one from an archive does; `has_seen` is what a repository made with `--separate-git-dir` is known by."""
+    as_separate(tmp_path)
+    (tmp_path / "project").rename(tmp_path / "theirs")
+    project = tmp_path / "project"
+    for control in (False, True):
+        shutil.rmtree(project, ignore_errors=True)
+        put(project / "file", "x\n")
+        put(project / ".git", f"gitdir: {tmp_path}/kept.git\n")
+        with pytest.MonkeyPatch.context() as patch:
+            if control:
+                patch.setattr(judged, "_has_seen", lambda *_: True)
+            async with session(project, "git log --format=%s", "git log --format=%s") as r:
+                assert ("x\n" in results(r)[0]) == control
+                assert (NO_GIT in results(r)[0]) != control
+                assert ("which does not say that this is its work tree" in system(r)) != control
+        shutil.rmtree(tmp_path / "home")
+
+
+async def test_instructions_are_read_from_the_root_down_and_the_nearest_has_room_first(tmp_path: Path) -> None:
+    put(tmp_path / "AGENTS.md", "of nobody")
+    root, sub = monorepo(tmp_path, AGENTS__md="", pkgs__CLAUDE__md="")
+    for path, text in (
+        (root, "of the root"),
+        (root / "pkgs", "of packages"),
+        (sub, "of the folder"),
+        (root / "other", "-"),
+    ):
+        put(path / "AGENTS.md", f"{text} {'x' * 600}\n")
+    put(tmp_path / "outside.md", SECRET)
+    async with session(sub) as r:
+        told = system(r)
+        places = [told.index(f"({path}):\nof ") for path in (root / "AGENTS.md", root / "pkgs/AGENTS.md", "AGENTS.md")]
+        assert places == sorted(places)
+        assert "of nobody" not in told
+    (root / "AGENTS.md").unlink()
+    (root / "AGENTS.md").symlink_to(tmp_path / "outside.md")
+    async with session(sub, config="[agent]\nmax_instruction_bytes = 1024\n") as r:
+        told = system(r)
+        assert SECRET not in told
+        assert "of the folder" in told and "the rest is left out" in told.partition("of packages")[2][:500]
+
+
+async def test_a_repository_within_one_is_asked_about(tmp_path: Path) -> None:
+    root, sub = monorepo(tmp_path)
+    async with session(sub, "git init -q", "git init -q deep/er", permissions=[reject_once] * 2) as r:
+        assert len(r.editor.permission_requests) == 2
+        told = str(r.editor.permission_requests[0].tool_call.content)
+        assert f"`git init` makes a repository within that of {root}, which then loses these files" in told
+        assert not (sub / ".git").exists() and not (sub / "deep").exists()
+    shutil.rmtree(tmp_path / "home")
+    shutil.rmtree(root / ".git")
+    async with session(sub, "git init -q; git init -q deep", "git status --short") as r:
+        assert not r.editor.permission_requests
+        assert "?? a" in results(r)[1]
+
+
+async def test_undo_and_worktrees_there(tmp_path: Path) -> None:
+    root, sub = monorepo(tmp_path)
+    async with session(sub, "rm a; echo x > b; git commit -qam gone") as r:
+        await r.editor.prompt("/undo yes")
+        assert (sub / "a").read_text() == "a\n" and not (sub / "b").exists()
+        assert (root / "other/b").read_text() == "b\n"
+        params = {"cwd": str(sub), "mcpServers": [], "_meta": {"isolation": "worktree"}}
+        with pytest.raises(PeerError, match=f"is not the top of its repository; open the session in {root}"):
+            await r.editor.client.connection.request("session/new", params)
