@@ -39,10 +39,10 @@ async def test_a_commands_result_says_what_it_changed(tmp_path, line, told):
         assert told in text if told else "changed" not in text and "created" not in text, text
 
 
-async def turn(
-    tmp_path, *answers: Answer | str, prompt: str = "Set the port to 9090.", **more: Any
-) -> tuple[Any, list]:
-    async with went(tmp_path, list(answers), mode=more.pop("mode", "auto"), files=FILES, prompt=prompt, **more) as r:
+async def turn(tmp_path, *answers: Answer | str, **more: Any) -> tuple[Any, list[str]]:
+    """The rig after a prompt, and the last message of each request."""
+    more = {"mode": "auto", "prompt": "Set the port to 9090.", "files": FILES, "finish_check": True} | more
+    async with went(tmp_path, list(answers), **more) as r:
         return r, [str(each["content"]) for body in r.model.requests for each in body.body["messages"][-1:]]
 
 

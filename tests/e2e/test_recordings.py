@@ -161,7 +161,7 @@ async def test_sub_agents_that_work_side_by_side_get_their_own_answers(tmp_path)
         if any("red" in str(message["content"]) and message["role"] == "user" for message in messages):
             return "It is red."
         for name in ("blue", "green"):
-            if messages[-1]["role"] == "user" and messages[-1]["content"] == f"Find {name}.":
+            if messages[-1]["role"] == "user" and messages[-1]["content"].endswith(f"Find {name}."):
                 return f"It is {name}."
         return "done" if messages[-1]["role"] == "tool" else Answer(tool_calls=tuple(agents))
 

@@ -61,6 +61,8 @@ class Looked(Struct):
     changes: list[Change] = []
     done: bool | None = None
     """Whether all of it was seen; `None` if no command ran."""
+    uncovered: str = ""
+    """What of it cannot be taken back, in words."""
 
 
 class Outcome(Struct):
@@ -85,8 +87,6 @@ class Outcome(Struct):
     writer: Any = None
     """Of the undo log, once the call changes something."""
     looked: Looked = field(default_factory=Looked)
-    uncovered: str = ""
-    """What of it cannot be taken back, in words."""
 
 
 class Waits(Struct):

@@ -596,7 +596,7 @@ class Calls:
         if changed := self.recorder.note(call):
             result = replace(result, text=f"{result.text.removesuffix(chr(10))}\n{changed}", content=_shown(result))
         result = await self._told_hooks(call, ready, result)
-        if said := call.outcome.uncovered:
+        if said := call.outcome.looked.uncovered:
             shown = (*_shown(result), Content(content=TextContent(text=said)))
             result = replace(result, content=shown, notes=(*result.notes, said))
         self.reports.complete(call, result)

@@ -221,7 +221,7 @@ class ChangeRecorder:
         words = f"Cannot be taken back: {load(NAMED)(lost)}." if lost else ""
         await writer.do(writer.changed, rows, words)
         if words and call is not None:
-            call.outcome.uncovered = words
+            call.outcome.looked.uncovered = words
 
     def _copy_on(self) -> None:
         seconds, self._copy_left = self._copy_left, 0.0
@@ -309,6 +309,6 @@ class _Listener:
         self._recorder._shell.turn.facts.made(new)
 
     def not_kept(self, words: str) -> None:
-        self._call.outcome.uncovered = words
+        self._call.outcome.looked.uncovered = words
         writer = cast("Writer", self._call.outcome.writer)
         writer.later(partial(writer.say, words), partial(log.warning, "%s"))
