@@ -83,6 +83,6 @@ export async function until(holds: () => unknown): Promise<void> {
         throw new Error("not yet");
       }
     },
-    { timeout: 10_000, interval: 5 },
+    { timeout: 60_000, interval: 5 },
   );
 }

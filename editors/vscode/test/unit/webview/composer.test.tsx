@@ -107,7 +107,7 @@ test("attachments are sent without a text", () => {
 });
 
 async function waitFor(condition: () => boolean): Promise<void> {
-  await expect.poll(condition, { timeout: 5_000, interval: 5 }).toBe(true);
+  await expect.poll(condition, { timeout: 60_000, interval: 5 }).toBe(true);
 }
 
 test("a picture that is pasted becomes a chip and is sent as base64", async () => {

@@ -114,6 +114,6 @@ test("a card that is to be revealed is unfolded with all that is above it, and s
   ];
   const view = new TestView({ items: [toolItem("t1")], tools });
   view.tell({ type: "reveal", toolCallId: "t2" });
-  await expect.poll(() => scrolledTo.at(-1)?.getAttribute("data-tool"), { timeout: 5_000 }).toBe("t2");
+  await expect.poll(() => scrolledTo.at(-1)?.getAttribute("data-tool"), { timeout: 60_000 }).toBe("t2");
   expect(view.all("[data-tool=t2] .details")).toHaveLength(1);
 });
