@@ -63,7 +63,7 @@ def monorepo(tmp_path: Path, **files: str) -> tuple[Path, Path]:
 
 
 def system(r: Rig) -> str:
-    return str(r.messages(1)[0]["content"])
+    return r.context()
 
 
 @KINDS

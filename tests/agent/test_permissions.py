@@ -77,7 +77,7 @@ async def test_commands_that_do_more_are_asked_about(tmp_path, command):
 
 
 async def test_an_always_for_a_command_covers_that_sub_command_only(tmp_path):
-    commands = ["git init -q .", "git init -q sub", "git add .", "git init -q x; touch y"]
+    commands = ["git add .", "git add -A", "git init -q .", "git add x; touch y"]
     async with went(
         tmp_path,
         rounds(*map(bash, commands)),
@@ -86,7 +86,7 @@ async def test_an_always_for_a_command_covers_that_sub_command_only(tmp_path):
     ) as r:
         asked = [request.tool_call.title for request in r.editor.permission_requests]
         assert asked == [commands[0], commands[2], commands[3]]
-        assert "`git init`" in r.editor.permission_requests[0].options[1].name
+        assert "`git add`" in r.editor.permission_requests[0].options[1].name
 
 
 async def test_an_always_for_edits_covers_edits_and_no_commands(tmp_path):
