@@ -395,7 +395,9 @@ class SchemaFilterConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True
     small_window: Annotated[int, key("Context in tokens up to which only the essential tools count as core.", ge=0)] = (
         16_384
     )
-    max_tools_small: Annotated[int, key("Definitions sent to such a model besides the essential ones.", ge=0)] = 4
+    max_tools_small: Annotated[
+        int, key("Definitions of servers and the project sent to such a model besides the essential ones.", ge=0)
+    ] = 4
     min_similarity: Annotated[
         float, key("Tools less similar to the prompt are left out.", ge=0, le=1, project=True)
     ] = 0.0

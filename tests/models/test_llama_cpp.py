@@ -101,7 +101,7 @@ async def test_the_first_word_in_another_project_waits_for_what_is_new_alone(tmp
         read = len(READ.findall(log.read_text()))
         assert read
         async with session(tmp_path, server, name="second") as editor:
-            await editor.prompt("Say hello.", seconds=SECONDS)
+            await editor.prompt("Rename the folder, then look up a page and plan the rest.", seconds=SECONDS)
         first, *more = [int(count) for count in READ.findall(log.read_text())[read:]]
         assert first <= 400, more
 

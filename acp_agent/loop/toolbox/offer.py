@@ -54,7 +54,8 @@ ESSENTIAL = frozenset(
     "bash bash_output bash_kill read edit apply_patch write find_path grep list_directory skill switch_mode "
     "tools".split()
 )
-"""Tools that a model with a small context always gets, since the definitions of all tools would fill it."""
+"""Those of ours that a model with a small context gets, since the definitions of all tools would fill it; `tools` finds
+the others."""
 
 
 class Offer:
@@ -179,6 +180,9 @@ class Offer:
         self._weighed = {entry.name for entry in entries}
         self._boosts = {entry.name: boost for entry in entries if (boost := self._boost(entry))}
         others = [entry for entry in entries if not self._always(entry) and not self._step_away(entry)]
+        if small and config.enabled:  # Ours are the same in all projects: a local server reads them once.
+            others = [entry for entry in others if entry.name not in TOOLS]
+            self._chosen = frozenset(entry.name for entry in others)
         if not config.enabled or len(others) <= most:
             return
         if not most:  # No scores are needed: with embeddings they are a request.
