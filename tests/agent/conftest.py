@@ -23,6 +23,7 @@ change_recorder.PROMPTLY = 60.0  # What a command changed is in its result also 
 NOT_IN_V2 = {
     "a client of v2 has no files of its own": """
         test_a_buffer_that_was_saved_meanwhile_may_be_edited
+        test_mixed_line_ends_are_kept_through_the_editor
         test_a_file_that_is_not_utf8_keeps_its_encoding_whatever_the_editor_makes_of_it
         test_a_hunk_is_reverted_in_the_files_encoding_although_the_text_is_not_saved
         test_changes_that_the_user_saved_later_are_taken_back_and_redone_saved_or_not
@@ -70,7 +71,7 @@ NOT_IN_V2 = {
     """,
     "a compaction is an update of its own in v2, without words": """
         test_a_cap_in_tokens_makes_room_whatever_the_window
-        test_a_model_that_cannot_summarise_costs_the_oldest_turns_and_no_more
+        test_a_model_that_cannot_summarise_costs_the_middle_of_old_turns_and_no_more
         test_an_unknown_window_counts_as_128000_tokens
         test_compact_replaces_the_conversation_by_a_summary
         test_old_results_make_room_for_new_ones_and_the_turn_goes_on
