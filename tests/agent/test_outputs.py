@@ -16,7 +16,7 @@ from acp_agent.errors import ToolError
 from acp_agent.schema.acp import EmbeddedResource, Notice, Plan, TextContent, TextResourceContents, ToolCallProgress
 from acp_agent.testing.fake_model import Failure
 from acp_agent.tools.kit.failures import feedback
-from tests.agent.kit import Answer, Call, asks, bash, results, rig, rounds, went, with_each_editor
+from tests.agent.kit import WIRE, Answer, Call, asks, bash, results, rig, rounds, went, with_each_editor
 from tests.agent.test_mcp import server
 
 KEY = "sk-" + "proj-" + "A1b2C3d4" * 6
@@ -520,10 +520,19 @@ async def test_each_result_has_its_time_where_it_is_configured_so(tmp_path, term
             assert each["harness_timestamp"]["source"] == "harness"
             assert before <= each["harness_timestamp"]["unix_millis"] <= time.time_ns() // 1_000_000
         assert ran["result"]["exit_code"] == 3 and ran["result"]["output"].startswith("out\nerr\n")
-        apart = {"stderr": "err\n"} if not terminal else {"streams": "merged"}
+        merges = terminal and WIRE != "v2"
+        apart = {"streams": "merged"} if merges else {"stderr": "err\n"}
         assert {key: ran["result"].get(key) for key in apart} == apart and len(ran["result"]) == 3
         assert abs(clock["result"]["unix_millis"] - clock["harness_timestamp"]["unix_millis"]) < 60_000
         assert '{"not": "ours"}' in str(file["result"])
+
+
+@pytest.mark.parametrize("form", ["timestamp", "envelope"])
+async def test_what_a_command_changed_is_within_the_form_of_a_result(tmp_path, form):
+    config = f'[tools]\nobservation = "{form}"\n'
+    async with went(tmp_path, [asks(bash("touch new")), "done"], mode="auto", config=config) as r:
+        (content,) = [message["content"] for message in r.messages(2) if message["role"] == "tool"]
+        assert "[created: new]" in json.loads(content)["result"]["output"]
 
 
 async def test_the_counters_of_envelopes_go_on_after_a_reload(tmp_path):

@@ -581,6 +581,9 @@ class Calls:
             merged = any(each.view is not None or each.terminal is not None for each in call.processes)
             stderr = None if merged else printed.streams.stderr
             call.outcome.ran = Ran(str(folder), printed.streams.exit_code, printed.timed_out, denied, stderr)
+        if changed := self.recorder.note(call):  # Before it is put into any other form.
+            text = f"{result.text.removesuffix(chr(10))}\n{changed}".lstrip("\n")
+            result = replace(result, text=text, content=result.content if printed is not None else _shown(result))
         treated = await self.outputs.treat(call.name, result)
         call.outcome.cut = treated.cut
         result = replace(treated.result, text=neutral(treated.result.text))
@@ -593,8 +596,6 @@ class Calls:
             log.warning("after a call of %s: %s", call.name, error)
         if told := self.outputs.redactor.redact(more):
             result = replace(result, text=f"{result.text}\n\n{told}", content=_shown(result))
-        if changed := self.recorder.note(call):
-            result = replace(result, text=f"{result.text.removesuffix(chr(10))}\n{changed}", content=_shown(result))
         result = await self._told_hooks(call, ready, result)
         if said := call.outcome.looked.uncovered:
             shown = (*_shown(result), Content(content=TextContent(text=said)))
