@@ -193,7 +193,7 @@ async def test_the_other_folders_of_a_workspace_are_the_agents_too(code, tmp_pat
         await chat.send("Read the other")
         await answered(window, chat, "Read.")
         assert await chat.cards() == [Card(f"Read {folders[1]}/b.txt", "completed")]
-        system = str(model.requests[0].body["messages"][0]["content"])
+        system = str(model.requests[0].body["messages"][1]["content"])
         assert str(folders[0]) in system and str(folders[1]) in system
 
         # The same on the wire, which is traced.
