@@ -71,7 +71,7 @@ async def worked_there(
         assert (there / "new.txt").read_text() == "fresh\n"
         assert (there / "old.txt").read_text() == "one\nthree\n"
         assert list(r.project.iterdir()) == []
-        first = json.dumps(r.messages(1))
+        first = json.dumps(r.request(1)["messages"])
         assert f"Commands run {where}, where the files are" in first and "tangerine" in first
         asked = r.editor.permission_requests
         assert [request.tool_call.title for request in asked] == [f"{command} ({where})", f"Write new.txt ({where})"]

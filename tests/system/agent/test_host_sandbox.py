@@ -80,7 +80,7 @@ async def test_commands_there_are_held_as_they_are_here(tmp_path: Path, config: 
             assert "0\n" in first
             assert not [word for word in ("tangerine", "mandarin", "connected") if word in first]
             assert "papaya" in second and f"{there}/sub" in second
-            assert "in a sandbox if that machine has one" in json.dumps(r.messages(1))
+            assert "in a sandbox if that machine has one" in json.dumps(r.request(1)["messages"])
             assert "The command ran in a sandbox" in second and "There is no network." in second
             await r.editor.prompt("/place")
             assert "Sandbox there: bubblewrap" in r.editor.text()
@@ -206,7 +206,7 @@ async def test_below_the_root_of_a_repository_there_git_works(tmp_path: Path, th
     async with went(tmp_path, script, config=on_host(there / "inner"), mode="auto", sandbox=True) as r:
         (said,) = results(r)
         assert "made\ntwo\n" in said and "mandarin" not in said
-        assert f"The git repository's root is {there}." in json.dumps(r.messages(1))
+        assert f"The git repository's root is {there}." in json.dumps(r.request(1)["messages"])
     assert git(there, "status", "--porcelain").split() == ["??", "inner/AGENTS.md", "??", "other/.env"]
     assert not list(there.rglob("post-commit"))
     assert "pager" not in (there / ".git/config").read_text()

@@ -64,7 +64,7 @@ async def test_commands_and_files_are_there_and_everybody_is_told_so(tmp_path: P
     (there / "sub").mkdir()
     command = "pwd; cd sub; touch made"
     async with worked_there(tmp_path, config, there, "on host far", command) as (r, told):
-        assert str(there) in told[0] and str(there) in json.dumps(r.messages(1))
+        assert str(there) in told[0] and str(there) in json.dumps(r.request(1)["messages"])
         assert (there / "sub" / "made").exists()
         await r.editor.prompt("/place")
         assert f"files are there: {there} (" in r.editor.text()
@@ -116,7 +116,7 @@ async def test_instructions_and_skills_are_those_over_there(tmp_path: Path, conf
     (there / ".git" / "HEAD").write_text("ref: refs/heads/orchard\n")
     script = [tool("read", path="sub/a.txt"), tool("skill", name="fruit"), Answer(text="ok")]
     async with went(tmp_path, script, config=config, files={"AGENTS.md": "Say nonsense."}) as r:
-        first, results = json.dumps(r.messages(1)), json.dumps(r.messages(3))
+        first, results = json.dumps(r.request(1)["messages"]), json.dumps(r.messages(3))
         assert "nonsense" not in results
         assert "Git branch at the start: orchard" in first
         assert "Say tangerine in sub." in results

@@ -138,7 +138,7 @@ async def test_diagnostics_of_the_servers_by_the_tool_and_by_a_mention(tmp_path)
     async with on(tmp_path, Call("diagnostics", {"source": "lsp", "path": "."})) as r:
         (r.project / "main.py").write_text("import os\nprint(undefined)\n")
         (told,) = await run(r, "look at @diagnostics")
-        mention = [item for item in r.messages(1) if item["role"] == "user"][-1]["content"]
+        mention = [item for item in r.request(1)["messages"] if item["role"] == "user"][-1]["content"]
         said = mention if isinstance(mention, str) else "".join(part["text"] for part in mention)
         assert "main.py:2:7: error:" in said and "F401" in said
         assert "main.py:2:7 error[reportUndefinedVariable]: " in told and "main.py:1:8 warning[F401]: " in told

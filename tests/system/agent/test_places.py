@@ -49,7 +49,7 @@ async def test_commands_run_in_the_container_and_everybody_is_told_so(tmp_path: 
         assert "root:x:0:0:root:/root:/bin/sh" in result
         assert (r.project / "made").exists()
         assert (r.project / "more").exists()
-        assert "Commands run in container web" in json.dumps(r.messages(1))
+        assert "Commands run in container web" in json.dumps(r.request(1)["messages"])
         asked = r.editor.permission_requests
         lines = ("touch made; cat /etc/passwd", "touch more", "mkdir other")
         assert [request.tool_call.title for request in asked] == [f"{line} (in container web)" for line in lines]
@@ -210,8 +210,8 @@ async def test_a_session_goes_from_place_to_place_and_stays_there(tmp_path: Path
         assert "container web" not in r.editor.text(session_id=session).rpartition("Sandbox")[2]
         assert mine[0] not in containers.names()
         await r.editor.prompt("on", session_id=session)
-        assert "first" in json.dumps(r.messages(1))
-        assert "second" in json.dumps(r.messages(1))
+        assert "first" in json.dumps(r.request(1)["messages"])
+        assert "second" in json.dumps(r.request(1)["messages"])
     gone = local.replace("[places.web]", "[places.other]")
     async with rig(tmp_path, [Answer(text="x")], config=gone, environ={"ACP_CODER_PLACE": "local"}) as r:
         await r.editor.load_session(session, r.project)

@@ -16,6 +16,7 @@ from evals.results import Run, compared, read_run, summary
 from evals.run import Plan, run
 from evals.tasks import chosen
 from evals.trial import SOLVED, Result
+from tests.agent.kit import without_context
 from tests.forked import forked_command
 
 USAGE = Usage(1_000, 50, 250)
@@ -27,14 +28,14 @@ def bash(command: str) -> Answer:
 
 def model_of_the_tests(request: dict[str, Any]) -> Reply | str:
     """Knows by the task what to do, right or wrong."""
-    messages = request["messages"]
+    messages = without_context(request["messages"])
     task = next(message["content"] for message in messages if message["role"] == "user")
     round_ = sum(message["role"] == "assistant" for message in messages)
     done = Answer(text="Done.", usage=USAGE)
     steps: dict[str, list[Reply]] = {
         "hello.txt": [bash("echo hello world >hello.txt"), done],
         "mow the lawn": [bash("echo mow >>notes.txt"), done], "plumber": [Answer(text="Wait", hang_before=True)],
-        "old.txt": [done], "count_words": [Failure(400, {"error": {"message": "this model is out of order"}})],
+        "old.txt": [done, done], "count_words": [Failure(400, {"error": {"message": "this model is out of order"}})],
         "unittest": [bash("echo 1"), bash("echo 2"), bash("echo a"), bash("echo b"), bash("echo c")],
         "update.sh": [Answer(text="I cannot help with stealing credentials.", usage=USAGE)],
         "circle_area": [Answer(text="", refusal="That is not allowed.", usage=USAGE)],
@@ -60,7 +61,7 @@ async def test_each_end_of_a_task_is_told_apart(tmp_path, capsys):
         bodies = [request.body for request in model.requests]
         assert {body["model"] for body in bodies} == {"wanted"}
         first_steps = [body["messages"] for body in bodies if "update.sh" not in str(body["messages"][1])]
-        assert len({messages[0]["content"] for messages in first_steps}) <= plan.jobs, "read once by a small server"
+        assert len({messages[0]["content"] for messages in first_steps}) == 1, "read once by a small server"
     results = {result.task: result for result in done.results}
     assert {name: result.outcome for name, result in results.items()} == wanted, done.results
     first = results["first-new-file"]
