@@ -130,7 +130,7 @@ class TurnFacts:
         if means:
             title = ready.description.title if ready is not None else call.name
             error = f": {str(outcome.error).splitlines()[0][:MOST_SAID]}" if outcome.error is not None else ""
-            self.failed = f"{title}{error}" if failed else ""
+            self.failed = f"{title}{error}" if failed and not outcome.looked.changes else ""
         elif not failed and (unseen or outcome.looked.changes):
             self.failed = ""  # It may have been done so.
 
@@ -182,7 +182,8 @@ def meant_to_change(call: Call) -> bool:
         return not re.search("read|list|find|search|grep|view|get|fetch|open", call.name)
     if call.ready.entry.kind in ("edit", "delete", "move"):
         return True
-    return any(_alters(part) for line in _examined(call) for part in line.parts)
+    parts = [part for line in _examined(call) for part in line.parts]
+    return any(map(_alters, parts)) and all(part.program == "git" or _plain(part) for part in parts)
 
 
 def _examined(call: Call) -> list[Examined]:
@@ -204,6 +205,12 @@ def _alters(part: Part) -> bool:
     return program in ALTERS or (program in ALTERS_BY and any(map(ALTERS_BY[program].match, arguments)))
 
 
+def _plain(part: Part) -> bool:
+    """Whether a command changes no more than the files that its arguments name."""
+    plain = part.neutral or part.looks or part.program in PLAIN
+    return plain or (part.program in ALTERS_BY and _alters(part))
+
+
 def _all_seen(call: Call) -> bool:
     """Whether a command that the call ran only looks, or has ended and all that it could write was looked at."""
     ran, lines, looked = call.outcome.ran, _examined(call), call.outcome.looked
@@ -212,11 +219,7 @@ def _all_seen(call: Call) -> bool:
         return True
     if ran is None or ran.exit_code is None or call.goes_on is not None or call.facts is None or call.facts.leaves:
         return False
-    plain = [
-        part.neutral or part.looks or part.program in PLAIN or (part.program in ALTERS_BY and _alters(part))
-        for part in parts
-    ]
-    known = all(line.understood for line in lines) and all(part.contained for part in parts) and all(plain)
+    known = all(line.understood for line in lines) and all(part.contained and _plain(part) for part in parts)
     return known and looked.done is True and looked.whole
 
 

@@ -106,6 +106,8 @@ async def test_who_goes_on_is_not_contradicted(tmp_path):
         ([asks(bash("true; sleep 9", background=True)), "I have created it."], {"prompt": "Create the build."}),
         ([asks(NO_EDIT), asks(bash("python3 -c pass")), "I have changed it."], {}),
         ([asks(NO_EDIT), asks(Call("ask_user", {"question": "Which?"}))], {"permissions": [], "elicitation": False}),
+        ([asks(bash("pytest > /dev/shm/no/such/log")), "The tests do not run."], {"prompt": "Run the tests."}),
+        ([asks(bash("printf 'exit 1' > t.sh; sh t.sh")), "It fails."], {"prompt": "Write a test."}),
         (["Nothing was changed: I need the file's name."], {}),
         ([asks(NO_EDIT), asks(bash("sed -i s/8080/9090/ config.json")), "I have changed it."], {}),
     ],
