@@ -246,6 +246,8 @@ def change_note(call: Call, contents: Contents) -> str:
 
 
 def _counted(change: Change, contents: Contents) -> str:
+    if change.after is not None and change.before.content and change.before.content == change.after.content:
+        return " (mode)"
     if change.after is None or max(change.before.size, change.after.size) > MOST_BYTES:
         return ""
     found: FileChange | None = load(FILE_CHANGE)(change.path, change.before, change.after, contents)

@@ -7,15 +7,17 @@ import re
 from pathlib import Path
 from typing import Any
 
+import anyio
 import pytest
 
-from acp_agent.client.permissions import reject_once
+from acp_agent.client.permissions import allow_always, reject_once
 from acp_agent.loop.turn_facts import ASKS, WANTS, _alters, _claims
 from acp_agent.safety.folders.paths import Roots
 from acp_agent.safety.lines.examine import examine
 from acp_agent.testing.fake_model import Answer, Call
 from tests.agent.kit import asks, bash, put, rig, rounds, went
 from tests.agent.test_hooks_that_decide import hook
+from tests.agent.test_mcp import server
 
 FILES = {"config.json": '{"port": 8080}\n', "old.txt": "one\ntwo\n"}
 NO_EDIT = Call("edit", {"path": "config.json", "old_string": "port: 1", "new_string": "port: 2"})
@@ -34,6 +36,7 @@ def last_tool(r: Any, number: int) -> str:
         ("find . -name '*.log' -delete", "[no file changed]"),
         ("mkdir -p .cache node_modules && touch .cache/x node_modules/y made", "[created: made]"),
         ("for n in 1 2 3 4 5 6 7; do echo $n > f$n; done", "[created: f1, f2, f3, f4, f5 and 2 more]"),
+        ("chmod +x config.json", "[changed: config.json (mode)]"),
         ("sed -i s/1/2/ ../elsewhere; true", ""),
         ("cd /tmp && sed -i s/no-such-word/b/ no-such-file-here", ""),
         ("sed -i s/a/b/ out/f", ""),
@@ -202,11 +205,29 @@ async def test_who_ends_a_turn_by_a_hook_is_not_gone_on_with_and_a_stop_hook_is_
 
 async def test_what_changed_while_others_ran_is_ascribed_to_no_command(tmp_path):
     """To a command in the background, or of another session."""
-    script = [asks(bash("cat gate; echo x > late", background=True)), asks(bash("touch mine")), "ok"]
+    script = [asks(bash("cat gate", background=True)), asks(bash("touch mine")), "ok"]
+    script += [asks(bash("cat gate; touch made")), asks(bash("touch theirs")), "ok", "ok"]
 
     def gate(project: Path) -> None:
         os.mkfifo(project / "gate")
 
-    async with went(tmp_path, script, mode="auto", before=gate) as r:
+    async with rig(tmp_path, script, mode="auto", before=gate) as r:
+        await r.editor.prompt("go")
         assert "mine" not in last_tool(r, 3)
-        (r.project / "gate").write_text("go")
+        await anyio.to_thread.run_sync((r.project / "gate").write_text, "go")
+        await r.editor.prompt("/clear")
+        async with anyio.create_task_group() as tasks:
+            tasks.start_soon(r.editor.prompt, "go")
+            await r.editor.wait_for(lambda update: "cat gate; touch" in str(getattr(update, "title", "")))
+            await r.editor.wait_for(lambda update: getattr(update, "status", "") == "in_progress")
+            await r.editor.new_session(r.project)
+            await r.editor.client.set_session_mode(r.editor.session_id, "auto")
+            await r.editor.prompt("go")
+            assert "theirs" not in last_tool(r, 6)
+            await anyio.to_thread.run_sync((r.project / "gate").write_text, "go")
+
+
+async def test_what_a_server_did_is_not_called_undone(tmp_path):
+    script = [asks(Call("mcp_raw_echo", {"a": 1})), "I have created the issue."]
+    r, _ = await turn(tmp_path, *script, prompt="Create an issue.", mcp_servers=[server()], otherwise=allow_always)
+    assert len(r.model.requests) == 2

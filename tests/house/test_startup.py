@@ -28,8 +28,9 @@ STDLIB_AT_INITIALIZE = set(
 AT_NEW_OURS = STAGE_ZERO | {
     f"acp_agent.{name}"
     for name in """
-    auth commands.early commands.wakeup config.compaction_settings config.credentials config.language_settings config.load config.model
-    config.other_names config.place_settings config.safety_settings config.trusted_files disk limits limits.decoding
+    auth commands.early commands.wakeup config.compaction_settings config.credentials config.language_settings
+    config.load config.model config.other_names config.place_settings config.safety_settings config.trusted_files disk
+    limits limits.decoding
     llm llm.choose loop
     loop.modes loop.opened loop.options loop.prompts loop.prompts.project_rules loop.toolbox loop.toolbox.trust
     opening protocol.codec safety safety.folders safety.folders.paths safety.folders.protect
