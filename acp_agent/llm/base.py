@@ -73,8 +73,10 @@ class ToolUse(msgspec.Struct, frozen=True):
         return self.id.startswith(WRITTEN)
 
 
-class UserMessage(msgspec.Struct, frozen=True, tag_field="role", tag="user"):
+class UserMessage(msgspec.Struct, frozen=True, omit_defaults=True, tag_field="role", tag="user"):
     content: tuple[Part, ...]
+    own: bool = False
+    """Whether it has only words of the program, within a turn: it is no prompt."""
 
 
 class AssistantMessage(msgspec.Struct, frozen=True, tag_field="role", tag="assistant"):

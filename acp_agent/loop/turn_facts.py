@@ -5,23 +5,28 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
+from itertools import islice
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from acp_agent.lazy import load
-from acp_agent.safety.access import ExecuteAccess, PathAccess
+from acp_agent.safety.access import ExecuteAccess, NoAccess, PathAccess
 
 if TYPE_CHECKING:
     from acp_agent.loop.calls.call import Call
+    from acp_agent.safety.lines.examined import Examined, Part
     from acp_agent.undo.base import Change
     from acp_agent.undo.contents import Contents
     from acp_agent.undo.file_changes import FileChange
 
+EXAMINE = "acp_agent.safety.lines.examine:examine"
 FILE_CHANGE = "acp_agent.undo.file_changes:file_change"
 LATER = "acp_agent.undo.folder_looks:LATER"
 
 MOST_NAMED = 5
 """Changed files that a command's result names."""
+MOST_TOLD = 200
+"""Changed files that the client is told of."""
 MOST_COUNTED = 3
 """Of these, with lines added and removed."""
 MOST_BYTES = 200_000
@@ -33,31 +38,41 @@ SHOWN_FOLDERS = frozenset((".github", ".agents", ".vscode"))
 NO_FAULT = frozenset(("policy_blocked", "confirmation_required", "cancelled"))
 """Categories of failures that are somebody's decision."""
 
-ALTERS = re.compile(
-    r"\b(?:sed|perl|ruby)\b[^|;&]*\s-\w*i|\b(?:tee|rm|rmdir|mv|cp|ln|mkdir|touch|patch|truncate|install|dd|rename)\b"
-    r"|\bgit\s+(?:apply|mv|rm|restore|checkout|stash)\b|\s-delete\b|(?<![-=<>&])>{1,2}(?![&>=])\s*(?!/dev/)\S"
-)
-"""A command line that is there to change files."""
+ALTERS = frozenset("tee rm rmdir mv cp ln mkdir patch truncate dd rename".split())
+ALTERS_GIT = frozenset("apply mv rm restore checkout stash".split())
+ALTERS_BY = {
+    **dict.fromkeys(("sed", "perl", "ruby"), re.compile(r"-[npErlswz0-9]*i|--in-place")),
+    "find": re.compile("-delete$"),
+}
+"""Programs that are there to change files, and those that are with such an argument."""
+PLAIN = ALTERS | {"cat", "echo", "printf", "find"}
+"""Programs that change nothing but files which their arguments name."""
 DONE = (
     "added|changed|updated|created|renamed|replaced|fixed|removed|deleted|moved|written|edited|modified|implemented"
     "|inserted|appended|corrected|set|refactored"
 )
 CLAIMS = re.compile(
-    rf"\bI(?:'ve| have|’ve)?(?: now| also| just| successfully)* (?:{DONE}|wrote)\b"
+    rf"\bI(?:'ve| have|’ve)?(?: now| also| just| successfully)* (?:{DONE}|wrote)\b(?! (?:nothing|no)\b)"
     rf"|\b(?:has|have|was|were|(?:is|are) now)(?: now| also| all)*(?: been)?(?: successfully)? (?:{DONE})\b",
     re.IGNORECASE,
 )
 """Words that say that something was changed."""
-FINISHED = re.compile(r"^\W*(?:all )?(?:done|finished|successfully)\b", re.IGNORECASE)
-"""Words that say so after a prompt that wanted a change."""
-WANTS = re.compile(
-    r"\b(?:add|change|set|update|create|rename|replace|fix|remove|delete|move|write|edit|modify|implement|insert|append"
-    r"|correct|refactor|convert)\b",
+NO_CLAIM = re.compile(
+    r"\b(?:no|not|nothing|none|never|neither|if|once|when|after|before|until|unless|which|that|who|should)\b|n't\b",
     re.IGNORECASE,
 )
+"""Words after which, in a sentence, they do not."""
+FINISHED = re.compile(r"^\W*(?:all )?(?:done|finished|successfully)\b", re.IGNORECASE)
+"""Words that say so of the whole."""
+WANTS = re.compile(
+    r"\b(?:add|change|set|update|create|rename|replace|fix|remove|delete|move|write|edit|modify|implement|insert|append"
+    r"|correct|refactor|convert|make|go (?:on|ahead)|continue|proceed|do (?:it|so|that)|yes|try again)\b",
+    re.IGNORECASE,
+)
+"""A prompt that wants a change."""
 ASKS = re.compile(
-    r"\?\s*$|^\W*(?:what|why|how|where|when|who|which|is|are|does|do|did|can|could|explain|describe|show|tell|summari[sz]e"
-    r"|review|list|find|check)\b",
+    r"\?\s*$|^\W*(?:(?:please|now|ok(?:ay)?|and|so|then|thanks?|thank you|hi|hello)\b\W*)*(?:what|why|how|where"
+    r"|when|who|which|is|are|does|did|can|could|explain|describe|show|tell|summari[sz]e|review|list|find|check)\b",
     re.IGNORECASE,
 )
 """A prompt that is answered with words."""
@@ -67,7 +82,7 @@ GO_ON = "[{}. Go on, or tell the user what is not done.]"
 
 
 class TurnFacts:
-    """Of one turn. Nothing is known of what ran where nobody looks (`unknown`)."""
+    """Of one turn."""
 
     def __init__(self) -> None:
         self.changed: dict[Path, str] = {}
@@ -76,6 +91,7 @@ class TurnFacts:
         """The last call that was to change something, if it failed: its title, and why."""
         self.failures = 0
         self.unknown = False
+        """Whether something may have been done that nobody looks at: in other folders, by a server, in a sub-agent."""
         self.checked = False
         """Whether the model was told what it has not done."""
 
@@ -90,32 +106,39 @@ class TurnFacts:
                 continue
             self.changed[change.path] = kind
 
-    def ended(self, call: Call, *, seen: bool) -> None:
-        """`seen`: whether what our own tools change is known."""
-        seen = seen if call.outcome.looked.done is None else call.outcome.looked.done
+    def ended(self, call: Call, *, seen: bool, below: bool) -> None:
+        """`seen`: whether what our own tools change is known. `below`: by a sub-agent."""
         outcome, ready = call.outcome, call.ready
         category = outcome.error.category if outcome.error is not None else outcome.category
         failed = outcome.failed or outcome.error is not None
+        means = not below and meant_to_change(call)
         if category in NO_FAULT or outcome.cancelled:
+            self.failed = "" if means else self.failed
             return
-        self.failures += failed
         accesses = call.facts.accesses if call.facts is not None else ()
-        if not failed and not seen and ready is not None and not ready.entry.reads_only:
-            self.unknown = self.unknown or any(not isinstance(each, PathAccess) for each in accesses)
+        commands = any(isinstance(each, ExecuteAccess) for each in accesses)
+        done = ready is not None and not ready.entry.reads_only and (commands or not failed)
+        unseen = done and not _all_seen(call) and any(not isinstance(each, PathAccess | NoAccess) for each in accesses)
+        self.unknown = self.unknown or unseen
+        if done and not seen:
             for each in accesses:
                 if isinstance(each, PathAccess) and each.mode != "read":
                     self.changed.setdefault(each.path, "changed")
-        if meant_to_change(call):
+        if below:
+            return
+        self.failures += failed
+        if means:
             title = ready.description.title if ready is not None else call.name
             error = f": {str(outcome.error).splitlines()[0][:MOST_SAID]}" if outcome.error is not None else ""
-            self.failed = f"{title}{error}" if failed else ""
+            self.failed = f"{title}{error}" if failed and not outcome.looked.changes else ""
+        elif not failed and (unseen or outcome.looked.changes):
+            self.failed = ""  # It may have been done so.
 
     def unfinished(self, prompt: str, said: str) -> str:
         """What the model is told once at the end of a turn; empty if its words may be true."""
-        if self.checked or self.unknown:
-            return ""
-        claims = not self.changed and not ASKS.search(prompt.strip()) and _claims(said, wanted=WANTS.search(prompt))
-        if not self.failed and not claims:
+        wanted = WANTS.search(prompt) is not None and ASKS.search(prompt.strip()) is None
+        claims = wanted and not self.changed and not self.unknown and _claims(said)
+        if self.checked or not (self.failed or claims):
             return ""
         self.checked = True
         return GO_ON.format(self.words)
@@ -124,22 +147,26 @@ class TurnFacts:
     def words(self) -> str:
         """What was not done, for the model and the user."""
         failed = f"the last change failed: {self.failed}" if self.failed else ""
-        if self.changed:
+        if self.changed or self.unknown:
             return failed[:1].upper() + failed[1:]
         return "; ".join(filter(None, (NOTHING_CHANGED, failed)))
 
-    def contradicts(self, said: str) -> str:
+    def contradicts(self) -> str:
         """What the user is told at the end of a turn in which the model was told so and did no better."""
-        return f"{self.words}." if self.checked and (self.failed or not self.changed) and not self.unknown else ""
+        return f"{self.words}." if self.checked and self.words else ""
 
     def as_json(self) -> dict[str, Any]:
         """For `_meta`."""
-        files = [{"path": str(path), "change": kind} for path, kind in self.changed.items()]
+        files = [{"path": str(path), "change": kind} for path, kind in islice(self.changed.items(), MOST_TOLD)]
         return {**({"files": files} if files else {}), **({"failedCalls": self.failures} if self.failures else {})}
 
 
-def _claims(said: str, *, wanted: object) -> bool:
-    return bool(CLAIMS.search(said) or (wanted and FINISHED.search(said)))
+def _claims(said: str) -> bool:
+    sentences = re.split(r"(?<=[.!?:])\s|\n", said)
+    found = ((CLAIMS.search(each), each) for each in sentences)
+    return FINISHED.search(said) is not None or any(
+        claim is not None and NO_CLAIM.search(each[: claim.start()]) is None for claim, each in found
+    )
 
 
 def _kind(change: Change) -> str | None:
@@ -155,23 +182,59 @@ def meant_to_change(call: Call) -> bool:
         return not re.search("read|list|find|search|grep|view|get|fetch|open", call.name)
     if call.ready.entry.kind in ("edit", "delete", "move"):
         return True
-    accesses = call.facts.accesses if call.facts is not None else ()
-    return any(isinstance(each, ExecuteAccess) and ALTERS.search(each.command) is not None for each in accesses)
+    parts = [part for line in _examined(call) for part in line.parts]
+    return any(map(_alters, parts)) and all(part.program == "git" or _plain(part) for part in parts)
+
+
+def _examined(call: Call) -> list[Examined]:
+    """The call's command lines."""
+    looked, ready = call.outcome.looked, call.ready
+    if looked.lines is None and call.facts is not None and ready is not None:
+        commands = [each for each in call.facts.accesses if isinstance(each, ExecuteAccess)]
+        looked.lines = [load(EXAMINE)(each.command, ready.calls.session.roots, each.cwd) for each in commands]
+    return looked.lines or []
+
+
+def _alters(part: Part) -> bool:
+    """Whether a command is there to change files."""
+    program, arguments = part.program or "", part.rough[1:]
+    if any(each.writes and not str(each.target).startswith("/dev/") for each in part.redirects):
+        return True
+    if program == "git":
+        return not ALTERS_GIT.isdisjoint(arguments[:1])
+    return program in ALTERS or (program in ALTERS_BY and any(map(ALTERS_BY[program].match, arguments)))
+
+
+def _plain(part: Part) -> bool:
+    """Whether a command changes no more than the files that its arguments name."""
+    plain = part.neutral or part.looks or part.program in PLAIN
+    return plain or (part.program in ALTERS_BY and _alters(part))
+
+
+def _all_seen(call: Call) -> bool:
+    """Whether a command that the call ran only looks, or has ended and all that it could write was looked at."""
+    ran, lines, looked = call.outcome.ran, _examined(call), call.outcome.looked
+    parts = [part for line in lines for part in line.parts]
+    if parts and all(part.looks for part in parts):
+        return True
+    if ran is None or ran.exit_code is None or call.goes_on is not None or call.facts is None or call.facts.leaves:
+        return False
+    known = all(line.understood for line in lines) and all(part.contained and _plain(part) for part in parts)
+    return known and looked.done is True and looked.whole
 
 
 def change_note(call: Call, contents: Contents) -> str:
     """What a command changed, for the model: `[changed: config.json +1 -1]`. Empty where there is nothing to say."""
-    facts = call.facts
-    commands = [each for each in facts.accesses if isinstance(each, ExecuteAccess)] if facts is not None else []
-    if not commands or call.goes_on is not None or call.ready is None:
+    looked = call.outcome.looked
+    if not _examined(call) or call.goes_on is not None or call.ready is None or not (looked.done and looked.alone):
         return ""
-    changes = {change.path: change for change in call.outcome.looked.changes}
+    changes = {change.path: change for change in looked.changes}
     display = call.ready.calls.session.roots.display
     told = [
         each for _, each in sorted(changes.items()) if _kind(each) is not None and not _is_cache(display(each.path))
     ]
     if not told:
-        return "[no file changed]" if not changes and meant_to_change(call) else ""
+        return "[no file changed]" if not changes and meant_to_change(call) and _all_seen(call) else ""
     words = dict[str, list[str]]()
     for number, change in enumerate(told[:MOST_NAMED]):
         kind = _kind(change)
@@ -183,6 +246,8 @@ def change_note(call: Call, contents: Contents) -> str:
 
 
 def _counted(change: Change, contents: Contents) -> str:
+    if change.after is not None and change.before.content and change.before.content == change.after.content:
+        return " (mode)"
     if change.after is None or max(change.before.size, change.after.size) > MOST_BYTES:
         return ""
     found: FileChange | None = load(FILE_CHANGE)(change.path, change.before, change.after, contents)

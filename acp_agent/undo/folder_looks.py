@@ -170,6 +170,11 @@ class FolderLooks:
             with self._lock:
                 self._copy(min(left, SLICE))
 
+    @property
+    def partial(self) -> bool:
+        """Whether folders are left out."""
+        return bool(self._beyond)
+
     def uncovered(self) -> list[str]:
         """What commands may change without a way back, and why."""
         with self._lock:

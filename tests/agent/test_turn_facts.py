@@ -2,15 +2,22 @@
 
 from __future__ import annotations
 
+import os
 import re
+from pathlib import Path
 from typing import Any
 
+import anyio
 import pytest
 
-from acp_agent.client.permissions import reject_once
-from acp_agent.loop.turn_facts import ALTERS, ASKS, CLAIMS
+from acp_agent.client.permissions import allow_always, reject_once
+from acp_agent.loop.turn_facts import ASKS, WANTS, _alters, _claims
+from acp_agent.safety.folders.paths import Roots
+from acp_agent.safety.lines.examine import examine
 from acp_agent.testing.fake_model import Answer, Call
-from tests.agent.kit import asks, bash, rig, rounds, went
+from tests.agent.kit import asks, bash, put, rig, rounds, went
+from tests.agent.test_hooks_that_decide import hook
+from tests.agent.test_mcp import server
 
 FILES = {"config.json": '{"port": 8080}\n', "old.txt": "one\ntwo\n"}
 NO_EDIT = Call("edit", {"path": "config.json", "old_string": "port: 1", "new_string": "port: 2"})
@@ -29,14 +36,27 @@ def last_tool(r: Any, number: int) -> str:
         ("find . -name '*.log' -delete", "[no file changed]"),
         ("mkdir -p .cache node_modules && touch .cache/x node_modules/y made", "[created: made]"),
         ("for n in 1 2 3 4 5 6 7; do echo $n > f$n; done", "[created: f1, f2, f3, f4, f5 and 2 more]"),
+        ("chmod +x config.json", "[changed: config.json (mode)]"),
+        ("sed -i s/1/2/ ../elsewhere; true", ""),
+        ("cd /tmp && sed -i s/no-such-word/b/ no-such-file-here", ""),
+        ("sed -i s/a/b/ out/f", ""),
+        ("echo x > /dev/null", ""),
+        ("git stash", ""),
+        ("touch old.txt", ""),
+        ("rm -f $HOME/x", ""),
+        ("(true; rm -f x) &", ""),
         ("cat config.json", ""),
         ("test -f config.json", ""),
     ],
 )
 async def test_a_commands_result_says_what_it_changed(tmp_path, line, told):
-    async with went(tmp_path, rounds(bash(line)), mode="auto", files=FILES) as r:
+    def linked(project: Path) -> None:
+        put(tmp_path / "outside" / "f", "x\n")
+        (project / "out").symlink_to(tmp_path / "outside")
+
+    async with went(tmp_path, rounds(bash(line)), mode="auto", files=FILES, before=linked) as r:
         text = last_tool(r, 2)
-        assert told in text if told else "changed" not in text and "created" not in text, text
+        assert told in text if told else re.search(r"\[(?:no file|changed|created|deleted)", text) is None, text
 
 
 async def turn(tmp_path, *answers: Answer | str, **more: Any) -> tuple[Any, list[str]]:
@@ -84,7 +104,14 @@ async def test_who_goes_on_is_not_contradicted(tmp_path):
         ([asks(Call("write", {"path": "x", "content": "x"})), "I have added x."], {}),
         (["I have changed the port."], {"mode": "ask"}),
         (["I have changed the port."], {"finish_check": False}),
-        ([asks(bash("true")), "I have changed the port."], {"config": "[undo]\nenabled = false\n"}),
+        ([asks(bash("sh x.sh")), "I have changed the port."], {"config": "[undo]\nenabled = false\n"}),
+        ([asks(bash("git init -q; git branch topic")), "I have created the branch."], {"prompt": "Create a branch."}),
+        ([asks(bash("true; sleep 9", background=True)), "I have created it."], {"prompt": "Create the build."}),
+        ([asks(NO_EDIT), asks(bash("python3 -c pass")), "I have changed it."], {}),
+        ([asks(NO_EDIT), asks(Call("ask_user", {"question": "Which?"}))], {"permissions": [], "elicitation": False}),
+        ([asks(bash("pytest > /dev/shm/no/such/log")), "The tests do not run."], {"prompt": "Run the tests."}),
+        ([asks(bash("printf 'exit 1' > t.sh; sh t.sh")), "It fails."], {"prompt": "Write a test."}),
+        (["Nothing was changed: I need the file's name."], {}),
         ([asks(NO_EDIT), asks(bash("sed -i s/8080/9090/ config.json")), "I have changed it."], {}),
     ],
 )
@@ -95,7 +122,6 @@ async def test_words_that_are_true_or_claim_nothing_cost_no_request(tmp_path, an
 
 
 async def test_a_refused_change_is_the_users_decision(tmp_path):
-
     r, _ = await turn(
         tmp_path,
         asks(Call("write", {"path": "x", "content": "x"})),
@@ -121,14 +147,18 @@ async def test_the_answer_to_a_prompt_says_what_the_turn_did(tmp_path):
 @pytest.mark.parametrize(
     ("line", "alters"),
     [
-        ("sed -i s/a/b/ f", True), ("perl -pi -e s/a/b/ f", True), ("echo x > f", True), ("echo x >> f", True),
-        ("git mv a b", True), ("find . -delete", True), ("cat f | tee g", True), ("sed s/a/b/ f", False),
-        ("ls 2>&1", False), ("make >/dev/null 2>&1", False), ("git log", False), ("python -m pytest", False),
-        ("grep -i x f", False), ("x -> y", False),
+        ("sed -i s/a/b/ f", True), ("sed --in-place s/a/b/ f", True), ("perl -pi -e s/a/b/ f", True),
+        ("echo x > f", True), ("echo x >> f", True), ("git mv a b", True), ("find . -delete", True),
+        ("cat f | tee g", True), ("cd s && sudo rm x", True), ("bash -c 'mv a b'", True),
+        ("while true; do rm $i; done", True),
+        ("sed s/a/b/ f", False), ("ls 2>&1", False), ("make >/dev/null 2>&1", False), ("git log", False),
+        ("python -m pytest", False), ("grep -i x f", False), ("grep -rn rename .", False), ("pip install x", False),
+        ("docker rm x", False), ("awk '$1 > 5' f", False), ("git commit -m 'mv a b; rm c'", False),
+        ("perl -Mstrict -e 1", False), ("python - <<E\nprint(a > b)\nE", False),
     ],
 )  # fmt: skip
-def test_lines_that_are_there_to_change_files(line, alters):
-    assert (ALTERS.search(line) is not None) is alters
+def test_lines_that_are_there_to_change_files(tmp_path, line, alters):
+    assert any(map(_alters, examine(line, Roots(tmp_path), tmp_path).parts)) is alters
 
 
 def test_claims_and_questions():
@@ -137,10 +167,67 @@ def test_claims_and_questions():
         "I have now fixed it",
         "The file has been renamed.",
         "x is now set",
+        "Look:\nthe port was changed",
     ):
-        assert CLAIMS.search(text), text
-    for text in ("You can add it yourself.", "I would change it so:", "It contains the settings.", "I looked at it."):
-        assert not CLAIMS.search(text), text
-    for text in ("What is it?", "explain the parser", "is it done", "Was geht hier vor?"):
+        assert _claims(text), text
+    for text in (
+        "You can add it yourself.", "I would change it so:", "It contains the settings.", "I looked at it.",
+        "Nothing was changed.", "No files have been modified.", "I changed nothing.", "It hasn't been updated",
+        "If the file was changed, run it again.", "That is the option which was added.",
+    ):  # fmt: skip
+        assert not _claims(text), text
+    for text in (
+        "What is it?", "explain the parser", "is it done", "Was geht hier vor?", "Please explain the change.",
+        "Thanks. Now tell me what to change", "OK, and how would you fix it",
+    ):  # fmt: skip
         assert ASKS.search(text), text
-    assert not ASKS.search("Fix the parser.") and not ASKS.search("In a.py, rename x to y")
+    for text in ("Fix the parser.", "In a.py, rename x to y", "Go on", "yes, please"):
+        assert WANTS.search(text) and not ASKS.search(text), text
+    for text in ("Thank you!", "Die Tests laufen lassen", "Run the tests."):
+        assert not WANTS.search(text), text
+
+
+async def test_who_ends_a_turn_by_a_hook_is_not_gone_on_with_and_a_stop_hook_is_heard_before_the_user_is_told(tmp_path):
+    ends = """case "$(cat)" in *'"command"'*) printf '{"continue": false}';; esac"""
+    r, _ = await turn(
+        tmp_path, asks(NO_EDIT), asks(bash("true")), config=hook("PreToolUse", ends), prompt="Set the port."
+    )
+    assert len(r.model.requests) == 2
+    assert "o file has been changed" not in r.editor.text()
+    claims = ["I have changed it."] * 3
+    fix = asks(Call("write", {"path": "w", "content": "{}"}))
+    stop = f"test -e {tmp_path}/stopped || {{ touch {tmp_path}/stopped; echo 'run the tests' >&2; exit 2; }}"
+    (tmp_path / "2").mkdir()
+    r, last = await turn(tmp_path / "2", *claims[:2], fix, claims[2], config=hook("Stop", stop))
+    assert "No file has been changed" in last[1] and "run the tests" in last[2]
+    assert "o file has been changed" not in r.editor.text()
+
+
+async def test_what_changed_while_others_ran_is_ascribed_to_no_command(tmp_path):
+    """To a command in the background, or of another session."""
+    script = [asks(bash("cat gate", background=True)), asks(bash("touch mine")), "ok"]
+    script += [asks(bash("cat gate; touch made")), asks(bash("touch theirs")), "ok", "ok"]
+
+    def gate(project: Path) -> None:
+        os.mkfifo(project / "gate")
+
+    async with rig(tmp_path, script, mode="auto", before=gate) as r:
+        await r.editor.prompt("go")
+        assert "mine" not in last_tool(r, 3)
+        await anyio.to_thread.run_sync((r.project / "gate").write_text, "go")
+        await r.editor.prompt("/clear")
+        async with anyio.create_task_group() as tasks:
+            tasks.start_soon(r.editor.prompt, "go")
+            await r.editor.wait_for(lambda update: "cat gate; touch" in str(getattr(update, "title", "")))
+            await r.editor.wait_for(lambda update: getattr(update, "status", "") == "in_progress")
+            await r.editor.new_session(r.project)
+            await r.editor.client.set_session_mode(r.editor.session_id, "auto")
+            await r.editor.prompt("go")
+            assert "theirs" not in last_tool(r, 6)
+            await anyio.to_thread.run_sync((r.project / "gate").write_text, "go")
+
+
+async def test_what_a_server_did_is_not_called_undone(tmp_path):
+    script = [asks(Call("mcp_raw_echo", {"a": 1})), "I have created the issue."]
+    r, _ = await turn(tmp_path, *script, prompt="Create an issue.", mcp_servers=[server()], otherwise=allow_always)
+    assert len(r.model.requests) == 2

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Sequence
+from itertools import pairwise
 
 import anyio
 import pytest
@@ -144,6 +145,39 @@ def test_whatever_is_left_out_a_model_accepts_the_rest(sizes: list[tuple[str, in
     last = next((message for message in reversed(messages) if isinstance(message, llm.UserMessage)), None)
     if last is not None:
         assert text_of([last]) in text_of(kept)
+
+
+PICTURE = llm.UserMessage((llm.ImagePart("image/png", "AAAA"),))
+OWN = llm.UserMessage((llm.TextPart("[Go on.]"),), own=True)
+
+
+@pytest.mark.parametrize("says", ["", "SUMMARY"])
+@pytest.mark.parametrize(
+    ("history", "stays"),
+    [
+        (
+            [PICTURE, *round_of(1, "x" * 3000), PICTURE, *round_of(2, "x" * 3000), user("now"), *round_of(3, "xx")],
+            "[an image or audio was removed",
+        ),
+        ([user("first"), *round_of(0, "x"), user("NEWEST" * 200), *round_of(1, "x" * 3000), OWN,
+          *round_of(2, "x" * 3000), *round_of(3, "x" * 3000)], "NEWEST" * 200),
+        ([user("Summary of our conversation so far:\n\nwe did it."), *(each for n in range(6) for each in
+          round_of(n, "x" * 3000))], "we did it."),
+    ],
+    ids=["pictures are named", "words of the program are no prompt", "a prompt may begin as a summary does"],
+)  # fmt: skip
+async def test_what_the_user_said_stays(history: list[llm.Message], stays: str, says: str) -> None:
+    async def summary(messages: Sequence[llm.Message]) -> str:
+        assert all(each.content != (llm.TextPart(""),) for each in messages if isinstance(each, llm.UserMessage))
+        return says
+
+    done = await compact(history, Limits(5000, 3500), CompactionConfig(keep_results=1), summary)
+    assert stays in text_of(done.messages) and valid(done.messages) and done.size <= 5000
+    kinds = ["tool" if isinstance(each, llm.ToolMessage) else type(each).__name__ for each in done.messages]
+    assert all(one == "tool" or one != other for one, other in pairwise(kinds)), "roles take turns"
+    said = [part.text for each in done.messages if isinstance(each, llm.UserMessage) for part in each.content
+            if isinstance(part, llm.TextPart)]  # fmt: skip
+    assert all(said), "no part is empty"
 
 
 # --- together ----------------------------------------------------------------------------------------------------
@@ -356,6 +390,10 @@ def test_the_head_of_a_conversation_is_read_as_it_was_written() -> None:
     assert opened([user("do it")]) == (Head(), [user("do it")])
     long = Head().after([user("p" * 10_000), *reading(1, "a", 5), *reading(2, "a", 90)], ())
     assert len(long.first) < FIRST_CHARS + 100 and long.files == {"a": Seen(((5, 179),))}
+    cut = llm.ToolMessage("r1", "read", (llm.TextPart("     1\tx\n[... 900 characters omitted ...]\n    99\ty"),))
+    assert Head().after([reading(1, "a", 5)[0], cut], ()).files == {"a": Seen(((1, 1), (99, 99)))}, (
+        "not what lies between"
+    )
 
 
 async def test_cancelled_while_the_model_summarises_nothing_is_changed() -> None:

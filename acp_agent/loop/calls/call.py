@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from acp_agent.loop.hooks.deciding_hooks import Decided
     from acp_agent.loop.shell.session_shell import Shell
     from acp_agent.safety.deciding.deciders import CallFacts
+    from acp_agent.safety.lines.examined import Examined
     from acp_agent.tools.kit.base import Tool
     from acp_agent.undo.base import Change
 
@@ -61,6 +62,12 @@ class Looked(Struct):
     changes: list[Change] = []
     done: bool | None = None
     """Whether all of it was seen; `None` if no command ran."""
+    whole: bool = False
+    """Whether nothing in the session's folders was left out."""
+    lines: list[Examined] | None = None
+    """The command lines, once they were examined."""
+    alone: bool = True
+    """Whether nothing else ran meanwhile that may have changed it."""
     uncovered: str = ""
     """What of it cannot be taken back, in words."""
 

@@ -62,7 +62,7 @@ class Redaction:
         """Cleans a message to or from the model."""
         match message:
             case UserMessage(content):
-                return UserMessage(tuple(self._part(part) for part in content))
+                return UserMessage(tuple(self._part(part) for part in content), message.own)
             case ToolMessage(call_id, name, content):
                 return ToolMessage(self.text(call_id), self.text(name), tuple(self._part(part) for part in content))
             case AssistantMessage():

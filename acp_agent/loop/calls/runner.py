@@ -267,8 +267,7 @@ class Calls:
 
     def _ended(self, call: Call) -> None:
         self._audit(call)
-        if not self.depth:
-            self.shell.turn.facts.ended(call, seen=self.recorder.enabled)
+        self.shell.turn.facts.ended(call, seen=self.recorder.enabled, below=self.depth > 0)
 
     def _audit(self, call: Call) -> None:
         """Logs the outcome of a call; a refused one was logged with the decision."""

@@ -96,7 +96,7 @@ async def run_sub_agent(calls: Calls, call: Call, task: Task) -> ToolResult:
             if reason != "end_turn" or not words:
                 break
             rounds += 1
-            host.add(llm.UserMessage((llm.TextPart(words),)))
+            host.add(llm.UserMessage((llm.TextPart(words),), own=True))
     except ProviderError as error:
         category = {"rate_limit": "rate_limited", "network": "network_error", "timeout": "timeout"}
         raise ToolError(

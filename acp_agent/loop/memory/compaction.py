@@ -43,7 +43,7 @@ from acp_agent.llm.base import (
     ToolUse,
     UserMessage,
 )
-from acp_agent.loop.memory.conversation_head import DROPPED, opened, text_of
+from acp_agent.loop.memory.conversation_head import DROPPED, is_prompt, opened, text_of, words_of
 from acp_agent.loop.memory.history import History
 from acp_agent.loop.memory.token_counts import MESSAGE_CHARS, characters
 from acp_agent.output.envelope import bounded
@@ -315,7 +315,7 @@ def _condensed(message: Message, share: int) -> Message:
     if isinstance(message, ToolMessage):
         return _shorter(message, max(chars - SLACK, 1))
     if isinstance(message, UserMessage):
-        return UserMessage((TextPart(bounded(text_of(message), chars)),))
+        return UserMessage((TextPart(bounded(words_of(message), chars)),), message.own)
     calls = shorten_arguments([message], max(chars // 2, 1), answered=False)[0]
     assert isinstance(calls, AssistantMessage)
     return msgspec.structs.replace(calls, text=bounded(message.text, max(chars // 2, 1)))
@@ -337,9 +337,9 @@ def split(messages: Sequence[Message], room: int) -> tuple[list[Message], list[M
 
 def _prompt_of(old: Sequence[Message], new: Sequence[Message]) -> Sequence[Message]:
     """The prompt that the new messages answer, where it is among the old ones."""
-    if new and isinstance(new[0], UserMessage):
+    if new and is_prompt(new[0]):
         return []
-    return [message for message in old if isinstance(message, UserMessage)][-1:]
+    return list(filter(is_prompt, old))[-1:]
 
 
 async def summarise(model: Answers, messages: Sequence[Message], settings: ModelSettings) -> str:
@@ -363,7 +363,7 @@ def cut_old_turns(messages: Sequence[Message], need: int) -> tuple[list[Message]
     """Of old turns, the oldest first, keeps the prompt and the last words, until `need` characters are gained; the
     newest turn stays. Returns how many turns were cut."""
     head, rest = opened(messages)
-    prompts = [at for at, message in enumerate(rest) if isinstance(message, UserMessage)]
+    prompts = [at for at, message in enumerate(rest) if is_prompt(message)]
     kept, gone = list(rest[: prompts[0]] if prompts else rest), list[Message]()
     count = gained = left_out = 0
     for begin, end in pairwise(prompts):
@@ -383,7 +383,7 @@ def cut_old_turns(messages: Sequence[Message], need: int) -> tuple[list[Message]
 
 
 def _short_turn(turn: Sequence[Message]) -> list[Message]:
-    short: list[Message] = [UserMessage((TextPart(bounded(text_of(turn[0]), OLD_WORDS)),))]
+    short: list[Message] = [UserMessage((TextPart(bounded(words_of(turn[0]), OLD_WORDS)),))]
     last = next((one.text for one in reversed(turn) if isinstance(one, AssistantMessage) and one.text), "")
     return [*short, *([AssistantMessage(bounded(last, OLD_WORDS))] if last else [])]
 
@@ -394,13 +394,13 @@ def drop_oldest(messages: Sequence[Message], room: int) -> tuple[list[Message], 
     if size_of(messages) <= room:
         return list(messages), 0
     head, rest = opened(messages)
-    prompt = max((at for at, message in enumerate(rest) if isinstance(message, UserMessage)), default=-1)
+    prompt = max((at for at, message in enumerate(rest) if is_prompt(message)), default=-1)
     fixed = [rest[prompt]] if prompt >= 0 else []
     room -= size_of(fixed) + size_of(head.after(rest, fixed).messages()) + len(DROPPED) + 8
     at = _begin(rest, room, after=prompt)
     if at <= prompt + 1:  # The whole last turn fits: so do earlier turns, as far as there is space.
         at = _begin(rest, room + size_of(fixed), after=-1)
-        at = next((index for index in range(at, prompt + 1) if isinstance(rest[index], UserMessage)), prompt)
+        at = next((index for index in range(at, prompt + 1) if is_prompt(rest[index])), prompt)
         kept = list(rest[max(at, 0) :])
     else:
         kept = [*fixed, *rest[at:]]
@@ -427,7 +427,7 @@ def _begin(messages: Sequence[Message], room: int, *, after: int) -> int:
 def floor_chars(messages: Sequence[Message]) -> int:
     """Returns the size of what no step can leave out: the head and the last prompt."""
     head, rest = opened(messages)
-    last = next((message for message in reversed(rest) if isinstance(message, UserMessage)), None)
+    last = next(filter(is_prompt, reversed(rest)), None)
     return size_of(head.messages()) + (0 if last is None else characters(last))
 
 

@@ -20,6 +20,8 @@ FILES = "Files read (lines) and changed so far:\n"
 DROPPED = "[{} earlier messages were removed to save space.]"
 ACKNOWLEDGED = "I have read the summary and will continue from there."
 
+NO_MEDIA = "[an image or audio was removed to save space]"
+
 FIRST_CHARS = 3_000
 """Of the first prompt, once it is kept here alone."""
 MOST_FILES = 40
@@ -79,8 +81,8 @@ class Head(Struct, frozen=True):
         """The head once these messages, which followed it, are gone. The first prompt is kept here if it is not among
         those that stay."""
         first = self.first
-        if not self.there and (prompt := next((one for one in gone if isinstance(one, UserMessage)), None)) is not None:
-            first = "" if any(one is prompt for one in kept) else bounded(text_of(prompt), FIRST_CHARS)
+        if not self.there and (prompt := next(filter(is_prompt, gone), None)) is not None:
+            first = "" if any(one is prompt for one in kept) else bounded(words_of(prompt), FIRST_CHARS)
         files = dict(self.files)
         for path, seen in _files(gone):
             files[path] = files.pop(path, Seen()).and_(seen)
@@ -96,11 +98,10 @@ def opened(messages: Sequence[Message]) -> tuple[Head, list[Message]]:
     while parts and isinstance(parts[0], TextPart) and (known := _read(head, parts[0].text)) is not None:
         head = known
         parts.pop(0)
-    if not head.there:
-        return head, rest
-    rest[0:1] = [UserMessage(tuple(parts))] if parts else []
-    if not parts and rest and isinstance(rest[0], AssistantMessage) and rest[0].text == ACKNOWLEDGED:
-        rest.pop(0)
+    acknowledged = not parts and rest[1:2] == [AssistantMessage(ACKNOWLEDGED)]
+    if not head.there or (head.summary and not acknowledged):  # A prompt may begin with such words.
+        return Head(), rest
+    rest[0 : 1 + acknowledged] = [UserMessage(tuple(parts))] if parts else []
     return head, rest
 
 
@@ -143,7 +144,7 @@ def _files(messages: Sequence[Message]) -> Iterator[tuple[str, Seen]]:
         lines = [int(found[1]) for line in text.splitlines() if (found := _LINE.match(line)) is not None]
         changes = any(word in call.name for word in CHANGES)
         for path in _paths(call) if lines or changes else ():
-            yield path, Seen(((lines[0], lines[-1]),) if lines and not changes else (), changes)
+            yield path, Seen(() if changes else _merged((line, line) for line in lines), changes)
 
 
 def _paths(call: ToolUse) -> list[str]:
@@ -156,6 +157,17 @@ def _paths(call: ToolUse) -> list[str]:
     found = [arguments.get(name) for name in ("path", "file_path", "notebook_path")]
     paths = [path for path in found if isinstance(path, str)]
     return paths or _PATCHED.findall(json.dumps(arguments).replace("\\n", "\n"))
+
+
+def is_prompt(message: Message) -> bool:
+    return isinstance(message, UserMessage) and not message.own
+
+
+def words_of(prompt: Message) -> str:
+    """Of a prompt that is shortened: never empty, as no API takes that."""
+    assert not isinstance(prompt, AssistantMessage)
+    media = [NO_MEDIA] if any(not isinstance(part, TextPart) for part in prompt.content) else []
+    return "\n".join([text_of(prompt), *media]).strip("\n")
 
 
 def text_of(message: Message) -> str:

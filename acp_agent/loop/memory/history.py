@@ -37,7 +37,7 @@ class History:
         self._messages.extend(_interrupted(call, INTERRUPTED) for call in open_)
         last = self._messages[-1] if self._messages else None
         if isinstance(message, UserMessage) and isinstance(last, UserMessage):
-            self._messages[-1] = UserMessage((*last.content, *message.content))
+            self._messages[-1] = UserMessage((*last.content, *message.content), last.own and message.own)
         elif not (isinstance(message, AssistantMessage) and not (message.text or message.tool_calls)):
             self._messages.append(message)
 

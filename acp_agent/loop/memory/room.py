@@ -125,7 +125,7 @@ class Room(Struct):
 
     def below(self) -> Room:
         """The room of a sub-agent, which shares what it learns with this one."""
-        return replace(self)
+        return replace(self, _asked_at=None, _stuck=0)
 
     def known(self, model: str, told: int | None) -> int | None:
         """The window of `model`: `told`, or less if its server has rejected a request."""

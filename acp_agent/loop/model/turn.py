@@ -228,13 +228,13 @@ async def _ask(model: llm.Answers, host: TurnHost, limits: Limits) -> Turn | str
                 silences = 0
                 raise ProviderError("server", _silent(turn))
             if silences == MOST_SILENCES or turn.message.text.strip():
-                host.add(llm.UserMessage((llm.TextPart(NUDGES[turn.reason]),)))
+                host.add(llm.UserMessage((llm.TextPart(NUDGES[turn.reason]),), own=True))
             continue
         except ProviderError as error:
             if not await host.fall_back(error, failures):
                 raise
         if (messages := host.messages()) and isinstance(messages[-1], llm.AssistantMessage):
-            host.add(llm.UserMessage((llm.TextPart(GO_ON_THERE),)))
+            host.add(llm.UserMessage((llm.TextPart(GO_ON_THERE),), own=True))
 
 
 def _silent(turn: Turn) -> str:

@@ -152,5 +152,5 @@ class SessionHost:
             refused=None if self._hooks.deciding is None else self._hooks.before_compaction,
         )
         for text in await self._hooks.started("compact") if desk.replaced else ():
-            self.add(UserMessage((TextPart(text),)))
+            self.add(UserMessage((TextPart(text),), own=True))
         return words if words is None or refused is None else f"{words}\n\n{refused}"

@@ -79,7 +79,7 @@ class ContextUse:
             return f"The conversation could not be shortened{why}; it stays as it is."
         self._memory.replace(done.messages)
         for context in await self._hooks.started("compact"):
-            self._memory.add(UserMessage((TextPart(context),)))
+            self._memory.add(UserMessage((TextPart(context),), own=True))
         desk.ended("completed", done.summary)
         name = session.choices.model if model is None else model.name
         tokens = [self._room.estimator.tokens(name, size_of(some)) for some in (before, done.messages)]

@@ -108,16 +108,18 @@ class Turns:
                     return "end_turn"
             while True:
                 reason = await run_turn(model, host, self._calls.run_all, limits)
-                last, facts = last_words(self._memory.messages()), turn.facts
-                if reason == "end_turn" and checks and (words := facts.unfinished(leading_text(blocks), last)):
-                    self._memory.add(UserMessage((TextPart(words),)))
+                messages, facts = self._memory.messages(), turn.facts
+                spoke = reason == "end_turn" and isinstance(messages[-1], AssistantMessage)  # Else a call has ended it.
+                last = last_words(messages)
+                if spoke and checks and (words := facts.unfinished(leading_text(blocks), last)):
+                    self._memory.add(UserMessage((TextPart(words),), own=True))
                     continue
-                if reason == "end_turn" and (words := facts.contradicts(last)):
-                    outbox.say(words)
                 if reason != "end_turn" or not (words := await hooks.goes_on("Stop", rounds, last)):
+                    if spoke and (contradicted := facts.contradicts()):
+                        outbox.say(contradicted)
                     return reason
                 rounds += 1
-                self._memory.add(UserMessage((TextPart(words),)))
+                self._memory.add(UserMessage((TextPart(words),), own=True))
         except CostLimit as limit:
             outbox.say(f"{limit} Your next prompt asks again; `/cost` shows what was spent.")
             self._session.costs.limit = limit.key

@@ -173,13 +173,22 @@ class ChangeRecorder:
         if not self.enabled or not (runs or (hooks and writes)):
             return None
         await self._look(None, self._config.look_seconds)
+        beside = [each for other in RECORDERS if other._overlaps(self) for each in other._running]
+        for each in beside:
+            each.outcome.looked.alone = False
+        call.outcome.looked.alone = not beside and not self._shell.runs.running_call
         self._running.append(call)
         self._prompts[call.id] = self._session.turns
         return Window(self, call)
 
     def note(self, call: Call) -> str:
         """What its command changed, for the model; empty if nobody looked."""
-        return change_note(call, self.contents) if call.outcome.looked.done else ""
+        return change_note(call, self.contents) if self.enabled else ""
+
+    def _overlaps(self, other: ChangeRecorder) -> bool:
+        """Whether both look at some folder."""
+        ours, theirs = self._session.roots, other._session.roots
+        return any(map(ours.contains, theirs.real)) or any(map(theirs.contains, ours.real))
 
     def closed(self, call: Call) -> None:
         """The call is over, with its window."""
@@ -200,6 +209,8 @@ class ChangeRecorder:
                 of = "" if call is not None else background or self._background
                 report = call is not None or bool(of)
                 changes, rows = await self._in_thread(lambda looks: _with_rows(looks.look(seconds, report=report)))
+                if call is not None:
+                    call.outcome.looked.whole = not self.looks.partial
                 if changes:
                     await self._note(call, of, changes, rows)
             self._copy_on()
