@@ -63,7 +63,7 @@ def monorepo(tmp_path: Path, **files: str) -> tuple[Path, Path]:
 
 
 def system(r: Rig) -> str:
-    return str(r.messages(1)[0]["content"])
+    return r.context()
 
 
 @KINDS
@@ -145,6 +145,21 @@ async def test_what_is_hidden_is_neither_read_nor_recorded_as_deleted(
     assert "other/.env" not in git(root, "ls-files")
 
 
+@KINDS
+@pytest.mark.usefixtures("only")
+async def test_a_pipe_around_the_folder_is_not_written(tmp_path: Path, kind: str) -> None:
+    root, sub = monorepo(tmp_path)
+    for name in ("other/pipe", ".env"):
+        os.mkfifo(root / name)
+    end = os.open(root / "other/pipe", os.O_RDWR | os.O_NONBLOCK)
+    try:
+        async with session(sub, "echo evil > ../../other/pipe; cat ../../other/b; git add -A; git commit -qam all"):
+            with pytest.raises(BlockingIOError):
+                os.read(end, 10)
+    finally:
+        os.close(end)
+
+
 @as_root
 async def test_of_the_files_around_those_of_others_and_with_keys_are_hidden(tmp_path: Path) -> None:
     root, sub = monorepo(tmp_path, fixtures__server__key="known\n", fixtures__id_rsa="known too\n")
@@ -173,6 +188,7 @@ NO = {
     "pointer": "which does not say that this is its work tree",
     "commondir": "names another repository or work tree",
     "worktree": "names another repository or work tree",
+    "one line": "names another repository or work tree",
     "large": "too many to see which to hide",
 }
 
@@ -199,6 +215,8 @@ def planted(name: str, root: Path, monkeypatch: pytest.MonkeyPatch) -> str:
             put(real / "commondir", f"{other}/.git\n")
         case "worktree":
             git(root, "config", "core.worktree", str(other))
+        case "one line":
+            put(real / "config", f"[core]repositoryformatversion = 0\n[core] worktree = {other}\n")
         case "large":
             monkeypatch.setattr("acp_agent.safety.folders.survey.MAX_ABOVE", 3)
     return ""

@@ -43,7 +43,7 @@ INSIDE = ("hooks", "config", "commondir", "config.worktree")
 
 
 MAX_CONFIG = 200_000
-NAMING = re.compile(r"^[ \t]*(hookspath|path)[ \t]*=[ \t]*(\S[^\n]*)", re.IGNORECASE | re.MULTILINE)
+NAMING = re.compile(r"(?:^|\])[ \t]*(hookspath|path)[ \t]*=[ \t]*(\S[^\n]*)", re.IGNORECASE | re.MULTILINE)
 
 
 class Survey(Struct, frozen=True):
@@ -155,7 +155,8 @@ def replaceable(folders: Iterable[Path]) -> Path | None:
 
 def with_hidden(found: Repository, roots: Roots) -> Repository:
     """With what commands must not read of the files around a session's folder: what rules hide, what belongs to others,
-    and files that may keep keys, unless git has the same. May take a while."""
+    what is no file (a pipe is written even where all is read-only), and files that may keep keys, unless git has the
+    same. May take a while."""
     top, rules = found.top, roots.rules
     if found.why or top not in found.readable or any(top.is_relative_to(root) for root in roots.real):
         return found
@@ -175,6 +176,7 @@ def with_hidden(found: Repository, roots: Roots) -> Repository:
             is_folder, is_key = stat.S_ISDIR(status.st_mode), rules.key_name(path[begins:]) is not None
             is_hidden = rules.hides_any and rules.hides(Path(path))
             is_hidden = is_hidden or (bool(denied) and denied.matches(Path(path)) and not allowed.matches(Path(path)))
+            is_hidden = is_hidden or not (is_folder or stat.S_ISREG(status.st_mode))
             if is_hidden or status.st_uid != owner or (is_key and is_folder):
                 hidden.append(Path(path))
             elif is_key:
