@@ -90,6 +90,26 @@ async def test_git_works_below_the_root_and_leaves_the_other_files_as_they_are(t
     assert git(root, "fsck") == ""
 
 
+@KINDS
+@pytest.mark.usefixtures("only")
+async def test_what_git_cannot_write_around_the_folder_is_told_once(tmp_path: Path, kind: str) -> None:
+    root, sub = monorepo(tmp_path)
+    git(root, "switch", "-qc", "new")
+    for name in ("other/b", "other/n", "pkgs/sub/a"):
+        put(root / name, "new\n")
+    git(root, "add", "-A")
+    git(root, "commit", "-qm", "new")
+    git(root, "switch", "-q", "master")
+    async with session(sub, "echo x > x; git add x", "git switch -q new", "echo y > x; git add x") as r:
+        before, switched, after = results(r)
+        words = f"Git has other versions of files in {root} than are there, since commands cannot write them"
+        assert f"{words}: 'other/b', 'other/n'. " in switched
+        assert words not in before + after
+        assert "are not to be committed so" in system(r)
+    git(root, "restore", ".")
+    assert git(root, "status", "--porcelain") == "A  pkgs/sub/x\n"
+
+
 @pytest.mark.parametrize("kind", ["bubblewrap", "old bubblewrap"])
 @pytest.mark.usefixtures("only")
 async def test_nothing_that_names_a_program_is_written_above(tmp_path: Path, kind: str) -> None:
