@@ -350,6 +350,25 @@ async def test_hooks_that_a_repository_elsewhere_names_in_its_work_tree_are_prot
     assert (top / "hooks/pre-commit").read_text() == "true\n" and (top / "made").exists()
 
 
+@pytest.mark.parametrize("name", [".", "inner"])
+async def test_hooks_in_the_work_trees_of_submodules_and_worktrees_are_protected(tmp_path: Path, name: str) -> None:
+    root = repository(tmp_path / "project")
+    repository(tmp_path / "lib")
+    git(root, "submodule", "--quiet", "add", str(tmp_path / "lib"), "inner/lib")
+    git(root, "worktree", "add", "-q", "inner/tree")
+    for top in (root / "inner/lib", root / "inner/tree"):
+        put(top / "hooks/pre-commit", "true\n")
+        git(top, "config", "core.hooksPath", "hooks")
+    attack = "; ".join(
+        f"echo evil > {root}/inner/{top}/hooks/post-commit; mv {root}/inner/{top}/hooks {root}/inner/old"
+        for top in ("lib", "tree")
+    )
+    async with session(root / name, attack):
+        pass
+    for top in (root / "inner/lib", root / "inner/tree"):
+        assert [path.name for path in top.glob("hooks/*")] == ["pre-commit"]
+
+
 @pytest.mark.parametrize("name", ["hooks", "config", "objects"])
 async def test_a_link_in_the_repository_above_leads_nowhere(tmp_path: Path, name: str) -> None:
     root, sub = monorepo(tmp_path)

@@ -86,7 +86,9 @@ def test_a_git_file_that_nothing_points_back_to_gives_nothing(tmp_path: Path) ->
     other, keys = tmp_path / "other", tmp_path / "keys"
     other.mkdir()
     keys.mkdir()
-    for named in ((tree / ".git").read_text(), f"gitdir: {keys}\n", "gitdir: ../main/.git\n", "nonsense"):
+    git(tmp_path, "init", "-q", "new")
+    leads = (f"gitdir: {keys}\n", "gitdir: ../main/.git\n", "gitdir: ../new/.git\n", "nonsense")
+    for named in ((tree / ".git").read_text(), *leads):
         (other / ".git").write_text(named)
         places = found(other)
         assert places is not None

@@ -206,12 +206,12 @@ def _worktree(top: Path, git: Folder) -> Repository | None:
 
 def _has_seen(git: Folder, top: Path) -> bool:
     """Whether the index knows one of the files in `top` by inode and time of change, which nobody can set; or whether
-    nothing is in the repository that could be read."""
+    nothing is in the repository that could be read, and it is not the plain one of another folder."""
     if (data := _data(git, "index", MAX_INDEX)) is not None:
         return bool(load(HAS_SEEN)(data, top))
-    return not any(os.path.lexists(git.path / name) for name in ("index", "packed-refs", "reftable")) and not any(
-        entry.name not in ("info", "pack") for entry in os.scandir(git.path / "objects")
-    )
+    if git.path.name == ".git" or any(os.path.lexists(git.path / name) for name in ("packed-refs", "reftable")):
+        return False
+    return all(entry.name in ("info", "pack") for entry in os.scandir(git.path / "objects"))
 
 
 def _is_git(folder: Folder) -> bool:
