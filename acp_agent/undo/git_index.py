@@ -129,6 +129,18 @@ def has_seen(data: bytes, top: Path) -> bool:
         return False
 
 
+def unwritten(git: Path, top: Path, writable: Iterable[Path]) -> list[str]:
+    """What git has noted of other places in `top` than these without seeing it there: after a switch or a merge, what
+    it could not write."""
+    own = tuple(os.fsencode(path.relative_to(top)) + b"/" for path in writable if top in path.parents)
+    try:
+        found = entries(read_regular(git / "index", MOST_READ) or b"")
+        unseen = {each.path for each in found if not (each.inode or each.changed_ns or each.path.startswith(own))}
+    except (OSError, ValueError, struct.error):
+        return []
+    return sorted(map(os.fsdecode, unseen))
+
+
 def _is_seen(entry: Entry, top: bytes) -> bool:
     try:
         found = os.lstat(os.path.join(top, entry.path))

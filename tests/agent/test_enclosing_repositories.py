@@ -90,6 +90,26 @@ async def test_git_works_below_the_root_and_leaves_the_other_files_as_they_are(t
     assert git(root, "fsck") == ""
 
 
+@KINDS
+@pytest.mark.usefixtures("only")
+async def test_what_git_cannot_write_around_the_folder_is_told_once(tmp_path: Path, kind: str) -> None:
+    root, sub = monorepo(tmp_path)
+    git(root, "switch", "-qc", "new")
+    for name in ("other/b", "other/n", "pkgs/sub/a"):
+        put(root / name, "new\n")
+    git(root, "add", "-A")
+    git(root, "commit", "-qm", "new")
+    git(root, "switch", "-q", "master")
+    async with session(sub, "echo x > x; git add x", "git switch -q new", "echo y > x; git add x") as r:
+        before, switched, after = results(r)
+        words = f"Git has other versions of files in {root} than are there, since commands cannot write them"
+        assert f"{words}: 'other/b', 'other/n'. " in switched
+        assert words not in before + after
+        assert "are not to be committed so" in system(r)
+    git(root, "restore", ".")
+    assert git(root, "status", "--porcelain") == "A  pkgs/sub/x\n"
+
+
 @pytest.mark.parametrize("kind", ["bubblewrap", "old bubblewrap"])
 @pytest.mark.usefixtures("only")
 async def test_nothing_that_names_a_program_is_written_above(tmp_path: Path, kind: str) -> None:
@@ -145,6 +165,21 @@ async def test_what_is_hidden_is_neither_read_nor_recorded_as_deleted(
     assert "other/.env" not in git(root, "ls-files")
 
 
+@KINDS
+@pytest.mark.usefixtures("only")
+async def test_a_pipe_around_the_folder_is_not_written(tmp_path: Path, kind: str) -> None:
+    root, sub = monorepo(tmp_path)
+    for name in ("other/pipe", ".env"):
+        os.mkfifo(root / name)
+    end = os.open(root / "other/pipe", os.O_RDWR | os.O_NONBLOCK)
+    try:
+        async with session(sub, "echo evil > ../../other/pipe; cat ../../other/b; git add -A; git commit -qam all"):
+            with pytest.raises(BlockingIOError):
+                os.read(end, 10)
+    finally:
+        os.close(end)
+
+
 @as_root
 async def test_of_the_files_around_those_of_others_and_with_keys_are_hidden(tmp_path: Path) -> None:
     root, sub = monorepo(tmp_path, fixtures__server__key="known\n", fixtures__id_rsa="known too\n")
@@ -173,6 +208,7 @@ NO = {
     "pointer": "which does not say that this is its work tree",
     "commondir": "names another repository or work tree",
     "worktree": "names another repository or work tree",
+    "one line": "names another repository or work tree",
     "large": "too many to see which to hide",
 }
 
@@ -199,6 +235,8 @@ def planted(name: str, root: Path, monkeypatch: pytest.MonkeyPatch) -> str:
             put(real / "commondir", f"{other}/.git\n")
         case "worktree":
             git(root, "config", "core.worktree", str(other))
+        case "one line":
+            put(real / "config", f"[core]repositoryformatversion = 0\n[core] worktree = {other}\n")
         case "large":
             monkeypatch.setattr("acp_agent.safety.folders.survey.MAX_ABOVE", 3)
     return ""
@@ -310,6 +348,25 @@ async def test_hooks_that_a_repository_elsewhere_names_in_its_work_tree_are_prot
         pass
     assert [path.name for path in top.glob("hooks/*")] == ["pre-commit"]
     assert (top / "hooks/pre-commit").read_text() == "true\n" and (top / "made").exists()
+
+
+@pytest.mark.parametrize("name", [".", "inner"])
+async def test_hooks_in_the_work_trees_of_submodules_and_worktrees_are_protected(tmp_path: Path, name: str) -> None:
+    root = repository(tmp_path / "project")
+    repository(tmp_path / "lib")
+    git(root, "submodule", "--quiet", "add", str(tmp_path / "lib"), "inner/lib")
+    git(root, "worktree", "add", "-q", "inner/tree")
+    for top in (root / "inner/lib", root / "inner/tree"):
+        put(top / "hooks/pre-commit", "true\n")
+        git(top, "config", "core.hooksPath", "hooks")
+    attack = "; ".join(
+        f"echo evil > {root}/inner/{top}/hooks/post-commit; mv {root}/inner/{top}/hooks {root}/inner/old"
+        for top in ("lib", "tree")
+    )
+    async with session(root / name, attack):
+        pass
+    for top in (root / "inner/lib", root / "inner/tree"):
+        assert [path.name for path in top.glob("hooks/*")] == ["pre-commit"]
 
 
 @pytest.mark.parametrize("name", ["hooks", "config", "objects"])

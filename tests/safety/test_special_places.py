@@ -86,7 +86,9 @@ def test_a_git_file_that_nothing_points_back_to_gives_nothing(tmp_path: Path) ->
     other, keys = tmp_path / "other", tmp_path / "keys"
     other.mkdir()
     keys.mkdir()
-    for named in ((tree / ".git").read_text(), f"gitdir: {keys}\n", "gitdir: ../main/.git\n", "nonsense"):
+    git(tmp_path, "init", "-q", "new")
+    leads = (f"gitdir: {keys}\n", "gitdir: ../main/.git\n", "gitdir: ../new/.git\n", "nonsense")
+    for named in ((tree / ".git").read_text(), *leads):
         (other / ".git").write_text(named)
         places = found(other)
         assert places is not None
@@ -97,6 +99,32 @@ def test_a_git_file_that_nothing_points_back_to_gives_nothing(tmp_path: Path) ->
     assert places.writable == places.readable == ()
     (tmp_path / "none").mkdir()
     assert found(tmp_path / "none") is None
+
+
+def test_a_worktree_gives_nothing_of_a_folder_that_is_more_than_a_repository_nor_of_one_that_is_not_to_be_opened(
+    tmp_path: Path,
+) -> None:
+    main, tree = worktree(tmp_path)
+    git(main, "worktree", "add", "-q", str(main / ".git/inner"))
+    project, archive = tmp_path / "unpacked/project", tmp_path / "unpacked"
+    for name, text in {
+        "project/.git": "gitdir: ../worktrees/w\n", "worktrees/w/gitdir": "../../project/.git\n",
+        "worktrees/w/commondir": "../..\n", "worktrees/w/HEAD": "ref: refs/heads/x\n", "objects/x": "",
+    }.items():  # fmt: skip
+        (archive / name).parent.mkdir(parents=True, exist_ok=True)
+        (archive / name).write_text(text)
+    cases = (
+        (project, Roots(project), "has more in it than a repository"),
+        (main / ".git/inner", Roots(main / ".git/inner"), "has more in it than a repository"),
+        (tree, Roots(tree, rules=PathRules(home=main / ".git/home")), "has more in it than a repository"),
+        (tree, Roots(tree, within=[tree]), "outside of the folders that may be opened"),
+        (tree, Roots(tree, rules=PathRules(deny_read=[str(main / ".git")])), "is hidden"),
+    )
+    for folder, roots, words in cases:
+        places = repository_of(folder, roots)
+        assert places is not None and words in places.why, (folder, words)
+        assert places.writable == places.readable == ()
+    assert (places := repository_of(tree, Roots(tree, within=[tmp_path]))) is not None and places.writable
 
 
 def enclosed(tmp_path: Path) -> tuple[Path, Path]:
@@ -159,6 +187,10 @@ def test_a_repository_above_of_another_user_gives_nothing(tmp_path: Path) -> Non
         assert around is not None and "belongs to another user" in around.why
         os.chown(path, 0, 0)
     assert (around := found(sub)) is not None and not around.why
+    (tmp_path / "of").mkdir()
+    main, tree = worktree(tmp_path / "of")
+    os.chown(main / ".git", 61_234, 61_234)
+    assert (around := found(tree)) is not None and "belongs to another user" in around.why and not around.writable
 
 
 INIT = """

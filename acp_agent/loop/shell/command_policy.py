@@ -33,6 +33,7 @@ if TYPE_CHECKING:
 log = logging.getLogger(__name__)
 
 ACTING_AS = "acp_agent.executors.users:acting_as"
+UNWRITTEN = "acp_agent.undo.git_index:unwritten"
 TOOLCHAINS = "acp_agent.executors.sandbox.toolchains:toolchains"
 
 KIB = 1024
@@ -44,6 +45,12 @@ TOO_LARGE = (
 )
 
 MAX_NAMED = 10
+
+UNWRITTEN_WORDS = (
+    "Git has other versions of files in {top} than are there, since commands cannot write them: {names}. A commit of "
+    "all files (`-a`, `git add -A`) would record the old ones as changes; `git restore` outside of the session updates "
+    "them."
+)
 
 START_FILES = (".bash", ".profile", ".zsh", ".zprofile", ".zlogin", ".config/fish")
 
@@ -67,6 +74,8 @@ class CommandPolicy:
         self.survey = Survey()
         self._repositories: dict[Path, Repository | None] = {}
         """Of each of the session's folders."""
+        self._unwritten: dict[Path, tuple[int, list[str]]] = {}
+        """Git's folder -> when its index was last changed, and what it had that git could not write."""
         self.hidden: dict[Path, None] = {}
         """Paths that were ever hidden: they stay hidden, however large the folders become."""
         self._held: HeldFiles | None = None
@@ -124,9 +133,28 @@ class CommandPolicy:
         known = self._repositories or {folder: self._found(folder) for folder in self._roots.real}
         found = [each for each in known.values() if each is not None]
         around = {each.top: None for each in found if each.top in each.readable}
-        said = [f"Commands write `.git` of the repository {top}, and can only read its other files." for top in around]
+        said = [
+            f"Commands write `.git` of the repository {top}, and can only read its other files: those that git cannot "
+            "write (`git switch`, `merge`, `pull`) look changed or deleted then, and are not to be committed so."
+            for top in around
+        ]
         why = dict.fromkeys(each.why for each in found if each.why)
         return " ".join([*said, *([f"{NO_GIT}: {'; '.join(why)}."] if why else [])])
+
+    def unwritten(self) -> str:
+        """What git could not write around a session's folder since this was last asked, for user and model."""
+        told = []
+        for each in filter(None, self._repositories.values()):
+            if each.top not in each.readable or not (now := _changed(each.git / "index")):
+                continue
+            before, known = self._unwritten.get(each.git, (0, []))
+            if now != before:
+                found = load(UNWRITTEN)(each.git, each.top, self._roots.real)
+                self._unwritten[each.git] = now, found
+                new = sorted({*found} - {*known})
+                names = ", ".join(map(repr, new[:MAX_NAMED])) + (", …" if len(new) > MAX_NAMED else "")
+                told += [UNWRITTEN_WORDS.format(top=each.top, names=names)] if new else []
+        return "\n".join(told)
 
     def limited(self, invocation: Invocation) -> Invocation:
         """Its shell sets the limits for itself and all it starts; nothing in the sandbox may raise them again."""
@@ -273,6 +301,13 @@ class CommandPolicy:
             write = named(config.allow_write, folders, home, inside, written, make=True)
             narrowed = named(config.writable, folders, home, inside, make=True)
         return named(config.allow_read, folders, home, inside, written), write, narrowed
+
+
+def _changed(file: Path) -> int:
+    try:
+        return os.lstat(file).st_mtime_ns
+    except OSError:
+        return 0
 
 
 def _is_agents(repository: Repository) -> bool:

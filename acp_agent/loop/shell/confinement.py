@@ -421,7 +421,8 @@ class Confinement:
 
     def _news(self) -> str:
         """What the commands that have ended may have made of what other programs load, for user and model."""
-        words = told(self._watch.ended(), self._roots.display, self._roots.rules.protects)
+        made = told(self._watch.ended(), self._roots.display, self._roots.rules.protects)
+        words = "\n".join(filter(None, (made, self.paths.unwritten())))
         if words and self._journal is not None:
             self._journal.notice(words, tool="bash")
         return words

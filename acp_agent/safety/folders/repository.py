@@ -41,7 +41,7 @@ MAX_INDEX = 50_000_000
 MACHINES_OWN = frozenset("/ /bin /boot /dev /etc /home /lib /lib64 /proc /root /run /sbin /sys /usr /var".split())
 """Where whoever keeps a repository (`etckeeper`) has more in it than a project."""
 
-WORKTREE = re.compile(r"^\s*worktree\s*=\s*(.+?)\s*$", re.MULTILINE | re.IGNORECASE)
+WORKTREE = re.compile(r"(?:^|\])\s*worktree\s*=\s*(.+?)\s*$", re.MULTILINE | re.IGNORECASE)
 POINTER = re.compile(r"gitdir: (.+?)\s*")
 ENDS = "which does not say that this is its work tree"
 
@@ -160,18 +160,23 @@ def _led(top: Path, folder: Path, git: Folder, roots: Roots) -> Repository:
         return none.without(f"`.git` leads to {git.path}, where no repository is")
     if folder in git.path.parents:
         return none  # Commands have it as it is.
+    made, place = None, git.path
     if (back := _text(git, "gitdir")) is not None:
-        if HERE.real_path(git.path / back.strip()) == top / ".git" and (made := _worktree(top, git)) is not None:
-            return made
-        return none.without(f"`.git` leads to {git.path}, {ENDS} (`git worktree repair`)")
-    if git.path in top.parents or home.is_relative_to(git.path):
-        return none.without(f"`.git` leads to {git.path}, which has more in it than a repository")
-    if roots.rules.hides(git.path):
-        return none.without(f"{git.path} is hidden")
-    if roots.within and not any(git.path.is_relative_to(each) for each in roots.within):
-        return none.without(f"{git.path} is outside of the folders that may be opened")
-    if os.stat(top).st_uid != os.stat(git.path).st_uid:
-        return none.without(f"{git.path} belongs to another user than {top}")
+        if HERE.real_path(git.path / back.strip()) == top / ".git":
+            made = _worktree(top, git)
+        if made is None:
+            return none.without(f"`.git` leads to {git.path}, {ENDS} (`git worktree repair`)")
+        place = git.path.parent.parent
+    if place in top.parents or home.is_relative_to(place):
+        return none.without(f"`.git` leads to {place}, which has more in it than a repository")
+    if roots.rules.hides(place):
+        return none.without(f"{place} is hidden")
+    if roots.within and not any(place.is_relative_to(each) for each in roots.within):
+        return none.without(f"{place} is outside of the folders that may be opened")
+    if os.stat(top).st_uid != os.stat(place).st_uid:
+        return none.without(f"{place} belongs to another user than {top}")
+    if made is not None:
+        return made
     if _has_common(git):
         return none.without(f"{git.path} names another repository")
     tree = WORKTREE.search(_text(git, "config") or "")
@@ -201,12 +206,12 @@ def _worktree(top: Path, git: Folder) -> Repository | None:
 
 def _has_seen(git: Folder, top: Path) -> bool:
     """Whether the index knows one of the files in `top` by inode and time of change, which nobody can set; or whether
-    nothing is in the repository that could be read."""
+    nothing is in the repository that could be read, and it is not the plain one of another folder."""
     if (data := _data(git, "index", MAX_INDEX)) is not None:
         return bool(load(HAS_SEEN)(data, top))
-    return not any(os.path.lexists(git.path / name) for name in ("index", "packed-refs", "reftable")) and not any(
-        entry.name not in ("info", "pack") for entry in os.scandir(git.path / "objects")
-    )
+    if git.path.name == ".git" or any(os.path.lexists(git.path / name) for name in ("packed-refs", "reftable")):
+        return False
+    return all(entry.name in ("info", "pack") for entry in os.scandir(git.path / "objects"))
 
 
 def _is_git(folder: Folder) -> bool:

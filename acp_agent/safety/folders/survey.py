@@ -19,7 +19,7 @@ from msgspec.structs import replace
 
 from acp_agent.lazy import load
 from acp_agent.safety.folders.paths import Roots, read_regular, real_path
-from acp_agent.safety.folders.repository import Repository
+from acp_agent.safety.folders.repository import WORKTREE, Repository
 from acp_agent.safety.globs import PathGlobs
 
 UNKNOWN = "acp_agent.undo.git_index:unknown"
@@ -43,7 +43,7 @@ INSIDE = ("hooks", "config", "commondir", "config.worktree")
 
 
 MAX_CONFIG = 200_000
-NAMING = re.compile(r"^[ \t]*(hookspath|path)[ \t]*=[ \t]*(\S[^\n]*)", re.IGNORECASE | re.MULTILINE)
+NAMING = re.compile(r"(?:^|\])[ \t]*(hookspath|path)[ \t]*=[ \t]*(\S[^\n]*)", re.IGNORECASE | re.MULTILINE)
 
 
 class Survey(Struct, frozen=True):
@@ -101,21 +101,26 @@ def survey(roots: Roots, more: Mapping[Path, Path] = MappingProxyType({})) -> Su
             folders[:] = [name for name in folders if name not in SKIPPED]
     kept = tuple(repositories)[:MAX_REPOSITORIES]
     complete = complete and len(kept) == len(repositories) and len(pointers) <= MAX_REPOSITORIES
-    named = tuple(dict.fromkeys(path for folder in kept for path in _named(folder, more.get(folder, folder.parent))))
+    named = tuple(dict.fromkeys(path for folder in kept for path in _named(folder, more.get(folder), roots)))
     return Survey(tuple(dict.fromkeys(hidden)), kept, tuple(pointers[:MAX_REPOSITORIES]), named, complete)
 
 
-def _named(git: Path, top: Path) -> Iterator[Path]:
-    """`core.hooksPath` and `include.path`, if they exist inside the repository's own folder, or its work tree."""
+def _named(git: Path, top: Path | None, roots: Roots) -> Iterator[Path]:
+    """`core.hooksPath` and `include.path`, if they exist inside the repository's own folder, or its work tree (`top`;
+    of a submodule or worktree, what it says itself, in the session's folders)."""
+    common = git.parents[1] if git.parent.name == "worktrees" else git
     try:
-        text = (read_regular(git / "config", MAX_CONFIG) or b"").decode("utf-8", "replace")
+        text = (read_regular(common / "config", MAX_CONFIG) or b"").decode("utf-8", "replace")
+        back = (read_regular(git / "gitdir", MAX_CONFIG) or b"").decode("utf-8", "replace") if common != git else ""
     except OSError:
         return
+    tree = WORKTREE.search(text) if common == git else None
+    said = git / tree[1].strip('"') if tree is not None else (git / back.strip()).parent if back else git.parent
+    base = top or real_path(said)
     for name, value in NAMING.findall(text):
-        base = top if name.lower() == "hookspath" else git
-        path = real_path(base / value.strip().strip('"'))
-        inside = any(each in path.parents for each in (git.parent, top))
-        if os.path.exists(path) and inside and path not in (git, git.parent, top):
+        path = real_path((base if name.lower() == "hookspath" else common) / value.strip().strip('"'))
+        inside = git.parent in path.parents or (base in path.parents and (top is not None or roots.contains(path)))
+        if os.path.exists(path) and inside and path not in (git, git.parent, base):
             yield path
 
 
@@ -155,7 +160,8 @@ def replaceable(folders: Iterable[Path]) -> Path | None:
 
 def with_hidden(found: Repository, roots: Roots) -> Repository:
     """With what commands must not read of the files around a session's folder: what rules hide, what belongs to others,
-    and files that may keep keys, unless git has the same. May take a while."""
+    what is no file (a pipe is written even where all is read-only), and files that may keep keys, unless git has the
+    same. May take a while."""
     top, rules = found.top, roots.rules
     if found.why or top not in found.readable or any(top.is_relative_to(root) for root in roots.real):
         return found
@@ -175,6 +181,7 @@ def with_hidden(found: Repository, roots: Roots) -> Repository:
             is_folder, is_key = stat.S_ISDIR(status.st_mode), rules.key_name(path[begins:]) is not None
             is_hidden = rules.hides_any and rules.hides(Path(path))
             is_hidden = is_hidden or (bool(denied) and denied.matches(Path(path)) and not allowed.matches(Path(path)))
+            is_hidden = is_hidden or not (is_folder or stat.S_ISREG(status.st_mode))
             if is_hidden or status.st_uid != owner or (is_key and is_folder):
                 hidden.append(Path(path))
             elif is_key:
