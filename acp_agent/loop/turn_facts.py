@@ -72,7 +72,8 @@ WANTS = re.compile(
 """A prompt that wants a change."""
 ASKS = re.compile(
     r"\?\s*$|^\W*(?:(?:please|now|ok(?:ay)?|and|so|then|thanks?|thank you|hi|hello)\b\W*)*(?:what|why|how|where"
-    r"|when|who|which|is|are|does|did|can|could|explain|describe|show|tell|summari[sz]e|review|list|find|check)\b",
+    r"|when|who|which|is|are|does|did|can|could|explain|describe|show|tell|summari[sz]e|review|list|find|check)\b"
+    r"|(?:\bnot|n't|\bnever|\bwithout)(?: to)? (?:chang|edit|modify|touch)",
     re.IGNORECASE,
 )
 """A prompt that is answered with words."""

@@ -179,6 +179,7 @@ def test_claims_and_questions():
     for text in (
         "What is it?", "explain the parser", "is it done", "Was geht hier vor?", "Please explain the change.",
         "Thanks. Now tell me what to change", "OK, and how would you fix it",
+        "Do not change anything, just look.", "Write down what is wrong; don't edit",
     ):  # fmt: skip
         assert ASKS.search(text), text
     for text in ("Fix the parser.", "In a.py, rename x to y", "Go on", "yes, please"):
