@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -11,6 +12,7 @@ import pytest
 from acp_agent.config.safety_settings import SAFE_VARIABLES
 from acp_agent.credentials.redactor import Redactor
 from acp_agent.disk import Folder
+from acp_agent.executors.sandbox import common_dirs
 from acp_agent.opening import Opening
 from acp_agent.safety.environment import safe_environment
 from acp_agent.safety.folders.folder_trust import CONFIG, own_files, scope_of, tools_of
@@ -125,6 +127,20 @@ def test_a_worktree_gives_nothing_of_a_folder_that_is_more_than_a_repository_nor
         assert places is not None and words in places.why, (folder, words)
         assert places.writable == places.readable == ()
     assert (places := repository_of(tree, Roots(tree, within=[tmp_path]))) is not None and places.writable
+
+
+def test_what_keeps_a_repository_as_it_is_stays_while_another_agents_command_needs_it(tmp_path: Path) -> None:
+    git(tmp_path, "init", "-q")
+    place = tmp_path / ".git"
+    other = "from pathlib import Path; from acp_agent.executors.sandbox.common_dirs import hold, release"
+    held = common_dirs.hold([place])
+    assert held == [place / "commondir", place / "config.worktree"]
+    for _ in range(2):
+        code = f"{other}; held = hold([Path({str(place)!r})]); assert len(held) == 2; release(held)"
+        subprocess.run([sys.executable, "-c", code], check=True, timeout=60)
+        assert all(path.exists() for path in held)
+    common_dirs.release(held)
+    assert not any(path.exists() for path in held)
 
 
 def enclosed(tmp_path: Path) -> tuple[Path, Path]:
