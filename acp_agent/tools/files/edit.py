@@ -84,6 +84,9 @@ class Planned(Struct, frozen=True):
     """The digest of the file on disk at that time."""
 
 
+AT_THE_END = "`old_string` was empty, so `new_string` was added at the end."
+
+
 class Edit(PathTool[EditParams]):
     name = "edit"
     title = "Edit {path}"
@@ -119,7 +122,8 @@ class Edit(PathTool[EditParams]):
 
     async def run(self, params: EditParams, ctx: ToolContext, preview: Preview) -> ToolResult:
         planned: Planned = preview.state
-        return await apply(planned, params.path, ctx, preview, context=ctx.config.files.edit_context)
+        note = AT_THE_END if not all(edit.old_string for edit in params.all_edits) else ""
+        return await apply(planned, params.path, ctx, preview, context=ctx.config.files.edit_context, note=note)
 
 
 async def read_for_edit(ctx: ToolContext, path: Path, shown: str) -> tuple[str, bytes | None]:
@@ -225,14 +229,24 @@ def _all_replaced(params: EditParams, old: str, places: Places = _lines) -> str:
     return new
 
 
-def _replaced(params: Replacement, path: str, old: str, places: Places) -> str:
-    """The new text. Raises ToolError that helps to find the right `old_string`."""
-    if not params.old_string:
+def _with_more(more: str, old: str) -> str:
+    """The text with lines at its end: what models mean by an empty `old_string`. Raises ToolError if nothing is to be
+    added, or all of the text is meant."""
+    text = plain(old)
+    if not more or (text.strip() and text.strip() in more):
         raise ToolError(
             "`old_string` is empty. Give the text to replace; to add lines, give the line before them, and write it "
             "again in `new_string` with the new ones. To write a whole file, use `write`.",
             "invalid_parameters",
         )
+    between = "" if not text or text.endswith("\n") else "\n"
+    return with_ends(f"{text}{between}{more}" + ("" if more.endswith("\n") else "\n"), old)
+
+
+def _replaced(params: Replacement, path: str, old: str, places: Places) -> str:
+    """The new text. Raises ToolError that helps to find the right `old_string`."""
+    if not params.old_string:
+        return _with_more(plain(params.new_string) if places is _lines else "", old)
     text, target, replacement = plain(old), plain(params.old_string), plain(params.new_string)
     if target not in text and (bare := without_numbers(target)) is not None and bare in text:
         target, replacement = bare, without_numbers(replacement) or replacement
