@@ -73,7 +73,9 @@ WANTS = re.compile(
 ASKS = re.compile(
     r"\?\s*$|^\W*(?:(?:please|now|ok(?:ay)?|and|so|then|thanks?|thank you|hi|hello)\b\W*)*(?:what|why|how|where"
     r"|when|who|which|is|are|does|did|can|could|explain|describe|show|tell|summari[sz]e|review|list|find|check)\b"
-    r"|(?:\bnot|n't|\bnever|\bwithout)(?: to)? (?:chang|edit|modify|touch)",
+    r"|(?:\bnot|n't|\bnever|\bwithout)(?: to)? (?:chang|edit|modify|touch)"
+    r"|^\W*(?:please )?(?:write|draft|compose|make)(?: \w+){0,4} (?:haiku|poem|joke|story|message|summary|e?mail|letter"
+    r"|text|sentence|explanation|description|answer|regex|query|list)\b(?!.*(?:\bfile\b|\w[./]\w))",
     re.IGNORECASE,
 )
 """A prompt that is answered with words."""

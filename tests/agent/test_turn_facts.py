@@ -180,9 +180,10 @@ def test_claims_and_questions():
         "What is it?", "explain the parser", "is it done", "Was geht hier vor?", "Please explain the change.",
         "Thanks. Now tell me what to change", "OK, and how would you fix it",
         "Do not change anything, just look.", "Write down what is wrong; don't edit",
+        "Write a haiku", "Please write me a short commit message for it.", "make a list of the open points",
     ):  # fmt: skip
         assert ASKS.search(text), text
-    for text in ("Fix the parser.", "In a.py, rename x to y", "Go on", "yes, please"):
+    for text in ("Fix the parser.", "In a.py, rename x to y", "Go on", "yes, please", "Write a summary into notes.md"):
         assert WANTS.search(text) and not ASKS.search(text), text
     for text in ("Thank you!", "Die Tests laufen lassen", "Run the tests."):
         assert not WANTS.search(text), text
