@@ -117,6 +117,7 @@ class TurnFacts:
         means = not below and meant_to_change(call)
         if category in NO_FAULT or outcome.cancelled:
             self.failed = "" if means else self.failed
+            self.unknown = self.unknown or means  # Somebody wanted it undone.
             return
         accesses = call.facts.accesses if call.facts is not None else ()
         commands = any(isinstance(each, ExecuteAccess) for each in accesses)

@@ -9,6 +9,7 @@ import sys
 from pathlib import Path
 
 from acp_agent.testing.fake_model import Answer, Call, FakeModel
+from tests.agent.kit import without_context
 from tests.e2e.kit import COMMAND, alive
 
 from .chat import Card, Chat
@@ -136,7 +137,8 @@ async def test_an_agent_that_is_killed_is_started_again_and_the_session_goes_on(
         assert await chat.frame.get_by_role("button", name="Stop", exact=True).count() == 0
         await chat.send("Go on")
         await answered(window, chat, "One.", "Three.")
-        sent = [message["content"] for message in model.requests[-1].body["messages"] if message["role"] == "user"]
+        messages = without_context(model.requests[-1].body["messages"])
+        sent = [message["content"] for message in messages if message["role"] == "user"]
         assert sent == ["Count", "Wait", "Go on"]
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from acp_agent.testing.fake_model import Answer, Call, FakeModel
+from tests.agent.kit import without_context
 from tests.e2e.kit import alive
 
 from .chat import Card, Chat
@@ -30,8 +31,10 @@ def results(model: FakeModel) -> list[str]:
 
 
 def prompts(model: FakeModel) -> list[str]:
-    """The prompts of the newest request."""
-    return [str(message["content"]) for message in model.requests[-1].body["messages"] if message["role"] == "user"]
+    """What the user said, in the last request."""
+    return [
+        str(each["content"]) for each in without_context(model.requests[-1].body["messages"]) if each["role"] == "user"
+    ]
 
 
 async def answered(window: Window, chat: Chat, *texts: str) -> None:
@@ -273,7 +276,7 @@ async def test_files_the_selection_commands_and_pictures_go_with_a_prompt(code, 
         await window.eventually(chat.frame.locator(".composer .chip.image img").count, lambda count: count == 1)
         await chat.send("Which colour?")
         await answered(window, chat, "Read.", "Red.")
-        parts = model.requests[-1].body["messages"][-1]["content"]
+        parts = without_context(model.requests[-1].body["messages"])[-1]["content"]
         assert [part["image_url"]["url"] for part in parts if part["type"] == "image_url"] == [
             f"data:image/png;base64,{DOT}"
         ]

@@ -74,6 +74,8 @@ class FencedProvider:
         self._uncounted: dict[str, int] = {}
         """Models whose server seems to drop them, with the requests until they are sent again."""
         self._told: set[str] = set()
+        self._doubted: set[str] = set()
+        """Models whose server counted too few tokens for their tools, which may also be how it counts."""
         self._native: set[str] = set()
         """Models that have called a tool."""
 
@@ -115,10 +117,13 @@ class FencedProvider:
         `_NoTools` if the server has none, unless something was said already."""
         calls_tools = settings.model in self._native or _called(messages)
         wrote = _called(messages, written=True)
+        asked = settings
+        if settings.model in self._doubted and tools and not calls_tools:  # It may know of none: told as text, too.
+            asked = msgspec.structs.replace(settings, system=f"{settings.system.rstrip()}\n\n{catalogue(tools)}")
         written = WrittenCalls(()) if calls_tools else WrittenCalls(tools, settings.unsent())
         begun = said = False
         try:
-            async with aclosing(self._inner.stream(messages, tools, settings)) as events:
+            async with aclosing(self._inner.stream(messages, tools, asked)) as events:
                 async for event in events:
                     begun = begun or not isinstance(event, llm.Notice)
                     out: list[llm.ModelEvent] = [event]
@@ -133,8 +138,12 @@ class FencedProvider:
                             written = WrittenCalls(())
                         case llm.Finished(_, opaque):
                             out = [*written.end(), llm.Finished("tool_calls", opaque) if written.called else event]
-                        case llm.UsageReport(tokens) if self._mode == "auto" and wrote and not calls_tools:
-                            if _dropped(messages, tools, settings.before, tokens):
+                        case llm.UsageReport(tokens) if self._mode == "auto" and not calls_tools:
+                            before = {settings.before, asked.before}
+                            dropped = any(_dropped(messages, tools, each, tokens) for each in before)
+                            if dropped and not wrote:
+                                self._doubted.add(settings.model)
+                            elif dropped:
                                 self._uncounted[settings.model] = AGAIN
                                 if not said:
                                     raise _NoTools
