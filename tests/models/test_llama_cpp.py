@@ -106,16 +106,6 @@ async def test_the_first_word_in_another_project_waits_for_what_is_new_alone(tmp
         assert first <= 400, more
 
 
-@pytest.mark.parametrize("option", ["--jinja", "--no-jinja"])
-async def test_where_the_template_has_no_tools_the_model_is_told_of_them_as_text(tmp_path, option):
-    """The count of tokens alone does not prove it, so they are sent as ever, too."""
-    with llama(tmp_path / "log", "-c", "8192", option) as plain:
-        async with session(tmp_path, plain, FEW) as editor:
-            first = (await editor.prompt("Say hello.", seconds=SECONDS)).meta["usage"]["inputTokens"]
-            second = (await editor.prompt("Say it again.", seconds=SECONDS)).meta["usage"]["inputTokens"]
-            assert second > first + 150
-
-
 async def test_an_image_does_not_wedge_the_session(tmp_path, server):
     async with session(tmp_path, server, FEW) as editor:
         picture = [TextContent(text="What is it?"), ImageContent(data=PIXEL, mime_type="image/png")]
