@@ -34,7 +34,7 @@ def said(r) -> str:
         (Call("read", {"path": "/etc/passwd"}), "policy_blocked", "outside this session's folders"),
         (Call("read", {"path": "missing"}), "invalid_parameters", "missing"),
         (Call("edit", {"path": "a.txt", "old_string": "no", "new_string": "x"}), "permanent_failure", "a.txt"),
-        (Call("edit", {"path": "a.txt", "old_string": "", "new_string": "x"}), "invalid_parameters", "`old_string`"),
+        (Call("edit", {"path": "a.txt", "old_string": "", "new_string": ""}), "invalid_parameters", "`old_string`"),
         (Call("read", {"pth": "a"}), "invalid_parameters", "`path`"),
         (Call("read", "{not json"), "invalid_parameters", "not a JSON object"),
         (Call("read", "[1]"), "invalid_parameters", "not a JSON object"),
