@@ -22,7 +22,7 @@ from __future__ import annotations
 import json
 import logging
 import re
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Sequence
 from contextlib import aclosing
 from itertools import pairwise
 from pathlib import Path
@@ -42,6 +42,7 @@ from acp_agent.llm.base import (
     ToolMessage,
     ToolUse,
     UserMessage,
+    last_words,
 )
 from acp_agent.loop.memory.conversation_head import DROPPED, is_prompt, opened, text_of, words_of
 from acp_agent.loop.memory.history import History
@@ -231,14 +232,8 @@ def filled_up(messages: Sequence[Message], most: int, least: int) -> tuple[list[
     result = list(messages)
     places = range(len(result) - _last_round(result), len(result))
     texts = {at: message for at in places if isinstance(message := result[at], ToolMessage)}
-    sizes = sorted(characters(message) for message in texts.values())
-    room = most - (size_of(result) - sum(sizes))
-    share = least
-    for number, size in enumerate(sizes):
-        share = room // (len(sizes) - number)
-        if size > share:
-            break
-        room -= size
+    sizes = [characters(message) for message in texts.values()]
+    share = _share(sizes, most - (size_of(result) - sum(sizes)))
     count = 0
     for at, message in texts.items():
         if characters(message) > max(share, least):
@@ -246,6 +241,18 @@ def filled_up(messages: Sequence[Message], most: int, least: int) -> tuple[list[
             if characters(shorter) < characters(message):
                 result[at], count = shorter, count + 1
     return result, count
+
+
+def _share(sizes: Iterable[int], room: int) -> int:
+    """To what size the longest of these are to be cut, so that all fit into `room`."""
+    ordered = sorted(sizes)
+    share = 0
+    for number, size in enumerate(ordered):
+        share = max(room, 0) // (len(ordered) - number)
+        if size > share:
+            break
+        room -= size
+    return share
 
 
 def shorten_arguments(messages: Sequence[Message], chars: int, *, answered: bool = True) -> list[Message]:
@@ -298,13 +305,7 @@ def condensed(messages: Sequence[Message], room: int) -> list[Message]:
     room -= size_of(begun)
     if size_of(rest) <= room:
         return list(messages)
-    sizes = sorted(map(characters, rest))
-    share = 0
-    for number, size in enumerate(sizes):
-        share = max(room, 0) // (len(sizes) - number)
-        if size > share:
-            break
-        room -= size
+    share = _share(map(characters, rest), room)
     return list(History([*begun, *(_condensed(message, share) for message in rest)]).messages)
 
 
@@ -377,15 +378,13 @@ def cut_old_turns(messages: Sequence[Message], need: int) -> tuple[list[Message]
     kept += rest[prompts[-1] :] if prompts else []
     if not gone:
         return list(messages), 0
-    head = head.after(gone, kept)
-    head = msgspec.structs.replace(head, dropped=head.dropped + left_out)
-    return list(History([*head.messages(), *kept]).messages), count
+    return list(History([*head.after(gone, kept, left_out).messages(), *kept]).messages), count
 
 
 def _short_turn(turn: Sequence[Message]) -> list[Message]:
-    short: list[Message] = [UserMessage((TextPart(bounded(words_of(turn[0]), OLD_WORDS)),))]
-    last = next((one.text for one in reversed(turn) if isinstance(one, AssistantMessage) and one.text), "")
-    return [*short, *([AssistantMessage(bounded(last, OLD_WORDS))] if last else [])]
+    prompt = UserMessage((TextPart(bounded(words_of(turn[0]), OLD_WORDS)),))
+    last = last_words(turn)
+    return [prompt, *([AssistantMessage(bounded(last, OLD_WORDS))] if last else [])]
 
 
 def drop_oldest(messages: Sequence[Message], room: int) -> tuple[list[Message], int]:
@@ -406,8 +405,7 @@ def drop_oldest(messages: Sequence[Message], room: int) -> tuple[list[Message], 
         kept = [*fixed, *rest[at:]]
     if not (dropped := len(rest) - len(kept)):
         return list(messages), 0
-    head = head.after(rest[: len(rest) - len(kept) + len(fixed)], kept)
-    head = msgspec.structs.replace(head, dropped=head.dropped + dropped)
+    head = head.after(rest[: dropped + len(fixed)], kept, dropped)
     return list(History([*head.messages(), *kept]).messages), dropped
 
 

@@ -77,16 +77,16 @@ class Head(Struct, frozen=True):
         begun: list[Message] = [UserMessage(parts)] if parts else []
         return [*begun, AssistantMessage(ACKNOWLEDGED)] if self.summary else begun
 
-    def after(self, gone: Sequence[Message], kept: Sequence[Message]) -> Head:
-        """The head once these messages, which followed it, are gone. The first prompt is kept here if it is not among
-        those that stay."""
+    def after(self, gone: Sequence[Message], kept: Sequence[Message], dropped: int = 0) -> Head:
+        """The head once these messages, which followed it, are gone; `dropped`: how many are in nothing that stays. The
+        first prompt is kept here if it is not among those that do."""
         first = self.first
         if not self.there and (prompt := next(filter(is_prompt, gone), None)) is not None:
             first = "" if any(one is prompt for one in kept) else bounded(words_of(prompt), FIRST_CHARS)
         files = dict(self.files)
         for path, seen in _files(gone):
             files[path] = files.pop(path, Seen()).and_(seen)
-        return replace(self, first=first, files=files)
+        return replace(self, first=first, files=files, dropped=self.dropped + dropped)
 
 
 def opened(messages: Sequence[Message]) -> tuple[Head, list[Message]]:

@@ -240,9 +240,11 @@ class Room(Struct):
         return sum(isinstance(one, AssistantMessage) for one in messages[last + 1 :]) >= LONG_TURN
 
     def _asking(self, asks: Summarise | None, prompt: int) -> Summarise | None:
+        if asks is None:
+            return None
+
         async def ask(messages: Sequence[Message]) -> str:
             self._asked_at = prompt
-            assert asks is not None
             return await asks(messages)
 
-        return ask if asks is not None else None
+        return ask
