@@ -101,7 +101,7 @@ class TurnFacts:
     def made(self, changes: Sequence[Change]) -> None:
         """By the turn's calls."""
         for change in changes:
-            if (kind := _kind(change)) is None:
+            if (kind := change.how) is None:
                 continue
             if self.changed.get(change.path) == "created":
                 if kind == "deleted":
@@ -173,13 +173,6 @@ def _claims(said: str) -> bool:
     )
 
 
-def _kind(change: Change) -> str | None:
-    before, after = change.before.kind, change.after.kind if change.after is not None else "file"
-    if {before, after} <= {"none", "dir"}:
-        return None
-    return "created" if before in ("none", "dir") else "deleted" if after in ("none", "dir") else "changed"
-
-
 def meant_to_change(call: Call) -> bool:
     """Whether the call was there to change files."""
     if call.ready is None:
@@ -234,14 +227,12 @@ def change_note(call: Call, contents: Contents) -> str:
         return ""
     changes = {change.path: change for change in looked.changes}
     display = call.ready.calls.session.roots.display
-    told = [
-        each for _, each in sorted(changes.items()) if _kind(each) is not None and not _is_cache(display(each.path))
-    ]
+    told = [each for _, each in sorted(changes.items()) if each.how is not None and not _is_cache(display(each.path))]
     if not told:
         return "[no file changed]" if not changes and meant_to_change(call) and _all_seen(call) else ""
     words = dict[str, list[str]]()
     for number, change in enumerate(told[:MOST_NAMED]):
-        kind = _kind(change)
+        kind = change.how
         counted = _counted(change, contents) if number < MOST_COUNTED and kind == "changed" else ""
         words.setdefault(str(kind), []).append(display(change.path) + counted)
     more = f" and {len(told) - MOST_NAMED} more" if len(told) > MOST_NAMED else ""

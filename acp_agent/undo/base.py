@@ -51,6 +51,18 @@ class Entry(Struct, frozen=True, omit_defaults=True):
 
 NOTHING = Entry()
 
+NOTHING = Entry()
+
+How = Literal["created", "changed", "deleted"]
+
+
+def how_changed(before: Entry, after: Entry) -> How | None:
+    """What became of a file (or link); `None` where there was none and is none."""
+    was, is_ = before.kind not in ("none", "dir"), after.kind not in ("none", "dir")
+    if not was:
+        return "created" if is_ else None
+    return "changed" if is_ else "deleted"
+
 
 class Change(Struct, frozen=True):
     """What one operation did to a path."""
@@ -59,6 +71,11 @@ class Change(Struct, frozen=True):
     before: Entry
     after: Entry | None
     """`None`: unknown, since the agent was killed before it looked."""
+
+    @property
+    def how(self) -> How | None:
+        """What became of the file; where that is unknown, it is taken to be there."""
+        return how_changed(self.before, self.after or Entry("file"))
 
 
 class Operation(Struct, frozen=True):

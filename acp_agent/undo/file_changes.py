@@ -5,14 +5,14 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any
 
 from msgspec import Struct
 
 from acp_agent.errors import ExecutorError
 from acp_agent.executors.encodings import decoded
 from acp_agent.lazy import load
-from acp_agent.undo.base import NOTHING, Change, Entry
+from acp_agent.undo.base import NOTHING, Change, Entry, How, how_changed
 from acp_agent.undo.contents import ContentError, Contents
 from acp_agent.undo.merge import is_quick, lines_of
 from acp_agent.undo.undo_plan import BETWEEN, CHANGED_SINCE, UNSAVED, by_path, make_plan
@@ -29,7 +29,7 @@ Hunk = tuple[int, int, int, int]
 
 class FileChange(Struct, frozen=True):
     path: Path
-    kind: Literal["created", "changed", "deleted"]
+    kind: How
     old: str | None
     """`None` if there was no file."""
     new: str | None
@@ -89,13 +89,8 @@ def parts_of(changes: Sequence[Change], now: Mapping[Path, Entry] | None, conten
 
 def file_change(path: Path, before: Entry, after: Entry, contents: Contents) -> FileChange | None:
     """`None` for folders, which are not shown."""
-    if {before.kind, after.kind} <= {"none", "dir"}:
+    if (kind := how_changed(before, after)) is None:
         return None
-    kind: Literal["created", "changed", "deleted"] = "changed"
-    if before.kind in ("none", "dir"):
-        kind = "created"
-    elif after.kind in ("none", "dir"):
-        kind = "deleted"
     words = []
     if before.kind == after.kind == "file" and before.mode != after.mode:
         words.append(f"mode {before.mode:o} becomes {after.mode:o}")
