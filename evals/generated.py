@@ -14,7 +14,7 @@ from pathlib import Path
 
 from msgspec import Struct
 
-from evals.tasks import Task, read_task
+from evals.tasks import TASKS, Task, read_task
 
 SECONDS = 900
 NOUNS = (
@@ -23,35 +23,10 @@ NOUNS = (
 THINGS = "invoice order customer shipment report recipe player sensor booking payment".split()
 KEYS = "timeout retries port workers limit interval depth width".split()
 NAMES = "Ada Bruno Chen Dora Emil Farah Goran Hana Igor Jana".split()
-ANSWER = '''\
-import json
-import os
-import re
-from pathlib import Path
-
-
-def answer():
-    """What the agent said after its last tool call; of a solution, what it printed."""
-    logs = Path(os.environ.get("LOGS", "/logs"), "agent")
-    if (logs / "oracle.txt").is_file():
-        return (logs / "oracle.txt").read_text(encoding="utf-8")
-    said = ""
-    for line in (logs / "acp-events.jsonl").read_text(encoding="utf-8").splitlines():
-        update = json.loads(line)["payload"].get("update") or {}
-        if update.get("sessionUpdate") == "tool_call":
-            said = ""
-        elif update.get("sessionUpdate") == "agent_message_chunk":
-            said += update["content"].get("text", "")
-    return said
-
-
-'''
+ANSWER = (TASKS / "first-count-lines/tests/check.py").read_text(encoding="utf-8").partition("assert ")[0]
+"""Finds what the agent said; each task has it, since a task is whole by itself."""
+TEST = (TASKS / "first-count-lines/tests/test.sh").read_text(encoding="utf-8")
 IMPORT = "import sys\n\nsys.path.insert(0, '.')\nimport {}\n\n"
-TEST = """\
-#!/usr/bin/env bash
-reward=${LOGS:-/logs}/verifier/reward.txt
-if python3 "$(dirname "$0")/check.py" >&2; then echo 1; else echo 0; fi >"$reward"
-"""
 ABOUT = """\
 [metadata]
 difficulty = "generated"

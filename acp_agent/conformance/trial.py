@@ -442,18 +442,13 @@ def _is_turn(body: dict[str, Any], profile: Profile) -> bool:
 def _for_turns(script: Script, profile: Profile) -> Script:
     """The same for turns, one reply for each request from now on; whatever else the agent asks of the model gets a few
     words. An agent may look once more at the end of a turn: then it gets the last words again."""
-    left = iter(()) if callable(script) else iter(script)
-    last: list[Any] = [USED_UP]
+    replies = [] if callable(script) else list(script)
+    again = [reply for reply in replies[-1:] if isinstance(reply, Answer) and reply.text and not reply.tool_calls]
+    left = iter([*replies, *again])
 
     def said(body: dict[str, Any]) -> Any:
         if not _is_turn(body, profile):
             return Answer(text="A title")
-        if callable(script):
-            return script(body)
-        if (reply := next(left, None)) is not None:
-            last[0] = reply
-            return reply
-        again, last[0] = last[0], USED_UP
-        return again if isinstance(again, Answer) and again.text and not again.tool_calls else USED_UP
+        return script(body) if callable(script) else next(left, USED_UP)
 
     return said

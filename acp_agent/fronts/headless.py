@@ -27,6 +27,7 @@ from acp_agent.legible import legible
 from acp_agent.protocol.client import QUESTION
 from acp_agent.protocol.transports import Transport
 from acp_agent.schema import acp
+from acp_agent.undo.base import named
 
 QUESTIONS = {"execute": "Run this?", "edit": "Make this change?", "delete": "Delete this?", "move": "Move this?"}
 """What a permission request is asked as, by the kind of the call."""
@@ -73,8 +74,7 @@ class Ended(Struct, frozen=True):
     def words(self) -> str:
         files = [os.path.relpath(each["path"]) for each in self.facts.get("files", ())]
         failed = self.facts.get("failedCalls", 0)
-        more = f" and {len(files) - MOST_NAMED} more" if len(files) > MOST_NAMED else ""
-        said = [f"changed: {', '.join(map(legible, files[:MOST_NAMED]))}{more}"] if files else []
+        said = [f"changed: {named([legible(file) for file in files], MOST_NAMED)}"] if files else []
         said += [f"{failed} call{'s' * (failed > 1)} failed"] if failed else []
         return "; ".join(said)
 

@@ -51,8 +51,6 @@ class Entry(Struct, frozen=True, omit_defaults=True):
 
 NOTHING = Entry()
 
-NOTHING = Entry()
-
 How = Literal["created", "changed", "deleted"]
 
 

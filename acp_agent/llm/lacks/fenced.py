@@ -118,8 +118,8 @@ class FencedProvider:
         calls_tools = settings.model in self._native or _called(messages)
         wrote = _called(messages, written=True)
         asked = settings
-        if settings.model in self._doubted and tools and not calls_tools:  # It may know of none: told as text, too.
-            asked = msgspec.structs.replace(settings, system=f"{settings.system.rstrip()}\n\n{catalogue(tools)}")
+        if settings.model in self._doubted and not calls_tools:  # It may know of none: told as text, too.
+            asked = _told_of(tools, settings)
         written = WrittenCalls(()) if calls_tools else WrittenCalls(tools, settings.unsent())
         begun = said = False
         try:
@@ -172,9 +172,8 @@ class FencedProvider:
         self, messages: Sequence[llm.Message], tools: Sequence[llm.ToolDefinition], settings: llm.ModelSettings
     ) -> AsyncGenerator[llm.ModelEvent, None]:
         reader = FenceReader([tool.name for tool in tools])
-        asked = msgspec.structs.replace(settings, system=f"{settings.system.rstrip()}\n\n{catalogue(tools)}".strip())
         written = WrittenCalls(tools, settings.unsent() if tools else ())
-        stream = self._inner.stream(fenced_messages(messages), (), asked if tools else settings)
+        stream = self._inner.stream(fenced_messages(messages), (), _told_of(tools, settings))
         try:
             async with aclosing(stream) as events:
                 async for event in events:
@@ -203,6 +202,13 @@ class _NoTools(Exception):
 
 def _text(text: str) -> list[llm.ModelEvent]:
     return [llm.TextDelta(text)] if text else []
+
+
+def _told_of(tools: Sequence[llm.ToolDefinition], settings: llm.ModelSettings) -> llm.ModelSettings:
+    """With the tools described in the system prompt."""
+    if not tools:
+        return settings
+    return msgspec.structs.replace(settings, system=f"{settings.system.rstrip()}\n\n{catalogue(tools)}".strip())
 
 
 def _dropped(messages: Sequence[llm.Message], tools: Sequence[llm.ToolDefinition], system: str, tokens: int) -> bool:

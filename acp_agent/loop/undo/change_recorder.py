@@ -262,22 +262,26 @@ class ChangeRecorder:
 
     def absorb(self, entries: Sequence[tuple[Path, Entry]]) -> None:
         """These were changed by our own tools: no command of any session did it."""
-        for recorder in RECORDERS:
-            if (looks := vars(recorder).get("looks")) is not None:
-                looks.absorb(entries)
+        for looks in _all_looks():
+            looks.absorb(entries)
 
     @contextmanager
     def held(self, paths: Sequence[Path]) -> Iterator[None]:
         """Our own tools are changing these, and `absorb` follows."""
         with ExitStack() as held:
-            for recorder in list(RECORDERS):
-                if (looks := vars(recorder).get("looks")) is not None:
-                    held.enter_context(looks.held(paths))
+            for looks in _all_looks():
+                held.enter_context(looks.held(paths))
             yield
 
     async def close(self) -> None:
         if "looks" in vars(self) and self.looks is not None:
             self.looks.close()
+
+
+def _all_looks() -> list[FolderLooks]:
+    """Of all sessions of this process that have begun to look."""
+    found = (vars(recorder).get("looks") for recorder in RECORDERS)
+    return [looks for looks in found if looks is not None]
 
 
 def _with_rows(changes: Sequence[Change]) -> tuple[Sequence[Change], Sequence[Row]]:
