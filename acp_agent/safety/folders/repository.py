@@ -129,15 +129,20 @@ def _above(found: Repository, there: os.stat_result, own: os.stat_result, folder
         why = f"{top} or its `.git` belongs to another user than the session's folder"
     elif there.st_mode & stat.S_IWOTH:
         why = f"everybody may write in {top}"
-    elif roots.within and not any(top.is_relative_to(each) for each in roots.within):
-        why = f"{top} is outside of the folders that may be opened"
-    elif any(roots.rules.hides(path) for path in (top, top / ".git", found.git)):
-        why = f"{top} is hidden"
+    elif closed := _closed(top, roots, top / ".git", found.git):
+        why = closed
     elif found.git == top / ".git" and _names_another(top, Folder(found.git)):
         why = f"{found.git} names another repository or work tree"
     if why:
         return found.without(why)
     return replace(found, readable=(*found.readable, top), opened={**found.opened, top: (there.st_dev, there.st_ino)})
+
+
+def _closed(place: Path, roots: Roots, *parts: Path) -> str:
+    """Why nobody may have it, if a server's token cannot open it or rules hide it or one of these parts."""
+    if roots.within and not any(place.is_relative_to(each) for each in roots.within):
+        return f"{place} is outside of the folders that may be opened"
+    return f"{place} is hidden" if any(map(roots.rules.hides, (place, *parts))) else ""
 
 
 def _names_another(top: Path, git: Folder) -> bool:
@@ -169,10 +174,8 @@ def _led(top: Path, folder: Path, git: Folder, roots: Roots) -> Repository:
         place = git.path.parent.parent
     if place in top.parents or home.is_relative_to(place):
         return none.without(f"`.git` leads to {place}, which has more in it than a repository")
-    if roots.rules.hides(place):
-        return none.without(f"{place} is hidden")
-    if roots.within and not any(place.is_relative_to(each) for each in roots.within):
-        return none.without(f"{place} is outside of the folders that may be opened")
+    if why := _closed(place, roots):
+        return none.without(why)
     if os.stat(top).st_uid != os.stat(place).st_uid:
         return none.without(f"{place} belongs to another user than {top}")
     if made is not None:
