@@ -149,6 +149,7 @@ class FolderLooks:
             else:
                 self._absorb()
                 dirty = self._watch.changed()
+                again = {self._own.again.popleft() for _ in range(len(self._own.again))}
                 for folder in self._watch.lost & self._folders.keys():
                     self._watch.add(folder)
                 self._watch.lost.clear()
@@ -156,7 +157,6 @@ class FolderLooks:
                     self._rescan(list(self._folders), changed)
                     self._scan([top for top in self._tops if top not in self._folders], changed)
                 else:
-                    again = {self._own.again.popleft() for _ in range(len(self._own.again))}
                     self._rescan([*dirty, *((self._linked | again) - dirty)], changed)
             changes = self._as_changes(changed) if report else self._forget(changed)
             self._copy(seconds)
