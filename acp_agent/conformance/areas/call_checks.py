@@ -12,6 +12,7 @@ from acp_agent.client.permissions import allow_once, reject_once
 from acp_agent.conformance.trial import (
     DONE,
     REST,
+    RESULT,
     SECONDS,
     Agent,
     NotHere,
@@ -96,7 +97,8 @@ async def calls_that_cannot_be_done_fail_and_the_turn_goes_on(trial: Trial) -> N
     async with trial.agent([Answer(tool_calls=(Call("kit_no_such_tool", {"a": 1}),)), DONE]) as agent:
         await agent.new_session()
         await agent.stops("end_turn")
-        agent.expect(len(agent.asked) == 2, "the model was not told that there is no such tool")
+        told = len(agent.asked) > 1 and RESULT.search(agent.asked_of_model(1)) is not None
+        agent.expect(told, "the model was not told that there is no such tool")
         open_ = [call for call in agent.calls().values() if (call["statuses"] or [""])[-1] != "failed"]
         agent.expect(not open_, f"a call of a tool that does not exist is {open_[:1]}")
 
