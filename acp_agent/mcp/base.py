@@ -6,10 +6,12 @@ What lives here: plain values and pure functions. What does not: the `mcp` packa
 from __future__ import annotations
 
 import os
+import re
 import shlex
 from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from contextlib import nullcontext
 from fnmatch import fnmatchcase
+from hashlib import sha256
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, Protocol
 
@@ -54,6 +56,14 @@ class McpError(AgentError):
         self.retry_after = retry_after
 
 
+SAFE_PATH = "PYTHONSAFEPATH"
+"""Keeps `python -m` and `-c` from loading modules of the folder in which they start: any command can put one there.
+Not empty: it is in force (Python 3.11 and later)."""
+
+
+ON_THIS_MACHINE = re.compile(r"^(localhost|127\.0\.0\.1|\[::1\]):\d+$")
+
+
 class ServerSpec(msgspec.Struct, frozen=True):
     """Address or command of a server."""
 
@@ -76,6 +86,13 @@ class ServerSpec(msgspec.Struct, frozen=True):
         """Whether the user's lists let the model have a tool."""
         allowed = not self.allow or any(fnmatchcase(tool, pattern) for pattern in self.allow)
         return allowed and not any(fnmatchcase(tool, pattern) for pattern in self.deny)
+
+    def digest(self) -> str:
+        """Of what it is: its program with the arguments, or its address but for a port on this machine, which changes
+        with each start of an editor."""
+        head, _, path = self.url.partition("?")[0].partition("://")[2].partition("/")
+        host = ON_THIS_MACHINE.sub(r"\1", head)
+        return sha256(repr((self.transport, self.command, self.args, self.cwd, host, path)).encode()).hexdigest()[:16]
 
 
 Answer = Callable[[str, dict[str, Any]], Awaitable[dict[str, Any]]]
@@ -166,6 +183,8 @@ class McpTool(msgspec.Struct, frozen=True):
     destructive_hint: bool | None = None
     idempotent_hint: bool | None = None
     open_world_hint: bool | None = None
+    of: str = ""
+    """`ServerSpec.digest` of its server."""
 
 
 class PromptArgument(msgspec.Struct, frozen=True):

@@ -300,7 +300,8 @@ class _Server:
     @property
     def tools(self) -> tuple[McpTool, ...]:
         """Those that the user lets the model have."""
-        return tuple(tool for tool in self.all_tools if self.offers(tool.name))
+        of = self.spec.digest()
+        return tuple(msgspec.structs.replace(tool, of=of) for tool in self.all_tools if self.offers(tool.name))
 
     def offers(self, tool: str) -> bool:
         return self.chosen.get(tool, self.spec.offers(tool))

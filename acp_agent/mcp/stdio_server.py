@@ -5,14 +5,15 @@ from __future__ import annotations
 import errno
 import logging
 import os
-from collections.abc import AsyncGenerator, Callable, Mapping
+import re
+from collections.abc import AsyncGenerator, Callable, Mapping, Sequence
 from contextlib import nullcontext
 from pathlib import Path
 
 from acp_agent.child import Child, User, one_line
 from acp_agent.disk import Entered
 from acp_agent.errors import ExecutorError
-from acp_agent.mcp.base import McpError, ServerSpec
+from acp_agent.mcp.base import SAFE_PATH, McpError, ServerSpec
 from acp_agent.own_programs import find_program, with_search_path
 
 log = logging.getLogger(__name__)
@@ -23,6 +24,12 @@ APART = {
 }  # fmt: skip
 """Programs that fetch what they run, and what keeps them from the folder in which they start: commands can put a
 package of that name there (`node_modules`), or say where packages come from (`.npmrc`, `uv.toml`)."""
+LOCAL_FIRST = (("bunx",), ("bun", "x"), ("bun", "--bun", "x"))
+"""Programs that take a package from `node_modules` of the folder if it is there, and cannot be told not to."""
+PACKAGE = re.compile(r"((?:@[\w.-]+/)?(\w[\w.-]*))(?:@.*)?")
+"""Its name, and that of its program."""
+PYTHON = re.compile(r"(?:python|pypy)[\d.]*")
+MODULE_OR_CODE = re.compile(r"-[bBdEiIOPqRsSuvx]*[mc].*")
 
 
 class StdioServer(Child):
@@ -51,7 +58,10 @@ class StdioServer(Child):
             command = find_program(spec.command, env) if plain else spec.command
             if command is None:
                 raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT), spec.command)
+            if not spec.cwd and PYTHON.fullmatch(os.path.basename(spec.command)) and _runs_module(spec.args):
+                env.setdefault(SAFE_PATH, "1")
             with entered(cwd) as place:
+                _refuse_local(spec, cwd)
                 return cls.start(spec.name, [command, *_args(spec)], cwd=place, env=env, user=other)
         except ExecutorError as error:
             raise McpError("policy_blocked", str(error)) from error
@@ -95,6 +105,31 @@ def _args(spec: ServerSpec) -> list[str]:
     name = os.path.basename(spec.command)
     more = () if spec.cwd else APART.get((name,)) or APART.get((name, *spec.args[:1])) or ()
     return [*more, *spec.args]
+
+
+def _runs_module(args: Sequence[str]) -> bool:
+    """Whether Python, started with these, runs no script of a name."""
+    for before, word in zip(("", *args), args, strict=False):
+        if MODULE_OR_CODE.fullmatch(word):
+            return True
+        if not word.startswith("-") and before not in ("-W", "-X"):
+            return False
+    return False
+
+
+def _refuse_local(spec: ServerSpec, cwd: Path) -> None:
+    """Raises McpError if what the folder has of that name would run."""
+    words = [os.path.basename(spec.command), *spec.args]
+    if spec.cwd or not (runner := next((each for each in LOCAL_FIRST if tuple(words[: len(each)]) == each), ())):
+        return
+    packages = [found for word in words[len(runner) :] if (found := PACKAGE.fullmatch(word))][:2]
+    for place in (name for each in packages for name in (f"node_modules/.bin/{each[2]}", f"node_modules/{each[1]}")):
+        if os.path.lexists(cwd / place):
+            raise McpError(
+                "policy_blocked",
+                f"`{' '.join(runner)}` would run {place} of the session's folder, which commands can change: "
+                "start it with npx, or give the server a `cwd`",
+            )
 
 
 def _not_started(spec: ServerSpec, cwd: Path, error: OSError | ValueError) -> McpError:

@@ -127,12 +127,19 @@ class ToolAccess(Struct, frozen=True):
     """Access known only to the tool itself: a tool from an MCP server, a project or a package."""
 
     scope: str
-    """Scope of an "always": `mcp github create_issue`."""
+    """What rules see: `mcp github create_issue`."""
     words: str
     """The scope as shown to the user after "Always allow": `calls of create_issue of the server github`."""
     changes: bool = True
     once: bool = False
     """Whether no remembered answer covers it: another time it is something else."""
+    of: str = ""
+    """What the name in the scope stands for now (a digest): an "always" does not cover another one of that name."""
+
+    @property
+    def answered(self) -> str:
+        """The scope of an "always"."""
+        return f"{self.scope} {self.of}".rstrip()
 
 
 class ModeAccess(Struct, frozen=True):

@@ -38,6 +38,17 @@ async def test_tools_of_a_server_are_offered_called_and_asked_about_with_a_scope
         assert '{"a": 1}' in r.messages(2)[-1]["content"]
 
 
+async def test_an_always_does_not_cover_another_program_of_that_name(tmp_path):
+    asked = []
+    for notes in ("", "", "another", ""):
+        script = rounds(Call("mcp_raw_echo", {"a": 1}))
+        of = [server(notes=notes and str(tmp_path / notes))]
+        async with went(tmp_path, script, otherwise=allow_always, mcp_servers=of) as r:
+            r.editor.tool_calls()[next(iter(r.editor.tool_calls()))].assert_finished("completed")
+            asked.append(len(r.editor.permission_requests))
+    assert asked == [1, 0, 1, 0]
+
+
 def answers(action: str) -> Any:
     async def answer(request: acp.CreateElicitationRequest) -> acp.CreateElicitationResponse:
         return acp.CreateElicitationResponse(action=action)

@@ -68,6 +68,39 @@ async def test_no_package_of_the_repository_is_started_as_a_server_that_is_fetch
             assert (tmp_path / "ran").exists() != held
 
 
+@pytest.mark.parametrize(
+    "args", [["-m", "server"], ["-c", "import server"], ["-X", "utf8", "-um", "server"]], ids=" ".join
+)
+async def test_no_module_of_the_repository_is_loaded_by_a_server_of_the_users(tmp_path, args):
+    for own in ([], [acp.EnvVariable(name="PYTHONSAFEPATH", value="")]):
+        home = tmp_path / str(len(own))
+        put(home / "project/server.py", f"open('{tmp_path}/ran', 'w')\n")
+        server = acp.McpServerStdio(name="own", command=sys.executable, args=args, env=own)
+        async with went(home, ["ok"], mcp_servers=[server]):
+            assert (tmp_path / "ran").exists() == bool(own)
+
+
+async def test_a_script_of_the_users_finds_what_is_beside_it(tmp_path):
+    put(tmp_path / "own/beside.py", f"open('{tmp_path}/ran', 'w')\n")
+    script = put(tmp_path / "own/server.py", "import beside\n")
+    server = acp.McpServerStdio(name="own", command=sys.executable, args=[str(script), "-m", "x"], env=[])
+    async with went(tmp_path, ["ok"], mcp_servers=[server]):
+        assert (tmp_path / "ran").exists()
+
+
+@pytest.mark.parametrize("args", [["@scope/some-server@1.2"], ["--bun", "some-server"], ["-p", "other", "some-server"]])
+async def test_bunx_does_not_run_a_package_of_the_repository(tmp_path, args):
+    program = put(tmp_path / "bin/bunx", f"#!/bin/sh\ntouch {tmp_path}/ran\n")
+    program.chmod(0o755)
+    server = acp.McpServerStdio(name="fetched", command=str(program), args=args, env=[])
+    for held in (True, False):
+        home = tmp_path / str(held)
+        put(home / "project/node_modules/.bin" / ("some-server" if held else "another"), "")
+        async with went(home, ["ok"], mcp_servers=[server]) as r:
+            assert (tmp_path / "ran").exists() != held
+            assert ("would run node_modules/.bin/some-server" in r.editor.text()) == held
+
+
 def paths(folder: Path) -> dict[str, str]:
     link = folder.parent / "link"
     link.symlink_to(folder)

@@ -170,3 +170,11 @@ def test_the_package_is_not_loaded_before_there_is_a_server():
     code = "import sys, acp_agent.mcp.mcp_servers; print([name for name in ('mcp', 'pydantic') if name in sys.modules])"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=60, check=True)
     assert done.stdout == "[]\n"
+
+
+@pytest.mark.parametrize(("one", "other", "same"), [
+    ("http://localhost:1/mcp?sig=a", "http://localhost:2/mcp?sig=b", True), ("http://[::1]:1/", "http://[::1]/", True),
+    ("http://localhost:1/a", "http://localhost:1/b", False), ("https://a.example:1/", "https://a.example:2/", False),
+])  # fmt: skip
+def test_an_address_is_the_same_server_whatever_port_this_machine_gave_it(one, other, same):
+    assert (ServerSpec("s", "http", url=one).digest() == ServerSpec("s", "http", url=other).digest()) == same

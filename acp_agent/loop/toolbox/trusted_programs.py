@@ -22,7 +22,7 @@ from acp_agent.config.safety_settings import OF_FOLDER
 from acp_agent.errors import NotAsTrusted
 from acp_agent.loop.shell.private_folder import PREFIX
 from acp_agent.loop.toolbox.trust import are_trusted
-from acp_agent.mcp.base import ServerSpec
+from acp_agent.mcp.base import SAFE_PATH, ServerSpec
 from acp_agent.safety.folders.folder_trust import (
     HOOK_FOLDERS,
     LEADS_TO,
@@ -66,6 +66,8 @@ class TrustedPrograms:
         """An MCP server as it is to be started. Raises NotAsTrusted."""
         first, *words = self.words(of, (spec.command, *spec.args, *spec.env.values()), spec.cwd, copies=copies)
         env = dict(zip(spec.env, words[len(spec.args) :], strict=True))
+        if of.startswith(OF_FOLDER):
+            env.setdefault(SAFE_PATH, "")  # Its modules are what is trusted.
         return replace(spec, command=first, args=tuple(words[: len(spec.args)]), env=env)
 
     def words(self, of: str, words: Sequence[str], cwd: str = "", *, copies: bool = True) -> list[str]:

@@ -135,11 +135,11 @@ def judge_access(access: Access, roots: Roots, mode: str, may_change: bool) -> V
             return Ask(
                 f"it asks {host}", (f"{verb} = {host}",), f"{words} {host}", changes=sends, rule="the network asks"
             )
-        case ToolAccess(scope, words, changes, once):
+        case ToolAccess(words=words, changes=changes, once=once):
             if changes and not may_change:
                 return Deny(f"The mode `{mode}` is read-only, so this was not done ({words}).", f"mode {mode}")
             rule = "unclear keys ask" if once else "third-party tools ask"
-            return Ask(f"it asks for {words}", (scope,), words, changes=changes, every_time=once, rule=rule)
+            return Ask(f"it asks for {words}", (access.answered,), words, changes=changes, every_time=once, rule=rule)
         case ModeAccess(target):
             reason = f"it leaves the mode `{mode}` for `{target}`"
             return Ask(reason, (), "", changes=False, every_time=True, rule="switching the mode asks")

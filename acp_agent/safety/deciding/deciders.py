@@ -327,8 +327,8 @@ def _scope(access: Access) -> tuple[str, str]:
             return f"{mode} = {path}", f"this for {path}"
         case NetworkAccess(host):
             return f"fetch = {host}", f"requests to {host}"
-        case ToolAccess(scope, words):
-            return scope, words
+        case ToolAccess(words=words):
+            return access.answered, words
         case NoAccess():
             return "call", "calls of this tool"
     return "call", "calls like this"

@@ -98,7 +98,7 @@ class ServerTool(Tool[ServerParams]):
         # Quoted, so that no server's name can look like another's followed by a tool.
         scope = f"mcp {quote(self._tool.server, safe='', errors='replace')} {quote(self._tool.name, errors='replace')}"
         words = f"calls of `{self._tool_words}` of the server {self._server_words}"
-        return [ToolAccess(scope=scope, words=words, changes=True)]
+        return [ToolAccess(scope=scope, words=words, changes=True, of=self._tool.of)]
 
     async def preview(self, params: ServerParams, ctx: ToolContext) -> Preview:
         if not params.arguments:
