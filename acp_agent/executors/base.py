@@ -273,6 +273,8 @@ class Found(Struct, frozen=True):
     timed_out: bool
     note: str = ""
     """How it was searched, where that is otherwise than promised: without `.gitignore`, in another dialect."""
+    left_out: tuple[Path, ...] = ()
+    """Files that were not searched as they are too large: the first ones."""
 
 
 class Tally(Struct, frozen=True):

@@ -12,8 +12,9 @@ import io
 import os
 import stat
 import uuid
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from pathlib import Path
+from typing import Any
 
 from acp_agent.errors import ExecutorError
 from acp_agent.executors import encodings
@@ -38,6 +39,8 @@ IRREPLACEABLE = frozenset({errno.EACCES, errno.EPERM, errno.EBUSY, errno.EROFS, 
 """Errors for a file that can be written but not replaced. Not a full disk: writing in place would lose the file."""
 
 
+BLOCK = 1 << 20
+"""Bytes read at a time of a file whose lines are counted."""
 UTF_16 = (codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)
 SHARED = "It had other names (hard links), which keep the old content: it is a file of its own now."
 
@@ -64,14 +67,10 @@ def read_decoded(path: Path) -> encodings.Decoded:
     return encodings.decoded(read(path))
 
 
-def lines(path: Path, numbers: Collection[int], most_bytes: int) -> dict[int, str]:
-    """Returns the lines with these numbers (from 1) that exist; none for a file longer than `most_bytes`. A byte order
-    mark is dropped."""
-    with folder(path.parent) as parent, regular(parent, path) as descriptor:
-        if os.fstat(descriptor).st_size > most_bytes:
-            return {}
-        with open(descriptor, "rb", closefd=False) as file:
-            return lines_in(file, numbers)
+def lines(path: Path, numbers: Collection[int]) -> dict[int, str]:
+    """Returns the lines with these numbers (from 1) that exist. A byte order mark is dropped."""
+    with folder(path.parent) as parent, regular(parent, path) as fd, open(fd, "rb", BLOCK, closefd=False) as file:
+        return lines_in(file, numbers)
 
 
 def lines_in(file: BinaryIO, numbers: Collection[int]) -> dict[int, str]:
@@ -80,24 +79,25 @@ def lines_in(file: BinaryIO, numbers: Collection[int]) -> dict[int, str]:
     last = max(numbers, default=0)
     head = file.read(2)
     file.seek(0)
-    encoding = "utf-16" if head in UTF_16 else "utf-8-sig"
-    errors = "replace" if encoding == "utf-16" else encodings.OR_SINGLE_BYTE
-    text = io.TextIOWrapper(file, encoding, errors, newline="\n")
-    for number, line in enumerate(text, 1):
+    wide = io.TextIOWrapper(file, "utf-16", "replace", newline="\n") if head in UTF_16 else None
+    lines: Iterable[Any] = file if wide is None else wide
+    for number, line in enumerate(lines, 1):
         if number in numbers:
-            found[number] = line.removesuffix("\n")
+            text = line.decode("utf-8", encodings.OR_SINGLE_BYTE) if wide is None else line
+            found[number] = (text.removeprefix(encodings.BYTE_ORDER) if number == 1 else text).removesuffix("\n")
         if number >= last:
             break
-    text.detach()
+    if wide is not None:
+        wide.detach()
     return found
 
 
-def lines_of(wanted: Mapping[Path, Collection[int]], most_bytes: int) -> dict[Path, dict[int, str]]:
+def lines_of(wanted: Mapping[Path, Collection[int]]) -> dict[Path, dict[int, str]]:
     """The same of several files; none of one that cannot be read."""
     found = {}
     for path, numbers in wanted.items():
         try:
-            found[path] = lines(path, numbers, most_bytes)
+            found[path] = lines(path, numbers)
         except (OSError, ExecutorError):
             found[path] = {}
     return found

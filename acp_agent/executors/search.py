@@ -9,9 +9,11 @@ from __future__ import annotations
 
 import json
 import re
+import resource
 import subprocess
 import sys
 from collections.abc import AsyncIterator, Callable, Mapping
+from contextlib import suppress
 from functools import partial
 from pathlib import Path
 from typing import Any, Protocol, TypeVar
@@ -36,22 +38,29 @@ MAX_COLUMNS = 500
 LEFT_OUT = re.compile(r" \[\.\.\. (?:omitted end of long line|\d+ more match(?:es)?)\]\Z")
 """The text ripgrep puts behind the first `MAX_COLUMNS` bytes of a line."""
 MAX_FILE_BYTES = 50_000_000
-"""Longer files are not searched, here and in the worker."""
+"""Of files in a folder, larger ones are not searched without ripgrep, and named. As in the worker."""
+MAX_HEAP = 1 << 30
+"""Bytes of memory for ripgrep, which keeps whole lines; mapped files do not count."""
+MOST_LEFT_OUT = 100
+"""Files that are named at most."""
 BYTE_ORDER = "\ufeff"
 NAME_GLOB = re.compile(r"[^/!:\\][^/:\\]*")
 """A glob on names alone, which ripgrep can take for a type of files."""
 
 T = TypeVar("T")
 Query = TypeVar("Query", contravariant=True)
-Parse = Callable[[bytes], Match | None]
-"""A line of the child's output -> a result, if it is one."""
+Parse = Callable[[bytes], Match | Path | None]
+"""A line of the child's output -> a result, if it is one; a path: that of a file that is left out."""
 
 BAD_PATTERN = 2
 """Exit status of both programs for a pattern they cannot read."""
+DONE = (0, 1)
+"""Of ripgrep that has found something, or nothing."""
 
 
 class _Run(Struct):
     results: list[Match]
+    left_out: list[Path] = []
     truncated: bool = False
     timed_out: bool = False
     status: int | None = None
@@ -117,7 +126,7 @@ class Here:
         return [sys.executable, "-I", str(WORKER), json.dumps({**arguments, "user": who})]
 
     async def start(self, argv: list[str], *, own: bool) -> Process:
-        return await anyio.open_process(
+        process = await anyio.open_process(
             behind(argv),
             stdin=subprocess.DEVNULL,
             stdout=subprocess.PIPE,
@@ -125,6 +134,10 @@ class Here:
             start_new_session=True,
             **(self._user.popen if self._user is not None and not own else {}),
         )
+        if not own and sys.platform == "linux":
+            with suppress(OSError):
+                resource.prlimit(process.pid, resource.RLIMIT_DATA, (MAX_HEAP, MAX_HEAP))
+        return process
 
     async def asked(self, work: Callable[..., T], *arguments: Any) -> T:
         return await in_thread_as(self._user, partial(work, *arguments))
@@ -142,9 +155,11 @@ async def grep(query: GrepQuery, hides: Hides | None = None, host: Host | None =
     host = host or Here()
     if host.ripgrep is not None and (query.glob is None or NAME_GLOB.fullmatch(query.glob)):
         run = await _run(_ripgrep(host.ripgrep, query), _shown(_RipgrepLines(), hides), query, host)
-        if run.status != BAD_PATTERN or run.results:
+        run.results.sort(key=lambda match: (match.path, match.line or 0))
+        if run.status in (None, *DONE) or (run.status == BAD_PATTERN and run.results):
             return await _confirmed(run, host)
-        # Its syntax lacks some of Python's (look-around, for one): the other dialect may accept the pattern.
+        # Its syntax lacks some of Python's (look-around, for one): the other dialect may accept the pattern. Or a line
+        # was too long for it.
     arguments = {
         "what": "grep",
         "pattern": query.pattern,
@@ -161,8 +176,10 @@ def _shown(parse: Parse, hides: Hides | None) -> Parse:
         return parse
     known: dict[Path, bool] = {}
 
-    def visible(line: bytes) -> Match | None:
+    def visible(line: bytes) -> Match | Path | None:
         match = parse(line)
+        if isinstance(match, Path):
+            return None if hides(match) else match
         if match is None:
             return None
         if match.path not in known:
@@ -191,10 +208,10 @@ async def _confirmed(run: _Run, host: Host) -> Found:
         if match.line is not None:
             wanted.setdefault(match.path, set()).add(match.line)
     found = [match.path for match in run.results if match.line is None]
-    lines = await host.asked(files.lines_of, wanted, MAX_FILE_BYTES) if wanted else {}
+    lines = await host.asked(files.lines_of, wanted) if wanted else {}
     kinds = await host.asked(files.kinds, found) if found else {}
     stand = tuple(match for match in run.results if _stands(match, lines, kinds))
-    return Found(stand, run.truncated, run.timed_out)
+    return Found(stand, run.truncated, run.timed_out, left_out=tuple(run.left_out))
 
 
 def _stands(match: Match, lines: Mapping[Path, Mapping[int, str]], kinds: Mapping[Path, str]) -> bool:
@@ -206,9 +223,8 @@ def _stands(match: Match, lines: Mapping[Path, Mapping[int, str]], kinds: Mappin
 
 def _ripgrep(program: str, query: GrepQuery) -> list[str]:
     argv = [program, "--no-config", "--no-heading", "--with-filename", "--line-number", "--null", "--color=never"]
-    argv += ["--hidden", "--glob=!.git", "--no-messages", "--sort=path", "--max-columns", str(MAX_COLUMNS)]
+    argv += ["--hidden", "--glob=!.git", "--no-messages", "--max-columns", str(MAX_COLUMNS)]
     argv += ["--max-columns-preview", "--no-require-git", "--crlf"]
-    argv += ["--max-filesize", str(MAX_FILE_BYTES)]
     if not query.case_sensitive:
         argv.append("--ignore-case")
     if query.glob:
@@ -222,9 +238,9 @@ def _found_path(line: bytes) -> Match:
     return Match(Path(path), None, "dir" if is_dir else "file")
 
 
-def _found_line(line: bytes) -> Match:
+def _found_line(line: bytes) -> Match | Path:
     path, number, text = json.loads(line)
-    return Match(Path(path), number, text)
+    return Match(Path(path), number, text) if number else Path(path)
 
 
 class _RipgrepLines:
@@ -263,6 +279,9 @@ async def _run(
         with anyio.move_on_after(query.timeout) as scope:
             async for line in _lines(process, end):
                 match = parse(line)
+                if isinstance(match, Path):
+                    run.left_out += [match] if len(run.left_out) < MOST_LEFT_OUT else []
+                    continue
                 if match is not None and len(run.results) >= query.max_results:
                     run.truncated = True
                     break

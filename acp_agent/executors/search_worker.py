@@ -8,6 +8,7 @@ library and `pathspec`. Respects `.gitignore` (nested ones, those of the folders
 from __future__ import annotations
 
 import codecs
+import io
 import json
 import os
 import re
@@ -106,28 +107,28 @@ def _grep(query: dict[str, Any]) -> Iterator[list[Any]]:
     for path, is_dir in [(root, False)] if alone else _walk(root, _specs_above(root)):
         if is_dir or (only is not None and not only(os.path.relpath(path, root))):
             continue
-        for number, line in _lines(path):
-            if pattern.search(line):
-                yield [path, number, line[:MAX_LINE_CHARS]]
+        try:
+            for number, line in _lines(path, sys.maxsize if alone else MAX_FILE_BYTES):
+                if not number or pattern.search(line):
+                    yield [path, number, line[:MAX_LINE_CHARS]]
+        except OSError:
+            continue
 
 
-def _lines(path: str) -> Iterator[tuple[int, str]]:
-    """None of a binary file's."""
-    try:
-        if os.path.getsize(path) > MAX_FILE_BYTES:
+def _lines(path: str, most_bytes: int) -> Iterator[tuple[int, str]]:
+    """None of a binary file's. Number 0: it is larger than that. Raises OSError."""
+    with open(path, "rb") as file:
+        head = file.read(SNIFF_BYTES)
+        wide = head.startswith((codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE))
+        if b"\0" in head and not wide:
             return
-        with open(path, "rb") as file:
-            data = file.read()
-    except OSError:
-        return
-    if data.startswith((codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)):
-        text = data.decode("utf-16", "replace")
-    elif b"\0" in data[:SNIFF_BYTES]:
-        return
-    else:
-        text = data.decode("utf-8", "single-byte")
-    for number, line in enumerate(text.split("\n"), 1):
-        yield number, line.removesuffix("\r")
+        if os.fstat(file.fileno()).st_size > most_bytes:
+            yield 0, ""
+            return
+        file.seek(0)
+        encoding, errors = ("utf-16", "replace") if wide else ("utf-8", "single-byte")
+        for number, line in enumerate(io.TextIOWrapper(file, encoding, errors, newline="\n"), 1):
+            yield number, line.removesuffix("\n").removesuffix("\r")
 
 
 def _as_single_byte(error: UnicodeError) -> tuple[str, int]:

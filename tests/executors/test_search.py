@@ -47,6 +47,18 @@ def tree(tmp_path: Path) -> Path:
     return root
 
 
+LARGE_LINES = 1_000_001
+LARGE = LARGE_LINES * 50
+
+
+@pytest.fixture
+def large(tmp_path: Path) -> Path:
+    """A file beyond the limit for folders, with `needle` at its end."""
+    (folder := tmp_path / "large").mkdir()
+    (folder / "huge.log").write_text(f"{'x' * 49}\n" * LARGE_LINES + "needle\n")
+    return folder / "huge.log"
+
+
 @pytest.fixture(params=["ripgrep", "own"])
 def program(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> str:
     """With ripgrep in PATH, and without."""
@@ -72,6 +84,26 @@ async def find(pattern: str, root: Path, **rest: object) -> Found:
 
 def names(found: Found, root: Path) -> list[str]:
     return sorted(str(match.path.relative_to(root)) for match in found.matches)
+
+
+async def test_a_large_file_is_searched_or_named(program: str, large: Path) -> None:
+    """By ripgrep always, else if it is named."""
+    found = await grep("needle", large.parent)
+    named = await grep("needle", large)
+    assert [(match.line, match.text) for match in named.matches] == [(LARGE_LINES + 1, "needle")]
+    assert (found.matches, found.left_out) == ((named.matches, ()) if program == "ripgrep" else ((), (large,)))
+    assert not (await grep("needle", large.parent, glob="*.py")).left_out
+
+
+async def test_a_line_beyond_all_bounds_does_not_fill_the_memory(large: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Ripgrep keeps a whole line: where that has no place, our own walk names the file."""
+    if RIPGREP is None:
+        pytest.skip("ripgrep is not installed")
+    large.write_text("x" * (LARGE * 2))
+    (large.parent / "b").write_text("needle")
+    monkeypatch.setattr(search, "MAX_HEAP", 60_000_000)
+    found = await grep("needle", large.parent)
+    assert (names(found, large.parent), found.left_out) == (["b"], (large,))
 
 
 async def test_lines_are_found_where_gitignore_does_not_forbid(program: str, tree: Path) -> None:

@@ -182,12 +182,17 @@ async def test_names_that_are_odd_confuse_nothing(tree: Path, host: Host) -> Non
     assert len((await find("*", root, host)).matches) == len(told) + 2
 
 
-async def test_long_files_are_left_out_and_long_lines_are_cut(tree: Path, host: Host) -> None:
+async def test_long_files_are_left_out_unless_they_are_named_and_long_lines_are_cut(
+    tree: Path, host: Host, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(sh_search, "GREP", sh_search.GREP.replace(str(search.MAX_FILE_BYTES), "5000000"))
     big = tree / "big"
     big.mkdir()
-    for name, size in (("long", search.MAX_FILE_BYTES + 1), ("zeros", 20_000)):
-        (big / name).write_text("needle\n")
-        os.truncate(big / name, size)
+    (big / "zeros").write_text("needle\n")
+    os.truncate(big / "zeros", 20_000)
+    (big / "long").write_text("x" * 5_000_000 + "\nneedle")
+    assert (await grep("needle", big, host)).left_out == (big / "long",)
+    assert lines(await grep("needle", big / "long", host)) == [("long", 2, "needle")]
     (big / "line").write_text("needle" + "ü" * 2_000_000 + "\nneedle")
     assert lines(await grep("needle", big, host)) == [("line", 1, "needle" + "ü" * 494), ("line", 2, "needle")]
 

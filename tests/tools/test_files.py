@@ -10,6 +10,8 @@ import pytest
 
 from acp_agent.config.model import FilesConfig
 from acp_agent.errors import ExecutorError, ToolError
+from acp_agent.executors import search
+from acp_agent.executors.base import Found, GrepQuery, Match
 from acp_agent.executors.local import LocalExecutor
 from acp_agent.llm.base import ImagePart
 from acp_agent.safety.access import PathAccess
@@ -470,3 +472,20 @@ async def test_edit_looks_for_similar_lines_only_as_far_as_that_is_quick(on: Ben
     (on.folder / "many").write_text(lines + "value = compute(1)\n")
     with pytest.raises(ToolError, match="contains nothing similar"):
         await on.call("edit", path="many", old_string="value = computed(1)", new_string="x")
+
+
+async def test_what_grep_leaves_out_is_named(on: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
+    found: tuple[Match, ...] = ()
+
+    async def grep(query: GrepQuery, hides: object, host: object) -> Found:
+        return Found(found, False, False, left_out=tuple(on.folder / f"{n}.log" for n in range(6)))
+
+    monkeypatch.setattr(search, "grep", grep)
+    (on.folder / "f").write_text("one\n")
+    words = (
+        "Not searched, as they are large: 0.log, 1.log, 2.log, 3.log, 4.log and others. Give one of them as the `path`"
+    )
+    nothing = (await on.call("grep", pattern="one")).text
+    assert nothing.startswith("No line below . matches `one`.") and words in nothing
+    found = (Match(on.folder / "f", 1, "one"),)
+    assert (await on.call("grep", pattern="one")).text == f"f:1:one\n[{words} to search it.]"

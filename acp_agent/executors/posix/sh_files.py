@@ -106,19 +106,19 @@ class ShFiles:
                 found[path] = kind_of(int(mode, 16))
         return found
 
-    def lines_of(self, wanted: Mapping[Path, Collection[int]], most_bytes: int) -> dict[Path, dict[int, str]]:
+    def lines_of(self, wanted: Mapping[Path, Collection[int]]) -> dict[Path, dict[int, str]]:
         found: dict[Path, dict[int, str]] = {path: {} for path in wanted}
 
         def ask(path: Path) -> str:
             *some, last = (f"{number}p" for number in sorted(wanted[path]))
             script = ";".join([*some, f"{last.removesuffix('p')}{{p;q;}}"])
-            here = f"{_at(path)}; plain {_leaf(path)}; [ $(stat -c %s {_leaf(path)}) -le {most_bytes} ] || exit 0"
+            here = f"{_at(path)}; plain {_leaf(path)}"
             return f"{here}; rd {_leaf(path)} | head -c 2 | od -An -tx1; rd {_leaf(path)} | sed -n '{script}'"
 
         for path, told in self._each([path for path in wanted if wanted[path]], ask):
             head, _, text_of = told.partition(b"\n")
             if head.replace(b" ", b"") in (mark.hex().encode() for mark in UTF_16):
-                found[path] = lines_in(io.BytesIO(self.read(path, most_bytes)), wanted[path])
+                found[path] = lines_in(io.BytesIO(self.read(path)), wanted[path])
                 continue
             lines = text_of.split(b"\n")
             for number, line in zip(sorted(wanted[path]), lines[:-1] if lines[-1] == b"" else lines, strict=False):

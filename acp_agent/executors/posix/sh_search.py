@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import os
 import re
+import sys
 from collections.abc import Callable
 from pathlib import Path
 
@@ -42,11 +43,13 @@ NL='
 t=$(echo | env LC_ALL=C.UTF-8 grep -E $3 -e "$2" 2>&1)
 [ $? -lt 2 ] || {{ printf '%s\n' "this host's grep -E cannot read the pattern: ${{t##*"$NL"}}" >&2; exit 1; }}
 exec 2>/dev/null
-d=$1 n=
-if [ -d "$1" ]; then cd "$1" || exit 0; d=. n=$4; fi
-find -H "$d" -name .git -prune -o -type f ! -size +{search.MAX_FILE_BYTES}c ! -path "*$NL*" ${{n:+-name "$n"}} \
+d=$1 n= most={sys.maxsize}
+if [ -d "$1" ]; then cd "$1" || exit 0; d=. n=$4 most={search.MAX_FILE_BYTES}; fi
+find -H "$d" -name .git -prune -o -type f ! -path "*$NL*" ${{n:+-name "$n"}} -size +"$most"c \
+  -exec printf '>%s\n' {{}} \; -o -type f ! -path "*$NL*" ${{n:+-name "$n"}} \
   -exec env LC_ALL=C.UTF-8 grep -laE $3 -e "$2" {{}} + |
 while IFS= read -r f; do
+  case $f in ">"*) printf '\0\0%s\n' "${{f#>}}"; continue ;; esac
   [ "$(tr -cd '\0' <"$f" | wc -c)" -eq 0 ] || continue
   printf '\0%s\n' "$f"
   env LC_ALL=C.UTF-8 grep -naE $3 -e "$2" <"$f" | cut -b 1-{8 * MAX_LINE_CHARS}
@@ -54,8 +57,8 @@ done
 exit 0
 """
 """`$1`: the root, `$2`: the pattern, `$3`: `-i` or nothing, `$4`: the names of the files. Prints for each file NUL, its
-path and a line feed, then `number:text`, a line each. (Busybox has no `-Z` and `-I`; a pattern is read in UTF-8, names
-are bytes.)"""
+path and a line feed, then `number:text`, a line each; for a file that is left out the same behind two NUL. (Busybox has
+no `-Z` and `-I`, and no `-exec +` in brackets; a pattern is read in UTF-8, names are bytes.)"""
 
 NO_RULES = "Searched with this host's `{}`: .gitignore is not applied."
 OTHERWISE = (
@@ -145,12 +148,12 @@ class _Lines:
         self._root, self._wanted = root, wanted
         self._path: Path | None = None
 
-    def __call__(self, line: bytes) -> Match | None:
+    def __call__(self, line: bytes) -> Match | Path | None:
         if line.startswith(b"\0"):
-            path = self._root / os.fsdecode(line[1:])
+            path = self._root / os.fsdecode(line.lstrip(b"\0"))
             below = self._wanted is None or path == self._root or self._wanted(str(path.relative_to(self._root)))
-            self._path = path if below else None
-            return None
+            self._path = path if below and not line.startswith(b"\0\0") else None
+            return path if below and self._path is None else None
         number, colon, text = line.partition(b":")
         if self._path is None or not colon or not number.isdigit():
             return None

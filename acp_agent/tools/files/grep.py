@@ -27,6 +27,9 @@ KEYS_NOT_SEARCHED = (
 )
 """The same where `.gitignore` is not applied (`Found.note`)."""
 
+LEFT_OUT = "Not searched, as they are large: {}. Give one of them as the `path` to search it."
+MOST_NAMED = 5
+"""Of these files."""
 MOST_LOCATIONS = 50
 """Locations reported to the editor."""
 
@@ -95,10 +98,13 @@ class Grep(PathTool[GrepParams]):
             )
         )
         inside = [match for match in result.matches if ctx.roots.contains(match.path)]
+        large = [ctx.roots.display(path) for path in result.left_out if ctx.roots.contains(path)]
+        left_out = LEFT_OUT.format(", ".join(large[:MOST_NAMED]) + (" and others" if len(large) > MOST_NAMED else ""))
         if not inside:
             only = f" in files `{params.glob}`" if params.glob else ""
             text = f"No line below {params.path}{only} matches `{params.pattern}`."
             text += f" {KEYS_NOT_SEARCHED} {result.note}" if result.note else f" {NOT_SEARCHED}"
+            text += f" {left_out}" if large else ""
             return ToolResult(text if not result.timed_out else f"{text} The search ran out of time.")
         if params.only_files:
             lines = list(dict.fromkeys(ctx.roots.display(match.path) for match in inside))[: params.limit]
@@ -108,6 +114,8 @@ class Grep(PathTool[GrepParams]):
             lines.append(f"[more than {most} matches; the rest is not shown, narrow the search]")
         if result.timed_out:
             lines.append(f"[the search ended after {config.search_timeout:g} s; there may be more]")
+        if large:
+            lines.append(f"[{left_out}]")
         if result.note:
             lines.append(f"[{result.note}]")
         places = tuple(Location(match.path, match.line) for match in inside[:MOST_LOCATIONS])
