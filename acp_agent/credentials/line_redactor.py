@@ -214,6 +214,7 @@ def _known(text: str) -> Iterator[Span]:
     yield from _assignments(text)
 
 
+HEADER_WORD = "uthorization"
 LONG_BEARER = 20
 """Length from which the word after `Bearer` in a header is a token even without a digit."""
 CONNECTION = at_first_use(r"(?i)(?:^|[;\s\"'])(?:server|source|host|id|uid|database|catalog)=[^;\s]+;")
@@ -227,7 +228,7 @@ def _headers(text: str) -> Iterator[Span]:
         return
     for m in known.BEARER.finditer(text):
         value = m.group(1)
-        long = len(value) >= LONG_BEARER and "uthorization" in text
+        long = len(value) >= LONG_BEARER and HEADER_WORD in text
         if (long or any(map(str.isdigit, value))) and not is_placeholder(value):
             yield Span(m.start(1), m.end(1), "bearer token", 2)
     for m in known.AUTHORIZATION.finditer(text):

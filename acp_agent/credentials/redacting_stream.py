@@ -16,7 +16,7 @@ from collections.abc import Iterator
 from acp_agent.credentials import key_blocks as blocks
 from acp_agent.credentials import patterns as known
 from acp_agent.credentials.key_blocks import KEY_MARK, UNIT, first_wait, line_end, run_start, word_length
-from acp_agent.credentials.line_redactor import COLOURS, LineRedactor
+from acp_agent.credentials.line_redactor import COLOURS, HEADER_WORD, LineRedactor
 
 
 class RedactingStream:
@@ -36,6 +36,8 @@ class RedactingStream:
         self._newline = False
         self._swallow = False
         self._mapped = False
+        self._header = False
+        """Whether what was passed on of this line speaks of a header, which says what the next words are."""
 
     @property
     def kinds(self) -> tuple[str, ...]:
@@ -94,6 +96,13 @@ class RedactingStream:
         text = "".join(out)
         return text.translate(blocks.BACK) if self._mapped and not text.isascii() else text
 
+    def _redacted(self, text: str) -> tuple[str, bool]:
+        """As `LineRedactor.redact`, of a part of the line."""
+        before = f"{HEADER_WORD} " if self._header else ""
+        self._header = self._header or HEADER_WORD in text
+        done, last = self._lines.redact(before + text, self._found)
+        return done.removeprefix(before), last
+
     def _send(self, out: list[str], done: str, raw: int) -> None:
         """`done` replaces the first `raw` characters held; the part of it already passed on is not sent again."""
         out.append(done[self._sent :])
@@ -144,6 +153,7 @@ class RedactingStream:
             blank = max(blank, self._wide(text, hold, len(text) + 1))
         given = max(hold, self._sent)
         out.append(text[self._sent : given])
+        self._header = self._header or HEADER_WORD in text[:blank]
         self._tail, self._sent = text[blank:], given - blank
         self._fresh = self._fresh and not blank
 
@@ -152,6 +162,7 @@ class RedactingStream:
             done = self._tail[:cut]
             if self._swallow or not self._lines.nothing_in(done):
                 done = self._part(done)[0]
+            self._header = self._header or HEADER_WORD in self._tail[:cut]
             self._send(out, done, cut)
             self._tail, self._fresh = self._tail[cut:], False
 
@@ -251,8 +262,10 @@ class RedactingStream:
                 at = after
                 continue
             out.append(text[at:start])
+            self._header = self._header and not start
             at = line_end(text, start, end)
             out.append(self._line(text[start:at]))
+        self._header = False
         return "".join(out)
 
     def _orphan(self, text: str, at: int, start: int, end: int, fresh: bool) -> tuple[int, int] | None:
@@ -275,7 +288,7 @@ class RedactingStream:
             text = text[used:]
         if text:
             out.append(self._part(text)[0])
-        self._swallow = False
+        self._swallow = self._header = False
         return "".join(out)
 
     def _hits(self, text: str) -> Iterator[tuple[int, int]]:
@@ -335,17 +348,17 @@ class RedactingStream:
                     self._block, self._newline = "in", after.endswith("\n")
             elif blocks.NOTHING_AFTER.search(after) is not None:
                 self._block, self._maybe, self._newline = "maybe", text[begin.start() :], after.endswith("\n")
-                return "".join([*out, self._lines.redact(text[: begin.start()], self._found)[0]]), False
+                return "".join([*out, self._redacted(text[: begin.start()])[0]]), False
             else:
-                out.append(self._lines.redact(text[: begin.end()], self._found)[0])
+                out.append(self._redacted(text[: begin.end()])[0])
                 text = after
                 continue
-            out += [self._lines.redact(text, self._found)[0], KEY_MARK]
+            out += [self._redacted(text)[0], KEY_MARK]
             self._note("private key")
             text = rest
             if not rest:
                 return "".join(out), not self._block
-        done, last = self._lines.redact(text, self._found)
+        done, last = self._redacted(text)
         return "".join([*out, done]), last
 
     def _in_block(self, line: str) -> tuple[str, int]:

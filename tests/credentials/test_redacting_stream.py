@@ -7,7 +7,7 @@ from types import FrameType
 from typing import Any
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from acp_agent.credentials.key_blocks import UNIT
@@ -84,6 +84,8 @@ def test_redacting_twice_changes_nothing_more(text: str):
 
 @settings(max_examples=examples(300))
 @given(text=TEXTS)
+@example("Authorizationghp_ bearer ghp_passwordpassword")
+@example("Authorization is by words:\nbearer ghp_passwordpassword")
 def test_lines_are_redacted_as_if_they_stood_alone(text: str):
     """The first look over the whole text misses no line; private keys apart, which cross lines."""
     text = text.replace("-----", "--").replace("\r", "").replace(BASE64, "")

@@ -66,7 +66,7 @@ class _Screen(pyte.Screen):
     def erase_in_display(self, how: int = 0, *more: Any, **ways: Any) -> None:
         if how in (2, 3):
             self.buffer.clear()
-        else:
+        elif how in (0, 1):  # The emulator knows no others and trips over them.
             super().erase_in_display(how, *more, **ways)
 
     def reset(self) -> None:
@@ -135,7 +135,13 @@ class Screen:
             for line in data.splitlines(keepends=True):
                 try:
                     self._stream.feed(line)
-                except (TypeError, ValueError, LookupError, AttributeError):  # The emulator trips over some sequences.
+                except (
+                    TypeError,
+                    ValueError,
+                    LookupError,
+                    AttributeError,
+                    NameError,
+                ):  # The emulator trips over some sequences.
                     self._stream = pyte.ByteStream(self._screen)
 
     @property

@@ -11,6 +11,7 @@ import pytest
 
 from acp_agent.errors import ConnectionClosed
 from acp_agent.schema.acp import AgentMessageChunk, ToolCall
+from acp_agent.testing.fake_editor import FakeEditor
 from acp_agent.testing.fake_model import Answer, Call
 from tests.agent.kit import without_context
 from tests.e2e.kit import spawned
@@ -29,6 +30,11 @@ def script() -> list[Answer]:
     ]
 
 
+def said(editor: FakeEditor, session_id: str) -> list[object]:
+    """What was told of the answer."""
+    return [u for u in editor.updates.get(session_id, []) if isinstance(u, AgentMessageChunk | ToolCall)]
+
+
 @pytest.mark.parametrize("round_", range(ROUNDS))
 async def test_what_was_told_is_there_after_a_kill(tmp_path, round_):
     stop_at = random.Random(SEED + round_).randint(1, 60)
@@ -36,7 +42,7 @@ async def test_what_was_told_is_there_after_a_kill(tmp_path, round_):
         session_id = editor.session_id
         turn = editor.begin("go on until you die")
         with anyio.move_on_after(20):
-            await editor.wait_until(lambda: len(editor.updates.get(session_id, [])) >= stop_at or turn.done)
+            await editor.wait_until(lambda: len(said(editor, session_id)) >= stop_at or turn.done)
         os.kill(editor.process.pid, signal.SIGKILL)
         with anyio.fail_after(20):
             await editor.process.wait()
@@ -63,5 +69,4 @@ async def test_what_was_told_is_there_after_a_kill(tmp_path, round_):
         open_calls = [c["id"] for m in messages for c in m.get("tool_calls", [])]
         answered = [m["tool_call_id"] for m in messages if m["role"] == "tool"]
         assert open_calls == answered
-        kinds = [u for u in editor.updates[session_id] if isinstance(u, AgentMessageChunk | ToolCall)]
-        assert len(kinds) >= 1
+        assert len(said(editor, session_id)) >= 1

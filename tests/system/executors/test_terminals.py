@@ -11,7 +11,7 @@ from typing import Any, cast
 
 import anyio
 import pytest
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from acp_agent.errors import ExecutorError
@@ -191,6 +191,7 @@ def test_rows_are_those_of_a_terminal() -> None:
 @given(st.lists(st.sampled_from([b"\x1b[", b"\x1b]", b"?", b"1049", b";", b"h", b"l", b">4m", b"\n", b"\r", b"text",
     b"99999999999", b"H", b"J", b"@", b"L", b"P", b"\x1b", b"#8", b"(0", b"\xff", b"\xe4\xb8", b"\xcc\x81", b"r", b"X",
     b"t", b"c", b"6n", b"\x07", b"\x9b", b"\x00"]) | st.binary(max_size=8), max_size=200))  # fmt: skip
+@example([b"\x1b[1049J\x1b[9K"])
 def test_no_output_breaks_the_screen(parts: list[bytes]) -> None:
     screen = Screen(20, 5, 3, lambda data: None)
     for part in parts:
