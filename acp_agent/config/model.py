@@ -278,9 +278,9 @@ class BashConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class FilesConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    max_read_bytes: Annotated[int, key("Largest file in bytes that `read` and `edit` open.", ge=1024, project=True)] = (
-        10_485_760
-    )
+    max_read_bytes: Annotated[
+        int, key("Largest file in bytes that `edit` opens; of larger ones `read` gives parts.", ge=1024, project=True)
+    ] = 10_485_760
     read_lines: Annotated[int, key("Lines `read` returns by default.", ge=1, project=True)] = 2000
     max_line_chars: Annotated[int, key("Characters of a line that `read` shows.", ge=80, project=True)] = 2000
     edit_context: Annotated[

@@ -277,6 +277,30 @@ class Found(Struct, frozen=True):
     """Files that were not searched as they are too large: the first ones."""
 
 
+class PartQuery(Struct, frozen=True):
+    first: int
+    """Number of the first line, from 1; below 0: from the end."""
+    lines: int
+    bytes: int
+    """At most so many of both."""
+    skip: int = 0
+    """Bytes of the first line that are left out."""
+    timeout: float = 30.0
+    """Seconds in which the line must be found."""
+
+
+class Part(Struct, frozen=True):
+    first: int
+    """Below 0 where it is known only from the end."""
+    size: int
+    """Of the file, in bytes."""
+    text: str
+    used: int
+    """Bytes of the file that are in it."""
+    cut: bool
+    """Whether there were more than asked for."""
+
+
 class Tally(Struct, frozen=True):
     """Counts of what was removed, moved or copied."""
 
@@ -321,6 +345,10 @@ class Executor(Protocol):
 
     async def read_bytes(self, path: Path, limit: int) -> bytes:
         """Reads at most `limit` bytes from the disk."""
+        ...
+
+    async def read_part(self, path: Path, query: PartQuery) -> Part:
+        """Reads lines from the disk, of a file of any size."""
         ...
 
     async def write_text(self, path: Path, text: str) -> str:

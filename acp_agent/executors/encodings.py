@@ -135,6 +135,19 @@ def _as_single_byte(error: UnicodeError) -> tuple[str, int]:
     return (_strictly(wrong, SINGLE_BYTES[0]) or Decoded(wrong.decode("latin-1"), UTF8)).text, error.end
 
 
+UTF_16 = (codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)
 OR_SINGLE_BYTE = "utf-8-or-single-byte"
 """Error handler for `decode("utf-8", ...)`."""
 codecs.register_error(OR_SINGLE_BYTE, _as_single_byte)
+
+
+def decoded_part(data: bytes, *, begun: bool, goes_on: bool) -> tuple[str, int]:
+    """A part of a long file, and where in the data it ends: without the halves of characters at its ends, if something
+    was before it, or comes after it."""
+    begin = 0
+    while begun and begin < min(3, len(data)) and 0x80 <= data[begin] < 0xC0:
+        begin += 1
+    lead = next((at for at in (1, 2, 3) if data[-at:][:1] >= b"\xc0"), 0) if goes_on else 0
+    if lead and lead < 2 + (data[-lead] >= 0xE0) + (data[-lead] >= 0xF0):
+        data = data[:-lead]
+    return data[begin:].decode("utf-8", OR_SINGLE_BYTE), len(data)

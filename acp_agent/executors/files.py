@@ -5,14 +5,16 @@ Plain blocking calls, to be run in a thread.
 
 from __future__ import annotations
 
-import codecs
 import contextlib
 import errno
 import io
 import os
+import re
 import stat
+import time
 import uuid
 from collections.abc import Collection, Iterable, Mapping
+from itertools import islice
 from pathlib import Path
 from typing import Any
 
@@ -41,7 +43,6 @@ IRREPLACEABLE = frozenset({errno.EACCES, errno.EPERM, errno.EBUSY, errno.EROFS, 
 
 BLOCK = 1 << 20
 """Bytes read at a time of a file whose lines are counted."""
-UTF_16 = (codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)
 SHARED = "It had other names (hard links), which keep the old content: it is a file of its own now."
 
 
@@ -63,6 +64,56 @@ def read(path: Path, limit: int = -1) -> bytes:
         raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT), str(path)) from error
 
 
+def part(path: Path, first: int, count: int, most: int, skip: int, seconds: float) -> bytes:
+    """At most `most` bytes of `count` lines from number `first` on, without the first `skip` bytes. A number below 0
+    counts from the end. Before them, the number of the first line, the size of the file, and a line feed. Raises
+    ExecutorError for a line that does not exist, or is not reached in that time."""
+    with folder(path.parent) as parent, regular(parent, path) as fd, open(fd, "rb", 0, closefd=False) as file:
+        size, until = os.fstat(fd).st_size, time.monotonic() + seconds
+        first, begin = (
+            _from_start(file, first, size, until, path) if first > 0 else _from_end(file, first, size, until, path)
+        )
+        file.seek(begin + skip)
+        data = io.BufferedReader(file).read(most)
+    ends = [found.end() for found in islice(re.finditer(b"\n", data), count)]
+    return f"{first} {size}\n".encode() + (data[: ends[-1]] if len(ends) == count else data)
+
+
+def _from_start(file: io.FileIO, first: int, size: int, until: float, path: Path) -> tuple[int, int]:
+    seen, last = 0, b""
+    while first > 1 and (block := file.read(BLOCK)):
+        if time.monotonic() > until:
+            raise ExecutorError(f"{path}: line {first} is beyond line {seen + 1}, up to which there was time to read")
+        if (more := block.count(b"\n")) >= first - 1 - seen:
+            at = 0
+            for _ in range(first - 1 - seen):
+                at = block.index(b"\n", at) + 1
+            if (begin := file.tell() - len(block) + at) < size:
+                return first, begin
+        seen, last = seen + more, block[-1:]
+    if first > 1 or not size:
+        lines = seen + (last not in (b"", b"\n"))
+        raise ExecutorError(f"{path} has {lines} lines; line {first} does not exist")
+    return first, 0
+
+
+def _from_end(file: io.FileIO, first: int, size: int, until: float, path: Path) -> tuple[int, int]:
+    left, end = -first, size
+    while end > 0:
+        if time.monotonic() > until:
+            raise ExecutorError(f"{path} has too long a part behind the line {first} from its end")
+        begin = max(0, end - BLOCK)
+        file.seek(begin)
+        block = file.read(end - begin)
+        at = len(block) - (end == size and block.endswith(b"\n"))
+        while (at := block.rfind(b"\n", 0, at)) >= 0:
+            left -= 1
+            if not left:
+                return first, begin + at + 1
+        end = begin
+    return 1, 0
+
+
 def read_decoded(path: Path) -> encodings.Decoded:
     return encodings.decoded(read(path))
 
@@ -79,7 +130,7 @@ def lines_in(file: BinaryIO, numbers: Collection[int]) -> dict[int, str]:
     last = max(numbers, default=0)
     head = file.read(2)
     file.seek(0)
-    wide = io.TextIOWrapper(file, "utf-16", "replace", newline="\n") if head in UTF_16 else None
+    wide = io.TextIOWrapper(file, "utf-16", "replace", newline="\n") if head in encodings.UTF_16 else None
     lines: Iterable[Any] = file if wide is None else wide
     for number, line in enumerate(lines, 1):
         if number in numbers:

@@ -33,7 +33,7 @@ from acp_agent.errors import ExecutorError
 from acp_agent.executors import base as contract
 from acp_agent.executors import files, search, tree
 from acp_agent.executors.buffer import KeptOutput, Utf8Stream
-from acp_agent.executors.encodings import UTF8, Decoded, Encoding
+from acp_agent.executors.encodings import UTF8, Decoded, Encoding, decoded_part
 from acp_agent.executors.marked import MARK, kill_round
 from acp_agent.executors.sandbox.base import Confined, Invocation
 from acp_agent.executors.shell_state import repair_state, with_state
@@ -235,6 +235,14 @@ class LocalExecutor:
     async def read_bytes(self, path: Path, limit: int) -> bytes:
         self._need_shown(path)
         return await self._in_thread(path, files.read, path, limit)
+
+    async def read_part(self, path: Path, query: contract.PartQuery) -> contract.Part:
+        self._need_shown(path)
+        about = query.first, query.lines, query.bytes, query.skip, query.timeout
+        head, _, data = (await self._in_thread(path, files.part, path, *about)).partition(b"\n")
+        first, size = map(int, head.split())
+        cut = len(data) == query.bytes
+        return contract.Part(first, size, *decoded_part(data, begun=query.skip > 0, goes_on=cut), cut)
 
     async def write_text(self, path: Path, text: str) -> str:
         return await self.write_as(path, text, None)

@@ -150,6 +150,9 @@ class RecordingExecutor:
     async def read_bytes(self, path: Path, limit: int) -> bytes:
         return await self._executor.read_bytes(path, limit)
 
+    async def read_part(self, path: Path, query: contract.PartQuery) -> contract.Part:
+        return await self._executor.read_part(path, query)
+
     async def stat(self, path: Path) -> contract.FileStat | None:
         return await self._executor.stat(path)
 

@@ -12,7 +12,7 @@ import pytest
 
 from acp_agent.errors import ExecutorError
 from acp_agent.executors import files
-from acp_agent.executors.base import FileStat
+from acp_agent.executors.base import FileStat, PartQuery
 from acp_agent.executors.beneath import ACL
 from tests.executors.kit import Stage, stage
 
@@ -239,3 +239,39 @@ async def test_the_owner_of_a_file_is_kept(backend: str, tmp_path: Path) -> None
         os.chown(path, 65534, 65534)
         await on.executor.write_text(path, "new")
         assert (path.stat().st_uid, path.stat().st_gid) == (65534, 65534)
+
+
+@pytest.mark.parametrize(("query", "first", "data"), [
+    (PartQuery(1, 2, 99), 1, "one\ntwo\n"), (PartQuery(3, 9, 99), 3, "thrée\nfour"), (PartQuery(4, 1, 99), 4, "four"),
+    (PartQuery(-1, 9, 100), -1, "four"), (PartQuery(-3, 2, 100), -3, "two\nthrée\n"), (PartQuery(2, 1, 2), 2, "tw"),
+    (PartQuery(3, 1, 5, skip=2), 3, "rée\n"), (PartQuery(-2, 1, 100, skip=1), -2, "hrée\n"),
+])  # fmt: skip
+async def test_a_part_of_a_file_is_read(on: Stage, query: PartQuery, first: int, data: str) -> None:
+    path = on.folder / "log"
+    path.write_text("one\ntwo\nthrée\nfour")
+    part = await on.executor.read_part(path, query)
+    assert (part.first, part.size) == (first, 19)
+    assert part.text.removesuffix("\n") == data.removesuffix("\n")  # Busybox ends the last line, too.
+    path.write_text("one\ntwo\n")
+    assert (await on.executor.read_part(path, PartQuery(-1, 9, 100))).text == "two\n"
+    assert (await on.executor.read_part(path, PartQuery(-9, 9, 100))).text == "one\ntwo\n"
+    with pytest.raises(ExecutorError, match="line 3 does not exist"):
+        await on.executor.read_part(path, PartQuery(3, 1, 100))
+
+
+def test_a_part_is_found_across_all_blocks(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """As `sed` and `tail` find it."""
+    text = "".join(f"{'x' * (n % 7)}{n}\n" for n in range(40)) + "end"
+    (path := tmp_path / "f").write_text(text)
+    lines = text.splitlines(keepends=True)
+    for block in (1, 2, 5, 64, 1 << 20):
+        monkeypatch.setattr(files, "BLOCK", block)
+        for number in range(1, len(lines) + 1):
+            head, _, data = files.part(path, number, 2, 1000, 0, 9.0).partition(b"\n")
+            assert (head, data) == (f"{number} {len(text)}".encode(), "".join(lines[number - 1 : number + 1]).encode())
+            head, _, data = files.part(path, -number, 2, 1000, 0, 9.0).partition(b"\n")
+            assert data.decode() == "".join(lines[-number:][:2])
+    with pytest.raises(ExecutorError, match="beyond"):
+        files.part(path, 40, 1, 9, 0, -1.0)
+    with pytest.raises(ExecutorError, match="too long a part"):
+        files.part(path, -40, 1, 9, 0, -1.0)

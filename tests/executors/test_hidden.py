@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from acp_agent.errors import ExecutorError
-from acp_agent.executors.base import Executor, FindQuery, GrepQuery
+from acp_agent.executors.base import Executor, FindQuery, GrepQuery, PartQuery
 from tests.executors.kit import Stage, stage
 
 
@@ -20,6 +20,7 @@ def hides(path: Path) -> bool:
 WORKS: dict[str, Callable[[Executor, Path], Awaitable[object]]] = {
     "read_text": lambda executor, path: executor.read_text(path),
     "read_bytes": lambda executor, path: executor.read_bytes(path, 10),
+    "read_part": lambda executor, path: executor.read_part(path, PartQuery(1, 1, 10)),
     "write_text": lambda executor, path: executor.write_text(path, "x"),
     "list": lambda executor, path: executor.list(path.parent / "hidden"),
     "find": lambda executor, path: executor.find(FindQuery("*", path, 10, 5.0)),

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import base64
+import re
 from pathlib import Path
 from typing import Any
 
@@ -72,8 +73,9 @@ async def test_files_are_bounded_by_the_configuration(tmp_path: Path) -> None:
             "[lines 1 to 2 of 3; give offset 3 for more]"
         )
         (on.folder / "big").write_text("x" * 1025)
+        (on.folder / "wide").write_bytes("x".encode("utf-16") * 1025)
         (on.folder / "p.png").write_bytes(b"\x89PNG\r\n\x1a\n" + b"x" * 2000)
-        for name, words in (("big", "1025 bytes"), ("p.png", "2008 bytes")):
+        for name, words in (("wide", "too large to be converted"), ("p.png", "2008 bytes")):
             with pytest.raises(ToolError, match=words):
                 await on.call("read", path=name)
         with pytest.raises(ToolError):
@@ -489,3 +491,48 @@ async def test_what_grep_leaves_out_is_named(on: Bench, monkeypatch: pytest.Monk
     assert nothing.startswith("No line below . matches `one`.") and words in nothing
     found = (Match(on.folder / "f", 1, "one"),)
     assert (await on.call("grep", pattern="one")).text == f"f:1:one\n[{words} to search it.]"
+
+
+async def test_any_part_of_a_file_of_any_size_is_read(tmp_path: Path) -> None:
+    async with bench(tmp_path, files=FilesConfig(max_read_bytes=1024, read_lines=3)) as on:
+        (on.folder / "log").write_text("".join(f"line {n}\n" for n in range(1, 201)))
+        size = (on.folder / "log").stat().st_size
+
+        async def read(**params: int) -> str:
+            return (await on.call("read", path="log", **params)).text
+
+        lines = "   100\tline 100\n   101\tline 101"
+        goes_on = f"[lines 100 to 101; the file has {size} bytes; give offset 102 for more]"
+        assert await read(offset=100, limit=2) == f"{lines}\n{goes_on}"
+        assert (await read()).endswith(
+            f"     3\tline 3\n[lines 1 to 3; the file has {size} bytes; give offset 4 for more]"
+        )
+        ends = f"[numbers below 0 count from the end; the file has {size} bytes; that is its end]"
+        assert await read(offset=-2) == f"    -2\tline 199\n    -1\tline 200\n{ends}"
+        assert (await read(offset=-9, limit=1)).endswith("give offset -8 for more]")
+        assert (await read(offset=199)).endswith(
+            f"\tline 200\n[lines 199 to 200; the file has {size} bytes; that is its end]"
+        )
+        with pytest.raises(ExecutorError, match="has 200 lines; line 201 does not exist"):
+            await read(offset=201)
+        small = (
+            await on.call("write", path="small", content="one\ntwo\nthree\n"),
+            await on.call("read", path="small", offset=-2),
+        )
+        assert small[1].text == "     2\ttwo\n     3\tthree"
+
+
+async def test_a_line_of_any_length_is_read_by_its_columns(tmp_path: Path) -> None:
+    async with bench(tmp_path, files=FilesConfig(max_read_bytes=1024)) as on:
+        text = "".join(f"{n:x}é" for n in range(40_000))
+        (on.folder / "one").write_text(text)
+        read, more = "", {"offset": 1}
+        while more:
+            shown = (await on.call("read", path="one", **more)).text
+            line, _, footer = shown.rpartition("\n[")
+            read += line.partition("\t")[2]
+            found = re.search(r"offset (1) and column (\d+)", footer)
+            more = {"offset": 1, "column": int(found[2])} if found else {}
+        assert read == text
+        (on.folder / "short").write_text("abcdef\nxyz\n")
+        assert (await on.call("read", path="short", column=4)).text == "     1\tdef\n     2\txyz"

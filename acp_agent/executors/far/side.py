@@ -67,7 +67,8 @@ _disk = LocalDisk()
 CALLS: dict[str, Callable[..., Any]] = {
     f"{call.__module__.rpartition('.')[2]}.{call.__name__}": call
     for call in (
-        *(files.read, files.write_text, files.need_plain, files.look_at, files.entries, files.lines_of, files.kinds),
+        *(files.read, files.part, files.write_text, files.need_plain, files.look_at, files.entries, files.lines_of),
+        files.kinds,
         *(tree.make_directory, tree.remove, tree.move, tree.copy),
         *(_disk.real_path, _disk.kind, _disk.stands, _disk.is_link, _disk.matches),
         *(_disk.text, _disk.head, _disk.names, _disk.holds, _disk.below),

@@ -21,7 +21,7 @@ from acp_agent.errors import ExecutorError
 from acp_agent.executors import encodings
 from acp_agent.executors.base import EntryKind, FileStat
 from acp_agent.executors.beneath import Swapped, what_it_is
-from acp_agent.executors.files import UTF_16, kind_of, lines_in, written
+from acp_agent.executors.files import kind_of, lines_in, written
 from acp_agent.executors.posix.sh_program import DENIED, IRREGULAR, MISSING, NO_FOLDER, words
 from acp_agent.executors.posix.sh_shell import Failed, ShShell
 
@@ -73,6 +73,16 @@ class ShFiles:
         except NotADirectoryError as error:
             raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT), str(path)) from error
 
+    def part(self, path: Path, first: int, count: int, most: int, skip: int, seconds: float) -> bytes:
+        """`first` below 0 stays so."""
+        leaf, last = _leaf(path), first + count - 1
+        lines = f"sed -n '{first},{last}p;{last}q'" if first > 0 else f"tail -n {-first} | head -n {count}"
+        cut = f"tail -c +{skip + 1} | head -c {most}"
+        told = self.asked(path, f"{_at(path)}; plain {leaf}; stat -c %s {leaf}; rd {leaf} | {lines} | {cut}")
+        if told.endswith(b"\n") and told.count(b"\n") == 1 and first > 1 and not skip:
+            raise ExecutorError(f"{path}: line {first} does not exist")
+        return f"{first} ".encode() + told
+
     def look(self, path: Path) -> Seen | None:
         """`None` where there is nothing."""
         try:
@@ -117,7 +127,7 @@ class ShFiles:
 
         for path, told in self._each([path for path in wanted if wanted[path]], ask):
             head, _, text_of = told.partition(b"\n")
-            if head.replace(b" ", b"") in (mark.hex().encode() for mark in UTF_16):
+            if head.replace(b" ", b"") in (mark.hex().encode() for mark in encodings.UTF_16):
                 found[path] = lines_in(io.BytesIO(self.read(path)), wanted[path])
                 continue
             lines = text_of.split(b"\n")

@@ -69,7 +69,8 @@ class ShSide:
         files = self._files = ShFiles(self._shell)
         trees = ShTrees(files)
         self._calls: dict[str, Callable[..., Any]] = {
-            **{f"files.{each.__name__}": each for each in (files.read, files.write_text, files.need_plain)},
+            **{f"files.{each.__name__}": each for each in (files.read, files.part, files.write_text)},
+            "files.need_plain": files.need_plain,
             **{f"files.{each.__name__}": each for each in (files.look_at, files.entries, files.lines_of, files.kinds)},
             **{f"tree.{each.__name__}": each for each in (trees.make_directory, trees.remove, trees.move, trees.copy)},
             **{f"disk.{each.__name__}": each for each in (files.real_path, files.kind, files.stands, files.is_link)},

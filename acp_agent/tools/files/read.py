@@ -8,6 +8,7 @@ from pathlib import Path
 from pydantic import Field
 
 from acp_agent.errors import ToolError
+from acp_agent.executors.base import PartQuery
 from acp_agent.llm.base import ImagePart
 from acp_agent.llm.images import type_of
 from acp_agent.output.profile import result_chars
@@ -19,14 +20,17 @@ from acp_agent.tools.kit.base import Params, PathTool
 from acp_agent.tools.kit.text import disk_digest, need_file, numbered, read_file
 from acp_agent.tools.kit.tool_context import Description, Location, Preview, ToolContext, ToolResult, Verbatim
 
+SNIFFED = 8192
+"""Bytes from which it is told what a file is."""
 ROOM_FOR_FOOTER = 100
 """Characters of the line that says how to go on, or how much of a line is missing."""
 
 
 class ReadParams(Params):
     path: str = Field(description="The file, absolute or relative to the working directory.")
-    offset: int | None = Field(default=None, ge=0, description="First line to return, counted from 1.")
+    offset: int | None = Field(default=None, description="First line to return, counted from 1; below 0 from the end.")
     limit: int | None = Field(default=None, ge=1, description="Number of lines to return; default 2000.")
+    column: int | None = Field(default=None, ge=1, description="Where in that line to begin, if it is cut.")
 
 
 class Read(PathTool[ReadParams]):
@@ -39,17 +43,25 @@ class Read(PathTool[ReadParams]):
     def describe(self, params: ReadParams, roots: Roots) -> Description:
         path = roots.named(params.path)
         lines, cells = "", path.suffix.lower() == SUFFIX
-        if params.offset or params.limit:
+        if params.offset is not None and params.offset < 0:
+            lines = f" from {'cell' if cells else 'line'} {-params.offset} before its end"
+        elif params.offset or params.limit:
             first = params.offset or 1
             kind = "cell" if cells else "line"
             last = "" if params.limit is None else f"s {first} to {first + params.limit - 1}"
             lines = f" {kind}{last}" if last else f" from {kind} {first}"
-        return Description(f"Read {params.path}{lines}", (Location(path, None if cells else params.offset),))
+        line = None if cells or not params.offset or params.offset < 0 else params.offset
+        return Description(f"Read {params.path}{lines}", (Location(path, line),))
 
     async def run(self, params: ReadParams, ctx: ToolContext, preview: Preview) -> ToolResult:
         path = ctx.roots.resolve(params.path)
-        if (image := await _image(params.path, path, ctx)) is not None:
-            return image
+        found = await ctx.executor.stat(path)
+        if found is not None and found.kind == "file":
+            head = await ctx.executor.read_bytes(path, SNIFFED)
+            if (mime := type_of(head[:16])) is not None:
+                return await _image(params.path, path, mime, ctx)
+            if found.size > ctx.config.files.max_read_bytes:
+                return await _part(params, path, head, ctx)
         text = await read_file(ctx, path, params.path)
         if text is None:
             raise ToolError(await _missing(params.path, path, ctx), "invalid_parameters")
@@ -63,13 +75,7 @@ class Read(PathTool[ReadParams]):
         return _numbered(params, text, ctx, remark)
 
 
-async def _image(shown: str, path: Path, ctx: ToolContext) -> ToolResult | None:
-    found = await ctx.executor.stat(path)
-    if found is None or found.kind != "file":
-        return None
-    mime = type_of(await ctx.executor.read_bytes(path, 16))
-    if mime is None:
-        return None
+async def _image(shown: str, path: Path, mime: str, ctx: ToolContext) -> ToolResult:
     limit = ctx.config.files.max_image_bytes
     await need_file(ctx.executor, path, shown, limit)
     data = base64.b64encode(await ctx.executor.read_bytes(path, limit)).decode()
@@ -99,27 +105,59 @@ def _part_of(name: str, stem: str) -> bool:
 
 
 def _numbered(params: ReadParams, text: str, ctx: ToolContext, remark: str) -> ToolResult:
-    config = ctx.config.files
     lines = text.split("\n")
     if lines[-1] == "":
         lines.pop()
     if not lines:
         return ToolResult(f"{params.path} is empty.")
     first = params.offset or 1
+    first = max(1, len(lines) + 1 + first) if first < 0 else first
     if first > len(lines):
         raise ToolError(f"{params.path} has {len(lines)} lines; line {first} does not exist.", "invalid_parameters")
-    room = max(result_chars(ctx.config) - ROOM_FOR_FOOTER - len(remark), 1)
-    longest = max(min(config.max_line_chars, room - ROOM_FOR_FOOTER), 1)
-    out = []
-    for number, line in enumerate(lines[first - 1 : first - 1 + (params.limit or config.read_lines)], first):
-        out.append(numbered(number, line, longest))
-    for as_sent in (str, ctx.redactor.redact):  # The marks of credentials may be longer than these.
-        while len(out) > 1 and (over := len(as_sent("\n".join(out))) - room) > 0:
-            while len(out) > 1 and over > 0:
-                over -= len(out.pop()) + 1
+    wanted = lines[first - 1 : first - 1 + (params.limit or ctx.config.files.read_lines)]
+    if params.column is not None:
+        wanted[0] = wanted[0][params.column - 1 :]
+    out = _that_fit(wanted, first, params, ctx, remark)
     last = first + len(out) - 1
     if last < len(lines):
         out.append(f"[lines {first} to {last} of {len(lines)}; give offset {last + 1} for more]")
     if remark:
         out.append(f"[{remark}]")
+    return ToolResult(Verbatim("\n".join(out)))
+
+
+def _that_fit(lines: list[str], first: int, params: ReadParams, ctx: ToolContext, remark: str = "") -> list[str]:
+    """As many of the lines, with numbers, as there is room for; at least one."""
+    room = max(result_chars(ctx.config) - ROOM_FOR_FOOTER - len(remark), 1)
+    most = room if params.column is not None else ctx.config.files.max_line_chars
+    longest = max(min(most, room - ROOM_FOR_FOOTER), 1)
+    out = [numbered(number, line, longest) for number, line in enumerate(lines, first)]
+    for as_sent in (str, ctx.redactor.redact):  # The marks of credentials may be longer than these.
+        while len(out) > 1 and (over := len(as_sent("\n".join(out))) - room) > 0:
+            while len(out) > 1 and over > 0:
+                over -= len(out.pop()) + 1
+    return out
+
+
+async def _part(params: ReadParams, path: Path, head: bytes, ctx: ToolContext) -> ToolResult:
+    """Of a file that is too large to be read as a whole: as it is on the disk."""
+    if b"\0" in head:
+        raise ToolError(f"{params.path} is binary or in UTF-16, and too large to be converted here. Use `bash`.")
+    config, skip = ctx.config.files, (params.column or 1) - 1
+    most = max(result_chars(ctx.config) - 2 * ROOM_FOR_FOOTER, ROOM_FOR_FOOTER)
+    query = PartQuery(params.offset or 1, params.limit or config.read_lines, most, skip, config.search_timeout)
+    part = await ctx.executor.read_part(path, query)
+    if not part.text:
+        raise ToolError(f"{params.path} has nothing there.", "invalid_parameters")
+    lines, cut = part.text.split("\n"), part.cut
+    if len(lines) == 1 and cut:
+        out, last = [numbered(part.first, part.text, most)], part.first
+        goes_on = f"give offset {last} and column {skip + 1 + part.used} for more of this line"
+    else:
+        out = _that_fit(lines[:-1] if cut or not lines[-1] else lines, part.first, params, ctx)
+        last = part.first + len(out) - 1
+        ended = not last + 1 or (part.first > 0 and not cut and len(out) == len(lines) - (not lines[-1]) < query.lines)
+        goes_on = "that is its end" if ended else f"give offset {last + 1} for more"
+    where = "numbers below 0 count from the end" if part.first < 0 else f"lines {part.first} to {last}"
+    out.append(f"[{where}; the file has {part.size} bytes; {goes_on}]")
     return ToolResult(Verbatim("\n".join(out)))
