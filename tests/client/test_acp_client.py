@@ -391,10 +391,7 @@ async def test_elicitation_is_answered() -> None:
 
 async def test_requests_are_served_concurrently() -> None:
     """[RPC-14]"""
-    async with (
-        Pair(permissions=ready.never_answers, files=Files()) as (_, agent),
-        anyio.create_task_group() as group,
-    ):
+    async with Pair(permissions=ready.never_answers, files=Files()) as (_, agent), anyio.create_task_group() as group:
         group.start_soon(
             agent.connection.request,
             "session/request_permission",

@@ -214,8 +214,7 @@ async def test_two_hundred_calls_in_one_turn_all_end_and_the_editor_still_answer
         last = "Read a.txt lines 200 to 201"
         # VS Code draws a long tree again some seconds after the last change. The branch stays in view above the calls.
         rows = await window.eventually(
-            lambda: tool_rows(window),
-            lambda rows: rows[-1].label == last and all("~" not in row.icon for row in rows),
+            lambda: tool_rows(window), lambda rows: rows[-1].label == last and all("~" not in row.icon for row in rows)
         )
         assert {row.icon for row in rows if row.level == 2} == {"eye"}
         # Of all that was read at once the editor shows the newest.

@@ -77,9 +77,7 @@ SCRIPT = [
     Answer(tool_calls=(Call("grep", {"pattern": "gross", "path": "."}), Call("read", {"path": "test_prices.py"}))),
     "Only the receipt and one test.",
     Answer(tool_calls=(Call("bash", {"command": CHECK}),)),
-    Answer(
-        tool_calls=(Call("plan", {"entries": [{**step, "status": "completed"} for step in STEPS]}),),
-    ),
+    Answer(tool_calls=(Call("plan", {"entries": [{**step, "status": "completed"} for step in STEPS]}),)),
     "`gross` now rounds to cents:\n\n"
     "- the change is one line, in `prices.py`\n"
     "- the receipt and `test_prices.py` are the only users\n\n"

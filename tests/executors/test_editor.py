@@ -214,12 +214,7 @@ async def test_a_read_that_fails_is_answered_by_the_disk(failure: AnswersError |
 
 @pytest.mark.parametrize(
     "client",
-    [
-        {"write_does_nothing": True},
-        {"write_answers_null": True},
-        {"misbehave": {"fs/write_text_file": NOT_FOUND}},
-        {},
-    ],
+    [{"write_does_nothing": True}, {"write_answers_null": True}, {"misbehave": {"fs/write_text_file": NOT_FOUND}}, {}],
     ids=[
         "a write that does nothing",
         "an answer of null",
@@ -248,8 +243,7 @@ async def test_a_write_that_stays_in_the_buffer_is_not_made_on_disk(tmp_path: Pa
 
 
 @pytest.mark.parametrize(
-    ("trouble", "words"),
-    [(AnswersError(), r"the editor refused to write .*out of order"), (NeverAnswers(), "unknown")],
+    ("trouble", "words"), [(AnswersError(), r"the editor refused to write .*out of order"), (NeverAnswers(), "unknown")]
 )
 async def test_a_write_that_fails_is_told_in_words_and_not_forced(
     trouble: AnswersError | NeverAnswers, words: str, tmp_path: Path

@@ -22,10 +22,7 @@ def backend() -> str:
 async def test_stdout_and_stderr_are_apart(on: Stage) -> None:
     ended = await run(on.executor, "echo out; echo err >&2", on.folder)
     assert (ended.stdout, ended.stderr) == ("out\n", "err\n")
-    assert sorted((chunk.stream, chunk.text) for chunk in ended.chunks) == [
-        ("stderr", "err\n"),
-        ("stdout", "out\n"),
-    ]
+    assert sorted((chunk.stream, chunk.text) for chunk in ended.chunks) == [("stderr", "err\n"), ("stdout", "out\n")]
 
 
 async def test_the_order_of_the_streams_is_kept(on: Stage) -> None:

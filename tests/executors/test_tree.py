@@ -124,10 +124,7 @@ async def test_nothing_is_replaced_unless_told(on: Stage, operation: str) -> Non
 
 
 @pytest.mark.parametrize("operation", ["move", "copy"])
-async def test_a_folder_goes_neither_into_itself_nor_over_what_holds_it(
-    on: Stage,
-    operation: str,
-) -> None:
+async def test_a_folder_goes_neither_into_itself_nor_over_what_holds_it(on: Stage, operation: str) -> None:
     source = plant(on.folder / "d")
     before = picture(on.folder)
     run = getattr(on.executor, operation)

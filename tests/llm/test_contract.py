@@ -13,21 +13,7 @@ from acp_agent.errors import ConfigError, ProviderError
 from acp_agent.llm import base as llm
 from acp_agent.testing.fake_model import Answer, Call, Failure, FakeModel, FakeRequest, RawAnswer, Script, Usage
 
-from .kit import (
-    SETTINGS,
-    TOOL,
-    USER,
-    Api,
-    calls,
-    collect,
-    connected,
-    failure,
-    listed,
-    make,
-    scripted,
-    texts,
-    thoughts,
-)
+from .kit import SETTINGS, TOOL, USER, Api, calls, collect, connected, failure, listed, make, scripted, texts, thoughts
 
 over_http = pytest.mark.parametrize("api", ["bedrock", "chat", "messages", "ollama", "responses"])
 everywhere = pytest.mark.parametrize("api", ["bedrock", "chat", "messages", "ollama", "responses", "scripted"])

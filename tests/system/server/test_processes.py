@@ -51,11 +51,7 @@ def said(made: FakeEditor, words: str) -> bool:
 async def test_a_session_is_loaded_prompted_and_cancelled_in_another_process(
     postgres: PostgresServer, tmp_path: Path
 ) -> None:
-    script = [
-        Answer(text="It is first."),
-        Answer(text="It is second."),
-        asks(bash(WAITS)),
-    ]
+    script = [Answer(text="It is first."), Answer(text="It is second."), asks(bash(WAITS))]
     async with two(postgres, tmp_path, script) as (one, other), editor(one) as first, editor(other) as second:
         session = (await first.new_session(one.project)).session_id
         await first.prompt("go")

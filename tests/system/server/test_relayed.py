@@ -59,9 +59,7 @@ async def test_a_cancel_right_behind_its_prompt_counts(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("scope", ["prompt", "watch"])
 async def test_clients_cannot_send_what_is_between_processes(
-    postgres: PostgresServer,
-    tmp_path: Path,
-    scope: Any,
+    postgres: PostgresServer, tmp_path: Path, scope: Any
 ) -> None:
     async with two(postgres, tmp_path, [Answer(text="It is done.")]) as (one, other), editor(one) as first:
         session = (await first.new_session(one.project)).session_id
@@ -127,9 +125,7 @@ async def test_a_lease_that_is_let_go_of_in_between_is_taken(postgres: PostgresS
 
 
 async def test_turns_are_cancelled_while_the_database_does_not_answer(
-    postgres: PostgresServer,
-    tmp_path: Path,
-    monkeypatch: pytest.MonkeyPatch,
+    postgres: PostgresServer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     script = [Answer(tool_calls=(Call("bash", {"command": WAITS}),))]
     async with two(postgres, tmp_path, script, lease=1.0) as (one, _), editor(one) as first:
