@@ -264,17 +264,14 @@ async def test_wrong_requests_are_answered_by_their_codes(method: str, params: A
         assert caught.value.message
 
 
-@pytest.mark.parametrize(
-    ("capabilities", "refused"),
-    [
-        (acp.ClientCapabilities(), ["fs/read_text_file", "fs/write_text_file", "terminal/create"]),
-        (
-            acp.ClientCapabilities(fs=acp.FileSystemCapabilities(read_text_file=True)),
-            ["fs/write_text_file", "terminal/create"],
-        ),
-        (acp.ClientCapabilities(terminal=True), ["fs/read_text_file", "fs/write_text_file"]),
-    ],
-)
+@pytest.mark.parametrize(("capabilities", "refused"), [
+    (acp.ClientCapabilities(), ["fs/read_text_file", "fs/write_text_file", "terminal/create"]),
+    (
+        acp.ClientCapabilities(fs=acp.FileSystemCapabilities(read_text_file=True)),
+        ["fs/write_text_file", "terminal/create"],
+    ),
+    (acp.ClientCapabilities(terminal=True), ["fs/read_text_file", "fs/write_text_file"]),
+])  # fmt: skip
 async def test_what_was_not_offered_is_not_served(capabilities: acp.ClientCapabilities, refused: list[str]) -> None:
     async with Pair(files=Files(), terminals=Terminals(), capabilities=capabilities) as (_, agent):
         for method in refused:
@@ -341,16 +338,12 @@ OPTIONS = [
 ]
 
 
-@pytest.mark.parametrize(
-    ("permissions", "outcome"),
-    [
-        (ready.reject_once, {"outcome": "selected", "optionId": "1"}),
-        (ready.allow_once, {"outcome": "selected", "optionId": "2"}),
-        (ready.allow_always, {"outcome": "selected", "optionId": "3"}),
-        (ready.reject_always, {"outcome": "selected", "optionId": "4"}),
-        (ready.cancelled, {"outcome": "cancelled"}),
-    ],
-)
+@pytest.mark.parametrize(("permissions", "outcome"), [
+    (ready.reject_once, {"outcome": "selected", "optionId": "1"}),
+    (ready.allow_once, {"outcome": "selected", "optionId": "2"}),
+    (ready.allow_always, {"outcome": "selected", "optionId": "3"}),
+    (ready.reject_always, {"outcome": "selected", "optionId": "4"}), (ready.cancelled, {"outcome": "cancelled"}),
+])  # fmt: skip
 async def test_permission_is_answered_by_kind(permissions: Any, outcome: dict[str, Any]) -> None:
     async with Pair(permissions=permissions) as (_, agent):
         answer = await agent.ask("session/request_permission", toolCall={"toolCallId": "t"}, options=OPTIONS)

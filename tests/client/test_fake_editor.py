@@ -214,15 +214,12 @@ async def test_wrong_update_fails_the_test_at_the_end(update: dict[str, Any], pr
             await editor.prompt("hi")
 
 
-@pytest.mark.parametrize(
-    ("updates", "problem"),
-    [
-        ([call("tool_call"), call("tool_call")], "announced before"),
-        ([call("tool_call", "in_progress"), call("tool_call_update", "pending")], "went back"),
-        ([call("tool_call", "completed"), call("tool_call_update", "failed")], "was final"),
-        ([call("tool_call", "completed"), call("tool_call_update", "completed")], "was final"),
-    ],
-)
+@pytest.mark.parametrize(("updates", "problem"), [
+    ([call("tool_call"), call("tool_call")], "announced before"),
+    ([call("tool_call", "in_progress"), call("tool_call_update", "pending")], "went back"),
+    ([call("tool_call", "completed"), call("tool_call_update", "failed")], "was final"),
+    ([call("tool_call", "completed"), call("tool_call_update", "completed")], "was final"),
+])  # fmt: skip
 async def test_wrong_life_of_a_tool_call_fails_the_test(updates: list[dict[str, Any]], problem: str) -> None:
     """[TC-3] [TC-4]"""
     with pytest.raises(AssertionError, match=problem):

@@ -190,10 +190,9 @@ async def test_terminal_of_another_session_is_unknown(agent: ScriptedAgent) -> N
     assert caught.value.code == -32002
 
 
-@pytest.mark.parametrize(
-    ("command", "params"),
-    [("/no/such/program", {}), ("true", {"cwd": "/no/such/folder"}), ("/etc/passwd", {}), ("a\0b", {})],
-)
+@pytest.mark.parametrize(("command", "params"), [
+    ("/no/such/program", {}), ("true", {"cwd": "/no/such/folder"}), ("/etc/passwd", {}), ("a\0b", {}),
+])  # fmt: skip
 async def test_command_that_cannot_start_is_an_error(
     agent: ScriptedAgent, terminals: Terminals, command: str, params: dict[str, Any]
 ) -> None:

@@ -145,16 +145,13 @@ def test_text_in_a_file_is_not_taken_for_a_number(sources: Sources) -> None:
     sources.refuses(r"tools\.bash\.timeout")
 
 
-@pytest.mark.parametrize(
-    ("variable", "value", "words"),
-    [
-        ("ACP_CODER_MAX_TOOL_ITERATIONS", "many", r"environment \(ACP_CODER_MAX_TOOL_ITERATIONS\): `agent\.max_tool"),
-        ("ACP_CODER_MAX_TOOL_ITERATIONS", "0", r"`agent\.max_tool_iterations`: expected `int` >= 1"),
-        ("ACP_CODER_MODE", "yolo", r"environment \(ACP_CODER_MODE\): `agent\.mode`: invalid enum value 'yolo'"),
-        ("ACP_CODER_LOG_LEVEL", "loud", r"`log\.level`: invalid enum value"),
-        ("ACP_CODER_API", "soap", r"environment \(ACP_CODER_API\): `providers\.default\.api`: invalid enum value"),
-    ],
-)
+@pytest.mark.parametrize(("variable", "value", "words"), [
+    ("ACP_CODER_MAX_TOOL_ITERATIONS", "many", r"environment \(ACP_CODER_MAX_TOOL_ITERATIONS\): `agent\.max_tool"),
+    ("ACP_CODER_MAX_TOOL_ITERATIONS", "0", r"`agent\.max_tool_iterations`: expected `int` >= 1"),
+    ("ACP_CODER_MODE", "yolo", r"environment \(ACP_CODER_MODE\): `agent\.mode`: invalid enum value 'yolo'"),
+    ("ACP_CODER_LOG_LEVEL", "loud", r"`log\.level`: invalid enum value"),
+    ("ACP_CODER_API", "soap", r"environment \(ACP_CODER_API\): `providers\.default\.api`: invalid enum value"),
+])  # fmt: skip
 def test_wrong_variables_are_named(variable: str, value: str, words: str, sources: Sources) -> None:
     sources.environ[variable] = value
     sources.refuses(words)
@@ -163,29 +160,25 @@ def test_wrong_variables_are_named(variable: str, value: str, words: str, source
 # --- wrong files -------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize(
-    ("text", "words"),
-    [
-        ("[agent]\nmodell = 1\n", r":2: unknown key `agent\.modell`; did you mean `agent\.model`\?"),
-        ("[agnet]\nmodel = 'x'\n", r":2: unknown key `agnet\.model`; did you mean `agent\.model`\?"),
-        ("\n[tools.bsh]\ntimeout = 1\n", r":3: unknown key `tools\.bsh\.timeout`; did you mean `tools\.bash\.timeout`"),
-        ("zzz = 1\n", r":1: unknown key `zzz`; see docs/configuration\.md"),
-        ("[zzz]\n", r":1: unknown key `zzz`"),
-        ("agent = 3\n", r":1: `agent` is a table, not a value"),
-        ("providers = 3\n", r":1: `providers` is a table, not a value"),
-        ("[providers]\nlocal = 'x'\n", r":2: `providers\.local` is a table, not a value"),
-        ("[providers.local]\nbase_ur = 'x'\n", r":2: unknown key `providers\.local\.base_ur`; did you mean"),
-        ("[agent]\nmodel = 3\n", r":2: `agent\.model`: expected `str`, got `int`"),
-        ("[tools.bash]\ntimeout = 1000\n", r":2: `tools\.bash\.timeout`: expected `float` <= 600"),
-        ("[tools.bash]\ntimeout = 0\n", r":2: `tools\.bash\.timeout`: expected `float` > 0"),
-        ("[providers.local]\nmodels = 'x'\n", r":2: `providers\.local\.models`: expected `array`, got `str`"),
-        ("[providers.local]\nmodels = [1]\n", r":2: `providers\.local\.models`: expected `str`, got `int`"),
-        ("[providers.a]\nimages = true\n[providers.b]\nimages = 3\n", r":4: `providers\.b\.images`: expected `bool`"),
-        ("[agent\n", r"config\.toml: not valid TOML: .*line 1"),
-        ("[agent]\nmodel = 'x\n", r"config\.toml: not valid TOML: .*at end of document"),
-        ("[agent]\nmodel = 1\nmodel = 2\n", r"not valid TOML: .*line 3"),
-    ],
-)
+@pytest.mark.parametrize(("text", "words"), [
+    ("[agent]\nmodell = 1\n", r":2: unknown key `agent\.modell`; did you mean `agent\.model`\?"),
+    ("[agnet]\nmodel = 'x'\n", r":2: unknown key `agnet\.model`; did you mean `agent\.model`\?"),
+    ("\n[tools.bsh]\ntimeout = 1\n", r":3: unknown key `tools\.bsh\.timeout`; did you mean `tools\.bash\.timeout`"),
+    ("zzz = 1\n", r":1: unknown key `zzz`; see docs/configuration\.md"), ("[zzz]\n", r":1: unknown key `zzz`"),
+    ("agent = 3\n", r":1: `agent` is a table, not a value"),
+    ("providers = 3\n", r":1: `providers` is a table, not a value"),
+    ("[providers]\nlocal = 'x'\n", r":2: `providers\.local` is a table, not a value"),
+    ("[providers.local]\nbase_ur = 'x'\n", r":2: unknown key `providers\.local\.base_ur`; did you mean"),
+    ("[agent]\nmodel = 3\n", r":2: `agent\.model`: expected `str`, got `int`"),
+    ("[tools.bash]\ntimeout = 1000\n", r":2: `tools\.bash\.timeout`: expected `float` <= 600"),
+    ("[tools.bash]\ntimeout = 0\n", r":2: `tools\.bash\.timeout`: expected `float` > 0"),
+    ("[providers.local]\nmodels = 'x'\n", r":2: `providers\.local\.models`: expected `array`, got `str`"),
+    ("[providers.local]\nmodels = [1]\n", r":2: `providers\.local\.models`: expected `str`, got `int`"),
+    ("[providers.a]\nimages = true\n[providers.b]\nimages = 3\n", r":4: `providers\.b\.images`: expected `bool`"),
+    ("[agent\n", r"config\.toml: not valid TOML: .*line 1"),
+    ("[agent]\nmodel = 'x\n", r"config\.toml: not valid TOML: .*at end of document"),
+    ("[agent]\nmodel = 1\nmodel = 2\n", r"not valid TOML: .*line 3"),
+])  # fmt: skip
 def test_wrong_files_are_told_with_file_line_and_key(text: str, words: str, sources: Sources) -> None:
     sources.user(text)
     with pytest.raises(ConfigError, match=words) as error:
@@ -304,15 +297,12 @@ def test_a_path_with_a_nul_character_is_an_error_with_its_place(sources: Sources
     sources.refuses(rf"config.toml:2: `{key}`")
 
 
-@pytest.mark.parametrize(
-    ("key", "text", "words"),
-    [
-        ("tools.sandbox.allow_read", "~bob/x", "only your own home folder can be written as `~`"),
-        ("tools.files.deny_read", "~bob/x", "only your own home folder can be written as `~`"),
-        ("tools.sandbox.allow_write", "/srv/**/x", "a folder stands for all that is in it"),
-        ("tools.sandbox.writable", "", "contains an empty path"),
-    ],
-)
+@pytest.mark.parametrize(("key", "text", "words"), [
+    ("tools.sandbox.allow_read", "~bob/x", "only your own home folder can be written as `~`"),
+    ("tools.files.deny_read", "~bob/x", "only your own home folder can be written as `~`"),
+    ("tools.sandbox.allow_write", "/srv/**/x", "a folder stands for all that is in it"),
+    ("tools.sandbox.writable", "", "contains an empty path"),
+])  # fmt: skip
 def test_a_path_that_would_stand_for_nothing_is_refused_by_name(sources: Sources, key, text, words) -> None:
     table, _, name = key.rpartition(".")
     sources.user(f'[{table}]\n{name} = ["{text}"]\n')
@@ -344,18 +334,15 @@ def test_a_key_or_table_under_another_name_sets_the_present_one(sources: Sources
     assert at == value
 
 
-@table(
-    ("text", "words"),
-    [
-        (
-            "[tools.shell]\ntimeout = 3\n[tools.bash]\ntimeout = 4\n",
-            "`tools.shell.timeout` is another name of `tools.bash.timeout`, which is set, too",
-        ),
-        ("[tools]\nbash = 3\nshell.timeout = 4\n", "which is in no table there"),
-        ("\n[tools.shell]\ntimeout = 'x'\n", "config.toml:3: `tools.bash.timeout`"),
-        ("[tools.shell]\ntimeuot = 1\n", "unknown key `tools.bash.timeuot`"),
-    ],
-)
+@table(("text", "words"), [
+    (
+        "[tools.shell]\ntimeout = 3\n[tools.bash]\ntimeout = 4\n",
+        "`tools.shell.timeout` is another name of `tools.bash.timeout`, which is set, too",
+    ),
+    ("[tools]\nbash = 3\nshell.timeout = 4\n", "which is in no table there"),
+    ("\n[tools.shell]\ntimeout = 'x'\n", "config.toml:3: `tools.bash.timeout`"),
+    ("[tools.shell]\ntimeuot = 1\n", "unknown key `tools.bash.timeuot`"),
+])  # fmt: skip
 def test_another_name_hides_no_mistake(sources: Sources, text: str, words: str) -> None:
     sources.user(text)
     with pytest.raises(ConfigError) as caught:

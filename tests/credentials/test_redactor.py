@@ -75,8 +75,7 @@ def test_a_colour_within_a_credential_does_not_save_it():
 
 
 FOUND = [
-    ("postgres://user:…@db.example.com/x", "s3cr3tpw", "password"),
-    ("redis://:…@cache:6379", "s3cr3tpw", "password"),
+    ("postgres://user:…@db.example.com/x", "s3cr3tpw", "password"), ("redis://:…@cache:6379", "s3cr3tpw", "password"),
     ("mongodb+srv://u:…@h1,h2/db", "p%40ss1", "password"),
     ("git clone https://bob:…@example.com/r.git", "hunter22", "password"),
     ("Authorization: Bearer …", "abcDEF123456ghiJKL", "bearer token"),
@@ -86,18 +85,12 @@ FOUND = [
     ("Proxy-Authorization: Basic …", "dXNlcjpwYXNz", "authorization header"),
     ("curl -H 'X-Api-Key: …' u", "abc123def", "API key"),
     ("Set-Cookie: sid=…; Path=/; HttpOnly", "abc123def456", "cookie"),
-    ("Cookie: a=1; session=…", "abc123def456", "cookie"),
-    ("DB_PASSWORD=…", "supersecretword", "password"),
-    ("export API_TOKEN='…'", "abc-123-def", "token"),
-    ("docker run -e MYSQL_PASS=… image", "geheimnis", "password"),
-    ('password = "…"', "hunter2", "password"),
-    ('{"clientSecret": "…", "a": 1}', "Xy7-abc", "secret"),
-    ("api_key: …", "abc123def", "API key"),
-    ("'secret-key' => '…'", "a8f7s9d6", "API key"),
-    ('token := "…"', "a8f7s9d6", "token"),
-    ('password: str = "…"', "hunter2x", "password"),
-    ("tool --password … --verbose", "hunter22", "password"),
-    ("tool --db-password=…", "hunter22", "password"),
+    ("Cookie: a=1; session=…", "abc123def456", "cookie"), ("DB_PASSWORD=…", "supersecretword", "password"),
+    ("export API_TOKEN='…'", "abc-123-def", "token"), ("docker run -e MYSQL_PASS=… image", "geheimnis", "password"),
+    ('password = "…"', "hunter2", "password"), ('{"clientSecret": "…", "a": 1}', "Xy7-abc", "secret"),
+    ("api_key: …", "abc123def", "API key"), ("'secret-key' => '…'", "a8f7s9d6", "API key"),
+    ('token := "…"', "a8f7s9d6", "token"), ('password: str = "…"', "hunter2x", "password"),
+    ("tool --password … --verbose", "hunter22", "password"), ("tool --db-password=…", "hunter22", "password"),
     ("https://h/?a=1&access_token=…&b=2", "a8f7s9d6", "token"),
     ("aws_secret_access_key = …", "wJalr/" + "XUtn1FEMI/K7MDENG+bPx9fiC0", "API key"),
     ('{\\"password\\": \\"…\\"}', "hunter22x", "password"),
@@ -107,7 +100,7 @@ FOUND = [
     ("https://hooks.slack.com/services/…", "T01/B02/" + MIX[:24], "Slack webhook"),
     ("bot123456789:…", "AA" + MIX[:33], "Telegram token"),
     ("//registry.npmjs.org/:_authToken=…", "a8f7s9d6e5", "token"),
-]
+]  # fmt: skip
 
 
 @table(("around", "secret", "kind"), FOUND)
@@ -247,12 +240,8 @@ def test_own_values_are_those_worth_hiding():
         "E_KEY": "~/.ssh/id_1", "F_TOKEN": "https://auth.example.com/x1", "G_SECRET": "https://u:pw1@example.com",
     }  # fmt: skip
     assert set(own_values(environ)) == {
-        "abcdef-12345",
-        "Zz9" * 4,
-        "p w 1 2 3 4",
-        "https://u:pw1@example.com",
-        "12345678",
-    }
+        "abcdef-12345", "Zz9" * 4, "p w 1 2 3 4", "https://u:pw1@example.com", "12345678",
+    }  # fmt: skip
 
 
 # --- the face ------------------------------------------------------------------------------------------------------

@@ -119,25 +119,12 @@ async def test_a_whole_turn_over_real_pipes(tmp_path):
 NOPE, LIST = request(1, "nope"), request(2, "session/list")
 
 
-@pytest.mark.parametrize(
-    ("data", "codes"),
-    [
-        (b"", {}),
-        (INITIALIZE, {0: None}),
-        (INITIALIZE.rstrip(), {0: None}),
-        (NOPE.rstrip(), {1: -32601}),
-        (INITIALIZE + LIST + NOPE, {0: None, 1: -32601, 2: None}),
-        (INITIALIZE + NOPE.rstrip(), {0: None, 1: -32601}),
-    ],
-    ids=[
-        "nothing",
-        "one",
-        "one without its end",
-        "an unknown one without its end",
-        "several",
-        "the last without its end",
-    ],
-)
+@pytest.mark.parametrize(("data", "codes"), [
+    (b"", {}), (INITIALIZE, {0: None}), (INITIALIZE.rstrip(), {0: None}), (NOPE.rstrip(), {1: -32601}),
+    (INITIALIZE + LIST + NOPE, {0: None, 1: -32601, 2: None}), (INITIALIZE + NOPE.rstrip(), {0: None, 1: -32601}),
+], ids=[
+    "nothing", "one", "one without its end", "an unknown one without its end", "several", "the last without its end",
+])  # fmt: skip
 def test_what_was_piped_in_is_answered_and_its_end_ends_the_process(tmp_path, data, codes):
     done = run(tmp_path, data)
     assert (done.returncode, done.stderr) == (0, b"")

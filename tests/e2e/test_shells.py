@@ -105,9 +105,8 @@ def test_the_manual_page_has_every_command_and_is_read_without_an_error(tmp_path
     assert "the session's mode" in shown.replace("’", "'") and "`provider/model`" in shown
 
 
-@table(
-    ("text", "line"),
-    [(".TH", "\\&.TH"), ("'br", "\\(aqbr"), ("a\\b  c", "a\\eb c"), ("--x", "\\-\\-x"), ('"q"', "\\(dqq\\(dq")],
-)
+@table(("text", "line"), [
+    (".TH", "\\&.TH"), ("'br", "\\(aqbr"), ("a\\b  c", "a\\eb c"), ("--x", "\\-\\-x"), ('"q"', "\\(dqq\\(dq"),
+])  # fmt: skip
 def test_no_word_is_a_request_or_an_escape_of_roff(text: str, line: str):
     assert roff(text) == line

@@ -52,9 +52,7 @@ async def test_the_shell_is_a_login_shell_only_if_wanted(on: Stage) -> None:
 
 
 PRINTED = {
-    "a silent command": ("true", ""),
-    "a silent exit": ("exit 0", ""),
-    "nothing but a colon": (":", ""),
+    "a silent command": ("true", ""), "a silent exit": ("exit 0", ""), "nothing but a colon": (":", ""),
     "nothing but a comment": ("# nothing", ""),
     "bash, not in posix mode": ("[[ abc == a* ]] && echo {1..3} <(true) | cut -c1-5", "1 2 3\n"),
     "stdin at its end": ("cat; read x; echo $?", "1\n"),
@@ -63,7 +61,7 @@ PRINTED = {
     "a character cut between two reads": (r"printf '\xc3'; sleep 0.1; printf '\xbc\n'", "ü\n"),
     "a child in the background, which does not hold the call": ("sleep 600 & echo started", "started\n"),
     "no prompts, no pagers": ("echo $PAGER $GIT_PAGER $GIT_TERMINAL_PROMPT [$CDPATH]", "cat cat 0 []\n"),
-}
+}  # fmt: skip
 
 
 async def test_what_commands_print_and_that_they_succeed(backend: str, tmp_path: Path) -> None:

@@ -94,13 +94,10 @@ async def test_a_wait_that_is_never_answered_after_a_kill_does_not_hang(tmp_path
 ON_THE_WAY_OUT = ["terminal/kill", "terminal/output", "terminal/release"]
 
 
-@pytest.mark.parametrize(
-    ("method", "trouble"),
-    [
-        *((method, NeverAnswers()) for method in [*ON_THE_WAY_OUT, "terminal/wait_for_exit"]),
-        *((method, AnswersError()) for method in ON_THE_WAY_OUT),
-    ],
-)
+@pytest.mark.parametrize(("method", "trouble"), [
+    *((method, NeverAnswers()) for method in [*ON_THE_WAY_OUT, "terminal/wait_for_exit"]),
+    *((method, AnswersError()) for method in ON_THE_WAY_OUT),
+])  # fmt: skip
 async def test_a_client_that_fails_on_the_way_out_breaks_and_holds_nothing(
     method: str, trouble: AnswersError | NeverAnswers, tmp_path: Path
 ) -> None:
@@ -212,16 +209,11 @@ async def test_a_read_that_fails_is_answered_by_the_disk(failure: AnswersError |
             await on.executor.read_text(on.folder / "missing")
 
 
-@pytest.mark.parametrize(
-    "client",
-    [{"write_does_nothing": True}, {"write_answers_null": True}, {"misbehave": {"fs/write_text_file": NOT_FOUND}}, {}],
-    ids=[
-        "a write that does nothing",
-        "an answer of null",
-        "what is offered and not served",
-        "an editor as it should be",
-    ],
-)
+@pytest.mark.parametrize("client", [
+    {"write_does_nothing": True}, {"write_answers_null": True}, {"misbehave": {"fs/write_text_file": NOT_FOUND}}, {},
+], ids=[
+    "a write that does nothing", "an answer of null", "what is offered and not served", "an editor as it should be",
+])  # fmt: skip
 async def test_text_is_on_the_disk_whatever_the_client_makes_of_it(client: dict[str, Any], tmp_path: Path) -> None:
     async with stage("editor", tmp_path, **client) as on:
         (on.folder / "f").write_text("old")
@@ -289,16 +281,12 @@ async def test_a_file_that_the_editor_does_not_take_is_written_on_the_disk(tmp_p
 # --- files that a client shows as they are not -----------------------------------------------------------------------
 
 
-@pytest.mark.parametrize(
-    ("disk", "buffer", "client", "read"),
-    [
-        (b"saved", "unsaved", {}, "unsaved"),
-        (b"a\r\nb\nc\r\n", None, {"reads_lossy": True}, "a\r\nb\nc\r\n"),
-        (b"a\r\nb\r\n", "a\nb\nc\n", {}, "a\nb\nc\n"),
-        (b"caf\xe9\n", "café\n", {}, "café\n"),
-    ],
-    ids=["unsaved text", "line ends that the client lost", "line ends of unsaved text", "decoded its own way"],
-)
+@pytest.mark.parametrize(("disk", "buffer", "client", "read"), [
+    (b"saved", "unsaved", {}, "unsaved"), (b"a\r\nb\nc\r\n", None, {"reads_lossy": True}, "a\r\nb\nc\r\n"),
+    (b"a\r\nb\r\n", "a\nb\nc\n", {}, "a\nb\nc\n"), (b"caf\xe9\n", "café\n", {}, "café\n"),
+], ids=[
+    "unsaved text", "line ends that the client lost", "line ends of unsaved text", "decoded its own way",
+])  # fmt: skip
 async def test_what_is_read_is_what_the_person_sees_with_the_line_ends_it_has(
     disk: bytes, buffer: str | None, client: dict[str, Any], read: str, tmp_path: Path
 ) -> None:

@@ -83,18 +83,13 @@ async def test_lines_are_found_where_gitignore_does_not_forbid(program: str, tre
     assert (match.path, match.line, match.text) == (tree / "a.py", 2, "needle = 1")
 
 
-@pytest.mark.parametrize(
-    ("pattern", "where", "ignores_case", "lines"),
-    [
-        ("NEEDLE here$", "b.txt", True, [(2, "Needle here")]),
-        ("NEEDLE", "b.txt", False, []),
-        ("needle", "node_modules/h.py", False, [(1, "needle")]),
-        ("(?<=import )os", "", False, [(1, "import os")]),
-        ("--flag", "", False, [(1, "--flag")]),
-        ("-", "flag.txt", False, [(1, "--flag")]),
-    ],
-    ids=["case ignored, no line end", "case", "one file, though ignored", "look-around", "a dash", "a dash alone"],
-)
+@pytest.mark.parametrize(("pattern", "where", "ignores_case", "lines"), [
+    ("NEEDLE here$", "b.txt", True, [(2, "Needle here")]), ("NEEDLE", "b.txt", False, []),
+    ("needle", "node_modules/h.py", False, [(1, "needle")]), ("(?<=import )os", "", False, [(1, "import os")]),
+    ("--flag", "", False, [(1, "--flag")]), ("-", "flag.txt", False, [(1, "--flag")]),
+], ids=[
+    "case ignored, no line end", "case", "one file, though ignored", "look-around", "a dash", "a dash alone",
+])  # fmt: skip
 async def test_patterns(
     pattern: str, where: str, ignores_case: bool, lines: list[tuple[int, str]], program: str, tree: Path
 ) -> None:

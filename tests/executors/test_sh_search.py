@@ -192,21 +192,12 @@ async def test_long_files_are_left_out_and_long_lines_are_cut(tree: Path, host: 
     assert lines(await grep("needle", big, host)) == [("line", 1, "needle" + "ü" * 494), ("line", 2, "needle")]
 
 
-@table(
-    ("pattern", "told"),
-    [
-        ("^import +(os|re)$", "`$` before CR LF"),
-        (r"f\(x\)|a\.b[[:space:]]{1,3}[^]a-z$]x?", ""),
-        (r"\d+\.\w", r"`\d`, `\w`"),
-        (r"[\w.]x", r"`\` in `[]`"),
-        (r"(a)\1(?<=b)c", r"`\1`, `(?`"),
-        (r"a*?b+?c{2}+", "`*?`, `+?`, `}+`"),
-        (r"\Aa\Z", r"`\A`, `\Z`"),
-        (r"\\d a\+?", ""),
-        ("a\nb", "a line feed"),
-        ("[", ""),
-    ],
-)
+@table(("pattern", "told"), [
+    ("^import +(os|re)$", "`$` before CR LF"), (r"f\(x\)|a\.b[[:space:]]{1,3}[^]a-z$]x?", ""),
+    (r"\d+\.\w", r"`\d`, `\w`"), (r"[\w.]x", r"`\` in `[]`"), (r"(a)\1(?<=b)c", r"`\1`, `(?`"),
+    (r"a*?b+?c{2}+", "`*?`, `+?`, `}+`"), (r"\Aa\Z", r"`\A`, `\Z`"), (r"\\d a\+?", ""), ("a\nb", "a line feed"),
+    ("[", ""),
+])  # fmt: skip
 def test_what_grep_reads_otherwise_than_python_is_named(pattern: str, told: str) -> None:
     assert sh_search.dialect(pattern) == told
 

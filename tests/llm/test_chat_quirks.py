@@ -191,18 +191,14 @@ def test_thoughts_between_tags_however_they_are_cut(content: str, thought: str, 
 USED = {"prompt_tokens": 7, "completion_tokens": 2}
 
 
-@table(
-    ("usage", "report"),
-    [
-        (USED, llm.UsageReport(7, 2)),
-        (USED | {"prompt_tokens_details": {"cached_tokens": 4}}, llm.UsageReport(7, 2, cached_tokens=4)),
-        (USED | {"prompt_cache_hit_tokens": 3}, llm.UsageReport(7, 2, cached_tokens=3)),
-        (USED | {"cached_tokens": 3}, llm.UsageReport(7, 2, cached_tokens=3)),
-        (USED | {"prompt_tokens_details": None}, llm.UsageReport(7, 2)),
-        ({"prompt_tokens": 7.0, "completion_tokens": "2"}, llm.UsageReport(7, 2)),
-        ({}, llm.UsageReport(0, 0)),
-    ],
-)
+@table(("usage", "report"), [
+    (USED, llm.UsageReport(7, 2)),
+    (USED | {"prompt_tokens_details": {"cached_tokens": 4}}, llm.UsageReport(7, 2, cached_tokens=4)),
+    (USED | {"prompt_cache_hit_tokens": 3}, llm.UsageReport(7, 2, cached_tokens=3)),
+    (USED | {"cached_tokens": 3}, llm.UsageReport(7, 2, cached_tokens=3)),
+    (USED | {"prompt_tokens_details": None}, llm.UsageReport(7, 2)),
+    ({"prompt_tokens": 7.0, "completion_tokens": "2"}, llm.UsageReport(7, 2)), ({}, llm.UsageReport(0, 0)),
+])  # fmt: skip
 def test_usage_in_every_dialect(usage: dict[str, Any], report: llm.UsageReport) -> None:
     last = {"choices": [], "usage": usage}
     assert fold(delta("stop", content="a"), last)[-2:] == [report, llm.Finished("stop")]
@@ -298,13 +294,8 @@ async def test_json_instead_of_a_stream_is_read_whatever_its_type_is_said_to_be(
     compact = json.dumps(DOCUMENTS[api]).encode()
     laid_out = json.dumps(DOCUMENTS[api], indent=2).encode()
     forms = [
-        compact,
-        laid_out,
-        b"\n  " + laid_out,
-        b"\xef\xbb\xbf" + compact,
-        b"[%b]" % laid_out,
-        b"data: %b\n\n" % compact,
-    ]
+        compact, laid_out, b"\n  " + laid_out, b"\xef\xbb\xbf" + compact, b"[%b]" % laid_out, b"data: %b\n\n" % compact,
+    ]  # fmt: skip
     script = [RawAnswer((form[:7], form[7:30], form[30:]), content_type=kind) for form in forms]
     async with connected(api, script, max_retries=0) as (provider, _):
         for form in forms:
@@ -335,19 +326,15 @@ async def test_a_break_after_the_finish_reason_is_forgiven() -> None:
         assert await collect(provider) == [llm.TextDelta("hello"), llm.Finished("stop")]
 
 
-@pytest.mark.parametrize(
-    ("chunk", "kind", "words", "before"),
-    [
-        (b'data: {"error":{"message":"the GPU is on fire","code":500}}\n\n', "server", "the GPU is on fire", []),
-        (b'{"error":"the GPU is on fire"}', "server", "the GPU is on fire", []),
-        (b'data: {"error":{"message":"slow down","code":429}}\n\n', "rate_limit", "slow down", []),
-        (b'data: {"choices":[{"delta":{},"finish_reason":"error"}]}\n\n', "server", "ended in an error", []),
-        (b"data: what is this\n\n", "server", "what is this", []),
-        (b"\n<html>Welcome to the chat server</html>", "not_found", "a web page", []),
-        (b": nothing\n\n", "network", "ended early", []),
-        (HELLO, "network", "ended early", [llm.TextDelta("hello")]),
-    ],
-)
+@pytest.mark.parametrize(("chunk", "kind", "words", "before"), [
+    (b'data: {"error":{"message":"the GPU is on fire","code":500}}\n\n', "server", "the GPU is on fire", []),
+    (b'{"error":"the GPU is on fire"}', "server", "the GPU is on fire", []),
+    (b'data: {"error":{"message":"slow down","code":429}}\n\n', "rate_limit", "slow down", []),
+    (b'data: {"choices":[{"delta":{},"finish_reason":"error"}]}\n\n', "server", "ended in an error", []),
+    (b"data: what is this\n\n", "server", "what is this", []),
+    (b"\n<html>Welcome to the chat server</html>", "not_found", "a web page", []),
+    (b": nothing\n\n", "network", "ended early", []), (HELLO, "network", "ended early", [llm.TextDelta("hello")]),
+])  # fmt: skip
 async def test_errors_inside_an_answer(chunk: bytes, kind: str, words: str, before: list[llm.ModelEvent]) -> None:
     assert await check_failure("chat", RawAnswer((chunk,)), kind, words) == before
 
@@ -419,12 +406,10 @@ async def test_a_redirect_is_not_followed_but_named() -> None:
 
 async def test_models_come_with_their_context_windows() -> None:
     entries = [
-        {"id": "vllm", "max_model_len": 8192},
-        {"id": "openrouter", "context_length": 128000},
-        {"id": "groq", "context_window": 32768},
-        {"id": "llama.cpp", "meta": {"n_ctx_train": 4096}},
+        {"id": "vllm", "max_model_len": 8192}, {"id": "openrouter", "context_length": 128000},
+        {"id": "groq", "context_window": 32768}, {"id": "llama.cpp", "meta": {"n_ctx_train": 4096}},
         {"id": "none", "context_length": None},
-    ]
+    ]  # fmt: skip
     windows = {"vllm": 8192, "openrouter": 128000, "groq": 32768, "llama.cpp": 4096, "none": None}
     assert await listed("chat", entries) == [llm.ModelInfo(name, window) for name, window in windows.items()]
 
@@ -453,19 +438,14 @@ def test_a_whole_request() -> None:
     assert body(messages, settings=settings) == {
         "model": "m",
         "messages": [
-            {"role": "system", "content": "Be brief."},
-            {"role": "user", "content": "a\nb"},
+            {"role": "system", "content": "Be brief."}, {"role": "user", "content": "a\nb"},
             {"role": "assistant", "content": None, "tool_calls": [made]},
-            {"role": "tool", "tool_call_id": "x", "content": "content"},
-            {"role": "assistant", "content": "Done."},
+            {"role": "tool", "tool_call_id": "x", "content": "content"}, {"role": "assistant", "content": "Done."},
             turn("user", text_block("listen"), sound),
         ],
-        "stream": True,
-        "stream_options": {"include_usage": True},
-        "tools": [TOOL_SENT],
-        "reasoning_effort": "low",
+        "stream": True, "stream_options": {"include_usage": True}, "tools": [TOOL_SENT], "reasoning_effort": "low",
         "max_tokens": 9,
-    }
+    }  # fmt: skip
 
 
 @table(("thinking", "level", "fields"), [
@@ -507,10 +487,9 @@ def test_each_known_server_is_sent_what_it_takes() -> None:
         assert str(sent).count("cache_control") == (3 if name == "openrouter" else 0), name
 
 
-@table(
-    ("model", "breakpoints", "marked"),
-    [("anthropic/claude-sonnet-5", True, [0, 3, 6]), ("openai/gpt-5", True, []), ("anthropic/claude-5", False, [])],
-)
+@table(("model", "breakpoints", "marked"), [
+    ("anthropic/claude-sonnet-5", True, [0, 3, 6]), ("openai/gpt-5", True, []), ("anthropic/claude-5", False, []),
+])  # fmt: skip
 def test_claudes_cache_is_told_where_to_begin_where_that_is_known(
     model: str, breakpoints: bool, marked: list[int]
 ) -> None:
@@ -559,14 +538,10 @@ def test_arguments_that_a_server_would_refuse_are_wrapped(arguments: str, sent: 
     assert body(messages)["messages"][0]["tool_calls"][0]["function"]["arguments"] == sent
 
 
-@pytest.mark.parametrize(
-    ("content", "sent"),
-    [
-        ((), "(no output)"),
-        ((llm.TextPart("a"), llm.TextPart("b")), "a\nb"),
-        ((llm.ImagePart("image/png", "AAAA"),), "The result is in the next message."),
-    ],
-)
+@pytest.mark.parametrize(("content", "sent"), [
+    ((), "(no output)"), ((llm.TextPart("a"), llm.TextPart("b")), "a\nb"),
+    ((llm.ImagePart("image/png", "AAAA"),), "The result is in the next message."),
+])  # fmt: skip
 def test_tool_results_are_never_empty(content: tuple[Any, ...], sent: str) -> None:
     assert body((llm.ToolMessage("x", "a", content),))["messages"][0]["content"] == sent
 

@@ -192,24 +192,18 @@ def header(name: bytes, value: bytes, kind: int = 7) -> bytes:
 FAILED = header(b":message-type", b"error") + header(b":error-code", b"InternalFailure")
 
 
-@pytest.mark.parametrize(
-    ("chunks", "kind", "words"),
-    [
-        ([frame(header(b":event-type", b"\xff"))], "server", "malformed"),
-        ([frame(header(b":event-type", b"a", kind=99))], "server", "malformed"),
-        ([frame(b"\xff")], "server", "malformed"),
-        ([frame(header(b":event-type", b'a":{},"b')), TEXT], "network", "ended early"),
-        ([frame(header(b":event-type", b"a"), b'{},"b":{}')], "server", "malformed"),
-        ([frame(header(b":event-type", b"a"), b"7")], "server", "malformed"),
-        ([frame(header(b":event-type", b"a"), b'{"x":' + b"[" * 10_000)], "server", "nested too deeply"),
-        ([frame(FAILED + header(b":error-message", b"It broke.")), STOP], "server", "It broke."),
-        ([struct.pack("!IIB", 2**31, 9, 0) * 4], "server", "malformed"),
-        ([THROTTLED], "rate_limit", "Too many requests"),
-        ([TEXT], "network", "ended early"),
-        ([b"<html>" + b"x" * 40], "server", "malformed"),
-        ([TEXT[:-1] + b"?", STOP], "server", "malformed"),
-    ],
-)
+@pytest.mark.parametrize(("chunks", "kind", "words"), [
+    ([frame(header(b":event-type", b"\xff"))], "server", "malformed"),
+    ([frame(header(b":event-type", b"a", kind=99))], "server", "malformed"), ([frame(b"\xff")], "server", "malformed"),
+    ([frame(header(b":event-type", b'a":{},"b')), TEXT], "network", "ended early"),
+    ([frame(header(b":event-type", b"a"), b'{},"b":{}')], "server", "malformed"),
+    ([frame(header(b":event-type", b"a"), b"7")], "server", "malformed"),
+    ([frame(header(b":event-type", b"a"), b'{"x":' + b"[" * 10_000)], "server", "nested too deeply"),
+    ([frame(FAILED + header(b":error-message", b"It broke.")), STOP], "server", "It broke."),
+    ([struct.pack("!IIB", 2**31, 9, 0) * 4], "server", "malformed"), ([THROTTLED], "rate_limit", "Too many requests"),
+    ([TEXT], "network", "ended early"), ([b"<html>" + b"x" * 40], "server", "malformed"),
+    ([TEXT[:-1] + b"?", STOP], "server", "malformed"),
+])  # fmt: skip
 async def test_streams_that_fail(chunks: list[bytes], kind: str, words: str) -> None:
     await check_failure("bedrock", RawAnswer(tuple(chunks)), kind, words)
 

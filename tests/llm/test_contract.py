@@ -34,15 +34,12 @@ async def answered(api: Any, answer: Answer, tmp_path: Path) -> list[llm.ModelEv
 DEEP = b"[" * 10_000 + b"]" * 10_000
 
 
-@pytest.mark.parametrize(
-    ("api", "line"),
-    [
-        ("chat", b'data: {"error": %b}\n\n'),
-        ("messages", b'data: {"type": "content_block_start", "content_block": {"input": %b}}\n\n'),
-        ("ollama", b'{"message": {"tool_calls": [{"function": {"arguments": %b}}]}}\n'),
-        ("responses", b'data: {"type": "response.output_item.done", "item": %b}\n\n'),
-    ],
-)
+@pytest.mark.parametrize(("api", "line"), [
+    ("chat", b'data: {"error": %b}\n\n'),
+    ("messages", b'data: {"type": "content_block_start", "content_block": {"input": %b}}\n\n'),
+    ("ollama", b'{"message": {"tool_calls": [{"function": {"arguments": %b}}]}}\n'),
+    ("responses", b'data: {"type": "response.output_item.done", "item": %b}\n\n'),
+])  # fmt: skip
 async def test_an_answer_that_is_nested_without_end_is_an_error_like_any_other(api: Any, line: bytes) -> None:
     async with connected(api, [RawAnswer((line % DEEP,))], max_retries=0) as (provider, _):
         assert "nested too deeply" in str(await failure(provider))
@@ -62,14 +59,10 @@ async def test_events_come_in_order_and_end_with_one_finished(api: str, tmp_path
     for name in {"bedrock": ["reasoning_tokens"], "ollama": ["cached_tokens", "reasoning_tokens"]}.get(api, []):
         del counted[name]  # They do not tell.
     assert events == [
-        llm.ThoughtDelta("let me "),
-        llm.ThoughtDelta("see"),
-        llm.TextDelta("Hel"),
-        llm.TextDelta("lo"),
-        llm.ToolUse(call.id, "read", '{"path":"a"}'),
-        llm.UsageReport(input_tokens=100, output_tokens=20, **counted),
+        llm.ThoughtDelta("let me "), llm.ThoughtDelta("see"), llm.TextDelta("Hel"), llm.TextDelta("lo"),
+        llm.ToolUse(call.id, "read", '{"path":"a"}'), llm.UsageReport(input_tokens=100, output_tokens=20, **counted),
         llm.Finished("tool_calls", events[-1].opaque if isinstance(events[-1], llm.Finished) else ()),
-    ]
+    ]  # fmt: skip
 
 
 @everywhere
@@ -79,11 +72,8 @@ async def test_parallel_tool_calls_come_whole_in_the_models_order_with_unique_id
     )
     found = calls(await answered(api, answer, tmp_path))
     assert [(call.name, call.arguments) for call in found] == [
-        ("b", '{"n":1}'),
-        ("a", '{"n":2}'),
-        ("a", '{"n":2}'),
-        ("c", "{}"),
-    ]
+        ("b", '{"n":1}'), ("a", '{"n":2}'), ("a", '{"n":2}'), ("c", "{}"),
+    ]  # fmt: skip
     assert len({call.id for call in found}) == 4
     assert all(call.id for call in found)
 
@@ -107,18 +97,12 @@ async def test_an_answer_of_nothing_is_finished_too(api: str, tmp_path: Path) ->
 
 
 @over_http
-@pytest.mark.parametrize(
-    ("answer", "reason"),
-    [
-        (Answer(text="a"), "stop"),
-        (Answer(tool_calls=(Call("a"),)), "tool_calls"),
-        (Answer(text="a", tool_calls=(Call("a"),)), "tool_calls"),
-        (Answer(text="a", finish="length"), "length"),
-        (Answer(tool_calls=(Call("a", '{"b'),), finish="length"), "length"),
-        (Answer(text="a", finish="content_filter"), "refusal"),
-        (Answer(refusal="I will not."), "refusal"),
-    ],
-)
+@pytest.mark.parametrize(("answer", "reason"), [
+    (Answer(text="a"), "stop"), (Answer(tool_calls=(Call("a"),)), "tool_calls"),
+    (Answer(text="a", tool_calls=(Call("a"),)), "tool_calls"), (Answer(text="a", finish="length"), "length"),
+    (Answer(tool_calls=(Call("a", '{"b'),), finish="length"), "length"),
+    (Answer(text="a", finish="content_filter"), "refusal"), (Answer(refusal="I will not."), "refusal"),
+])  # fmt: skip
 async def test_finish_reasons(api: Api, answer: Answer, reason: str, tmp_path: Path) -> None:
     if api == "ollama" and reason == "refusal":
         reason = "stop"  # Its models refuse in plain text.
@@ -230,12 +214,10 @@ async def test_images_of_the_user_reach_the_model(api: Api) -> None:
 @over_http
 async def test_images_of_tools_reach_the_model(api: Api) -> None:
     messages = (
-        USER,
-        llm.AssistantMessage(tool_calls=(llm.ToolUse("c1", "shot", "{}"), llm.ToolUse("c2", "ls", "{}"))),
+        USER, llm.AssistantMessage(tool_calls=(llm.ToolUse("c1", "shot", "{}"), llm.ToolUse("c2", "ls", "{}"))),
         llm.ToolMessage("c1", "shot", (llm.TextPart("done"), llm.ImagePart("image/png", "iVBORw0="))),
-        llm.ToolMessage("c2", "ls", (llm.TextPart("a.txt"),)),
-        llm.UserMessage((llm.TextPart("and?"),)),
-    )
+        llm.ToolMessage("c2", "ls", (llm.TextPart("a.txt"),)), llm.UserMessage((llm.TextPart("and?"),)),
+    )  # fmt: skip
     items = conversation(api, await sent(api, messages=messages))
     if api == "chat":
         # The two results stay together; the picture follows in a message of the user, before the real one.
@@ -334,17 +316,12 @@ async def test_without_a_thought_level_no_effort_is_sent(api: Api, level: Any) -
 
 
 @over_http
-@pytest.mark.parametrize(
-    "obstacle",
-    [
-        Failure(429, {"error": {"message": "slow down"}}, {"Retry-After-Ms": "2"}),
-        Failure(500, {"error": {"message": "oops"}}),
-        Failure(503, "Loading model"),
-        Failure(529, {"type": "error", "error": {"type": "overloaded_error", "message": "Overloaded"}}),
-        Answer(text="never seen", drop_after=0),
-    ],
-    ids=["rate limit", "server error", "loading", "overload", "broken before the first event"],
-)
+@pytest.mark.parametrize("obstacle", [
+    Failure(429, {"error": {"message": "slow down"}}, {"Retry-After-Ms": "2"}),
+    Failure(500, {"error": {"message": "oops"}}), Failure(503, "Loading model"),
+    Failure(529, {"type": "error", "error": {"type": "overloaded_error", "message": "Overloaded"}}),
+    Answer(text="never seen", drop_after=0),
+], ids=["rate limit", "server error", "loading", "overload", "broken before the first event"])  # fmt: skip
 async def test_a_passing_failure_is_tried_again(api: Api, obstacle: Any) -> None:
     async with connected(api, [obstacle, obstacle, "at last"]) as (provider, model):
         assert texts(await collect(provider)) == ["at last"]
@@ -388,20 +365,16 @@ async def test_after_the_first_event_nothing_is_tried_again(api: Api) -> None:
 
 
 @over_http
-@pytest.mark.parametrize(
-    ("status", "error", "kind"),
-    [
-        (401, {"message": "Incorrect API key provided.", "code": "invalid_api_key"}, "auth"),
-        (403, {"message": "Country, region, or territory not supported"}, "region"),
-        (429, {"message": "Rate limit reached", "code": "rate_limit_exceeded"}, "rate_limit"),
-        (429, {"message": "You exceeded your current quota", "code": "insufficient_quota"}, "quota"),
-        (400, {"message": "Too long.", "code": "context_length_exceeded"}, "context_too_long"),
-        (400, {"message": "Filtered.", "code": "content_filter"}, "refusal"),
-        (404, {"message": "The model `x` does not exist", "code": "model_not_found"}, "not_found"),
-        (400, {"message": "Unknown parameter: 'x'"}, "bad_request"),
-        (502, {"message": "Bad gateway"}, "server"),
-    ],
-)
+@pytest.mark.parametrize(("status", "error", "kind"), [
+    (401, {"message": "Incorrect API key provided.", "code": "invalid_api_key"}, "auth"),
+    (403, {"message": "Country, region, or territory not supported"}, "region"),
+    (429, {"message": "Rate limit reached", "code": "rate_limit_exceeded"}, "rate_limit"),
+    (429, {"message": "You exceeded your current quota", "code": "insufficient_quota"}, "quota"),
+    (400, {"message": "Too long.", "code": "context_length_exceeded"}, "context_too_long"),
+    (400, {"message": "Filtered.", "code": "content_filter"}, "refusal"),
+    (404, {"message": "The model `x` does not exist", "code": "model_not_found"}, "not_found"),
+    (400, {"message": "Unknown parameter: 'x'"}, "bad_request"), (502, {"message": "Bad gateway"}, "server"),
+])  # fmt: skip
 async def test_one_clear_error_per_kind(api: Api, status: int, error: dict[str, Any], kind: str) -> None:
     async with connected(api, [Failure(status, {"error": error})], max_retries=0) as (provider, _):
         raised = await failure(provider)
@@ -491,17 +464,11 @@ async def test_models_are_asked_from_the_server(api: Api) -> None:
 
 
 @over_http
-@pytest.mark.parametrize(
-    ("reply", "kind"),
-    [
-        (Failure(401, {"error": {"message": "no"}}), "auth"),
-        (Failure(404, "<html></html>"), "not_found"),
-        (Failure(200, "<html></html>"), "server"),
-        (Failure(200, "not json"), "server"),
-        (Failure(200, {"data": None}), "server"),
-        (Failure(200, 7), "server"),
-    ],
-)
+@pytest.mark.parametrize(("reply", "kind"), [
+    (Failure(401, {"error": {"message": "no"}}), "auth"), (Failure(404, "<html></html>"), "not_found"),
+    (Failure(200, "<html></html>"), "server"), (Failure(200, "not json"), "server"),
+    (Failure(200, {"data": None}), "server"), (Failure(200, 7), "server"),
+])  # fmt: skip
 async def test_a_list_of_models_that_cannot_be_had_is_a_provider_error(api: Api, reply: Failure, kind: str) -> None:
     with pytest.raises(ProviderError) as raised:
         await listed(api, reply, max_retries=0)

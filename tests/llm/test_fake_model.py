@@ -79,12 +79,9 @@ async def test_geminis_api_is_served() -> None:
         events = await gemini(model, "streamGenerateContent", alt="sse")
         function = {"id": "call_1_0", "name": "run", "args": {"command": "ls"}}
         assert [event["candidates"][0]["content"]["parts"] for event in events] == [
-            [{"text": "Hm.", "thought": True}],
-            [{"text": "Hel"}],
-            [{"text": "lo"}],
-            [{"functionCall": function, "thoughtSignature": "c2ln"}],
-            [],
-        ]
+            [{"text": "Hm.", "thought": True}], [{"text": "Hel"}], [{"text": "lo"}],
+            [{"functionCall": function, "thoughtSignature": "c2ln"}], [],
+        ]  # fmt: skip
         assert events[-1]["candidates"][0]["finishReason"] == "STOP"
         usage = {"promptTokenCount": 10, "cachedContentTokenCount": 4, "candidatesTokenCount": 3}
         assert events[-1]["usageMetadata"] == {**usage, "thoughtsTokenCount": 2, "totalTokenCount": 15}

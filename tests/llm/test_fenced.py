@@ -157,11 +157,9 @@ def test_ids_are_unique():
 
 def test_the_history_is_told_in_blocks_that_would_be_read_as_the_same_calls():
     calls = (
-        llm.ToolUse("1", "bash", '{"command": "cat <<E\\n```\\nE"}'),
-        llm.ToolUse("2", "read", '{"path": "a"}'),
-        llm.ToolUse("3", "bash", '{"command": "x", "timeout": 5}'),
-        llm.ToolUse("4", "write", "not json"),
-    )
+        llm.ToolUse("1", "bash", '{"command": "cat <<E\\n```\\nE"}'), llm.ToolUse("2", "read", '{"path": "a"}'),
+        llm.ToolUse("3", "bash", '{"command": "x", "timeout": 5}'), llm.ToolUse("4", "write", "not json"),
+    )  # fmt: skip
     results = [llm.ToolMessage(call.id, call.name, (llm.TextPart(f"r{call.id}"),)) for call in calls]
     told = fenced_messages([llm.UserMessage((llm.TextPart("go"),)), llm.AssistantMessage("I look.", calls), *results])
     assert [type(message) for message in told] == [llm.UserMessage, llm.AssistantMessage, llm.UserMessage]
@@ -244,16 +242,11 @@ async def test_a_count_alone_is_no_sign_that_tools_are_dropped_and_after_a_writt
     assert sent == [True] * 4 + [False] * AGAIN + [True, False]
 
 
-@pytest.mark.parametrize(
-    "words",
-    [
-        "registry.ollama.ai/library/gemma:2b does not support tools",
-        "This model does not support tool calls",
-        '"auto" tool choice requires --enable-auto-tool-choice and --tool-call-parser to be set',
-        "No endpoints found that support tool use",
-        "Function calling is not enabled for this model",
-    ],
-)
+@pytest.mark.parametrize("words", [
+    "registry.ollama.ai/library/gemma:2b does not support tools", "This model does not support tool calls",
+    '"auto" tool choice requires --enable-auto-tool-choice and --tool-call-parser to be set',
+    "No endpoints found that support tool use", "Function calling is not enabled for this model",
+])  # fmt: skip
 async def test_auto_falls_back_once_the_server_refuses_tools_and_remembers(words):
     refusal = Failure(400, {"error": {"message": words}})
     block = "```bash\nls\n```\n"

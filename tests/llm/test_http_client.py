@@ -64,16 +64,10 @@ async def fetch(url: str, *, proxied: bool = False, headers: dict[str, str] | No
         return await response.read(1000)
 
 
-@pytest.mark.parametrize(
-    ("path", "target"),
-    [
-        ("", b"/"),
-        ("/v1/models", b"/v1/models"),
-        ("/a b/é", b"/a%20b/%C3%A9"),
-        ("/v1?api-version=1 2", b"/v1?api-version=1%202"),
-        ("/a%20b", b"/a%20b"),
-    ],
-)
+@pytest.mark.parametrize(("path", "target"), [
+    ("", b"/"), ("/v1/models", b"/v1/models"), ("/a b/é", b"/a%20b/%C3%A9"),
+    ("/v1?api-version=1 2", b"/v1?api-version=1%202"), ("/a%20b", b"/a%20b"),
+])  # fmt: skip
 async def test_the_target_is_what_may_stand_in_a_request(path: str, target: bytes) -> None:
     async with server(ok(b"here")) as (port, heads):
         assert await fetch(f"http://127.0.0.1:{port}{path}") == b"here"
@@ -155,17 +149,11 @@ async def told(base_url: str, **options: Any) -> str:
         return str(error)
 
 
-@pytest.mark.parametrize(
-    "base_url",
-    [
-        f"http://ann:{SECRET}@127.0.0.1:1/v1",
-        f"http://127.0.0.1:1/v1?key={SECRET}",
-        f"http://ann:x#{SECRET}@127.0.0.1:1/v1",
-        f"http://ann:x/{SECRET}@127.0.0.1:1/v1",
-        f"ann:{SECRET}@127.0.0.1:many/v1",
-        f"ftp://ann:{SECRET}@127.0.0.1/v1",
-    ],
-)
+@pytest.mark.parametrize("base_url", [
+    f"http://ann:{SECRET}@127.0.0.1:1/v1", f"http://127.0.0.1:1/v1?key={SECRET}",
+    f"http://ann:x#{SECRET}@127.0.0.1:1/v1", f"http://ann:x/{SECRET}@127.0.0.1:1/v1", f"ann:{SECRET}@127.0.0.1:many/v1",
+    f"ftp://ann:{SECRET}@127.0.0.1/v1",
+])  # fmt: skip
 async def test_an_error_never_quotes_the_credentials_of_a_base_url(base_url: str) -> None:
     words = await told(base_url)
     assert "127.0.0.1" in words and SECRET not in words

@@ -23,11 +23,9 @@ async def test_the_whole_request() -> None:
         llm.AssistantMessage(
             "Looking.", (llm.ToolUse("c1", "read", '{"path": "a"}'), llm.ToolUse("c2", "read", "{oops")), "hm"
         ),
-        llm.ToolMessage("c1", "read", (llm.TextPart("content"),)),
-        llm.ToolMessage("c2", "read", ()),
-        llm.AssistantMessage("Done.", thought="so"),
-        USER,
-    )
+        llm.ToolMessage("c1", "read", (llm.TextPart("content"),)), llm.ToolMessage("c2", "read", ()),
+        llm.AssistantMessage("Done.", thought="so"), USER,
+    )  # fmt: skip
     asked = llm.ModelSettings("qwen3:8b", system="Be brief.", thought_level="low", max_output_tokens=9)
     async with connected("ollama", ["ok"], loading=llm.Loading(keep_alive=60)) as (provider, model):
         await collect(provider, history, (TOOL,), asked)
@@ -39,9 +37,7 @@ async def test_the_whole_request() -> None:
             {"role": "system", "content": "Be brief."},
             {"role": "user", "content": "look\n[A PDF was left out: Ollama does not take it.]", "images": ["iVBORw0="]},
             {
-                "role": "assistant",
-                "content": "Looking.",
-                "thinking": "hm",
+                "role": "assistant", "content": "Looking.", "thinking": "hm",
                 "tool_calls": [
                     {"id": "c1", "function": {"name": "read", "arguments": {"path": "a"}}},
                     {"id": "c2", "function": {"name": "read", "arguments": {"_invalid": "{oops"}}},
@@ -49,16 +45,11 @@ async def test_the_whole_request() -> None:
             },
             {"role": "tool", "tool_name": "read", "tool_call_id": "c1", "content": "content"},
             {"role": "tool", "tool_name": "read", "tool_call_id": "c2", "content": "(no output)"},
-            {"role": "assistant", "content": "Done.", "tool_calls": []},
-            {"role": "user", "content": "hi"},
+            {"role": "assistant", "content": "Done.", "tool_calls": []}, {"role": "user", "content": "hi"},
         ],
-        "tools": [TOOL_SENT],
-        "think": True,
-        "options": {"num_ctx": 32768, "num_predict": 9},
-        "keep_alive": 60,
-        "truncate": False,
-        "stream": True,
-    }
+        "tools": [TOOL_SENT], "think": True, "options": {"num_ctx": 32768, "num_predict": 9}, "keep_alive": 60,
+        "truncate": False, "stream": True,
+    }  # fmt: skip
 
 
 def shown(**changes: Any) -> dict[str, Any]:
@@ -88,15 +79,11 @@ async def test_the_context_that_is_asked_for(show: Any, configured: int, window:
         assert known[0].context_window == window
 
 
-@pytest.mark.parametrize(
-    ("able", "infos"),
-    [
-        (["completion", "tools", "vision"], [llm.ModelInfo("m", OWN_WINDOW, ("image",), True)]),
-        (["completion"], [llm.ModelInfo("m", OWN_WINDOW, (), False)]),
-        (["embedding"], []),
-        (None, [llm.ModelInfo("m", OWN_WINDOW)]),
-    ],
-)
+@pytest.mark.parametrize(("able", "infos"), [
+    (["completion", "tools", "vision"], [llm.ModelInfo("m", OWN_WINDOW, ("image",), True)]),
+    (["completion"], [llm.ModelInfo("m", OWN_WINDOW, (), False)]), (["embedding"], []),
+    (None, [llm.ModelInfo("m", OWN_WINDOW)]),
+])  # fmt: skip
 async def test_what_a_model_can_do_is_asked(able: list[str] | None, infos: list[llm.ModelInfo]) -> None:
     async with FakeModel(models=["m"]) as model:
         model.shown = shown(capabilities=able)
@@ -105,16 +92,10 @@ async def test_what_a_model_can_do_is_asked(able: list[str] | None, infos: list[
         await provider.aclose()
 
 
-@pytest.mark.parametrize(
-    ("name", "level", "think"),
-    [
-        ("qwen3:8b", "off", False),
-        ("qwen3:8b", "high", True),
-        ("gpt-oss:20b", "high", "high"),
-        ("gpt-oss:20b", "off", "low"),
-        ("qwen3:8b", None, None),
-    ],
-)
+@pytest.mark.parametrize(("name", "level", "think"), [
+    ("qwen3:8b", "off", False), ("qwen3:8b", "high", True), ("gpt-oss:20b", "high", "high"),
+    ("gpt-oss:20b", "off", "low"), ("qwen3:8b", None, None),
+])  # fmt: skip
 async def test_thinking(name: str, level: Any, think: Any) -> None:
     async with connected("ollama", ["ok"]) as (provider, model):
         await collect(provider, settings=llm.ModelSettings(name, thought_level=level))
@@ -227,17 +208,14 @@ async def test_counts_of_a_prompt_that_was_cached_whole() -> None:
     assert await read({**END, "eval_count": 3}) == [llm.UsageReport(0, 3), llm.Finished("stop")]
 
 
-@pytest.mark.parametrize(
-    ("reply", "kind", "words"),
-    [
-        (lines(said(content="a"), {"error": "an error was encountered while running the model"}), "server", "running"),
-        (lines(said(content="a")), "network", "ended early"),
-        (RawAnswer((b"<html>Welcome</html>",)), "not_found", "web page"),
-        (RawAnswer((b"not json\n",)), "server", "not json"),
-        (Failure(404, {"error": 'model "m" not found, try pulling it first'}), "not_found", "try pulling it first"),
-        (Failure(400, {"error": "registry.ollama.ai/library/m does not support tools"}), "bad_request", "tools"),
-    ],
-)
+@pytest.mark.parametrize(("reply", "kind", "words"), [
+    (lines(said(content="a"), {"error": "an error was encountered while running the model"}), "server", "running"),
+    (lines(said(content="a")), "network", "ended early"),
+    (RawAnswer((b"<html>Welcome</html>",)), "not_found", "web page"),
+    (RawAnswer((b"not json\n",)), "server", "not json"),
+    (Failure(404, {"error": 'model "m" not found, try pulling it first'}), "not_found", "try pulling it first"),
+    (Failure(400, {"error": "registry.ollama.ai/library/m does not support tools"}), "bad_request", "tools"),
+])  # fmt: skip
 async def test_failures(reply: Any, kind: str, words: str) -> None:
     await check_failure("ollama", reply, kind, words)
 

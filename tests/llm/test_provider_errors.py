@@ -99,19 +99,12 @@ def test_kinds(kind: str, status: int, body: Any) -> None:
     assert str(status) in str(error)
 
 
-@pytest.mark.parametrize(
-    ("body", "kind"),
-    [
-        (said("Upstream error", code=502), "server"),
-        (said("Slow down", code=429), "rate_limit"),
-        (said("Slow down", code="rate_limit_exceeded"), "rate_limit"),
-        (said("oops"), "server"),
-        ({"error": "oops"}, "server"),
-        (said("bad tools", type="invalid_request_error"), "bad_request"),
-        (said("Too long", code="context_length_exceeded"), "context_too_long"),
-        ("not json at all", "server"),
-    ],
-)
+@pytest.mark.parametrize(("body", "kind"), [
+    (said("Upstream error", code=502), "server"), (said("Slow down", code=429), "rate_limit"),
+    (said("Slow down", code="rate_limit_exceeded"), "rate_limit"), (said("oops"), "server"),
+    ({"error": "oops"}, "server"), (said("bad tools", type="invalid_request_error"), "bad_request"),
+    (said("Too long", code="context_length_exceeded"), "context_too_long"), ("not json at all", "server"),
+])  # fmt: skip
 def test_kinds_of_errors_inside_a_stream(body: Any, kind: str) -> None:
     assert error_from_object("acme", body).kind == kind
 

@@ -26,11 +26,8 @@ async def test_the_answer_is_the_one_that_follows_the_assistants_messages_so_far
     demo = provider(tmp_path, SCRIPT)
     first = await collect(demo)
     assert first[1:] == [
-        TextDelta("Loo"),
-        TextDelta("king."),
-        ToolUse("call_0_0", "read", '{"path":"a"}'),
-        Finished("tool_calls"),
-    ]
+        TextDelta("Loo"), TextDelta("king."), ToolUse("call_0_0", "read", '{"path":"a"}'), Finished("tool_calls"),
+    ]  # fmt: skip
     assert await collect(demo) == first
     assert await collect(demo, (USER, AssistantMessage("Looking."))) == [
         TextDelta("Done."),

@@ -36,12 +36,9 @@ from .test_clouds import as_sdk
 
 APIS: tuple[Api, ...] = ("bedrock", "chat", "messages", "ollama", "responses")
 MODELS = {
-    "bedrock": "anthropic.claude-sonnet-4-5",
-    "chat": "qwen3",
-    "messages": "claude-opus-5",
-    "ollama": "qwen3",
+    "bedrock": "anthropic.claude-sonnet-4-5", "chat": "qwen3", "messages": "claude-opus-5", "ollama": "qwen3",
     "responses": "gpt-5",
-}
+}  # fmt: skip
 EACH_AFTER_EACH = (*chain.from_iterable(combinations(APIS, 2)), APIS[0])
 SEALING = ("bedrock", "messages", "responses")
 """Those with thoughts that only they can read."""

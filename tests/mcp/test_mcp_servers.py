@@ -147,25 +147,18 @@ async def test_a_call_that_takes_too_long_is_cancelled(tmp_path):
 # --- failures ---------------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize(
-    ("spec", "words"),
-    [
-        (
-            raw("dies", name="bad"),
-            "its process exited with code 3; its last output: a library is missing / cannot start",
-        ),
-        (raw("killed", name="bad"), "its process was killed by SIGKILL"),
-        (raw(name="bad", command="no-such-program"), "the program `no-such-program` was not found"),
-        (raw(name="bad", command=str(HERE / "kit.py")), "kit.py` is not executable"),
-        (raw(name="bad", command="a\0b"), "could not be started: embedded null byte"),
-        (raw("strange", name="bad"), "its response is not valid MCP"),
-        (raw("old", name="bad"), "Unsupported protocol version from the server: 1999-01-01"),
-        (ServerSpec("bad", "http", url="http://127.0.0.1:9/mcp"), "http://127.0.0.1:9 refused the connection"),
-        (ServerSpec("bad", "sse", url="http://127.0.0.1:9/sse"), "http://127.0.0.1:9 refused the connection"),
-        (ServerSpec("bad", "http", url="no url"), "its address is not a usable URL"),
-    ],
-    ids=lambda value: value if isinstance(value, str) else "",
-)
+@pytest.mark.parametrize(("spec", "words"), [
+    (raw("dies", name="bad"), "its process exited with code 3; its last output: a library is missing / cannot start"),
+    (raw("killed", name="bad"), "its process was killed by SIGKILL"),
+    (raw(name="bad", command="no-such-program"), "the program `no-such-program` was not found"),
+    (raw(name="bad", command=str(HERE / "kit.py")), "kit.py` is not executable"),
+    (raw(name="bad", command="a\0b"), "could not be started: embedded null byte"),
+    (raw("strange", name="bad"), "its response is not valid MCP"),
+    (raw("old", name="bad"), "Unsupported protocol version from the server: 1999-01-01"),
+    (ServerSpec("bad", "http", url="http://127.0.0.1:9/mcp"), "http://127.0.0.1:9 refused the connection"),
+    (ServerSpec("bad", "sse", url="http://127.0.0.1:9/sse"), "http://127.0.0.1:9 refused the connection"),
+    (ServerSpec("bad", "http", url="no url"), "its address is not a usable URL"),
+], ids=lambda value: value if isinstance(value, str) else "")  # fmt: skip
 async def test_a_server_that_fails_is_named_in_words_while_others_work(spec, words):
     async with kept(spec, raw("good"), wait=False) as k:
         await k.until(lambda: k.troubles and "echo" in k.names)

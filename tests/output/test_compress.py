@@ -113,10 +113,9 @@ def test_what_would_hardly_be_shorter_stays() -> None:
     assert shorten("bash", ["the parser"] * 300) is None
 
 
-@pytest.mark.parametrize(
-    ("tool", "strategy"),
-    [("bash", "aggressive"), ("read", "moderate"), ("web_scrape", "moderate"), ("find_path", "aggressive")],
-)
+@pytest.mark.parametrize(("tool", "strategy"), [
+    ("bash", "aggressive"), ("read", "moderate"), ("web_scrape", "moderate"), ("find_path", "aggressive"),
+])  # fmt: skip
 def test_the_strategies_are_those_of_the_source_document(tool: str, strategy: str) -> None:
     assert strategy_of(tool, CompressionConfig()) == strategy
 

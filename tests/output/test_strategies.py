@@ -73,30 +73,27 @@ def test_strip_annotated_keeps_an_error_within_a_note():
     assert "  error: disk full" in kept(StripAnnotated(("note:",)), text)[0]
 
 
-@pytest.mark.parametrize(
-    ("passing", "failing", "summary"),
-    [
-        ("test tests::error_{} ... ok", "test tests::x ... FAILED", "test result: FAILED. 30 passed; 1 failed"),
-        (
-            "        PASS [   0.005s] words tests::a_{}",
-            "        FAIL [   0.005s] words tests::b",
-            "     Summary [   0.051s] 31 tests run",
-        ),
-        (
-            "tests/a.py::test_error_{} PASSED    [ 12%]",
-            "tests/a.py::test_x FAILED    [ 12%]",
-            "==== 1 failed, 30 passed in 0.07s ====",
-        ),
-        (
-            "[gw0] [ 12%] PASSED tests/a.py::test_{} ",
-            "[gw0] [ 12%] FAILED tests/a.py::test_x ",
-            "==== 1 failed, 30 passed in 0.07s ====",
-        ),
-        ("--- PASS: TestError{} (0.00s)", "--- FAIL: TestX (0.00s)", "FAIL\texample.org/words\t0.005s"),
-        ("  ✓ adds up {} (2 ms)", "  ✕ adds up (2 ms)", "Tests:       1 failed, 30 passed, 31 total"),
-        ("test_a{} (mod.Class.test_a) ... ok", "test_b (mod.Class.test_b) ... FAIL", "Ran 31 tests in 0.001s"),
-    ],
-)
+@pytest.mark.parametrize(("passing", "failing", "summary"), [
+    ("test tests::error_{} ... ok", "test tests::x ... FAILED", "test result: FAILED. 30 passed; 1 failed"),
+    (
+        "        PASS [   0.005s] words tests::a_{}",
+        "        FAIL [   0.005s] words tests::b",
+        "     Summary [   0.051s] 31 tests run",
+    ),
+    (
+        "tests/a.py::test_error_{} PASSED    [ 12%]",
+        "tests/a.py::test_x FAILED    [ 12%]",
+        "==== 1 failed, 30 passed in 0.07s ====",
+    ),
+    (
+        "[gw0] [ 12%] PASSED tests/a.py::test_{} ",
+        "[gw0] [ 12%] FAILED tests/a.py::test_x ",
+        "==== 1 failed, 30 passed in 0.07s ====",
+    ),
+    ("--- PASS: TestError{} (0.00s)", "--- FAIL: TestX (0.00s)", "FAIL\texample.org/words\t0.005s"),
+    ("  ✓ adds up {} (2 ms)", "  ✕ adds up (2 ms)", "Tests:       1 failed, 30 passed, 31 total"),
+    ("test_a{} (mod.Class.test_a) ... ok", "test_b (mod.Class.test_b) ... FAIL", "Ran 31 tests in 0.001s"),
+])  # fmt: skip
 def test_test_summary_drops_what_passed_and_keeps_failures_and_the_summary(passing, failing, summary):
     text = "\n".join(
         [*(passing.format(number) for number in range(30)), failing, "    left: 3", "   right: 4", summary]
@@ -158,13 +155,9 @@ def test_git_status_keeps_every_path_and_drops_hints():
     text = 'On branch main\nChanges to be committed:\n  (use "git restore --staged <file>..." to unstage)\n\tmodified:   a.py\n\nUntracked files:\n  (use "git add <file>..." to include in what will be committed)\n\tnew file\n'
     lines, confidence = kept(GitStatus(), text)
     assert lines == [
-        "On branch main",
-        "Changes to be committed:",
-        "[... 2 hints left out ...]",
-        " modified: a.py",
-        "Untracked files:",
-        " new file",
-    ]
+        "On branch main", "Changes to be committed:", "[... 2 hints left out ...]", " modified: a.py",
+        "Untracked files:", " new file",
+    ]  # fmt: skip
     assert confidence == "Full"
     assert kept(GitStatus(), "something else")[1] == "Fallback"
 

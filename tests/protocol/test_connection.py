@@ -46,11 +46,9 @@ async def test_every_id_is_answered_with_the_full_encoder_too(id_: object) -> No
         assert (message["id"], message["error"]["code"]) == (id_, -32603)
 
 
-@pytest.mark.parametrize(
-    ("value", "sent"),
-    [(10**30, 10**30), ("a\ud83db", "a?b"), ({"\ud83d": [10**30]}, {"?": [10**30]})],
-    ids=["huge integer", "lone surrogate", "both"],
-)
+@pytest.mark.parametrize(("value", "sent"), [
+    (10**30, 10**30), ("a\ud83db", "a?b"), ({"\ud83d": [10**30]}, {"?": [10**30]}),
+], ids=["huge integer", "lone surrogate", "both"])  # fmt: skip
 async def test_results_the_fast_encoder_refuses_are_sent_all_the_same(value: Any, sent: Any) -> None:
     """[TR-5] [TR-7]"""
     async with served(Table(odd=gives([value, chunk("x")]))) as (_, wire):
@@ -60,33 +58,23 @@ async def test_results_the_fast_encoder_refuses_are_sent_all_the_same(value: Any
         assert second["sessionId"] == "s"
 
 
-@pytest.mark.parametrize(
-    ("raised", "error"),
-    [
-        (
-            ResourceNotFound("no such file", {"uri": "/x"}),
-            {"code": -32002, "message": "no such file", "data": {"uri": "/x"}},
-        ),
-        (InvalidParams("no", {"why": object()}), {"code": -32602, "message": "no"}),
-    ],
-    ids=["one of the protocol", "data that is no JSON is left out"],
-)
+@pytest.mark.parametrize(("raised", "error"), [
+    (
+        ResourceNotFound("no such file", {"uri": "/x"}),
+        {"code": -32002, "message": "no such file", "data": {"uri": "/x"}},
+    ),
+    (InvalidParams("no", {"why": object()}), {"code": -32602, "message": "no"}),
+], ids=["one of the protocol", "data that is no JSON is left out"])  # fmt: skip
 async def test_rpc_error_becomes_its_error_answer(raised: Exception, error: dict[str, Any]) -> None:
     async with served(Table(odd=fails(raised))) as (_, wire):
         await wire.request(1, "odd")
         assert await wire.receive() == {"jsonrpc": "2.0", "id": 1, "error": error}
 
 
-@pytest.mark.parametrize(
-    ("answer", "words"),
-    [
-        (gives(object()), ""),
-        (gives({1, 2, object()}), ""),
-        (gives({"a": {"b": object()}}), ""),
-        (fails(ZeroDivisionError("a sentence")), "a sentence"),
-    ],
-    ids=["no JSON", "a set", "no JSON inside", "an exception"],
-)
+@pytest.mark.parametrize(("answer", "words"), [
+    (gives(object()), ""), (gives({1, 2, object()}), ""), (gives({"a": {"b": object()}}), ""),
+    (fails(ZeroDivisionError("a sentence")), "a sentence"),
+], ids=["no JSON", "a set", "no JSON inside", "an exception"])  # fmt: skip
 async def test_what_goes_wrong_in_a_handler_is_an_internal_error_and_reading_goes_on(
     answer: Any, words: str, caplog: pytest.LogCaptureFixture
 ) -> None:

@@ -59,17 +59,15 @@ def answer(event: Event) -> dict[str, Any]:
 # --- what is a message -------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize(
-    ("line", "id_", "method", "params"),
-    [
-        (request(7, "session/new", {"cwd": "/"}), 7, "session/new", {"cwd": "/"}),
-        (b'{"jsonrpc":"2.0","id":1,"method":"m"}\n', 1, "m", None),
-        (b'{"jsonrpc":"2.0","id":1,"id":2,"method":"a","method":"b"}\n', 2, "b", None),
-        (b'{"jsonrpc":"2.0","id":1,"method":"m","result":1,"extra":[]}\n', 1, "m", None),
-        (b'{"jsonrpc":"2.0","id":1,"method":"m"}\r\n', 1, "m", None),
-    ],
-    ids=["a whole one", "no params", "the last of duplicate keys counts", "unknown members", "a carriage return"],
-)
+@pytest.mark.parametrize(("line", "id_", "method", "params"), [
+    (request(7, "session/new", {"cwd": "/"}), 7, "session/new", {"cwd": "/"}),
+    (b'{"jsonrpc":"2.0","id":1,"method":"m"}\n', 1, "m", None),
+    (b'{"jsonrpc":"2.0","id":1,"id":2,"method":"a","method":"b"}\n', 2, "b", None),
+    (b'{"jsonrpc":"2.0","id":1,"method":"m","result":1,"extra":[]}\n', 1, "m", None),
+    (b'{"jsonrpc":"2.0","id":1,"method":"m"}\r\n', 1, "m", None),
+], ids=[
+    "a whole one", "no params", "the last of duplicate keys counts", "unknown members", "a carriage return",
+])  # fmt: skip
 def test_request_is_received_whole(line: bytes, id_: object, method: str, params: object) -> None:
     """[TR-8]"""
     event = received(line)
@@ -326,17 +324,12 @@ def test_answer_to_an_abandoned_request_is_dropped() -> None:
     assert peer.receive(b'{"jsonrpc":"2.0","id":%d,"result":1}\n' % id_) == []
 
 
-@pytest.mark.parametrize(
-    ("rest", "result", "error"),
-    [
-        ('"result":null', None, None),
-        ('"result":false', False, None),
-        ('"result":{"a":1},"error":null', {"a": 1}, None),
-        ('"error":{"code":-32000,"message":"no"}', None, (-32000, "no", None)),
-        ('"error":{"code":1,"message":"","data":[1]}', None, (1, "", [1])),
-        ('"error":{"code":1,"message":"no"},"result":{}', None, (1, "no", None)),
-    ],
-)
+@pytest.mark.parametrize(("rest", "result", "error"), [
+    ('"result":null', None, None), ('"result":false', False, None), ('"result":{"a":1},"error":null', {"a": 1}, None),
+    ('"error":{"code":-32000,"message":"no"}', None, (-32000, "no", None)),
+    ('"error":{"code":1,"message":"","data":[1]}', None, (1, "", [1])),
+    ('"error":{"code":1,"message":"no"},"result":{}', None, (1, "no", None)),
+])  # fmt: skip
 def test_answers_by_result_and_error(rest: str, result: object, error: object) -> None:
     event = answered(rest)
     assert (event.result, event.error) == (result, error)
@@ -405,11 +398,9 @@ def test_outgoing_messages_are_single_lines_of_utf8() -> None:
     one(request("x"), peer)
     one(request("y"), peer)
     lines = [
-        peer.request("m", {"a": "1\n2"})[1],
-        peer.notify("n", ["\r\n"]),
-        peer.respond("x", "é"),
+        peer.request("m", {"a": "1\n2"})[1], peer.notify("n", ["\r\n"]), peer.respond("x", "é"),
         peer.fail("y", -32000, "no\n", {"why": "\n"}),
-    ]
+    ]  # fmt: skip
     assert all(line.endswith(b"\n") and line.count(b"\n") == 1 for line in lines)
     assert [json.loads(line) for line in lines] == [
         {"jsonrpc": "2.0", "id": 0, "method": "m", "params": {"a": "1\n2"}},

@@ -50,17 +50,13 @@ def recorded_plan(name: str) -> RenderingPlan:
 # --- the clients that were recorded --------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize(
-    ("client", "name", "able"),
-    [
-        ("acpx", "acpx", "reads_files writes_files terminals plans"),
-        ("codecompanion", "CodeCompanion.nvim", "reads_files writes_files"),
-        ("marimo", UNNAMED, "reads_files plans"),
-        ("toad", "toad", "reads_files writes_files terminals plans"),
-        ("vscode-acp-client", "vscode-acp-client", "reads_files writes_files terminals plans"),
-        ("vscode-acp-coder", "vscode-acp-coder", "reads_files writes_files terminals forms plans compaction notices"),
-    ],
-)
+@pytest.mark.parametrize(("client", "name", "able"), [
+    ("acpx", "acpx", "reads_files writes_files terminals plans"),
+    ("codecompanion", "CodeCompanion.nvim", "reads_files writes_files"), ("marimo", UNNAMED, "reads_files plans"),
+    ("toad", "toad", "reads_files writes_files terminals plans"),
+    ("vscode-acp-client", "vscode-acp-client", "reads_files writes_files terminals plans"),
+    ("vscode-acp-coder", "vscode-acp-coder", "reads_files writes_files terminals forms plans compaction notices"),
+])  # fmt: skip
 def test_a_recorded_client_gets_the_plan_it_needs(client, name, able):
     plan = recorded_plan(client)
     assert plan.name == name

@@ -75,15 +75,11 @@ def test_the_message_names_the_place_and_what_was_expected(method: str, params: 
     assert caught.value.message == f"Invalid params: {problem}"
 
 
-@pytest.mark.parametrize(
-    ("params", "problem"),
-    [
-        ({"line": -1}, "$.line: expected int >= 0"),
-        ({"line": 2**32}, "$.line: expected int <= 4294967295"),
-        ({"limit": True}, "$.limit: expected int | null, got bool"),
-        ({"limit": 1.5}, "$.limit: expected int | null, got float"),
-    ],
-)
+@pytest.mark.parametrize(("params", "problem"), [
+    ({"line": -1}, "$.line: expected int >= 0"), ({"line": 2**32}, "$.line: expected int <= 4294967295"),
+    ({"limit": True}, "$.limit: expected int | null, got bool"),
+    ({"limit": 1.5}, "$.limit: expected int | null, got float"),
+])  # fmt: skip
 def test_line_numbers_are_unsigned_32_bit(params: dict[str, Any], problem: str) -> None:
     with pytest.raises(InvalidParams) as caught:
         decode_params("fs/read_text_file", {"sessionId": "s", "path": "/a", **params}, "client")
@@ -148,12 +144,10 @@ def test_wrong_capabilities_count_as_unsupported(given: object) -> None:
 
 def test_one_wrong_capability_does_not_hide_the_others() -> None:
     given = {
-        "fs": {"readTextFile": True, "writeTextFile": "true"},
-        "terminal": 1,
+        "fs": {"readTextFile": True, "writeTextFile": "true"}, "terminal": 1,
         "session": {"configOptions": {"boolean": False}, "compaction": {}, "notices": True},
-        "elicitation": {"form": {"_meta": 4}, "url": 5},
-        "_meta": "garbage",
-    }
+        "elicitation": {"form": {"_meta": 4}, "url": 5}, "_meta": "garbage",
+    }  # fmt: skip
     assert capabilities(given) == acp.ClientCapabilities(
         fs=acp.FileSystemCapabilities(read_text_file=True),
         session=acp.ClientSessionCapabilities(

@@ -52,10 +52,8 @@ HTTP = {"name": "a", "url": "https://a", "headers": [{"name": "X", "value": "y"}
 STDIO = {"name": "a", "command": "b", "args": ["c"], "env": [{"name": "X", "value": "y"}]}
 
 VARIANTS = [
-    (server, {"type": "http", **HTTP}, acp.McpServerHttp),
-    (server, {"type": "sse", **HTTP}, acp.McpServerSse),
-    (server, STDIO, acp.McpServerStdio),
-    (resource, {"uri": "u", "text": "t"}, acp.TextResourceContents),
+    (server, {"type": "http", **HTTP}, acp.McpServerHttp), (server, {"type": "sse", **HTTP}, acp.McpServerSse),
+    (server, STDIO, acp.McpServerStdio), (resource, {"uri": "u", "text": "t"}, acp.TextResourceContents),
     (resource, {"uri": "u", "blob": "t"}, acp.BlobResourceContents),
     (auth_method, {"id": "i", "name": "n"}, acp.AuthMethodAgent),
     (auth_method, {"type": "terminal", "id": "i", "name": "n"}, acp.AuthMethodTerminal),
@@ -66,7 +64,7 @@ VARIANTS = [
     (form_property, {"type": "array", "items": {"type": "string", "enum": ["a"]}}, acp.MultiSelectPropertySchema),
     (multi_select_items, {"type": "string", "enum": ["a"]}, acp.StringMultiSelectItems),
     (multi_select_items, {"anyOf": [{"const": "a", "title": "A"}]}, acp.TitledMultiSelectItems),
-]
+]  # fmt: skip
 
 
 @pytest.mark.parametrize(("read", "document", "variant"), VARIANTS)
@@ -82,15 +80,12 @@ def test_an_instance_of_a_variant_is_an_instance_of_its_union() -> None:
     assert not isinstance(value, acp.AuthMethod)
 
 
-@pytest.mark.parametrize(
-    ("read", "document", "variant"),
-    [
-        (server, {**STDIO, "type": "stdio"}, acp.McpServerStdio),
-        (auth_method, {"type": "agent", "id": "i", "name": "n"}, acp.AuthMethodAgent),
-        (auth_method, {"type": "env_var", "id": "i", "name": "n"}, acp.AuthMethodAgent),
-        (resource, {"uri": "u", "text": None, "blob": "b"}, acp.BlobResourceContents),
-    ],
-)
+@pytest.mark.parametrize(("read", "document", "variant"), [
+    (server, {**STDIO, "type": "stdio"}, acp.McpServerStdio),
+    (auth_method, {"type": "agent", "id": "i", "name": "n"}, acp.AuthMethodAgent),
+    (auth_method, {"type": "env_var", "id": "i", "name": "n"}, acp.AuthMethodAgent),
+    (resource, {"uri": "u", "text": None, "blob": "b"}, acp.BlobResourceContents),
+])  # fmt: skip
 def test_more_than_the_schema_asks_for_is_read_too(read: Any, document: dict[str, Any], variant: type) -> None:
     assert type(read(document)) is variant
 
@@ -110,15 +105,10 @@ def test_select_options_are_flat_or_grouped() -> None:
     assert select_options([]) == []
 
 
-@pytest.mark.parametrize(
-    ("given", "value"),
-    [
-        ({"value": "big"}, "big"),
-        ({"type": "boolean", "value": True}, True),
-        ({"type": "boolean", "value": False}, False),
-        ({"type": "a type of the future", "value": "x"}, "x"),
-    ],
-)
+@pytest.mark.parametrize(("given", "value"), [
+    ({"value": "big"}, "big"), ({"type": "boolean", "value": True}, True), ({"type": "boolean", "value": False}, False),
+    ({"type": "a type of the future", "value": "x"}, "x"),
+])  # fmt: skip
 def test_a_config_option_is_set_to_a_word_or_a_boolean(given: dict[str, Any], value: object) -> None:
     params = {"sessionId": "s", "configId": "c", **given}
     request = decode_params("session/set_config_option", params, "agent")
@@ -166,13 +156,10 @@ def test_content_of_an_elicitation_keeps_its_types() -> None:
     assert [type(part) for part in value.content.values()] == [str, int, float, bool, list]
 
 
-@pytest.mark.parametrize(
-    ("outcome", "value"),
-    [
-        ({"outcome": "cancelled"}, acp.CancelledPermissionOutcome()),
-        ({"outcome": "selected", "optionId": "o"}, acp.SelectedPermissionOutcome(option_id="o")),
-    ],
-)
+@pytest.mark.parametrize(("outcome", "value"), [
+    ({"outcome": "cancelled"}, acp.CancelledPermissionOutcome()),
+    ({"outcome": "selected", "optionId": "o"}, acp.SelectedPermissionOutcome(option_id="o")),
+])  # fmt: skip
 def test_a_permission_is_cancelled_or_selected(outcome: dict[str, Any], value: object) -> None:
     assert decode_result("session/request_permission", {"outcome": outcome}, "client").outcome == value
 

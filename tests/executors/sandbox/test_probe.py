@@ -80,10 +80,9 @@ async def test_without_namespaces_it_is_landlock_alone(monkeypatch: pytest.Monke
     assert "refuses user namespaces" in found.trouble[0] and "uid map" in found.trouble[0]
 
 
-@pytest.mark.parametrize(
-    ("version", "mode", "words"),
-    [("0.7.0", 0o755, "0.8 or newer"), ("0.10.1", 0o4755, "setuid"), ("", 0o755, "does not report its version")],
-)
+@pytest.mark.parametrize(("version", "mode", "words"), [
+    ("0.7.0", 0o755, "0.8 or newer"), ("0.10.1", 0o4755, "setuid"), ("", 0o755, "does not report its version"),
+])  # fmt: skip
 async def test_a_bubblewrap_that_is_no_good_is_not_used(
     version: str, mode: int, words: str, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:

@@ -47,10 +47,9 @@ def test_a_place_is_the_same_there_and_back(text: str, encoding: Encoding):
         assert whole.offset(whole.position(offset)) == offset
 
 
-@pytest.mark.parametrize(
-    ("encoding", "character", "offset"),
-    [("utf-8", 4, 1), ("utf-8", 3, 0), ("utf-16", 2, 1), ("utf-16", 1, 0), ("utf-32", 1, 1), ("utf-8", 99, 2)],
-)
+@pytest.mark.parametrize(("encoding", "character", "offset"), [
+    ("utf-8", 4, 1), ("utf-8", 3, 0), ("utf-16", 2, 1), ("utf-16", 1, 0), ("utf-32", 1, 1), ("utf-8", 99, 2),
+])  # fmt: skip
 def test_a_position_inside_a_character_is_its_beginning_and_one_behind_the_line_its_end(
     encoding: Encoding, character: int, offset: int
 ):

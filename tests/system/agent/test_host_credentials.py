@@ -150,11 +150,9 @@ async def test_other_servers_behind_the_same_address_and_echoes_do_not_get_it(tm
     assert text.count("passes on none like this") == 2 and control.count("you are nobody") == 3
     places = [(target, headers.get("host"), "authorization" in headers) for target, headers, _ in got]
     assert places == [
-        ("/host", both[0], True),
-        ("/host", "evil.test", False),
-        ("http://evil.test/", both[1], False),
+        ("/host", both[0], True), ("/host", "evil.test", False), ("http://evil.test/", both[1], False),
         ("/trace", both[1], False),
-    ]
+    ]  # fmt: skip
 
 
 HOLD = """

@@ -457,11 +457,9 @@ async def test_single_commands_and_sub_agents_run_on_another_host_with_its_own_f
         assert str(r.project) in said[2] and "none" in said[2]
         assert "tangerine" in said[3]
         assert [request.tool_call.title for request in r.editor.permission_requests] == [
-            "pwd; touch made; export KEPT=kept; cd /tmp (on host far)",
-            "echo $KEPT; pwd (on host far)",
-            "Sub-agent: read words.txt (on host far)",
-            "Write new.txt (on host far) (sub-agent: read words.txt)",
-        ]
+            "pwd; touch made; export KEPT=kept; cd /tmp (on host far)", "echo $KEPT; pwd (on host far)",
+            "Sub-agent: read words.txt (on host far)", "Write new.txt (on host far) (sub-agent: read words.txt)",
+        ]  # fmt: skip
         assert (there / "made").exists()
         assert (there / "new.txt").read_text() == "fresh\n"
         assert list(r.project.iterdir()) == []
@@ -469,15 +467,11 @@ async def test_single_commands_and_sub_agents_run_on_another_host_with_its_own_f
     assert ssh_children() == []
 
 
-@pytest.mark.parametrize(
-    ("more", "why"),
-    [
-        ({"run_in_background": True}, "No command can stay in the background in `build`"),
-        ({"terminal": True}, "A program in a terminal runs where the session is (`local`)"),
-        ({"place": "local"}, "a hook cannot move a call to another place"),
-    ],
-    ids=lambda value: "" if isinstance(value, str) else next(iter(value)),
-)
+@pytest.mark.parametrize(("more", "why"), [
+    ({"run_in_background": True}, "No command can stay in the background in `build`"),
+    ({"terminal": True}, "A program in a terminal runs where the session is (`local`)"),
+    ({"place": "local"}, "a hook cannot move a call to another place"),
+], ids=lambda value: "" if isinstance(value, str) else next(iter(value)))  # fmt: skip
 async def test_no_hook_gives_a_command_there_what_the_model_may_not(
     tmp_path: Path, config: str, there: Path, more: dict[str, Any], why: str
 ) -> None:
@@ -527,11 +521,9 @@ async def test_leaving_is_asked_about_whatever_was_answered_there_and_in_worktre
     for command in ("git init -q .", "git -c user.name=a -c user.email=a@b commit -q --allow-empty -m x"):
         assert os.system(f"cd {tmp_path}/project && {command}") == 0
     script = [
-        tool("delegate", prompt="do", place="local", isolation="worktree"),
-        bash("touch here"),
-        Answer(text="done"),
+        tool("delegate", prompt="do", place="local", isolation="worktree"), bash("touch here"), Answer(text="done"),
         Answer(text="ok"),
-    ]
+    ]  # fmt: skip
     away = config.replace('place = "build"', 'place = "build"\nmode = "auto"')
     async with went(tmp_path, script, config=away, permissions=[allow_once] * 2) as r:
         titles = [str(request.tool_call.title) for request in r.editor.permission_requests]

@@ -285,11 +285,9 @@ async def test_a_container_is_not_left_without_a_question(tmp_path: Path, config
 async def test_a_sub_agent_works_in_the_place_that_is_named_for_it(tmp_path: Path, config: str) -> None:
     local = config.replace('place = "web"', 'place = "local"')
     script = [
-        tool("delegate", prompt="look", title="look", place="web"),
-        bash("cat /etc/passwd"),
-        Answer(text="it says: done"),
-        Answer(text="ok"),
-    ]
+        tool("delegate", prompt="look", title="look", place="web"), bash("cat /etc/passwd"),
+        Answer(text="it says: done"), Answer(text="ok"),
+    ]  # fmt: skip
     async with went(tmp_path, script, config=local, mode="auto", permissions=[allow_once]) as r:
         (result,) = results(r, 3)
         assert "root:x:0:0:root:/root:/bin/sh" in result
@@ -369,16 +367,13 @@ def test_dev_containers_of_one_name_are_others(tmp_path: Path) -> None:
     assert made[0].identity != made[1].identity
 
 
-@pytest.mark.parametrize(
-    ("text", "words"),
-    [
-        ('[places."a:b"]\nimage = "x"\n', "its name has no colon"),
-        ('[places.local]\nimage = "x"\n', "cannot be named 'local'"),
-        ('[places.far]\nkind = "ssh"\nhost = "h"\nlinger = 0\n', ">= 15"),
-        ('[places.far]\nkind = "ssh"\nhost = "h"\npaths = {"src" = "/src"}\n', "no absolute path"),
-        ('[places.far]\nkind = "ssh"\nhost = "h"\npaths = {"~nobody-here/src" = "/src"}\n', "no absolute path"),
-    ],
-)
+@pytest.mark.parametrize(("text", "words"), [
+    ('[places."a:b"]\nimage = "x"\n', "its name has no colon"),
+    ('[places.local]\nimage = "x"\n', "cannot be named 'local'"),
+    ('[places.far]\nkind = "ssh"\nhost = "h"\nlinger = 0\n', ">= 15"),
+    ('[places.far]\nkind = "ssh"\nhost = "h"\npaths = {"src" = "/src"}\n', "no absolute path"),
+    ('[places.far]\nkind = "ssh"\nhost = "h"\npaths = {"~nobody-here/src" = "/src"}\n', "no absolute path"),
+])  # fmt: skip
 def test_what_cannot_be_a_place_is_refused_with_its_line(tmp_path: Path, text: str, words: str) -> None:
     (file := tmp_path / "config.toml").write_text(text)
     with pytest.raises(ConfigError, match=words) as caught:

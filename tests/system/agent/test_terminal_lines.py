@@ -20,26 +20,23 @@ def changing(text: str) -> Any:
     return keys(literal_text=text, enter=True, **CHANGES)
 
 
-@pytest.mark.parametrize(
-    "typed",
-    [
-        pytest.param([keys(literal_text="touc\t b\n", **CHANGES)], id="completion"),
-        pytest.param([changing("echo tauch b"), changing("^echo tau^tou")], id="substitution"),
-        pytest.param([changing("exec bash -o vi"), changing("touch b")], id="options"),
-        pytest.param([changing("exec bash --rcfile /dev/null"), changing("touch b")], id="startup file"),
-        pytest.param([changing("exec busybox sh"), changing("touch b")], id="busybox"),
-        pytest.param([changing("sleep 1"), changing("touch b"), look(delay=2)], id="while another program runs"),
-        pytest.param([changing("exec dash"), changing("touch b")], id="another shell"),
-        pytest.param(
-            [changing("cp $(command -v bash) zsh"), changing("exec ./zsh --norc"), changing("touch b")],
-            id="another language",
-        ),
-        pytest.param(
-            [changing("stty intr undef"), keys(literal_text="tou"), keys(keys=["C-c"]), changing("ch b")],
-            id="interrupt that is none",
-        ),
-    ],
-)
+@pytest.mark.parametrize("typed", [
+    pytest.param([keys(literal_text="touc\t b\n", **CHANGES)], id="completion"),
+    pytest.param([changing("echo tauch b"), changing("^echo tau^tou")], id="substitution"),
+    pytest.param([changing("exec bash -o vi"), changing("touch b")], id="options"),
+    pytest.param([changing("exec bash --rcfile /dev/null"), changing("touch b")], id="startup file"),
+    pytest.param([changing("exec busybox sh"), changing("touch b")], id="busybox"),
+    pytest.param([changing("sleep 1"), changing("touch b"), look(delay=2)], id="while another program runs"),
+    pytest.param([changing("exec dash"), changing("touch b")], id="another shell"),
+    pytest.param(
+        [changing("cp $(command -v bash) zsh"), changing("exec ./zsh --norc"), changing("touch b")],
+        id="another language",
+    ),
+    pytest.param(
+        [changing("stty intr undef"), keys(literal_text="tou"), keys(keys=["C-c"]), changing("ch b")],
+        id="interrupt that is none",
+    ),
+])  # fmt: skip
 async def test_no_way_of_typing_gets_around_a_rule(tmp_path: Path, typed: list[Any]) -> None:
     rules = '[[tools.permissions.bash]]\npattern = "touch *"\naction = "deny"\n'
     script = [in_terminal(SHELL), *typed, "done"]
@@ -48,13 +45,10 @@ async def test_no_way_of_typing_gets_around_a_rule(tmp_path: Path, typed: list[A
         assert not (r.project / "b").exists()
 
 
-@pytest.mark.parametrize(
-    ("shell", "typed"),
-    [
-        pytest.param(SHELL, [line("echo 'x\"; touch b; \"'"), line('echo "!!"')], id="history"),
-        pytest.param(f"LC_ALL=C {SHELL}", [line("echo 'x; touch b'\u00c5")], id="letters that are keys"),
-    ],
-)
+@pytest.mark.parametrize(("shell", "typed"), [
+    pytest.param(SHELL, [line("echo 'x\"; touch b; \"'"), line('echo "!!"')], id="history"),
+    pytest.param(f"LC_ALL=C {SHELL}", [line("echo 'x; touch b'\u00c5")], id="letters that are keys"),
+])  # fmt: skip
 async def test_a_line_that_only_looks_asks_if_the_shell_changes_it(
     tmp_path: Path, shell: str, typed: list[Any]
 ) -> None:

@@ -44,11 +44,9 @@ async def test_a_shell_has_jobs_and_its_terminal_in_the_sandbox_too(tmp_path: Pa
     script = [
         in_terminal(SHELL),
         keys(literal_text="echo here >/dev/tty; echo x >../outside", enter=True, risk="high", mutation=True),
-        keys(literal_text="sleep 1000", enter=True, risk="high", mutation=True),
-        keys(keys=["C-c"]),
-        keys(literal_text="cd .. && pwd && jobs", enter=True, risk="high", mutation=True),
-        "done",
-    ]
+        keys(literal_text="sleep 1000", enter=True, risk="high", mutation=True), keys(keys=["C-c"]),
+        keys(literal_text="cd .. && pwd && jobs", enter=True, risk="high", mutation=True), "done",
+    ]  # fmt: skip
     async with went(tmp_path, model(*script), mode="auto", sandbox=sandbox, otherwise=allow_once) as r:
         assert "\nhere\n" in result(r, 3)
         assert (tmp_path / "outside").exists() is not sandbox
@@ -194,15 +192,10 @@ async def test_wrong_targets_are_errors(tmp_path: Path) -> None:
         assert "and its terminal with it" in result(r, 8)
 
 
-@pytest.mark.parametrize(
-    ("given", "words"),
-    [
-        ({}, "There is nothing to type"),
-        ({"literal_text": "a\x03"}, "give it in `keys`"),
-        ({"keys": ["Hyper-Q"]}, "'Hyper-Q' is no key"),
-        ({"literal_text": "x", "delay": "soon"}, "is not a duration"),
-    ],
-)
+@pytest.mark.parametrize(("given", "words"), [
+    ({}, "There is nothing to type"), ({"literal_text": "a\x03"}, "give it in `keys`"),
+    ({"keys": ["Hyper-Q"]}, "'Hyper-Q' is no key"), ({"literal_text": "x", "delay": "soon"}, "is not a duration"),
+])  # fmt: skip
 async def test_wrong_keys_are_errors(tmp_path: Path, given: dict[str, Any], words: str) -> None:
     async with went(tmp_path, model(in_terminal("read"), keys(**given), "done"), mode="auto") as r:
         assert words in result(r, 3)

@@ -43,13 +43,10 @@ def manage(name: str, **more: Any) -> Answer:
 async def test_commands_share_the_shell_of_a_pane(tmp_path: Path, sandbox: bool) -> None:
     (tmp_path / "project" / "sub").mkdir(parents=True)
     script = [
-        shared("cd sub && colour=blue"),
-        shared("echo $colour; pwd; echo wrong >&2; false"),
-        shared("printf 'one\\ntwo\\n'; cat <<'END'\nthree 'and' $colour\nEND"),
-        bash("pwd"),
-        shared("(exit 7)"),
+        shared("cd sub && colour=blue"), shared("echo $colour; pwd; echo wrong >&2; false"),
+        shared("printf 'one\\ntwo\\n'; cat <<'END'\nthree 'and' $colour\nEND"), bash("pwd"), shared("(exit 7)"),
         Answer(text="ok"),
-    ]
+    ]  # fmt: skip
     async with went(tmp_path, script, config=TMUX, mode="auto", sandbox=sandbox, otherwise=allow_once) as r:
         said = results(r)
         sub = str(tmp_path / "project" / "sub")
@@ -77,10 +74,8 @@ def tmux(r: Rig, *words: str) -> str:
 async def test_the_user_sees_what_runs_in_a_terminal_and_can_type(tmp_path: Path) -> None:
     script: list[Any] = [
         bash("read -p 'Which colour? ' colour; echo You like $colour; read", terminal=True),
-        Answer(text="ask the user"),
-        lambda runs: tool("capture_pane", target=runs[0]),
-        Answer(text="ok"),
-    ]
+        Answer(text="ask the user"), lambda runs: tool("capture_pane", target=runs[0]), Answer(text="ok"),
+    ]  # fmt: skip
     async with went(tmp_path, model(*script), config=TMUX, mode="auto") as r:
         windows = dict(
             line.split() for line in tmux(r, "list-windows", "-a", "-F", "#{window_name} #{pane_id}").splitlines()
@@ -284,12 +279,9 @@ async def test_a_pane_is_in_the_sessions_place(tmp_path: Path, where: str) -> No
     (folder / "sub").mkdir(parents=True)
     config = in_container() if where == "container" else on_host(folder)
     script = [
-        shared("cd sub && touch made; x=1"),
-        shared("pwd; echo $x"),
-        shared("sleep 1000", timeout=0.5),
-        shared("echo on"),
-        Answer(text="ok"),
-    ]
+        shared("cd sub && touch made; x=1"), shared("pwd; echo $x"), shared("sleep 1000", timeout=0.5),
+        shared("echo on"), Answer(text="ok"),
+    ]  # fmt: skip
     async with went(tmp_path, script, config=config + TMUX, mode="auto", otherwise=allow_once) as r:
         said = results(r)
         assert (folder / "sub" / "made").exists()
@@ -356,13 +348,10 @@ async def test_without_tmux_its_options_are_refused(tmp_path: Path) -> None:
         assert "Only tmux can show that" in results(r)[1]
 
 
-@pytest.mark.parametrize(
-    ("argv", "words"),
-    [
-        (["prompt", "--tmux", "look here"], "is no name (letters, digits, - and _); before a prompt write --tmux=NAME"),
-        (["--tmux", "doctor"], "it is an option of `acp-coder` and `acp-coder prompt`, not of doctor"),
-    ],
-)
+@pytest.mark.parametrize(("argv", "words"), [
+    (["prompt", "--tmux", "look here"], "is no name (letters, digits, - and _); before a prompt write --tmux=NAME"),
+    (["--tmux", "doctor"], "it is an option of `acp-coder` and `acp-coder prompt`, not of doctor"),
+])  # fmt: skip
 def test_what_was_not_meant_as_a_name_is_said(argv: list[str], words: str) -> None:
     with pytest.raises(UsageError, match=re.escape(words)):
         build_parser().parse_args(argv)
