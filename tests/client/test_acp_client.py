@@ -51,47 +51,36 @@ def said(*texts: str) -> dict[str, Any]:
 
 
 CALLS: list[tuple[str, Any, dict[str, Any], Any]] = [
-    ("authenticate", lambda c: c.authenticate("m"), {"methodId": "m"}, {}),
-    ("logout", lambda c: c.logout(), {}, {}),
+    ("authenticate", lambda c: c.authenticate("m"), {"methodId": "m"}, {}), ("logout", lambda c: c.logout(), {}, {}),
     ("session/new", lambda c: c.new_session(W), IN_W | NO_SERVERS, SESSION),
     (
-        "session/new",
-        lambda c: c.new_session(W, **ALL_OF_NEW),
-        {**IN_W, "additionalDirectories": ["/x"], "mcpServers": [SENT_SERVER]},
-        {**SESSION, "modes": MODES},
+        "session/new", lambda c: c.new_session(W, **ALL_OF_NEW),
+        {**IN_W, "additionalDirectories": ["/x"], "mcpServers": [SENT_SERVER]}, {**SESSION, "modes": MODES},
     ),
     ("session/load", lambda c: c.load_session("s", W), SESSION | IN_W | NO_SERVERS, {"modes": MODES}),
     ("session/resume", lambda c: c.resume_session("s", W), SESSION | IN_W, {}),
     ("session/list", lambda c: c.list_sessions(), {}, {"sessions": []}),
     (
-        "session/list",
-        lambda c: c.list_sessions(cwd=W, cursor="next"),
-        {**IN_W, "cursor": "next"},
+        "session/list", lambda c: c.list_sessions(cwd=W, cursor="next"), {**IN_W, "cursor": "next"},
         {"sessions": [SESSION | IN_W], "nextCursor": "more"},
     ),
     ("session/close", lambda c: c.close_session("s"), SESSION, {}),
     ("session/delete", lambda c: c.delete_session("s"), SESSION, None),
     ("session/prompt", lambda c: c.prompt("s", "hi"), said("hi"), {"stopReason": "end_turn"}),
     (
-        "session/prompt",
-        lambda c: c.prompt("s", [acp.TextContent(text=text) for text in "ab"]),
-        said("a", "b"),
+        "session/prompt", lambda c: c.prompt("s", [acp.TextContent(text=text) for text in "ab"]), said("a", "b"),
         {"stopReason": "cancelled"},
     ),
     ("session/set_mode", lambda c: c.set_session_mode("s", "ask"), {**SESSION, "modeId": "ask"}, {}),
     (
-        "session/set_config_option",
-        lambda c: c.set_config_option("s", "o", "v"),
-        {**SESSION, "configId": "o", "value": "v"},
-        {"configOptions": [OPTION]},
+        "session/set_config_option", lambda c: c.set_config_option("s", "o", "v"),
+        {**SESSION, "configId": "o", "value": "v"}, {"configOptions": [OPTION]},
     ),
     (
-        "session/set_config_option",
-        lambda c: c.set_config_option("s", "o", True),
-        {**SESSION, "configId": "o", "type": "boolean", "value": True},
-        {"configOptions": []},
+        "session/set_config_option", lambda c: c.set_config_option("s", "o", True),
+        {**SESSION, "configId": "o", "type": "boolean", "value": True}, {"configOptions": []},
     ),
-]
+]  # fmt: skip
 
 
 @pytest.mark.parametrize(

@@ -69,18 +69,16 @@ def call(report: str, status: str | None = None, **rest: Any) -> dict[str, Any]:
 async def test_whole_turn_is_recorded_and_clean() -> None:
     async with opened() as (editor, agent):
         turn(
-            agent,
-            {"sessionUpdate": "agent_thought_chunk", "content": {"type": "text", "text": "hm"}},
+            agent, {"sessionUpdate": "agent_thought_chunk", "content": {"type": "text", "text": "hm"}},
             {"sessionUpdate": "agent_message_chunk", "content": {"type": "text", "text": "Hel"}},
             call("tool_call", "pending", kind="read", rawInput={"path": "/x"}, locations=[{"path": "/x"}]),
             call("tool_call_update", "in_progress"),
             call(
-                "tool_call_update",
-                "completed",
+                "tool_call_update", "completed",
                 content=[{"type": "content", "content": {"type": "text", "text": "text of x"}}],
             ),
             {"sessionUpdate": "agent_message_chunk", "content": {"type": "text", "text": "lo"}},
-        )
+        )  # fmt: skip
         answer = await editor.prompt("hi")
         assert answer.stop_reason == "end_turn"
         assert (editor.text(), editor.thoughts()) == ("Hello", "hm")
@@ -192,18 +190,16 @@ WRONG: list[tuple[str, dict[str, Any], str]] = [
     ("unannounced call", call("tool_call_update", "completed"), "was not announced"),
     ("notice not offered", {"sessionUpdate": "notice", "severity": "info", "title": "x"}, "not offered"),
     (
-        "compaction not offered",
-        {"sessionUpdate": "compaction_update", "compactionId": "1", "status": "x"},
+        "compaction not offered", {"sessionUpdate": "compaction_update", "compactionId": "1", "status": "x"},
         "not offered",
     ),
     (
-        "unknown terminal",
-        call("tool_call", content=[{"type": "terminal", "terminalId": "nope"}]),
+        "unknown terminal", call("tool_call", content=[{"type": "terminal", "terminalId": "nope"}]),
         "which does not exist",
     ),
     ("relative path", call("tool_call", locations=[{"path": "x.py"}]), "relative path"),
     ("relative diff", call("tool_call", content=[{"type": "diff", "path": "x", "newText": ""}]), "relative path"),
-]
+]  # fmt: skip
 
 
 @pytest.mark.parametrize(("update", "problem"), [row[1:] for row in WRONG], ids=[row[0] for row in WRONG])

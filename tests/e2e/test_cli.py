@@ -152,10 +152,8 @@ async def test_prompt_goes_on_with_the_newest_session_of_the_folder_and_names_it
         assert done.stdout == "three\n", done.stderr
         assert done.stderr == first.stderr
         assert [text(message) for message in without_context(model.requests[2].body["messages"])[1:]] == [
-            "first",
-            "one",
-            "second",
-        ]
+            "first", "one", "second",
+        ]  # fmt: skip
 
 
 Cue = tuple[str, str | Callable[[], object]]

@@ -47,14 +47,9 @@ class Host:
 
     async def start(self, argv: list[str], *, own: bool = False) -> search.Process:
         process = await anyio.open_process(
-            [str(self.programs / argv[0]), *argv[1:]],
-            stdin=subprocess.DEVNULL,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.PIPE,
-            start_new_session=True,
-            env={"PATH": str(self.programs)},
-            cwd="/",
-        )
+            [str(self.programs / argv[0]), *argv[1:]], stdin=subprocess.DEVNULL, stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE, start_new_session=True, env={"PATH": str(self.programs)}, cwd="/",
+        )  # fmt: skip
 
         def kill() -> None:
             with contextlib.suppress(ProcessLookupError):
@@ -144,10 +139,8 @@ async def test_globs_are_those_of_gitignore(tree: Path, host: Host) -> None:
     for glob, expected in paths.items():
         assert sorted(names(await find(glob, tree, host), tree)) == expected, glob
     assert {match.path.name: match.text for match in (await find("d*", tree, host)).matches} == {
-        "deep": "dir",
-        "d.py": "file",
-        "drop.log": "file",
-    }
+        "deep": "dir", "d.py": "file", "drop.log": "file",
+    }  # fmt: skip
     await find("*a" * 200 + "b", tree / "src", host)
     for search_for in (partial(find, "a\\"), partial(grep, "x", glob="x/a\\")):
         with pytest.raises(ExecutorError, match="not a valid glob"):

@@ -71,8 +71,7 @@ def called(*made: dict[str, Any], finish: str | None = None) -> dict[str, Any]:
 A, B = '{"n":1}', '{"n":2}'
 TOOL_CALLS: dict[str, tuple[list[Any], list[tuple[str, str]]]] = {
     "whole calls in one chunk": (
-        [called(call("a", "{}", index=0, id="x"), call("b", A, index=1, id="y"))],
-        [("a", "{}"), ("b", A)],
+        [called(call("a", "{}", index=0, id="x"), call("b", A, index=1, id="y"))], [("a", "{}"), ("b", A)],
     ),
     "no index": ([called(call("a", "{}", id="x"), call("b", "{}", id="y"))], [("a", "{}"), ("b", "{}")]),
     "no index, no id, the same tool twice": ([called(call("a", A), call("a", B))], [("a", A), ("a", B)]),
@@ -82,38 +81,31 @@ TOOL_CALLS: dict[str, tuple[list[Any], list[tuple[str, str]]]] = {
     ),
     "index 0 and no ids": ([called(call("a", A, index=0)), called(call("a", B, index=0))], [("a", A), ("a", B)]),
     "fragments without index": (
-        [called(call("a", "", id="x")), called(call(arguments='{"n"')), called(call(arguments=":1}"))],
-        [("a", A)],
+        [called(call("a", "", id="x")), called(call(arguments='{"n"')), called(call(arguments=":1}"))], [("a", A)],
     ),
     "fragments known by id only": (
         [
-            called(call("a", "", id="x"), call("b", "", id="y")),
-            called(call(arguments=A, id="x")),
+            called(call("a", "", id="x"), call("b", "", id="y")), called(call(arguments=A, id="x")),
             called(call(arguments=B, id="y")),
         ],
         [("a", A), ("b", B)],
     ),
     "name and id repeated in each fragment": (
-        [called(call("a", piece, index=0, id="x")) for piece in ('{"n"', ":1}", "")],
-        [("a", A)],
+        [called(call("a", piece, index=0, id="x")) for piece in ('{"n"', ":1}", "")], [("a", A)],
     ),
     "a new id in each fragment": (
-        [called(call("a", '{"n"', index=0, id="x1")), called(call(arguments=":1}", index=0, id="x2"))],
-        [("a", A)],
+        [called(call("a", '{"n"', index=0, id="x1")), called(call(arguments=":1}", index=0, id="x2"))], [("a", A)],
     ),
     "interleaved fragments": (
         [
-            called(call("a", "", index=0, id="x")),
-            called(call("b", "", index=1, id="y")),
-            called(call(arguments=A, index=0)),
-            called(call(arguments=B, index=1)),
+            called(call("a", "", index=0, id="x")), called(call("b", "", index=1, id="y")),
+            called(call(arguments=A, index=0)), called(call(arguments=B, index=1)),
         ],
         [("a", A), ("b", B)],
     ),
     "arguments under another index": (
         [
-            called(call("a", "", index=0, id="x")),
-            called(call(arguments='{"n"', index=1)),
+            called(call("a", "", index=0, id="x")), called(call(arguments='{"n"', index=1)),
             called(call(arguments=":1}", index=1)),
         ],
         [("a", A)],
@@ -126,7 +118,7 @@ TOOL_CALLS: dict[str, tuple[list[Any], list[tuple[str, str]]]] = {
     "a call of nothing": ([called(call(index=0, id="x"))], []),
     "an empty list of calls": ([delta(content="a", tool_calls=[])], []),
     "a finish reason of stop": ([called(call("a", "{}", index=0), finish="stop")], [("a", "{}")]),
-}
+}  # fmt: skip
 
 
 @pytest.mark.parametrize(("chunks", "expected"), TOOL_CALLS.values(), ids=TOOL_CALLS)
@@ -311,10 +303,8 @@ async def test_events_that_are_a_line_each_are_read(api: Api) -> None:
         pieces = [{"message": {"content": "hel"}}, {"message": {"content": "lo"}, "done": True, "done_reason": "stop"}]
     lines = [json.dumps(piece).encode() + b"\n" for piece in pieces]
     forms = [
-        b"".join(lines),
-        b"".join(b"data: " + line for line in lines),
-        b"".join(b"data: %b\n" % line for line in lines),
-    ]
+        b"".join(lines), b"".join(b"data: " + line for line in lines), b"".join(b"data: %b\n" % line for line in lines),
+    ]  # fmt: skip
     script = [RawAnswer((form,), content_type="application/json") for form in forms]
     async with connected(api, script, max_retries=0) as (provider, _):
         for form in forms:
@@ -341,18 +331,13 @@ async def test_errors_inside_an_answer(chunk: bytes, kind: str, words: str, befo
 
 async def test_tool_calls_in_every_shape_over_a_socket() -> None:
     answer = Answer(
-        thought=("h", "m"),
-        thought_as="think",
-        text="Looking.",
+        thought=("h", "m"), thought_as="think", text="Looking.",
         tool_calls=(
-            Call("a", {"n": 1}, id=None, index=None),
-            Call("b", {"n": 2}, id="", index=None, as_object=True),
+            Call("a", {"n": 1}, id=None, index=None), Call("b", {"n": 2}, id="", index=None, as_object=True),
             Call("c", {"n": 3}, id="x", index=None),
         ),
-        finish=None,
-        done=False,
-        usage=None,
-    )
+        finish=None, done=False, usage=None,
+    )  # fmt: skip
     async with connected("chat", [answer]) as (provider, _):
         events = await collect(provider)
     assert shown(events) == [("a", '{"n":1}'), ("b", '{"n":2}'), ("c", '{"n":3}')]

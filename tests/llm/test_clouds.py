@@ -54,11 +54,9 @@ def client(base_url: str) -> Any:
     made = botocore.session.Session()
     made.set_credentials("AKIDEXAMPLE", "secret")
     return made.create_client(
-        "bedrock-runtime",
-        "us-east-1",
-        endpoint_url=base_url.removesuffix("/v1"),
+        "bedrock-runtime", "us-east-1", endpoint_url=base_url.removesuffix("/v1"),
         config=Config(retries={"max_attempts": 0}),
-    )
+    )  # fmt: skip
 
 
 def as_sdk(value: Any) -> Any:
@@ -78,26 +76,20 @@ async def test_the_whole_request_and_that_amazon_takes_it() -> None:
     assert body == {
         "messages": [
             turn(
-                "user",
-                {"text": "look"},
-                {"image": {"format": "png", "source": picture}},
-                {"document": {"format": "pdf", "name": "a b c pdf 2", "source": {"bytes": "JVBERi0="}}},
-                POINT,
+                "user", {"text": "look"}, {"image": {"format": "png", "source": picture}},
+                {"document": {"format": "pdf", "name": "a b c pdf 2", "source": {"bytes": "JVBERi0="}}}, POINT,
             ),
             turn(
-                "assistant",
-                {"reasoningContent": {"reasoningText": {"text": "hm", "signature": "sig_1"}}},
-                {"reasoningContent": {"redactedContent": "c2VhbGVk"}},
-                {"text": "Looking."},
+                "assistant", {"reasoningContent": {"reasoningText": {"text": "hm", "signature": "sig_1"}}},
+                {"reasoningContent": {"redactedContent": "c2VhbGVk"}}, {"text": "Looking."},
                 {"toolUse": {"toolUseId": "c1", "name": "read", "input": {"path": "a"}}},
             ),
             turn("user", {"toolResult": {"toolUseId": "c1", "content": results}}, POINT),
         ],
-        "system": [{"text": "Be brief."}, POINT],
-        "toolConfig": {"tools": [{"toolSpec": tool}, POINT]},
+        "system": [{"text": "Be brief."}, POINT], "toolConfig": {"tools": [{"toolSpec": tool}, POINT]},
         "inferenceConfig": {"maxTokens": 9000},
         "additionalModelRequestFields": {"thinking": {"type": "enabled", "budget_tokens": 4096}},
-    }
+    }  # fmt: skip
     shape = client("http://127.0.0.1:1").meta.service_model.operation_model("ConverseStream").input_shape
     report = ParamValidator().validate(as_sdk({"modelId": CLAUDE, **body}), shape)
     assert not report.has_errors(), report.generate_report()

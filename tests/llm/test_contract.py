@@ -48,11 +48,9 @@ async def test_an_answer_that_is_nested_without_end_is_an_error_like_any_other(a
 @everywhere
 async def test_events_come_in_order_and_end_with_one_finished(api: str, tmp_path: Path) -> None:
     answer = Answer(
-        thought=("let me ", "see"),
-        text=("Hel", "lo"),
-        tool_calls=(Call("read", {"path": "a"}),),
+        thought=("let me ", "see"), text=("Hel", "lo"), tool_calls=(Call("read", {"path": "a"}),),
         usage=Usage(input_tokens=100, output_tokens=20, cached_tokens=64, reasoning_tokens=8),
-    )
+    )  # fmt: skip
     events = await answered(api, answer, tmp_path)
     (call,) = calls(events)
     counted = {"cached_tokens": 64, "reasoning_tokens": 8}

@@ -187,11 +187,9 @@ PARTS = st.one_of(
     st.sampled_from([llm.ImagePart("image/png", "AA"), llm.AudioPart("audio/wav", "AA"), llm.DocumentPart("AA")]),
 )
 THOUGHTS = st.builds(
-    thought,
-    st.sampled_from(["claude-opus-5", "claude-sonnet-4-5", "gpt-5"]),
-    st.sampled_from(["sig_1", "sig_2"]),
+    thought, st.sampled_from(["claude-opus-5", "claude-sonnet-4-5", "gpt-5"]), st.sampled_from(["sig_1", "sig_2"]),
     st.tuples(st.integers(0, 9), st.integers(0, 3)),
-)
+)  # fmt: skip
 USES = st.lists(
     st.builds(
         llm.ToolUse, IDS, st.sampled_from(["read", "no such tool!", ""]), st.sampled_from(["", "{}", "[1]", '{"a'])

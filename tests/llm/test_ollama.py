@@ -183,15 +183,11 @@ async def test_calls_without_ids_of_one_id_and_with_arguments_as_text() -> None:
 
 async def test_values_of_other_types_are_read_as_far_as_possible() -> None:
     assert await read(said(content="a"), {**END, "eval_count": "3"}) == [
-        llm.TextDelta("a"),
-        llm.UsageReport(0, 3),
-        llm.Finished("stop"),
-    ]
+        llm.TextDelta("a"), llm.UsageReport(0, 3), llm.Finished("stop"),
+    ]  # fmt: skip
     assert await read(said(content="a", thinking=7), {**END, "done_reason": {"a": 1}, "message": []}) == [
-        llm.ThoughtDelta("7"),
-        llm.TextDelta("a"),
-        llm.Finished("stop"),
-    ]
+        llm.ThoughtDelta("7"), llm.TextDelta("a"), llm.Finished("stop"),
+    ]  # fmt: skip
     async with connected("ollama", [lines({"done": {"a": 1}})], max_retries=0) as (provider, _):
         assert (await failure(provider)).kind == "network"
 

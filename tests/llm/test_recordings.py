@@ -282,13 +282,11 @@ async def test_a_stream_keeps_its_pieces_and_what_was_said_before_is_not_repeate
     assert text.count("Reads a file.") == 0
     lines = [json.loads(line) for line in text.splitlines()]
     assert lines[3]["messages"] == {
-        "after": 1,
-        "kept": 1,
+        "after": 1, "kept": 1,
         "messages": [
-            {"role": "assistant", "text": "Hello"},
-            {"role": "user", "content": [{"type": "text", "text": "more"}]},
+            {"role": "assistant", "text": "Hello"}, {"role": "user", "content": [{"type": "text", "text": "more"}]},
         ],
-    }
+    }  # fmt: skip
     assert [event.get("text") for event in lines[2]["events"]][:2] == ["Hel", "lo"]
     assert await collect(player(path), more) == ANSWER
     assert oct(path.stat().st_mode & 0o777) == "0o600"

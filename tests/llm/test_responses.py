@@ -24,13 +24,11 @@ async def test_a_whole_request() -> None:
     messages = (
         llm.UserMessage((llm.TextPart("hi"), llm.AudioPart("audio/wav", "AAAA"))),
         llm.AssistantMessage(
-            "Looking.",
-            (llm.ToolUse("x", "read", ""),),
-            thought="hm",
+            "Looking.", (llm.ToolUse("x", "read", ""),), thought="hm",
             opaque=({"type": "reasoning", "id": "rs_1", "summary": [], "encrypted_content": "zzz"}, {"type": "other"}),
         ),
         llm.ToolMessage("x", "read", (llm.TextPart("content"),)),
-    )
+    )  # fmt: skip
     async with connected("responses", ["ok"]) as (provider, model):
         await collect(provider, messages, (TOOL,), REASONER)
         assert model.requests[0].body == {

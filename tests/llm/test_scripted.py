@@ -30,10 +30,8 @@ async def test_the_answer_is_the_one_that_follows_the_assistants_messages_so_far
     ]  # fmt: skip
     assert await collect(demo) == first
     assert await collect(demo, (USER, AssistantMessage("Looking."))) == [
-        TextDelta("Done."),
-        UsageReport(3, 1),
-        Finished("length"),
-    ]
+        TextDelta("Done."), UsageReport(3, 1), Finished("length"),
+    ]  # fmt: skip
 
 
 async def test_past_its_end_the_script_says_so(tmp_path: Path) -> None:

@@ -75,10 +75,8 @@ async def test_one_history_goes_through_all_wire_apis() -> None:
 
 
 IMAGE, PAPER, SOUND = (
-    ImagePart("image/png", "iVBORw0="),
-    DocumentPart("JVBERi0=", "a.pdf"),
-    AudioPart("audio/wav", "AA=="),
-)
+    ImagePart("image/png", "iVBORw0="), DocumentPart("JVBERi0=", "a.pdf"), AudioPart("audio/wav", "AA=="),
+)  # fmt: skip
 ODD_HISTORY = (
     UserMessage((TextPart("look \ud800"), IMAGE, PAPER, SOUND)),
     AssistantMessage(

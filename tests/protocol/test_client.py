@@ -152,10 +152,8 @@ async def test_update_is_a_notification_of_the_session() -> None:
         await client.drain()
         update = {"sessionUpdate": "agent_message_chunk", "content": {"type": "text", "text": "hi"}}
         assert await wire.receive() == {
-            "jsonrpc": "2.0",
-            "method": "session/update",
-            "params": {"sessionId": "s", "update": update},
-        }
+            "jsonrpc": "2.0", "method": "session/update", "params": {"sessionId": "s", "update": update},
+        }  # fmt: skip
 
 
 async def test_after_the_end_calls_fail_and_updates_go_nowhere() -> None:

@@ -37,19 +37,16 @@ WRONG: list[tuple[str, object, str]] = [
     ("session/prompt", None, "missing required field `sessionId` at `$`"),
     ("session/prompt", ["s", []], "$: expected object, got array"),
     (
-        "session/prompt",
-        prompt({"type": "resource", "resource": {"uri": "u"}}),
+        "session/prompt", prompt({"type": "resource", "resource": {"uri": "u"}}),
         "missing required field `text` or `blob` at `$.prompt[0].resource`",
     ),
     (
-        "session/prompt",
-        prompt({"type": "resource", "resource": {"uri": "u", "blob": 3}}),
+        "session/prompt", prompt({"type": "resource", "resource": {"uri": "u", "blob": 3}}),
         "$.prompt[0].resource.blob: expected str, got int",
     ),
     ("session/new", servers(STDIO, {**STDIO, "command": 3}), "$.mcpServers[1].command: expected str, got int"),
     (
-        "session/new",
-        servers({**STDIO, "env": [{"name": "A"}]}),
+        "session/new", servers({**STDIO, "env": [{"name": "A"}]}),
         "missing required field `value` at `$.mcpServers[0].env[0]`",
     ),
     ("session/new", servers({"name": "a"}), "missing required field `command` at `$.mcpServers[0]`"),
@@ -64,7 +61,7 @@ WRONG: list[tuple[str, object, str]] = [
     ("initialize", {"protocolVersion": None}, "$.protocolVersion: expected int, got null"),
     ("initialize", {"protocolVersion": -1}, "$.protocolVersion: expected int >= 0"),
     ("initialize", {"protocolVersion": 65536}, "$.protocolVersion: expected int <= 65535"),
-]
+]  # fmt: skip
 
 
 @pytest.mark.parametrize(("method", "params", "problem"), WRONG)
@@ -187,14 +184,9 @@ def test_wrong_items_are_skipped() -> None:
 
 def test_an_unknown_kind_of_tool_call_gives_way_to_the_default() -> None:
     call = update(
-        sessionUpdate="tool_call",
-        toolCallId="t",
-        title="T",
-        kind="dance",
-        status=None,
-        content=[{"type": "content", "content": TEXT}, {"type": "hologram"}],
-        locations=[{"path": "/a", "line": -1}],
-    )
+        sessionUpdate="tool_call", toolCallId="t", title="T", kind="dance", status=None,
+        content=[{"type": "content", "content": TEXT}, {"type": "hologram"}], locations=[{"path": "/a", "line": -1}],
+    )  # fmt: skip
     assert call.kind is UNSET
     assert call.status is UNSET
     assert call.content == [acp.Content(content=acp.TextContent(text="t"))]

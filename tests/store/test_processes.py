@@ -21,11 +21,9 @@ Place = tuple[str, str]
 
 def writer(place: Place, session: str) -> subprocess.Popen[bytes]:
     return subprocess.Popen(
-        [sys.executable, "-m", "tests.store.writer", *place, session],
-        stdout=subprocess.PIPE,
-        cwd=ROOT,
+        [sys.executable, "-m", "tests.store.writer", *place, session], stdout=subprocess.PIPE, cwd=ROOT,
         env={**os.environ, "PYTHONPATH": str(ROOT)},
-    )
+    )  # fmt: skip
 
 
 def acknowledged(process: subprocess.Popen[bytes], count: int) -> list[int]:

@@ -120,11 +120,9 @@ async def test_requests_to_the_host_get_it_and_the_command_never_does(tmp_path: 
 async def test_another_host_or_a_request_without_tls_does_not_get_it(tmp_path: Path) -> None:
     async with secure_server(tmp_path / "server") as (port, got):
         (text,) = await outputs(
-            tmp_path,
-            at(port),
-            f"curl -sSk https://other.test:{port}/; curl -sS http://{HOST}:{port}/ | head -c 100",
+            tmp_path, at(port), f"curl -sSk https://other.test:{port}/; curl -sS http://{HOST}:{port}/ | head -c 100",
             GIT_HOST_WORD=SECRET,
-        )
+        )  # fmt: skip
     assert "you are nobody" in text
     assert all("authorization" not in headers for _, headers, _ in got)
 

@@ -267,10 +267,8 @@ async def test_a_single_call_runs_in_another_place_with_a_shell_of_its_own(tmp_p
         session = r.editor.session_id
     assert not [name for name in containers.names() if name.startswith(f"acp-coder-{session[:8]}")]
     assert [entry["sandbox"] for entry in audit(tmp_path) if entry.get("sandbox")] == [
-        "container web",
-        "none",
-        "container web",
-    ]
+        "container web", "none", "container web",
+    ]  # fmt: skip
 
 
 async def test_a_container_is_not_left_without_a_question(tmp_path: Path, config: str) -> None:
