@@ -86,9 +86,7 @@ CALLS: list[tuple[str, Any, dict[str, Any], Any]] = [
 @pytest.mark.parametrize(
     ("method", "call", "params", "result"), CALLS, ids=lambda value: value if isinstance(value, str) else ""
 )
-async def test_each_agent_method_sends_its_params_and_reads_its_result(
-    method: str, call: Any, params: dict[str, Any], result: Any
-) -> None:
+async def test_each_method_sends_params_and_reads_results(method: str, call: Any, params: dict[str, Any], result: Any):
     async with Pair() as (client, agent):
         agent.answers[method] = answers(result)
         answer = await call(client)

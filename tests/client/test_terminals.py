@@ -193,7 +193,7 @@ async def test_terminal_of_another_session_is_unknown(agent: ScriptedAgent) -> N
 @pytest.mark.parametrize(("command", "params"), [
     ("/no/such/program", {}), ("true", {"cwd": "/no/such/folder"}), ("/etc/passwd", {}), ("a\0b", {}),
 ])  # fmt: skip
-async def test_command_that_cannot_start_is_an_error(
+async def test_what_cannot_start_fails(
     agent: ScriptedAgent, terminals: Terminals, command: str, params: dict[str, Any]
 ) -> None:
     """[TERM-9]"""

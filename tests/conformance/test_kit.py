@@ -201,9 +201,7 @@ def test_wrong_usage_is_said(arguments: tuple[str, ...], words: str) -> None:
     assert (ended.returncode, words in ended.stderr) == (2, True), ended.stderr
 
 
-def test_without_the_package_for_schemas_the_command_says_what_to_install(
-    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_without_its_package_it_says_which(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
     monkeypatch.setitem(sys.modules, "jsonschema_rs", None)
     assert run_command(["conformance", "--", *SMALL]) == 2
     assert "`pip install jsonschema-rs`" in capsys.readouterr().err

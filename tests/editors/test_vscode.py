@@ -157,9 +157,7 @@ async def test_the_stop_above_a_line_stops_the_turn_that_works_there(code, tmp_p
         await is_idle(window)
 
 
-async def test_calls_of_a_sub_agent_stand_below_their_parents_and_a_click_leads_to_the_place_or_the_output(
-    code, tmp_path
-):
+async def test_calls_of_a_sub_agent_stand_below_their_parents_and_a_click_leads_to_the_place_or_output(code, tmp_path):
     script = [
         Answer(tool_calls=(Call("delegate", {"title": "look around", "prompt": "Look at b.txt"}),)),
         Answer(tool_calls=(Call("read", {"path": "b.txt", "offset": 20}), Call("bash", {"command": "echo seen"}))),

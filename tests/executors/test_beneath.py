@@ -145,9 +145,7 @@ def _device(path: Path) -> None:
 
 
 @pytest.mark.parametrize(("make", "word"), [(_pipe, "a pipe"), (_socket, "a socket"), (_device, "a device")])
-def test_what_is_no_regular_file_is_neither_read_nor_written(
-    make: Callable[[Path], None], word: str, place: Path
-) -> None:
+def test_what_is_no_regular_file_is_neither_read_nor_written(make: Callable[[Path], None], word: str, place: Path):
     path = place / "app" / "odd"
     make(path)
     kind = stat.S_IFMT(path.lstat().st_mode)
@@ -197,9 +195,7 @@ def test_a_link_that_takes_a_file_s_place_is_not_followed(place: Path, monkeypat
 
 
 @pytest.mark.parametrize("other", ["file-link", "other"])
-def test_what_takes_a_file_s_place_is_not_written_in_place(
-    other: str, place: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_what_takes_a_file_s_place_is_not_written_in_place(other: str, place: Path, monkeypatch: pytest.MonkeyPatch):
     path = place / "app" / "inside" / "f"
     monkeypatch.setattr(files, "_replace", lambda *_: False)  # so it is not replaced but written
     (place / "app" / "other").write_text("of somebody else")
@@ -291,9 +287,7 @@ def test_a_folder_that_is_swapped_all_the_time_never_leads_a_write_out(place: Pa
 
 
 @pytest.mark.parametrize("in_place", [False, True], ids=["replaced", "in place"])
-def test_a_file_that_is_swapped_for_a_link_all_the_time_is_never_written_through(
-    in_place: bool, place: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_file_that_is_swapped_is_never_written_through(in_place: bool, place: Path, monkeypatch: pytest.MonkeyPatch):
     path = place / "app" / "inside" / "f"
     if in_place:
         monkeypatch.setattr(files, "_replace", lambda *_: False)

@@ -98,9 +98,7 @@ ON_THE_WAY_OUT = ["terminal/kill", "terminal/output", "terminal/release"]
     *((method, NeverAnswers()) for method in [*ON_THE_WAY_OUT, "terminal/wait_for_exit"]),
     *((method, AnswersError()) for method in ON_THE_WAY_OUT),
 ])  # fmt: skip
-async def test_a_client_that_fails_on_the_way_out_breaks_and_holds_nothing(
-    method: str, trouble: AnswersError | NeverAnswers, tmp_path: Path
-) -> None:
+async def test_a_client_that_fails_holds_nothing(method: str, trouble: AnswersError | NeverAnswers, tmp_path: Path):
     async with stage("editor", tmp_path, misbehave={method: trouble}) as on:
         process = await on.executor.run(Command("echo 1 > ready; sleep 600", on.folder))
         await until_exists(on.folder / "ready")
@@ -237,9 +235,7 @@ async def test_a_write_that_stays_in_the_buffer_is_not_made_on_disk(tmp_path: Pa
 @pytest.mark.parametrize(
     ("trouble", "words"), [(AnswersError(), r"the editor refused to write .*out of order"), (NeverAnswers(), "unknown")]
 )
-async def test_a_write_that_fails_is_told_in_words_and_not_forced(
-    trouble: AnswersError | NeverAnswers, words: str, tmp_path: Path
-) -> None:
+async def test_a_failed_write_is_told_and_not_forced(trouble: AnswersError | NeverAnswers, words: str, tmp_path: Path):
     async with stage("editor", tmp_path, timeout=0.2, misbehave={"fs/write_text_file": trouble}) as on:
         with pytest.raises(ExecutorError, match=words):
             await on.executor.write_text(on.folder / "f", "text")
@@ -247,9 +243,7 @@ async def test_a_write_that_fails_is_told_in_words_and_not_forced(
 
 
 @pytest.mark.parametrize("failure", [AnswersError(), NeverAnswers()])
-async def test_a_buffer_that_could_not_be_read_is_not_overwritten(
-    failure: AnswersError | NeverAnswers, tmp_path: Path
-) -> None:
+async def test_a_buffer_that_was_not_read_is_not_overwritten(failure: AnswersError | NeverAnswers, tmp_path: Path):
     path = tmp_path / "work" / "f"
     buffers = {path: "typed"}
     failing = {"fs/read_text_file": failure}
@@ -297,9 +291,7 @@ async def test_what_is_read_is_what_the_person_sees_with_the_line_ends_it_has(
 
 
 @pytest.mark.parametrize("how", ["ignore", "replace"])
-async def test_a_file_that_the_client_could_not_decode_is_read_and_written_on_the_disk(
-    how: str, tmp_path: Path
-) -> None:
+async def test_a_file_that_the_client_could_not_decode_is_read_and_written_on_the_disk(how: str, tmp_path: Path):
     file = tmp_path / "work" / "f"
     async with stage("editor", tmp_path, buffers={file: b"caf\xe9\n".decode("utf-8", how)}) as on:
         file.write_bytes(b"caf\xe9\r\n")

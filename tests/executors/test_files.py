@@ -187,9 +187,7 @@ async def test_the_other_names_of_a_file_keep_what_was_there(on: Stage, tmp_path
     assert not on.executor.remark(path)
 
 
-async def test_a_file_with_other_names_that_cannot_be_replaced_is_not_written(
-    backend: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+async def test_a_file_with_other_names_is_not_written(backend: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
     if backend not in ("local", "editor"):
         return  # There another process does it.
     async with stage(backend, tmp_path) as on:

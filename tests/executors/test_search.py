@@ -277,9 +277,7 @@ async def test_what_is_not_where_it_was_found_is_not_given(tree: Path, stub: Stu
     assert [(match.path, match.text) for match in found.matches] == [(tree / "a.py", "needle = 1")]
 
 
-async def test_names_that_are_not_where_they_were_found_are_not_given(
-    tree: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+async def test_names_that_moved_since_are_not_given(tree: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
     worker = tmp_path / "worker.py"
     told = [[f"{tree}/a.py", False], [f"{tree}/link/secret.py", False], [f"{tree}/gone", False], [f"{tree}/src", True]]
     worker.write_text(f"import json\nfor row in {told!r}: print(json.dumps(row))\n")

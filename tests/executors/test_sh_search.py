@@ -219,7 +219,7 @@ async def test_a_host_without_these_programs_says_so(missing: str, tree: Path, h
 
 @ONLY_GNU
 @pytest.mark.parametrize(("slow", "option", "timeout", "most"), [("find", "-H", 3.0, 100), ("grep", "-naE", 0.5, 0)])
-async def test_a_program_that_hangs_ends_with_its_time(
+async def test_a_program_ends_with_its_time(
     slow: str, option: str, timeout: float, most: int, tree: Path, host: Host, tmp_path: Path
 ) -> None:
     host.replace(slow, f'"$real" "$@"\ncase $* in *{option}*) echo $$ >{tmp_path}/pid; exec sleep 600;; esac')
@@ -239,9 +239,7 @@ async def test_a_cancelled_search_leaves_no_process(tree: Path, host: Host, tmp_
     await until_dead(pid)
 
 
-async def test_what_is_not_where_it_was_found_is_not_given(
-    tree: Path, host: Host, monkeypatch: pytest.MonkeyPatch
-) -> None:
+async def test_what_is_not_where_it_was_found_is_not_given(tree: Path, host: Host, monkeypatch: pytest.MonkeyPatch):
     async def asked(work: Callable[..., Any], *arguments: Any) -> Any:
         (tree / "a.py").write_text("other\n")
         return work(*arguments)

@@ -17,6 +17,7 @@ from typing import Any
 import anyio
 import anyio.to_thread
 import pytest
+from pytest import MonkeyPatch
 
 from acp_agent.errors import ExecutorError
 from acp_agent.executors import tree
@@ -171,7 +172,7 @@ async def test_capital_letters_alone_may_change(on: Stage) -> None:
     assert os.listdir(on.folder) == ["README.md"]
 
 
-async def test_a_cancelled_copy_leaves_nothing_behind(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_cancelled_copy_leaves_nothing_behind(tmp_path: Path, monkeypatch: MonkeyPatch) -> None:
     async with stage("local", tmp_path) as on:
         plant(on.folder / "d")
         reached, go_on = threading.Event(), threading.Event()
@@ -198,7 +199,7 @@ async def test_a_cancelled_copy_leaves_nothing_behind(tmp_path: Path, monkeypatc
 # --- the calls themselves -------------------------------------------------------------------------------------
 
 
-def interfere(patch: pytest.MonkeyPatch, number: int, what: Callable[[], object]) -> None:
+def interfere(patch: MonkeyPatch, number: int, what: Callable[[], object]) -> None:
     """Right after the system was asked for the `number`th time what something is, or to open it: `what` happens."""
     calls = iter(range(1, 10**6))
 
@@ -223,9 +224,7 @@ def swap(folder: Path, target: Path) -> None:
 
 @pytest.mark.parametrize("operation", ["remove", "move", "copy", "move far"])
 @pytest.mark.parametrize("which", ["top/d/sub", "top/d", "top"])
-def test_a_folder_swapped_for_a_link_at_any_moment_never_leads_outside(
-    operation: str, which: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_swapped_folder_leads_nowhere(operation: str, which: str, tmp_path: Path, monkeypatch: MonkeyPatch) -> None:
     if operation == "move far":
         no_links_and_renames(monkeypatch)
     swapped = 0
@@ -259,7 +258,7 @@ def test_a_folder_swapped_for_a_link_at_any_moment_never_leads_outside(
     assert swapped > 10
 
 
-def no_links_and_renames(monkeypatch: pytest.MonkeyPatch) -> None:
+def no_links_and_renames(monkeypatch: MonkeyPatch) -> None:
     """As if the first name of the destination were on another file system."""
     link, rename = os.link, os.rename
 
@@ -281,7 +280,7 @@ def no_links_and_renames(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.fixture(params=["another disk", "pretended"])
-def far(request: pytest.FixtureRequest, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
+def far(request: pytest.FixtureRequest, tmp_path: Path, monkeypatch: MonkeyPatch) -> Iterator[Path]:
     """A folder that nothing can be renamed to."""
     if request.param == "pretended":
         no_links_and_renames(monkeypatch)
@@ -312,9 +311,7 @@ def test_a_move_to_another_file_system_is_a_copy_and_a_removal(far: Path, tmp_pa
     assert os.listdir(far / "x") == ["e"]
 
 
-def test_a_move_to_another_file_system_that_fails_loses_nothing(
-    far: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_far_move_that_fails_loses_nothing(far: Path, tmp_path: Path, monkeypatch: MonkeyPatch) -> None:
     before = picture(plant(tmp_path / "d"))
 
     def full(*args: object, **more: object) -> None:
@@ -327,9 +324,7 @@ def test_a_move_to_another_file_system_that_fails_loses_nothing(
     assert "e" not in os.listdir(far)
 
 
-def test_what_is_written_while_it_is_moved_far_is_left_where_it_was(
-    far: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_what_is_written_during_a_far_move_stays(far: Path, tmp_path: Path, monkeypatch: MonkeyPatch) -> None:
     plant(tmp_path / "d")
     symlink = os.symlink
 
@@ -349,9 +344,7 @@ def test_what_is_written_while_it_is_moved_far_is_left_where_it_was(
     assert (far / "e" / "a.txt").read_text() == "aaa"
 
 
-def test_what_appears_at_the_destination_meanwhile_is_not_replaced(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_what_appears_at_the_destination_meanwhile_is_not_replaced(tmp_path: Path, monkeypatch: MonkeyPatch):
     (tmp_path / "f").write_text("mine")
     link = os.link
 
@@ -391,7 +384,7 @@ def test_a_replaced_link_is_replaced_itself(tmp_path: Path) -> None:
     assert (tmp_path / "target").read_text() == "precious"
 
 
-def test_the_rights_of_a_stranger_are_not_lent_by_a_copy(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_rights_of_a_stranger_are_not_lent_by_a_copy(tmp_path: Path, monkeypatch: MonkeyPatch) -> None:
     (tmp_path / "f").touch()
     (tmp_path / "f").chmod(0o4755)
     tree.copy(tmp_path / "f", tmp_path / "g", False, MOST, no_check)
@@ -408,7 +401,7 @@ def test_the_rights_of_a_stranger_are_not_lent_by_a_copy(tmp_path: Path, monkeyp
         assert stat.S_IMODE((tmp_path / "h").stat().st_mode) == 0o755
 
 
-def test_a_removal_that_fails_says_how_far_it_came(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_removal_that_fails_says_how_far_it_came(tmp_path: Path, monkeypatch: MonkeyPatch) -> None:
     plant(tmp_path / "d")
 
     def busy(*args: object, **more: object) -> None:

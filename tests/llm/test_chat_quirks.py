@@ -475,9 +475,7 @@ def test_each_known_server_is_sent_what_it_takes() -> None:
 @table(("model", "breakpoints", "marked"), [
     ("anthropic/claude-sonnet-5", True, [0, 3, 6]), ("openai/gpt-5", True, []), ("anthropic/claude-5", False, []),
 ])  # fmt: skip
-def test_claudes_cache_is_told_where_to_begin_where_that_is_known(
-    model: str, breakpoints: bool, marked: list[int]
-) -> None:
+def test_claudes_cache_is_told_where_to_begin_where_that_is_known(model: str, breakpoints: bool, marked: list[int]):
     first, second = (llm.AssistantMessage(tool_calls=(llm.ToolUse(name, "read", "{}"),)) for name in "ab")
     results = [llm.ToolMessage(name, "read", (llm.TextPart("content"),)) for name in "ab"]
     history = (USER, first, results[0], second, results[1], llm.UserMessage((llm.TextPart("and?"),)))

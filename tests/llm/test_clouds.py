@@ -269,9 +269,7 @@ async def test_claude_and_the_others_have_doors_of_their_own(token: None) -> Non
     assert {request.headers["authorization"] for request in model.requests} == {"Bearer ya29.x"}
 
 
-async def test_the_token_is_that_of_the_machine_and_kept_until_it_expires(
-    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
-) -> None:
+async def test_the_machines_token_is_kept_until_it_expires(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     class Credentials:
         token, valid, refreshed = "", False, 0
 
@@ -287,9 +285,7 @@ async def test_the_token_is_that_of_the_machine_and_kept_until_it_expires(
     assert await given.headers() == {"Authorization": "Bearer t2"}
 
 
-async def test_without_google_credentials_the_user_is_told_what_to_do(
-    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
-) -> None:
+async def test_without_google_credentials_the_user_is_told_what_to_do(monkeypatch: pytest.MonkeyPatch, tmp_path: Path):
     monkeypatch.setenv("GOOGLE_APPLICATION_CREDENTIALS", str(tmp_path / "none.json"))
     async with FakeModel() as model:
         provider = on_vertex(model)

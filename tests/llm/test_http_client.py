@@ -125,9 +125,7 @@ async def test_no_proxy_is_obeyed(monkeypatch: pytest.MonkeyPatch, excepted: str
 @pytest.mark.parametrize(
     ("proxy", "words"), [("ftp://proxy.example", "no known kind"), ("socks5://proxy.example", "pip install socksio")]
 )
-def test_a_proxy_that_cannot_be_used_is_an_error_of_the_configuration(
-    monkeypatch: pytest.MonkeyPatch, proxy: str, words: str
-) -> None:
+def test_an_unusable_proxy_is_an_error_of_the_configuration(monkeypatch: pytest.MonkeyPatch, proxy: str, words: str):
     monkeypatch.setenv("https_proxy", proxy)
     with pytest.raises(ConfigError, match=words):
         ChatProvider(ProviderOptions(name="there", base_url="https://models.example/v1"))

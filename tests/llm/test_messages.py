@@ -149,9 +149,7 @@ def test_thinking_is_asked_for_as_the_model_takes_it(model: str, level: Any, fie
     (called(thought("claude-sonnet-4-5")), llm.ModelSettings("claude-sonnet-4-5"), False),
     (called({"type": "reasoning", "encrypted_content": "x"}), THINKER, False),
 ])  # fmt: skip
-def test_thoughts_go_back_to_the_model_that_had_them_while_it_thinks(
-    message: llm.AssistantMessage, asked: llm.ModelSettings, kept: bool
-) -> None:
+def test_thoughts_go_back_if_the_model_thinks(message: llm.AssistantMessage, asked: llm.ModelSettings, kept: bool):
     body = encode([USER, message, RESULT], asked)
     assert ("thinking" in blocks(body, 1)) is kept
     assert refusal(body, HEADERS) is None
@@ -214,9 +212,7 @@ MESSAGES = st.lists(
     most=st.sampled_from([None, 100, 2000]),
 )
 @settings(max_examples=examples(200))
-def test_no_history_makes_a_request_that_the_server_refuses(
-    messages: list[llm.Message], model: str, level: Any, most: int | None
-) -> None:
+def test_no_history_makes_a_refused_request(messages: list[llm.Message], model: str, level: Any, most: int | None):
     asked = llm.ModelSettings(model, "Be brief.", level, max_output_tokens=most)
     history = History([*messages, USER])
     encoder = MessagesEncoder()

@@ -292,9 +292,7 @@ async def test_a_stream_keeps_its_pieces_and_what_was_said_before_is_not_repeate
     assert oct(path.stat().st_mode & 0o777) == "0o600"
 
 
-async def test_folders_are_tokens_also_when_a_stream_cuts_them_and_come_back_as_those_of_the_replay(
-    tmp_path: Path,
-) -> None:
+async def test_folders_are_tokens_also_when_a_stream_cuts_them_and_come_back_as_those_of_the_replay(tmp_path: Path):
     tape = tape_in(tmp_path)
     tape.cleaner.folder("/work/mine")
     args = '{"path": "/work/mine/a.py", "other": "/work/mine2"}'
@@ -404,9 +402,7 @@ async def test_a_file_that_cannot_be_written_is_one_notice_and_no_failed_turn(tm
         assert path.read_text() == "print('mine')\n"
 
 
-async def test_a_line_for_which_there_is_no_room_leaves_no_half(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+async def test_a_line_for_which_there_is_no_room_leaves_no_half(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
     tape = tape_in(tmp_path)
     tape.write({"prompt": "first"})
     write, calls = os.write, iter([True])

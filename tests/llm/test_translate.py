@@ -96,9 +96,7 @@ ODD_HISTORY = (
 
 
 @pytest.mark.parametrize(("api", "name"), [*MODELS.items(), ("bedrock", "amazon.nova-pro-v1:0")])
-async def test_whatever_a_history_has_in_it_the_server_gets_calls_with_results_and_no_empty_texts(
-    api: Api, name: str
-) -> None:
+async def test_whatever_a_history_has_in_it_the_server_gets_calls_with_results_and_no_empty_texts(api: Api, name: str):
     async with connected(api, ["ok"], max_retries=0) as (provider, model):
         await collect(provider, ODD_HISTORY, (TOOL,), ModelSettings(name, thought_level="low"))
         sent = model.requests[0].body

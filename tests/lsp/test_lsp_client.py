@@ -61,9 +61,7 @@ def message(header: bytes, params: Any) -> bytes:
     st.lists(st.tuples(st.sampled_from(HEADERS), st.text(max_size=20) | st.integers() | st.none()), max_size=5),
     st.data(),
 )
-def test_every_message_arrives_whole_and_once_however_the_bytes_come(
-    sent: list[tuple[bytes, Any]], data: st.DataObject
-):
+def test_every_message_arrives_whole_once_however_bytes_come(sent: list[tuple[bytes, Any]], data: st.DataObject):
     stream = b"".join(message(header, params) for header, params in sent)
     cuts = data.draw(st.lists(st.integers(0, len(stream)), max_size=6))
     assert anyio.run(received, stream, cuts) == [params for _, params in sent]

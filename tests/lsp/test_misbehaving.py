@@ -343,9 +343,7 @@ async def test_a_server_that_does_not_read_is_ended_without_a_hang(tmp_path: Pat
 
 
 @pytest.mark.parametrize("faults", [("pull",), ("versionless",)])
-async def test_calls_that_are_cancelled_at_any_moment_leave_the_server_as_it_should_be(
-    tmp_path: Path, faults: tuple[str, ...]
-):
+async def test_calls_that_are_cancelled_at_any_moment_leave_the_server_well(tmp_path: Path, faults: tuple[str, ...]):
     async with running(tmp_path, raw(*faults)) as kit:
         document = kit.write("a.raw", "ERROR 0\n")
         await kit.servers.diagnostics([document])
@@ -399,9 +397,7 @@ async def test_a_server_that_never_answers_is_soon_waited_for_less(tmp_path: Pat
             assert server.in_vain == number
 
 
-async def test_a_server_that_hangs_is_waited_for_once_and_then_left_alone(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-):
+async def test_a_server_that_hangs_is_waited_for_once_only(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
     monkeypatch.setattr("acp_agent.lsp.language_server.ALIVE", 0.05)
     async with running(tmp_path, raw("hangs", start_timeout=60, edit_wait=0.3)) as kit:
         kit.servers.watch(Document(tmp_path / "a.raw", "one\n"))

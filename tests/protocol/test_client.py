@@ -70,7 +70,7 @@ CALLS: list[tuple[str, Call, dict[str, Any], Any, object]] = [
 @pytest.mark.parametrize(
     ("method", "call", "params", "result", "value"), CALLS, ids=[f"{row[0]}-{n}" for n, row in enumerate(CALLS)]
 )
-async def test_each_call_is_sent_for_its_session_and_read(
+async def test_each_call_is_for_its_session_and_read(
     method: str, call: Call, params: dict[str, Any], result: Any, value: object
 ) -> None:
     async with served(Table()) as (connection, wire):

@@ -75,9 +75,7 @@ async def test_rpc_error_becomes_its_error_answer(raised: Exception, error: dict
     (gives(object()), ""), (gives({1, 2, object()}), ""), (gives({"a": {"b": object()}}), ""),
     (fails(ZeroDivisionError("a sentence")), "a sentence"),
 ], ids=["no JSON", "a set", "no JSON inside", "an exception"])  # fmt: skip
-async def test_what_goes_wrong_in_a_handler_is_an_internal_error_and_reading_goes_on(
-    answer: Any, words: str, caplog: pytest.LogCaptureFixture
-) -> None:
+async def test_what_fails_in_a_handler_is_an_internal_error(answer: Any, words: str, caplog: pytest.LogCaptureFixture):
     """[RPC-10] [RPC-11]"""
     async with served(Table(odd=answer, echo=echo)) as (_, wire):
         await wire.request(1, "odd")
@@ -198,9 +196,7 @@ async def test_reply_whose_result_is_no_json_does_not_go_on(caplog: pytest.LogCa
     assert ran == []
 
 
-async def test_notification_that_is_no_json_is_left_out_and_the_stream_goes_on(
-    caplog: pytest.LogCaptureFixture,
-) -> None:
+async def test_notification_that_is_no_json_is_left_out_and_the_stream_goes_on(caplog: pytest.LogCaptureFixture):
     async with served(Table()) as (connection, wire):
         connection.notify("a", object())
         connection.notify("b", 10**30)

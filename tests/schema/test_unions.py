@@ -128,9 +128,7 @@ URL = {"mode": "url", "message": "m", "elicitationId": "e", "url": "https://exam
 
 @pytest.mark.parametrize("scope", [{"sessionId": "s"}, {"sessionId": "s", "toolCallId": "t"}, {"requestId": 4}])
 @pytest.mark.parametrize(("document", "variant"), [(FORM, acp.ElicitationFormMode), (URL, acp.ElicitationUrlMode)])
-def test_an_elicitation_is_a_form_or_a_url_of_a_session_or_a_request(
-    document: dict[str, Any], variant: type, scope: dict[str, Any]
-) -> None:
+def test_an_elicitation_is_of_a_session_or_a_request(document: dict[str, Any], variant: type, scope: dict[str, Any]):
     value = decode_params("elicitation/create", {**document, **scope, **META}, "client")
     assert type(value) is variant
     given = json.loads(msgspec.json.encode(value))

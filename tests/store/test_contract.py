@@ -145,9 +145,7 @@ def test_entries_come_back_in_order_byte_for_byte(store: SessionStore, opened: O
     assert opened().entries("a") == kept
 
 
-async def test_what_sessions_store_at_one_moment_is_each_ones_own_and_a_deleted_one_fails_alone(
-    store: SessionStore, opened: Open
-) -> None:
+async def test_what_sessions_store_at_once_is_each_ones_own_and_a_deleted_one_fails(store: SessionStore, opened: Open):
     told: dict[str, Any] = {}
 
     def tell(name: str, places: Sequence[int] | None, error: BaseException | None) -> None:

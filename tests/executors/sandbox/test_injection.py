@@ -165,9 +165,7 @@ async def test_a_plain_request_with_a_zero_in_its_path_does_not_leave_either() -
 
 
 @pytest.mark.parametrize("says", [b"", b"\x16"], ids=["nothing", "half a handshake"])
-async def test_who_does_not_finish_the_handshake_is_not_waited_for(
-    authority: Authority, monkeypatch: pytest.MonkeyPatch, says: bytes
-) -> None:
+async def test_who_hangs_in_the_handshake_is_left(authority: Authority, monkeypatch: pytest.MonkeyPatch, says: bytes):
     monkeypatch.setattr(injection, "HEAD_TIMEOUT", 0.1)
     async with injected(authority) as (command, _, over):
         if says:
@@ -175,9 +173,7 @@ async def test_who_does_not_finish_the_handshake_is_not_waited_for(
         await over.wait()
 
 
-async def test_a_host_that_does_not_finish_the_handshake_is_not_waited_for(
-    authority: Authority, monkeypatch: pytest.MonkeyPatch
-) -> None:
+async def test_a_host_that_hangs_in_the_handshake_is_left(authority: Authority, monkeypatch: pytest.MonkeyPatch):
     monkeypatch.setattr(injection, "HEAD_TIMEOUT", 0.5)
     async with injected(authority) as (command, _, over):
         context = ssl.create_default_context()

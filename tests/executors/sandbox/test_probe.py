@@ -44,9 +44,7 @@ async def test_switched_off_there_is_none_and_no_trouble() -> None:
 
 
 @pytest.mark.parametrize("strict", [False, True])
-async def test_where_there_is_none_each_reason_is_told(
-    strict: bool, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
-) -> None:
+async def test_where_there_is_none_each_reason_is_told(strict: bool, monkeypatch: pytest.MonkeyPatch, tmp_path: Path):
     monkeypatch.setattr(bubblewrap, "USUAL", tmp_path / "bwrap")
     monkeypatch.setenv("PATH", str(tmp_path))
     monkeypatch.setattr(landlock_alone, "abi", lambda: 2)
@@ -83,7 +81,7 @@ async def test_without_namespaces_it_is_landlock_alone(monkeypatch: pytest.Monke
 @pytest.mark.parametrize(("version", "mode", "words"), [
     ("0.7.0", 0o755, "0.8 or newer"), ("0.10.1", 0o4755, "setuid"), ("", 0o755, "does not report its version"),
 ])  # fmt: skip
-async def test_a_bubblewrap_that_is_no_good_is_not_used(
+async def test_a_bad_bubblewrap_is_not_used(
     version: str, mode: int, words: str, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     program = tmp_path / "bwrap"

@@ -126,9 +126,7 @@ async def test_any_text_becomes_any_other(tmp_path: Path, encoding: str):
             assert await read(turn, file) == text
 
 
-async def test_an_editor_that_tells_of_its_edits_late_or_never_has_them_all(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-):
+async def test_an_editor_that_tells_of_edits_late_or_never_has_them(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
     monkeypatch.setattr("acp_agent.fronts.lsp_server.buffers.ECHO_SECONDS", 1.0)
     async with raw_lsp(tmp_path, name="eglot-1.17.30") as (editor, agent):
         file, buffer = opened(editor, tmp_path)

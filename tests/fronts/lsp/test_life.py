@@ -122,7 +122,7 @@ async def test_initialize_is_answered_without_an_agent(tmp_path: Path, name: str
         assert new["cwd"] == str(tmp_path / "project")
 
 
-async def test_the_first_folder_is_where_the_agent_works_and_the_others_are_named(
+async def test_the_agent_works_in_the_first_folder_and_others_are_named(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ):
     monkeypatch.setitem(raw.INITIALIZED, "agentCapabilities", {"sessionCapabilities": {"additionalDirectories": {}}})

@@ -50,9 +50,7 @@ def test_a_place_is_the_same_there_and_back(text: str, encoding: Encoding):
 @pytest.mark.parametrize(("encoding", "character", "offset"), [
     ("utf-8", 4, 1), ("utf-8", 3, 0), ("utf-16", 2, 1), ("utf-16", 1, 0), ("utf-32", 1, 1), ("utf-8", 99, 2),
 ])  # fmt: skip
-def test_a_position_inside_a_character_is_its_beginning_and_one_behind_the_line_its_end(
-    encoding: Encoding, character: int, offset: int
-):
+def test_positions_inside_a_character_or_behind_a_line_are_its_edge(encoding: Encoding, character: int, offset: int):
     assert Text("\U0001d518x\nb", encoding).offset(Position(line=0, character=character)) == offset
 
 
@@ -88,9 +86,7 @@ def test_long_texts_without_anything_in_common_are_one_edit():
     ("abc", "abX", "abX"), ("Zabc", "abX", "ZabX"), ("abcZ", "Xbc", "XbcZ"), ("Xbc", "Xbc", "Xbc"),
     ("aZbc", "abX", "aZbX"), ("ac", "abX", "aX"), ("aYc", "aXc", None), ("aYbc", "aXbc", None), ("", "abX", None),
 ])  # fmt: skip
-def test_what_the_agent_means_is_carried_over_to_what_a_person_made_of_it(
-    current: str, wanted: str, merged: str | None
-):
+def test_what_the_agent_means_is_carried_over_to_what_people_made(current: str, wanted: str, merged: str | None):
     hunks = rebased(list("abc"), list(current), list(wanted))
     if hunks is None:
         assert merged is None

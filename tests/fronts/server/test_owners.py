@@ -88,9 +88,7 @@ def test_a_place_that_is_not_configured_is_one_sentence_at_the_start(tmp_path: P
     assert str(caught.value) == f"{file}:4: {words}"
 
 
-async def test_each_owner_has_an_audit_log_of_their_own_which_names_the_token(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+async def test_each_owners_audit_log_names_the_token(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     look = Call("bash", {"command": "echo it"})
     script = [part for _ in range(3) for part in (Answer(tool_calls=(look,)), Answer(text="ok"))]
     async with served(tmp_path, script, config=AUTO) as place:

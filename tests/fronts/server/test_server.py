@@ -268,9 +268,7 @@ LIST = {"jsonrpc": "2.0", "id": 1, "method": "session/list"}
     ("[server]\ninitialize_timeout = 0.2\n", [], 1002),
     ("[limits]\nmax_line_bytes = 65536\n", [json.dumps(INITIALIZE), '"' + "x" * 70_000 + '"'], 1009),
 ])  # fmt: skip
-async def test_what_does_not_begin_with_initialize_or_is_too_long_closes_the_socket(
-    tmp_path: Path, settings: str, frames: list[str], code: int
-) -> None:
+async def test_a_bad_first_or_long_frame_closes_the_socket(tmp_path: Path, settings: str, frames: list[str], code: int):
     async with served(tmp_path, config=settings) as place, connected(place.url, place.token) as transport:
         with pytest.raises(websockets.ConnectionClosed) as raised:
             for frame in frames:

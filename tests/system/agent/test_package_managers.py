@@ -156,9 +156,7 @@ GOT = {"npm": "node_modules/greeting/index.js", "pip": "greeting-1.0", "cargo": 
 
 
 @pytest.mark.parametrize("manager", COMMANDS)
-async def test_a_package_manager_works_through_the_proxy_once_its_host_is_allowed(
-    tmp_path: Path, manager: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
+async def test_a_package_manager_works_through_the_proxy(tmp_path: Path, manager: str, monkeypatch: pytest.MonkeyPatch):
     needs_sandbox()
     if manager == "cargo" and not has_cargo():
         pytest.skip("cargo is not installed, or is rustup's without a toolchain")

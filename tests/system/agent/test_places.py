@@ -74,9 +74,7 @@ async def test_what_was_always_allowed_in_one_place_is_asked_in_another(tmp_path
             assert len(r.editor.permission_requests) == times, where
 
 
-async def test_in_the_container_protected_files_are_read_only_and_hidden_ones_empty(
-    tmp_path: Path, config: str
-) -> None:
+async def test_in_the_container_protected_files_are_read_only_and_hidden_ones_empty(tmp_path: Path, config: str):
     project = tmp_path / "project"
     (project / ".git" / "hooks").mkdir(parents=True)
     (project / ".git" / "HEAD").write_text("ref: refs/heads/main\n")
@@ -93,9 +91,7 @@ async def test_in_the_container_protected_files_are_read_only_and_hidden_ones_em
         assert list((project / ".git" / "hooks").iterdir()) == []
 
 
-async def test_below_a_repositorys_root_the_container_has_its_git_and_can_read_the_rest(
-    tmp_path: Path, config: str
-) -> None:
+async def test_below_a_repositorys_root_the_container_has_its_git_and_can_read_the_rest(tmp_path: Path, config: str):
     root = repository(tmp_path / "project")
     for name in ("inner/a", "other/b", "other/.env", "keys/one"):
         put(root / name, "tangerine\n" if name[-1] in "ve" else "lemon\n")
@@ -301,9 +297,7 @@ class _Named:
 
 
 @given(st.text(), st.text(), st.lists(st.text(min_size=1), min_size=1), st.lists(st.text(min_size=1), min_size=1))
-def test_what_is_remembered_for_one_place_never_answers_in_another(
-    one: str, other: str, scopes: list[str], more: list[str]
-) -> None:
+def test_what_is_remembered_answers_in_its_place_only(one: str, other: str, scopes: list[str], more: list[str]) -> None:
     def remembered(words: str, scopes: list[str]) -> set[str]:
         access = ExecuteAccess("x", Path("/"))
         call = CallFacts("bash", {}, [access], place=_Named(words))

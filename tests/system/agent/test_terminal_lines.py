@@ -49,9 +49,7 @@ async def test_no_way_of_typing_gets_around_a_rule(tmp_path: Path, typed: list[A
     pytest.param(SHELL, [line("echo 'x\"; touch b; \"'"), line('echo "!!"')], id="history"),
     pytest.param(f"LC_ALL=C {SHELL}", [line("echo 'x; touch b'\u00c5")], id="letters that are keys"),
 ])  # fmt: skip
-async def test_a_line_that_only_looks_asks_if_the_shell_changes_it(
-    tmp_path: Path, shell: str, typed: list[Any]
-) -> None:
+async def test_a_line_that_only_looks_asks_if_the_shell_changes_it(tmp_path: Path, shell: str, typed: list[Any]):
     script = [in_terminal(shell), *typed, "done"]
     async with went(tmp_path, model(*script), permissions=[allow_once], otherwise=reject_once) as r:
         assert len(questions(r)) == 2

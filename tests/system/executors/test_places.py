@@ -135,9 +135,7 @@ async def test_what_is_hidden_is_empty_there_and_what_is_protected_cannot_be_wri
 
 @pytest.mark.usefixtures("podman")
 @pytest.mark.parametrize("name", ["", "pkg", "pkg/hooks", "keys"])
-async def test_nothing_else_is_mounted_than_was_meant(
-    name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+async def test_nothing_else_is_mounted_than_was_meant(name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
     """Somebody puts another folder there while the engine starts the container."""
     work, out, empty = (tmp_path / each for each in ("work", "out", "empty"))
     for each in (work / "pkg/hooks", work / "keys", out / "hooks", out / "pkg/hooks", empty):
@@ -173,9 +171,7 @@ async def test_nothing_else_is_mounted_than_was_meant(
 
 
 @pytest.mark.usefixtures("podman")
-async def test_another_device_is_another_folder_on_this_kernel_only(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+async def test_another_device_is_another_folder_on_this_kernel_only(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
     """Two disks may number a folder alike."""
     found = visible_paths.identity_of
     monkeypatch.setattr(

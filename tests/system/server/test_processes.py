@@ -48,9 +48,7 @@ def said(made: FakeEditor, words: str) -> bool:
     return words in made.text()
 
 
-async def test_a_session_is_loaded_prompted_and_cancelled_in_another_process(
-    postgres: PostgresServer, tmp_path: Path
-) -> None:
+async def test_a_session_is_loaded_prompted_and_cancelled_in_another_process(postgres: PostgresServer, tmp_path: Path):
     script = [Answer(text="It is first."), Answer(text="It is second."), asks(bash(WAITS))]
     async with two(postgres, tmp_path, script) as (one, other), editor(one) as first, editor(other) as second:
         session = (await first.new_session(one.project)).session_id
@@ -75,9 +73,7 @@ async def test_a_session_is_loaded_prompted_and_cancelled_in_another_process(
         assert not other.server.agent(one.identities.known()[0]).sessions.has(session)
 
 
-async def test_a_question_goes_to_all_processes_and_the_first_answer_counts(
-    postgres: PostgresServer, tmp_path: Path
-) -> None:
+async def test_a_question_goes_to_all_processes_and_the_first_answer_counts(postgres: PostgresServer, tmp_path: Path):
     script = [asks(bash("touch made")), Answer(text="It is done.")]
     async with (
         two(postgres, tmp_path, script, "") as (one, other),
@@ -128,9 +124,7 @@ async def process_beside(place: Place, tmp_path: Path, *more: str) -> AsyncItera
                 process.terminate()
 
 
-async def test_a_process_killed_in_a_turn_loses_nothing_and_the_turn_is_not_begun_twice(
-    postgres: PostgresServer, tmp_path: Path
-) -> None:
+async def test_a_process_killed_in_a_turn_loses_nothing_and_begins_none_twice(postgres: PostgresServer, tmp_path: Path):
     """Who was connected by another process goes on without noticing more than the loss of the turn."""
     command = f"echo once >>ran; {WAITS}"
     script = [Answer(text="It begins. ", tool_calls=(bash(command),)), Answer(text="It goes on.")]
@@ -183,9 +177,7 @@ async def killed(process: Any, once: Path) -> None:
 # --- processes that are alive and have lost their lease ------------------------------------------------------------
 
 
-async def test_who_has_lost_the_lease_stops_and_its_clients_go_on_at_the_other(
-    postgres: PostgresServer, tmp_path: Path
-) -> None:
+async def test_who_lost_the_lease_stops_and_its_clients_go_on_elsewhere(postgres: PostgresServer, tmp_path: Path):
     """As after a process was stopped, or cut off from the database, for longer than the lease."""
     script = [asks(bash(WAITS)), Answer(text="It goes on.")]
     async with two(postgres, tmp_path, script, lease=0.6) as (one, other), editor(one, check=False) as first:
@@ -222,9 +214,7 @@ async def test_who_only_looks_on_sees_what_another_process_begins(postgres: Post
             assert second.text() == "It is first.It is second."
 
 
-async def test_a_session_of_another_process_is_deleted_if_nobody_uses_it(
-    postgres: PostgresServer, tmp_path: Path
-) -> None:
+async def test_a_session_of_another_process_is_deleted_if_nobody_uses_it(postgres: PostgresServer, tmp_path: Path):
     async with (
         two(postgres, tmp_path, [Answer(text="It is first.")]) as (one, other),
         httpx2.AsyncClient(headers={"Authorization": f"Bearer {one.token}"}) as web,
