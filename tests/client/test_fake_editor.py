@@ -114,7 +114,6 @@ async def test_life_of_a_tool_call_is_judged(statuses: list[str], legal: bool) -
 
 async def test_turn_runs_while_the_test_waits_for_its_updates() -> None:
     release = anyio.Event()
-
     async with opened() as (editor, agent):
 
         async def prompt(params: Any) -> Any:
@@ -424,7 +423,6 @@ async def test_quirks_of_terminals() -> None:
         await agent.ask("terminal/wait_for_exit", terminalId=terminal)
         assert (await agent.ask("terminal/output", terminalId=terminal))["output"] == "a\r\nb\r\n"
         await agent.ask("terminal/release", terminalId=terminal)
-
         terminal = (await agent.ask("terminal/create", command="sleep", args=["1000"]))["terminalId"]
         await agent.ask("terminal/kill", terminalId=terminal)
         with anyio.move_on_after(0.01) as scope:

@@ -37,14 +37,12 @@ async def test_a_server_of_the_package_is_used(spec: ServerSpec) -> None:
         broken = await k.call("good", "broken", {})
         assert broken.is_error
         assert await k.servers.prompt("good", "explain", {"topic": "it"}) == [("user", "Explain it")]
-
         async with anyio.create_task_group() as tasks:
             tasks.start_soon(k.text, "wait", "good")
             await anyio.wait_all_tasks_blocked()
             tasks.cancel_scope.cancel()
         while "wait" not in await k.text("was_cancelled", "good"):
             await anyio.sleep(0.01)
-
         if "grown" not in tools:
             assert await k.text("grow", "good") == "done"
             await k.until(lambda: "grown" in k.names)

@@ -75,7 +75,6 @@ async def test_the_tools_of_a_real_server_go_the_whole_way(server, tmp_path):
     )  # fmt: skip
     assert entry.description == "Does echo.\n(Tool `echo` of the MCP server raw.)"
     assert (await run(echo, tmp_path, x=1)).text == '{"x": 1}'
-
     mixed = await run(tools["mcp_raw_mixed"][1], tmp_path)
     assert [type(part) for part in mixed.parts] == [ImagePart]
     assert mixed.content is not None
@@ -83,7 +82,6 @@ async def test_the_tools_of_a_real_server_go_the_whole_way(server, tmp_path):
         "TextContent", "ImageContent", "ResourceLink",
     ]  # fmt: skip
     assert mixed.content[2].content.uri == "file:///b.txt"
-
     assert (await run(tools["mcp_raw_fails"][1], tmp_path)).failed
     assert (await run(tools["mcp_raw_structured"][1], tmp_path)).raw_output == {"answer": 42}
     with pytest.raises(ToolError, match="The tool `error` of the MCP server raw failed: as you wished") as error:

@@ -189,7 +189,6 @@ async def test_reply_then_runs_right_after_the_answer_is_queued() -> None:
 
 async def test_reply_whose_result_is_no_json_does_not_go_on(caplog: pytest.LogCaptureFixture) -> None:
     ran: list[int] = []
-
     async with served(Table(new=gives(Reply(object(), lambda: ran.append(1))))) as (_, wire):
         await wire.request(1, "new")
         assert (await wire.receive())["error"]["code"] == -32603

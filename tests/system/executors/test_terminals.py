@@ -51,7 +51,6 @@ class On:
 @asynccontextmanager
 async def on(at: Stage, script: str, size: TerminalSize = SIZE, **about: Any) -> AsyncIterator[On]:
     process = cast("TerminalProcess", await at.executor.run(Command(script, at.folder, terminal=size, **about)))
-
     it = On(process)
 
     async def follow() -> None:
