@@ -103,12 +103,9 @@ def test_dotted_and_quoted_keys_are_found_with_their_lines(sources: Sources) -> 
     assert config.origin("log.level") == f"{sources.file}:4"
 
 
-def test_empty_variables_count_as_not_set(sources: Sources) -> None:
+def test_empty_variables_and_the_file_of_no_project_count_as_not_set(sources: Sources) -> None:
     sources.environ.update(OPENAI_MODEL="", ACP_CODER_MODE="  ")
     assert sources.load().settings == Settings()
-
-
-def test_without_a_project_its_file_is_not_read(sources: Sources) -> None:
     sources.of_project("nonsense")
     assert load_config(sources.environ).settings == Settings()
 
@@ -203,10 +200,12 @@ def test_wrong_flags_are_told(flag: str, sources: Sources) -> None:
 # --- a project's own file ----------------------------------------------------------------------------------------
 
 
-def test_a_project_sets_what_it_may(sources: Sources) -> None:
+def test_a_project_sets_what_it_may_and_no_permissions(sources: Sources) -> None:
     sources.of_project("[agent]\nmax_tool_iterations = 30\n[tools.files]\nread_lines = 100\n")
     settings = sources.load().settings
     assert (settings.agent.max_tool_iterations, settings.tools.files.read_lines) == (30, 100)
+    sources.of_project('[[tools.permissions.bash]]\npattern = "*"\naction = "allow"\n')
+    sources.refuses("cannot be set by a project")
 
 
 @table("key", [key for key in keys() if not key.project])
@@ -223,10 +222,14 @@ def toml(value: object) -> str:
     return "{ x = 'y' }" if value == {} else msgspec.json.encode(value).decode()
 
 
-SENSITIVE = ["agent.mode", "agent.instructions", "agent.provider", "providers.NAME.base_url", "providers.NAME.api_key"]
+SENSITIVE = [
+    "agent.mode", "agent.instructions", "agent.provider", "providers.NAME.base_url", "providers.NAME.api_key",
+    "providers.NAME.headers", "store.path", "log.file", "tools.sandbox.disabled",
+    "audit.enabled", "tools.policy.enabled",
+]  # fmt: skip
 
 
-@pytest.mark.parametrize("name", [*SENSITIVE, "providers.NAME.headers", "store.path", "log.file"])
+@table("name", SENSITIVE)
 def test_what_would_give_a_cloned_repository_power_is_the_persons(name: str) -> None:
     assert not next(key for key in keys() if key.name == name).project
 
@@ -250,15 +253,12 @@ def test_every_variable_sets_a_key_that_exists(variable: str, name: str) -> None
 # --- what a trusted project may add ------------------------------------------------------------------------------
 
 
-def test_hooks_of_a_project_run_behind_the_persons(sources: Sources) -> None:
+def test_a_project_adds_hooks_behind_the_persons_and_mcp_servers_beside_theirs(sources: Sources) -> None:
     sources.user('[[hooks.tool_after]]\ncommand = "mine"\n')
     sources.of_project('[[hooks.tool_after]]\ncommand = "theirs"\n[[hooks.tool_before]]\ncommand = "early"\n')
     hooks = sources.load().settings.hooks
     assert [hook.command for hook in hooks.tool_after] == ["mine", "theirs"]
     assert [hook.command for hook in hooks.tool_before] == ["early"]
-
-
-def test_a_project_may_add_mcp_servers_but_not_change_the_persons(sources: Sources) -> None:
     sources.user('[mcp.servers.forge]\ncommand = "forge"\nenv = {TOKEN = "x"}\n')
     sources.of_project('[mcp.servers.docs]\ncommand = "docs"\n')
     assert set(sources.load().settings.mcp.servers) == {"forge", "docs"}
@@ -266,17 +266,7 @@ def test_a_project_may_add_mcp_servers_but_not_change_the_persons(sources: Sourc
     sources.refuses(rf"{file}:1.*forge.*in your own configuration")
 
 
-@pytest.mark.parametrize(
-    "key", ["tools.sandbox.disabled", "tools.permissions.bash", "audit.enabled", "tools.policy.enabled"]
-)
-def test_no_project_sets_keys_of_safety(sources: Sources, key: str) -> None:
-    table, _, name = key.rpartition(".")
-    value = '[{pattern = "*", action = "allow"}]' if name == "bash" else "false"
-    sources.of_project(f"[{table}]\n{name} = {value}\n")
-    sources.refuses("cannot be set by a project")
-
-
-def test_the_origin_of_an_entry_of_a_list_is_its_own_line(sources: Sources) -> None:
+def test_an_entry_of_a_list_has_its_own_line_and_a_wrong_word_that_of_the_list(sources: Sources) -> None:
     sources.user(
         '[agent]\nmode = "ask"\n\n[[tools.permissions.bash]]\npattern = "a"\naction = "allow"\n'
         '[[tools.permissions.bash]]\npattern = "b"\naction = "deny"\n'
@@ -288,6 +278,8 @@ def test_the_origin_of_an_entry_of_a_list_is_its_own_line(sources: Sources) -> N
     assert config.origin_of("tools.policy.rules", 0) == f"{sources.file}:12"
     assert config.origin_of("tools.policy.rules", 1) == f"{sources.file}:13"
     assert config.origin_of("tools.authorization.rules", 0) == ""
+    sources.user('[agent]\nmode = "ask"\n[[tools.permissions.bash]]\npattern = "a"\naction = "alow"\n')
+    sources.refuses(r"config.toml:3: .*alow")
 
 
 @pytest.mark.parametrize("key", ["tools.sandbox.protect", "tools.sandbox.allow_read", "tools.files.deny_read"])
@@ -307,11 +299,6 @@ def test_a_path_that_would_stand_for_nothing_is_refused_by_name(sources: Sources
     table, _, name = key.rpartition(".")
     sources.user(f'[{table}]\n{name} = ["{text}"]\n')
     sources.refuses(f"config.toml:1: .*`{key}` .*{re.escape(words)}")
-
-
-def test_a_wrong_word_in_a_rule_is_named_with_the_place_of_its_list(sources: Sources) -> None:
-    sources.user('[agent]\nmode = "ask"\n[[tools.permissions.bash]]\npattern = "a"\naction = "alow"\n')
-    sources.refuses(r"config.toml:3: .*alow")
 
 
 # --- other names ------------------------------------------------------------------------------------------------

@@ -322,15 +322,12 @@ def test_a_wrong_command_line_is_one_sentence_and_status_two(tmp_path, arguments
     assert done.stderr.count("\n") == 1
 
 
-def test_a_wrong_configuration_is_status_two_with_file_line_and_nearest_key(tmp_path):
+def test_config_names_what_is_wrong_and_where_values_come_from(tmp_path):
     wrong = configured(tmp_path, "[tools.bash]\n\ntimout = 3\n")
     done = run(tmp_path, "config", "show", **wrong)
     assert done.returncode == 2
     words = ":3: unknown key `tools.bash.timout`; did you mean `tools.bash.timeout`?"
     assert wrong["ACP_CODER_CONFIG"] + words in done.stderr
-
-
-def test_config_show_origin_names_where_values_come_from(tmp_path):
     config = configured(tmp_path, '[agent]\nmode = "ask"\n[providers.default]\napi_key = "sk-test-not-a-key"\n')
     done = run(tmp_path, "config", "show", "--origin", **config)
     assert f'agent.mode = "ask"    # {config["ACP_CODER_CONFIG"]}:2' in done.stdout
@@ -373,12 +370,25 @@ async def test_doctor_says_what_works(tmp_path):
         assert last_line(done).startswith("Ready: acp-coder prompt ")
 
 
-def test_doctor_says_which_known_providers_have_keys(tmp_path):
+def test_doctor_names_keys_and_servers_and_hides_what_they_are_given(tmp_path):
     keys = {"ANTHROPIC_API_KEY": "x", "GROQ_API_KEY": "y", "OPENAI_MODEL": "", "OPENAI_BASE_URL": ""}
     done = run(tmp_path, "doctor", "--offline", **keys)
     words = "keys found: anthropic (ANTHROPIC_API_KEY), groq (GROQ_API_KEY); the default is anthropic"
     assert words in done.stdout
     assert "anthropic: messages at https://api.anthropic.com/v1" in done.stdout
+    config = configured(
+        tmp_path,
+        '[mcp.servers.good]\ncommand = "sh"\nenv = { TOKEN = "tangerine" }\n'
+        '[mcp.servers.bad]\ncommand = "no-such-program"\n'
+        '[mcp.servers.web]\nurl = "https://example.com/mcp"\nheaders = { Authorization = "tangerine" }\n',
+    )
+    shown = run(tmp_path, "doctor", "--offline", **config).stdout
+    assert "ok  MCP good" in shown
+    assert "BAD MCP bad          the program 'no-such-program' was not found" in shown
+    assert "ok  MCP web" in shown
+    listed = run(tmp_path, "config", "show", **config).stdout
+    assert 'mcp.servers.good.env = "(set)"' in listed
+    assert "tangerine" not in shown + listed
 
 
 async def test_doctor_warns_of_a_model_that_the_server_does_not_list(tmp_path):
@@ -425,16 +435,13 @@ def test_doctor_names_what_is_bad_and_ends_with_the_first_thing_to_mend(tmp_path
         assert bad in done.stdout
 
 
-def test_the_demo_mends_the_sample(tmp_path):
+def test_the_demo_mends_the_sample_or_fails_if_it_does_not_get_green(tmp_path):
     done = run(tmp_path, "demo")
     assert done.returncode == 0, done.stdout + done.stderr
     assert "with recorded answers" in done.stdout
     assert "FAILED (failures=2)" in done.stdout
     assert "red before, green after" in done.stdout
     assert not (tmp_path / ".local").exists()
-
-
-def test_the_demo_fails_when_the_tests_do_not_get_green(tmp_path):
     # A `python3` that always fails, on the path before the real one, stands for a sample that cannot be repaired.
     broken = tmp_path / "bin"
     broken.mkdir()
@@ -461,22 +468,6 @@ def test_login_and_doctor_mean_the_provider_that_the_model_names(tmp_path):
     shown = run(tmp_path, "doctor", "--offline", **settings).stdout
     assert "remote: chat at https://models.invalid/v1" in shown
     assert "BAD" not in shown
-
-
-def test_doctor_and_config_name_the_servers_and_hide_what_they_are_given(tmp_path):
-    config = configured(
-        tmp_path,
-        '[mcp.servers.good]\ncommand = "sh"\nenv = { TOKEN = "tangerine" }\n'
-        '[mcp.servers.bad]\ncommand = "no-such-program"\n'
-        '[mcp.servers.web]\nurl = "https://example.com/mcp"\nheaders = { Authorization = "tangerine" }\n',
-    )
-    shown = run(tmp_path, "doctor", "--offline", **config).stdout
-    assert "ok  MCP good" in shown
-    assert "BAD MCP bad          the program 'no-such-program' was not found" in shown
-    assert "ok  MCP web" in shown
-    listed = run(tmp_path, "config", "show", **config).stdout
-    assert 'mcp.servers.good.env = "(set)"' in listed
-    assert "tangerine" not in shown + listed
 
 
 async def test_a_provider_that_is_not_configured_is_told_with_those_that_are(tmp_path):

@@ -113,6 +113,7 @@ async def test_only_files_that_match_the_glob_are_searched(program: str, tree: P
 
 async def test_rules_above_the_searched_folder_count(program: str, tree: Path) -> None:
     assert names(await grep("needle", tree / "src" / "deep"), tree) == ["src/deep/build/f.py", "src/deep/keep.log"]
+    assert names(await find("*.log", tree / "src" / "deep"), tree) == ["src/deep/keep.log"]
 
 
 async def test_results_are_bounded(program: str, tree: Path) -> None:
@@ -122,14 +123,14 @@ async def test_results_are_bounded(program: str, tree: Path) -> None:
     exactly = await grep("needle", tree, max_results=9)
     assert len(exactly.matches) == 9
     assert not exactly.truncated
+    found = await find("*", tree, max_results=2)
+    assert len(found.matches) == 2
+    assert found.truncated
 
 
-async def test_a_bad_pattern_is_told_in_words(program: str, tree: Path) -> None:
+async def test_a_bad_pattern_or_glob_is_told_in_words(program: str, tree: Path) -> None:
     with pytest.raises(ExecutorError, match="not a valid regular expression"):
         await grep("(unclosed", tree)
-
-
-async def test_a_bad_glob_is_told_in_words(program: str, tree: Path) -> None:
     with pytest.raises(ExecutorError, match="not a valid glob"):
         await find("a\\", tree)
     with pytest.raises(ExecutorError, match="not a valid glob"):
@@ -167,16 +168,13 @@ async def test_a_catastrophic_pattern_ends_with_its_time(program: str, tree: Pat
     assert found.timed_out
 
 
-async def test_a_name_with_a_line_feed_is_found(program: str, tree: Path) -> None:
-    (tree / "two\nlines.txt").write_text("needle\n")
-    assert names(await find("two*", tree), tree) == ["two\nlines.txt"]
-    assert "two\nlines.txt" in names(await grep("needle", tree, glob="*.txt"), tree)
-
-
-async def test_a_name_that_is_no_utf8_breaks_nothing(program: str, tree: Path) -> None:
+async def test_names_with_a_line_feed_or_no_utf8_are_found(program: str, tree: Path) -> None:
     Path(os.fsdecode(os.fsencode(tree) + b"/bad\xff.txt")).write_text("needle\n")
     assert len((await grep("needle", tree)).matches) == 10
     assert len((await find("*.txt", tree)).matches) == 4
+    (tree / "two\nlines.txt").write_text("needle\n")
+    assert names(await find("two*", tree), tree) == ["two\nlines.txt"]
+    assert "two\nlines.txt" in names(await grep("needle", tree, glob="*.txt"), tree)
 
 
 FOUND = [
@@ -194,25 +192,12 @@ async def test_paths_are_found_by_glob(pattern: str, expected: list[str], tree: 
     assert names(await find(pattern, tree), tree) == expected
 
 
-async def test_kinds_are_told_and_links_are_not_followed(tree: Path) -> None:
+async def test_kinds_are_told_links_not_followed_and_excludes_of_git_count(tree: Path) -> None:
     kinds = {match.path.name: match.text for match in (await find("*", tree)).matches}
     assert kinds["deep"] == "dir"
     assert kinds["a.py"] == "file"
     assert "secret.py" not in kinds
     assert ".git" not in kinds
-
-
-async def test_found_paths_are_bounded(tree: Path) -> None:
-    found = await find("*", tree, max_results=2)
-    assert len(found.matches) == 2
-    assert found.truncated
-
-
-async def test_finding_respects_the_rules_above(tree: Path) -> None:
-    assert names(await find("*.log", tree / "src" / "deep"), tree) == ["src/deep/keep.log"]
-
-
-async def test_exclude_rules_of_the_repository_count(tree: Path) -> None:
     (tree / ".git" / "info").mkdir()
     (tree / ".git" / "info" / "exclude").write_text("a.py\n")
     assert "a.py" not in names(await find("*.py", tree), tree)

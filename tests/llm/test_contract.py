@@ -64,7 +64,7 @@ async def test_events_come_in_order_and_end_with_one_finished(api: str, tmp_path
 
 
 @everywhere
-async def test_parallel_tool_calls_come_whole_in_the_models_order_with_unique_ids(api: str, tmp_path: Path) -> None:
+async def test_parallel_tool_calls_come_whole_in_the_models_order_with_ids_of_their_own(api: str, tmp_path: Path):
     answer = Answer(
         tool_calls=(Call("b", {"n": 1}, pieces=3), Call("a", {"n": 2}, pieces=2), Call("a", {"n": 2}), Call("c"))
     )
@@ -74,23 +74,15 @@ async def test_parallel_tool_calls_come_whole_in_the_models_order_with_unique_id
     ]  # fmt: skip
     assert len({call.id for call in found}) == 4
     assert all(call.id for call in found)
-
-
-@everywhere
-async def test_calls_that_share_an_id_get_ids_of_their_own(api: str, tmp_path: Path) -> None:
     found = calls(await answered(api, Answer(tool_calls=(Call("a", id="x"), Call("b", id="x"))), tmp_path))
     assert [call.name for call in found] == ["a", "b"]
     assert len({call.id for call in found}) == 2
 
 
 @everywhere
-async def test_arguments_that_are_not_json_are_passed_on_as_they_are(api: str, tmp_path: Path) -> None:
+async def test_arguments_that_are_not_json_pass_and_nothing_is_an_answer_too(api: str, tmp_path: Path) -> None:
     (call,) = calls(await answered(api, Answer(tool_calls=(Call("a", '{"path": "x'),)), tmp_path))
     assert call.arguments == '{"path": "x'
-
-
-@everywhere
-async def test_an_answer_of_nothing_is_finished_too(api: str, tmp_path: Path) -> None:
     assert await answered(api, Answer(usage=None), tmp_path) == [llm.Finished("stop")]
 
 
@@ -113,12 +105,16 @@ async def test_the_words_of_a_refusal_are_text(api: Api, tmp_path: Path) -> None
 
 
 @over_http
-async def test_deltas_arrive_while_the_answer_is_still_going_on(api: Api) -> None:
+async def test_deltas_arrive_at_once_and_one_connection_serves_call_after_call(api: Api) -> None:
     async with connected(api, [Answer(text=("first", "second"), hang_after=1)]) as (provider, model):
         stream = provider.stream((USER,), (), SETTINGS)
         assert await anext(stream) == llm.TextDelta("first")
         model.release()
         assert texts([event async for event in stream]) == ["second"]
+    async with connected(api, ["one", "two", "three"]) as (provider, model):
+        for expected in ("one", "two", "three"):
+            assert texts(await collect(provider)) == [expected]
+        assert model.connections == 1
 
 
 @over_http
@@ -136,14 +132,6 @@ async def test_concurrent_streams_do_not_mix(api: Api) -> None:
             for number in range(8):
                 group.start_soon(run, f"m{number}")
     assert seen == {f"m{number}": f"m{number}-m{number}" for number in range(8)}
-
-
-@over_http
-async def test_one_connection_serves_one_call_after_another(api: Api) -> None:
-    async with connected(api, ["one", "two", "three"]) as (provider, model):
-        for expected in ("one", "two", "three"):
-            assert texts(await collect(provider)) == [expected]
-        assert model.connections == 1
 
 
 # --- what is sent ------------------------------------------------------------------------------------------------
@@ -170,9 +158,12 @@ async def test_no_tools_means_no_tools_field(api: Api) -> None:
 
 
 @over_http
-async def test_the_key_travels_in_its_header(api: Api) -> None:
+async def test_the_key_travels_in_its_header_and_a_configured_one_wins(api: Api) -> None:
     headers = (await sent(api)).headers
     assert (headers["x-api-key"] == "sk-test") if api == "messages" else (headers["authorization"] == "Bearer sk-test")
+    async with connected(api, ["ok"], api_key=None, headers={"authorization": "Basic abc"}) as (provider, model):
+        await collect(provider)
+        assert model.requests[0].headers["authorization"] == "Basic abc"
 
 
 @pytest.mark.parametrize("api", ["chat", "messages", "ollama", "responses"])
@@ -182,13 +173,6 @@ async def test_without_a_key_no_authorization_is_sent(api: Api, monkeypatch: pyt
         await collect(provider)
         assert not {"authorization", "x-api-key"} & model.requests[0].headers.keys()
         assert model.requests[0].headers["x-team"] == "blue"
-
-
-@over_http
-async def test_a_configured_authorization_header_wins(api: Api) -> None:
-    async with connected(api, ["ok"], api_key=None, headers={"authorization": "Basic abc"}) as (provider, model):
-        await collect(provider)
-        assert model.requests[0].headers["authorization"] == "Basic abc"
 
 
 @over_http
@@ -450,14 +434,10 @@ async def test_aclose_may_be_called_twice(api: Any, tmp_path: Path) -> None:
 
 
 @over_http
-async def test_configured_models_are_not_asked_for(api: Api) -> None:
+async def test_models_are_the_configured_ones_or_asked_from_the_server(api: Api) -> None:
     provider = make(api, "http://127.0.0.1:1", models=("a", "b"))
     assert await provider.models() == [llm.ModelInfo("a"), llm.ModelInfo("b")]
     await provider.aclose()
-
-
-@over_http
-async def test_models_are_asked_from_the_server(api: Api) -> None:
     assert [info.id for info in await listed(api, ["a", "b"])] == ["a", "b"]
 
 

@@ -122,16 +122,15 @@ def test_plain_text_is_not_held_back():
     assert reader.feed("x` is") == [llm.TextDelta("`x` is")]
 
 
-def test_a_block_that_was_not_closed_is_a_call_only_where_the_answer_was_complete():
+def test_a_block_is_a_call_only_where_it_is_closed_or_complete_and_offered():
     assert read("```bash\nls\n", complete=True) == ("", [("bash", '{"command": "ls"}')])
     assert read("```bash\nrm -r", complete=False) == ("```bash\nrm -r", [])
     assert read("```bash\n", complete=True) == ("```bash\n", [])
-
-
-def test_blocks_of_tools_that_are_not_offered_stay_text():
     text = "```bash\nls\n```\n```scrape\n{}\n```\n"
     assert read(text, tools=("read",)) == (text, [])
     assert read('```tool\n{"name": "x"}\n```\n', tools=()) == ('```tool\n{"name": "x"}\n```\n', [])
+    _, calls = read('```tool\n{"name": "read", "arguments": {"path": }\n```\n')
+    assert calls == [("read", '{"name": "read", "arguments": {"path": }')]
 
 
 @pytest.mark.parametrize("body", ["not json", "[1]", '{"name": 5}', "{", '"text"', "null"])
@@ -139,11 +138,6 @@ def test_a_tool_block_with_nonsense_is_a_call_the_loop_can_answer(body):
     _, ((name, arguments),) = read(f"```tool\n{body}\n```\n")
     assert name == "tool"
     assert isinstance(arguments, str)
-
-
-def test_broken_json_keeps_the_name_it_names():
-    _, calls = read('```tool\n{"name": "read", "arguments": {"path": }\n```\n')
-    assert calls == [("read", '{"name": "read", "arguments": {"path": }')]
 
 
 def test_ids_are_unique():

@@ -14,14 +14,13 @@ from acp_agent.mcp.mcp_servers import RESTARTS, McpServers
 from tests.mcp.kit import HERE, alive, environment, kept, noted, raw
 
 
-async def test_tools_of_all_pages_are_listed_and_called(server):
+async def test_tools_of_all_pages_are_listed_and_called_and_read_again_once_changed(server):
     assert server.names[0] == "echo"
     assert len(server.names) == 14
     assert server.changes == 1
     assert json.loads(await server.text("echo", a=[1, "ü"])) == {"a": [1, "ü"]}
-
-
-async def test_images_resources_and_audio_of_a_result(server):
+    assert json.loads(await server.text("echo", a=float("nan"), b="\ud800")) == {"a": None, "b": "?"}
+    assert await server.text("odd", how="half") == "a?b \U0001f600 \\ud800"
     result = await server.call("raw", "mixed", {})
     assert [part.mime_type for part in result.parts] == ["image/png"]
     assert result.text.split("\n") == [
@@ -30,6 +29,9 @@ async def test_images_resources_and_audio_of_a_result(server):
     ]  # fmt: skip
     assert (await server.call("raw", "structured", {})).text == '{"answer": 42}'
     assert (await server.call("raw", "fails", {})).is_error
+    await server.text("grow")
+    await server.until(lambda: "grown" in server.names)
+    assert server.changes == 2
 
 
 async def test_a_large_result_is_bounded_and_the_server_stays():
@@ -49,14 +51,6 @@ async def test_a_message_beyond_all_bounds_ends_the_server_in_words():
         assert "message of more than" in k.troubles[0][1]
 
 
-async def test_arguments_that_json_cannot_carry_do_no_harm(server):
-    assert json.loads(await server.text("echo", a=float("nan"), b="\ud800")) == {"a": None, "b": "?"}
-
-
-async def test_half_a_character_in_an_answer_costs_that_character_only(server):
-    assert await server.text("odd", how="half") == "a?b \U0001f600 \\ud800"
-
-
 @pytest.mark.parametrize("how", ["wrong", "bare"])
 async def test_an_answer_that_is_no_valid_one_fails_its_request_at_once(how):
     async with kept(raw(), call_timeout=600.0) as k:
@@ -64,12 +58,6 @@ async def test_an_answer_that_is_no_valid_one_fails_its_request_at_once(how):
             await k.text("odd", how=how)
         assert error.value.code == "server_error"
         assert await k.text("echo") == "{}"
-
-
-async def test_a_changed_list_is_read_again(server):
-    await server.text("grow")
-    await server.until(lambda: "grown" in server.names)
-    assert server.changes == 2
 
 
 async def test_prompts_are_listed_and_got(server):

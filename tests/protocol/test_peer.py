@@ -186,14 +186,10 @@ def test_lone_surrogates_are_replaced_and_pairs_are_kept(escaped: str, read: str
     assert event.params == {read: [read, {"x": read}]}
 
 
-def test_lone_surrogates_never_break_an_outgoing_line() -> None:
-    """[TR-7]"""
+def test_lone_surrogates_break_no_outgoing_line_and_no_deep_message() -> None:
+    """[TR-7] [TR-5]"""
     line = encode_json({"text": "a\ud83db"})
     assert json.loads(line.decode("utf-8")) == {"text": "a?b"}
-
-
-def test_deep_message_with_surrogates_costs_an_error_at_most() -> None:
-    """[TR-5]"""
     for depth in (100, 450, 900):
         line = b'{"jsonrpc":"2.0","id":1,"method":"m","params":' + b"[" * depth + rb'"\ud83d"' + b"]" * depth + b"}\n"
         (event, after) = Peer().receive(line + request(2))
@@ -201,22 +197,16 @@ def test_deep_message_with_surrogates_costs_an_error_at_most() -> None:
         assert isinstance(after, RequestReceived)
 
 
-def test_last_line_without_line_feed_is_read_at_the_end() -> None:
+def test_at_the_end_a_last_line_is_read_whole_half_or_too_long() -> None:
     peer = Peer()
     assert peer.receive(request(1)[:-1]) == []
     (event,) = peer.receive_eof()
     assert isinstance(event, RequestReceived)
     assert peer.receive_eof() == []
-
-
-def test_half_a_message_at_the_end_is_malformed() -> None:
     peer = Peer()
     peer.receive(b'{"jsonrpc"')
     (event,) = peer.receive_eof()
     assert answer(event)["error"]["code"] == PARSE_ERROR
-
-
-def test_end_after_a_line_that_was_too_long_is_silent() -> None:
     peer = Peer(max_line=10)
     (event,) = peer.receive(b"x" * 11)
     assert isinstance(event, Malformed)
@@ -237,14 +227,11 @@ def test_too_long_line_is_answered_once_and_skipped(cut: int) -> None:
     assert after.id == 2
 
 
-def test_line_of_exactly_the_limit_passes() -> None:
+def test_line_of_the_limit_passes_and_one_more_byte_is_refused() -> None:
+    """[TR-4]"""
     line = request(1)
     assert isinstance(one(line, Peer(max_line=len(line) - 1)), RequestReceived)
     assert isinstance(one(line, Peer(max_line=len(line) - 2)), Malformed)
-
-
-def test_line_of_64_mebibytes_passes_and_one_more_byte_is_refused() -> None:
-    """[TR-4]"""
     head, tail = b'{"jsonrpc":"2.0","id":1,"method":"m","params":"', b'"}'
     peer = Peer()
     for extra, kind in ((0, RequestReceived), (1, Malformed), (0, RequestReceived)):
@@ -257,7 +244,7 @@ def test_line_of_64_mebibytes_passes_and_one_more_byte_is_refused() -> None:
             assert len(events[0].params) == size
 
 
-def test_endless_line_costs_no_more_memory_than_the_limit() -> None:
+def test_lines_without_end_or_in_tiny_pieces_cost_no_more_memory_than_their_size() -> None:
     peer = Peer(max_line=64 * 1024)
     chunk = b"x" * 4096
     tracemalloc.start()
@@ -268,9 +255,6 @@ def test_endless_line_costs_no_more_memory_than_the_limit() -> None:
     finally:
         tracemalloc.stop()
     assert peak < 512 * 1024
-
-
-def test_line_in_tiny_pieces_costs_no_more_memory_than_its_size() -> None:
     peer = Peer(max_line=256 * 1024)
     tracemalloc.start()
     try:
@@ -308,15 +292,12 @@ def test_answer_nobody_waits_for_is_dropped(id_: str) -> None:
     assert not any(isinstance(event, ResponseReceived) for event in events)
 
 
-def test_second_answer_to_a_request_of_ours_is_dropped() -> None:
+def test_second_answer_and_one_to_an_abandoned_request_are_dropped() -> None:
     """[RPC-8]"""
     peer = Peer()
     id_, _ = peer.request("m", None)
     line = b'{"jsonrpc":"2.0","id":%d,"result":1}\n' % id_
     assert len(peer.receive(line + line)) == 1
-
-
-def test_answer_to_an_abandoned_request_is_dropped() -> None:
     peer = Peer()
     id_, _ = peer.request("m", None)
     peer.abandon(id_)
@@ -349,7 +330,7 @@ def test_malformed_error_object_is_an_error_all_the_same(error: str) -> None:
 # --- our answers -------------------------------------------------------------------------------------------------
 
 
-def test_answering_twice_is_our_own_error() -> None:
+def test_answering_twice_or_what_was_never_asked_is_our_own_error() -> None:
     """[RPC-1]"""
     peer = Peer()
     one(request(1), peer)
@@ -358,17 +339,11 @@ def test_answering_twice_is_our_own_error() -> None:
         peer.respond(1, {})
     with pytest.raises(LocalProtocolError):
         peer.fail(1, -32603, "late")
-
-
-def test_answering_what_was_never_asked_is_our_own_error() -> None:
     peer = Peer()
     one(request(1), peer)
     for id_ in ("1", 2, None):
         with pytest.raises(LocalProtocolError):
             peer.respond(id_, {})
-
-
-def test_id_used_twice_at_a_time_is_answered_twice() -> None:
     peer = Peer()
     peer.receive(request(1) + request(1))
     peer.respond(1, "a")
@@ -377,15 +352,12 @@ def test_id_used_twice_at_a_time_is_answered_twice() -> None:
         peer.respond(1, "c")
 
 
-def test_answer_that_cannot_be_encoded_leaves_the_request_open() -> None:
+def test_what_cannot_be_encoded_leaves_a_request_open_and_is_not_waited_for() -> None:
     peer = Peer()
     one(request(1), peer)
     with pytest.raises(TypeError):
         peer.respond(1, object())
     assert json.loads(peer.fail(1, -32603, "no"))["error"] == {"code": -32603, "message": "no"}
-
-
-def test_request_that_cannot_be_encoded_is_not_waited_for() -> None:
     peer = Peer()
     with pytest.raises(TypeError):
         peer.request("m", object())
