@@ -94,7 +94,7 @@ async def test_each_method_sends_params_and_reads_results(method: str, call: Any
         assert type(answer).__name__.endswith("Response")
 
 
-async def test_initialize_tells_what_is_served() -> None:
+async def test_initialize_tells_what_is_served_and_nothing_else() -> None:
     """[INIT-1]"""
     info = acp.Implementation(name="c", version="1")
     async with Pair(files=Files(), terminals=Terminals(), info=info) as (client, agent):
@@ -106,21 +106,15 @@ async def test_initialize_tells_what_is_served() -> None:
             "clientCapabilities": {"fs": {"readTextFile": True, "writeTextFile": True}, "terminal": True, "auth": {}},
             "clientInfo": {"name": "c", "version": "1"},
         }
-
-
-async def test_client_without_anything_offers_nothing() -> None:
     async with Pair() as (client, _):
         assert client.capabilities == acp.ClientCapabilities()
 
 
-async def test_cancel_is_a_notification() -> None:
+async def test_cancel_is_a_notification_and_a_cancelled_call_a_cancel_request() -> None:
     async with Pair() as (client, agent):
         client.cancel("s")
         await agent.notified.wait()
         assert agent.received == [("session/cancel", {"sessionId": "s"})]
-
-
-async def test_cancelled_call_reaches_the_agent_as_cancel_request() -> None:
     ended = anyio.Event()
 
     async def slow(params: Any) -> Any:
@@ -136,7 +130,7 @@ async def test_cancelled_call_reaches_the_agent_as_cancel_request() -> None:
         await ended.wait()
 
 
-async def test_error_answer_is_a_peer_error_with_its_code() -> None:
+async def test_error_answers_have_their_code_and_malformed_results_say_what_is_wrong() -> None:
     async def missing(params: Any) -> Any:
         raise ResourceNotFound("no such session")
 
@@ -145,9 +139,6 @@ async def test_error_answer_is_a_peer_error_with_its_code() -> None:
         with pytest.raises(PeerError) as caught:
             await client.load_session("x", Path("/"))
         assert caught.value.code == -32002
-
-
-async def test_malformed_result_says_what_is_wrong() -> None:
     async with Pair() as (client, agent):
         agent.answers["session/prompt"] = answers({"stopReason": "because"})
         with pytest.raises(MalformedResult, match="stopReason"):
@@ -169,13 +160,10 @@ async def test_agent_that_goes_away_ends_calls() -> None:
             await client.prompt("s", "again")
 
 
-async def test_error_inside_the_block_comes_out_as_it_is() -> None:
+async def test_the_block_ends_with_an_error_inside_or_a_cancel() -> None:
     with pytest.raises(ZeroDivisionError):
         async with Pair(terminals=Terminals()):
             raise ZeroDivisionError
-
-
-async def test_cancelling_the_block_ends_it() -> None:
     with anyio.CancelScope() as scope:
         async with Pair(terminals=Terminals()) as (client, _):
             scope.cancel()
@@ -337,16 +325,12 @@ async def test_permission_is_answered_by_kind(permissions: Any, outcome: dict[st
         assert answer == {"outcome": outcome}
 
 
-async def test_permission_without_a_fitting_option_is_never_an_approval() -> None:
-    """[PERM-8]"""
+async def test_permission_without_a_fitting_option_or_an_answer_is_never_an_approval() -> None:
+    """[PERM-8] [CAN-4]"""
     async with Pair(permissions=ready.reject_once) as (_, agent):
         only = [{"optionId": "2", "name": "yes", "kind": "allow_once"}]
         answer = await agent.ask("session/request_permission", toolCall={"toolCallId": "t"}, options=only)
         assert answer == {"outcome": {"outcome": "cancelled"}}
-
-
-async def test_permission_nobody_answers_can_be_taken_back() -> None:
-    """[CAN-4]"""
     async with Pair(permissions=ready.never_answers) as (_, agent):
         with anyio.move_on_after(0) as scope:
             await agent.ask("session/request_permission", toolCall={"toolCallId": "t"}, options=OPTIONS)

@@ -59,14 +59,6 @@ def no_check() -> None: ...
 # --- every backend --------------------------------------------------------------------------------------------
 
 
-async def test_a_folder_is_made_with_its_parents(on: Stage) -> None:
-    assert await on.executor.make_directory(on.folder / "a" / "b" / "c") == 3
-    assert await on.executor.make_directory(on.folder / "a" / "b" / "c") == 0
-    (on.folder / "f").touch()
-    with pytest.raises(ExecutorError, match="f is not a folder"):
-        await on.executor.make_directory(on.folder / "f" / "g")
-
-
 async def test_files_links_and_folders_are_removed(on: Stage, tmp_path: Path) -> None:
     precious = tmp_path / "precious"
     plant(precious)
@@ -166,10 +158,15 @@ async def test_pipes_sockets_and_devices_are_not_copied(on: Stage) -> None:
     assert (await on.executor.remove(on.folder / "p2", max_entries=MOST)).files == 1
 
 
-async def test_capital_letters_alone_may_change(on: Stage) -> None:
+async def test_capital_letters_alone_may_change_and_a_folder_is_made_with_its_parents(on: Stage) -> None:
     (on.folder / "readme.md").write_text("x")
     await on.executor.move(on.folder / "readme.md", on.folder / "README.md", overwrite=False, max_entries=MOST)
     assert os.listdir(on.folder) == ["README.md"]
+    assert await on.executor.make_directory(on.folder / "a" / "b" / "c") == 3
+    assert await on.executor.make_directory(on.folder / "a" / "b" / "c") == 0
+    (on.folder / "f").touch()
+    with pytest.raises(ExecutorError, match="f is not a folder"):
+        await on.executor.make_directory(on.folder / "f" / "g")
 
 
 async def test_a_cancelled_copy_leaves_nothing_behind(tmp_path: Path, monkeypatch: MonkeyPatch) -> None:
@@ -362,7 +359,7 @@ def test_what_appears_at_the_destination_meanwhile_is_not_replaced(tmp_path: Pat
         assert len(os.listdir(tmp_path)) == 2
 
 
-def test_two_names_of_one_file(tmp_path: Path) -> None:
+def test_two_names_of_one_file_and_a_link_are_replaced_themselves(tmp_path: Path) -> None:
     (tmp_path / "a").write_text("x")
     os.link(tmp_path / "a", tmp_path / "b")
     with pytest.raises(ExecutorError, match="exists already"):
@@ -373,9 +370,6 @@ def test_two_names_of_one_file(tmp_path: Path) -> None:
     tree.move(tmp_path / "a", tmp_path / "c", True, MOST, no_check)
     assert set(os.listdir(tmp_path)) == {"b", "c"}
     assert (tmp_path / "c").read_text() == "x"
-
-
-def test_a_replaced_link_is_replaced_itself(tmp_path: Path) -> None:
     (tmp_path / "target").write_text("precious")
     (tmp_path / "f").write_text("new")
     (tmp_path / "link").symlink_to("target")

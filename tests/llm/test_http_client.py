@@ -97,15 +97,14 @@ async def test_a_body_that_cannot_be_unpacked_is_a_failure_that_says_so(coding: 
             await fetch(f"http://127.0.0.1:{port}")
 
 
-async def test_the_proxy_of_the_environment_gets_the_request_with_its_password(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_the_proxy_gets_requests_and_tunnels_what_is_encrypted(
+    monkeypatch: pytest.MonkeyPatch,
+):
     async with server(ok(b"by proxy")) as (port, heads):
         monkeypatch.setenv("http_proxy", f"http://ann:pass@127.0.0.1:{port}")
         assert await fetch("http://models.invalid/v1", proxied=True) == b"by proxy"
     assert heads[0].startswith(b"GET http://models.invalid/v1 HTTP/1.1\r\n")
     assert b"Proxy-Authorization: Basic YW5uOnBhc3M=" in heads[0]
-
-
-async def test_an_encrypted_connection_is_tunnelled_through_the_proxy(monkeypatch: pytest.MonkeyPatch) -> None:
     async with server(b"HTTP/1.1 407 Proxy Authentication Required\r\n\r\n") as (port, heads):
         monkeypatch.setenv("ALL_PROXY", f"127.0.0.1:{port}")
         with pytest.raises(FAILURES, match="407"):
@@ -171,21 +170,15 @@ async def test_an_error_never_quotes_a_header(value: str) -> None:
     assert "header contains characters" in words and SECRET not in words
 
 
-async def test_a_redirect_is_named_without_its_query() -> None:
+async def test_a_redirect_a_plain_server_none_at_all_and_a_bad_certificate_are_told_apart() -> None:
     away = (
         b"HTTP/1.1 302 Found\r\nLocation: https://ann:hunter2@b.example/v1?token=hunter2\r\nContent-Length: 0\r\n\r\n"
     )
     async with server(away) as (port, _):
         words = await told(f"http://127.0.0.1:{port}/v1")
     assert "redirects to https://b.example/v1 (HTTP 302)" in words
-
-
-async def test_a_server_that_does_not_encrypt_is_told_apart_from_one_that_is_not_there() -> None:
     async with server(ok(b"")) as (port, _):
         assert "begin the base URL with `http://`" in await told(f"https://127.0.0.1:{port}/v1")
     assert "no server listens" in await told("https://127.0.0.1:1/v1")
-
-
-def test_a_certificate_that_is_not_trusted_is_said_to_be() -> None:
     cause = "[SSL: CERTIFICATE_VERIFY_FAILED] certificate verify failed: self-signed certificate (_ssl.c:1006)"
     assert "is not trusted" in (words := str(tls_error("p", "https://a", cause))) and "set SSL_CERT_FILE" in words

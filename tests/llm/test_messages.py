@@ -256,15 +256,12 @@ def test_a_configured_limit_holds_until_the_server_names_a_lower_one() -> None:
     assert encode([USER], asked, encoder)["max_tokens"] == 8192
 
 
-async def test_an_older_model_is_asked_for_a_budget_once_it_refused_to_adapt() -> None:
+async def test_what_the_server_refused_once_is_not_sent_from_then_on() -> None:
     settings_ = llm.ModelSettings("claude-next", thought_level="low")
     async with connected("messages", ["one", "two"]) as (provider, model):
         assert texts(await collect(provider, settings=settings_)) == ["one"]
         assert texts(await collect(provider, settings=settings_)) == ["two"]
         assert [request.body["thinking"]["type"] for request in model.requests] == ["adaptive", "enabled", "enabled"]
-
-
-async def test_thoughts_that_the_server_does_not_take_back_are_left_out_from_then_on() -> None:
     history: list[llm.Message] = [USER, called(thought("claude-opus-5", "broken")), RESULT]
     async with connected("messages", ["one", "two"]) as (provider, model):
         assert texts(await collect(provider, history, settings=THINKER)) == ["one"]

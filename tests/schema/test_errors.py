@@ -154,17 +154,14 @@ def test_one_wrong_capability_does_not_hide_the_others() -> None:
     )
 
 
-def test_a_wrong_meta_is_dropped_anywhere() -> None:
+def test_a_wrong_meta_is_dropped_and_null_lists_are_empty() -> None:
     params = {"sessionId": "s", "prompt": [{**TEXT, "_meta": 3, "annotations": {"_meta": []}}], "_meta": "x"}
     request = decode_params("session/prompt", params, "agent")
     assert request == acp.PromptRequest(
         session_id="s", prompt=[acp.TextContent(text="t", annotations=acp.Annotations())]
     )
-
-
-def test_null_lists_are_empty_but_wrong_lists_are_wrong() -> None:
-    params = {"cwd": "/p", "mcpServers": None, "additionalDirectories": None}
-    assert decode_params("session/new", params, "agent") == acp.NewSessionRequest(cwd="/p", mcp_servers=[])
+    nulls = {"cwd": "/p", "mcpServers": None, "additionalDirectories": None}
+    assert decode_params("session/new", nulls, "agent") == acp.NewSessionRequest(cwd="/p", mcp_servers=[])
     value = decode_params("session/new", servers({**STDIO, "args": None, "env": None}), "agent")
     assert value.mcp_servers == [acp.McpServerStdio(name="a", command="b", args=[], env=[])]
     with pytest.raises(InvalidParams, match=r"\$\.additionalDirectories: expected array, got str"):
@@ -175,14 +172,11 @@ def update(**given: Any) -> Any:
     return decode_params("session/update", {"sessionId": "s", "update": given}, "client").update
 
 
-def test_wrong_items_are_skipped() -> None:
+def test_wrong_items_kinds_and_options_are_skipped() -> None:
     entry = {"content": "c", "priority": "low", "status": "pending"}
     plan = update(sessionUpdate="plan", entries=[entry, 3, {**entry, "status": "asleep"}, {**entry, "_meta": 1}])
     assert plan.entries == [acp.PlanEntry(content="c", priority="low", status="pending")] * 2
     assert update(sessionUpdate="plan", entries="none").entries == []
-
-
-def test_an_unknown_kind_of_tool_call_gives_way_to_the_default() -> None:
     call = update(
         sessionUpdate="tool_call", toolCallId="t", title="T", kind="dance", status=None,
         content=[{"type": "content", "content": TEXT}, {"type": "hologram"}], locations=[{"path": "/a", "line": -1}],
@@ -192,9 +186,6 @@ def test_an_unknown_kind_of_tool_call_gives_way_to_the_default() -> None:
     assert call.content == [acp.Content(content=acp.TextContent(text="t"))]
     assert call.locations == [acp.ToolCallLocation(path="/a")]
     assert update(sessionUpdate="tool_call_update", toolCallId="t", kind="dance").kind is UNSET
-
-
-def test_wrong_options_of_a_group_are_skipped() -> None:
     group = {"group": "g", "name": "G", "options": [1, {"value": "v", "name": "n", "description": 4}]}
     option = {"id": "i", "name": "n", "type": "select", "currentValue": "v", "options": [group], "category": 5}
     value = decode_result("session/set_config_option", {"configOptions": [option, {"type": "dial"}]}, "agent")
@@ -210,20 +201,14 @@ def test_wrong_options_of_a_group_are_skipped() -> None:
             ],
         )
     ]
-
-
-def test_the_wrong_type_of_an_elicitation_schema_is_overlooked() -> None:
     params = {"mode": "form", "message": "m", "sessionId": "s", "requestedSchema": {"type": 5, "title": "T"}}
     assert decode_params("elicitation/create", params, "client").requested_schema == acp.ElicitationSchema(title="T")
 
 
-def test_reading_changes_nothing_in_the_document() -> None:
+def test_reading_changes_nothing_and_paths_are_those_of_the_document() -> None:
     params = {"protocolVersion": 1, "clientCapabilities": {"terminal": "x", "_meta": 3}}
     decode_params("initialize", params, "agent")
     assert params == {"protocolVersion": 1, "clientCapabilities": {"terminal": "x", "_meta": 3}}
-
-
-def test_the_path_is_that_of_the_document_after_a_repair() -> None:
     params = {"cwd": "/p", "_meta": 4, "mcpServers": [{**STDIO, "_meta": 5}, {**STDIO, "args": [1]}]}
     with pytest.raises(InvalidParams, match=r"\$\.mcpServers\[1\]\.args\[0\]: expected str, got int"):
         decode_params("session/new", params, "agent")

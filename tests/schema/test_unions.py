@@ -136,9 +136,12 @@ def test_an_elicitation_is_of_a_session_or_a_request(document: dict[str, Any], v
     assert given == {key: part for key, part in (document | scope | META).items() if key != "requestedSchema"}
 
 
-def test_an_elicitation_needs_a_scope() -> None:
+def test_an_elicitation_needs_a_scope_and_its_content_keeps_its_types() -> None:
     with pytest.raises(InvalidParams, match="one of `sessionId` and `requestId` is required"):
         decode_params("elicitation/create", FORM, "client")
+    content = {"a": "1", "b": 1, "c": 1.5, "d": True, "e": ["x"]}
+    value = decode_result("elicitation/create", {"action": "accept", "content": content}, "client")
+    assert [type(part) for part in value.content.values()] == [str, int, float, bool, list]
 
 
 @pytest.mark.parametrize("action", ["accept", "decline", "cancel", "an action of the future"])
@@ -146,12 +149,6 @@ def test_every_answer_to_an_elicitation_is_read(action: str) -> None:
     value = decode_result("elicitation/create", {"action": action, **META}, "client")
     assert value.action == action
     assert json.loads(msgspec.json.encode(value)) == {"action": action, **META}
-
-
-def test_content_of_an_elicitation_keeps_its_types() -> None:
-    content = {"a": "1", "b": 1, "c": 1.5, "d": True, "e": ["x"]}
-    value = decode_result("elicitation/create", {"action": "accept", "content": content}, "client")
-    assert [type(part) for part in value.content.values()] == [str, int, float, bool, list]
 
 
 @pytest.mark.parametrize(("outcome", "value"), [

@@ -42,27 +42,25 @@ def test_what_was_created_is_there_in_full(store: SessionStore, opened: Open) ->
     assert opened().get("s") == made, "also for another connection"
 
 
-def test_times_are_set_where_none_are_given(store: SessionStore) -> None:
+def test_a_session_has_its_times_and_cannot_be_created_twice(store: SessionStore) -> None:
     store.create(record("s"))
     found = store.get("s")
     assert found is not None
     assert found.created_at == found.updated_at
     assert found.created_at.endswith("Z")
-
-
-def test_an_unknown_session_is_none(store: SessionStore) -> None:
-    assert store.get("unknown") is None
-    assert store.entries("unknown") == []
-    assert store.delete("unknown") is False
-
-
-def test_a_session_cannot_be_created_twice(store: SessionStore) -> None:
-    store.create(record("s"))
     with pytest.raises(StoreError):
         store.create(record("s", title="other"))
     found = store.get("s")
     assert found is not None
     assert found.title is None
+
+
+def test_an_unknown_session_is_none_and_a_change_makes_none(store: SessionStore) -> None:
+    assert store.get("unknown") is None
+    assert store.entries("unknown") == []
+    assert store.delete("unknown") is False
+    store.change("gone", title="x")
+    assert store.get("gone") is None
 
 
 def test_a_change_changes_what_is_given_and_the_time(store: SessionStore) -> None:
@@ -78,11 +76,6 @@ def test_a_change_changes_what_is_given_and_the_time(store: SessionStore) -> Non
     found = store.get("s")
     assert found is not None
     assert (found.turns, found.title) == (2, "")
-
-
-def test_a_change_of_a_session_that_is_gone_makes_none(store: SessionStore) -> None:
-    store.change("gone", title="x")
-    assert store.get("gone") is None
 
 
 def test_lists_are_newest_first_and_move_with_changes(store: SessionStore) -> None:
@@ -199,25 +192,19 @@ def test_answers_are_remembered_for_their_project(store: SessionStore, opened: O
     assert store.permissions("/") == []
 
 
-def test_a_later_answer_replaces_the_earlier_one(store: SessionStore) -> None:
+def test_answers_are_replaced_revoked_and_kept_when_sessions_are_deleted(store: SessionStore) -> None:
     store.remember("/p", "bash", "x", "allow")
     first = store.permissions("/p")
     store.remember("/p", "bash", "x", "reject")
     second = store.permissions("/p")
     assert [answer.decision for answer in second] == ["reject"]
     assert [answer.id for answer in second] == [answer.id for answer in first]
-
-
-def test_answers_can_be_revoked_within_their_project(store: SessionStore) -> None:
     store.remember("/p", "bash", "x", "allow")
     (answer,) = store.permissions("/p")
     assert store.revoke("/other", answer.id) is False
     assert store.revoke("/p", answer.id + 1) is False
     assert store.revoke("/p", answer.id) is True
     assert store.permissions("/p") == []
-
-
-def test_deleting_sessions_keeps_the_answers(store: SessionStore) -> None:
     used(store, "a")
     store.remember("/project", "bash", "x", "allow")
     store.delete("a")
@@ -227,7 +214,7 @@ def test_deleting_sessions_keeps_the_answers(store: SessionStore) -> None:
 # --- two at once -------------------------------------------------------------------------------------------------
 
 
-def test_two_connections_see_each_other(opened: Open) -> None:
+def test_two_connections_see_each_other_and_may_be_closed_twice(opened: Open) -> None:
     one, two = opened(), opened()
     used(one, "a")
     two.append("a", [LogEntry("update", b"1")])
@@ -235,9 +222,6 @@ def test_two_connections_see_each_other(opened: Open) -> None:
     assert [entry.payload for entry in two.entries("a")] == [b"1", b"2"]
     two.delete("a")
     assert one.get("a") is None
-
-
-def test_closing_twice_is_fine(opened: Open) -> None:
     store = opened()
     store.close()
     store.close()
