@@ -72,27 +72,18 @@ async def line_of(agent: ScriptedAgent, terminal: str) -> str:
     return str(text).partition("\n")[0]
 
 
-async def test_command_runs_with_its_arguments_as_they_are(agent: ScriptedAgent) -> None:
-    """[TERM-3]"""
+async def test_arguments_folder_and_environment_are_the_requests_and_output_is_in_order(
+    agent: ScriptedAgent, tmp_path: Path
+):
+    """[TERM-3] [TERM-2] [TC-12]"""
     result = await run(agent, "printf", "%s|", "a b", "$HOME", "'")
     assert result == {"output": "a b|$HOME|'|", "truncated": False, "exitStatus": {"exitCode": 0}}
-
-
-async def test_stdout_and_stderr_share_one_output_in_order(agent: ScriptedAgent) -> None:
     result = await run(agent, "sh", "-c", "echo 1; echo 2 >&2; echo 3; exit 7")
     assert result == {"output": "1\n2\n3\n", "truncated": False, "exitStatus": {"exitCode": 7}}
-
-
-async def test_cwd_and_environment_are_the_request_s(agent: ScriptedAgent, tmp_path: Path) -> None:
-    """[TERM-2]"""
     env = [{"name": "ADDED", "value": "é x"}]
     result = await run(agent, "sh", "-c", 'pwd; echo "$ADDED"; test -n "$PATH"', cwd=str(tmp_path), env=env)
     assert result["output"] == f"{real(tmp_path)}\né x\n"
     assert result["exitStatus"] == {"exitCode": 0}
-
-
-async def test_stdin_is_empty(agent: ScriptedAgent) -> None:
-    """[TC-12]"""
     assert (await run(agent, "cat"))["exitStatus"] == {"exitCode": 0}
 
 
@@ -115,20 +106,14 @@ async def test_output_keeps_its_last_bytes_from_the_start_of_a_character(agent: 
     assert not longer or len(longer.encode()) > limit, "more would have fitted"
 
 
-async def test_large_output_is_bounded_and_ends_right(agent: ScriptedAgent) -> None:
+async def test_output_is_whole_bounded_and_text_when_the_exit_is_told(agent: ScriptedAgent) -> None:
     result = await run(agent, "sh", "-c", "seq 1 200000; printf end", outputByteLimit=10_000)
     assert result["truncated"] is True
     assert result["output"].endswith("200000\nend")
     assert len(result["output"]) == 10_000
-
-
-async def test_all_output_is_there_when_the_exit_is_told(agent: ScriptedAgent) -> None:
     for _ in range(10):
         result = await run(agent, "sh", "-c", "head -c 300000 /dev/zero | tr '\\0' x")
         assert len(result["output"]) == 300_000
-
-
-async def test_bytes_that_are_no_text_are_replaced(agent: ScriptedAgent) -> None:
     result = await run(agent, "printf", "a\\377b\\303")
     assert result["output"] == "a\ufffdb\ufffd"
 
@@ -223,7 +208,7 @@ async def test_joined_for_a_shell_the_quoting_is_lost(tmp_path: Path) -> None:
             assert (await run(agent, "sh", str(script), cwd=str(tmp_path)))["output"].startswith("a  b\n")
 
 
-async def test_closing_the_client_kills_what_runs(terminals: Terminals) -> None:
+async def test_closing_or_cancelling_the_client_kills_what_runs(terminals: Terminals) -> None:
     """[END-2]"""
     async with scripted_agent() as (agent, transport):
         async with AcpClient(transport, terminals=terminals):
@@ -231,9 +216,6 @@ async def test_closing_the_client_kills_what_runs(terminals: Terminals) -> None:
             pid = int(await line_of(agent, terminal))
         await gone(pid)
     assert terminals.open == 0
-
-
-async def test_cancelling_the_client_kills_what_runs(terminals: Terminals) -> None:
     pid = 0
     with anyio.CancelScope() as scope:
         async with scripted_agent() as (agent, transport), AcpClient(transport, terminals=terminals):

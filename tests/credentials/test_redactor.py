@@ -169,13 +169,10 @@ def replaced_lines(files: list[Path]) -> list[str]:
     return found
 
 
-def test_the_source_of_this_program_stays_as_it_is():
+def test_the_source_of_this_program_and_the_standard_library_stay_as_they_are():
     files = [*(ROOT / "acp_agent").rglob("*.py"), *(ROOT / "docs").glob("*.md"), *(ROOT / "acp_agent").rglob("*.md")]
     assert len(files) > 100
     assert replaced_lines(files) == []
-
-
-def test_the_standard_library_stays_as_it_is():
     files = [*STDLIB.glob("*.py"), *(STDLIB / "urllib").glob("*.py"), *(STDLIB / "http").glob("*.py")]
     files += [*(STDLIB / "email").glob("*.py"), *(STDLIB / "asyncio").glob("*.py"), *(STDLIB / "lib2to3").rglob("*.py")]
     assert len(files) > 200
@@ -204,7 +201,7 @@ def test_a_private_key_is_one_mark(form: str):
     assert PLAIN.redact(block(form, "Version: x 1\nProc-Type: 4,ENCRYPTED\n\n" + BODY)) == mark
 
 
-def test_a_private_key_without_its_end_or_its_beginning_is_found():
+def test_a_private_key_is_found_without_an_end_and_public_ones_stay():
     whole = block("PRIVATE KEY")
     cut = "".join(whole.splitlines(keepends=True)[:4])
     assert PLAIN.redact(cut + "Build finished.\n") == "[redacted: private key]\nBuild finished.\n"
@@ -212,9 +209,6 @@ def test_a_private_key_without_its_end_or_its_beginning_is_found():
     wanted = "$ tail key\nM[redacted: private key]\nend\n"  # what reads like a word was given before it was known
     tail = "".join(whole.splitlines(keepends=True)[3:])
     assert PLAIN.redact(f"$ tail key\n{tail}\nend\n") == wanted
-
-
-def test_certificates_and_public_keys_stay():
     for form in ("CERTIFICATE", "PUBLIC KEY", "RSA PUBLIC KEY"):
         assert PLAIN.redact(block(form)) == block(form)
 
@@ -222,7 +216,7 @@ def test_certificates_and_public_keys_stay():
 # --- own values ----------------------------------------------------------------------------------------------------
 
 
-def test_own_values_are_found_in_every_spelling():
+def test_own_values_are_those_worth_hiding_in_every_spelling():
     value = 'x9/K+"geheim" ü'
     redactor = Redactor(values=[value, "short"])
     mark = "[redacted: credential of the agent]"
@@ -231,9 +225,6 @@ def test_own_values_are_found_in_every_spelling():
     assert redactor.redact("q=" + urllib.parse.quote(value, safe="")) == f"q={mark}"
     coded = base64.b64encode(value.encode()).decode()
     assert redactor.redact(coded) == mark + "=" * coded.count("=")
-
-
-def test_own_values_are_those_worth_hiding():
     environ = {
         "MY_API_KEY": "abcdef-12345", "GH_TOKEN": "Zz9" * 4, "DATABASE_PASSWORD": "p w 1 2 3 4", "A_KEY": "short",
         "B_TOKEN": "/home/x/token", "C_SECRET": "12345678", "D_KEY": "disabled", "PATH": "Zz9Zz9Zz9",
@@ -274,15 +265,12 @@ def test_patterns_of_ones_own_count_and_bad_ones_are_named():
     assert all(line.startswith("secrets.extra_patterns: ") for line in redactor.trouble)
 
 
-def test_redaction_can_be_switched_off():
+def test_redaction_can_be_switched_off_and_lets_odd_characters_through():
     redactor = Redactor(values=["abcdefgh1"], enabled=False)
     text = "abcdefgh1 " + TOKENS["GitHub token"][0]
     assert redactor.redact(text) is text
     assert redactor.value({"password": text})["password"] is text
     assert redactor.stream().feed(text) is text
-
-
-def test_lone_surrogates_and_odd_characters_come_through():
     token = TOKENS["GitHub token"][0]
     text = f"\ud800 é 語 \udfff {token} \U0001f511"
     assert PLAIN.redact(text) == text.replace(token, "[redacted: GitHub token]")

@@ -53,7 +53,7 @@ def test_hooks_are_listed(tmp_path):
     assert hooks(tmp_path, "list", config="").stdout.startswith("There are no hooks")
 
 
-def test_a_test_shows_what_would_happen(tmp_path):
+def test_a_test_shows_what_would_happen_what_is_changed_and_what_is_added(tmp_path):
     call = json.dumps({"command": "git push --force"})
     done = hooks(tmp_path, "test", "PreToolUse", "--tool", "Bash", "--input", call)
     assert done.returncode == 0
@@ -62,15 +62,9 @@ def test_a_test_shows_what_would_happen(tmp_path):
     done = hooks(tmp_path, "test", "PreToolUse", "--input", json.dumps({"command": "ls"}))
     assert "asked" not in done.stdout
     assert "allow: nothing asks or denies" in done.stdout
-
-
-def test_a_test_shows_a_changed_input(tmp_path):
     call = json.dumps({"path": "a", "content": "x"})
     done = hooks(tmp_path, "test", "PreToolUse", "--tool", "write", "--input", call)
     assert 'input: {"path": "b", "content": "y"}' in done.stdout
-
-
-def test_a_test_of_another_event_shows_what_is_added(tmp_path):
     assert "adds for the model: hello" in hooks(tmp_path, "test", "SessionStart", "--kind", "startup").stdout
     assert "asked" not in hooks(tmp_path, "test", "SessionStart", "--kind", "resume").stdout
 

@@ -81,13 +81,10 @@ def test_bash_completes(tmp_path: Path):
     assert completed("bash", BASH, tmp_path, "prompt", "") == ["", bound], "then bash offers files"
 
 
-def test_zsh_completes_with_what_each_command_does(tmp_path: Path):
+def test_zsh_and_fish_complete_with_what_each_command_does(tmp_path: Path):
     assert completed("zsh", ZSH, tmp_path, "logo") == ["logout:forget an API key"]
     assert completed("zsh", ZSH, tmp_path, "prompt", "--mode", "a") == ["ask:", "architect:", "auto:"]
     assert completed("zsh", ZSH, tmp_path, "prompt", "") == ["files"]
-
-
-def test_fish_completes_with_what_each_command_does(tmp_path: Path):
     assert completed("fish", FISH, tmp_path, "logo") == ["logout\tforget an API key"]
     assert completed("fish", FISH, tmp_path, "prompt", "--mode", "ar") == ["architect"]
     assert completed("fish", FISH, tmp_path, "prompt", "scr") == ["script"]

@@ -195,14 +195,11 @@ def test_what_grep_reads_otherwise_than_python_is_named(pattern: str, told: str)
     assert sh_search.dialect(pattern) == told
 
 
-async def test_what_differs_is_noted(tree: Path, host: Host) -> None:
+async def test_what_differs_is_noted_and_a_bad_pattern_told_in_greps_words(tree: Path, host: Host) -> None:
     assert (await find("*", tree, host)).note == "Searched with this host's `find`: .gitignore is not applied."
     plain = "Searched with this host's `grep -E`: .gitignore is not applied."
     assert (await grep("needle", tree, host)).note == plain
     assert (await grep(r"\d", tree, host)).note.startswith(rf"{plain} It may read `\d` otherwise than Python")
-
-
-async def test_a_bad_pattern_is_told_in_greps_words(tree: Path, host: Host) -> None:
     with pytest.raises(
         ExecutorError, match=r"^The search failed: this host's grep -E cannot .*: (Unmatched \(|bad regex)"
     ):

@@ -196,18 +196,12 @@ def test_usage_in_every_dialect(usage: dict[str, Any], report: llm.UsageReport) 
     assert fold(delta("stop", content="a"), last)[-2:] == [report, llm.Finished("stop")]
 
 
-def test_usage_in_each_chunk_is_reported_once_with_its_last_value() -> None:
+def test_usage_is_reported_once_with_its_last_value_wherever_it_stands() -> None:
     first = {**delta(content="a"), "usage": USED | {"completion_tokens": 1}}
     second = {**delta("stop", content="b"), "usage": USED}
     assert fold(first, second)[-2:] == [llm.UsageReport(7, 2), llm.Finished("stop")]
-
-
-def test_usage_inside_a_choice() -> None:
     chunk = {"choices": [{"delta": {}, "finish_reason": "stop", "usage": USED}]}
     assert fold(chunk)[-2:] == [llm.UsageReport(7, 2), llm.Finished("stop")]
-
-
-def test_no_usage_means_no_report() -> None:
     assert fold({**delta("stop", content="a"), "usage": None}) == [llm.TextDelta("a"), llm.Finished("stop")]
 
 
@@ -228,15 +222,9 @@ def test_halves_of_surrogate_pairs(pieces: list[str], text: str) -> None:
     assert "".join(texts(events)) == text
 
 
-def test_broken_utf_8_is_replaced() -> None:
+def test_content_may_be_broken_in_parts_or_not_streamed() -> None:
     assert texts(fold(b'{"choices":[{"delta":{"content":"a\xff"}}]}')) == ["a�"]
-
-
-def test_content_as_a_list_of_parts() -> None:
     assert texts(fold(delta(content=[{"type": "text", "text": "a"}, {"type": "text", "text": "b"}]))) == ["ab"]
-
-
-def test_an_answer_that_is_not_streamed_is_read_too() -> None:
     message = {"role": "assistant", "content": "hi", "tool_calls": [call("a", "{}", id="x")]}
     document = {"choices": [{"message": message, "finish_reason": "tool_calls"}]}
     assert fold(document) == [llm.TextDelta("hi"), llm.ToolUse("x", "a", "{}"), llm.Finished("tool_calls")]
@@ -377,19 +365,16 @@ async def test_a_server_that_wants_its_thoughts_back_gets_them() -> None:
         assert model.requests[1].body["messages"][1]["reasoning_content"] == "hm"
 
 
-async def test_the_same_refusal_twice_is_an_error() -> None:
+async def test_the_same_refusal_twice_and_a_redirect_are_errors() -> None:
     refusal = Failure(400, {"error": {"message": "stream_options is not for you"}})
     async with connected("chat", [refusal] * 5) as (provider, model):
         assert (await failure(provider)).kind == "bad_request"
         assert len(model.requests) == 2
-
-
-async def test_a_redirect_is_not_followed_but_named() -> None:
     async with connected("chat", [Failure(308, "", {"Location": "https://elsewhere/v1"})]) as (provider, _):
         assert "https://elsewhere/v1" in str(await failure(provider))
 
 
-async def test_models_come_with_their_context_windows() -> None:
+async def test_models_come_with_their_windows_and_of_lm_studio_with_what_is_loaded() -> None:
     entries = [
         {"id": "vllm", "max_model_len": 8192}, {"id": "openrouter", "context_length": 128000},
         {"id": "groq", "context_window": 32768}, {"id": "llama.cpp", "meta": {"n_ctx_train": 4096}},
@@ -397,6 +382,13 @@ async def test_models_come_with_their_context_windows() -> None:
     ]  # fmt: skip
     windows = {"vllm": 8192, "openrouter": 128000, "groq": 32768, "llama.cpp": 4096, "none": None}
     assert await listed("chat", entries) == [llm.ModelInfo(name, window) for name, window in windows.items()]
+    loaded: list[dict[str, Any]] = [
+        {"id": "embed", "type": "embeddings"},
+        {"id": "other", "type": "llm", "state": "not-loaded", "max_context_length": 32768},
+        {"id": "qwen", "type": "vlm", "state": "loaded", "max_context_length": 32768, "loaded_context_length": 8192},
+    ]
+    found = await listed("chat", [{**entry, "owned_by": "organization_owner"} for entry in loaded])
+    assert found == [llm.ModelInfo("qwen", 8192, ("image",)), llm.ModelInfo("other", None, ())]
 
 
 # --- the request -------------------------------------------------------------------------------------------------
@@ -570,13 +562,3 @@ def test_thoughts_without_calls_are_not_kept() -> None:
     said = delta(reasoning_details=[{"type": "reasoning.text", "text": "x"}], content="Hello")
     answer.feed(json.dumps(said).encode())
     assert answer.finish()[-1] == llm.Finished("stop")
-
-
-async def test_lm_studio_is_asked_what_is_loaded() -> None:
-    entries: list[dict[str, Any]] = [
-        {"id": "embed", "type": "embeddings"},
-        {"id": "other", "type": "llm", "state": "not-loaded", "max_context_length": 32768},
-        {"id": "qwen", "type": "vlm", "state": "loaded", "max_context_length": 32768, "loaded_context_length": 8192},
-    ]
-    found = await listed("chat", [{**entry, "owned_by": "organization_owner"} for entry in entries])
-    assert found == [llm.ModelInfo("qwen", 8192, ("image",)), llm.ModelInfo("other", None, ())]

@@ -208,12 +208,13 @@ async def test_refusals(status: int, message: str, kind: str) -> None:
     await check_failure("bedrock", Failure(status, {"message": message}), kind, message)
 
 
-async def test_unknown_events_are_passed_over_and_a_stream_may_be_cut_anywhere() -> None:
+async def test_unknown_events_are_passed_over_wherever_a_stream_is_cut_and_profiles_listed() -> None:
     odd = message("somethingNew", {"a": 1}) + message("contentBlockStart", {"contentBlockIndex": 0, "start": {}})
     whole = odd + TEXT + STOP + message("metadata", {"metrics": {"latencyMs": 1}})
     raw = RawAnswer(tuple(whole[place : place + 7] for place in range(0, len(whole), 7)))
     async with connected("bedrock", [raw]) as (provider, _):
         assert await collect(provider) == [llm.TextDelta("a"), llm.Finished("stop")]
+    assert await listed("bedrock", [CLAUDE]) == [llm.ModelInfo(CLAUDE)]
 
 
 async def test_no_two_documents_of_a_message_have_one_name() -> None:
@@ -224,10 +225,6 @@ async def test_no_two_documents_of_a_message_have_one_name() -> None:
     for said in body["messages"]:
         names = re.findall(r"'name': '(a pdf[^']*)'", str(said))
         assert len(names) == len(set(names)), names
-
-
-async def test_the_inference_profiles_are_listed() -> None:
-    assert await listed("bedrock", [CLAUDE]) == [llm.ModelInfo(CLAUDE)]
 
 
 # --- Vertex AI ---------------------------------------------------------------------------------------------------

@@ -167,21 +167,15 @@ async def read(*said: Any) -> list[Any]:
         return await collect(provider, tools=(TOOL,))
 
 
-async def test_thoughts_in_the_text_are_told_apart() -> None:
+async def test_thoughts_calls_and_odd_values_are_read_as_far_as_possible() -> None:
     events = await read(said(content="<think>so"), said(content="</think>Hello"), END)
     assert events == [llm.ThoughtDelta("so"), llm.TextDelta("Hello"), llm.Finished("stop")]
-
-
-async def test_calls_without_ids_of_one_id_and_with_arguments_as_text() -> None:
     events = await read(call({"path": "a"}), call('{"path": "b"}', id="x"), call(None, id="x"), END)
     uses = [event for event in events if isinstance(event, llm.ToolUse)]
     assert [use.arguments for use in uses] == ['{"path":"a"}', '{"path": "b"}', "{}"]
     assert len({use.id for use in uses}) == 3
     assert uses[1].id == "x"
     assert events[-1] == llm.Finished("tool_calls")
-
-
-async def test_values_of_other_types_are_read_as_far_as_possible() -> None:
     assert await read(said(content="a"), {**END, "eval_count": "3"}) == [
         llm.TextDelta("a"), llm.UsageReport(0, 3), llm.Finished("stop"),
     ]  # fmt: skip
@@ -190,6 +184,7 @@ async def test_values_of_other_types_are_read_as_far_as_possible() -> None:
     ]  # fmt: skip
     async with connected("ollama", [lines({"done": {"a": 1}})], max_retries=0) as (provider, _):
         assert (await failure(provider)).kind == "network"
+    assert await read({**END, "eval_count": 3}) == [llm.UsageReport(0, 3), llm.Finished("stop")]
 
 
 async def test_what_is_asked_of_a_model_first_is_asked_again_like_the_request_itself() -> None:
@@ -198,10 +193,6 @@ async def test_what_is_asked_of_a_model_first_is_asked_again_like_the_request_it
         with pytest.raises(ProviderError, match="busy"):
             await collect(provider)
         assert (model.shows, model.requests) == (4, [])
-
-
-async def test_counts_of_a_prompt_that_was_cached_whole() -> None:
-    assert await read({**END, "eval_count": 3}) == [llm.UsageReport(0, 3), llm.Finished("stop")]
 
 
 @pytest.mark.parametrize(("reply", "kind", "words"), [

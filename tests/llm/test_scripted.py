@@ -34,14 +34,11 @@ async def test_the_answer_is_the_one_that_follows_the_assistants_messages_so_far
     ]  # fmt: skip
 
 
-async def test_past_its_end_the_script_says_so(tmp_path: Path) -> None:
+async def test_it_has_one_model_and_says_when_it_is_past_its_end(tmp_path: Path) -> None:
     assert await collect(provider(tmp_path, "[]")) == [
         TextDelta("The script is used up: it has 0 answers."),
         Finished("stop"),
     ]
-
-
-async def test_it_has_one_model(tmp_path: Path) -> None:
     assert await provider(tmp_path, "[]").models() == [ModelInfo("scripted")]
 
 

@@ -152,13 +152,10 @@ def test_a_name_is_never_one_that_the_server_refuses(given_: str) -> None:
     assert re.fullmatch(r"[a-zA-Z0-9_-]{1,64}", tool_name(given_))
 
 
-def test_calls_and_results_have_the_same_id_for_mistral() -> None:
+def test_ids_are_the_same_in_calls_and_results_and_items_the_servers_own() -> None:
     history = (USER, AssistantMessage(tool_calls=(ToolUse(ODD, "read", "{}"),)), ToolMessage(ODD, "read", ()))
     sent = json.loads(RequestEncoder(Dialect(ids=MISTRAL_ID)).encode(history, (), SETTINGS))["messages"]
     assert sent[1]["tool_calls"][0]["id"] == sent[2]["tool_call_id"] != ODD
-
-
-def test_items_of_older_sessions_are_taken_for_the_servers_own() -> None:
     old, other = {"type": "reasoning", "id": "a"}, {"type": "reasoning", "id": "b"}
     message = AssistantMessage(opaque=(old, *signed([other], "elsewhere"), {"type": "other"}))
     assert returned(message, "here", "reasoning") == [old]

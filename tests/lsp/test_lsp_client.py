@@ -77,11 +77,8 @@ async def test_a_body_that_is_no_message_costs_nothing_but_itself(body: bytes):
     assert await received(stream, []) == ["after"]
 
 
-async def test_half_surrogates_and_wrong_bytes_lose_no_message():
+async def test_half_surrogates_wrong_bytes_and_a_cut_end_lose_no_message():
     body = b'{"method": "told", "params": "\\ud83d \xff"}'
     (text,) = await received(b"Content-Length: %d\r\n\r\n%b" % (len(body), body), [])
     assert text == "\ud83d �"
-
-
-async def test_a_stream_that_ends_within_a_message_is_an_end():
     assert await received(message(HEADERS[0], "whole") + message(HEADERS[0], "cut")[:-3], []) == ["whole"]

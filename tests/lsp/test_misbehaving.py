@@ -211,13 +211,10 @@ async def test_a_request_that_is_cancelled_is_cancelled_at_the_server_and_a_late
         assert len(await kit.servers.definition(document, START)) == 1
 
 
-async def test_a_request_that_is_not_answered_in_time_is_an_error_in_words(tmp_path: Path):
+async def test_a_request_without_an_answer_or_that_kills_the_server_ends_in_words(tmp_path: Path):
     async with running(tmp_path, raw("late", request_timeout=0.2)) as kit:
         with pytest.raises(LspError, match=r"raw did not answer textDocument/hover within 0.2 s"):
             await kit.servers.hover(kit.write("a.raw", "fine\n"), START)
-
-
-async def test_a_question_that_kills_the_server_ends_with_words(tmp_path: Path):
     async with running(tmp_path, raw("crash-on-hover", max_restarts=1)) as kit:
         with pytest.raises(LspError, match="is not running after 2 starts: its process exited with code 9"):
             await kit.servers.hover(kit.write("a.raw", "fine\n"), START)

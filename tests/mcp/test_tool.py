@@ -145,14 +145,11 @@ def test_a_schema_is_passed_on_as_an_object(schema, parameters):
     jsonschema_rs.validator_for(entry.parameters)
 
 
-def test_a_schema_that_is_too_large_is_named_instead():
+def test_large_schemas_are_named_instead_and_tools_of_one_name_have_two():
     large = {"type": "object", "properties": {"first": {"description": "x" * LARGEST_SCHEMA}, "second": {}}}
     ((entry, _),) = server_tools([tool(schema=large)], start, LIMITS)
     assert entry.parameters == {"type": "object", "properties": {}, "additionalProperties": True}
     assert "Its parameters: first, second." in entry.description
-
-
-def test_the_same_tool_of_two_servers_has_two_names():
     pairs = server_tools([tool(server="a.b"), tool(server="a_b")], start, LIMITS)
     assert len({entry.name for entry, _ in pairs}) == 2
     assert all(entry.name == t.name for entry, t in pairs)

@@ -31,7 +31,7 @@ def test_structs_and_plain_data_are_encoded(value: Any, wire: Any) -> None:
         assert json.loads(data) == wire
 
 
-def test_text_without_utf8_form_is_replaced() -> None:
+def test_text_without_utf8_form_is_replaced_and_what_has_no_json_form_refused() -> None:
     """[TR-7]"""
     data = encode({"params": update(say("a\ud83db")), "\udc00": 2**70})
     message = json.loads(data.decode("utf-8"))
@@ -40,14 +40,11 @@ def test_text_without_utf8_form_is_replaced() -> None:
         "content": {"type": "text", "text": "a?b"},
     }
     assert message["?"] == 2**70
-
-
-def test_what_has_no_json_form_is_refused() -> None:
     with pytest.raises(TypeError):
         encode(object())
 
 
-def test_adjacent_text_chunks_of_one_message_are_merged() -> None:
+def test_adjacent_chunks_of_one_message_are_merged_with_what_belongs_to_both() -> None:
     merged = coalesce_updates(
         "session/update",
         update(say("a", message_id="m"), meta={"k": 1}),
@@ -56,9 +53,6 @@ def test_adjacent_text_chunks_of_one_message_are_merged() -> None:
     assert merged == update(say("ab", message_id="m"), meta={"k": 1})
     thought = acp.AgentThoughtChunk(content=acp.TextContent(text="t"))
     assert coalesce_updates("session/update", update(thought), update(thought)).update.content.text == "tt"
-
-
-def test_merging_keeps_what_belongs_to_both_texts() -> None:
     text = acp.TextContent(text="a", annotations=acp.Annotations(priority=1.0), meta={"x": 1})
     merged = coalesce_updates(
         "session/update", update(acp.AgentMessageChunk(content=text)), update(acp.AgentMessageChunk(content=text))

@@ -187,15 +187,12 @@ async def test_reply_then_runs_right_after_the_answer_is_queued() -> None:
         assert (await wire.receive())["params"] == {"early": True}
 
 
-async def test_reply_whose_result_is_no_json_does_not_go_on(caplog: pytest.LogCaptureFixture) -> None:
+async def test_what_is_no_json_is_left_out_and_the_stream_goes_on(caplog: pytest.LogCaptureFixture) -> None:
     ran: list[int] = []
     async with served(Table(new=gives(Reply(object(), lambda: ran.append(1))))) as (_, wire):
         await wire.request(1, "new")
         assert (await wire.receive())["error"]["code"] == -32603
     assert ran == []
-
-
-async def test_notification_that_is_no_json_is_left_out_and_the_stream_goes_on(caplog: pytest.LogCaptureFixture):
     async with served(Table()) as (connection, wire):
         connection.notify("a", object())
         connection.notify("b", 10**30)
@@ -206,7 +203,7 @@ async def test_notification_that_is_no_json_is_left_out_and_the_stream_goes_on(c
 # --- $/cancel_request --------------------------------------------------------------------------------------------
 
 
-async def test_cancelled_request_of_theirs_is_answered_with_request_cancelled() -> None:
+async def test_cancelled_request_is_answered_whether_it_has_started_or_not() -> None:
     """[CAN-9]"""
     cleaned: list[str] = []
 
@@ -222,10 +219,7 @@ async def test_cancelled_request_of_theirs_is_answered_with_request_cancelled() 
         message = await wire.receive()
         assert (message["id"], message["error"]["code"]) == ("r", -32800)
     assert cleaned == ["up"]
-
-
-async def test_request_cancelled_before_it_has_started_is_answered_too() -> None:
-    """[CAN-9] Both lines arrive in one piece."""
+    # Both lines arrive in one piece.
     async with served(Table(slow=forever)) as (_, wire):
         cancel = {"jsonrpc": "2.0", "method": "$/cancel_request", "params": {"requestId": 1}}
         await wire.send({"jsonrpc": "2.0", "id": 1, "method": "slow"}, cancel)

@@ -24,15 +24,12 @@ def forgotten(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(probe, "_found", {})
 
 
-async def test_the_best_one_is_found_and_says_what_it_is_made_of() -> None:
+async def test_the_best_one_is_found_once_and_says_what_it_is_made_of() -> None:
     needs_sandbox()
     found = find_sandbox(SandboxConfig())
     assert found.sandbox.kind == "bubblewrap"
     assert found.words.startswith("bubblewrap ") and found.words.endswith("network by host")
     assert (find_sandbox(SandboxConfig(network="deny"))).words.endswith("network blocked")
-
-
-async def test_it_is_tried_out_once() -> None:
     needs_sandbox()
     first = find_sandbox(SandboxConfig())
     assert find_sandbox(SandboxConfig()) is first

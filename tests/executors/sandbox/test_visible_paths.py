@@ -110,16 +110,6 @@ def test_a_folder_that_has_become_a_link_is_not_followed(base: Path) -> None:
 # --- place holders -----------------------------------------------------------------------------------------------
 
 
-def test_a_place_holder_goes_with_the_last_who_needs_it(tmp_path: Path) -> None:
-    path = tmp_path / ".mcp.json"
-    assert hold([path]) == hold([path]) == [path]
-    assert is_place_holder(path.lstat())
-    release([path])
-    assert path.exists()
-    release([path])
-    assert not path.exists()
-
-
 def test_another_agents_place_holder_is_left_to_it(tmp_path: Path) -> None:
     path = tmp_path / "p"
     code = (
@@ -160,7 +150,14 @@ def test_what_the_person_puts_there_meanwhile_stays(tmp_path: Path) -> None:
     assert hold([path]) == []
 
 
-def test_a_folder_of_the_persons_is_no_place_holder(tmp_path: Path) -> None:
+def test_a_place_holder_goes_with_the_last_who_needs_it_and_never_what_is_the_persons(tmp_path: Path) -> None:
     (tmp_path / ".vscode").mkdir()
     assert hold([tmp_path / ".vscode"]) == []
     assert (tmp_path / ".vscode").is_dir()
+    path = tmp_path / ".mcp.json"
+    assert hold([path]) == hold([path]) == [path]
+    assert is_place_holder(path.lstat())
+    release([path])
+    assert path.exists()
+    release([path])
+    assert not path.exists()

@@ -70,13 +70,10 @@ def test_edits_turn_any_text_into_any_other(old: str, new: str, encoding: Encodi
     assert text.text == new
 
 
-def test_edits_touch_only_what_differs():
+def test_edits_touch_only_what_differs_and_of_long_texts_all():
     old = [f"{number}\n" for number in range(2_000)]
     new = [*old[:5], "five\n", *old[6:1_000], *old[1_001:], "end\n"]
     assert [(hunk.start, hunk.end) for hunk in hunks_between(old, new)] == [(5, 6), (1_000, 1_001), (2_000, 2_000)]
-
-
-def test_long_texts_without_anything_in_common_are_one_edit():
     numbers = random.Random(1)
     old, new = ([f"{numbers.random()}\n" for _ in range(10_000)] for _ in range(2))
     assert len(hunks_between(old, new)) == 1

@@ -119,13 +119,17 @@ def test_a_disk_that_fails_costs_nothing_but_the_transcript(tmp_path: Path):
     assert transcript.failed and transcript.text() == ""
 
 
-def test_what_a_person_began_to_write_is_kept():
+def test_what_a_person_began_to_write_is_kept_whatever_the_line_ends():
     file = "# x\n\n## You\n\none\n\n## Agent\n\nyes\n\n## You\n\n"
     assert with_draft(file, "# x\n\n## You\n\none\n") == file
     assert with_draft(file, "# x\n\n## You\n\n") == file
     assert with_draft(file, "# x\n\n## You\n\none\n\n## Agent\n\n## You\n\nand two\n") == file + "and two\n"
     running = file.removesuffix("## You\n\n")
     assert with_draft(running, file + "two").endswith("yes\n\n\n\n## You\n\ntwo\n")
+    file = "# x\n\n## You\n\none\n\n## Agent\n\nyes\n\n## You\n\n"
+    buffer = f"{file}two\nthree".replace("\n", "\r\n")
+    assert pending_prompt(buffer) == "two\nthree"
+    assert with_draft(file, buffer) == f"{file}two\nthree\n"
 
 
 def test_a_draft_is_kept_though_an_earlier_prompt_begins_with_its_words_or_is_the_same(transcript: Transcript):
@@ -149,13 +153,6 @@ def test_what_is_written_while_a_turn_runs_is_told_apart_from_the_answer(transcr
     assert not is_answered(pending_prompt(transcript.text()))
     assert with_draft(transcript.text(), seen) == transcript.text()
     assert with_draft(transcript.text(), f"{seen}And next") == f"{transcript.text()}And next\n"
-
-
-def test_a_buffer_with_other_line_ends_reads_the_same():
-    file = "# x\n\n## You\n\none\n\n## Agent\n\nyes\n\n## You\n\n"
-    buffer = f"{file}two\nthree".replace("\n", "\r\n")
-    assert pending_prompt(buffer) == "two\nthree"
-    assert with_draft(file, buffer) == f"{file}two\nthree\n"
 
 
 def test_a_path_cannot_forge_the_persons_words(transcript: Transcript):

@@ -125,9 +125,6 @@ async def test_another_host_or_a_request_without_tls_does_not_get_it(tmp_path: P
         )  # fmt: skip
     assert "you are nobody" in text
     assert all("authorization" not in headers for _, headers, _ in got)
-
-
-async def test_a_port_that_is_not_configured_does_not_get_it(tmp_path: Path) -> None:
     async with secure_server(tmp_path / "server") as (port, got):
         line = f"curl -sSk https://{HOST}:{port}/"
         (text,) = await outputs(tmp_path, CONFIG + CREDENTIAL, line, GIT_HOST_WORD=SECRET)

@@ -366,7 +366,9 @@ def test_the_state_of_an_unconfined_command_is_not_where_confined_ones_write(ser
     assert [path.name for path in serves._folder.iterdir() if path.name.startswith("state-")]
 
 
-def test_whatever_goes_wrong_there_is_an_answer(serves: side.Side, monkeypatch: MonkeyPatch) -> None:
+def test_whatever_goes_wrong_is_an_answer_and_nothing_begins_after_the_end(
+    serves: side.Side, monkeypatch: MonkeyPatch, there: Path
+):
     said: list[Any] = []
     monkeypatch.setattr(serves.peer, "send", said.append)
 
@@ -375,9 +377,6 @@ def test_whatever_goes_wrong_there_is_an_answer(serves: side.Side, monkeypatch: 
 
     serves._answer(7, fails)
     assert said == [{"id": 7, "error": "executor", "words": "AssertionError: that cannot be"}]
-
-
-def test_nothing_begins_once_the_session_has_ended(serves: side.Side, there: Path) -> None:
     serves.close()
     with pytest.raises(ExecutorError, match="the session has ended"):
         serves._start(begins(1, "touch made", there))

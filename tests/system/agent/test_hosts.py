@@ -467,7 +467,9 @@ async def test_no_hook_gives_commands_more(tmp_path: Path, config: str, there: P
     assert [entry.name for entry in there.iterdir()] == ["plain"]
 
 
-async def test_a_single_command_on_a_host_that_is_not_reached_runs_nowhere(tmp_path: Path, config: str) -> None:
+async def test_single_commands_run_here_or_nowhere_if_a_host_is_not_reached(
+    tmp_path: Path, config: str, there: Path
+):
     gone = config.replace('host = "far"', 'host = "no-such-host.invalid"').replace('place = "build"', 'place = "local"')
     script = [tool("bash", command="touch made", place="build"), bash("echo here"), Answer(text="ok")]
     async with went(tmp_path, script, config=gone) as r:
@@ -475,9 +477,6 @@ async def test_a_single_command_on_a_host_that_is_not_reached_runs_nowhere(tmp_p
         assert "no-such-host.invalid" in said[0] and "Nothing was run, here or there" in said[0]
         assert "here" in said[1]
         assert list(r.project.iterdir()) == []
-
-
-async def test_a_session_on_a_host_can_have_single_commands_run_here(tmp_path: Path, config: str, there: Path) -> None:
     script = [tool("bash", command="pwd", place="local"), bash("pwd"), Answer(text="ok")]
     async with went(tmp_path, script, config=config, permissions=[allow_once] * 2) as r:
         said = results(r, 3)

@@ -219,7 +219,7 @@ async def test_without_bash_commands_are_those_of_sh_and_keep_their_state(tmp_pa
 
 
 @pytest.mark.usefixtures("podman")
-async def test_kill_leaves_nothing_in_the_container(tmp_path: Path) -> None:
+async def test_kill_leaves_nothing_in_the_container_even_without_our_reaper(tmp_path: Path) -> None:
     async with in_running(tmp_path) as (executor, name):
         script = "trap '' TERM; sleep 7001 & setsid sleep 7002 & env -i sleep 7003 & sleep 7004; sleep 7005"
         process = await executor.run(Command(script, tmp_path))
@@ -229,6 +229,15 @@ async def test_kill_leaves_nothing_in_the_container(tmp_path: Path) -> None:
         assert [each for each in (7001, 7002, 7003, 7004, 7005) if sleeping(name, each)] == []
         assert process.remark == ""
         await process.close()
+        script = (
+            "for f in /proc/[0-9]*; do tr '\\0' ' ' <$f/cmdline | grep -q 'mark [g]roup' && kill -9 ${f##*/}; done; "
+        )
+        process = await executor.run(Command(script + "echo x >ready; exec sleep 7020", tmp_path))
+        await until_exists(tmp_path / "ready")
+        await until_asleep(name, 7020)
+        await process.kill()
+        await process.close()
+        assert not sleeping(name, 7020)
 
 
 @pytest.mark.usefixtures("podman")
@@ -244,20 +253,6 @@ async def test_the_end_of_a_session_ends_its_commands_in_a_running_container_and
     assert not sleeping(name, 7012)
     assert name in containers.names()
     assert containers.podman("exec", name, "sh", "-c", f"ls -d {scratch}", check=False) == ""
-
-
-@pytest.mark.usefixtures("podman")
-async def test_a_command_that_ends_our_reaper_is_still_killed(tmp_path: Path) -> None:
-    async with in_running(tmp_path) as (executor, name):
-        script = (
-            "for f in /proc/[0-9]*; do tr '\\0' ' ' <$f/cmdline | grep -q 'mark [g]roup' && kill -9 ${f##*/}; done; "
-        )
-        process = await executor.run(Command(script + "echo x >ready; exec sleep 7020", tmp_path))
-        await until_exists(tmp_path / "ready")
-        await until_asleep(name, 7020)
-        await process.kill()
-        await process.close()
-        assert not sleeping(name, 7020)
 
 
 AGENT = """
@@ -406,18 +401,13 @@ async def test_a_running_container_that_dies_is_not_replaced(tmp_path: Path) -> 
 
 
 @pytest.mark.usefixtures("podman")
-async def test_exit_codes_are_those_of_the_command(tmp_path: Path) -> None:
+async def test_exit_codes_are_the_commands_and_bytes_like_our_markers_output(tmp_path: Path) -> None:
     async with in_running(tmp_path) as (executor, _):
         codes = (0, 1, 125, 126, 127, 128, 137, 255)
         found = [(await run(executor, f"exit {code}", tmp_path)).status for code in codes]
         assert found == [ExitStatus(code) for code in codes]
         ended = await run(executor, "kill -9 $PPID; sleep 0.1; echo late", tmp_path)
         assert ended.status == ExitStatus()
-
-
-@pytest.mark.usefixtures("podman")
-async def test_bytes_that_look_like_our_markers_are_output(tmp_path: Path) -> None:
-    async with in_running(tmp_path) as (executor, _):
         script = r"printf '\036'; printf '\036aE0\n\036' >&2; sleep 0.05; printf 'x\036\036'; printf '\036B7\n' >&2"
         ended = await run(executor, script, tmp_path)
         assert (ended.stdout, ended.stderr) == ("\x1ex\x1e\x1e", "\x1eaE0\n\x1e\x1eB7\n")
