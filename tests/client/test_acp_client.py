@@ -37,8 +37,6 @@ class Pair:
         await self._stack.__aexit__(*error)
 
 
-# --- what a client asks ------------------------------------------------------------------------------------------
-
 W = Path("/w")
 SESSION, IN_W = {"sessionId": "s"}, {"cwd": "/w"}
 NO_SERVERS: dict[str, Any] = {"mcpServers": []}
@@ -171,9 +169,6 @@ async def test_the_block_ends_with_an_error_inside_or_a_cancel() -> None:
     assert scope.cancelled_caught
 
 
-# --- updates -----------------------------------------------------------------------------------------------------
-
-
 async def test_updates_arrive_in_order_and_before_the_answer() -> None:
     got: list[str] = []
 
@@ -211,9 +206,6 @@ async def test_malformed_updates_and_unknown_notifications_are_ignored(caplog: p
         await client.prompt("s", "hi")
     assert got == [acp.AgentMessageChunk(content=acp.TextContent(text="good"))]
     assert "no_such_update" in caplog.text
-
-
-# --- what a client serves ----------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(("method", "params", "code"), [

@@ -63,9 +63,6 @@ def call(report: str, status: str | None = None, **rest: Any) -> dict[str, Any]:
     return {"sessionUpdate": report, "toolCallId": "t", **title, **state, **rest}
 
 
-# --- recording ---------------------------------------------------------------------------------------------------
-
-
 async def test_whole_turn_is_recorded_and_clean() -> None:
     async with opened() as (editor, agent):
         turn(
@@ -176,8 +173,6 @@ async def test_elicitations_are_answered_and_kept() -> None:
         assert answer == {"action": "decline"}
         assert len(editor.elicitations) == 1
 
-
-# --- checks ------------------------------------------------------------------------------------------------------
 
 TERMINAL = [{"type": "terminal", "terminalId": "nope"}]
 COMPACTION = {"sessionUpdate": "compaction_update", "compactionId": "1", "status": "x"}
@@ -296,9 +291,6 @@ async def test_errors_of_the_test_are_shown_first_and_without_checks_none_of_the
         await editor.prompt("hi")
 
 
-# --- misbehaviour and quirks -------------------------------------------------------------------------------------
-
-
 async def test_method_may_never_answer_or_with_an_error() -> None:
     async with opened(misbehave={"fs/read_text_file": NeverAnswers()}) as (_, agent):
         with anyio.move_on_after(0.01) as scope:
@@ -404,9 +396,6 @@ async def test_recorded_initialize_can_be_sent_as_it_was(name: str) -> None:
     async with scripted_agent() as (agent, transport), FakeEditor(transport) as editor:
         await editor.start(params)
         assert agent.received == [("initialize", params)]
-
-
-# --- a process ---------------------------------------------------------------------------------------------------
 
 
 async def test_agent_may_be_a_process(tmp_path: Path) -> None:

@@ -104,9 +104,6 @@ async def test_this_agent_keeps_all_of_it() -> None:
     assert [each.requirement.id for each in results if each.outcome == "not here"] == []
 
 
-# --- the command -------------------------------------------------------------------------------------------------
-
-
 def ran(*arguments: str) -> subprocess.CompletedProcess[str]:
     command = [COMMAND, "conformance", *arguments]
     return subprocess.run(command, capture_output=True, text=True, timeout=120)

@@ -180,8 +180,6 @@ def test_the_source_of_this_program_and_the_standard_library_stay_as_they_are():
     assert [line for line in replaced_lines(files) if not line.startswith(made_up_in_a_comment)] == []
 
 
-# --- private keys --------------------------------------------------------------------------------------------------
-
 BODY = ("MIIEpA" + "aB3/" * 14 + "xy\n") * 5 + "aB3dE5==\n"
 FORMS = ["PRIVATE KEY", "RSA PRIVATE KEY", "EC PRIVATE KEY", "OPENSSH PRIVATE KEY", "ENCRYPTED PRIVATE KEY"]
 
@@ -213,9 +211,6 @@ def test_a_private_key_is_found_without_an_end_and_public_ones_stay():
         assert PLAIN.redact(block(form)) == block(form)
 
 
-# --- own values ----------------------------------------------------------------------------------------------------
-
-
 def test_own_values_are_those_worth_hiding_in_every_spelling():
     value = 'x9/K+"geheim" ü'
     redactor = Redactor(values=[value, "short"])
@@ -233,9 +228,6 @@ def test_own_values_are_those_worth_hiding_in_every_spelling():
     assert set(own_values(environ)) == {
         "abcdef-12345", "Zz9" * 4, "p w 1 2 3 4", "https://u:pw1@example.com", "12345678",
     }  # fmt: skip
-
-
-# --- the face ------------------------------------------------------------------------------------------------------
 
 
 def test_values_are_redacted_all_the_way_down():

@@ -182,9 +182,6 @@ def test_the_tables_are_about_what_the_pages_have():
         assert f"def {name}(" in (ROOT / "tests" / file).read_text(encoding="utf-8"), test
 
 
-# --- what is shown -----------------------------------------------------------------------------------------------
-
-
 async def test_the_server_says_what_the_page_shows(tmp_path: Path) -> None:
     (block,) = blocks("console", page=ROOT / "docs/server.md")
     command, *shown = block.text.splitlines()

@@ -96,9 +96,6 @@ def test_the_configuration_shows_no_variables_of_hooks(tmp_path):
     assert "sesame" not in done.stdout
 
 
-# --- a newer version ---------------------------------------------------------------------------------------------
-
-
 @pytest.mark.parametrize(("answer", "words"), [
     ({"info": {"version": "99.0.1"}}, "there is a newer version, 99.0.1; this is "),
     ({"info": {"version": __version__}}, "is the newest version"),

@@ -53,9 +53,6 @@ def outside(place: Path) -> dict[str, str]:
 UNTOUCHED = {"f": "a secret outside"}
 
 
-# --- the way -------------------------------------------------------------------------------------------------------
-
-
 def test_a_folder_is_reached_by_its_name(place: Path) -> None:
     with beneath.folder(place / "app" / "inside") as handle:
         assert os.fstat(handle).st_ino == (place / "app" / "inside").stat().st_ino
@@ -118,9 +115,6 @@ def test_what_is_missing_is_missing(place: Path) -> None:
 def test_parents_are_made_for_what_is_written(place: Path) -> None:
     files.write(place / "app" / "a" / "b" / "f", b"x")
     assert (place / "app" / "a" / "b" / "f").read_bytes() == b"x"
-
-
-# --- regular files only --------------------------------------------------------------------------------------------
 
 
 def _pipe(path: Path) -> None:
@@ -219,9 +213,6 @@ def test_the_kernel_s_own_files_are_not_opened(path: str) -> None:
     for work in works:
         with pytest.raises(ExecutorError, match="belongs to the kernel"):
             work()
-
-
-# --- races ---------------------------------------------------------------------------------------------------------
 
 
 def test_a_swap_between_check_and_use_leads_a_naive_open_out_and_not_ours(place: Path) -> None:

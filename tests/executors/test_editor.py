@@ -19,8 +19,6 @@ from tests.executors.kit import collect, run, stage, until_exists
 NOT_FOUND = AnswersError(-32601, "Method not found")
 
 
-# --- routing -----------------------------------------------------------------------------------------------------
-
 NOTHING, ALL = Offer(), Offer(terminal=True, read_text=True, write_text=True)
 
 ROUTES: list[tuple[Operation, Offer, Backend]] = [
@@ -45,9 +43,6 @@ async def test_what_is_not_offered_is_never_asked(tmp_path: Path) -> None:
         assert await on.executor.read_text(on.folder / "f") == "x"
         assert on.editor is not None
         assert on.editor.transcript == []
-
-
-# --- terminals ---------------------------------------------------------------------------------------------------
 
 
 async def test_a_command_is_one_script_that_means_the_same_joined_for_a_shell(tmp_path: Path) -> None:
@@ -175,9 +170,6 @@ async def test_nothing_runs_here_and_nothing_is_left_after_the_connection_has_en
         assert list(on.scripts.iterdir()) == []
 
 
-# --- files -------------------------------------------------------------------------------------------------------
-
-
 async def test_a_missing_file_that_reads_empty_or_is_not_taken_is_that_of_the_disk(tmp_path: Path) -> None:
     async with stage("editor", tmp_path, missing_file_reads_empty=True) as on:
         with pytest.raises(FileNotFoundError):
@@ -255,9 +247,6 @@ async def test_a_buffer_that_was_not_read_is_not_overwritten(failure: AnswersErr
         on.editor.misbehave.clear()
         assert await on.executor.read_text(path) == "typed"
         assert await on.executor.write_text(path, "typed on") == "typed on"
-
-
-# --- files that a client shows as they are not -----------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(("disk", "buffer", "client", "read"), [

@@ -126,9 +126,6 @@ async def test_unsaved_text_is_read_and_written_while_files_come_and_go(tmp_path
         assert (folder / "f").read_text() == OURS
 
 
-# --- without choosing the moment ---------------------------------------------------------------------------------
-
-
 async def test_a_folder_that_is_swapped_all_the_time_never_leads_the_editors_reads_out(
     tmp_path: Path, monkeypatch: MonkeyPatch
 ) -> None:

@@ -56,9 +56,6 @@ def picture(folder: Path) -> dict[str, tuple[int, str]]:
 def no_check() -> None: ...
 
 
-# --- every backend --------------------------------------------------------------------------------------------
-
-
 async def test_files_links_and_folders_are_removed(on: Stage, tmp_path: Path) -> None:
     precious = tmp_path / "precious"
     plant(precious)
@@ -191,9 +188,6 @@ async def test_a_cancelled_copy_leaves_nothing_behind(tmp_path: Path, monkeypatc
             tasks.cancel_scope.cancel()
             go_on.set()
         assert os.listdir(on.folder) == ["d"]
-
-
-# --- the calls themselves -------------------------------------------------------------------------------------
 
 
 def interfere(patch: MonkeyPatch, number: int, what: Callable[[], object]) -> None:
@@ -424,9 +418,6 @@ def test_no_descriptor_is_left_open(tmp_path: Path) -> None:
             tree.copy(wrong, tmp_path / "g", False, MOST, no_check)
     tree.remove(tmp_path / "f", MOST, no_check)
     assert len(os.listdir("/proc/self/fd")) == before
-
-
-# --- what was judged ------------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("operation", ["remove", "move", "copy", "replaced"])

@@ -146,9 +146,6 @@ def test_ids_are_unique():
     assert len({call.id for call in calls}) == 50
 
 
-# --- what is sent ------------------------------------------------------------------------------------------------
-
-
 def test_the_history_is_told_in_blocks_that_would_be_read_as_the_same_calls():
     calls = (
         llm.ToolUse("1", "bash", '{"command": "cat <<E\\n```\\nE"}'), llm.ToolUse("2", "read", '{"path": "a"}'),
@@ -173,9 +170,6 @@ def test_the_catalogue_names_each_tool_and_only_the_blocks_that_work():
     assert "```scrape" not in catalogue(TOOLS[2:])
     assert "```bash" not in catalogue(TOOLS[2:])
     assert catalogue([]) == ""
-
-
-# --- the provider ------------------------------------------------------------------------------------------------
 
 
 async def events_of(provider):

@@ -130,8 +130,6 @@ def test_an_unusable_proxy_is_an_error_of_the_configuration(monkeypatch: pytest.
         ChatProvider(ProviderOptions(name="there", base_url="https://models.example/v1"))
 
 
-# --- what users are told -----------------------------------------------------------------------------------------
-
 SECRET = "hunter2"
 
 

@@ -111,8 +111,6 @@ async def test_a_model_that_cannot_think_is_not_asked_to_again() -> None:
         assert ["think" in request.body for request in model.requests] == [True, False, False]
 
 
-# --- prompts that are too long -----------------------------------------------------------------------------------
-
 LONG = llm.UserMessage((llm.TextPart("one two three " * 20_000),))
 
 
@@ -142,9 +140,6 @@ async def test_a_prompt_that_was_read_in_whole_is_not(tokens: int) -> None:
     async with connected("chat", [Answer(text="ok", usage=Usage(tokens, 5))]) as (provider, _):
         events = await collect(TolerantProvider(provider), (LONG,))
     assert not [event for event in events if isinstance(event, llm.Notice)]
-
-
-# --- odd answers -------------------------------------------------------------------------------------------------
 
 
 def lines(*said: Any) -> RawAnswer:

@@ -85,7 +85,6 @@ def user(text: str) -> llm.UserMessage:
 
 ANSWER: Said = [llm.TextDelta("Hel"), llm.TextDelta("lo"), llm.UsageReport(3, 2), llm.Finished("stop")]
 
-# --- never -------------------------------------------------------------------------------------------------------
 
 Events = list[llm.ModelEvent]
 
@@ -270,9 +269,6 @@ async def test_a_password_under_its_name_is_taken_out_of_arguments_and_pairs(tmp
     assert "hunter2x9" not in str(cleaner.clean({"arguments": '{"password": "hunter2x9"}'}))
 
 
-# --- what is in it -----------------------------------------------------------------------------------------------
-
-
 async def test_a_stream_keeps_its_pieces_and_what_was_said_before_is_not_repeated(tmp_path: Path) -> None:
     first, answer = user("long " * 500), llm.AssistantMessage("Hello")
     more: list[llm.Message] = [first, answer, user("more")]
@@ -365,9 +361,6 @@ async def test_ids_in_an_answer_are_those_of_this_run(tmp_path: Path) -> None:
     call = (await collect(player(path), [user(f"the rest is {now}")]))[0]
     assert isinstance(call, llm.ToolUse)
     assert json.loads(call.arguments) == {"id": now}
-
-
-# --- files -------------------------------------------------------------------------------------------------------
 
 
 @contextmanager

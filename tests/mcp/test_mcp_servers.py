@@ -109,9 +109,6 @@ async def test_a_server_inherits_the_safe_environment_and_what_its_configuration
         assert Path(cwd) == tmp_path.resolve()
 
 
-# --- cancel and time --------------------------------------------------------------------------------------------------
-
-
 async def test_a_cancelled_call_is_told_to_the_server(tmp_path):
     notes = tmp_path / "notes"
     async with kept(raw(notes=notes)) as k:
@@ -130,9 +127,6 @@ async def test_a_call_that_takes_too_long_is_cancelled(tmp_path):
             await k.text("slow")
         assert error.value.code == "transient"
         assert await noted(notes, "cancelled") == await noted(notes, "started")
-
-
-# --- failures ---------------------------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(("spec", "words"), [
@@ -190,9 +184,6 @@ async def test_a_server_without_a_handshake_is_discovered():
         assert "echo" in k.names
 
 
-# --- death and restart ------------------------------------------------------------------------------------------------
-
-
 async def test_a_server_that_dies_is_started_again_by_the_next_call(server):
     with pytest.raises(McpError, match="exited with code 3; its last output: the last words") as error:
         await server.text("die")
@@ -231,9 +222,6 @@ async def test_two_restarts_at_once_leave_one_server_and_none_if_it_is_removed_m
         assert len(k.servers.states()) == (0 if removed else 1)
         # A server and its child for each start.
         assert len(await noted(notes, "pid")) == (2 if removed else 4)
-
-
-# --- the end ----------------------------------------------------------------------------------------------------------
 
 
 async def test_close_kills_a_stubborn_server_and_its_child(tmp_path):

@@ -57,8 +57,6 @@ async def test_a_server_that_wants_a_key_says_so(kind: str, request: pytest.Fixt
         assert k.changes == 0
 
 
-# --- HTTP that misbehaves ---------------------------------------------------------------------------------------------
-
 STATUSES = [
     (400, "invalid_input"), (401, "auth_failure"), (403, "auth_failure"), (404, "not_found"), (422, "invalid_input"),
     (429, "rate_limited"), (500, "server_error"), (503, "transient"),

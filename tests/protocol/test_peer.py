@@ -56,9 +56,6 @@ def answer(event: Event) -> dict[str, Any]:
     return message
 
 
-# --- what is a message -------------------------------------------------------------------------------------------
-
-
 @pytest.mark.parametrize(("line", "id_", "method", "params"), [
     (request(7, "session/new", {"cwd": "/"}), 7, "session/new", {"cwd": "/"}),
     (b'{"jsonrpc":"2.0","id":1,"method":"m"}\n', 1, "m", None),
@@ -142,9 +139,6 @@ def test_what_is_not_json_is_answered_with_parse_error_and_reading_goes_on(line:
 
 def test_numbers_beyond_a_double_are_no_failure() -> None:
     received(b'{"jsonrpc":"2.0","id":1,"method":"m","params":[1e400,' + b"9" * 4000 + b"]}\n")
-
-
-# --- lines -------------------------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("noise", [b"\n", b"\r\n", b"   \n", b"\t\r\n\n\n"])
@@ -266,9 +260,6 @@ def test_lines_without_end_or_in_tiny_pieces_cost_no_more_memory_than_their_size
     assert peak < 256 * 1024
 
 
-# --- answers to our requests -------------------------------------------------------------------------------------
-
-
 def test_our_requests_count_up_in_a_space_of_their_own() -> None:
     """[RPC-6]"""
     peer = Peer()
@@ -325,9 +316,6 @@ def test_malformed_error_object_is_an_error_all_the_same(error: str) -> None:
     assert event.error is not None
     assert event.error[0] == -32603
     assert event.error[2] == json.loads(error)
-
-
-# --- our answers -------------------------------------------------------------------------------------------------
 
 
 def test_answering_twice_or_what_was_never_asked_is_our_own_error() -> None:

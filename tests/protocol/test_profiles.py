@@ -47,9 +47,6 @@ def recorded_plan(name: str) -> RenderingPlan:
     return rendering_plan(said.client_capabilities, said.client_info)
 
 
-# --- the clients that were recorded --------------------------------------------------------------------------------
-
-
 RECORDED = [
     ("acpx", "acpx", "reads_files writes_files terminals plans", ()),
     ("codecompanion", "CodeCompanion.nvim", "reads_files writes_files", ("plans: no (it does not draw plans)",)),
@@ -68,9 +65,6 @@ def test_a_recorded_client_gets_the_plan_it_needs_and_is_told_why(client, name, 
     assert {field for field in fields if getattr(plan, field)} == set(able.split())
     assert "marimo" in PROFILES[UNNAMED].why
     assert len(list(CAPTURED.glob("acp-*.json"))) == len(RECORDED)
-
-
-# --- names ---------------------------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("name", ["CodeCompanion.nvim", "codecompanion.nvim", "CODECOMPANION.NVIM"])
@@ -109,9 +103,6 @@ def test_only_a_plain_yes_offers_terminal_output(value):
     assert not rendering_plan(acp.ClientCapabilities(meta={"terminal_output": value}), named("x")).terminal_output
 
 
-# --- nothing is asked of a client that it did not offer -----------------------------------------------------------
-
-
 @pytest.mark.parametrize("switch", ["reads_files", "writes_files", "terminals", "forms"])
 def test_the_person_cannot_turn_on_what_was_not_offered(switch):
     own = {"x": ClientProfileConfig(**{switch: True})}
@@ -131,9 +122,6 @@ def test_no_row_of_the_table_turns_on_what_was_not_offered(switch, monkeypatch):
     monkeypatch.setitem(PROFILES, "x", Quirks(**{switch: True}, why="why"))
     said = switches(rendering_plan(NOTHING, named("other")))
     assert switches(rendering_plan(NOTHING, named("x"))) == {**said, "terminal_output": switch == "terminal_output"}
-
-
-# --- what the user says ------------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("switch", SWITCHES)

@@ -197,9 +197,6 @@ class TestEveryTransport:
             assert await two.read() == b"still there"
 
 
-# --- descriptors -------------------------------------------------------------------------------------------------
-
-
 @pytest.mark.parametrize("what", ["a read", "a write"])
 async def test_closed_stdout_ends_what_waits(what: str, fds: Any) -> None:
     """[END-4]"""

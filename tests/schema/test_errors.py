@@ -123,9 +123,6 @@ def test_a_result_of_a_notification_is_our_own_mistake() -> None:
             decode_result(method, {}, "agent")
 
 
-# --- leniency
-
-
 def capabilities(given: object) -> acp.ClientCapabilities:
     params = {"protocolVersion": 1, "clientCapabilities": given}
     found = decode_params("initialize", params, "agent").client_capabilities

@@ -30,9 +30,6 @@ def ids(store: SessionStore, **rest: object) -> list[str]:
     return [found.id for found in store.sessions(**query)]  # type: ignore[arg-type]
 
 
-# --- sessions ----------------------------------------------------------------------------------------------------
-
-
 def test_what_was_created_is_there_in_full(store: SessionStore, opened: Open) -> None:
     made = SessionRecord(
         "s", "/p", ("/a", "/b ü"), "Title", "2024-01-01T00:00:00Z", "2024-01-02T00:00:00Z", "code", "m", "low", 3
@@ -124,9 +121,6 @@ def test_deleting_takes_the_log_with_it(store: SessionStore) -> None:
     assert store.entries("a") == [], "a new session of the same id begins empty"
 
 
-# --- log ---------------------------------------------------------------------------------------------------------
-
-
 def test_entries_come_back_in_order_byte_for_byte(store: SessionStore, opened: Open) -> None:
     used(store, "a", "b")
     kept = [LogEntry("update", "ü".encode()), LogEntry("message", b"\x00\xff"), LogEntry("reset", b"[]")]
@@ -180,9 +174,6 @@ def test_a_deleted_session_takes_no_more_entries_and_keeps_none(store: SessionSt
     assert len(store.entries("b")) == 1, "a refused append leaves the store usable"
 
 
-# --- permissions -------------------------------------------------------------------------------------------------
-
-
 def test_answers_are_remembered_for_their_project(store: SessionStore, opened: Open) -> None:
     store.remember("/p", "bash", "bash cargo test", "allow")
     store.remember("/p", "edit", "edit *", "reject")
@@ -209,9 +200,6 @@ def test_answers_are_replaced_revoked_and_kept_when_sessions_are_deleted(store: 
     store.remember("/project", "bash", "x", "allow")
     store.delete("a")
     assert len(store.permissions("/project")) == 1
-
-
-# --- two at once -------------------------------------------------------------------------------------------------
 
 
 def test_two_connections_see_each_other_and_may_be_closed_twice(opened: Open) -> None:

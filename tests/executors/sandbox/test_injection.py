@@ -161,9 +161,6 @@ async def test_a_plain_request_with_a_zero_in_its_path_does_not_leave_either() -
         assert (await command.receive()).startswith(b"HTTP/1.1 400")
 
 
-# --- its end --------------------------------------------------------------------------------------------------------
-
-
 @pytest.mark.parametrize("says", [b"", b"\x16"], ids=["nothing", "half a handshake"])
 async def test_who_hangs_in_the_handshake_is_left(authority: Authority, monkeypatch: pytest.MonkeyPatch, says: bytes):
     monkeypatch.setattr(injection, "HEAD_TIMEOUT", 0.1)

@@ -107,9 +107,6 @@ def test_a_folder_that_has_become_a_link_is_not_followed(base: Path) -> None:
         plan(SandboxPolicy(writable=(base / "r", base / "r/out")), scratch=None)
 
 
-# --- place holders -----------------------------------------------------------------------------------------------
-
-
 def test_another_agents_place_holder_is_left_to_it(tmp_path: Path) -> None:
     path = tmp_path / "p"
     code = (

@@ -213,9 +213,6 @@ async def test_a_document_whose_file_was_deleted_is_still_edited(tmp_path: Path)
         assert not file.exists()
 
 
-# --- saving ------------------------------------------------------------------------------------------------------
-
-
 async def test_commands_before_a_save_are_warned_of_once_a_turn(tmp_path: Path):
     async with raw_lsp(tmp_path) as (editor, agent):
         file, buffer = opened(editor, tmp_path)

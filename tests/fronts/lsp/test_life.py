@@ -43,9 +43,6 @@ def children(pid: int) -> list[int]:
     return [int(child) for file in Path(f"/proc/{pid}/task").glob("*/children") for child in file.read_text().split()]
 
 
-# --- the end -----------------------------------------------------------------------------------------------------
-
-
 @pytest.mark.parametrize("how", ["exit", "end of stdin", "SIGTERM", "SIGKILL"])
 async def test_nothing_is_left_when_the_editor_goes(tmp_path: Path, how: str):
     pids = tmp_path / "pids"
@@ -97,9 +94,6 @@ async def test_the_server_ends_when_its_editor_died_and_left_the_pipes_open(tmp_
                 assert await client._server.wait() == 1
     finally:
         editor.kill()
-
-
-# --- the beginning -----------------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("name", CAPTURED)
@@ -161,9 +155,6 @@ async def test_wrong_options_are_told_and_do_no_harm(tmp_path: Path):
     async with lsp(tmp_path, command=["false"], options={"save": "now"}) as (editor, _):
         await editor.until(editor.said)
         assert editor.said() == ["acp-coder: `save` must be one of never, client, disk, not 'now'"]
-
-
-# --- what is asked of an agent's session -------------------------------------------------------------------------
 
 
 async def test_mode_model_and_sessions_are_picked_by_questions(tmp_path: Path):
@@ -265,9 +256,6 @@ async def test_a_session_goes_on_after_its_agent_was_killed(tmp_path: Path):
         said = json.dumps(model.requests[-1].body["messages"])
         assert "first" in said and "One." in said and "third" in said
         assert "Three." in editor.transcript() and "first" in editor.transcript()
-
-
-# --- what it survives --------------------------------------------------------------------------------------------
 
 
 class RawEditor:

@@ -27,9 +27,6 @@ def transcript(tmp_path: Path) -> Transcript:
     return made
 
 
-# --- the text ----------------------------------------------------------------------------------------------------
-
-
 def test_a_turn_is_written_as_it_goes(tmp_path: Path):
     transcript = Transcript(tmp_path / "private")
     transcript.begin("agent in /p")
@@ -166,9 +163,6 @@ def test_a_path_cannot_forge_the_persons_words(transcript: Transcript):
 def test_the_whole_of_a_command_stands_in_the_transcript(command: str):
     call = Call("t1", command, raw_input={"command": command})
     assert f"```sh\n{command}\n```" in details_of(call)
-
-
-# --- in the editor -----------------------------------------------------------------------------------------------
 
 
 async def shown(editor: LspEditor) -> Buffer:

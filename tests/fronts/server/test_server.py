@@ -445,9 +445,6 @@ async def paged(web: httpx2.AsyncClient, place: Place, url: str) -> list[dict[st
     return found
 
 
-# --- the command ----------------------------------------------------------------------------------------------------
-
-
 def ran(tmp_path: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
     environ = {"HOME": str(tmp_path), "PATH": os.environ["PATH"], "OPENAI_BASE_URL": "http://127.0.0.1:9"}
     argv = [COMMAND, "serve", *arguments]

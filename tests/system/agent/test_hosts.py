@@ -467,9 +467,7 @@ async def test_no_hook_gives_commands_more(tmp_path: Path, config: str, there: P
     assert [entry.name for entry in there.iterdir()] == ["plain"]
 
 
-async def test_single_commands_run_here_or_nowhere_if_a_host_is_not_reached(
-    tmp_path: Path, config: str, there: Path
-):
+async def test_single_commands_run_here_or_nowhere_if_a_host_is_not_reached(tmp_path: Path, config: str, there: Path):
     gone = config.replace('host = "far"', 'host = "no-such-host.invalid"').replace('place = "build"', 'place = "local"')
     script = [tool("bash", command="touch made", place="build"), bash("echo here"), Answer(text="ok")]
     async with went(tmp_path, script, config=gone) as r:

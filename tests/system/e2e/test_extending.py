@@ -148,8 +148,6 @@ async def test_the_front(tmp_path):
     assert (tmp_path / "project/made").exists()
 
 
-# --- the public surface ------------------------------------------------------------------------------------------
-
 SURFACE = ROOT / "tests/e2e/public_surface.json"
 
 

@@ -101,9 +101,6 @@ class Stub:
         return ("bash", "-c", self._script, "bash", *argv)
 
 
-# --- lost links -----------------------------------------------------------------------------------------------------
-
-
 @with_and_without_python
 async def test_a_lost_link_loses_no_output(server: ssh_server.SshServer, tmp_path: Path, reached: Reached) -> None:
     lines = "".join(f"line {number} {'x' * 80}\n" for number in range(40_000))
@@ -176,8 +173,6 @@ def sleeping(seconds: str) -> list[str]:
     return said.split()
 
 
-# --- ends -----------------------------------------------------------------------------------------------------------
-
 KILLED = """
 import sys
 from pathlib import Path
@@ -229,9 +224,6 @@ async def test_nothing_is_left_when_it_is_closed(server: ssh_server.SshServer, t
     assert not sleeping(OURS)
     assert not folder.exists()
     assert not subprocess.run(["pgrep", "-f", folder.name], capture_output=True, check=False).stdout
-
-
-# --- hosts that cannot be used, or lie --------------------------------------------------------------------------------
 
 
 async def test_entries_are_judged_at_once_and_late_ones_alone(
@@ -382,9 +374,6 @@ async def test_a_host_that_never_stops_talking_is_not_listened_to(tmp_path: Path
     async with over(Stub("cat /dev/zero")) as executor:
         with pytest.raises(ExecutorError, match="did not answer as expected"):
             await executor.run(Command("true", tmp_path))
-
-
-# --- what is sent -----------------------------------------------------------------------------------------------------
 
 
 def test_what_is_sent_runs_with_the_oldest_python_that_is_promised() -> None:

@@ -40,9 +40,6 @@ HANDSHAKE = (
 CHUNKS = [f"{number} " for number in range(300)]
 
 
-# --- the network -------------------------------------------------------------------------------------------------
-
-
 class Network:
     """What is between a client and the server, by chance."""
 
@@ -148,9 +145,6 @@ def errors(caplog: pytest.LogCaptureFixture) -> list[str]:
     bad = [record for record in caplog.records if record.levelname == "ERROR" or record.exc_info]
     texts = [logging.Formatter().format(record) for record in bad]
     return [text for text in texts if "tests/" not in text]  # The client is in this process, too.
-
-
-# --- clients -----------------------------------------------------------------------------------------------------
 
 
 @pytest.fixture

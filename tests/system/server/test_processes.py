@@ -104,9 +104,6 @@ async def test_a_process_that_stops_hands_its_sessions_over(postgres: PostgresSe
         assert places(second, session) == [seq for seq in stored if seq > stored[-1] - len(places(second, session))]
 
 
-# --- processes that die ------------------------------------------------------------------------------------------
-
-
 @asynccontextmanager
 async def process_beside(place: Place, tmp_path: Path, *more: str) -> AsyncIterator[tuple[Place, Any]]:
     """A real `acp-coder serve` with the same store and tokens."""
@@ -174,9 +171,6 @@ async def killed(process: Any, once: Path) -> None:
     process.kill()
 
 
-# --- processes that are alive and have lost their lease ------------------------------------------------------------
-
-
 async def test_who_lost_the_lease_stops_and_its_clients_go_on_elsewhere(postgres: PostgresServer, tmp_path: Path):
     """As after a process was stopped, or cut off from the database, for longer than the lease."""
     script = [asks(bash(WAITS)), Answer(text="It goes on.")]
@@ -226,9 +220,6 @@ async def test_a_session_of_another_process_is_deleted_if_nobody_uses_it(postgre
         while (await web.delete(f"{other.http}/sessions/{session}")).status_code == 409:
             await anyio.sleep(0.01)  # The link is being closed.
         assert (await web.get(f"{one.http}/sessions/{session}")).status_code == 404
-
-
-# --- workers -----------------------------------------------------------------------------------------------------
 
 
 async def test_workers_share_a_port_and_count_together(postgres: PostgresServer, tmp_path: Path) -> None:

@@ -67,9 +67,6 @@ def end_connections(server: PostgresServer) -> None:
         db.execute("SELECT pg_terminate_backend(pid, 10000) FROM pg_stat_activity WHERE pid <> pg_backend_pid()")
 
 
-# --- it goes away ------------------------------------------------------------------------------------------------
-
-
 def test_connections_that_were_ended_while_idle_are_made_anew_unnoticed(postgres: PostgresServer, store: SessionStore):
     store.append("s", [entry("1")])
     end_connections(postgres)
@@ -187,9 +184,6 @@ def test_what_may_have_been_stored_is_stored_once(store: SessionStore) -> None:
     assert texts(store) == [b"0", b"1", b"2", b"3", b"4"]
 
 
-# --- bounds ------------------------------------------------------------------------------------------------------
-
-
 @pytest.fixture
 def own_url(postgres: PostgresServer) -> str:
     """Of connections that nobody else in this process uses, with whatever bounds they were made."""
@@ -218,9 +212,6 @@ def test_a_row_that_another_process_is_changing_is_waited_for_in_bounds(own_url:
     ):
         db.change("UPDATE sessions SET title = 'mine' WHERE id = ?", "s")
         other.change("s", title="theirs")
-
-
-# --- schemas -----------------------------------------------------------------------------------------------------
 
 
 def test_owners_do_not_see_each_other_and_names_are_never_sql(postgres: PostgresServer, schema: str) -> None:
@@ -294,9 +285,6 @@ def test_what_is_too_long_for_an_index_is_kept(store: SessionStore) -> None:
         store.questions.answered("/p", "bash", [long[:20_000]], allowed=True)
     assert len(store.permissions("/p")) == 1
     assert [asked.allowed for asked in store.questions.counts("/p", 5)] == [2]
-
-
-# --- other processes ---------------------------------------------------------------------------------------------
 
 
 async def test_what_another_process_tells_is_heard(postgres: PostgresServer, schema: str, store: SessionStore) -> None:
