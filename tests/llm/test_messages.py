@@ -403,14 +403,11 @@ async def test_errors(reply: Any, kind: str, said: str) -> None:
     await check_failure("messages", reply, kind, said)
 
 
-async def test_an_overload_before_the_first_words_is_tried_again() -> None:
+async def test_an_overload_before_the_first_words_and_a_break_after_the_last_are_forgiven() -> None:
     overload = RawAnswer(wire(failing("overloaded_error", "Overloaded")))
     async with connected("messages", [overload, "at last"]) as (provider, model):
         assert texts(await collect(provider)) == ["at last"]
         assert len(model.requests) == 2
-
-
-async def test_a_break_after_the_stop_reason_is_forgiven() -> None:
     chunks = (*wire(text("a"), ending()), b"never")
     async with connected("messages", [RawAnswer(chunks, drop_after=2)]) as (provider, _):
         assert await collect(provider) == [llm.TextDelta("a"), llm.Finished("stop")]
@@ -433,13 +430,10 @@ async def test_a_turn_with_thoughts_goes_back_as_it_came() -> None:
         ]  # fmt: skip
 
 
-async def test_models_come_with_what_they_take() -> None:
+async def test_models_come_with_what_they_take_and_are_known_by_their_names() -> None:
     able = {"image_input": {"supported": True}, "pdf_input": {"supported": False}}
     entries = [{"id": "a", "max_input_tokens": 1_000_000, "capabilities": able}]
     assert await listed("messages", entries) == [llm.ModelInfo("a", 1_000_000, ("image",))]
-
-
-def test_models_are_known_by_their_names() -> None:
     assert manner_of("anthropic/claude-opus-4.8").adaptive
     assert not manner_of("claude-haiku-4-5-20251001").adaptive
 

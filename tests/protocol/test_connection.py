@@ -389,7 +389,7 @@ async def test_what_is_queued_is_written_before_the_end() -> None:
         assert await wire.receive() is None
 
 
-async def test_last_line_without_line_feed_is_answered() -> None:
+async def test_a_last_line_without_its_end_and_events_before_the_loop_are_answered() -> None:
     ours, theirs = memory_pair()
     connection = Connection(ours, Table(echo=echo))
     wire = Wire(theirs)
@@ -397,9 +397,6 @@ async def test_last_line_without_line_feed_is_answered() -> None:
     ours._incoming.end()  # the end of our stdin alone
     await connection.serve()
     assert (await wire.receive())["result"] == [1]
-
-
-async def test_events_received_before_the_loop_come_first() -> None:
     peer = Peer()
     events = peer.receive(b'{"jsonrpc":"2.0","id":1,"method":"echo","params":"early"}\n')
     ours, theirs = memory_pair()
@@ -437,7 +434,8 @@ async def test_handler_that_refuses_to_end_does_not_hold_up_the_end() -> None:
         await release.wait()
 
 
-async def test_cancelling_serve_closes_the_transport_and_ends_the_writer() -> None:
+async def test_the_end_is_noticed_by_the_writer_and_the_transport_closed(caplog: pytest.LogCaptureFixture) -> None:
+    """[END-4]"""
     ours, theirs = memory_pair()
     connection = Connection(ours, Table())
     async with anyio.create_task_group() as group:
@@ -446,6 +444,16 @@ async def test_cancelling_serve_closes_the_transport_and_ends_the_writer() -> No
         group.cancel_scope.cancel()
     assert await theirs.read() == b""
     assert connection.closed
+    caplog.set_level(logging.INFO)
+    ours, theirs = memory_pair()
+    connection = Connection(ours, Table())
+    theirs._incoming.end()  # they stop reading and keep their side open
+    async with Background() as background:
+        background.start(connection.serve)
+        connection.notify("n", "x")
+        await connection.flush()
+    assert connection.write_failed
+    assert "Traceback" not in caplog.text
 
 
 async def test_drain_and_flush_return_after_the_end() -> None:
@@ -458,20 +466,6 @@ async def test_drain_and_flush_return_after_the_end() -> None:
             connection.notify("n", number)
         await connection.drain()
         await connection.flush()
-
-
-async def test_reader_that_went_away_is_noticed_by_the_writer(caplog: pytest.LogCaptureFixture) -> None:
-    """[END-4]"""
-    caplog.set_level(logging.INFO)
-    ours, theirs = memory_pair()
-    connection = Connection(ours, Table())
-    theirs._incoming.end()  # they stop reading and keep their side open
-    async with Background() as background:
-        background.start(connection.serve)
-        connection.notify("n", "x")
-        await connection.flush()
-    assert connection.write_failed
-    assert "Traceback" not in caplog.text
 
 
 # --- back-pressure -----------------------------------------------------------------------------------------------

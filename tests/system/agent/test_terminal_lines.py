@@ -56,15 +56,12 @@ async def test_a_line_that_only_looks_asks_if_the_shell_changes_it(tmp_path: Pat
         assert not (r.project / "b").exists()
 
 
-async def test_an_always_for_a_program_is_none_for_the_shell_behind_it(tmp_path: Path) -> None:
+async def test_an_always_for_a_program_is_none_for_the_shell_behind_it_and_looking_asks_nothing(tmp_path: Path) -> None:
     """The shell gets what the program leaves unread."""
     script = [in_terminal(SHELL), line("sleep 1000"), line("y"), line("y"), changing("touch b"), "done"]
     permissions = [allow_once, allow_once, allow_always]
     async with went(tmp_path, model(*script), permissions=permissions, otherwise=reject_once) as r:
         assert questions(r)[2:] == ["Type y Enter", "Type touch b Enter"]
-
-
-async def test_lines_that_only_look_are_not_asked_about(tmp_path: Path) -> None:
     script = [in_terminal(SHELL), line("echo a != b; echo no! matter"), "done"]
     async with went(tmp_path, model(*script), permissions=[allow_once], otherwise=reject_once) as r:
         assert "no! matter\n" in result(r, 3)

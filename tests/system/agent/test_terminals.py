@@ -87,7 +87,7 @@ async def test_what_another_program_gets_asks_and_always_holds_for_that_terminal
         assert started(r, 5) != started(r, 2)
 
 
-async def test_a_line_for_a_shell_is_judged_as_a_command(tmp_path: Path) -> None:
+async def test_a_line_for_a_shell_is_judged_as_a_command_whole_or_in_halves(tmp_path: Path) -> None:
     outside = tmp_path / "outside"
     outside.mkdir()
     script = [in_terminal(SHELL), line("git status --short"), line(f"rm -rf {outside}"), line("echo still"), "done"]
@@ -95,9 +95,6 @@ async def test_a_line_for_a_shell_is_judged_as_a_command(tmp_path: Path) -> None
         assert questions(r) == [SHELL, f"Type rm -rf {outside} Enter"]
         assert outside.is_dir()
         assert "rm -rf" not in result(r, 5)
-
-
-async def test_a_rule_for_bash_holds_for_lines_and_for_halves_of_them(tmp_path: Path) -> None:
     rules = '[[tools.permissions.bash]]\npattern = "touch *"\naction = "deny"\n'
     script = [in_terminal(SHELL), line("touch a"), keys(literal_text="tou"), keys(literal_text="ch b"),
               keys(enter=True), "done"]  # fmt: skip
@@ -129,7 +126,7 @@ async def test_no_line_runs_what_a_rule_denies_by_way_of_another(tmp_path: Path,
         assert not (r.project / "gone").exists()
 
 
-async def test_a_whole_line_with_all_that_bash_has_does_not_ask(tmp_path: Path) -> None:
+async def test_a_whole_line_with_all_that_bash_has_and_an_interrupt_do_not_ask(tmp_path: Path) -> None:
     lines = [
         "for i in 1 2; do echo $i; done", "cat <<x\na\nx", "echo 'a; b' \"c\" # d", "sleep 0 & wait", "cd / && pwd",
     ]  # fmt: skip
@@ -137,9 +134,6 @@ async def test_a_whole_line_with_all_that_bash_has_does_not_ask(tmp_path: Path) 
     async with went(tmp_path, model(in_terminal(SHELL), *typed, "done"), mode="auto") as r:
         assert questions(r) == []
         assert "\n1\n2\n" in result(r, 3) and "a; b c" in result(r, 5)
-
-
-async def test_an_interrupt_needs_no_question(tmp_path: Path) -> None:
     script = [in_terminal("sleep 1000; echo gone; read"), keys(keys=["C-c"]), "done"]
     async with went(tmp_path, model(*script), permissions=[allow_once], otherwise=reject_once) as r:
         assert len(questions(r)) == 1

@@ -113,13 +113,10 @@ ENDING = (
 ).split("|")
 
 
-def test_what_would_end_a_shell_is_known_and_what_ends_only_a_shell_of_its_own_is_not() -> None:
+async def test_what_would_end_the_shared_shell_is_known_and_refused(tmp_path: Path) -> None:
     assert [line for line in ENDING if not ends_shell(line)] == []
     apart = ("(set -e; exit 3)", "bash -c 'exit 3'", "exit 3 | cat", "echo $(exit 3)", "echo exit", "exit 3 & wait")
     assert [line for line in apart if ends_shell(line)] == []
-
-
-async def test_what_would_end_the_shared_shell_is_refused(tmp_path: Path) -> None:
     lines = ("exit", "set -e; make", "if true; then exit; fi")
     script = [*map(shared, lines), shared("echo still"), Answer(text="ok")]
     async with went(tmp_path, script, config=TMUX, mode="auto") as r:
@@ -256,16 +253,13 @@ async def test_what_runs_in_a_pane_cannot_command_tmux(tmp_path: Path) -> None:
         assert not (tmp_path / "out").exists()
 
 
-async def test_without_the_program_nothing_runs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_without_tmux_or_its_program_there_are_no_panes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(tmux_server, "PROGRAM", "no-such-tmux")
     script = [shared("touch made"), bash("touch made", terminal=True), bash("touch plain"), Answer(text="ok")]
     async with went(tmp_path, script, config=TMUX, mode="auto", otherwise=allow_once) as r:
         assert all("there is no `tmux` on this machine" in said for said in results(r)[:2])
         assert not (r.project / "made").exists()
         assert (r.project / "plain").exists()
-
-
-async def test_without_tmux_there_are_no_panes(tmp_path: Path) -> None:
     script = [shared("touch made"), manage("tmux_create_pane", pane="one"), Answer(text="ok")]
     async with went(tmp_path, script, mode="auto") as r:
         assert all("There is no tmux in this session" in said for said in results(r))

@@ -270,7 +270,7 @@ def test_a_worker_that_ends_is_replaced_and_all_end_with_the_first_process(tmp_p
         assert run.stdout.read() == b"", "nobody has it open any more"
 
 
-def test_workers_that_cannot_begin_end_the_server(tmp_path: Path) -> None:
+def test_workers_that_cannot_begin_or_share_no_store_end_the_server(tmp_path: Path) -> None:
     environ = {**os.environ, "PROMETHEUS_MULTIPROC_DIR": str(tmp_path)}
     with subprocess.Popen([sys.executable, "-c", WORKERS, "60"], stdout=subprocess.PIPE, env=environ) as run:
         try:
@@ -279,9 +279,6 @@ def test_workers_that_cannot_begin_end_the_server(tmp_path: Path) -> None:
             assert run.wait(BOUND) == 1
         finally:
             run.kill()
-
-
-def test_several_workers_need_a_store_that_they_share(tmp_path: Path) -> None:
     ended = subprocess.run(
         [COMMAND, "serve", "--port", "0", "--workers", "2"], env=environ_for(tmp_path, "http://127.0.0.1:9"),
         capture_output=True, text=True, timeout=BOUND,

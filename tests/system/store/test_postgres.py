@@ -190,14 +190,11 @@ def own_url(postgres: PostgresServer) -> str:
     return postgres.url(application_name=uuid.uuid4().hex)
 
 
-def test_a_statement_that_takes_too_long_is_ended_and_told(own_url: str, schema: str) -> None:
+def test_a_statement_that_takes_too_long_and_who_gets_no_connection_are_told(own_url: str, schema: str) -> None:
     with closing(postgres_store(own_url, schema, timeout=0.2)) as store:
         with pytest.raises(StoreBusy, match=r"did not answer within 0\.2 s"):
             store._db.rows("SELECT pg_sleep(60)")
         assert store.count() == 0, "the connection is used again"
-
-
-def test_who_gets_no_connection_in_time_is_told(own_url: str, schema: str) -> None:
     with closing(postgres_store(own_url, schema, connections=1, timeout=0.2)) as store:
         with store._db.write(), pytest.raises(StoreBusy, match=r"all 1 connections are in use \(store.connections\)"):
             store.count()
