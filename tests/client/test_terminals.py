@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import AsyncIterator
 from pathlib import Path
 from typing import Any
@@ -13,6 +12,7 @@ import pytest
 from acp_agent.client import AcpClient, Terminals
 from acp_agent.errors import PeerError
 from tests.client.kit import ScriptedAgent, real, scripted_agent
+from tests.e2e.kit import alive, until_gone
 
 
 @pytest.fixture
@@ -46,22 +46,6 @@ async def run(agent: ScriptedAgent, command: str, *args: str, **params: Any) -> 
     result = await output(agent, terminal)
     assert await agent.ask("terminal/release", terminalId=terminal) == {}
     return result
-
-
-def alive(pid: int) -> bool:
-    try:
-        os.kill(pid, 0)
-    except ProcessLookupError:
-        return False
-    try:
-        return " Z " not in Path(f"/proc/{pid}/stat").read_text(encoding="utf-8")
-    except FileNotFoundError:
-        return False
-
-
-async def gone(pid: int) -> None:
-    while alive(pid):
-        await anyio.lowlevel.checkpoint()
 
 
 async def line_of(agent: ScriptedAgent, terminal: str) -> str:
@@ -125,7 +109,7 @@ async def test_background_child_does_not_hold_the_exit_up(agent: ScriptedAgent) 
     child = int((await output(agent, terminal))["output"])
     assert alive(child)
     await agent.ask("terminal/release", terminalId=terminal)
-    await gone(child)
+    await until_gone(child)
 
 
 async def test_kill_takes_the_whole_tree_and_keeps_the_output(agent: ScriptedAgent) -> None:
@@ -136,7 +120,7 @@ async def test_kill_takes_the_whole_tree_and_keeps_the_output(agent: ScriptedAge
     assert await wait(agent, terminal) == {"signal": "SIGKILL"}
     result = await output(agent, terminal)
     assert result == {"output": f"{child}\n", "truncated": False, "exitStatus": {"signal": "SIGKILL"}}
-    await gone(child)
+    await until_gone(child)
     assert await agent.ask("terminal/kill", terminalId=terminal) == {}, "a second kill is no failure"
 
 
@@ -161,7 +145,7 @@ async def test_released_terminal_is_unknown_and_its_process_gone(agent: Scripted
     pid = int(await line_of(agent, terminal))
     await agent.ask("terminal/release", terminalId=terminal)
     assert terminals.open == 0
-    await gone(pid)
+    await until_gone(pid)
     for method in ("output", "wait_for_exit", "kill", "release"):
         with pytest.raises(PeerError) as caught:
             await agent.ask(f"terminal/{method}", terminalId=terminal)
@@ -214,7 +198,7 @@ async def test_closing_or_cancelling_the_client_kills_what_runs(terminals: Termi
         async with AcpClient(transport, terminals=terminals):
             terminal = await create(agent, "sh", "-c", "echo $$; sleep 1000")
             pid = int(await line_of(agent, terminal))
-        await gone(pid)
+        await until_gone(pid)
     assert terminals.open == 0
     pid = 0
     with anyio.CancelScope() as scope:
@@ -223,4 +207,4 @@ async def test_closing_or_cancelling_the_client_kills_what_runs(terminals: Termi
             pid = int(await line_of(agent, terminal))
             scope.cancel()
             await anyio.sleep_forever()
-    await gone(pid)
+    await until_gone(pid)

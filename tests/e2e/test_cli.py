@@ -272,11 +272,6 @@ async def test_a_sentence_without_a_command_is_a_prompt(tmp_path):
         assert text(without_context(model.requests[0].body["messages"])[-1]) == "fix it"
 
 
-def test_a_word_that_is_no_command_is_told_the_nearest_one_or_the_command_for_a_prompt(tmp_path):
-    assert "did you mean `acp-coder doctor`?" in run(tmp_path, "docter").stderr
-    assert '`acp-coder prompt "fix it"`' in run(tmp_path, "fix", "it").stderr
-
-
 async def test_sessions_are_shown_exported_and_deleted(tmp_path):
     async with FakeModel([WRITE, "Done."]) as model:
         await ran(model, tmp_path, "prompt", "--yes", "Write something")
@@ -336,8 +331,10 @@ def test_config_names_what_is_wrong_and_where_values_come_from(tmp_path):
     assert "sk-test" not in done.stdout
 
 
-def test_help_lists_the_commands(tmp_path):
+def test_help_and_a_word_that_is_no_command_name_the_commands(tmp_path):
     assert "prompt" in run(tmp_path, "--help").stdout
+    assert "did you mean `acp-coder doctor`?" in run(tmp_path, "docter").stderr
+    assert '`acp-coder prompt "fix it"`' in run(tmp_path, "fix", "it").stderr
 
 
 def test_login_keeps_the_key_privately_and_logout_forgets_it(tmp_path):

@@ -53,11 +53,13 @@ def outside(place: Path) -> dict[str, str]:
 UNTOUCHED = {"f": "a secret outside"}
 
 
-def test_a_folder_is_reached_by_its_name(place: Path) -> None:
+def test_a_folder_is_reached_by_its_name_and_made_for_what_is_written(place: Path) -> None:
     with beneath.folder(place / "app" / "inside") as handle:
         assert os.fstat(handle).st_ino == (place / "app" / "inside").stat().st_ino
     with beneath.folder(Path("/")) as handle:
         assert os.fstat(handle).st_ino == Path("/").stat().st_ino
+    files.write(place / "app" / "a" / "b" / "f", b"x")
+    assert (place / "app" / "a" / "b" / "f").read_bytes() == b"x"
 
 
 def test_no_handle_is_left_open(place: Path) -> None:
@@ -110,11 +112,6 @@ def test_what_is_missing_is_missing(place: Path) -> None:
         files.entries(place / "no")
     with pytest.raises(NotADirectoryError):
         files.entries(place / "app" / "inside" / "f")
-
-
-def test_parents_are_made_for_what_is_written(place: Path) -> None:
-    files.write(place / "app" / "a" / "b" / "f", b"x")
-    assert (place / "app" / "a" / "b" / "f").read_bytes() == b"x"
 
 
 def _pipe(path: Path) -> None:

@@ -154,11 +154,13 @@ async def test_lines_of_files_that_are_not_utf8_are_shown_in_their_encoding(prog
     ]
 
 
-async def test_long_lines_are_cut(program: str, tree: Path) -> None:
+async def test_long_lines_are_cut_and_found_again(program: str, tree: Path) -> None:
     (tree / "long.txt").write_text("needle" + "x" * 2_000_000 + "\nneedle\n")
     found = await grep("needle", tree / "long.txt")
     assert [match.line for match in found.matches] == [1, 2]
     assert all(len(match.text) < 1000 for match in found.matches)
+    (tree / "long.txt").write_text("ü" * 900 + "needle" + "y" * 900 + "\nneedle\n")
+    assert [match.line for match in (await grep("needle", tree / "long.txt")).matches] == [1, 2]
 
 
 async def test_a_catastrophic_pattern_ends_with_its_time(program: str, tree: Path) -> None:
@@ -277,13 +279,6 @@ async def test_lines_of_other_encodings_are_found_again(encoding: str, tree: Pat
     (tree / "odd.txt").write_text("needle ü one\nx\nneedle two\n", encoding=encoding)
     found = await grep("needle", tree / "odd.txt")
     assert [match.line for match in found.matches] == [1, 3]
-
-
-@pytest.mark.usefixtures("program")
-async def test_long_lines_are_found_again(tree: Path) -> None:
-    (tree / "long.txt").write_text("ü" * 900 + "needle" + "y" * 900 + "\nneedle\n")
-    found = await grep("needle", tree / "long.txt")
-    assert [match.line for match in found.matches] == [1, 2]
 
 
 async def test_ripgrep_is_asked_without_options_of_the_persons_own(tree: Path, stub: Stub, tmp_path: Path) -> None:

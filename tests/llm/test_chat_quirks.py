@@ -365,15 +365,6 @@ async def test_a_server_that_wants_its_thoughts_back_gets_them() -> None:
         assert model.requests[1].body["messages"][1]["reasoning_content"] == "hm"
 
 
-async def test_the_same_refusal_twice_and_a_redirect_are_errors() -> None:
-    refusal = Failure(400, {"error": {"message": "stream_options is not for you"}})
-    async with connected("chat", [refusal] * 5) as (provider, model):
-        assert (await failure(provider)).kind == "bad_request"
-        assert len(model.requests) == 2
-    async with connected("chat", [Failure(308, "", {"Location": "https://elsewhere/v1"})]) as (provider, _):
-        assert "https://elsewhere/v1" in str(await failure(provider))
-
-
 async def test_models_come_with_their_windows_and_of_lm_studio_with_what_is_loaded() -> None:
     entries = [
         {"id": "vllm", "max_model_len": 8192}, {"id": "openrouter", "context_length": 128000},
@@ -530,13 +521,19 @@ def test_messages_are_encoded_once_and_never_mistaken_for_another() -> None:
         assert [entry["content"] for entry in sent["messages"]] == [str(number)] * 2
 
 
-async def test_a_server_that_knows_no_chat_template_is_not_sent_its_switch_again() -> None:
+async def test_what_a_server_refuses_is_not_sent_again_and_the_same_twice_an_error() -> None:
     words = "chat_template is not supported for Mistral tokenizers."
     async with connected("chat", [Failure(400, {"message": words}), "ok", "ok"]) as (provider, model):
         for _ in range(2):
             await collect(provider, settings=llm.ModelSettings("m", thought_level="low"))
         assert ["chat_template_kwargs" in request.body for request in model.requests] == [True, False, False]
         assert model.requests[2].body["reasoning_effort"] == "low"
+    refusal = Failure(400, {"error": {"message": "stream_options is not for you"}})
+    async with connected("chat", [refusal] * 5) as (provider, model):
+        assert (await failure(provider)).kind == "bad_request"
+        assert len(model.requests) == 2
+    async with connected("chat", [Failure(308, "", {"Location": "https://elsewhere/v1"})]) as (provider, _):
+        assert "https://elsewhere/v1" in str(await failure(provider))
 
 
 def test_thoughts_that_openrouter_signs_go_back_with_their_calls_in_whole() -> None:

@@ -311,14 +311,10 @@ async def test_a_passing_failure_is_tried_again(api: Api, obstacle: Any) -> None
 
 
 @over_http
-async def test_retries_end(api: Api) -> None:
+async def test_retries_end_and_a_wait_longer_than_the_bound_is_reported_at_once(api: Api) -> None:
     async with connected(api, [Failure(500, {"error": {"message": "oops"}})] * 9, max_retries=2) as (provider, model):
         error = await failure(provider)
         assert (error.kind, error.status, len(model.requests)) == ("server", 500, 3)
-
-
-@over_http
-async def test_a_wait_longer_than_the_bound_is_reported_at_once(api: Api) -> None:
     script: Script = [Failure(429, {"error": {"message": "slow down"}}, {"Retry-After": "3600"}), "never"]
     async with connected(api, script) as (provider, model):
         error = await failure(provider)
@@ -366,7 +362,7 @@ async def test_one_clear_error_per_kind(api: Api, status: int, error: dict[str, 
 
 
 @over_http
-async def test_a_server_that_is_not_there_is_a_network_error(api: Api) -> None:
+async def test_a_server_that_is_not_there_and_a_key_that_http_cannot_carry_are_errors(api: Api) -> None:
     async with FakeModel() as model:
         base_url = model.base_url
     provider = make(api, base_url, max_retries=1)
@@ -374,6 +370,9 @@ async def test_a_server_that_is_not_there_is_a_network_error(api: Api) -> None:
     await provider.aclose()
     assert error.kind == "network"
     assert base_url.removesuffix("/v1") in str(error)
+    async with connected(api, ["never"], api_key="sk-\n“quoted”") as (provider, model):
+        assert (await failure(provider)).kind == "auth"
+        assert model.requests == []
 
 
 @over_http
@@ -383,13 +382,6 @@ async def test_silence_ends_in_a_timeout(api: Api, answer: Answer) -> None:
         error = await failure(provider)
         assert (error.kind, len(model.requests)) == ("timeout", 1)
         await model.answer_closed()
-
-
-@over_http
-async def test_a_key_that_http_cannot_carry_is_an_auth_error(api: Api) -> None:
-    async with connected(api, ["never"], api_key="sk-\n“quoted”") as (provider, model):
-        assert (await failure(provider)).kind == "auth"
-        assert model.requests == []
 
 
 @over_http

@@ -68,12 +68,20 @@ def test_blocks_become_calls_and_the_rest_stays_text(text, said, calls, pieces):
     assert [(name, json.loads(arguments)) for name, arguments in made] == calls
 
 
-def test_every_single_character_may_come_alone():
+def test_characters_may_come_alone_text_is_not_held_back_and_ids_are_unique():
     for text, said, calls in CASES:
         reader = FenceReader(NAMES)
         out = [one for character in text for one in reader.feed(character)] + reader.end(complete=True)
         assert "".join(one.text for one in out if isinstance(one, llm.TextDelta)) == said
         assert len([one for one in out if isinstance(one, llm.ToolUse)]) == len(calls)
+    reader = FenceReader(NAMES)
+    assert reader.feed("Hel") == [llm.TextDelta("Hel")]
+    assert reader.feed("lo") == [llm.TextDelta("lo")]
+    assert reader.feed("\n`") == [llm.TextDelta("\n")]
+    assert reader.feed("x` is") == [llm.TextDelta("`x` is")]
+    reader = FenceReader(NAMES)
+    calls = [one for one in reader.feed("```bash\nls\n```\n" * 50) if isinstance(one, llm.ToolUse)]
+    assert len({call.id for call in calls}) == 50
 
 
 @pytest.mark.parametrize(("start", "middle", "end"), [
@@ -114,14 +122,6 @@ async def test_much_text_in_one_piece_is_read_in_one_go(line):
     assert len(in_a_block[1]) == 1
 
 
-def test_plain_text_is_not_held_back():
-    reader = FenceReader(NAMES)
-    assert reader.feed("Hel") == [llm.TextDelta("Hel")]
-    assert reader.feed("lo") == [llm.TextDelta("lo")]
-    assert reader.feed("\n`") == [llm.TextDelta("\n")]
-    assert reader.feed("x` is") == [llm.TextDelta("`x` is")]
-
-
 def test_a_block_is_a_call_only_where_it_is_closed_or_complete_and_offered():
     assert read("```bash\nls\n", complete=True) == ("", [("bash", '{"command": "ls"}')])
     assert read("```bash\nrm -r", complete=False) == ("```bash\nrm -r", [])
@@ -138,12 +138,6 @@ def test_a_tool_block_with_nonsense_is_a_call_the_loop_can_answer(body):
     _, ((name, arguments),) = read(f"```tool\n{body}\n```\n")
     assert name == "tool"
     assert isinstance(arguments, str)
-
-
-def test_ids_are_unique():
-    reader = FenceReader(NAMES)
-    calls = [one for one in reader.feed("```bash\nls\n```\n" * 50) if isinstance(one, llm.ToolUse)]
-    assert len({call.id for call in calls}) == 50
 
 
 def test_the_history_is_told_in_blocks_that_would_be_read_as_the_same_calls():
@@ -193,17 +187,17 @@ async def test_fenced_sends_no_tools_and_reads_calls_from_the_text():
     assert "".join(event.text for event in events if isinstance(event, llm.TextDelta)) == "Look:\n"
 
 
-async def test_native_calls_are_passed_on_in_fenced_mode():
+async def test_native_calls_pass_and_an_answer_ends_with_its_first_whole_block():
     _, names, _ = await asked(Answer(tool_calls=(Call("read", {"path": "a"}), Call("read", {"path": "b"}))))
     assert names == ["read", "read"]
-
-
-async def test_the_answer_ends_with_its_first_block():
-    """What a model writes after it is the result as it imagines it; a real one wrote that as a block of `bash`."""
+    # What a model writes after it is the result as it imagines it; a real one wrote that as a block of `bash`.
     text = '```tool\n{"name": "read", "arguments": {"path": "a"}}\n```\n```bash\n14\n```\n'
     events, names, _ = await asked(text)
     assert names == ["read"]
     assert events[-1] == llm.Finished("tool_calls")
+    events, names, _ = await asked(Answer(text="```bash\nrm -rf bu", finish="length"))
+    assert names == []
+    assert events[-1].reason == "length"
 
 
 async def test_auto_is_native_and_leaves_blocks_alone_until_tools_are_refused():
@@ -258,12 +252,6 @@ async def test_auto_does_not_take_other_failures_for_a_refusal_of_tools():
         for _ in failures:
             with pytest.raises(ProviderError):
                 await events_of(provider)
-
-
-async def test_an_answer_that_was_cut_short_runs_nothing_it_had_begun():
-    events, names, _ = await asked(Answer(text="```bash\nrm -rf bu", finish="length"))
-    assert names == []
-    assert events[-1].reason == "length"
 
 
 async def test_closing_the_stream_closes_the_inner_one():

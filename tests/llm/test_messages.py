@@ -165,15 +165,12 @@ def test_thoughts_stand_where_they_came() -> None:
     assert blocks(body, 1) == ["thinking", "text", "tool_use", "thinking", "text", "tool_use"]
 
 
-def test_no_budget_is_set_in_a_turn_that_began_without_a_thought() -> None:
+def test_no_budget_is_set_in_a_turn_without_a_thought_and_a_history_begins_with_the_user() -> None:
     body = encode([USER, called(), RESULT], BUDGETED)
     assert "thinking" not in body
     assert refusal(body, HEADERS) is None
     later = encode([USER, called(), RESULT, llm.AssistantMessage("Done."), USER], BUDGETED)
     assert later["thinking"]["type"] == "enabled"
-
-
-def test_a_history_that_begins_with_the_model_begins_with_words_of_the_user() -> None:
     body = encode([llm.AssistantMessage("Hello."), USER])
     assert body["messages"][0]["content"][0]["text"] == CONTINUED
 

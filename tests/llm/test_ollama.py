@@ -102,25 +102,22 @@ async def test_thinking(name: str, level: Any, think: Any) -> None:
         assert model.requests[0].body.get("think") == think
 
 
-async def test_a_model_that_cannot_think_is_not_asked_to_again() -> None:
+async def test_what_a_model_cannot_is_not_asked_again_and_what_does_not_fit_refused() -> None:
     refused = Failure(400, {"error": '"gemma:2b" does not support thinking'})
     async with connected("ollama", [refused, "ok", "ok"]) as (provider, model):
         tolerant = TolerantProvider(provider)
         for _ in range(2):
             await collect(tolerant, settings=llm.ModelSettings("gemma:2b", thought_level="low"))
         assert ["think" in request.body for request in model.requests] == [True, False, False]
-
-
-LONG = llm.UserMessage((llm.TextPart("one two three " * 20_000),))
-
-
-async def test_a_newer_server_refuses_what_does_not_fit() -> None:
     async with connected("ollama", ["ok"]) as (provider, model):
         model.cuts = True
         with pytest.raises(ProviderError) as caught:
             await collect(provider, (LONG,))
         assert caught.value.kind == "context_too_long"
         assert await collect(provider) == [llm.TextDelta("ok"), llm.UsageReport(9, 5), llm.Finished("stop")]
+
+
+LONG = llm.UserMessage((llm.TextPart("one two three " * 20_000),))
 
 
 @pytest.mark.parametrize("api", ["ollama", "chat"])

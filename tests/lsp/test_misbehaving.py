@@ -10,6 +10,7 @@ import pytest
 
 from acp_agent.lsp.base import Document, LspError
 from acp_agent.lsp.server_documents import MOST_OPEN
+from tests.e2e.kit import alive
 from tests.lsp.kit import START, Kit, messages, raw, running
 
 
@@ -32,22 +33,18 @@ async def test_only_new_errors_are_told_however_the_server_gives_diagnostics(tmp
         assert (again.errors, again.waiting) == ((), ())
 
 
-async def test_all_errors_of_a_new_file_are_new_and_the_server_hears_of_the_file(tmp_path: Path):
-    async with running(tmp_path, raw()) as kit:
-        found = await kit.servers.new_errors(None, kit.write("a.raw", "ERROR one\n"))
-        assert messages(found.errors) == [("a.raw", "one")]
-        (event,) = await kit.hears("workspace/didChangeWatchedFiles")
-        assert event["params"]["changes"] == [{"uri": (tmp_path / "a.raw").as_uri(), "type": 1}]
-        await kit.hears("textDocument/didSave")
-
-
-async def test_an_edit_that_is_not_on_disk_is_not_told_as_saved(tmp_path: Path):
+async def test_the_server_hears_of_a_file_that_was_saved_and_not_of_an_edit_that_is_not_on_disk(tmp_path: Path):
     async with running(tmp_path, raw()) as kit:
         before = kit.write("a.raw", "fine\n")
         found = await kit.servers.new_errors(before, Document(before.path, "ERROR unsaved\n"))
         assert messages(found.errors) == [("a.raw", "unsaved")]
         assert not kit.heard("textDocument/didSave")
         assert not kit.heard("workspace/didChangeWatchedFiles")
+        found = await kit.servers.new_errors(None, kit.write("new.raw", "ERROR one\n"))
+        assert messages(found.errors) == [("new.raw", "one")], "all errors of a new file are new"
+        (event,) = await kit.hears("workspace/didChangeWatchedFiles")
+        assert event["params"]["changes"] == [{"uri": (tmp_path / "new.raw").as_uri(), "type": 1}]
+        await kit.hears("textDocument/didSave")
 
 
 async def test_errors_that_an_edit_brings_to_other_open_files_are_told_after_its_own(tmp_path: Path):
@@ -372,15 +369,6 @@ async def test_a_sentence_of_the_launcher_that_refuses_is_what_is_told(tmp_path:
         kit.servers._launch = refuse
         with pytest.raises(LspError, match="raw is not running: there is no sandbox here"):
             await kit.servers.diagnostics([kit.write("a.raw", "")])
-
-
-def alive(pid: int) -> bool:
-    try:
-        os.kill(pid, 0)
-    except ProcessLookupError:
-        return False
-    status = Path(f"/proc/{pid}/stat")
-    return not (status.exists() and status.read_text(encoding="utf-8").rsplit(")", 1)[1].split()[0] == "Z")
 
 
 async def test_a_server_that_never_answers_is_soon_waited_for_less(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):

@@ -121,9 +121,6 @@ async def test_every_call_is_asked_about_whatever_the_server_claims(tmp_path):
         assert access == ToolAccess("mcp s t", "calls of `t` of the server s", changes=True)
         assert isinstance(decide([access], b.ctx.roots, mode="code", may_change=True), Ask)
         assert isinstance(decide([access], b.ctx.roots, mode="ask", may_change=False), Deny)
-
-
-async def test_no_two_tools_share_what_an_always_covers(tmp_path):
     pairs = [("a b", "c"), ("a", "b c"), ("a", "b/c"), ("a/b", "c"), ("a%20b", "c")]
     async with bench(tmp_path) as b:
         tools = [made(tool(name, server)) for server, name in pairs]

@@ -84,16 +84,13 @@ def test_what_others_may_have_printed_too_is_never_full_and_loses_certain_noise_
     assert filtered.confidence == "Partial"
 
 
-def test_the_cause_of_a_failed_make_stays_between_lines_that_say_nothing():
+def test_the_cause_of_a_failed_make_and_repeating_lines_of_a_document_stay():
     for cause in ("cc: No space left on device", "Illegal instruction", "✖ 3 problems", "x: quota exceeded"):
         text = LOG + cause + "\n" + LOG + "make: Target 'all' not remade because of errors.\n"
         filtered = FILTERS.apply(text, "make", exit_code=2)
         assert f"\n{cause}\n" in filtered.text
         assert filtered.text.split("\n")[-41:] == text.split("\n")[-41:]
         assert filtered.lines_after < 70
-
-
-def test_a_document_of_kubectl_keeps_lines_that_repeat():
     text = "apiVersion: v1\nitems:\n" + "- 0x01\n- 0x02\n" * 20
     assert FILTERS.apply(text, "kubectl get x -o yaml", exit_code=0).text == text
 

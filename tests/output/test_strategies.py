@@ -203,9 +203,12 @@ def test_dedup_leaves_a_document_as_it_is(head):
     assert kept(Dedup(), text) == (text.split("\n"), "Fallback")
 
 
-def test_a_failed_command_that_named_no_error_keeps_its_last_forty_lines():
+def test_a_failed_command_keeps_its_last_forty_lines_or_what_follows_its_error():
     lines, _ = kept(Truncate(max_lines=10, head=1, tail=1), numbered(100), failed=True)
     assert lines[2:] == numbered(100).split("\n")[-40:]
+    text = numbered(50) + "\nmain.c:1:5: error: expected ;\n    1 | int\n      |    ^\n" + numbered(50)
+    lines, _ = kept(Truncate(max_lines=10, head=1, tail=1), text, failed=True)
+    assert lines[2:5] == ["main.c:1:5: error: expected ;", "    1 | int", "      |    ^"]
 
 
 @pytest.mark.parametrize(
@@ -262,12 +265,6 @@ def test_rows_of_other_tables_are_judged_by_their_columns(head, well, unwell):
     lines, _ = kept(Truncate(50, 5, 5), "\n".join(rows))
     assert unwell in lines
     assert len(lines) == 13
-
-
-def test_what_follows_an_error_of_a_failed_command_stays():
-    text = numbered(50) + "\nmain.c:1:5: error: expected ;\n    1 | int\n      |    ^\n" + numbered(50)
-    lines, _ = kept(Truncate(max_lines=10, head=1, tail=1), text, failed=True)
-    assert lines[2:5] == ["main.c:1:5: error: expected ;", "    1 | int", "      |    ^"]
 
 
 def test_what_is_not_longer_than_its_mark_stays():

@@ -29,10 +29,15 @@ async def forever(params: Any) -> Any:
 # --- requests of theirs ------------------------------------------------------------------------------------------
 
 
-async def test_request_is_answered_with_its_id() -> None:
+async def test_request_is_answered_with_its_id_and_malformed_input_in_order() -> None:
+    """[RPC-2] [RPC-3]"""
     async with served(Table(echo=echo)) as (_, wire):
         await wire.request("x", "echo", {"a": 1})
         assert await wire.receive() == {"jsonrpc": "2.0", "id": "x", "result": {"a": 1}}
+        await wire.transport.write(b'nonsense\n[]\n{"jsonrpc":"2.0","id":1,"method":"echo"}\n')
+        assert (await wire.receive())["error"]["code"] == -32700
+        assert (await wire.receive())["error"]["code"] == -32600
+        assert (await wire.receive())["id"] == 1
 
 
 @pytest.mark.parametrize("id_", [0, -5, 2**63, 10**30, "", None])
@@ -99,15 +104,6 @@ async def test_failing_notification_handler_ends_nothing(caplog: pytest.LogCaptu
         await wire.notify("anything")
         await wire.request(1, "echo", 1)
         assert await wire.receive() == {"jsonrpc": "2.0", "id": 1, "result": 1}
-
-
-async def test_malformed_input_is_answered_in_order_and_reading_goes_on() -> None:
-    """[RPC-2] [RPC-3]"""
-    async with served(Table(echo=echo)) as (_, wire):
-        await wire.transport.write(b'nonsense\n[]\n{"jsonrpc":"2.0","id":1,"method":"echo"}\n')
-        assert (await wire.receive())["error"]["code"] == -32700
-        assert (await wire.receive())["error"]["code"] == -32600
-        assert (await wire.receive())["id"] == 1
 
 
 async def test_running_request_does_not_hold_up_others() -> None:

@@ -71,10 +71,11 @@ def test_request_is_received_whole(line: bytes, id_: object, method: str, params
     assert (event.id, event.method, event.params) == (id_, method, params)
 
 
-def test_notification_is_received_whole() -> None:
+def test_notification_is_received_whole_and_numbers_beyond_a_double_too() -> None:
     event = one(b'{"jsonrpc":"2.0","method":"session/cancel","params":{"sessionId":"s"}}\n')
     assert isinstance(event, NotificationReceived)
     assert (event.method, event.params) == ("session/cancel", {"sessionId": "s"})
+    received(b'{"jsonrpc":"2.0","id":1,"method":"m","params":[1e400,' + b"9" * 4000 + b"]}\n")
 
 
 @pytest.mark.parametrize(
@@ -135,10 +136,6 @@ def test_what_is_not_json_is_answered_with_parse_error_and_reading_goes_on(line:
     assert message["error"]["code"] == PARSE_ERROR
     assert len(json.dumps(message)) < 1000
     assert isinstance(second, RequestReceived)
-
-
-def test_numbers_beyond_a_double_are_no_failure() -> None:
-    received(b'{"jsonrpc":"2.0","id":1,"method":"m","params":[1e400,' + b"9" * 4000 + b"]}\n")
 
 
 @pytest.mark.parametrize("noise", [b"\n", b"\r\n", b"   \n", b"\t\r\n\n\n"])

@@ -109,15 +109,12 @@ def test_a_null_result_means_done(method: str) -> None:
     assert decode_result(method, None, "agent") == acp.AGENT_METHODS[method].result()
 
 
-def test_a_null_result_is_malformed_where_something_is_required() -> None:
+def test_a_missing_result_is_malformed_and_one_of_a_notification_our_own_mistake() -> None:
     assert decode_result("fs/write_text_file", None, "client") == acp.WriteTextFileResponse()
     with pytest.raises(MalformedResult) as caught:
         decode_result("fs/read_text_file", None, "client")
     assert isinstance(caught.value, AgentError)
     assert str(caught.value) == "Malformed result of fs/read_text_file: missing required field `content` at `$`"
-
-
-def test_a_result_of_a_notification_is_our_own_mistake() -> None:
     for method in ("session/cancel", "session/nap"):
         with pytest.raises(LocalProtocolError):
             decode_result(method, {}, "agent")

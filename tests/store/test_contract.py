@@ -75,25 +75,17 @@ def test_a_change_changes_what_is_given_and_the_time(store: SessionStore) -> Non
     assert (found.turns, found.title) == (2, "")
 
 
-def test_lists_are_newest_first_and_move_with_changes(store: SessionStore) -> None:
+def test_lists_are_of_sessions_with_a_turn_newest_first_and_of_one_folder(store: SessionStore) -> None:
     used(store, "a", "b", "c")
     assert ids(store) == ["c", "b", "a"]
     store.change("a", title="x")
     assert ids(store) == ["a", "c", "b"]
-
-
-def test_sessions_without_a_turn_are_listed_only_when_included(store: SessionStore) -> None:
-    used(store, "a")
     store.create(record("empty"))
     store.create(record("other"))
-    assert ids(store) == ["a"]
-    assert ids(store, include={"empty", "unknown"}) == ["empty", "a"]
-
-
-def test_lists_can_be_limited_to_a_folder(store: SessionStore) -> None:
-    used(store, "a", cwd="/one")
-    used(store, "b", cwd="/two")
-    assert ids(store, cwd="/one") == ["a"]
+    assert ids(store) == ["a", "c", "b"]
+    assert ids(store, include={"empty", "unknown"}) == ["empty", "a", "c", "b"]
+    used(store, "elsewhere", cwd="/one")
+    assert ids(store, cwd="/one") == ["elsewhere"]
     assert ids(store, cwd="/on") == []
 
 

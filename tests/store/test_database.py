@@ -107,15 +107,12 @@ def test_a_database_of_another_program_is_left_as_it_is(tmp_path: Path) -> None:
     assert database.read_bytes() == content
 
 
-def test_an_empty_file_becomes_a_store(tmp_path: Path) -> None:
+def test_an_empty_file_becomes_a_store_which_is_for_its_owner_only(tmp_path: Path) -> None:
     database = tmp_path / "s.db"
     database.touch()
     with closing(sqlite_store(database)) as store:
         store.create(SessionRecord("s", "/x"))
         assert store.get("s") is not None
-
-
-def test_the_store_is_for_its_owner_only(tmp_path: Path) -> None:
     database = tmp_path / "new" / "s.db"
     with closing(sqlite_store(database)) as store:
         store.create(SessionRecord("s", "/x"))

@@ -85,10 +85,14 @@ def test_the_persons_home_may_be_read_or_written_where_that_is_asked_for(base: P
         assert treatments(plan(policy, scratch=None), base) == {"home": expected}
 
 
-def test_a_file_where_a_folder_would_be_is_protected_itself(base: Path) -> None:
+def test_a_file_where_a_folder_would_be_is_protected_and_a_link_not_followed(base: Path) -> None:
     (base / ".git").write_text("gitdir: /elsewhere")
     view = plan(SandboxPolicy(writable=(base,), protected=(base / ".git/hooks",)), scratch=None)
     assert treatments(view, base) == {".git": "protect"}
+    (base / "r").mkdir()
+    (base / "r/out").symlink_to("/etc")
+    with pytest.raises(ExecutorError, match="has become a link"):
+        plan(SandboxPolicy(writable=(base / "r", base / "r/out")), scratch=None)
 
 
 @pytest.mark.parametrize("link", [".git", ".git/hooks"])
@@ -98,13 +102,6 @@ def test_a_protected_path_that_is_a_link_is_an_error_that_says_what_to_do(link: 
     (base / link).symlink_to(base / "real")
     with pytest.raises(ExecutorError, match=r"is a link.*tools\.sandbox\.protect"):
         plan(SandboxPolicy(writable=(base,), protected=(base / ".git/hooks",)), scratch=None)
-
-
-def test_a_folder_that_has_become_a_link_is_not_followed(base: Path) -> None:
-    (base / "r").mkdir()
-    (base / "r/out").symlink_to("/etc")
-    with pytest.raises(ExecutorError, match="has become a link"):
-        plan(SandboxPolicy(writable=(base / "r", base / "r/out")), scratch=None)
 
 
 def test_another_agents_place_holder_is_left_to_it(tmp_path: Path) -> None:

@@ -30,10 +30,15 @@ def test_the_editors_first_choice_that_is_known_is_taken(offered: list[str] | No
     assert choose_encoding(offered) == chosen
 
 
-def test_lines_end_as_lsp_says():
+def test_lines_positions_behind_the_text_and_uris_are_as_lsp_says():
     assert split_lines("a\nb\r\nc\rd\x0ce\u2028f\x0b\x85g") == ["a\n", "b\r\n", "c\r", "d\x0ce\u2028f\x0b\x85g"]
     assert split_lines("\n\n") == ["\n", "\n"]
     assert split_lines("") == []
+    assert Text("a\nb").offset(Position(line=9, character=9)) == 3
+    assert Text("a\n").offset(Position(line=1, character=0)) == 2
+    assert Text("").position(0) == Position(line=0, character=0)
+    path = Path("/a b/\u00fc#?%.py")
+    assert path_of(uri_of(path)) == path
 
 
 @pytest.mark.parametrize("encoding", ALL)
@@ -52,12 +57,6 @@ def test_a_place_is_the_same_there_and_back(text: str, encoding: Encoding):
 ])  # fmt: skip
 def test_positions_inside_a_character_or_behind_a_line_are_its_edge(encoding: Encoding, character: int, offset: int):
     assert Text("\U0001d518x\nb", encoding).offset(Position(line=0, character=character)) == offset
-
-
-def test_positions_behind_the_text_are_its_end():
-    assert Text("a\nb").offset(Position(line=9, character=9)) == 3
-    assert Text("a\n").offset(Position(line=1, character=0)) == 2
-    assert Text("").position(0) == Position(line=0, character=0)
 
 
 @pytest.mark.parametrize("encoding", ALL)
@@ -101,11 +100,6 @@ def test_what_the_agent_means_is_carried_over_to_what_people_made(current: str, 
 ])  # fmt: skip
 def test_files_of_uris(uri: str, path: str | None):
     assert path_of(uri) == (None if path is None else Path(path))
-
-
-def test_uris_of_files_lead_back():
-    path = Path("/a b/\u00fc#?%.py")
-    assert path_of(uri_of(path)) == path
 
 
 @pytest.mark.parametrize(("where", "new", "line"), [

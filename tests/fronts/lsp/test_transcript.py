@@ -77,7 +77,7 @@ def test_a_session_that_is_loaded_again_reads_like_the_first_time(transcript: Tr
     assert "## You\n\nDo it\n\n## Agent\n\nDone.\n\n## You\n\nMore\n\n## Agent\n\n## You\n\n" in transcript.text()
 
 
-def test_a_new_session_has_a_file_of_its_own_and_an_unused_one_goes_on(transcript: Transcript):
+def test_a_new_session_has_a_file_of_its_own_and_a_draft_goes_with_the_next_word(transcript: Transcript):
     first = transcript.file
     transcript.begin("two")
     assert transcript.file == first
@@ -85,9 +85,6 @@ def test_a_new_session_has_a_file_of_its_own_and_an_unused_one_goes_on(transcrip
     transcript.begin("three")
     assert transcript.file != first
     assert transcript.text().startswith("# three\n")
-
-
-def test_a_draft_goes_with_the_next_word(transcript: Transcript):
     transcript.draft("About x: ")
     assert pending_prompt(transcript.text()) == "About x:"
     transcript.prompt("About x: why?")

@@ -73,13 +73,10 @@ async def test_no_answer_lets_file_tools_out_of_the_folders_of_a_session(tmp_pat
     assert [each.name for each in theirs.iterdir()] == ["secret"]
 
 
-async def test_a_model_of_theirs_is_that_of_their_new_sessions(tmp_path: Path) -> None:
+async def test_a_model_of_theirs_is_that_of_new_sessions_and_an_unknown_place_told_at_the_start(tmp_path: Path) -> None:
     async with served(tmp_path, config='[server.owners.me]\nmodel = "default/theirs"\n') as place:
         assert place.server.opening("me").config().settings.agent.model == "default/theirs"
         assert place.server.opening("other").config().settings.agent.model != "default/theirs"
-
-
-def test_a_place_that_is_not_configured_is_one_sentence_at_the_start(tmp_path: Path) -> None:
     file = tmp_path / "config.toml"
     file.write_text('[places.web]\nimage = "x"\n[server.owners.anna]\nplace = "wbe"\n')
     with pytest.raises(ConfigError) as caught:

@@ -125,7 +125,7 @@ async def test_another_host_or_a_request_without_tls_does_not_get_it(tmp_path: P
         )  # fmt: skip
     assert "you are nobody" in text
     assert all("authorization" not in headers for _, headers, _ in got)
-    async with secure_server(tmp_path / "server") as (port, got):
+    async with secure_server(tmp_path / "another") as (port, got):
         line = f"curl -sSk https://{HOST}:{port}/"
         (text,) = await outputs(tmp_path, CONFIG + CREDENTIAL, line, GIT_HOST_WORD=SECRET)
     assert "you are nobody" in text and "authorization" not in got[0][1]
@@ -203,14 +203,13 @@ async def test_what_is_not_tls_reaches_the_host_as_it_is(tmp_path: Path) -> None
     assert got[0].startswith(b"SSH-2.0-") and SECRET.encode() not in got[0]
 
 
-async def test_a_missing_credential_is_said_and_nothing_is_sent(tmp_path: Path) -> None:
+async def test_a_missing_credential_is_said_and_a_wrong_certificate_gets_none(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+):
     async with secure_server(tmp_path / "server") as (port, got):
         (text,) = await outputs(tmp_path, at(port), f"curl -sS https://{HOST}:{port}/ -v 2>&1")
     assert "the variable GIT_HOST_WORD is not set" in text and not got
-
-
-async def test_a_host_with_a_wrong_certificate_does_not_get_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    async with secure_server(tmp_path / "server") as (port, got):
+    async with secure_server(tmp_path / "another") as (port, got):
         monkeypatch.delenv("SSL_CERT_FILE")
         (text,) = await outputs(tmp_path, at(port), f"curl -sS https://{HOST}:{port}/", GIT_HOST_WORD=SECRET)
     assert "you are" not in text and not got

@@ -203,14 +203,19 @@ async def test_below_the_root_of_a_repository_there_git_works(tmp_path: Path, th
     assert "pager" not in (there / ".git/config").read_text()
 
 
-async def test_nonsense_about_the_sandbox_runs_nothing(
+async def test_nonsense_about_sandboxes_runs_nothing(
     tmp_path: Path, config: str, there: Path, monkeypatch: MonkeyPatch
-) -> None:
+):
     with sent(monkeypatch, '"kind": found.sandbox.kind', '"kind": 7'):
         script = [bash("touch made"), Answer(text="ok")]
         async with went(tmp_path, script, config=config, mode="auto", otherwise=allow_once, sandbox=True) as r:
             assert "host far gave an answer that is none" in results(r)[0]
     assert list(there.iterdir()) == []
+    with sent(monkeypatch, '"cwd": str(confined.cwd)', '"cwd": [1]'):
+        kwargs: Any = {"config": config, "mode": "auto", "otherwise": allow_once, "sandbox": True}
+        async with went(tmp_path, model(in_terminal("touch made"), "done"), **kwargs) as r:
+            assert "host far gave an answer that is none" in result(r, 2)
+            assert list(there.iterdir()) == []
 
 
 @pytest.mark.parametrize("network", ["allow", "deny"])
@@ -278,16 +283,6 @@ async def test_what_holds_there_is_said_and_what_does_not(tmp_path: Path, config
     assert f"Writable: {there}" in said and "Protected in them: .git/hooks" in said
     assert f"Hidden (`deny_read`): {there}/.env" in said
     assert f"Links, so they can be replaced despite the protection: {there}/.vscode" in said
-
-
-async def test_nonsense_about_a_terminal_begins_none(
-    tmp_path: Path, config: str, there: Path, monkeypatch: MonkeyPatch
-) -> None:
-    with sent(monkeypatch, '"cwd": str(confined.cwd)', '"cwd": [1]'):
-        kwargs: Any = {"config": config, "mode": "auto", "otherwise": allow_once, "sandbox": True}
-        async with went(tmp_path, model(in_terminal("touch made"), "done"), **kwargs) as r:
-            assert "host far gave an answer that is none" in result(r, 2)
-            assert list(there.iterdir()) == []
 
 
 def test_doctor_names_the_sandbox_there(tmp_path: Path, config: str, there: Path) -> None:

@@ -121,13 +121,6 @@ async def test_a_place_that_cannot_be_had_runs_nothing_here(tmp_path: Path, mode
         assert not (r.project / "made").exists()
 
 
-def test_an_unknown_place_is_one_sentence_that_names_the_known_ones(tmp_path: Path) -> None:
-    file = tmp_path / "config.toml"
-    file.write_text('[places.web]\nimage = "x"\n[agent]\nplace = "wbe"\n')
-    with pytest.raises(ConfigError, match=r"'wbe' is not in the configuration; configured: local, web"):
-        load_config({"ACP_CODER_CONFIG": str(file)})
-
-
 def test_a_project_may_name_a_place_but_not_change_the_users(tmp_path: Path) -> None:
     file = tmp_path / "config.toml"
     file.write_text('[places.web]\nimage = "x"\n')
@@ -229,10 +222,14 @@ async def test_a_place_is_not_changed_under_a_running_turn(tmp_path: Path, confi
         assert (await turn.response()).stop_reason == "cancelled"
 
 
-async def test_without_places_there_is_no_choice(tmp_path: Path) -> None:
+async def test_without_places_there_is_no_choice_and_an_unknown_one_is_a_sentence(tmp_path: Path) -> None:
     async with rig(tmp_path, [Answer(text="ok")]) as r:
         answer = await r.editor.request("session/new", {"cwd": str(r.project), "mcpServers": []})
         assert [each["id"] for each in answer["configOptions"]] == ["mode", "model", "thought_level"]
+    file = tmp_path / "config.toml"
+    file.write_text('[places.web]\nimage = "x"\n[agent]\nplace = "wbe"\n')
+    with pytest.raises(ConfigError, match=r"'wbe' is not in the configuration; configured: local, web"):
+        load_config({"ACP_CODER_CONFIG": str(file)})
 
 
 async def test_a_single_call_runs_in_another_place_with_a_shell_of_its_own(tmp_path: Path, config: str) -> None:

@@ -195,13 +195,10 @@ async def test_wrong_keys_are_errors(tmp_path: Path, given: dict[str, Any], word
         assert words in result(r, 3)
 
 
-async def test_what_has_ended_at_once_is_a_result(tmp_path: Path) -> None:
+async def test_what_has_ended_at_once_is_a_result_and_a_refused_program_runs_with_a_terminal(tmp_path: Path) -> None:
     async with went(tmp_path, model(in_terminal("echo seen; exit 3"), "done"), mode="auto") as r:
         assert "seen" in result(r, 2) and "[exit code 3]" in result(r, 2)
         assert RUN_ID.search(result(r, 2)) is None
-
-
-async def test_a_refused_program_runs_with_a_terminal(tmp_path: Path) -> None:
     script = [asks(bash("python3")), in_terminal("python3 -q"), line("6 * 7"), keys(literal_text="exit()\n"), "done"]
     async with went(tmp_path, model(*script), mode="auto") as r:
         assert "`terminal`: true" in result(r, 2)

@@ -27,22 +27,16 @@ async def test_questions_are_asked_of_the_clients_user(tmp_path, answer, made):
         assert question.startswith("acp-coder asks: touch made")
 
 
-async def test_a_question_that_is_cancelled_ends_the_turn(tmp_path):
+async def test_a_question_is_cancelled_told_or_not_asked_by_its_mode(tmp_path):
     async with served(tmp_path, [bash("touch made"), "Done."], answer={"action": "cancel"}) as (client, _):
         said, _ = await client.call("prompt", text="go")
         assert "It ended with cancelled." in said
         assert not (client.project / "made").exists()
-
-
-async def test_who_cannot_ask_anybody_is_told_what_was_not_allowed(tmp_path):
     async with served(tmp_path, [bash("touch made"), "I could not."]) as (client, _):
         said, failed = await client.call("prompt", text="go")
         assert not failed
         assert "Not allowed, since nobody could be asked: touch made" in said
         assert not (client.project / "made").exists()
-
-
-async def test_a_mode_is_that_of_its_sessions(tmp_path):
     async with served(tmp_path, [bash("touch made"), "Done."], "--mode", "auto") as (client, _):
         await client.call("prompt", text="go")
         assert (client.project / "made").exists()
