@@ -432,12 +432,12 @@ def test_doctor_names_what_is_bad_and_ends_with_the_first_thing_to_mend(tmp_path
         assert bad in done.stdout
 
 
-def test_the_demo_mends_the_sample_or_fails_if_it_does_not_get_green(tmp_path):
+def test_the_demo_mends_the_sample_or_fails(tmp_path):
     done = run(tmp_path, "demo")
     assert done.returncode == 0, done.stdout + done.stderr
     assert "with recorded answers" in done.stdout
     assert "FAILED (failures=2)" in done.stdout
-    assert "red before, green after" in done.stdout
+    assert "The sample's tests: red before, green after." in done.stdout
     assert not (tmp_path / ".local").exists()
     # A `python3` that always fails, on the path before the real one, stands for a sample that cannot be repaired.
     broken = tmp_path / "bin"
