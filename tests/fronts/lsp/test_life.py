@@ -27,6 +27,7 @@ from acp_agent.protocol.transports import FdTransport
 from acp_agent.testing.fake_model import Answer, Call
 from tests.e2e.kit import alive, environ
 from tests.editors import raw_agent as raw
+from tests.forked import forked_command
 from tests.fronts.lsp.kit import CAPTURED, begun, captured, lsp, raw_lsp
 from tests.nightly import examples
 
@@ -291,7 +292,7 @@ class RawEditor:
 
 @asynccontextmanager
 async def raw_editor(folder: Path) -> AsyncIterator[RawEditor]:
-    argv = [sys.executable, "-m", "acp_agent", "lsp", "--", "false"]
+    argv = [forked_command(), "lsp", "--", "false"]
     async with await anyio.open_process(argv, env=environ(folder), cwd=folder) as process:
         try:
             yield RawEditor(process)
