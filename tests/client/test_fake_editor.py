@@ -228,10 +228,9 @@ async def test_what_the_client_did_not_offer_must_not_be_asked() -> None:
     with pytest.raises(AssertionError) as caught:
         async with opened(fs_read=False, fs_write=False, terminal=False) as (_, agent):
             for method, params in [
-                ("fs/read_text_file", {"path": "/x"}),
-                ("fs/write_text_file", {"path": "/x", "content": ""}),
+                ("fs/read_text_file", {"path": "/x"}), ("fs/write_text_file", {"path": "/x", "content": ""}),
                 ("terminal/create", {"command": "true"}),
-            ]:
+            ]:  # fmt: skip
                 with pytest.raises(PeerError):
                     await agent.ask(method, **params)
     assert str(caught.value).count("was not offered") == 3

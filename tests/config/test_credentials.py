@@ -146,10 +146,9 @@ def test_a_damaged_file_is_told_and_left_as_it_is(text: str, environ: dict[str, 
     file.parent.mkdir(parents=True)
     file.write_text(text)
     for act in (
-        lambda: find_key("default", PROVIDER, environ),
-        lambda: store_key("default", "x", environ),
+        lambda: find_key("default", PROVIDER, environ), lambda: store_key("default", "x", environ),
         lambda: forget_key("default", environ),
-    ):
+    ):  # fmt: skip
         with pytest.raises(ConfigError, match=r"credentials\.json"):
             act()
     assert file.read_text() == text

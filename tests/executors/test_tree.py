@@ -119,10 +119,9 @@ async def test_a_folder_goes_neither_into_itself_nor_over_what_holds_it(on: Stag
     before = picture(on.folder)
     run = getattr(on.executor, operation)
     for a, b, words in (
-        (source, source, "both source and destination"),
-        (source, source / "sub" / "new" / "d", "is inside"),
+        (source, source, "both source and destination"), (source, source / "sub" / "new" / "d", "is inside"),
         (source / "sub", source, "contains"),
-    ):
+    ):  # fmt: skip
         with pytest.raises(ExecutorError, match=words):
             await run(a, b, overwrite=True, max_entries=MOST)
     assert picture(on.folder) == before

@@ -254,10 +254,9 @@ async def test_a_rename_gives_edits_or_says_why_not(tmp_path: Path):
             (document.path.as_uri(), ["good"])
         ]
         for name, words in [
-            ("nothing", "nothing to rename at line 1, character 1"),
-            ("move", "would also rename a file"),
+            ("nothing", "nothing to rename at line 1, character 1"), ("move", "would also rename a file"),
             ("broken", "malformed edit; nothing was changed"),
-        ]:
+        ]:  # fmt: skip
             with pytest.raises(LspError, match=words):
                 await kit.servers.rename(document, START, name)
         with pytest.raises(LspError, match=r"no language server here provides symbols \(raw\)"):

@@ -177,11 +177,9 @@ def test_a_file_of_a_person_is_read_or_warned_about_and_never_waited_for(tmp_pat
     os.mkfifo(fifo)
     latin.write_bytes(b"# \xe9")
     for path, why in (
-        (large, "larger than 1 MiB"),
-        (fifo, "not a regular file"),
-        (latin, "not UTF-8"),
+        (large, "larger than 1 MiB"), (fifo, "not a regular file"), (latin, "not UTF-8"),
         (tmp_path, "not a regular file"),
-    ):
+    ):  # fmt: skip
         text, warnings = read_user_filters(path)
         assert text is None
         assert why in warnings[0]

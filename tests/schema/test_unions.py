@@ -161,10 +161,9 @@ def test_a_permission_is_cancelled_or_selected(outcome: dict[str, Any], value: o
 
 def test_chunks_of_user_agent_and_thought_are_three_types() -> None:
     for tag, variant in (
-        ("user_message_chunk", acp.UserMessageChunk),
-        ("agent_message_chunk", acp.AgentMessageChunk),
+        ("user_message_chunk", acp.UserMessageChunk), ("agent_message_chunk", acp.AgentMessageChunk),
         ("agent_thought_chunk", acp.AgentThoughtChunk),
-    ):
+    ):  # fmt: skip
         update = {"sessionUpdate": tag, "content": {"type": "text", "text": "t"}}
         value = decode_params("session/update", {"sessionId": "s", "update": update}, "client").update
         assert value == variant(content=acp.TextContent(text="t"))

@@ -68,10 +68,9 @@ def test_no_word_of_the_agents_looks_like_the_persons(transcript: Transcript, pi
 
 def test_a_session_that_is_loaded_again_reads_like_the_first_time(transcript: Transcript):
     for chunk in (
-        acp.UserMessageChunk(content=acp.TextContent(text="Do it")),
-        said("Done."),
+        acp.UserMessageChunk(content=acp.TextContent(text="Do it")), said("Done."),
         acp.UserMessageChunk(content=acp.TextContent(text="More")),
-    ):
+    ):  # fmt: skip
         transcript.update(chunk)
     transcript.end("")
     assert "## You\n\nDo it\n\n## Agent\n\nDone.\n\n## You\n\nMore\n\n## Agent\n\n## You\n\n" in transcript.text()

@@ -226,9 +226,8 @@ async def test_an_agent_that_cannot_is_not_asked(tmp_path):
 async def test_what_is_asked_wrongly_is_said(tmp_path):
     async with raw_lsp(tmp_path) as (editor, _):
         for argument, words in (
-            ({"to": "two"}, "Expected `int`"),
-            ({"what": "all"}, "Invalid enum value 'all'"),
+            ({"to": "two"}, "Expected `int`"), ({"what": "all"}, "Invalid enum value 'all'"),
             ({"uri": "untitled:1"}, "`uri` is not the address of a file"),
-        ):
+        ):  # fmt: skip
             with pytest.raises(JsonRpcException, match=words):
                 await editor.execute("acpCoder.undo", argument)

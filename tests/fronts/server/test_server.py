@@ -410,15 +410,14 @@ async def test_history_is_the_owners_alone_in_pages_and_as_text(tmp_path: Path) 
             lines = [json.loads(line) for line in (await web.get(f"{one}/export?format=jsonl")).text.splitlines()]
             assert lines[0]["payload"]["id"] == ids[0] and len(lines) > len(events)
             for path, status, words in (
-                ("/sessions/x", 400, "is a UUID"),
-                (f"/sessions/{uuid.uuid4()}", 404, "no such session"),
+                ("/sessions/x", 400, "is a UUID"), (f"/sessions/{uuid.uuid4()}", 404, "no such session"),
                 (f"/sessions/{uuid.uuid4()}/messages", 404, "no such session"),
                 (f"/sessions/{ids[0]}/messages?after=-1", 400, "`after` is a number"),
                 (f"/sessions/{ids[0]}/messages?limit=9999999", 400, "`limit` is a number"),
                 (f"/sessions/{ids[0]}/export?format=pdf", 400, "`format` is one of jsonl, markdown"),
                 ("/sessions?cursor=%00", 400, "`cursor` is none"),
                 ("/sessions?limit=0", 400, "`limit` is a number from 1"),
-            ):
+            ):  # fmt: skip
                 answer = await web.get(place.http + path)
                 assert (answer.status_code, words in answer.json()["error"]) == (status, True), path
             theirs = {"Authorization": f"Bearer {other}"}

@@ -195,10 +195,9 @@ async def test_what_looks_at_this_machine_is_left_out(tmp_path: Path, config: st
         names = {each["function"]["name"] for each in r.model.requests[0].body["tools"]}
         assert not names & {"diagnostics", "definition", "references", "rename", "hover", "symbols"}
         for command, words in (
-            ("/undo", "the files are on host far"),
-            ("/worktree", "no worktrees on host far"),
+            ("/undo", "the files are on host far"), ("/worktree", "no worktrees on host far"),
             ("/doctor", "No sandbox there: turned off by tools.sandbox.disabled"),
-        ):
+        ):  # fmt: skip
             await r.editor.prompt(command)
             assert words in r.editor.text(), command
 
@@ -207,11 +206,9 @@ def test_ssh_on_the_command_line(tmp_path: Path) -> None:
     file = tmp_path / "config.toml"
     file.write_text('[places.build]\nkind = "ssh"\nhost = "ci@b7"\n[places.web]\nimage = "x"\n')
     for given, host, root in (
-        ("build", "ci@b7", ""),
-        ("build:/srv", "ci@b7", "/srv"),
-        ("me@other:work/app", "me@other", "work/app"),
+        ("build", "ci@b7", ""), ("build:/srv", "ci@b7", "/srv"), ("me@other:work/app", "me@other", "work/app"),
         ("me@[::1]:/srv", "me@::1", "/srv"),
-    ):
+    ):  # fmt: skip
         environ = {"ACP_CODER_CONFIG": str(file), **agent_variables(None, None, f"ssh:{given}")}
         place = load_config(environ).settings.place()
         assert place is not None

@@ -244,12 +244,10 @@ def test_container_with_a_folder_on_the_command_line() -> None:
         place = find_place(f"container:{given}", places)
         assert place is not None and place[1] == found
     for given, words in (
-        (":/x", "names no container: NAME or NAME:DIR is expected"),
-        ("web-1:./app", "does not begin with /"),
-        ("web-1:~/app", "does not begin with /"),
-        ("web-1:app/src", "does not begin with /"),
+        (":/x", "names no container: NAME or NAME:DIR is expected"), ("web-1:./app", "does not begin with /"),
+        ("web-1:~/app", "does not begin with /"), ("web-1:app/src", "does not begin with /"),
         ("own:/app", "in a container that was started already, which `container` names"),
-    ):
+    ):  # fmt: skip
         with pytest.raises(ConfigError, match=words):
             find_place(f"container:{given}", places)
 
@@ -257,11 +255,9 @@ def test_container_with_a_folder_on_the_command_line() -> None:
 def test_what_only_the_user_may_set_and_what_cannot_be(tmp_path: Path) -> None:
     environ = {"ACP_CODER_CONFIG": str(tmp_path / "config.toml")}
     for text in (
-        '[places.own]\ncontainer = "x"\nroot = "/app"\n',
-        '[places.own]\ncontainer = "x"\npaths = {"/a" = "/app"}\n',
-        '[places.own]\ncontainer = "x"\nuser = "root"\n',
-        '[agent]\nplace = "container:x:/app"\n',
-    ):
+        '[places.own]\ncontainer = "x"\nroot = "/app"\n', '[places.own]\ncontainer = "x"\npaths = {"/a" = "/app"}\n',
+        '[places.own]\ncontainer = "x"\nuser = "root"\n', '[agent]\nplace = "container:x:/app"\n',
+    ):  # fmt: skip
         with pytest.raises(ConfigError, match="cannot be set by a project|in your own configuration only"):
             load_config(environ, project=parse(".acp-coder/config.toml", text))
     for text, words in (

@@ -71,9 +71,8 @@ async def test_what_cannot_be_is_said(tmp_path):
     async with served(tmp_path, []) as (client, _):
         for arguments, words in (
             ({"folder": "/etc"}, "is not in the folders that may be worked in"),
-            ({"folder": str(client.project / "none")}, "is not an existing folder"),
-            ({"session": "none"}, "none"),
-        ):
+            ({"folder": str(client.project / "none")}, "is not an existing folder"), ({"session": "none"}, "none"),
+        ):  # fmt: skip
             said, failed = await client.call("prompt", text="go", **arguments)
             assert failed
             assert words in said
