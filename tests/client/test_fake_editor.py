@@ -148,7 +148,7 @@ async def test_turn_that_still_runs_at_the_end_holds_nothing_up() -> None:
         await running.response()
 
 
-async def test_permissions_are_answered_by_the_script_and_kept() -> None:
+async def test_permissions_and_elicitations_are_answered_by_the_script_and_kept() -> None:
     options = [
         {"optionId": "y", "name": "yes", "kind": "allow_once"},
         {"optionId": "n", "name": "no", "kind": "reject_once"},
@@ -162,8 +162,6 @@ async def test_permissions_are_answered_by_the_script_and_kept() -> None:
     assert [outcome.get("optionId", outcome["outcome"]) for outcome in outcomes] == ["n", "cancelled", "y"]
     assert [type(request) for request in editor.permission_requests] == [RequestPermissionRequest] * 3
 
-
-async def test_elicitations_are_answered_and_kept() -> None:
     async def decline(request: CreateElicitationRequest) -> CreateElicitationResponse:
         return CreateElicitationResponse(action="decline")
 
@@ -201,12 +199,17 @@ async def test_wrong_updates_fail_the_test_at_the_end(updates: list[dict[str, An
             await editor.prompt("hi")
 
 
-async def test_result_that_breaks_the_schema_fails_the_test() -> None:
+async def test_result_that_breaks_the_schema_and_line_that_is_no_json_fail_the_test() -> None:
+    """[TR-1]"""
     with pytest.raises(AssertionError, match="stopReason"):
         async with opened() as (editor, agent):
             agent.answers["session/prompt"] = answers({"stopReason": "bored"})
             with pytest.raises(Exception, match="stopReason"):
                 await editor.prompt("hi")
+    with pytest.raises(AssertionError, match="Welcome"):
+        async with FakeEditor.spawn([sys.executable, AGENT, "prints"]) as editor:
+            await editor.start()
+            await editor.wait_until(lambda: "Welcome!" in [line.message for line in editor.transcript])
 
 
 async def test_update_before_the_answer_that_names_its_session_fails_the_test() -> None:
@@ -256,14 +259,6 @@ async def test_display_terminal_of_the_agent_may_be_embedded() -> None:
         meta = {"terminal_info": {"terminal_id": "x", "cwd": "/"}}
         turn(agent, call("tool_call", content=[{"type": "terminal", "terminalId": "x"}], _meta=meta))
         await editor.prompt("hi")
-
-
-async def test_line_that_is_no_json_fails_the_test() -> None:
-    """[TR-1]"""
-    with pytest.raises(AssertionError, match="Welcome"):
-        async with FakeEditor.spawn([sys.executable, AGENT, "prints"]) as editor:
-            await editor.start()
-            await editor.wait_until(lambda: "Welcome!" in [line.message for line in editor.transcript])
 
 
 async def test_wrong_on_purpose_is_not_held_against_the_test() -> None:

@@ -47,15 +47,12 @@ async def test_line_counts_from_one_and_limit_counts_lines(
     assert await read(agent, file, line=line, limit=limit) == text
 
 
-async def test_final_line_feed_is_no_line(agent: ScriptedAgent, tmp_path: Path) -> None:
+async def test_final_line_feed_is_no_line_and_a_missing_file_is_not_found(agent: ScriptedAgent, tmp_path: Path) -> None:
+    """[RPC-12]"""
     (tmp_path / "f").write_text("a\nb\n", encoding="utf-8")
     assert await read(agent, tmp_path / "f", line=2, limit=1) == "b\n"
     assert await read(agent, tmp_path / "f", line=2) == "b\n"
     assert await read(agent, tmp_path / "f", limit=2) == "a\nb\n"
-
-
-async def test_missing_file_is_resource_not_found(agent: ScriptedAgent, tmp_path: Path) -> None:
-    """[RPC-12]"""
     with pytest.raises(PeerError) as caught:
         await read(agent, tmp_path / "none")
     assert caught.value.code == -32002

@@ -169,12 +169,9 @@ def test_what_another_kit_fails_counts(tmp_path: Path, kind: str) -> None:
     assert (suite.get("tests"), suite.get("failures"), suite.get("skipped")) == ("9", "1", "1")
 
 
-def test_another_kit_without_a_report_is_wrong_usage(tmp_path: Path) -> None:
+def test_the_ids_of_another_kit_are_named_once_and_it_has_to_write_a_report(tmp_path: Path) -> None:
     ended = ran_with_tck(tmp_path, "silent")
     assert (ended.returncode, "wrote no report, and said:\nnothing to report" in ended.stderr) == (2, True)
-
-
-def test_the_ids_of_another_kit_are_named_once() -> None:
     named = [id_ for check in CHECKS.values() for id_ in check.tck]
     assert len(named) == len(set(named)) and not {*named} & DIFFERS.keys()
     assert {id_ for id_, _ in DIFFERS.values()} <= requirements().keys()

@@ -140,14 +140,11 @@ async def test_kill_ends_the_command_keeps_its_output_and_changes_nothing_after_
     await process.close()
 
 
-async def test_close_without_waiting_kills(on: Stage) -> None:
+async def test_close_without_waiting_kills_and_a_cancelled_wait_can_be_killed_with_its_output(on: Stage) -> None:
     process = await on.executor.run(Command("echo $$ > pid; sleep 600", on.folder))
     pid = int(await until_exists(on.folder / "pid"))
     await process.close()
     await on.until_dead(pid)
-
-
-async def test_a_wait_that_was_cancelled_can_be_killed_with_its_output(on: Stage) -> None:
     process = await on.executor.run(Command("echo some; echo 1 > ready; sleep 600", on.folder))
     await until_exists(on.folder / "ready")
     with anyio.move_on_after(0.05):

@@ -13,7 +13,7 @@ from acp_agent.errors import ConfigError, ProviderError
 from acp_agent.llm import base as llm
 from acp_agent.testing.fake_model import Answer, Call, Failure, FakeModel, FakeRequest, RawAnswer, Script, Usage
 
-from .kit import SETTINGS, TOOL, USER, Api, calls, collect, connected, failure, listed, make, scripted, texts, thoughts
+from .kit import SETTINGS, TOOL, USER, Api, calls, collect, connected, failure, listed, make, scripted, texts
 
 over_http = pytest.mark.parametrize("api", ["bedrock", "chat", "messages", "ollama", "responses"])
 everywhere = pytest.mark.parametrize("api", ["bedrock", "chat", "messages", "ollama", "responses", "scripted"])
@@ -443,7 +443,3 @@ async def test_a_list_of_models_that_cannot_be_had_is_a_provider_error(api: Api,
     with pytest.raises(ProviderError) as raised:
         await listed(api, reply, max_retries=0)
     assert raised.value.kind == kind
-
-
-async def test_thoughts_of_a_script_are_thoughts(tmp_path: Path) -> None:
-    assert thoughts(await answered("scripted", Answer(thought="hm"), tmp_path)) == ["hm"]

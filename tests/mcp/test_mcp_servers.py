@@ -252,7 +252,7 @@ QUIET = KeeperSettings(
 )  # fmt: skip
 
 
-async def test_cancelling_the_keeper_kills_the_processes_too(tmp_path):
+async def test_cancelling_the_keeper_kills_the_processes_and_closing_what_never_ran_is_nothing(tmp_path):
     notes = tmp_path / "notes"
     servers = McpServers([raw("silent", notes)], QUIET)
     async with anyio.create_task_group() as tasks:
@@ -260,9 +260,6 @@ async def test_cancelling_the_keeper_kills_the_processes_too(tmp_path):
         (pid,) = await noted(notes, "pid")
         tasks.cancel_scope.cancel()
     assert not alive(int(pid))
-
-
-async def test_closing_what_was_never_run_is_nothing():
     servers = McpServers([raw()], QUIET)
     await servers.close()
     await servers.run()

@@ -109,16 +109,13 @@ def test_a_rule_of_a_person_takes_the_place_of_the_built_in_one_of_its_name():
     assert filters.apply(LOG, "make -j4", exit_code=0).lines_after == 3
 
 
-def test_a_rule_is_switched_off_by_its_name_alone():
+def test_a_rule_is_switched_off_by_its_name_and_the_length_of_a_diff_configured():
     filters, warnings = load_filters('[[rules]]\nname = "npm-install"\nenabled = false')
     assert "npm-install" not in filters.names
     assert warnings == []
     filters, warnings = load_filters(disabled=["make", "mkae"])
     assert "make" not in filters.names
     assert warnings == ["There is no filter rule `mkae` to disable."]
-
-
-def test_the_configured_length_of_a_diff_counts_for_the_built_in_rule():
     diff = "diff --git a/x b/x\n--- a/x\n+++ b/x\n@@ -0,0 +1,100 @@\n" + "+added\n" * 100
     filters, _ = load_filters(max_diff_lines=20)
     assert filters.apply(diff, "git diff", exit_code=0).lines_after == 21

@@ -237,16 +237,13 @@ async def test_an_agent_that_does_not_stop_is_ended(tmp_path: Path, monkeypatch:
         assert agent.count("initialize") == 2
 
 
-async def test_an_agent_that_cannot_be_started_is_told(tmp_path: Path):
+async def test_an_agent_that_cannot_be_started_or_refuses_a_session_is_told(tmp_path: Path):
     async with lsp(tmp_path, command=["/nowhere/agent"]) as (editor, _):
         await editor.execute("acpCoder.prompt", "x")
         await editor.until(editor.said)
         assert editor.said()[0].startswith("Agent: cannot start /nowhere/agent")
         await editor.turns_over()
         assert "## You\n\nx\n\n## Agent\n\n*cannot start /nowhere/agent" in editor.transcript()
-
-
-async def test_an_agent_that_refuses_a_session_is_told(tmp_path: Path):
     async with raw_lsp(tmp_path) as (editor, agent):
         agent.refusal = "log in\x1b[2J first"
         await editor.execute("acpCoder.prompt", "x")
