@@ -254,17 +254,17 @@ async def test_what_runs_in_a_pane_cannot_command_tmux(tmp_path: Path) -> None:
 
 
 async def test_without_tmux_or_its_program_there_are_no_panes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    script = [shared("touch made"), manage("tmux_create_pane", pane="one"), Answer(text="ok")]
+    async with went(tmp_path, script, mode="auto") as r:
+        assert all("There is no tmux in this session" in said for said in results(r))
+        tools = json.dumps(r.request(1)["tools"])
+        assert "tmux_create" not in tools and '"pane"' not in tools
     monkeypatch.setattr(tmux_server, "PROGRAM", "no-such-tmux")
     script = [shared("touch made"), bash("touch made", terminal=True), bash("touch plain"), Answer(text="ok")]
     async with went(tmp_path, script, config=TMUX, mode="auto", otherwise=allow_once) as r:
         assert all("there is no `tmux` on this machine" in said for said in results(r)[:2])
         assert not (r.project / "made").exists()
         assert (r.project / "plain").exists()
-    script = [shared("touch made"), manage("tmux_create_pane", pane="one"), Answer(text="ok")]
-    async with went(tmp_path, script, mode="auto") as r:
-        assert all("There is no tmux in this session" in said for said in results(r))
-        tools = json.dumps(r.request(1)["tools"])
-        assert "tmux_create" not in tools and '"pane"' not in tools
 
 
 @pytest.mark.parametrize("where", ["container", "host"])
